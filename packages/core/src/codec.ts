@@ -1,5 +1,5 @@
 import * as msgpackr from 'msgpackr/pack'
-import { messageOf, tsrError } from './errors/tsr-error.ts'
+import { argumentError, messageOf, tsrError } from './errors/tsr-error.ts'
 import { scanMessage } from './msgpack-scan.ts'
 import { addExtensions, resolveReferences, toEncodable } from './msgpack-values.ts'
 
@@ -63,11 +63,11 @@ function pack(value: unknown): Uint8Array {
   try {
     return packr.pack(toEncodable(value))
   } catch (cause) {
-    const facts = {
-      name: 'The message',
-      value: `not encodable (${messageOf(cause)})`,
-      expected: 'plain data, typed arrays, Maps, Sets or Errors',
-    }
-    throw tsrError('ERR_TSR_ARGUMENT', facts, { cause })
+    throw argumentError(
+      'The message',
+      `not encodable (${messageOf(cause)})`,
+      'plain data, typed arrays, Maps, Sets or Errors',
+      { cause },
+    )
   }
 }

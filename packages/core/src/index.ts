@@ -43,6 +43,7 @@ export const host: Host = ownHost
 export { addFrames, addLabel } from './errors/context.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
+  argumentError,
   errorTable,
   isTsrError,
   messageOf,

@@ -122,7 +122,7 @@ class Scan {
 
   #count(): void {
     if (++this.#containers <= this.#most) return
-    throw new Error(`it has more than ${String(this.#most)} containers`)
+    throw new Error(`it has more than ${this.#most} containers`)
   }
 
   #take(size: number): number {

@@ -1,4 +1,4 @@
-import { shown, tsrError } from './errors/tsr-error.ts'
+import { argumentError, shown } from './errors/tsr-error.ts'
 import { nearestName } from './nearest-name.ts'
 
 /*
@@ -74,7 +74,7 @@ export class Schema<T> {
   check(name: string, value: unknown): T {
     const { is, describe, complete, isOptional, fallback } = this.#facts
     if (value === undefined && isOptional === true) return fallback as T
-    if (!is(value)) throw refusal(name, describe(value), this.expected)
+    if (!is(value)) throw argumentError(name, describe(value), this.expected)
     return (complete === undefined ? value : complete(value, name)) as T
   }
 
@@ -97,10 +97,6 @@ export class Schema<T> {
 
 /** The type of the values of a schema. */
 export type Of<S> = S extends Schema<infer T> ? T : never
-
-function refusal(name: string, value: string, expected: string): Error {
-  return tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
-}
 
 function hidden(value: unknown): string {
   return typeof value === 'string' ? `a text of ${value.length}` : typeof value
@@ -352,12 +348,16 @@ export function declareOptions<F extends Fields>(
  */
 export function refuseUnknown(options: object, known: readonly string[], name = 'options'): void {
   const names = known.join(', ')
-  if (!isObject(options)) throw refusal(name, shown(options), `an object with ${names}`)
+  if (!isObject(options)) throw argumentError(name, shown(options), `an object with ${names}`)
   const unknown = Object.keys(options).find((option) => !known.includes(option))
   if (unknown === undefined) return
   const guess = nearestName(unknown, known)
   const hint = guess === undefined ? '' : ` (did you mean ${guess}?)`
-  throw refusal(name, `an object with the unknown key ${shown(unknown)}`, `only ${names}${hint}`)
+  throw argumentError(
+    name,
+    `an object with the unknown key ${shown(unknown)}`,
+    `only ${names}${hint}`,
+  )
 }
 
 /** Parses JSON text. Returns undefined if it is invalid or does not match the schema. */

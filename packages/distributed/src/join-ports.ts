@@ -1,4 +1,12 @@
-import { count, declareOptions, host, positive, tsrError, where, type Rules } from '@tsrun/core'
+import {
+  argumentError,
+  count,
+  declareOptions,
+  host,
+  positive,
+  where,
+  type Rules,
+} from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import { Arena } from './arena/arena.ts'
 import { createMemory, heapOf } from './arena/heap.ts'
@@ -50,9 +58,11 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
   const { rank, ports, timeout, memory } = readOptions(options)
   const missing = Array.from(ports, (port, peer) => (port === undefined) !== (peer === rank))
   if (rank >= ports.length || missing.includes(true)) {
-    const expected = `a port for each rank but rank ${rank}`
-    const value = `${ports.filter((port) => port !== undefined).length} ports`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'ports', value, expected })
+    throw argumentError(
+      'ports',
+      `${ports.filter((port) => port !== undefined).length} ports`,
+      `a port for each rank but rank ${rank}`,
+    )
   }
   const heap = heapOf(createMemory(memory))
   const transport = new PortTransport(heap, ports)
@@ -120,10 +130,10 @@ export function connectPorts(size: number): (ChannelPort | undefined)[][] {
 /** Ranks make groups through a store that they share. */
 const noStore = new Proxy({} as Store, {
   get: () => () => {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the group',
-      value: 'one that joinPorts made',
-      expected: 'a group of ranks that share a store, because new groups need it',
-    })
+    throw argumentError(
+      'the group',
+      'one that joinPorts made',
+      'a group of ranks that share a store, because new groups need it',
+    )
   },
 })

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { partOfParameter, tensorFrom, type Part, type PieceOwner } from '@tsrun/training'
 import { holdTensor } from '@tsrun/training/parts'
 import { weightsOf, type LayerPlace, type LayersModel, type LayersWeight } from './model.ts'
@@ -53,9 +53,7 @@ export function placeWeights(
     const { layer, index, weight, shape, variable } = each
     const name = names({ layer, index, weight })
     if (taken.size === taken.add(name).size) {
-      const expected = 'a different name for each weight'
-      const value = `${name} for two weights`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'names', value, expected })
+      throw argumentError('names', `${name} for two weights`, 'a different name for each weight')
     }
     const { shard } = variable
     return { ...each, part: partOfParameter({ name, shape, ...(shard && { shard }) }) }
@@ -64,4 +62,4 @@ export function placeWeights(
 
 /** Names the weights of dense layers as `shardedMLP` does: `layers.0.weight`, `layers.0.bias`. */
 export const denseNames: LayerNames = ({ index, weight }) =>
-  `layers.${String(index)}.${weight === 'kernel' ? 'weight' : weight}`
+  `layers.${index}.${weight === 'kernel' ? 'weight' : weight}`

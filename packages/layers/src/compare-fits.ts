@@ -37,7 +37,7 @@ class FitComparison {
     const facts = Object.entries({ examples: samples, batchSize, batches: steps })
       .filter(([, value]) => typeof value === 'number')
       .map(([name, value]) => `${String(value)} ${name} in fit`)
-    facts.push(`${String(epochs - (initialEpoch ?? 0))} epochs in fit`)
+    facts.push(`${epochs - (initialEpoch ?? 0)} epochs in fit`)
     compareReplicas(await group.allGatherObject(facts), group, 'options')
   }
 

@@ -1,4 +1,4 @@
-import { createLogger, host, tsrError, where } from '@tsrun/core'
+import { argumentError, createLogger, host, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -193,11 +193,11 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     )
     const rank = ranks.findIndex((each) => each.ownSteps !== 0)
     if (rank !== -1) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'inner',
-        value: `an optimizer that rank ${String(this.#group.ranks[rank])} has used without the others`,
-        expected: 'a new one, or setWeights(await getWeights()) before the step, on all ranks',
-      })
+      throw argumentError(
+        'inner',
+        `an optimizer that rank ${String(this.#group.ranks[rank])} has used without the others`,
+        'a new one, or setWeights(await getWeights()) before the step, on all ranks',
+      )
     }
     this.#signature = signature
   }

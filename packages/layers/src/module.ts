@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import {
   currentPass,
   replaceValue,
@@ -35,11 +35,11 @@ export interface AdaptedLayers {
 export function adaptLayers(model: LayersModel): AdaptedLayers {
   const at = model.layers.findIndex(({ losses = [] }) => losses.length > 0)
   if (at >= 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'model',
-      value: `one whose layer ${at} has a regularizer`,
-      expected: 'one without; AdamW decays weights, and a loss of your own may have more terms',
-    })
+    throw argumentError(
+      'model',
+      `one whose layer ${at} has a regularizer`,
+      'one without; AdamW decays weights, and a loss of your own may have more terms',
+    )
   }
   const last = model.layers.at(-1)
   return {

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor, Variable } from '@tensorflow/tfjs-core'
 import {
@@ -194,6 +194,5 @@ function checkPart(layer: DenseOptions, shared: Module): void {
 }
 
 function refuse(layer: DenseOptions, key: Exclude<keyof DenseOptions, 'name'>, expected: string) {
-  const value = layer[key]!.getClassName()
-  throw tsrError('ERR_TSR_ARGUMENT', { name: `${key} of ${layer.name}`, value, expected })
+  throw argumentError(`${key} of ${layer.name}`, layer[key]!.getClassName(), expected)
 }

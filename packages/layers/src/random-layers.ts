@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { currentPass, generator, type Tensor } from '@tsrun/training'
 
 /** The properties of a layer that are needed to repeat its random values. */
@@ -31,8 +31,11 @@ const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 export function drawAlike(layer: RandomLayer): void {
   const kind = layer.getClassName()
   if (NOISE.has(kind)) {
-    const expected = 'no layer of random noise, which would differ from rank to rank'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `layer ${layer.name}`, value: kind, expected })
+    throw argumentError(
+      `layer ${layer.name}`,
+      kind,
+      'no layer of random noise, which would differ from rank to rank',
+    )
   }
   if (!DROPOUT.has(kind) || typeof layer.seed === 'number') return
   drawFrom(layer, generator(layer.name, 0))
@@ -96,9 +99,9 @@ function refuseNoise(layers: readonly Compound[]): void {
     return NOISE.has(layer.getClassName()) || isRate(dropout) || isRate(recurrentDropout)
   })
   if (noisy === undefined) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'recompute',
-    value: `true for the layer ${noisy.name} (${noisy.getClassName()})`,
-    expected: 'false: this layer draws other random values when it computes again',
-  })
+  throw argumentError(
+    'recompute',
+    `true for the layer ${noisy.name} (${noisy.getClassName()})`,
+    'false: this layer draws other random values when it computes again',
+  )
 }

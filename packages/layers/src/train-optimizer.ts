@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { tensorFrom, tf, type OptimizerState, type PieceOwner, type Tensor } from '@tsrun/training'
 import { describeNames, holdTensor, ownerOfState, type HeldState } from '@tsrun/training/parts'
 import { placeWeights, type LayerNames, type PlacedWeight } from './checkpoint.ts'
@@ -78,8 +78,7 @@ function kindsOf(optimizer: TrainOptimizerLike): readonly Kind[] {
   const name = optimizer.getClassName()
   const kinds = Object.hasOwn(KINDS, name) ? KINDS[name] : undefined
   if (kinds === undefined) {
-    const expected = `one of ${Object.keys(KINDS).join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'optimizer', value: name, expected })
+    throw argumentError('optimizer', name, `one of ${Object.keys(KINDS).join(', ')}`)
   }
   return optimizer.getConfig().centered === true ? [...kinds, ['mg', 'mg']] : kinds
 }
@@ -96,11 +95,11 @@ async function readState(
   const nameOf = ({ variable }: PlacedWeight, [suffix]: Kind) => `${variable.name}/${suffix}`
   const wanted = trained.flatMap((each) => kinds.map((kind) => nameOf(each, kind)))
   if (steps > 0 && (byName.size !== wanted.length || wanted.some((name) => !byName.has(name)))) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'optimizer',
-      value: `one with the state ${describeNames([...byName.keys()])}`,
-      expected: `one that has trained this model: ${describeNames(wanted)}`,
-    })
+    throw argumentError(
+      'optimizer',
+      `one with the state ${describeNames([...byName.keys()])}`,
+      `one that has trained this model: ${describeNames(wanted)}`,
+    )
   }
   const state = (steps > 0 ? trained : []).map((each) => {
     const values = kinds.map(
@@ -144,13 +143,13 @@ function checkState(
 ): number {
   const wanted = kinds.map(([, kind]) => kind)
   const describe = (steps: number, names: readonly string[]) =>
-    `${String(steps)} steps, ${[...names].sort().join(', ') || 'no vectors'}`
+    `${steps} steps, ${[...names].sort().join(', ') || 'no vectors'}`
   const first = state.values().next().value?.steps ?? 0
   for (const { part } of state.size === 0 ? [] : trained) {
     const { steps, values } = state.get(part.name) ?? { steps: 0, values: {} }
     const [value, expected] = [describe(steps, Object.keys(values)), describe(first, wanted)]
     if (value === expected) continue
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `the state of ${part.name}`, value, expected })
+    throw argumentError(`the state of ${part.name}`, value, expected)
   }
   return first
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { type AttentionCore, type Tensor, tf, viewOf } from '@tsrun/training'
 import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/training/parts'
 
@@ -24,11 +24,11 @@ export function cachedAttention(): CachedAttention {
 }
 
 function noGradient(): never {
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'a backward pass',
-    value: 'one while a text is generated',
-    expected: 'training before or after generate()',
-  })
+  throw argumentError(
+    'a backward pass',
+    'one while a text is generated',
+    'training before or after generate()',
+  )
 }
 
 class HostCache implements CachedAttention {

@@ -1,6 +1,6 @@
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
-import { makeFolders, readFileBytes, tsrError } from '@tsrun/core'
+import { argumentError, makeFolders, readFileBytes } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import {
   writeSafetensors,
@@ -74,8 +74,7 @@ export async function exportPretrained(
   const [owner] = ownersOf({ model: 'state' in model ? model.state.model : model })
   const options = (recipe as Partial<ExportedState['recipe']> | undefined)?.options
   if (options === undefined) {
-    const expected = 'gpt(...), or the result of pretrainedGPT'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'recipe', value: describe(recipe), expected })
+    throw argumentError('recipe', describe(recipe), 'gpt(...), or the result of pretrainedGPT')
   }
   const reads = tokenizer !== undefined && (group?.rank ?? 0) === 0
   const [copied = []] = await onAllRanks(group, async () =>
@@ -130,11 +129,11 @@ async function tokenizerIn(folder: string): Promise<readonly string[]> {
   const found: string[] = []
   for (const name of TOKENIZER_FILES) if (await isThere(name)) found.push(name)
   if (found.length === 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'tokenizer',
-      value: folder,
-      expected: `a folder with files of a tokenizer, such as ${TOKENIZER_FILES[0]!}`,
-    })
+    throw argumentError(
+      'tokenizer',
+      folder,
+      `a folder with files of a tokenizer, such as ${TOKENIZER_FILES[0]!}`,
+    )
   }
   return (await isThere(GENERATION)) ? [...found, GENERATION] : found
 }

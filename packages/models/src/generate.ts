@@ -1,11 +1,11 @@
 import {
   anything,
+  argumentError,
   count,
   declareOptions,
-  flag,
   finite,
+  flag,
   shown,
-  tsrError,
   where,
   type Rules,
 } from '@tsrun/core'
@@ -112,15 +112,14 @@ export async function generate(
 ): Promise<number[]> {
   const complete = readOptions(options)
   if (typeof tokens === 'string') {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'tokens',
-      value: 'a text',
-      expected: 'tokens, which are numbers; see loadTokenizer().encode(text), or Buffer.from(text)',
-    })
+    throw argumentError(
+      'tokens',
+      'a text',
+      'tokens, which are numbers; see loadTokenizer().encode(text), or Buffer.from(text)',
+    )
   }
   if (tokens.length === 0) {
-    const expected = 'at least one token'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'tokens', value: shown(tokens), expected })
+    throw argumentError('tokens', shown(tokens), 'at least one token')
   }
   if (isTrained(model)) return await generate(model.state.model as Generative, tokens, options)
   if (isWrapper(model)) {
@@ -227,9 +226,9 @@ function isWrapper(model: Exclude<Generative, Trained>): model is Wrapper {
   if (isPipeline(model)) return false
   if ('module' in model) return true
   if ('forward' in model) return false
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: describe(model),
-    expected: 'a model such as the result of build(), a pipeline, a replica of one, or a trainer',
-  })
+  throw argumentError(
+    'model',
+    describe(model),
+    'a model such as the result of build(), a pipeline, a replica of one, or a trainer',
+  )
 }

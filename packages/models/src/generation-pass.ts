@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import {
   type CausalSelfAttention,
   type Module,
@@ -124,11 +124,11 @@ function lastPosition(x: Tensor): Tensor {
 export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
   const [batch, length, vocabulary] = outputs.shape as [number, number, number]
   if (outputs.rank !== 3 || batch !== 1) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the output of the model',
-      value: `a tensor of shape [${outputs.shape.join(', ')}]`,
-      expected: 'scores [1, length, vocabulary], as of a GPT',
-    })
+    throw argumentError(
+      'the output of the model',
+      `a tensor of shape [${outputs.shape.join(', ')}]`,
+      'scores [1, length, vocabulary], as of a GPT',
+    )
   }
   const at = length === 1 ? 0 : length - 1 - fromEnd
   return tf.reshape(tf.slice(outputs, [0, at, 0], [1, 1, vocabulary]), [vocabulary])

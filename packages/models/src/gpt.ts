@@ -6,9 +6,7 @@ import {
   LayerNorm,
   type Module,
   type Parameter,
-  parametersOf,
   PositionEmbedding,
-  type Tensor,
   columnParallel,
   rowParallel,
   sequenceParallel,
@@ -16,11 +14,11 @@ import {
   type ParallelPlan,
 } from '@tsrun/training'
 import {
-  areRepeatable,
   checkHeads,
   checkRange,
   dropoutRate,
   Head,
+  ModuleChain,
   tableParameter,
 } from '@tsrun/training/parts'
 
@@ -95,11 +93,14 @@ const readOptions = declareOptions({
  * that blocks add to their input. It acts only in training, and drops the same values however the model
  * is divided among ranks.
  *
+ * `forward` computes the scores of the next token at each position, [batch, length, vocabulary], from
+ * int32 tokens [batch, length]. A part without the first block takes [batch, length, width], and a part
+ * without the last block returns it.
+ *
  * @throws ERR_TSR_ARGUMENT when a size, a rate or the range is invalid, or for an unknown option
  */
-export class GPT implements Module {
+export class GPT extends ModuleChain {
   readonly kind = 'gpt'
-  readonly children: Record<string, Module>
   readonly range: readonly [from: number, to: number]
   /** The largest number of tokens in a sequence. */
   readonly block: number
@@ -110,59 +111,37 @@ export class GPT implements Module {
     const { epsilon, attentionDropout, residualDropout } = complete
     checkHeads(width, heads)
     const [from, to] = checkRange(complete.range, layers)
-    this.range = [from, to]
-    this.block = block
-    this.children = {}
+    const children: Record<string, Module> = {}
     let table: Parameter | undefined
     if (from === 0) {
       const tokens = new Embedding({ name: 'wte', count: vocabulary, width, seed, deviation })
       table = tokens.weight
-      this.children['wte'] = tokens
+      children['wte'] = tokens
       const positions = { name: 'wpe', count: block, width, seed, deviation }
-      this.children['wpe'] = new PositionEmbedding(positions)
+      children['wpe'] = new PositionEmbedding(positions)
       const { embeddingDropout: rate } = complete
-      if (rate > 0) this.children['drop'] = new Dropout({ name: 'drop', rate, seed })
+      if (rate > 0) children['drop'] = new Dropout({ name: 'drop', rate, seed })
     }
     for (let i = from; i < to; i++) {
       const outputDeviation = deviation / Math.sqrt(2 * layers)
-      const name = `h.${String(i)}`
-      this.children[name] = new Block({
+      const name = `h.${i}`
+      children[name] = new Block({
         ...{ name, width, heads, seed, epsilon, deviation, outputDeviation },
         ...{ attentionDropout, residualDropout },
         ...(hidden !== undefined && { hidden }),
       })
     }
     if (to === layers) {
-      this.children['ln_f'] = new LayerNorm({ name: 'ln_f', width, epsilon })
+      children['ln_f'] = new LayerNorm({ name: 'ln_f', width, epsilon })
       const name = tied ? 'wte.weight' : 'lm_head.weight'
       const own = tied ? table : undefined
-      this.children['lm_head'] = new Head(
+      children['lm_head'] = new Head(
         own ?? tableParameter(name, [vocabulary, width], seed, deviation),
       )
     }
-  }
-
-  get layers(): readonly Module[] {
-    return Object.values(this.children)
-  }
-
-  get parameters(): readonly Parameter[] {
-    return parametersOf(this.children)
-  }
-
-  isRepeatable(x?: Tensor): boolean {
-    return areRepeatable(this.layers, x)
-  }
-
-  /**
-   * Computes the scores of the next token at each position.
-   *
-   * @param x - int32 [batch, length] tokens, or [batch, length, width] for a part without the first block
-   * @returns the scores of the next token, [batch, length, vocabulary], or [batch, length, width] for a
-   *   part without the last block
-   */
-  forward(x: Tensor): Tensor {
-    return this.layers.reduce((h, child) => child.forward(h), x)
+    super(children)
+    this.range = [from, to]
+    this.block = block
   }
 }
 

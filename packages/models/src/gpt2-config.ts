@@ -66,7 +66,7 @@ export function readGPT2Config(path: string): {
   ]
   for (const [name, rate] of Object.entries({ attn_pdrop, embd_pdrop, resid_pdrop })) {
     const isRate = typeof rate === 'number' && rate >= 0 && rate < 1
-    if (!isRate) throw refuse(`its ${name} is ${String(rate)}, not from 0 to less than 1`)
+    if (!isRate) throw refuse(`its ${name} is ${rate}, not from 0 to less than 1`)
   }
   const [, problem] = problems.find(([isProblem]) => isProblem) ?? []
   if (problem !== undefined) throw refuse(problem)

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { type Generator, uniform } from '@tsrun/training'
 
 export interface SamplingOptions {
@@ -24,8 +24,11 @@ export function sampleToken(
   next: Generator,
 ): number {
   if (scores.some(Number.isNaN)) {
-    const expected = 'numbers; look for NaN in the parameters of the model'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a score of the model', value: 'NaN', expected })
+    throw argumentError(
+      'a score of the model',
+      'NaN',
+      'numbers; look for NaN in the parameters of the model',
+    )
   }
   if (temperature === 0 || topK === 1) return likeliest(scores)
   const isCut = topK !== undefined || topP < 1

@@ -217,5 +217,5 @@ export function hostIdentity(): string {
 
 /** Formats host and port for messages: `node0:29500`, `[::1]:29500`. */
 export function nameEndpoint(host: string, port: number): string {
-  return `${host.includes(':') ? `[${host}]` : host}:${String(port)}`
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`
 }

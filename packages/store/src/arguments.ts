@@ -1,4 +1,5 @@
 import {
+  argumentError,
   count,
   host,
   isStrongToken,
@@ -6,7 +7,6 @@ import {
   object,
   text,
   TOKEN_EXPECTED,
-  tsrError,
   where,
 } from '@tsrun/core'
 import type { StoreTls } from './secure-sockets.ts'
@@ -42,8 +42,11 @@ export function toTls(tls: StoreTls | boolean | undefined, token: string): Store
   if (tls === undefined || tls === false) return undefined
   if (typeof tls === 'object') return tls
   if (token !== '') return 'token'
-  const expected = `${TOKEN_EXPECTED}, from which the keys of tls come`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'token', value: 'an empty text', expected })
+  throw argumentError(
+    'token',
+    'an empty text',
+    `${TOKEN_EXPECTED}, from which the keys of tls come`,
+  )
 }
 
 export function checkKeys(keys: readonly string[]): readonly string[] {

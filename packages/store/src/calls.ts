@@ -213,5 +213,5 @@ function throwIfAborted(operation: Operation, signal: AbortSignal | undefined): 
 function nameKeys(keys: readonly string[]): string {
   const more = keys.length - NAMED_KEYS
   const named = keys.slice(0, NAMED_KEYS).join(', ')
-  return more > 0 ? `${named} and ${String(more)} more` : named
+  return more > 0 ? `${named} and ${more} more` : named
 }

@@ -117,7 +117,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
       throw tsrError('ERR_TSR_ABORTED', { what: `connecting to ${endpoint}` }, { cause })
     }
     if (isTsrError(error) || isDenied(error)) throw error
-    const reason = `${reasonOf(error)} (tried for ${String(timeout)} ms)`
+    const reason = `${reasonOf(error)} (tried for ${timeout} ms)`
     throw tsrError('ERR_TSR_STORE_UNREACHABLE', { endpoint, reason }, { cause: error })
   }
 }

@@ -83,7 +83,7 @@ export class StoreData {
     const sum = /^-?\d{1,16}$/.test(text) ? Number(text) + amount : NaN
     if (!Number.isSafeInteger(sum)) {
       throw tsrError('ERR_TSR_STORE_TYPE', {
-        operation: `add(${String(amount)})`,
+        operation: `add(${amount})`,
         key,
         actual: Number.isNaN(sum) ? 'something else' : text,
         expected: 'an integer in decimal text, the sum within 2^53',

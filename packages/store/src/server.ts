@@ -1,6 +1,14 @@
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
-import { callback, count, declareOptions, filled, TOKEN_EXPECTED, tsrError } from '@tsrun/core'
+import {
+  argumentError,
+  callback,
+  count,
+  declareOptions,
+  filled,
+  TOKEN_EXPECTED,
+  tsrError,
+} from '@tsrun/core'
 import { isReachable, nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
@@ -109,8 +117,11 @@ const readOptions = declareOptions({
 export async function startStoreServer(options: StoreServerOptions): Promise<StoreServer> {
   const { host, port, timeout, tls, token, ...limits } = readOptions(options)
   if (token === '' && (await isReachable(host))) {
-    const expected = `${TOKEN_EXPECTED}, because other hosts can reach ${host}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'token', value: 'an empty text', expected })
+    throw argumentError(
+      'token',
+      'an empty text',
+      `${TOKEN_EXPECTED}, because other hosts can reach ${host}`,
+    )
   }
   const data = new StoreData()
   const connections = new Set<Connection>()

@@ -53,7 +53,7 @@ export class Session {
         return
       }
       if (this.#waits.has(id) || this.#watches.has(id) || this.#taken.has(id)) {
-        const reason = `another request of the client has its number, ${String(id)}`
+        const reason = `another request of the client has its number, ${id}`
         throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
       }
       checkRequest(message)

@@ -89,7 +89,7 @@ export interface SerializedTsrError {
  * Creates the error `code` of the table and fills its message with `facts`.
  *
  * @example
- * throw tsrError('ERR_TSR_ARGUMENT', { name: 'rank', value: -1, expected: 'at least 0' })
+ * throw tsrError('ERR_TSR_TIMEOUT', { what: 'barrier', milliseconds: 500 })
  */
 export function tsrError<Code extends TsrErrorCode>(
   code: Code,
@@ -106,6 +106,23 @@ export function tsrError<Code extends TsrErrorCode>(
   return error
 }
 
+/**
+ * Creates the error ERR_TSR_ARGUMENT for a value that a caller gave.
+ *
+ * @example
+ * throw argumentError('rank', -1, 'at least 0')
+ */
+export function argumentError(
+  name: string,
+  value: string | number | bigint,
+  expected: string,
+  options?: ErrorOptions,
+): TsrError {
+  const error = tsrError('ERR_TSR_ARGUMENT', { name, value, expected }, options)
+  Error.captureStackTrace(error, argumentError)
+  return error
+}
+
 /** Maximum characters of a fact in a message: names and paths from users may be of any length. */
 const LONGEST_FACT = 2000
 
@@ -113,7 +130,7 @@ function factText(fact: unknown): string {
   const text = String(fact)
   const left = text.length - LONGEST_FACT
   if (left <= 0) return visibleText(text)
-  return visibleText(`${text.slice(0, LONGEST_FACT)}… (${String(left)} characters more)`)
+  return visibleText(`${text.slice(0, LONGEST_FACT)}… (${left} characters more)`)
 }
 
 /** Whether `value` is an error of tsrun, from any thread or realm. */
@@ -152,7 +169,7 @@ export function messageOf(thrown: unknown): string {
 /** Describes any value for an error message. Strings are quoted, which distinguishes '1' from 1. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value)
-  if (Array.isArray(value)) return `an array of ${String(value.length)}`
+  if (Array.isArray(value)) return `an array of ${value.length}`
   if (host.types.isPromise(value)) return 'a promise'
   if (typeof value === 'function') return 'a function'
   return typeof value === 'object' && value !== null ? shownObject(value) : String(value)

@@ -68,8 +68,7 @@ export function distrustOf(folder: string): string | undefined {
   const { uid, mode } = status
   // Under sudo, trust the calling user, who has root's rights anyway.
   const isCaller = own === 0 && String(uid) === process.env['SUDO_UID']
-  if (uid !== own && uid !== 0 && !isCaller)
-    return `it belongs to the user with the number ${String(uid)}`
+  if (uid !== own && uid !== 0 && !isCaller) return `it belongs to the user with the number ${uid}`
   const isOpen = (mode & 0o002) !== 0 && !status.isSymbolicLink()
   return isOpen ? 'every user of this host can write to it' : undefined
 }

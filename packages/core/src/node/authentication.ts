@@ -60,7 +60,7 @@ export function makeNonce(): Uint8Array {
 export function prove(token: string, role: HandshakeRole, challenge: Challenge): Uint8Array {
   const hmac = createHmac('sha256', token)
   const { purpose, parties = '', protection = 'none' } = challenge
-  hmac.update(`tsrun ${String(HANDSHAKE_VERSION)} ${role} ${purpose}\0${parties}\0${protection}\0`)
+  hmac.update(`tsrun ${HANDSHAKE_VERSION} ${role} ${purpose}\0${parties}\0${protection}\0`)
   hmac.update(challenge.clientNonce)
   hmac.update(challenge.serverNonce)
   return new Uint8Array(hmac.digest())

@@ -1,8 +1,7 @@
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
-import { cutIntoSegments, segmentBytes } from './pieces.ts'
-import { exchangedSlicesOf, slicesOf, type Slice } from './pieces.ts'
+import { cutIntoSegments, segmentBytes, exchangedSlicesOf, slicesOf, type Slice } from './pieces.ts'
 
 /*
  * Pairwise exchange (Thakur, Rabenseifner & Gropp, 2005): n-1 steps. In step s, rank r sends to r+s

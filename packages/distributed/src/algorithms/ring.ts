@@ -1,8 +1,7 @@
 import { until, type Channel, type Message, type Steps } from './channel.ts'
 import type { Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, segmentBytes, type Piece } from './pieces.ts'
-import { slicesOf } from './pieces.ts'
+import { cutIntoChunks, cutIntoSegments, segmentBytes, slicesOf, type Piece } from './pieces.ts'
 
 /*
  * The ring (Patarasuk & Yuan, 2009). Rank r only sends to r+1 and receives from r-1. The buffer is

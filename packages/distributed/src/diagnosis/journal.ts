@@ -1,4 +1,4 @@
-import { createLogger, host, monotonicNow, tsrError } from '@tsrun/core'
+import { argumentError, createLogger, host, monotonicNow, tsrError } from '@tsrun/core'
 import { StatusSlot } from '../record/status-slot.ts'
 import type { SpanRecorder } from '../record/spans.ts'
 import {
@@ -138,8 +138,7 @@ export class Journal {
    */
   dump(directory = this.owner.settings.flightDirectory): string {
     if (directory === undefined) {
-      const expected = 'a folder, here or in TSRUN_FLIGHT_DIR'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'directory', value: 'undefined', expected })
+      throw argumentError('directory', 'undefined', 'a folder, here or in TSRUN_FLIGHT_DIR')
     }
     try {
       return this.#write(directory, 'on request', this.groups)

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import { timeSpan, type SpanRecorder } from '../record/spans.ts'
 import { currentTrace } from '../record/current-trace.ts'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
@@ -64,8 +64,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
    */
   static of(group: ProcessGroup): EngineProcessGroup {
     if (#world in group) return group
-    const expected = 'a process group of this package'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'group', value: group.name, expected })
+    throw argumentError('group', group.name, 'a process group of this package')
   }
 
   get world(): World {

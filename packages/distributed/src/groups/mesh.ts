@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { JoinOptions, ProcessGroup } from '../process-group.ts'
 import { newGroupOf } from './group.ts'
 
@@ -141,8 +141,11 @@ function checkShape<Axis extends string>(world: ProcessGroup, shape: Coordinate<
       reserved.has(axis) ||
       /^\d+$/.test(axis)
     ) {
-      const expected = `axes with sizes of at least 1, and none named by a number or ${[...reserved].join(', ')}`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'shape', value: text, expected })
+      throw argumentError(
+        'shape',
+        text,
+        `axes with sizes of at least 1, and none named by a number or ${[...reserved].join(', ')}`,
+      )
     }
   }
   const product = axes.reduce((product, axis) => product * shape[axis], 1)
@@ -155,8 +158,11 @@ function checkShape<Axis extends string>(world: ProcessGroup, shape: Coordinate<
 function checkAxes(axes: readonly string[], wanted: readonly string[]): void {
   const isDistinct = new Set(wanted).size === wanted.length
   if (wanted.length > 0 && isDistinct && wanted.every((axis) => axes.includes(axis))) return
-  const expected = `one or more of the axes ${axes.join(', ')}, each once`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'axes', value: wanted.join(', '), expected })
+  throw argumentError(
+    'axes',
+    wanted.join(', '),
+    `one or more of the axes ${axes.join(', ')}, each once`,
+  )
 }
 
 function axesOf<Axis extends string>(shape: Coordinate<Axis>): Axis[] {
@@ -186,9 +192,11 @@ function rankOf<Axis extends string>(
     const at = coordinate[axis]
     const isInside = Number.isInteger(at) && at >= 0 && at < shape[axis]
     if (isInside && axes.includes(axis)) continue
-    const value = JSON.stringify(coordinate)
-    const expected = `from 0 to below ${JSON.stringify(shape)}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'coordinate', value, expected })
+    throw argumentError(
+      'coordinate',
+      JSON.stringify(coordinate),
+      `from 0 to below ${JSON.stringify(shape)}`,
+    )
   }
   return axes.reduce((rank, axis) => rank * shape[axis] + coordinate[axis], 0)
 }

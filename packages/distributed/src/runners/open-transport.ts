@@ -1,11 +1,9 @@
 import { readCoreRanks, tsrError } from '@tsrun/core'
 import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
-import type { ListenOptions } from '../transports/dialer.ts'
-import type { Endpoint } from '../transports/dialer.ts'
+import type { ListenOptions, Endpoint } from '../transports/dialer.ts'
 import { connectMesh, type MeshOptions } from '../transports/mesh.ts'
-import { openNodeDialer } from '../transports/node-transport.ts'
-import { NodeTransport } from '../transports/node-transport.ts'
+import { openNodeDialer, NodeTransport } from '../transports/node-transport.ts'
 import { loadPlugIn } from '../transports/plug-in.ts'
 import {
   checkRoom,
@@ -14,10 +12,8 @@ import {
   type Sharing,
 } from '../transports/shared-memory/neighbours.ts'
 import { SharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
-import type { DescriptorChannel } from '../transports/tcp-transport.ts'
+import { openTcpDialer, TcpTransport, type DescriptorChannel } from '../transports/tcp-transport.ts'
 import { PollSet } from '../transports/poll-set.ts'
-import { openTcpDialer } from '../transports/tcp-transport.ts'
-import { TcpTransport } from '../transports/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
 /** The transports between ranks that share no memory. */

@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, tsrError } from '@tsrun/core'
+import { argumentError, choice, count, declareOptions } from '@tsrun/core'
 
 const kinds = ['lose', 'pause', 'slow', 'corrupt', 'half-close'] as const
 
@@ -50,8 +50,7 @@ export class WorldFaults {
     this.#faults = faults.map((fault) => {
       const read = readFault(fault)
       if (read.rank < size) return read
-      const expected = `a rank below ${size}`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'fault.rank', value: String(read.rank), expected })
+      throw argumentError('fault.rank', String(read.rank), `a rank below ${size}`)
     })
   }
 

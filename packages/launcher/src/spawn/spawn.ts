@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url'
-import { readProtection, tsrError, type TsrError } from '@tsrun/core'
+import { argumentError, readProtection, tsrError, type TsrError } from '@tsrun/core'
 import { storeTlsOf } from '@tsrun/store'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { completeSettings } from '../args/settings.ts'
@@ -124,8 +124,7 @@ function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
     checkRanks(plan, nproc)
     return plan
   } catch (error) {
-    const value = (error as Error).message
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'chaos', value, expected: 'a plan of faults' })
+    throw argumentError('chaos', (error as Error).message, 'a plan of faults')
   }
 }
 

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { Script as Syntax } from 'node:vm'
-import { shown, tsrError, type TsrError } from '@tsrun/core'
+import { argumentError, shown } from '@tsrun/core'
 import { findScript, type Script } from '../job/code/script.ts'
 import type { Task } from './messages.ts'
 import type { CompleteOptions } from './options.ts'
@@ -25,7 +25,7 @@ export function planTask(program: Program, options: CompleteOptions): PlannedTas
   const { base, export: entry } = options
   if (typeof program === 'function') {
     if (entry !== undefined) {
-      throw argumentError('export', entry, 'none with a function, which is called itself')
+      throw argumentError('export', shown(entry), 'none with a function, which is called itself')
     }
     const path = pathOf(base ?? process.argv[1] ?? join(process.cwd(), 'eval.js'))
     const known = base === undefined ? undefined : findScript(path, '/')
@@ -35,7 +35,7 @@ export function planTask(program: Program, options: CompleteOptions): PlannedTas
     return { task: { kind: 'function', source, path: `${path}#${name}` }, code }
   }
   if (typeof program !== 'string' && !isUrl(program)) {
-    throw argumentError('program', program, 'a function, or the path or URL of a module')
+    throw argumentError('program', shown(program), 'a function, or the path or URL of a module')
   }
   const code = findScript(pathOf(program), process.cwd())
   return {
@@ -64,17 +64,20 @@ function sourceOf(program: (...args: never) => unknown): string {
       return `import(${file === undefined ? '' : JSON.stringify(urlOfVite(file))}`
     })
   if (VITE_NAME.test(source)) {
-    const expected =
+    throw argumentError(
+      'program',
+      'a function that uses what its module imports, or its import.meta',
       'one that imports inside of it, or the URL of a module that exports it: ' +
-      "spawn(new URL('./work.ts', import.meta.url), { export: 'work' })"
-    const value = 'a function that uses what its module imports, or its import.meta'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
+        "spawn(new URL('./work.ts', import.meta.url), { export: 'work' })",
+    )
   }
   const isClass = /^class\b/.test(source)
   if (!isClass && parses(`(${source}\n)`)) return source
-  const value = `${isClass ? 'a class' : 'a function'} ${program.name}`.trim()
-  const expected = 'a function or an arrow function, and no method, class, bound or native function'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'program', value, expected })
+  throw argumentError(
+    'program',
+    `${isClass ? 'a class' : 'a function'} ${program.name}`.trim(),
+    'a function or an arrow function, and no method, class, bound or native function',
+  )
 }
 
 /** The URL of a path as Vite writes it: relative to Vite's root, or absolute. Vitest exposes the root. */
@@ -106,9 +109,5 @@ function pathOf(address: string | URL): string {
   const text = isUrl(address) ? address.href : address
   if (!/^[a-z][a-z+.-]+:/i.test(text)) return resolve(text)
   if (text.startsWith('file:')) return fileURLToPath(text)
-  throw argumentError('program', text, 'a function, or the path or file: URL of a module')
-}
-
-function argumentError(name: string, value: unknown, expected: string): TsrError {
-  return tsrError('ERR_TSR_ARGUMENT', { name, value: shown(value), expected })
+  throw argumentError('program', shown(text), 'a function, or the path or file: URL of a module')
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, onHostBackend } from '../backend/current.ts'
@@ -134,11 +134,11 @@ function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
   // Only a tf.Variable has the property `trainable`.
   if (!('trainable' in value)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the value of ${name}`,
-    value: 'a tf.Variable',
-    expected: 'a tensor, which optimizers replace: createParameter(name, shape, values)',
-  })
+  throw argumentError(
+    `the value of ${name}`,
+    'a tf.Variable',
+    'a tensor, which optimizers replace: createParameter(name, shape, values)',
+  )
 }
 
 /** Whether `prepareTape` has run in this process. */

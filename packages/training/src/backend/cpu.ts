@@ -22,24 +22,12 @@ let isInstalled = false
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
-  suppressAdvertisement()
   if (!isInstalled) {
     correctAveragePoolGradients('cpu')
     correctSingleWindows('cpu')
   }
   isInstalled = true
   return { device: 'CPU', threads: 1 }
-}
-
-/**
- * The first tensor of the cpu backend prints an advertisement for tfjs-node unless TensorFlow.js is
- * in production mode.
- */
-function suppressAdvertisement(): void {
-  const production = tf.env().getBool('PROD')
-  tf.env().set('PROD', true)
-  tf.scalar(0).dispose()
-  tf.env().set('PROD', production)
 }
 
 /** Tensors of the cpu backend are typed arrays, so reading or writing values takes one copy. */

@@ -48,14 +48,11 @@ export function onHostBackend(compute: () => void): void {
   }
   const before = tf.getBackend()
   registerCpu()
-  const production = tf.env().getBool('PROD')
-  tf.env().set('PROD', true)
   // Both backends are initialized, so setBackend switches synchronously.
   void tf.setBackend('cpu')
   try {
     compute()
   } finally {
     void tf.setBackend(before)
-    tf.env().set('PROD', production)
   }
 }

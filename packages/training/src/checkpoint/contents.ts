@@ -50,7 +50,7 @@ const FORMAT = 'tsrun checkpoint 1'
 /** Returns the text of `index.json`: the contents, with a CRC-32 of them. */
 export function encodeContents({ save, ...others }: Contents): string {
   const text = JSON.stringify({ save, ...others })
-  return `{"format":"${FORMAT}","crc32":${String(crc32(text))},"contents":${text}}\n`
+  return `{"format":"${FORMAT}","crc32":${crc32(text)},"contents":${text}}\n`
 }
 
 /** The number of bytes from the start of an `index.json` that `saveNumberIn` needs. */

@@ -22,7 +22,7 @@ export async function onAllRanks<T>(
     outcome = { value: await run() }
   } catch (error) {
     failure = { error }
-    const what = `rank ${String(group.rank)} failed: ${String(error)}`
+    const what = `rank ${group.rank} failed: ${String(error)}`
     const reported = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
     outcome = { error: reported.toJSON() }
   }

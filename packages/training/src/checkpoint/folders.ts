@@ -1,6 +1,6 @@
 import { access, lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { makeFolders, openFileHandle, readFileText, tsrError } from '@tsrun/core'
+import { argumentError, makeFolders, openFileHandle, readFileText, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
@@ -97,7 +97,7 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
     // Reject links, which may lead to any file that this user can read.
     if (!found.isFile()) throw new Error(`${file} is not a regular file`)
     if (found.size !== bytes) {
-      throw new Error(`${file} has ${String(found.size)} bytes instead of ${String(bytes)}`)
+      throw new Error(`${file} has ${found.size} bytes instead of ${bytes}`)
     }
   }
   return { path, contents }
@@ -118,7 +118,7 @@ export async function newPlace(
     .filter((other) => other === name || other.startsWith(`${name}-`))
     .map((other) => numbersIn(other)[1])
   return {
-    name: copies.length === 0 ? name : `${name}-${String(Math.max(...copies) + 1)}`,
+    name: copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`,
     save: Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1,
   }
 }
@@ -193,11 +193,11 @@ export async function latestCheckpoint(
 async function find(directory: string): Promise<LatestCheckpoint | undefined> {
   const status = await stat(directory).catch(() => undefined)
   if (status?.isFile() === true) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'directory',
-      value: `the file ${directory}`,
-      expected: `the folder of a checkpoint, such as ${dirname(directory)}`,
-    })
+    throw argumentError(
+      'directory',
+      `the file ${directory}`,
+      `the folder of a checkpoint, such as ${dirname(directory)}`,
+    )
   }
   if (await exists(join(directory, INDEX))) {
     const { path, contents } = await openFinished(directory)

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { onAllRanks } from './coordination.ts'
@@ -35,11 +35,11 @@ export async function gatherModel(
   const missing = names.filter((name) => !found.has(name))
   const more = [...found].filter((name) => !names.includes(name))
   if (more.length > 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'model',
-      value: `one with ${describeNames(more)}`,
-      expected: 'the parameters of its recipe only: merge adapters into the weights',
-    })
+    throw argumentError(
+      'model',
+      `one with ${describeNames(more)}`,
+      'the parameters of its recipe only: merge adapters into the weights',
+    )
   }
   if (missing.length === 0) return await gatherPieces(own, plan, group)
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {

@@ -175,7 +175,7 @@ async function readParts(checkpoint: Checkpoint, parts: readonly Part[]): Promis
   return requests.map((each) => {
     const size = partSize(each.part)
     if (each.filled !== size) {
-      const problem = `it has ${String(each.filled)} of the ${String(size)} values that this rank needs`
+      const problem = `it has ${each.filled} of the ${size} values that this rank needs`
       throw damaged(checkpoint.path, each.part.name, new Error(problem))
     }
     return { ...each.part, values: valuesOf(each) }

@@ -79,7 +79,7 @@ export function checkReplicas(
     const wanted = checksums[first!]!.get(key)
     const other = others.find((rank) => checksums[rank]!.get(key) !== wanted)
     if (other === undefined) continue
-    const problem = `ranks ${String(first)} and ${String(other)} have different values of ${key}`
+    const problem = `ranks ${String(first)} and ${other} have different values of ${key}`
     throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor, problem })
   }
 }
@@ -96,7 +96,7 @@ export function keyOf({ name, shape, box, range }: Part): string {
 }
 
 function between(from: number, to: number): string {
-  return `${String(from)}:${String(to)}`
+  return `${from}:${to}`
 }
 
 function checkSame(
@@ -108,7 +108,7 @@ function checkSame(
   if (wanted === has) return
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: found.name,
-    problem: `it is ${wanted!} on rank ${String(first)} and ${has!} on rank ${String(rank)}`,
+    problem: `it is ${wanted!} on rank ${first} and ${has!} on rank ${rank}`,
   })
 }
 
@@ -120,7 +120,7 @@ function checkComplete({ facts, size, parts }: TensorPieces): void {
   }
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: facts.name,
-    problem: `its pieces have ${String(size)} values, but the tensor [${facts.shape.join(', ')}] has ${String(whole)}`,
+    problem: `its pieces have ${size} values, but the tensor [${facts.shape.join(', ')}] has ${whole}`,
   })
 }
 

@@ -1,6 +1,14 @@
 import { join, resolve } from 'node:path'
 import { inspect, isDeepStrictEqual } from 'node:util'
-import { anything, count, declareOptions, flag, tsrError, where, type Rules } from '@tsrun/core'
+import {
+  anything,
+  argumentError,
+  count,
+  declareOptions,
+  flag,
+  where,
+  type Rules,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
@@ -196,9 +204,11 @@ function checkAgreement(ranks: readonly CommonArguments[]): void {
     const wanted = ranks[0]![key]
     const rank = ranks.findIndex((each) => each[key] !== wanted)
     if (rank === -1) continue
-    const value = `${String(ranks[rank]![key])} on rank ${String(rank)}`
-    const expected = `${String(wanted)}, as on rank 0`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: names[key], value, expected })
+    throw argumentError(
+      names[key],
+      `${String(ranks[rank]![key])} on rank ${rank}`,
+      `${String(wanted)}, as on rank 0`,
+    )
   }
 }
 
@@ -217,6 +227,5 @@ function copyOf<T>(name: string, value: T): T {
     copy = undefined
   }
   if (isDeepStrictEqual(copy, value)) return copy as T
-  const expected = 'a value that JSON preserves'
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: inspect(value), expected })
+  throw argumentError(name, inspect(value), 'a value that JSON preserves')
 }

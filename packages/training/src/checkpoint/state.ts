@@ -1,4 +1,4 @@
-import { refuseUnknown, tsrError } from '@tsrun/core'
+import { argumentError, refuseUnknown } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../model/describe.ts'
 import { buffersOf, type Buffered } from '../model/module.ts'
@@ -38,20 +38,20 @@ export function ownersOf(state: CheckpointState): PieceOwner[] {
   if (isOwner(optimizer)) return [...owners, optimizer]
   checkOptimizer(optimizer)
   if ('parameters' in model) return [...owners, ownerOfOptimizer(optimizer, model.parameters)]
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'optimizer',
-    value: 'an optimizer, and the model an owner',
-    expected: 'an owner of the state of the optimizer, as model is one of parameters',
-  })
+  throw argumentError(
+    'optimizer',
+    'an optimizer, and the model an owner',
+    'an owner of the state of the optimizer, as model is one of parameters',
+  )
 }
 
 function checkOptimizer(optimizer: StatefulOptimizer): void {
   if (hasMethods(optimizer, ['state', 'loadState'])) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'optimizer',
-    value: describe(optimizer),
-    expected: 'an object with state() and loadState(), or ownerOfTrainOptimizer() of @tsrun/layers',
-  })
+  throw argumentError(
+    'optimizer',
+    describe(optimizer),
+    'an object with state() and loadState(), or ownerOfTrainOptimizer() of @tsrun/layers',
+  )
 }
 
 function isOwner(value: unknown): value is PieceOwner {
@@ -65,24 +65,22 @@ function isOwner(value: unknown): value is PieceOwner {
  */
 export function checkPlace(directory: unknown, group: unknown): void {
   if (typeof directory !== 'string') {
-    const expected = 'the path of a folder'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'directory', value: describe(directory), expected })
+    throw argumentError('directory', describe(directory), 'the path of a folder')
   }
   const given = group as Partial<ProcessGroup> | null | undefined
   if (given === undefined || typeof given?.allGatherObject === 'function') return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'group',
-    value: describe(group),
-    expected: 'a process group, or undefined for this process alone; options come after it',
-  })
+  throw argumentError(
+    'group',
+    describe(group),
+    'a process group, or undefined for this process alone; options come after it',
+  )
 }
 
 /** @throws ERR_TSR_ARGUMENT unless `model` has parameters */
 export function checkModule(model: unknown): void {
   const { parameters, build, layers } = (model ?? {}) as Record<string, unknown>
   if (Array.isArray(parameters)) return
-  const invalid = (value: string, expected: string) =>
-    tsrError('ERR_TSR_ARGUMENT', { name: 'model', value, expected })
+  const invalid = (value: string, expected: string) => argumentError('model', value, expected)
   // Check for `layers` first, because a tf.layers model also has a method `build`.
   if (Array.isArray(layers))
     throw invalid('a model of tf.layers', 'ownerOfLayers(model) of @tsrun/layers')

@@ -192,7 +192,7 @@ async function finish(
     files[file] = bytes
     const found = await stat(join(path, file)).catch(() => undefined)
     if (found?.size !== bytes) {
-      const what = `the file of rank ${String(rank)} is missing: do all hosts have access to the same folder?`
+      const what = `the file of rank ${rank} is missing: do all hosts have access to the same folder?`
       throw new Error(`${file}: ${what}`)
     }
   }

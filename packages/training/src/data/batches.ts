@@ -1,4 +1,4 @@
-import { count, declareOptions, flag, shown, tsrError, type Rules } from '@tsrun/core'
+import { argumentError, count, declareOptions, flag, shown, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor } from '../backend/host-memory.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -182,11 +182,11 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
     loadState(state) {
       checkState(state)
       if (state.examples !== examples) {
-        throw tsrError('ERR_TSR_ARGUMENT', {
-          name: 'state',
-          value: `one for a data set of ${String(state.examples)} examples`,
-          expected: `${String(examples)} examples, as there are now; with other data, start a new epoch: run.load(directory), then fit without resume`,
-        })
+        throw argumentError(
+          'state',
+          `one for a data set of ${state.examples} examples`,
+          `${examples} examples, as there are now; with other data, start a new epoch: run.load(directory), then fit without resume`,
+        )
       }
       count().check('epoch', state.epoch)
       count({ to: examples }).check('consumed', state.consumed)
@@ -210,15 +210,16 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
 
 /** Returns the error for two simultaneous loops, which would repeat batches and count epochs twice. */
 function overlappingLoops(): Error {
-  const value = 'continued after another loop over it was started'
-  const expected = 'one loop at a time, or a loader for each loop'
-  return tsrError('ERR_TSR_ARGUMENT', { name: 'the loop over a loader', value, expected })
+  return argumentError(
+    'the loop over a loader',
+    'continued after another loop over it was started',
+    'one loop at a time, or a loader for each loop',
+  )
 }
 
 function checkState(state: Partial<LoaderState> | null): void {
   if (typeof state?.seed === 'number' && typeof state.shuffle === 'boolean') return
-  const expected = 'the result of state() of a loader'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'state', value: shown(state), expected })
+  throw argumentError('state', shown(state), 'the result of state() of a loader')
 }
 
 export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
@@ -232,8 +233,7 @@ export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): 
   const fields: Record<string, () => Tensor> = { inputs, labels }
   const tensor = (field: string): Tensor => {
     if (fields[field] !== undefined) return fields[field]()
-    const expected = 'inputs or labels'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a field of the examples', value: field, expected })
+    throw argumentError('a field of the examples', field, 'inputs or labels')
   }
   return { ...batch, tensor }
 }

@@ -1,10 +1,10 @@
 import {
   anything,
+  argumentError,
   count,
   finite,
   refuseUnknown,
   shown,
-  tsrError,
   where,
   type Complete,
   type Schema,
@@ -89,17 +89,16 @@ export function examples(
     const count = values.length / sizeOf(shape)
     known ??= count
     if (count !== known || !Number.isInteger(count)) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the column ${name}`,
-        value: `${values.length} values of shape [${shape.join(', ')}]`,
-        expected: `${known} examples, as the columns before it`,
-      })
+      throw argumentError(
+        `the column ${name}`,
+        `${values.length} values of shape [${shape.join(', ')}]`,
+        `${known} examples, as the columns before it`,
+      )
     }
     fields[name] = fieldOf(name, column)
   }
   if (known === undefined) {
-    const expected = 'a column of values, or the number of examples'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'columns', value: shown(columns), expected })
+    throw argumentError('columns', shown(columns), 'a column of values, or the number of examples')
   }
   return { size: known, fields }
 }
@@ -133,11 +132,11 @@ function isColumn(given: ArrayLike<number> | Column): given is Column {
 function checkedColumn(name: string, given: ArrayLike<number> | Column) {
   const column = isColumn(given) ? given : { values: given }
   if (typeof (column.values as Partial<ArrayLike<number>> | null)?.length !== 'number') {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the column ${name}`,
-      value: shown(column.values),
-      expected: 'an array of numbers, such as the values of a tensor: await tensor.data()',
-    })
+    throw argumentError(
+      `the column ${name}`,
+      shown(column.values),
+      'an array of numbers, such as the values of a tensor: await tensor.data()',
+    )
   }
   refuseUnknown(column, Object.keys(columnRules), `the column ${name}`)
   const read = <K extends keyof Column>(key: K): Complete<typeof columnRules>[K] => {
@@ -200,11 +199,11 @@ function checkValues(
       ? fits(Number(value) * scale + shift, dtype)
       : 'numbers, one after the other, and the shape of one example'
     if (expected === undefined) continue
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the column ${name}`,
-      value: isNumber ? `${shown(value)} at index ${i}` : `a list of ${shown(value)} at index ${i}`,
-      expected: isNumber ? `${expected} there, as its dtype is ${dtype}` : expected,
-    })
+    throw argumentError(
+      `the column ${name}`,
+      isNumber ? `${shown(value)} at index ${i}` : `a list of ${shown(value)} at index ${i}`,
+      isNumber ? `${expected} there, as its dtype is ${dtype}` : expected,
+    )
   }
 }
 
@@ -220,13 +219,11 @@ export function isExamples(data: object): data is Examples {
 export function fieldTensor({ fields }: Examples, name: string, indices: Int32Array): Tensor {
   const field = fields[name]
   if (field === undefined) {
-    const value = `{ ${Object.keys(fields).join(', ')} }`
-    const expected = `one with ${name}`
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the set of fields of the examples',
-      value,
-      expected,
-    })
+    throw argumentError(
+      'the set of fields of the examples',
+      `{ ${Object.keys(fields).join(', ')} }`,
+      `one with ${name}`,
+    )
   }
   const shape = [indices.length, ...field.shape]
   const values = newArray(shape, field.dtype)

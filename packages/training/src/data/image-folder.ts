@@ -1,6 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { extname, join, sep } from 'node:path'
 import {
+  argumentError,
   choice,
   count,
   declareOptions,
@@ -145,8 +146,7 @@ function normalization(
   const of = (name: string, given: number | readonly number[]): readonly number[] => {
     const each = typeof given === 'number' ? Array<number>(channels).fill(given) : given
     if (each.length === channels) return each
-    const expected = `one number for each of ${channels} channels`
-    throw tsrError('ERR_TSR_ARGUMENT', { name, value: shown(given), expected })
+    throw argumentError(name, shown(given), `one number for each of ${channels} channels`)
   }
   const [means, deviations] = [of('mean', mean), of('deviation', deviation)]
   const table = Float32Array.from({ length: 256 * channels }, (_, i) => {

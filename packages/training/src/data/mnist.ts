@@ -90,12 +90,12 @@ function readIdx(path: string, dimensions: number): IdxArray {
   }
   const header = 4 + 4 * dimensions
   if (file.length < header || file.readUInt32BE(0) !== 0x0800 + dimensions) {
-    throw invalid(`it is not an IDX file of bytes with ${String(dimensions)} dimensions`)
+    throw invalid(`it is not an IDX file of bytes with ${dimensions} dimensions`)
   }
   const shape = Array.from({ length: dimensions }, (_, axis) => file.readUInt32BE(4 + 4 * axis))
   const size = sizeOf(shape)
   if (file.length !== header + size) {
-    throw invalid(`it has ${String(file.length - header)} values instead of ${String(size)}`)
+    throw invalid(`it has ${file.length - header} values instead of ${size}`)
   }
   return { shape, bytes: file.subarray(header) }
 }

@@ -19,7 +19,7 @@ export const orderRules = {
 /** Returns the examples 0 .. length - 1 in the order of an epoch. The order is the same on every rank. */
 export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder): Int32Array {
   return shuffle
-    ? permutation(length, `epoch ${String(epoch)}`, seed)
+    ? permutation(length, `epoch ${epoch}`, seed)
     : Int32Array.from({ length }, (_, i) => i)
 }
 

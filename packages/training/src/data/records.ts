@@ -1,4 +1,4 @@
-import { refuseUnknown, shown, tsrError } from '@tsrun/core'
+import { argumentError, refuseUnknown, shown, tsrError } from '@tsrun/core'
 import { dtypeRule, fits, type HostDType } from '../tfjs/host-arrays.ts'
 import { examples, type Column, type Examples } from './examples.ts'
 
@@ -90,15 +90,16 @@ function checkedRule(field: string, given: FieldRule): CheckedRule {
   const { from, dtype, classes, shape } = rule
   const isKey = [from].flat().every((key) => typeof key === 'string')
   if (!isKey && typeof from !== 'function') {
-    const expected = 'a column, a list of columns, or a function of the record'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `from of ${name}`, value: shown(from), expected })
+    throw argumentError(
+      `from of ${name}`,
+      shown(from),
+      'a column, a list of columns, or a function of the record',
+    )
   }
   const names = Array.isArray(classes) ? new Set<unknown>(classes) : undefined
   const isDistinct = names?.size === classes?.length && !names?.has(undefined)
   if (classes !== undefined && !isDistinct) {
-    const expected = 'a list of different names'
-    const value = shown(classes)
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `classes of ${name}`, value, expected })
+    throw argumentError(`classes of ${name}`, shown(classes), 'a list of different names')
   }
   const usual = classes === undefined ? 'float32' : 'int32'
   return { from, dtype: dtypeRule.default(usual).check(`dtype of ${name}`, dtype), classes, shape }

@@ -1,4 +1,4 @@
-import { count, declareOptions, shown, tsrError, type Rules } from '@tsrun/core'
+import { argumentError, count, declareOptions, shown, type Rules } from '@tsrun/core'
 import type { Dataset } from './dataset.ts'
 import { isExamples, type Examples, type Field } from './examples.ts'
 import type { ImageFolder } from './image-folder.ts'
@@ -80,8 +80,11 @@ export function randomSplit<D extends Dataset | Examples, const F extends readon
   let sum = 0
   const ends = fractions.map((fraction) => Math.round((sum += fraction) * data.size))
   if (sum > 1 + 1e-9 || !fractions.every((fraction) => fraction >= 0)) {
-    const expected = 'fractions of the examples, in all at most 1'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'fractions', value: shown(fractions), expected })
+    throw argumentError(
+      'fractions',
+      shown(fractions),
+      'fractions of the examples, in all at most 1',
+    )
   }
   const order = permutation(data.size, 'split', seed)
   return ends.map((end, part) =>

@@ -1,6 +1,5 @@
-import { count, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
-import type { ExampleBatch } from './batches.ts'
-import { exampleBatch } from './batches.ts'
+import { argumentError, count, declareOptions, where, type Rules } from '@tsrun/core'
+import { exampleBatch, type ExampleBatch } from './batches.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 import { prefetch } from './prefetch.ts'
 import { recordsIn } from './record-files.ts'
@@ -210,9 +209,11 @@ async function* windowsOf(
       records = []
     }
     if (skipped > record) {
-      const name = `shard ${path}`
-      const expected = `at least ${skipped}, as when the state was saved`
-      throw tsrError('ERR_TSR_ARGUMENT', { name, value: `${record} records`, expected })
+      throw argumentError(
+        `shard ${path}`,
+        `${record} records`,
+        `at least ${skipped}, as when the state was saved`,
+      )
     }
   }
   if (records.length > 0) yield { ...begin, records }

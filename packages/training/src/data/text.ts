@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { generator } from '../random/generator.ts'
 import { tf } from '../tfjs/tfjs.ts'
@@ -81,7 +81,7 @@ export function textBatch(text: Text, step: number, options: RandomTextOptions):
   const complete = readFor(text, options)
   const { batch, block, seed } = complete
   count().check('step', step)
-  const next = generator(`text batch ${String(step)}`, seed)
+  const next = generator(`text batch ${step}`, seed)
   const room = text.tokens.length - block
   // The remainder is biased by less than length / 2^32.
   const starts = Int32Array.from({ length: batch }, () => next() % room)
@@ -134,11 +134,9 @@ function readFor({ tokens }: Text, options: RandomTextOptions): CompleteOptions 
   const complete = readOptions(options)
   const { block, positions } = complete
   if (block >= tokens.length) {
-    const expected = `less than the ${String(tokens.length)} tokens of the text`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'block', value: block, expected })
+    throw argumentError('block', block, `less than the ${tokens.length} tokens of the text`)
   }
   const outside = positions?.find((position) => !(position >= 0 && position < block))
   if (outside === undefined) return complete
-  const expected = `0 to ${String(block - 1)}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'positions', value: outside, expected })
+  throw argumentError('positions', outside, `0 to ${block - 1}`)
 }

@@ -21,8 +21,10 @@ export function registerWasm(): void {
   load('@tensorflow/tfjs-backend-wasm')
 }
 
+/** Also prevents the advertisement for tfjs-node that the first tensor of the cpu backend prints. */
 export function registerCpu(): void {
   load('@tensorflow/tfjs-backend-cpu')
+  Object.assign(core.findBackend('cpu'), { firstUse: false })
 }
 
 /**

@@ -90,24 +90,11 @@ interface WindowKernels {
   take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
   add_windows(images: number, patches: number, first: number, last: number, geometry: number): void
   max_pool_gradient(dx: number, x: number, dy: number, windows: number, geometry: number): void
-  average_pool_gradient(
-    dx: number,
-    dy: number,
+  window_gradient(
+    kind: number,
+    images: number,
+    weights: number,
     factor: number,
-    windows: number,
-    geometry: number,
-  ): void
-  depthwise_filter_gradient(
-    dw: number,
-    x: number,
-    dy: number,
-    windows: number,
-    multiplier: number,
-    geometry: number,
-  ): void
-  depthwise_input_gradient(
-    dx: number,
-    w: number,
     dy: number,
     windows: number,
     multiplier: number,

@@ -257,99 +257,76 @@ function addAt(dx: usize, place: i32, dy: usize): void {
   store<f32>(at, load<f32>(at) + load<f32>(dy))
 }
 
-/** Computes the gradient of average pooling: adds factor dy to all values of dx in each window. */
-export function average_pool_gradient(
-  dx: usize,
-  dy: usize,
-  factor: f32,
-  windows: i32,
-  geometry: usize,
-): void {
-  const g = changetype<Geometry>(geometry)
-  for (let index = 0; index < windows; index++) {
-    const image = dx + g.imageOf(index)
-    const row = g.rowOf(index)
-    const column = g.columnOf(index)
-    for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
-      for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
-        addMultiple(image + <usize>i * g.line + <usize>j * g.pixel, factor, dy, g.pixel)
-      }
-    }
-    dy += g.pixel
-  }
-}
+const FILTER: i32 = 0
+const IMAGES: i32 = 1
+const AVERAGE: i32 = 2
 
 /**
- * Adds the filter gradient of a depthwise convolution to dw [tall, wide, channels, multiplier]. dy is
- * [windows, channels, multiplier].
+ * Adds the gradient of a depthwise convolution with `weights` [tall, wide, channels, multiplier] to the
+ * weights (FILTER) or to the images, or factor dy to all values in each window, which is the gradient of
+ * average pooling. dy is [windows, channels, multiplier].
  */
-export function depthwise_filter_gradient(
-  dw: usize,
-  x: usize,
+export function window_gradient(
+  kind: i32,
+  images: usize,
+  weights: usize,
+  factor: f32,
+  dy: usize,
+  windows: i32,
+  multiplier: i32,
+  geometry: usize,
+): void {
+  if (kind == FILTER) addGradient(FILTER, images, weights, 0, dy, windows, multiplier, geometry)
+  else if (kind == IMAGES) addGradient(IMAGES, images, weights, 0, dy, windows, multiplier, geometry)
+  else addGradient(AVERAGE, images, 0, factor, dy, windows, 1, geometry)
+}
+
+// @ts-ignore: decorator
+@inline
+function addGradient(
+  kind: i32,
+  images: usize,
+  weights: usize,
+  factor: f32,
   dy: usize,
   windows: i32,
   multiplier: i32,
   geometry: usize,
 ): void {
   const g = changetype<Geometry>(geometry)
-  const weights = g.pixel * <usize>multiplier
+  const bytes = g.pixel * <usize>multiplier
   for (let index = 0; index < windows; index++) {
-    const image = x + g.imageOf(index)
+    const image = images + g.imageOf(index)
     const row = g.rowOf(index)
     const column = g.columnOf(index)
     for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
       for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
-        const at = image + <usize>i * g.line + <usize>j * g.pixel
-        const to = dw + <usize>((i - row) * g.wide + j - column) * weights
+        const pixel = image + <usize>i * g.line + <usize>j * g.pixel
+        if (kind == AVERAGE) {
+          addMultiple(pixel, factor, dy, bytes)
+          continue
+        }
+        const weight = weights + <usize>((i - row) * g.wide + j - column) * bytes
         if (multiplier == 1) {
-          addProducts(to, at, dy, weights)
+          if (kind == FILTER) addProducts(weight, pixel, dy, bytes)
+          else addProducts(pixel, weight, dy, bytes)
         } else {
           for (let channel = 0; channel < g.channels; channel++) {
             const offset = <usize>(channel * multiplier) << 2
-            const value = load<f32>(at + (<usize>channel << 2))
-            addMultiple(to + offset, value, dy + offset, <usize>multiplier << 2)
-          }
-        }
-      }
-    }
-    dy += weights
-  }
-}
-
-/** Adds the image gradient of a depthwise convolution with the filter w to dx. */
-export function depthwise_input_gradient(
-  dx: usize,
-  w: usize,
-  dy: usize,
-  windows: i32,
-  multiplier: i32,
-  geometry: usize,
-): void {
-  const g = changetype<Geometry>(geometry)
-  const weights = g.pixel * <usize>multiplier
-  for (let index = 0; index < windows; index++) {
-    const image = dx + g.imageOf(index)
-    const row = g.rowOf(index)
-    const column = g.columnOf(index)
-    for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
-      for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
-        const to = image + <usize>i * g.line + <usize>j * g.pixel
-        const at = w + <usize>((i - row) * g.wide + j - column) * weights
-        if (multiplier == 1) {
-          addProducts(to, at, dy, weights)
-        } else {
-          for (let channel = 0; channel < g.channels; channel++) {
-            let sum: f32 = 0
-            for (let m = 0; m < multiplier; m++) {
-              const offset = <usize>(channel * multiplier + m) << 2
-              sum += load<f32>(at + offset) * load<f32>(dy + offset)
+            const value = pixel + (<usize>channel << 2)
+            if (kind == FILTER) {
+              addMultiple(weight + offset, load<f32>(value), dy + offset, <usize>multiplier << 2)
+            } else {
+              let sum: f32 = 0
+              for (let m = offset; m < offset + (<usize>multiplier << 2); m += 4) {
+                sum += load<f32>(weight + m) * load<f32>(dy + m)
+              }
+              store<f32>(value, load<f32>(value) + sum)
             }
-            const place = to + (<usize>channel << 2)
-            store<f32>(place, load<f32>(place) + sum)
           }
         }
       }
     }
-    dy += weights
+    dy += bytes
   }
 }

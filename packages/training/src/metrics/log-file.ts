@@ -1,7 +1,7 @@
 import { appendFile, closeSync, constants, fstatSync, readSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
-import { createLogger, makeFolders, openFile, tsrError, writeWhole } from '@tsrun/core'
+import { argumentError, createLogger, makeFolders, openFile, writeWhole } from '@tsrun/core'
 
 const { O_APPEND, O_CREAT, O_RDWR } = constants
 /** Log files are also opened for reading, to check the last byte. */
@@ -47,8 +47,7 @@ export class LogFile {
   /** @throws ERR_TSR_ARGUMENT after `close` */
   write(bytes: Uint8Array): void {
     if (this.#isClosed) {
-      const expected = 'no more metrics after close()'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: this.#path, value: 'a closed log', expected })
+      throw argumentError(this.#path, 'a closed log', 'no more metrics after close()')
     }
     this.#waiting.push(bytes)
     this.#bytes += bytes.length

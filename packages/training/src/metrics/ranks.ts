@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, filled, tsrError, type Rules } from '@tsrun/core'
+import { argumentError, choice, count, declareOptions, filled, type Rules } from '@tsrun/core'
 import type { MetricLog } from './metric-log.ts'
 
 /** Which ranks write a log of metrics. */
@@ -43,8 +43,7 @@ const silent: MetricLog = {
 function checked(log: MetricLog): MetricLog {
   const check = (name: string, step: number): void => {
     if (name === '') {
-      const expected = 'a name such as loss'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'the name of a metric', value: '""', expected })
+      throw argumentError('the name of a metric', '""', 'a name such as loss')
     }
     count().check(`the step of ${name}`, step)
   }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
@@ -119,8 +119,11 @@ export function placesOf(
 /** @throws ERR_TSR_ARGUMENT for a disposed tensor. A kernel would fail without naming the tensor */
 export function checkAlive(name: string, tensor: Tensor): void {
   if (!tensor.isDisposed) return
-  const expected = 'a live one: dispose a recording only when its output is no longer needed'
-  throw tsrError('ERR_TSR_ARGUMENT', { name, value: 'a disposed tensor', expected })
+  throw argumentError(
+    name,
+    'a disposed tensor',
+    'a live one: dispose a recording only when its output is no longer needed',
+  )
 }
 
 /**
@@ -140,20 +143,20 @@ export function checkInput(
   const fits =
     x.dtype === 'float32' && sizes.every((size, i) => typeof size === 'string' || size === last[i])
   if (fits && (shape[0] === '...' ? last : x.shape).length === sizes.length) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the input of ${name}`,
-    value: `a tensor of shape [${x.shape.join(', ')}]${x.dtype === 'float32' ? '' : `, ${x.dtype}`}`,
-    expected: `float32 [${shape.join(', ')}]`,
-  })
+  throw argumentError(
+    `the input of ${name}`,
+    `a tensor of shape [${x.shape.join(', ')}]${x.dtype === 'float32' ? '' : `, ${x.dtype}`}`,
+    `float32 [${shape.join(', ')}]`,
+  )
 }
 
 /** @throws ERR_TSR_ARGUMENT when `dy` is disposed, or does not have the shape of `output` */
 export function checkOutputGradient(dy: Tensor, output: Tensor): void {
   checkAlive('dy', dy)
   if (dy.shape.join() === output.shape.join()) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'dy',
-    value: `a tensor of shape [${dy.shape.join(', ')}]`,
-    expected: `the shape of the output, [${output.shape.join(', ')}]`,
-  })
+  throw argumentError(
+    'dy',
+    `a tensor of shape [${dy.shape.join(', ')}]`,
+    `the shape of the output, [${output.shape.join(', ')}]`,
+  )
 }

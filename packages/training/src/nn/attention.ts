@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
@@ -98,8 +98,7 @@ export class CausalSelfAttention implements Module {
 /** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
 export function checkHeads(width: number, heads: number): void {
   if (width % heads === 0) return
-  const expected = `a multiple of the ${heads} heads`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'width', value: width, expected })
+  throw argumentError('width', width, `a multiple of the ${heads} heads`)
 }
 
 /** Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size]. */

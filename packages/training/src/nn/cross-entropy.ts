@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient, type Recording } from '../model/recording.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
@@ -108,8 +108,7 @@ const plain = { ignoreIndex: undefined, labelSmoothing: 0 } as const
 export function checkLabels(labels: Int32Array, classes: number): void {
   const wrong = labels.find((label) => !(label >= 0 && label < classes))
   if (wrong === undefined) return
-  const expected = `0 to ${String(classes - 1)}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'a label', value: wrong, expected })
+  throw argumentError('a label', wrong, `0 to ${classes - 1}`)
 }
 
 /**
@@ -142,21 +141,20 @@ export function evaluateOnDevice(
 export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
   checkComplete(logits)
   if (labels.dtype !== 'int32') {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the dtype of the labels of crossEntropy',
-      value: labels.dtype,
-      expected:
-        "int32, the numbers of the classes: tf.cast(labels, 'int32'), or argMax of one-hot rows",
-    })
+    throw argumentError(
+      'the dtype of the labels of crossEntropy',
+      labels.dtype,
+      "int32, the numbers of the classes: tf.cast(labels, 'int32'), or argMax of one-hot rows",
+    )
   }
   const rows = labels.size
   const fits = logits.rank >= 2 && labels.shape.join() === logits.shape.slice(0, -1).join()
   if (!fits || rows === 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'crossEntropy(logits, labels)',
-      value: `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,
-      expected: '[batch, classes] and int32 [batch], or [..., classes] and int32 [...]',
-    })
+    throw argumentError(
+      'crossEntropy(logits, labels)',
+      `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,
+      '[batch, classes] and int32 [batch], or [..., classes] and int32 [...]',
+    )
   }
   return [rows, logits.shape.at(-1)!]
 }
@@ -176,10 +174,9 @@ export function markPartial(scores: Tensor): Tensor {
 /** @throws ERR_TSR_ARGUMENT for logits of only some classes, for which the loss would be wrong */
 function checkComplete(scores: Tensor): void {
   if (!partialScores.has(scores.dataId)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'crossEntropy(logits, labels)',
-    value: `[${scores.shape.join(', ')}], the scores of this rank's part of the classes`,
-    expected:
-      "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
-  })
+  throw argumentError(
+    'crossEntropy(logits, labels)',
+    `[${scores.shape.join(', ')}], the scores of this rank's part of the classes`,
+    "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
+  )
 }

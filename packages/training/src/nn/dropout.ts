@@ -1,4 +1,4 @@
-import { declareOptions, finite, tsrError, where, type Rules } from '@tsrun/core'
+import { argumentError, declareOptions, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isTapeActive } from '../autograd/tape.ts'
 import { scopedTensorFrom } from '../backend/host-memory.ts'
@@ -145,16 +145,15 @@ function drawsOf(
   { step, row: firstRow = 0 }: Pass,
   row: number,
 ): (counter: number) => number {
-  const hash = counterHash(`${name}:${String(step)}:${String(firstRow + row)}`, seed)
+  const hash = counterHash(`${name}:${step}:${firstRow + row}`, seed)
   const [limit, keep] = [rate * 2 ** 32, 1 / (1 - rate)]
   return (counter) => (hash(counter) >= limit ? keep : 0)
 }
 
 function unknownStep(name: string): Error {
-  return tsrError('ERR_TSR_ARGUMENT', {
-    name: `the pass of the dropout ${name}`,
-    value: 'recorded outside of inPass',
-    expected:
-      'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
-  })
+  return argumentError(
+    `the pass of the dropout ${name}`,
+    'recorded outside of inPass',
+    'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
+  )
 }

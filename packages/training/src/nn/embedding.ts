@@ -1,10 +1,11 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { Module, Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { createParameter, uniformValues } from './initialize.ts'
+import { uniform } from './init.ts'
+import { createParameter } from './initialize.ts'
 import { onRows } from './linear.ts'
 
 /** Options of `Embedding` and `PositionEmbedding`. */
@@ -66,11 +67,7 @@ export function checkIds(ids: Tensor, { name, shape, shard }: Parameter): void {
   const wrong =
     ids.dtype === 'int32' ? valuesAtHand(ids)?.find((id) => !(id >= 0 && id < count)) : ids.dtype
   if (wrong === undefined) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `an input of ${name}`,
-    value: wrong,
-    expected: `int32 from 0 to ${String(count - 1)}`,
-  })
+  throw argumentError(`an input of ${name}`, wrong, `int32 from 0 to ${count - 1}`)
 }
 
 /** Creates the table of an embedding or of a `Head`. */
@@ -80,10 +77,7 @@ export function tableParameter(
   seed: number,
   deviation: number,
 ): Parameter {
-  const [rows, width] = shape
-  return createParameter(name, shape, () =>
-    uniformValues(name, seed, rows * width, Math.sqrt(3) * deviation),
-  )
+  return createParameter(name, shape, uniform(Math.sqrt(3) * deviation), seed)
 }
 
 /** Returns the positions, in the whole sequence, of the `length` rows that this rank holds. */
@@ -116,11 +110,11 @@ export class PositionEmbedding extends Embedding implements Separable {
     const positions = this.positions(x.shape[1]!)
     const count = this.weight.shape[0]!
     if (positions.some((position) => position >= count)) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'a sequence',
-        value: `one of ${String(Math.max(...positions) + 1)} positions`,
-        expected: `at most ${String(count)}, the block size`,
-      })
+      throw argumentError(
+        'a sequence',
+        `one of ${Math.max(...positions) + 1} positions`,
+        `at most ${count}, the block size`,
+      )
     }
     return tf.add(x, lookUp(table!, tf.tensor1d(positions, 'int32')))
   }

@@ -1,5 +1,6 @@
 import { finite } from '@tsrun/core'
 import { generator, uniform as nextUniform, type Generator } from '../random/generator.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 
 // Initial values of parameters, exported as the namespace `init`. The generator of random values is
 // seeded by the name of the parameter, so every layout starts with the same values.
@@ -34,6 +35,8 @@ export const ones: Initializer = constant(1)
  */
 export function uniform(limit: number): Initializer {
   finite().check('the limit of init.uniform', limit)
+  // A limit of 0 marks values that will be replaced. Drawing them would take seconds for a large model.
+  if (limit === 0) return zeros
   return drawn((next) => (2 * nextUniform(next) - 1) * limit)
 }
 
@@ -82,8 +85,4 @@ function fans(shape: readonly number[]): { inputs: number; outputs: number } {
   const window = sizeOf(shape.slice(0, -2))
   const [inputs, outputs] = [shape.at(-2) ?? 1, shape.at(-1) ?? 1]
   return { inputs: window * inputs, outputs: window * outputs }
-}
-
-function sizeOf(shape: readonly number[]): number {
-  return shape.reduce((product, length) => product * length, 1)
 }

@@ -1,7 +1,6 @@
-import { tsrError, where } from '@tsrun/core'
+import { argumentError, where } from '@tsrun/core'
 import { createTensor, tensorFrom } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { generator, uniform } from '../random/generator.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Initializer } from './init.ts'
 
@@ -35,8 +34,7 @@ export function createParameter(
   const filled = typeof values === 'function' ? values({ name, shape, seed }) : values
   const place = filled.findIndex(Number.isNaN)
   if (place >= 0) {
-    const value = `NaN at index ${place}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `values of ${name}`, value, expected: 'numbers' })
+    throw argumentError(`values of ${name}`, `NaN at index ${place}`, 'numbers')
   }
   return { name, shape: [...shape], value: tensorFrom(filled, shape) }
 }
@@ -52,35 +50,6 @@ const shapeRule = where<readonly number[]>(
 )
 
 /**
- * Returns weights for a layer with `fanIn` inputs before a ReLU, uniform in +-sqrt(6 / fanIn) (He et al.,
- * 2015). Their variance, 2 / fanIn, preserves the scale of the activations in a deep network.
- *
- * Normal values would need logarithms and cosines, whose last bits differ between JavaScript engines.
- *
- * @param name - the name of the parameter; the values depend only on `name` and `seed`
- * @param length - the number of values
- */
-export function heUniform(name: string, seed: number, length: number, fanIn: number): Float32Array {
-  return uniformValues(name, seed, length, Math.sqrt(6 / fanIn))
-}
-
-/**
- * Returns values uniform in [-limit, limit], with standard deviation limit / sqrt(3). They depend
- * only on `name` and `seed`.
- */
-export function uniformValues(
-  name: string,
-  seed: number,
-  length: number,
-  limit: number,
-): Float32Array {
-  // A limit of 0 marks values that will be replaced. Drawing them would take seconds for a large model.
-  if (limit === 0) return new Float32Array(length)
-  const next = generator(name, seed)
-  return Float32Array.from({ length }, () => (2 * uniform(next) - 1) * limit)
-}
-
-/**
  * @returns the range of the layers to build; default: all layers
  * @throws ERR_TSR_ARGUMENT unless the range is non-empty and within the layers
  */
@@ -91,9 +60,5 @@ export function checkRange(
   const [from, to] = range ?? [0, layers]
   const isPart = Number.isInteger(from) && Number.isInteger(to) && 0 <= from && to <= layers
   if (isPart && from < to) return [from, to]
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'range',
-    value: `[${String(from)}, ${String(to)})`,
-    expected: `a part of [0, ${String(layers)})`,
-  })
+  throw argumentError('range', `[${from}, ${to})`, `a part of [0, ${layers})`)
 }

@@ -5,6 +5,7 @@ import type { Differentiable } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import type { Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { ones, zeros, type Initializer } from './init.ts'
 import { createParameter } from './initialize.ts'
 
 /** Options of `LayerNorm` and `RMSNorm`. */
@@ -17,20 +18,15 @@ export interface NormOptions {
   readonly epsilon?: number
 }
 
-/**
- * Normalizes the last axis to mean 0 and standard deviation 1. Then multiplies by `weight` and adds
- * `bias` (Ba et al., 2016).
- */
-export class LayerNorm implements Separable {
-  readonly parameters: readonly [weight: Parameter, bias: Parameter]
+abstract class Norm<P extends readonly Parameter[]> implements Separable {
+  readonly parameters: P
   readonly #epsilon: number
 
-  constructor({ name, width, epsilon = 1e-5 }: NormOptions) {
+  protected constructor({ name, width, epsilon = 1e-5 }: NormOptions, initial: object) {
     this.#epsilon = epsilon
-    this.parameters = [
-      createParameter(`${name}.weight`, [width], new Float32Array(width).fill(1)),
-      createParameter(`${name}.bias`, [width], new Float32Array(width)),
-    ]
+    this.parameters = Object.entries(initial).map(([key, values]) =>
+      createParameter(`${name}.${key}`, [width], values as Initializer),
+    ) as readonly Parameter[] as P
   }
 
   isRepeatable(): boolean {
@@ -45,30 +41,24 @@ export class LayerNorm implements Separable {
   }
 
   forwardWith([weight, bias]: readonly Tensor[], x: Tensor): Tensor {
-    return normalize(this.#epsilon, x, weight!, bias!)
+    return normalize(this.#epsilon, x, weight!, bias)
+  }
+}
+
+/**
+ * Normalizes the last axis to mean 0 and standard deviation 1. Then multiplies by `weight` and adds
+ * `bias` (Ba et al., 2016).
+ */
+export class LayerNorm extends Norm<readonly [weight: Parameter, bias: Parameter]> {
+  constructor(options: NormOptions) {
+    super(options, { weight: ones, bias: zeros })
   }
 }
 
 /** Normalizes the last axis to mean square 1, then multiplies by `weight` (Zhang & Sennrich, 2019). */
-export class RMSNorm implements Separable {
-  readonly parameters: readonly [weight: Parameter]
-  readonly #epsilon: number
-
-  constructor({ name, width, epsilon = 1e-5 }: NormOptions) {
-    this.#epsilon = epsilon
-    this.parameters = [createParameter(`${name}.weight`, [width], new Float32Array(width).fill(1))]
-  }
-
-  isRepeatable(): boolean {
-    return true
-  }
-
-  forward(x: Tensor): Tensor {
-    return this.forwardWith([this.parameters[0].value], x)
-  }
-
-  forwardWith([weight]: readonly Tensor[], x: Tensor): Tensor {
-    return normalize(this.#epsilon, x, weight!)
+export class RMSNorm extends Norm<readonly [weight: Parameter]> {
+  constructor(options: NormOptions) {
+    super(options, { weight: ones })
   }
 }
 
@@ -76,11 +66,10 @@ export class RMSNorm implements Separable {
  * Returns (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`, plus `shift`. Without
  * `shift`, takes the mean as 0, so that the variance is the mean square. Differentiable in all tensors.
  */
-function normalize(epsilon: number, ...inputs: [x: Tensor, scale: Tensor, shift?: Tensor]): Tensor {
+function normalize(epsilon: number, x: Tensor, scale: Tensor, shift: Tensor | undefined): Tensor {
   const pass = currentBackend().normalize ?? plainPass
-  return withGradients(inputs as Tensor[], (x, scale, shift?: Tensor) =>
-    pass(epsilon, x, scale, shift),
-  )
+  const inputs = shift === undefined ? [x, scale] : [x, scale, shift]
+  return withGradients(inputs, (x, scale, shift?: Tensor) => pass(epsilon, x, scale, shift))
 }
 
 function plainPass(

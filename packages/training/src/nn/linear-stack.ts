@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
@@ -67,11 +67,11 @@ export function recordLinearStack(
 function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   const fits = shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]
   if (fits && dtype === 'float32') return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the input of ${weight.name}`,
-    value: `a tensor of shape [${shape.join(', ')}]${dtype === 'float32' ? '' : `, ${dtype}`}`,
-    expected: `float32 [batch, ${String(weight.shape[0])}]`,
-  })
+  throw argumentError(
+    `the input of ${weight.name}`,
+    `a tensor of shape [${shape.join(', ')}]${dtype === 'float32' ? '' : `, ${dtype}`}`,
+    `float32 [batch, ${String(weight.shape[0])}]`,
+  )
 }
 
 function kernelPasses(
@@ -83,46 +83,41 @@ function kernelPasses(
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
   /** The gradient of each layer before its activation, kept between the two halves of a backward pass. */
   const saved: Tensor[] = []
+  const report = (i: number, dz: Tensor, onGradient: GradientListener): void => {
+    const { bias, weight } = layers[i]!
+    onGradient(bias, biasGradient(layers[i]!, dz))
+    onGradient(weight, matMul(activations[i]!, dz, true, false))
+  }
+  /** Visits the layers with their gradients, which it disposes unless `visit` returns true. */
+  const walk = (dy: Tensor, visit: (i: number, dz: Tensor) => boolean): Tensor | undefined => {
+    let gradient = dy
+    for (let i = layers.length - 1; i >= 0; i--) {
+      const dz = activationGradient(layers[i]!, activations[i + 1]!, gradient)
+      const isKept = visit(i, dz)
+      const isNeeded = i > 0 || needsInputGradient
+      const dx = isNeeded ? matMul(dz, layers[i]!.weight.value, false, true) : undefined
+      if (gradient !== dz && gradient !== dy) gradient.dispose()
+      if (!isKept && dz !== dy) dz.dispose()
+      if (dx === undefined) return undefined
+      gradient = dx
+    }
+    return gradient
+  }
   return {
     output: activations.at(-1)!,
-    backward(dy, onGradient) {
-      let gradient = dy
-      const free = () => {
-        if (gradient !== dy) gradient.dispose()
-      }
-      for (let i = layers.length - 1; i >= 0; i--) {
-        const layer = layers[i]!
-        const dz = activationGradient(layer, activations[i + 1]!, gradient)
-        onGradient(layer.bias, biasGradient(layer, dz))
-        onGradient(layer.weight, matMul(activations[i]!, dz, true, false))
-        const dx =
-          i > 0 || needsInputGradient ? matMul(dz, layer.weight.value, false, true) : undefined
-        if (dz !== gradient) dz.dispose()
-        free()
-        if (dx === undefined) return undefined
-        gradient = dx
-      }
-      return gradient
-    },
-    backwardInput(dy) {
-      let gradient = dy
-      for (let i = layers.length - 1; i >= 0; i--) {
-        const layer = layers[i]!
-        const dz = activationGradient(layer, activations[i + 1]!, gradient)
-        if (dz !== gradient && gradient !== dy) gradient.dispose()
+    backward: (dy, onGradient) =>
+      walk(dy, (i, dz) => {
+        report(i, dz, onGradient)
+        return false
+      }),
+    backwardInput: (dy) =>
+      walk(dy, (i, dz) => {
         // Clone `dy`, because the caller may dispose it after this call.
         saved[i] = dz === dy ? tf.keep(tf.clone(dz)) : dz
-        if (i === 0 && !needsInputGradient) return undefined
-        gradient = matMul(saved[i]!, layer.weight.value, false, true)
-      }
-      return gradient
-    },
+        return true
+      }),
     backwardParameters(onGradient) {
-      for (let i = layers.length - 1; i >= 0; i--) {
-        const layer = layers[i]!
-        onGradient(layer.bias, biasGradient(layer, saved[i]!))
-        onGradient(layer.weight, matMul(activations[i]!, saved[i]!, true, false))
-      }
+      for (let i = layers.length - 1; i >= 0; i--) report(i, saved[i]!, onGradient)
     },
     dispose() {
       for (const activation of activations) activation.dispose()

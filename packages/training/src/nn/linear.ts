@@ -5,8 +5,8 @@ import { checkInput, type Recording, type RecordOptions } from '../model/recordi
 import type { LinearLayer } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
-import { zeros } from './init.ts'
-import { createParameter, heUniform, uniformValues } from './initialize.ts'
+import { heUniform, uniform, zeros } from './init.ts'
+import { createParameter } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -53,12 +53,10 @@ export class Linear implements Module {
   readonly activation: Activation
 
   constructor(options: LinearOptions) {
-    const complete = readOptions(options)
-    const { name, inputs, outputs, activation } = complete
-    this.weight = createParameter(`${name}.weight`, [inputs, outputs], () =>
-      initialWeights(complete),
-    )
-    this.bias = complete.bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
+    const { name, inputs, outputs, activation, bias, seed, deviation } = readOptions(options)
+    const values = deviation === undefined ? heUniform() : uniform(Math.sqrt(3) * deviation)
+    this.weight = createParameter(`${name}.weight`, [inputs, outputs], values, seed)
+    this.bias = bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
     this.activation = activation
   }
 
@@ -103,14 +101,6 @@ export function isStackable(layer: Linear): layer is Linear & LinearLayer {
   return layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)
 }
 
-type CompleteOptions = ReturnType<typeof readOptions>
-
-function initialWeights({ name, inputs, outputs, seed, deviation }: CompleteOptions) {
-  const [weight, length] = [`${name}.weight`, inputs * outputs]
-  if (deviation === undefined) return heUniform(weight, seed, length, inputs)
-  return uniformValues(weight, seed, length, Math.sqrt(3) * deviation)
-}
-
 export interface JointLinearOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
   readonly name: string
@@ -137,11 +127,8 @@ export class JointLinear implements Module {
   readonly grain: number
 
   constructor({ name, inputs, parts, outputs, grain, seed, deviation }: JointLinearOptions) {
-    const length = inputs * parts * outputs
-    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], () =>
-      uniformValues(`${name}.weight`, seed, length, Math.sqrt(3) * deviation),
-    )
-    const zeros = new Float32Array(parts * outputs)
+    const values = uniform(Math.sqrt(3) * deviation)
+    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], values, seed)
     this.bias = createParameter(`${name}.bias`, [parts, outputs], zeros)
     this.grain = grain
   }

@@ -1,4 +1,4 @@
-import { callback, choice, shown, tsrError, where } from '@tsrun/core'
+import { argumentError, callback, choice, shown, where } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
@@ -61,11 +61,11 @@ export class PartLoss {
   /** @throws ERR_TSR_ARGUMENT unless the loss is a function with valid properties */
   constructor(given: Loss) {
     if (typeof given !== 'function') {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'loss',
-        value: typeof given,
-        expected: 'a function of the outputs and the labels, for example crossEntropy',
-      })
+      throw argumentError(
+        'loss',
+        typeof given,
+        'a function of the outputs and the labels, for example crossEntropy',
+      )
     }
     const { summed } = given
     const reduction = reductionRule.check('loss.reduction', given.reduction)
@@ -226,12 +226,11 @@ function reductionOf(
   const times = isZero ? (2 * other) / slope : b / a
   if (Math.abs(times - 1) < 1e-3) return 'mean'
   if (Math.abs(times - 2) < 2e-3) return 'sum'
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'loss',
-    value: `a loss that becomes ${times.toPrecision(4)} times as large for twice the examples`,
-    expected:
-      "the mean or the sum over the examples; say which by loss.reduction = 'mean' or 'sum'",
-  })
+  throw argumentError(
+    'loss',
+    `a loss that becomes ${times.toPrecision(4)} times as large for twice the examples`,
+    "the mean or the sum over the examples; say which by loss.reduction = 'mean' or 'sum'",
+  )
 }
 
 const describeResult = (value: unknown): string =>

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
@@ -122,9 +122,9 @@ function evaluate(
 /** Without this check, TensorFlow.js would broadcast [batch] and [batch, 1] to [batch, batch]. */
 function checkShapes(name: string, outputs: Tensor, targets: Tensor): void {
   if (outputs.shape.join() === targets.shape.join() && outputs.size > 0) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the targets of ${name}`,
-    value: `a tensor of shape [${targets.shape.join(', ')}]`,
-    expected: `the shape of the outputs, [${outputs.shape.join(', ')}]`,
-  })
+  throw argumentError(
+    `the targets of ${name}`,
+    `a tensor of shape [${targets.shape.join(', ')}]`,
+    `the shape of the outputs, [${outputs.shape.join(', ')}]`,
+  )
 }

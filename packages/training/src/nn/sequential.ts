@@ -1,34 +1,22 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { describe } from '../model/describe.ts'
 import { areRepeatable, buffersOf, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
+import type { LinearLayer } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { checkRange } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
 import { isLinear, isStackable } from './linear.ts'
 
-/**
- * Modules that are applied one after the other.
- *
- * @param children - the modules by name, in order; `parallelize` and checkpoints use these names
- * @throws ERR_TSR_ARGUMENT for anything but modules, and for two parameters with the same name
- *
- * @example
- * const model = new Sequential({
- *   hidden: new Linear({ name: 'hidden', inputs: 784, outputs: 128, activation: 'relu' }),
- *   head: new Linear({ name: 'head', inputs: 128, outputs: 10 }),
- * })
- */
-export class Sequential implements Module {
+/** Applies its children one after the other. */
+export class ModuleChain implements Module {
   readonly children: Record<string, Module>
 
   constructor(children: Readonly<Record<string, Module>>) {
-    for (const [name, child] of Object.entries(children)) checkModule(name, child)
     this.children = { ...children }
-    checkNames([...this.parameters, ...buffersOf(this)])
   }
 
   get layers(): readonly Module[] {
@@ -46,16 +34,41 @@ export class Sequential implements Module {
   forward(x: Tensor): Tensor {
     return tf.tidy(() => this.layers.reduce((h, layer) => layer.forward(h), x))
   }
+}
+
+/**
+ * Modules that are applied one after the other.
+ *
+ * @param children - the modules by name, in order; `parallelize` and checkpoints use these names
+ * @throws ERR_TSR_ARGUMENT for anything but modules, and for two parameters with the same name
+ *
+ * @example
+ * const model = new Sequential({
+ *   hidden: new Linear({ name: 'hidden', inputs: 784, outputs: 128, activation: 'relu' }),
+ *   head: new Linear({ name: 'head', inputs: 128, outputs: 10 }),
+ * })
+ */
+export class Sequential extends ModuleChain {
+  constructor(children: Readonly<Record<string, Module>>) {
+    for (const [name, child] of Object.entries(children)) checkModule(name, child)
+    super(children)
+    checkNames([...this.parameters, ...buffersOf(this)])
+  }
 
   /** Does not use the tape if `recordLinearStack` supports all modules. */
   record(x: Tensor, options: RecordOptions): Recording {
-    const layers = this.layers.flatMap((layer) =>
-      isLinear(layer) && isStackable(layer) ? [layer] : [],
-    )
-    const isStack = layers.length === this.layers.length && layers.length > 0 && x.rank === 2
-    if (isStack) return recordLinearStack(layers, x, options)
+    const stack = x.rank === 2 ? stackOf(this.layers) : undefined
+    if (stack !== undefined) return recordLinearStack(stack, x, options)
     return record((input) => this.forward(input), x, this.parameters, options)
   }
+}
+
+/** Returns the layers if `recordLinearStack` can record them together; else undefined. */
+export function stackOf(layers: readonly Module[]): readonly LinearLayer[] | undefined {
+  const stackable = layers.flatMap((layer) =>
+    isLinear(layer) && isStackable(layer) ? [layer] : [],
+  )
+  return layers.length > 0 && stackable.length === layers.length ? stackable : undefined
 }
 
 /** Makes a layer of a {@link sequential} recipe from the layer's name. */
@@ -79,11 +92,11 @@ export function sequential(layers: Readonly<Record<string, LayerFactory>>) {
   const factories = Object.entries(layers)
   const wrong = factories.find(([, factory]) => typeof factory !== 'function')
   if (factories.length === 0 || wrong !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: wrong === undefined ? 'layers' : `layer ${wrong[0]}`,
-      value: wrong === undefined ? 'empty' : describe(wrong[1]),
-      expected: 'functions that make a layer, as in (name) => new Linear({ name, ... })',
-    })
+    throw argumentError(
+      wrong === undefined ? 'layers' : `layer ${wrong[0]}`,
+      wrong === undefined ? 'empty' : describe(wrong[1]),
+      'functions that make a layer, as in (name) => new Linear({ name, ... })',
+    )
   }
   const slice = (from: number, to: number): Sequential => {
     const part = factories.slice(...checkRange([from, to], factories.length))
@@ -94,11 +107,11 @@ export function sequential(layers: Readonly<Record<string, LayerFactory>>) {
 
 function checkModule(name: string, child: Partial<Module> | null | undefined): void {
   if (typeof child?.forward === 'function' && Array.isArray(child.parameters)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the module ${name}`,
-    value: describe(child),
-    expected: 'a module, which has parameters and forward(x)',
-  })
+  throw argumentError(
+    `the module ${name}`,
+    describe(child),
+    'a module, which has parameters and forward(x)',
+  )
 }
 
 /** Checks that names are unique: replicas and checkpoints identify parameters by name. */
@@ -106,8 +119,11 @@ function checkNames(parameters: readonly Parameter[]): void {
   const names = new Set<string>()
   for (const { name } of parameters) {
     if (names.has(name)) {
-      const expected = 'one parameter of that name: give each layer another name'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'parameters', value: `two ${name}`, expected })
+      throw argumentError(
+        'parameters',
+        `two ${name}`,
+        'one parameter of that name: give each layer another name',
+      )
     }
     names.add(name)
   }
@@ -144,9 +160,9 @@ export function moduleOf<K extends string>(
 function checkParameter(key: string, parameter: Partial<Parameter> | null | undefined): void {
   const { name, value } = parameter ?? {}
   if (typeof name === 'string' && typeof value === 'object' && 'dataId' in value) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the parameter ${key}`,
-    value: describe(parameter),
-    expected: 'a parameter: createParameter(name, shape, values)',
-  })
+  throw argumentError(
+    `the parameter ${key}`,
+    describe(parameter),
+    'a parameter: createParameter(name, shape, values)',
+  )
 }

@@ -1,12 +1,12 @@
 import { anything, count, declareOptions, finite, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
+import type { Module } from '../model/module.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
-import { recordLinearStack } from './linear-stack.ts'
 import { checkRange } from './initialize.ts'
-import { isStackable, Linear } from './linear.ts'
-import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
-import type { Parameter } from '../model/parameter.ts'
+import { recordLinearStack } from './linear-stack.ts'
+import { Linear } from './linear.ts'
+import { ModuleChain, stackOf } from './sequential.ts'
 
 /** Options of `shardedMLP`. */
 export interface ShardedMLPOptions {
@@ -41,52 +41,31 @@ const readOptions = declareOptions({
  *
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */
-export class ShardedMLP implements Module {
+export class ShardedMLP extends ModuleChain {
   readonly range: readonly [from: number, to: number]
-  /** The layers by name: `layers.<index>`. */
-  readonly children: Record<string, Module>
-  readonly #layers: readonly Linear[]
 
   constructor(options: ShardedMLPOptions = {}) {
     const { layers, inputs, hidden, outputs, seed, range } = readOptions(options)
     const [from, to] = checkRange(range, layers)
-    this.range = [from, to]
-    this.#layers = Array.from({ length: to - from }, (_, offset) => {
-      const index = from + offset
-      const last = index === layers - 1
-      return new Linear({
-        name: `layers.${String(index)}`,
-        inputs: index === 0 ? inputs : hidden,
+    const names = Array.from({ length: to - from }, (_, i) => `layers.${from + i}`)
+    const children = names.map((name, i): [string, Module] => {
+      const last = from + i === layers - 1
+      const layer = new Linear({
+        name,
+        inputs: from + i === 0 ? inputs : hidden,
         outputs: last ? outputs : hidden,
         activation: last ? 'linear' : 'relu',
         seed,
       })
+      return [name, layer]
     })
-    this.children = Object.fromEntries(
-      this.#layers.map((layer, offset) => [`layers.${String(from + offset)}`, layer]),
-    )
-  }
-
-  get layers(): readonly Module[] {
-    return Object.values(this.children)
-  }
-
-  get parameters(): readonly Parameter[] {
-    return parametersOf(this.children)
-  }
-
-  isRepeatable(x?: Tensor): boolean {
-    return areRepeatable(this.layers, x)
-  }
-
-  /** @param x - [batch, inputs], or [batch, hidden] for a part without the first layer */
-  forward(x: Tensor): Tensor {
-    return this.layers.reduce((h, layer) => layer.forward(h), x)
+    super(Object.fromEntries(children))
+    this.range = [from, to]
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    const own = this.layers.every((layer, i) => layer === this.#layers[i])
-    if (own && this.#layers.every(isStackable)) return recordLinearStack(this.#layers, x, options)
+    const stack = stackOf(this.layers)
+    if (stack !== undefined) return recordLinearStack(stack, x, options)
     return record((input) => this.forward(input), x, this.parameters, options)
   }
 }

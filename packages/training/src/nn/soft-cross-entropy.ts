@@ -1,4 +1,4 @@
-import { choice, declareOptions, tsrError, where, type Rules } from '@tsrun/core'
+import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend } from '../backend/current.ts'
 import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
@@ -113,7 +113,7 @@ export function perplexity(loss: number): number {
 export function countTopK(logits: Tensor, labels: Tensor, k: number): number {
   const [, classes] = checkShapes(logits, labels)
   if (!Number.isInteger(k) || k < 1) {
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'k', value: k, expected: 'a whole number from 1' })
+    throw argumentError('k', k, 'a whole number from 1')
   }
   const right = labels.dataSync<'int32'>()
   const scores = viewOf(logits)

@@ -1,4 +1,4 @@
-import { anything, declareOptions, positive, tsrError, type Rules } from '@tsrun/core'
+import { anything, argumentError, declareOptions, positive, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, repeated } from '../backend/current.ts'
@@ -105,17 +105,16 @@ export async function clipGradients(
 
 function checkWhole({ name, shape, shard }: ClippedParameter): void {
   if (shard === undefined || shard.shape.join() === shape.join()) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'tensor',
-    value: 'undefined',
-    expected: `the group whose ranks share ${name}`,
-  })
+  throw argumentError('tensor', 'undefined', `the group whose ranks share ${name}`)
 }
 
 function checkAll({ name, range }: ClippedParameter): void {
   if (range === undefined || range.to - range.from === sizeOf(range.parameter.shape)) return
-  const expected = `the group whose ranks share ${name}, which fullyShard was given`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'shard', value: 'undefined', expected })
+  throw argumentError(
+    'shard',
+    'undefined',
+    `the group whose ranks share ${name}, which fullyShard was given`,
+  )
 }
 
 function scale(gradients: ClippedGradients, names: readonly string[], factor: number): void {

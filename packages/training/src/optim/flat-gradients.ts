@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { sumInto } from '../autograd/sum-gradients.ts'
 import { isHostAccessible } from '../backend/current.ts'
@@ -39,11 +39,11 @@ export function flatten(parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
   let offset = 0
   for (const { name, shape } of parameters) {
     if (slots.has(name)) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'parameters',
-        value: `a list with two parameters named ${name}`,
-        expected: 'a different name for each',
-      })
+      throw argumentError(
+        'parameters',
+        `a list with two parameters named ${name}`,
+        'a different name for each',
+      )
     }
     const length = sizeOf(shape)
     slots.set(name, { shape, offset, length })
@@ -58,11 +58,11 @@ export function partsOf(
   buffer: Float32Array,
 ): ReadonlyMap<string, Float32Array> {
   if (buffer.length !== length) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'buffer',
-      value: `one of ${String(buffer.length)} values`,
-      expected: `the size of the layout, ${String(length)} values`,
-    })
+    throw argumentError(
+      'buffer',
+      `one of ${buffer.length} values`,
+      `the size of the layout, ${length} values`,
+    )
   }
   return new Map(
     Array.from(slots, ([name, slot]) => {
@@ -157,9 +157,9 @@ function partFor(
   const expected = slots.get(name)?.shape.join(', ')
   const found = gradient.shape.join(', ')
   if (found === expected) return parts.get(name)!
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the gradient of ${name}`,
-    value: `a tensor of shape [${found}]`,
-    expected: expected === undefined ? 'one of the layout’s parameters' : `[${expected}]`,
-  })
+  throw argumentError(
+    `the gradient of ${name}`,
+    `a tensor of shape [${found}]`,
+    expected === undefined ? 'one of the layout’s parameters' : `[${expected}]`,
+  )
 }

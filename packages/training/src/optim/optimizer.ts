@@ -1,4 +1,4 @@
-import { finite, shown, tsrError } from '@tsrun/core'
+import { argumentError, finite, shown } from '@tsrun/core'
 import { matchNames, namePatterns, type NamePatterns } from '../model/name-patterns.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient } from '../tfjs/backend.ts'
@@ -76,13 +76,19 @@ export function checkStep(
   factorRule.check('learningRate', learningRate)
   const list = (parameters ?? {}) as { readonly [Symbol.iterator]?: unknown }
   if (typeof list[Symbol.iterator] !== 'function') {
-    const expected = 'a list of parameters, as model.parameters'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'parameters', value: shown(parameters), expected })
+    throw argumentError(
+      'parameters',
+      shown(parameters),
+      'a list of parameters, as model.parameters',
+    )
   }
   const map = (gradients ?? {}) as { readonly get?: unknown }
   if (typeof map.get === 'function') return
-  const expected = 'a Map of gradients by parameter name, after the parameters'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'gradients', value: shown(gradients), expected })
+  throw argumentError(
+    'gradients',
+    shown(gradients),
+    'a Map of gradients by parameter name, after the parameters',
+  )
 }
 
 /** @throws ERR_TSR_ARGUMENT when there are gradients, but none of these parameters */
@@ -90,11 +96,11 @@ function checkNames(parameters: readonly Parameter[], gradients: Gradients): voi
   const [first] = parameters
   const [name] = gradients.keys()
   if (first === undefined || name === undefined) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'gradients',
-    value: `${name} and others, but none of these parameters`,
-    expected: `the names of parameters, as ${first.name}`,
-  })
+  throw argumentError(
+    'gradients',
+    `${name} and others, but none of these parameters`,
+    `the names of parameters, as ${first.name}`,
+  )
 }
 
 /**
@@ -104,13 +110,13 @@ function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
   // Compare with `shape`: reading the parameter's value would allocate the tensor of a sharded parameter.
   if (isArray ? gradient.length === sizeOf(shape) : gradient.shape.join() === shape.join()) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the gradient of ${name}`,
-    value: isArray
+  throw argumentError(
+    `the gradient of ${name}`,
+    isArray
       ? `an array of ${gradient.length} values`
       : `a tensor of shape [${gradient.shape.join(', ')}]`,
-    expected: `the shape of the parameter, [${shape.join(', ')}]`,
-  })
+    `the shape of the parameter, [${shape.join(', ')}]`,
+  )
 }
 
 /** Weight decay, an option of every optimizer. */

@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, finite, tsrError, type Rules } from '@tsrun/core'
+import { argumentError, choice, count, declareOptions, finite, type Rules } from '@tsrun/core'
 
 /**
  * Returns the learning rate of a step. Steps are optimizer steps, not micro-batches, and start at
@@ -109,11 +109,11 @@ export function warmupStableDecay(options: WarmupStableDecayOptions): LearningRa
   const rise = constantRate({ peak, warmup })
   const start = total - decay
   if (start < warmup) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'warmup + decay',
-      value: `${String(warmup)} + ${String(decay)} steps`,
-      expected: `at most the ${String(total)} steps of total`,
-    })
+    throw argumentError(
+      'warmup + decay',
+      `${warmup} + ${decay} steps`,
+      `at most the ${total} steps of total`,
+    )
   }
   return (step) => {
     const rate = rise(step)

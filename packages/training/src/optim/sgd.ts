@@ -1,4 +1,4 @@
-import { declareOptions, flag, finite, tsrError, type Rules } from '@tsrun/core'
+import { argumentError, declareOptions, finite, flag, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addScaled } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -37,8 +37,7 @@ export class SGD extends BaseOptimizer {
   constructor(options: SGDOptions) {
     const { learningRate, momentum, nesterov, weightDecay, withoutDecay } = readOptions(options)
     if (nesterov && momentum === 0) {
-      const expected = 'a number > 0, with nesterov'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'momentum', value: momentum, expected })
+      throw argumentError('momentum', momentum, 'a number > 0, with nesterov')
     }
     const others = { momentum, nesterov, weightDecay, withoutDecay }
     super(learningRate, others, momentum === 0 ? [] : ['velocity'])

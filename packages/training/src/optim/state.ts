@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { holdArray, holdTensor, type HeldValues } from '../backend/held-values.ts'
 import { tensorFrom } from '../backend/host-memory.ts'
@@ -60,11 +60,11 @@ export class ParameterStates {
     for (const { name, shape } of parameters) {
       const kept = this.#sizeOf(name)
       if (kept === undefined || kept === sizeOf(shape) || !gradients.has(name)) continue
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the state of ${name} in the optimizer`,
-        value: `one of ${String(kept)} values`,
-        expected: `${String(sizeOf(shape))} values, as many as the parameter has: each model needs its own optimizer, created after the model was sharded`,
-      })
+      throw argumentError(
+        `the state of ${name} in the optimizer`,
+        `one of ${kept} values`,
+        `${sizeOf(shape)} values, as many as the parameter has: each model needs its own optimizer, created after the model was sharded`,
+      )
     }
   }
 
@@ -164,11 +164,11 @@ export class ParameterStates {
     const sizes = new Set(Object.values(values).map(({ length }) => length))
     const isOurs = found.sort().join() === [...this.#names].sort().join() && sizes.size < 2
     if (isOurs && Number.isSafeInteger(steps) && steps >= 0) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the state of ${parameter}`,
-      value: `${String(steps)} steps, ${found.join(', ') || 'no vectors'}`,
-      expected: `a number of steps, ${this.#names.join(', ') || 'no vectors'}, as this kind of optimizer has; it is the state of another kind`,
-    })
+    throw argumentError(
+      `the state of ${parameter}`,
+      `${steps} steps, ${found.join(', ') || 'no vectors'}`,
+      `a number of steps, ${this.#names.join(', ') || 'no vectors'}, as this kind of optimizer has; it is the state of another kind`,
+    )
   }
 }
 

@@ -1,4 +1,4 @@
-import { shown, tsrError } from '@tsrun/core'
+import { argumentError, shown } from '@tsrun/core'
 import type { Module } from '../model/module.ts'
 
 /** A recipe for a pipeline model: it can build any range of layers. `shardedMLP(...)` returns one. */
@@ -28,12 +28,11 @@ export interface LayerSearch {
  */
 export function checkRecipe(model: Partial<PipelineModel> | null | undefined): void {
   if (typeof model?.slice === 'function') return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: shown(model),
-    expected:
-      'a recipe that builds parts of it, such as shardedMLP(...), and not what build() makes',
-  })
+  throw argumentError(
+    'model',
+    shown(model),
+    'a recipe that builds parts of it, such as shardedMLP(...), and not what build() makes',
+  )
 }
 
 /**
@@ -50,6 +49,5 @@ export function checkSearch(
   const glob = all[0]?.missing.find((each) => all.every(({ missing }) => missing.includes(each)))
   if (glob === undefined) return
   const names = [...new Set(all.flatMap(({ names }) => names))]
-  const expected = `names of layers: ${names.join(', ')}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: option, value: glob, expected })
+  throw argumentError(option, glob, `names of layers: ${names.join(', ')}`)
 }

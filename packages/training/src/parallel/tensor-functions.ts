@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { CollectiveOptions, ProcessGroup, ReduceOptions } from '@tsrun/distributed'
 import type { HostDType } from '../tfjs/host-arrays.ts'
 import type { Tensor } from '../tfjs/tfjs.ts'
@@ -190,9 +190,11 @@ export async function scatterTensor<D extends HostDType = 'float32'>(
   }
   const whole = aTensor.check('tensor', tensor)
   if (whole.dtype !== dtype || whole.shape.join() !== cut.whole.join()) {
-    const value = `${whole.dtype} [${whole.shape.join(', ')}]`
-    const expected = `${dtype} [${cut.whole.join(', ')}], a part of [${shape.join(', ')}] for each rank`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'tensor', value, expected })
+    throw argumentError(
+      'tensor',
+      `${whole.dtype} [${whole.shape.join(', ')}]`,
+      `${dtype} [${cut.whole.join(', ')}], a part of [${shape.join(', ')}] for each rank`,
+    )
   }
   return (await run(group, whole, () =>
     onParts(cut, { dtype, input: 'whole', output: 'part' }, group, (own, all) =>

@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, finite, positive, tsrError } from '@tsrun/core'
+import { argumentError, choice, count, declareOptions, finite, positive } from '@tsrun/core'
 import {
   layoutMemory,
   type RankLayout,
@@ -136,11 +136,7 @@ function shapeOf(given: {
   const layers = given.layers ?? Math.max(1, Math.round(parameters / (12 * width ** 2)))
   const heads = given.heads ?? Math.max(1, Math.round(width / 128))
   if (width % heads === 0) return { parameters, layers, width, heads, sequence }
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'heads',
-    value: heads,
-    expected: `a divisor of the width, ${width}`,
-  })
+  throw argumentError('heads', heads, `a divisor of the width, ${width}`)
 }
 
 function roundWidth(width: number): number {

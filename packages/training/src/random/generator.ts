@@ -6,7 +6,7 @@ export type Generator = () => number
  * numbers in every mesh. It is xoshiro128**, started from a hash of `name` and `seed`.
  */
 export function generator(name: string, seed: number): Generator {
-  return xoshiro128(hash128(`${String(seed)}:${name}`))
+  return xoshiro128(hash128(`${seed}:${name}`))
 }
 
 /**
@@ -37,7 +37,7 @@ export function uniform(next: Generator): number {
  * It depends only on `name` and `seed`, and applies Murmur3's finalizer twice.
  */
 export function counterHash(name: string, seed: number): (counter: number) => number {
-  const [a, b] = hash128(`${String(seed)}:${name}`)
+  const [a, b] = hash128(`${seed}:${name}`)
   return (counter) => mix(mix(Math.imul(counter, 0x9e3779b1) ^ a) + b) >>> 0
 }
 

@@ -1,17 +1,7 @@
-import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, runKernel, tf } from './tfjs.ts'
+import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
+import { poolingPlaces, type Places, type WindowAttributes } from './window-places.ts'
 
-type PoolInfo =
-  | ReturnType<typeof tf.backend_util.computePool2DInfo>
-  | ReturnType<typeof tf.backend_util.computePool3DInfo>
-
-/** The attributes of an AvgPoolGrad or AvgPool3DGrad kernel call that define the windows. */
-interface Attributes {
-  readonly filterSize: number
-  readonly strides: number
-  readonly pad: 'same' | 'valid' | number
-  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-}
+type Places3d = ReturnType<typeof tf.backend_util.computePool3DInfo>
 
 interface Axis {
   readonly size: number
@@ -29,18 +19,20 @@ export function correctAveragePoolGradients(backendName: string): void {
   const kernels = { AvgPoolGrad: axes2d, AvgPool3DGrad: axes3d }
   for (const [kernelName, axesOf] of Object.entries(kernels)) {
     if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
-    replaceKernel(kernelName, backendName, (original) => corrected(original, axesOf))
+    correct(kernelName, backendName, axesOf)
   }
 }
 
 /** Multiplies `dy` by the size of each window divided by the number of its values inside the image. */
-function corrected(
-  original: KernelFunc,
-  axesOf: (shape: readonly number[], attrs: Attributes) => readonly Axis[],
-): KernelFunc {
-  return (call) => {
-    const { dy, input } = call.inputs as Readonly<Record<'dy' | 'input', TensorInfo>>
-    const factors = axesOf(input.shape, call.attrs as unknown as Attributes).map(factorsOf)
+function correct(
+  kernelName: string,
+  backendName: string,
+  axesOf: (shape: readonly number[], attrs: WindowAttributes) => readonly Axis[],
+): void {
+  type Call = KernelCall<'dy' | 'input', WindowAttributes>
+  replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
+    const { dy, input } = call.inputs
+    const factors = axesOf(input.shape, call.attrs).map(factorsOf)
     if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
     const scaled = tf.tidy(() => {
       const along = factors.map((values, i) => {
@@ -55,7 +47,7 @@ function corrected(
     } finally {
       scaled.dispose()
     }
-  }
+  })
 }
 
 /**
@@ -70,23 +62,18 @@ function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
   })
 }
 
-function axes2d(shape: readonly number[], attrs: Attributes): readonly Axis[] {
-  const { filterSize, strides, pad, dimRoundingMode } = attrs
-  const images = shape as [number, number, number, number]
-  return axesIn(
-    tf.backend_util.computePool2DInfo(images, filterSize, strides, 1, pad, dimRoundingMode),
-  )
+function axes2d(shape: readonly number[], attrs: WindowAttributes): readonly Axis[] {
+  return axesIn(poolingPlaces(shape, attrs))
 }
 
-function axes3d(shape: readonly number[], attrs: Attributes): readonly Axis[] {
+function axes3d(shape: readonly number[], attrs: WindowAttributes): readonly Axis[] {
   const { filterSize, strides, pad, dimRoundingMode } = attrs
-  const images = shape as [number, number, number, number, number]
   const info = tf.backend_util.computePool3DInfo(
-    images,
-    filterSize,
-    strides,
+    shape as [number, number, number, number, number],
+    filterSize as number,
+    strides as number,
     1,
-    pad,
+    pad as 'same' | 'valid' | number,
     dimRoundingMode,
   )
   const depth = {
@@ -99,7 +86,7 @@ function axes3d(shape: readonly number[], attrs: Attributes): readonly Axis[] {
   return [depth, ...axesIn(info)]
 }
 
-function axesIn(info: PoolInfo): readonly Axis[] {
+function axesIn(info: Places | Places3d): readonly Axis[] {
   const height = {
     size: info.inHeight,
     window: info.filterHeight,

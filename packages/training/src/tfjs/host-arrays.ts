@@ -1,4 +1,4 @@
-import { choice, tsrError } from '@tsrun/core'
+import { argumentError, choice } from '@tsrun/core'
 
 /** The array type on the host for each dtype of a tensor. A bool takes one byte, 0 or 1. */
 export interface HostArrays {
@@ -46,25 +46,24 @@ export function checkArray(
   dtype: string,
 ): void {
   if (!Object.hasOwn(arrays, dtype)) {
-    const expected = `one of ${Object.keys(arrays).join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `the dtype of ${name}`, value: dtype, expected })
+    throw argumentError(`the dtype of ${name}`, dtype, `one of ${Object.keys(arrays).join(', ')}`)
   }
   // Compare class names, because an array from another realm is not an instance of this realm's class.
   const wanted = arrays[dtype as HostDType].name
   const length = sizeOf(shape)
   const found = describe(array)
-  if (found === `${wanted}[${String(length)}]`) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
+  if (found === `${wanted}[${length}]`) return
+  throw argumentError(
     name,
-    value: found,
-    expected: `${wanted}[${String(length)}], for a ${dtype} tensor of shape [${shape.join(', ')}]`,
-  })
+    found,
+    `${wanted}[${length}], for a ${dtype} tensor of shape [${shape.join(', ')}]`,
+  )
 }
 
 function describe(array: unknown): string {
   if (!ArrayBuffer.isView(array)) return typeof array
   const { [Symbol.toStringTag]: kind, length } = array as ArrayBufferView & Partial<HostArray>
-  return `${kind ?? ''}[${String(length ?? array.byteLength)}]`
+  return `${kind ?? ''}[${length ?? array.byteLength}]`
 }
 
 /** `toHost`: from tensors to host arrays. `toTensor`: from host arrays to tensors. */

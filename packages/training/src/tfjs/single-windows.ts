@@ -1,15 +1,6 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, runKernel, tf, type Tensor } from './tfjs.ts'
-
-type Size = Parameters<typeof tf.backend_util.computePool2DInfo>[1]
-type Shape = [number, number, number, number]
-
-interface Attributes {
-  readonly filterSize: Size
-  readonly strides: Size
-  readonly pad: Parameters<typeof tf.backend_util.computePool2DInfo>[4]
-  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-}
+import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
+import { poolingPlaces, type WindowAttributes } from './window-places.ts'
 
 interface Windows {
   readonly paddings: [number, number][]
@@ -22,10 +13,11 @@ interface Windows {
  * kernels of TensorFlow.js return the input unchanged, even with strides and padding.
  */
 export function correctSingleWindows(backendName: string): void {
+  type Call = KernelCall<'x', WindowAttributes>
   for (const kernelName of ['MaxPool', 'AvgPool']) {
-    replaceKernel(kernelName, backendName, (original) => (call) => {
-      const { x } = call.inputs as { readonly x: TensorInfo }
-      const windows = singleWindows(x.shape as Shape, call.attrs as unknown as Attributes)
+    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
+      const { x } = call.inputs
+      const windows = singleWindows(x.shape, call.attrs)
       if (windows === undefined) return original(call)
       return tf.tidy(() => {
         if (kernelName === 'MaxPool') return valuesAt(x, windows, -Infinity)
@@ -51,13 +43,9 @@ export function everyStride(x: TensorInfo, end: number[], strides: number[]): Te
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
 
 /** Returns the windows if the kernel would wrongly return its input; else undefined. */
-function singleWindows(
-  images: Shape,
-  { filterSize, strides, pad, dimRoundingMode }: Attributes,
-): Windows | undefined {
-  if (typeof pad === 'string') return undefined
-  const { computePool2DInfo } = tf.backend_util
-  const info = computePool2DInfo(images, filterSize, strides, 1, pad, dimRoundingMode)
+function singleWindows(images: readonly number[], attrs: WindowAttributes): Windows | undefined {
+  if (typeof attrs.pad === 'string') return undefined
+  const info = poolingPlaces(images, attrs)
   const { inShape, outShape, padInfo } = info
   const { top, bottom, left, right } = padInfo
   const isSingle = info.filterHeight === 1 && info.filterWidth === 1

@@ -2,7 +2,7 @@
 /// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops.js" preserve="true" />
 import { core } from '#tfjs'
 import type {
-  KernelFunc,
+  KernelConfig,
   NamedAttrMap,
   NamedTensorMap,
   Tensor,
@@ -46,18 +46,28 @@ function explainMissingBackend(engine: Registry): void {
   }
 }
 
+/** A call of a kernel that has at least the inputs `K`. */
+export interface KernelCall<K extends string = string, A = NamedAttrMap, B = unknown> {
+  readonly inputs: Readonly<Record<K, TensorInfo> & Partial<Record<string, TensorInfo>>>
+  readonly attrs: A
+  readonly backend: B
+}
+
+type Kernel<C> = (call: C) => TensorInfo | TensorInfo[]
+
 /**
- * Replaces a kernel of a backend. `make` receives the original kernel, to which the new one can delegate
- * calls.
+ * Replaces a kernel of a backend, or adds it. `make` receives the original kernel, to which the new one
+ * can delegate calls.
  */
-export function replaceKernel(
+export function replaceKernel<C = KernelCall>(
   kernelName: string,
   backendName: string,
-  make: (original: KernelFunc) => KernelFunc,
+  make: (original: Kernel<C>) => Kernel<C>,
 ): void {
-  const original = tf.getKernel(kernelName, backendName)
-  tf.unregisterKernel(kernelName, backendName)
-  tf.registerKernel({ ...original, kernelFunc: make(original.kernelFunc) })
+  const original = tf.getKernel(kernelName, backendName) as KernelConfig | undefined
+  if (original !== undefined) tf.unregisterKernel(kernelName, backendName)
+  const kernelFunc = make(original?.kernelFunc as never) as never
+  tf.registerKernel({ ...original, kernelName, backendName, kernelFunc })
 }
 
 /** Runs a kernel without checks and without an entry on the tape. */

@@ -1,4 +1,4 @@
-import { importOptional, tsrError } from '@tsrun/core'
+import { argumentError, importOptional } from '@tsrun/core'
 import { describe } from '../model/describe.ts'
 import type { Module } from '../model/module.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
@@ -53,22 +53,20 @@ export async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
     return { recipe: undefined, endsInSoftmax: layers.endsInSoftmax, build }
   }
   if (isModule(model)) return { recipe: undefined, build: () => withParameters(model) }
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: describe(model),
-    expected:
-      'a module ({ parameters, forward }), a recipe such as shardedMLP(...), or a model of tf.layers',
-  })
+  throw argumentError(
+    'model',
+    describe(model),
+    'a module ({ parameters, forward }), a recipe such as shardedMLP(...), or a model of tf.layers',
+  )
 }
 
 function withParameters<M extends Module>(model: M): M {
   if (model.parameters.length > 0) return model
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: 'one without parameters',
-    expected:
-      'one with a parameter; weights are made by createParameter(...), not by tf.variable(...)',
-  })
+  throw argumentError(
+    'model',
+    'one without parameters',
+    'one with a parameter; weights are made by createParameter(...), not by tf.variable(...)',
+  )
 }
 
 function isRecipe(model: TrainableModel): model is PipelineModel {

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
 import { isTensor } from '../tfjs/tfjs.ts'
@@ -121,11 +121,11 @@ export async function compareBatches(
       const first = all.findIndex((other) => other.replica === replica && part in other.facts)
       const wanted = all[first]!.facts[part]!
       if (value === wanted) continue
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the batch of rank ${rank}`,
-        value: part === 'size' ? value : `one with the ${part} ${value}`,
-        expected: `${wanted} as on rank ${first}, which has the same replica; the examples depend on run.share, not on the rank`,
-      })
+      throw argumentError(
+        `the batch of rank ${rank}`,
+        part === 'size' ? value : `one with the ${part} ${value}`,
+        `${wanted} as on rank ${first}, which has the same replica; the examples depend on run.share, not on the rank`,
+      )
     }
   }
 }

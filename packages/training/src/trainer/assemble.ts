@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { currentBackend } from '../backend/current.ts'
 import { loadBackend } from '../backend/load.ts'
@@ -92,20 +92,20 @@ export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'repli
 
 function refuseSecondSoftmax({ endsInSoftmax }: AdaptedModel, { loss }: CheckedOptions): void {
   if (endsInSoftmax !== true || (loss !== undefined && loss !== crossEntropy)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: 'one that ends in softmax',
-    expected: 'one that ends in scores, as cross-entropy has its own softmax',
-  })
+  throw argumentError(
+    'model',
+    'one that ends in softmax',
+    'one that ends in scores, as cross-entropy has its own softmax',
+  )
 }
 
 function refuseAccumulate({ accumulate }: CheckedOptions): void {
   if (accumulate === 1) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'accumulate',
-    value: `${accumulate}, with several stages`,
-    expected: 'microbatches in its place: a pipeline sums the gradients of its micro-batches',
-  })
+  throw argumentError(
+    'accumulate',
+    `${accumulate}, with several stages`,
+    'microbatches in its place: a pipeline sums the gradients of its micro-batches',
+  )
 }
 
 function isBackendLoaded(): boolean {
@@ -119,11 +119,11 @@ function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {
 
 function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {
   if (recipe !== undefined) return recipe
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'model',
-    value: 'one that is built',
-    expected: `a recipe that builds parts of it for ${size} stages, such as shardedMLP(...)`,
-  })
+  throw argumentError(
+    'model',
+    'one that is built',
+    `a recipe that builds parts of it for ${size} stages, such as shardedMLP(...)`,
+  )
 }
 
 /** Applies context parallelism (`cp`) and tensor parallelism (`tp`). */
@@ -138,11 +138,11 @@ function divide(
   const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
   if (tp.size === 1) return divided
   if (plan === undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'plan',
-      value: 'undefined',
-      expected: `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
-    })
+    throw argumentError(
+      'plan',
+      'undefined',
+      `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
+    )
   }
   return parallelize(divided, plan, tp)
 }
@@ -164,8 +164,11 @@ async function frozenIn(
   checkFrozen(frozen, names)
   const isFrozen = matchNames(frozen)
   if (!names.every(isFrozen)) return isFrozen
-  const expected = 'patterns that leave at least one parameter to be trained'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'frozen', value: 'all parameters', expected })
+  throw argumentError(
+    'frozen',
+    'all parameters',
+    'patterns that leave at least one parameter to be trained',
+  )
 }
 
 async function replicate(

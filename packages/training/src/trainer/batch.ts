@@ -1,4 +1,4 @@
-import { host, shown, tsrError } from '@tsrun/core'
+import { argumentError, host, shown } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Share } from '../data/order.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
@@ -49,11 +49,11 @@ export function isBatch(value: unknown): value is AnyBatch {
 /** Rejects a batch of another replica. Its examples would count several times. @throws ERR_TSR_ARGUMENT */
 export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void {
   if (share === undefined || (share[0] === index && share[1] === replicas)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'batch',
-    value: `part ${share[0]} of ${share[1]}`,
-    expected: `part ${index} of ${replicas}, as this replica has; pass share: run.share to what makes batches`,
-  })
+  throw argumentError(
+    'batch',
+    `part ${share[0]} of ${share[1]}`,
+    `part ${index} of ${replicas}, as this replica has; pass share: run.share to what makes batches`,
+  )
 }
 
 /**
@@ -70,11 +70,11 @@ export function batchOf(batch: AnyBatch): Batch {
     return { ...(batch as Batch), ...(count !== undefined && { size: count }) }
   }
   if (count === undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'batch.size',
-      value: 'undefined',
-      expected: 'the number of examples, which arrays do not tell',
-    })
+    throw argumentError(
+      'batch.size',
+      'undefined',
+      'the number of examples, which arrays do not tell',
+    )
   }
   return {
     size: count,
@@ -87,11 +87,11 @@ function checkPart(name: string, part: unknown): void {
   const isPart = typeof part === 'function' || isTensor(part) || ArrayBuffer.isView(part)
   const isDisposed = isTensor(part) && part.isDisposed
   if (isPart && !isDisposed) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `batch.${name}`,
-    value: isDisposed ? 'a tensor that was disposed' : shown(part),
-    expected: 'a tensor, a typed array such as a Float32Array, or a function that makes a tensor',
-  })
+  throw argumentError(
+    `batch.${name}`,
+    isDisposed ? 'a tensor that was disposed' : shown(part),
+    'a tensor, a typed array such as a Float32Array, or a function that makes a tensor',
+  )
 }
 
 function rowsIn(part: BatchPart): number | undefined {
@@ -109,16 +109,19 @@ function partOf(
   const wanted = each?.reduce((product, axis) => product * axis, 1) ?? length
   // Without examples, only the shape can be checked.
   if (size > 0 && (!Number.isInteger(length) || length !== wanted)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `batch.${name}`,
-      value: `an array of ${String(part.length)} values`,
-      expected: `${size} examples of ${each === undefined ? 'equal size' : `shape ${shown(each)}`}`,
-    })
+    throw argumentError(
+      `batch.${name}`,
+      `an array of ${part.length} values`,
+      `${size} examples of ${each === undefined ? 'equal size' : `shape ${shown(each)}`}`,
+    )
   }
   const rest = each ?? (length <= 1 ? [] : [length])
   if (host.types.isBigInt64Array(part) || host.types.isBigUint64Array(part)) {
-    const expected = 'an array of numbers, for example an Int32Array'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value: shown(part), expected })
+    throw argumentError(
+      `batch.${name}`,
+      shown(part),
+      'an array of numbers, for example an Int32Array',
+    )
   }
   const shape = [size, ...rest]
   if (host.types.isFloat32Array(part) || host.types.isFloat64Array(part)) {

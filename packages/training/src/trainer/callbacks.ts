@@ -1,4 +1,4 @@
-import { choice, count, declareOptions, finite, tsrError } from '@tsrun/core'
+import { argumentError, choice, count, declareOptions, finite } from '@tsrun/core'
 import { tensorFrom, writeTo } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
@@ -40,8 +40,7 @@ const methods = ['onStep', 'onEvaluate', 'onSave', 'onEnd']
 export function checkCallback(callback: FitCallback): void {
   for (const name in callback) {
     if (!/^on/i.test(name) || methods.includes(name)) continue
-    const expected = methods.join(', ')
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'a method of a callback', value: name, expected })
+    throw argumentError('a method of a callback', name, methods.join(', '))
   }
 }
 
@@ -74,11 +73,11 @@ export function earlyStopping(options: EarlyStoppingOptions = {}): FitCallback {
     needsEvaluations: true,
     onEvaluate(info) {
       if (metric === 'accuracy' && Number.isNaN(info.accuracy)) {
-        throw tsrError('ERR_TSR_ARGUMENT', {
-          name: 'metric of earlyStopping',
-          value: 'accuracy, which is not a number here',
-          expected: "'loss', unless labels are classes (int32) or the loss counts right answers",
-        })
+        throw argumentError(
+          'metric of earlyStopping',
+          'accuracy, which is not a number here',
+          "'loss', unless labels are classes (int32) or the loss counts right answers",
+        )
       }
       const value = metric === 'loss' ? info.loss : -info.accuracy
       if (value < best - minDelta) {
@@ -121,11 +120,11 @@ export function movingAverage(options: { readonly decay?: number } = {}): Moving
   return {
     async onStep(_info, run) {
       if (run.isSharded) {
-        throw tsrError('ERR_TSR_ARGUMENT', {
-          name: 'movingAverage',
-          value: 'used with zero: 3',
-          expected: 'a layout in which each rank has its parameters, with zero at most 2',
-        })
+        throw argumentError(
+          'movingAverage',
+          'used with zero: 3',
+          'a layout in which each rank has its parameters, with zero at most 2',
+        )
       }
       for (const { name, value } of new Set(run.parameters)) {
         const now = new Float32Array(value.size)
@@ -142,8 +141,7 @@ export function movingAverage(options: { readonly decay?: number } = {}): Moving
     },
     async during(run, part) {
       if (averages.size === 0) {
-        const expected = 'at least one step before'
-        throw tsrError('ERR_TSR_ARGUMENT', { name: 'during', value: 'no average', expected })
+        throw argumentError('during', 'no average', 'at least one step before')
       }
       const kept = await valuesOf(run.parameters)
       setValues(run.parameters, averages)

@@ -1,4 +1,4 @@
-import { addFrames, addLabel, isTsrError, tsrError } from '@tsrun/core'
+import { addFrames, addLabel, argumentError, isTsrError } from '@tsrun/core'
 
 /** The calls of a trainer that have not ended. */
 export class Calls {
@@ -28,8 +28,10 @@ export class Calls {
     const [call] = this.#running
     if (call === undefined) return
     const { name } = call
-    const value = `called during its ${name}()`
-    const expected = `\`await run.${name}(...)\` before it`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: `${next} of a trainer`, value, expected })
+    throw argumentError(
+      `${next} of a trainer`,
+      `called during its ${name}()`,
+      `\`await run.${name}(...)\` before it`,
+    )
   }
 }

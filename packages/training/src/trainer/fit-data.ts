@@ -1,4 +1,4 @@
-import { shown, tsrError } from '@tsrun/core'
+import { argumentError, shown } from '@tsrun/core'
 import { currentTrace, traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
@@ -39,8 +39,11 @@ export function sourceOf(
   if (typeof data === 'function') return functionSource(run, data)
   if (isDataset(data)) {
     if (batch === undefined) {
-      const expected = 'the number of examples in a batch, over all replicas'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'batch', value: 'undefined', expected })
+      throw argumentError(
+        'batch',
+        'undefined',
+        'the number of examples in a batch, over all replicas',
+      )
     }
     return loaderSource(
       run,
@@ -49,8 +52,11 @@ export function sourceOf(
   }
   if ('loadState' in data && 'state' in data) return loaderSource(run, data)
   if (isIterable(data)) return iterableSource(run, data)
-  const expected = 'a data set, a loader, batches, or a function of the step'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'data', value: shown(data), expected })
+  throw argumentError(
+    'data',
+    shown(data),
+    'a data set, a loader, batches, or a function of the step',
+  )
 }
 
 function isDataset(data: object): data is Dataset | Examples {
@@ -176,14 +182,13 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
   await world.allReduce(having, { label: 'whether there is another batch' })
   const others = having[0]!
   if (others === 0 || others === world.size) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'data',
-    value: has
+  throw argumentError(
+    'data',
+    has
       ? `longer than ${before} batches, unlike that of ${world.size - others} of ${world.size} ranks`
       : `over after ${before} batches, unlike that of ${others} of ${world.size} ranks`,
-    expected:
-      'as many batches on each rank; one may be empty, as those of batches(data, { share: run.share }) may be',
-  })
+    'as many batches on each rank; one may be empty, as those of batches(data, { share: run.share }) may be',
+  )
 }
 
 /**
@@ -203,24 +208,23 @@ export function evaluationData(
 }
 
 function notData(name: string, data: unknown): Error {
-  const expected = 'a data set, batches, or a function that makes them'
-  return tsrError('ERR_TSR_ARGUMENT', { name, value: shown(data), expected })
+  return argumentError(name, shown(data), 'a data set, batches, or a function that makes them')
 }
 
 function otherPosition(state: unknown, expected: string): Error {
-  return tsrError('ERR_TSR_ARGUMENT', {
-    name: 'the position in the data of the checkpoint',
-    value: shown(state),
-    expected: `${expected}, as data is now; with other data, start a new epoch: run.load(directory), then fit without resume`,
-  })
+  return argumentError(
+    'the position in the data of the checkpoint',
+    shown(state),
+    `${expected}, as data is now; with other data, start a new epoch: run.load(directory), then fit without resume`,
+  )
 }
 
 export function noBatches(): Error {
-  return tsrError('ERR_TSR_ARGUMENT', {
-    name: 'data',
-    value: 'without any batch',
-    expected: 'at least one; a generator can be used only once: pass a function or a loader',
-  })
+  return argumentError(
+    'data',
+    'without any batch',
+    'at least one; a generator can be used only once: pass a function or a loader',
+  )
 }
 
 /**

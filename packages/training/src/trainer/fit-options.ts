@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, flag, tsrError, where } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, flag, where } from '@tsrun/core'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import type { AnyBatch } from './batch.ts'
@@ -150,11 +150,13 @@ export function readFitOptions(given: FitOptions, data: FitData) {
 
 function endless(data: FitData): Error {
   const isFunction = typeof data === 'function'
-  const expected = isFunction
-    ? 'a number, as a function of the step has no epochs'
-    : 'a number of epochs or steps after which training ends'
-  const name = isFunction ? 'steps' : 'epochs'
-  return tsrError('ERR_TSR_ARGUMENT', { name, value: 'undefined', expected })
+  return argumentError(
+    isFunction ? 'steps' : 'epochs',
+    'undefined',
+    isFunction
+      ? 'a number, as a function of the step has no epochs'
+      : 'a number of epochs or steps after which training ends',
+  )
 }
 
 /**
@@ -169,17 +171,16 @@ function checkEvaluation(
   if (evaluating !== undefined) {
     const { data } = evaluating
     if (typeof data !== 'object' || !isIterable(data) || !isIterator(data)) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'evaluate.data',
-      value: 'a generator, which can be used only once',
-      expected: 'a function that makes one for each evaluation',
-    })
+    throw argumentError(
+      'evaluate.data',
+      'a generator, which can be used only once',
+      'a function that makes one for each evaluation',
+    )
   }
   const isWaiting = callbacks?.some(({ needsEvaluations }) => needsEvaluations) === true
   if (saving?.best !== true && !isWaiting) return
   const waiting = saving?.best === true ? 'save.best' : 'a callback'
-  const expected = `{ data }, which ${waiting} needs`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'evaluate', value: 'undefined', expected })
+  throw argumentError('evaluate', 'undefined', `{ data }, which ${waiting} needs`)
 }
 
 function isIterator(data: Batches): boolean {

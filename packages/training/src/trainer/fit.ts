@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
 import { latestCheckpoint, type LatestCheckpoint } from '../checkpoint/folders.ts'
 import { copyPieces } from '../checkpoint/piece.ts'
@@ -197,8 +197,7 @@ async function resume(
   saving: { readonly directory: string } | undefined,
 ): Promise<Resumed | undefined> {
   if (saving === undefined) {
-    const expected = 'save: { directory } beside it'
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'resume', value: 'auto', expected })
+    throw argumentError('resume', 'auto', 'save: { directory } beside it')
   }
   const { directory } = saving
   const checkpoint = await latestCheckpoint(directory, run.layout.world)
@@ -224,10 +223,9 @@ async function refuseFarther(
   if (saving === undefined) return
   const found = await latestCheckpoint(saving.directory, run.layout.world)
   if (found === undefined || found.step <= run.steps) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'resume',
-    value: `undefined, and ${found.path} is there`,
-    expected:
-      "'auto' to resume from it, false to start from the beginning, or another save.directory",
-  })
+  throw argumentError(
+    'resume',
+    `undefined, and ${found.path} is there`,
+    "'auto' to resume from it, false to start from the beginning, or another save.directory",
+  )
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import {
   defaultGroup,
   initDeviceMesh,
@@ -68,8 +68,7 @@ async function meshOf(
   const sizes: MeshShape = isMesh ? given.shape : isGroup ? { dp: -1 } : (given ?? { dp: -1 })
   const unknown = Object.keys(sizes).find((axis) => !(AXES as readonly string[]).includes(axis))
   if (unknown !== undefined) {
-    const expected = `axes named ${AXES.join(', ')}`
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'mesh', value: `the axis ${unknown}`, expected })
+    throw argumentError('mesh', `the axis ${unknown}`, `axes named ${AXES.join(', ')}`)
   }
   const rest = AXES.filter((axis) => !(axis in sizes)).map((axis) => [axis, 1] as const)
   const whole = isMesh
@@ -88,11 +87,7 @@ function wholeShape(sizes: MeshShape, ranks: number): Record<Axis, number> {
   const shape = { dp: 1, shard: 1, pp: 1, cp: 1, tp: 1, ...sizes }
   const open = AXES.filter((axis) => shape[axis] === -1)
   if (open.length > 1) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'mesh',
-      value: describe(sizes),
-      expected: 'at most one axis of size -1',
-    })
+    throw argumentError('mesh', describe(sizes), 'at most one axis of size -1')
   }
   const [axis] = open
   if (axis === undefined) return shape

@@ -1,4 +1,4 @@
-import { shown, tsrError } from '@tsrun/core'
+import { argumentError, shown } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { fits } from '../tfjs/host-arrays.ts'
@@ -76,5 +76,5 @@ function refused(
   value: string,
   expected = 'a list of rows of the same shape, such as [[1, 2], [3, 4]], or a tensor [rows, ...]',
 ): Error {
-  return tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
+  return argumentError(name, value, expected)
 }

@@ -1,4 +1,4 @@
-import { declareOptions, tsrError } from '@tsrun/core'
+import { argumentError, declareOptions } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
@@ -320,8 +320,11 @@ export class Trainer {
           ? 'with a schedule of learning rates'
           : this.isSharded && 'with zero: 3'
     if (problem !== false) {
-      const expected = 'an optimizer with a constant rate, and zero at most 2'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'the trainer', value: problem, expected })
+      throw argumentError(
+        'the trainer',
+        problem,
+        'an optimizer with a constant rate, and zero at most 2',
+      )
     }
     const all = [...this.parameters, ...this.buffers]
     const [values, state] = [await valuesOf(all), await optimizer!.state()]

@@ -1,4 +1,14 @@
-import { choice, count, flag, host, positive, refuseUnknown, tsrError, where } from '@tsrun/core'
+import {
+  argumentError,
+  choice,
+  count,
+  flag,
+  host,
+  positive,
+  refuseUnknown,
+  tsrError,
+  where,
+} from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
 import {
   dtypeNames,
@@ -188,8 +198,7 @@ export function checkSource(operation: string, group: Member, from: Source): num
     return from
   }
   if (group.size > 1) return ANY_SOURCE
-  const expected = 'a rank: the group has no other'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'from', value: "'any'", expected })
+  throw argumentError('from', "'any'", 'a rank: the group has no other')
 }
 
 /** Returns the tag, by default 0. @throws ERR_TSR_ARGUMENT */
@@ -219,8 +228,7 @@ export function checkAlgorithm(
   if (algorithm === undefined || algorithm === 'auto') return 'auto'
   const known = algorithmsOf(operation)
   if (known.includes(algorithm)) return algorithm
-  const expected = `one of ${known.join(', ')} for ${operation}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'algorithm', value: algorithm, expected })
+  throw argumentError('algorithm', algorithm, `one of ${known.join(', ')} for ${operation}`)
 }
 
 /** How a call combines elements, in the form that the engine uses. */

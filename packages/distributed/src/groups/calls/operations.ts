@@ -1,4 +1,4 @@
-import { isTsrError, monotonicNow, tsrError } from '@tsrun/core'
+import { argumentError, isTsrError, monotonicNow, tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import { isCollective, type Operation, type OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
@@ -132,8 +132,11 @@ export class Operations implements AwaitedStarter {
   prepare(call: Call<unknown>): PersistentOperation {
     const timeout = this.#check(call)
     if (this.#isToSelf(call)) {
-      const expected = 'another rank: a message to oneself needs no preparation'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'peer', value: String(call.peer), expected })
+      throw argumentError(
+        'peer',
+        String(call.peer),
+        'another rank: a message to oneself needs no preparation',
+      )
     }
     const staged = new StagedBuffers(this.arena, call, call.reduction?.name === 'premulSum')
     return new PreparedOperation(this, call, this.#operationOf(call, staged, timeout), staged)

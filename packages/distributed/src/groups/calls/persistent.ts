@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
+import { argumentError, monotonicNow, type TsrError } from '@tsrun/core'
 import { blockUntilSettled } from '../../diagnosis/journal.ts'
 import type { Operation } from '../../operation.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
@@ -148,6 +148,6 @@ export class PreparedOperation implements PersistentOperation {
   }
 
   #refusal(value: string, expected: string): TsrError {
-    return tsrError('ERR_TSR_ARGUMENT', { name: `the prepared ${this.call.name}`, value, expected })
+    return argumentError(`the prepared ${this.call.name}`, value, expected)
   }
 }

@@ -1,6 +1,13 @@
 import { isIP } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
-import { createLogger, Deadline, readLogLevel, tsrError, type RankEnvironment } from '@tsrun/core'
+import {
+  argumentError,
+  createLogger,
+  Deadline,
+  readLogLevel,
+  tsrError,
+  type RankEnvironment,
+} from '@tsrun/core'
 import {
   connectStore,
   awaitListenAddress,
@@ -98,8 +105,7 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   if (store !== undefined) return { store, isOwn: false, close: () => Promise.resolve() }
   if (worldSize === 1 || isFake || environment === undefined) {
     if (worldSize > 1 && !isFake) {
-      const expected = 'also a store, for a world of more than one rank'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'worldSize', value: worldSize, expected })
+      throw argumentError('worldSize', worldSize, 'also a store, for a world of more than one rank')
     }
     const alone = memoryStore()
     return { store: alone, isOwn: true, close: () => alone.close() }

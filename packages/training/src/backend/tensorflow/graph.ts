@@ -81,7 +81,7 @@ const SHAPE = 5
 function attributeValue(type: number, value: unknown): Bytes {
   if (type === SHAPE) return field(7, shapeProto(value as number[]))
   const scalar = scalars[type] as ((value: unknown) => Bytes) | undefined
-  if (scalar === undefined) throw new Error(`attributes of type ${String(type)} are not supported`)
+  if (scalar === undefined) throw new Error(`attributes of type ${type} are not supported`)
   // The fields of ListValue have the same numbers as those of AttrValue for single values.
   return Array.isArray(value) ? field(1, Buffer.concat(value.map(scalar))) : scalar(value)
 }

@@ -1,26 +1,16 @@
-import type { backend_util, NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { everyStride } from '../../tfjs/single-windows.ts'
 import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
+import {
+  convolutionPlaces,
+  poolingPlaces,
+  type Places,
+  type Shape,
+  type WindowAttributes,
+} from '../../tfjs/window-places.ts'
 
-type Info = ReturnType<typeof backend_util.computePool2DInfo>
-type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
-type Shape = [number, number, number, number]
 type Border = readonly (readonly [number, number])[]
 type Inputs = Readonly<Record<string, TensorInfo>>
-
-interface Attributes {
-  readonly strides: Size
-  readonly pad: Parameters<typeof backend_util.computePool2DInfo>[4]
-  readonly dilations?: Size
-  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  readonly dataFormat?: string
-  /** Present only if the kernel computes the gradient of a filter. */
-  readonly filterShape?: Shape
-  /** Present only if the kernel computes the gradient of the images. */
-  readonly inputShape?: Shape
-  /** Present only if the kernel is a pooling kernel. */
-  readonly filterSize?: Size
-}
 
 /** A kernel call with numeric padding. */
 interface Call {
@@ -52,9 +42,10 @@ export function installPadding(): void {
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
   replaceKernel(kernelName, 'tensorflow', (original) => (call) => {
-    const attrs = call.attrs as unknown as Attributes
+    const attrs = call.attrs as unknown as WindowAttributes
     const isDepthwise = kernelName.includes('Depthwise')
-    const isUneven = isDepthwise && isPair(attrs.strides)
+    const { strides } = attrs
+    const isUneven = isDepthwise && Array.isArray(strides) && strides[0] !== strides[1]
     if ((typeof attrs.pad === 'string' && !isUneven) || attrs.dataFormat === 'NCHW') {
       return original(call)
     }
@@ -67,10 +58,6 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
   })
 }
 
-function isPair(strides: Size): boolean {
-  return Array.isArray(strides) && strides[0] !== strides[1]
-}
-
 /**
  * Computes a depthwise convolution with different strides of rows and columns at each place, and takes
  * those of the strides. TensorFlow supports such strides only with oneDNN, which it does not use on every
@@ -79,7 +66,7 @@ function isPair(strides: Size): boolean {
 function withUnevenStrides(
   compute: (call: Call) => Tensor,
   { inputs, attrs, ...rest }: Call,
-  info: Info,
+  info: Places,
 ): Tensor {
   const strides = [1, info.strideHeight, info.strideWidth, 1]
   const call = { ...rest, attrs: { ...attrs, strides: [1, 1] } }
@@ -152,7 +139,7 @@ function inside(x: Tensor, border: Border, size: readonly number[]): Tensor {
 }
 
 /** Returns the padding, with extra rows and columns if the last window ends outside of it. */
-function borderOf(info: Info): Border {
+function borderOf(info: Places): Border {
   const { top, bottom, left, right } = info.padInfo
   const rows = (info.outHeight - 1) * info.strideHeight + info.effectiveFilterHeight
   const columns = (info.outWidth - 1) * info.strideWidth + info.effectiveFilterWidth
@@ -164,13 +151,9 @@ function borderOf(info: Info): Border {
   ]
 }
 
-function infoOf(inputs: Inputs, attrs: Attributes, isDepthwise: boolean): Info {
-  const { strides, pad, dilations = 1, dimRoundingMode, filterSize } = attrs
-  const images = attrs.inputShape ?? ((inputs['x'] ?? inputs['input']!).shape as Shape)
-  const { computeConv2DInfo, computePool2DInfo } = tf.backend_util
-  if (filterSize !== undefined) {
-    return computePool2DInfo(images, filterSize, strides, 1, pad, dimRoundingMode)
-  }
-  const filter = attrs.filterShape ?? (inputs['filter']!.shape as Shape)
-  return computeConv2DInfo(images, filter, strides, dilations, pad, dimRoundingMode, isDepthwise)
+function infoOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places {
+  const { inputShape, filterShape, filterSize } = attrs
+  const images = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
+  if (filterSize !== undefined) return poolingPlaces(images, attrs)
+  return convolutionPlaces(images, filterShape ?? inputs['filter']!.shape, attrs, isDepthwise)
 }

@@ -284,7 +284,7 @@ export const keyOfArgument = (place: number): string => keyOf({ node: place, out
 export const placeOf = (key: string): number => valueOf(key).node
 
 function keyOf({ node, output }: Value): string {
-  return `${String(node)}:${String(output)}`
+  return `${node}:${output}`
 }
 
 function valueOf(key: string): Value {

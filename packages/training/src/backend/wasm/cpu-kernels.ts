@@ -1,8 +1,8 @@
 import { registerCpu } from '#tfjs'
 import { createLogger } from '@tsrun/core'
-import type { DataType, KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
+import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
 import type { HostArray, HostDType } from '../../tfjs/host-arrays.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
@@ -35,29 +35,26 @@ type Inputs = Readonly<Record<string, TensorInfo>> | readonly TensorInfo[]
  */
 export function installCpuKernels(): void {
   for (const kernelName of KERNELS) {
-    const existing = tf.getKernel(kernelName, 'wasm') as unknown
-    if (existing !== undefined) tf.unregisterKernel(kernelName, 'wasm')
     let hasWarned = false
-    const kernelFunc: KernelFunc = (call) => {
+    replaceKernel(kernelName, 'wasm', () => (call) => {
       if (!hasWarned) warn(kernelName)
       hasWarned = true
       return runOnCpu(kernelName, call)
-    }
-    tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc })
+    })
   }
 }
 
 /** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */
 export function runOnCpu(
   kernelName: string,
-  { inputs, attrs, backend }: Parameters<KernelFunc>[0],
+  { inputs, attrs, backend }: KernelCall<never, object>,
 ): TensorInfo | TensorInfo[] {
-  return withCpu((cpu) => {
-    const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
-    const run = (onCpu: Inputs) =>
-      compute({ inputs: onCpu, attrs, backend: cpu } as unknown as Parameters<KernelFunc>[0])
-    return moveTo(cpu, backend as WasmModule, inputs as Inputs, run)
-  })
+  registerCpu()
+  const cpu = tf.findBackend('cpu') as unknown as CpuBackend
+  const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
+  const run = (onCpu: Inputs) =>
+    compute({ inputs: onCpu, attrs, backend: cpu } as unknown as Parameters<typeof compute>[0])
+  return moveTo(cpu, backend as WasmModule, inputs as Inputs, run)
 }
 
 function warn(kernelName: string): void {
@@ -95,20 +92,5 @@ function moveTo(
     return Array.isArray(results) ? outputs : outputs[0]!
   } finally {
     for (const { dataId } of moved) cpu.disposeData(dataId)
-  }
-}
-
-/**
- * Runs a computation in production mode, because otherwise the first tensor of the cpu backend prints an
- * advertisement.
- */
-function withCpu<T>(compute: (cpu: CpuBackend) => T): T {
-  registerCpu()
-  const production = tf.env().getBool('PROD')
-  tf.env().set('PROD', true)
-  try {
-    return compute(tf.findBackend('cpu') as unknown as CpuBackend)
-  } finally {
-    tf.env().set('PROD', production)
   }
 }

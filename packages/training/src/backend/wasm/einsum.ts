@@ -1,6 +1,6 @@
-import type { KernelFunc, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { contract } from '../../tfjs/einsum.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
 
 interface EinsumCall {
   /** The operands. The engine passes tensors, not only their TensorInfo. */
@@ -10,8 +10,7 @@ interface EinsumCall {
 
 /** Adds the kernel Einsum, which the wasm backend lacks. */
 export function installEinsum(): void {
-  const kernelFunc = einsum as unknown as KernelFunc
-  tf.registerKernel({ kernelName: 'Einsum', backendName: 'wasm', kernelFunc })
+  replaceKernel('Einsum', 'wasm', () => einsum)
 }
 
 function einsum({ inputs, attrs }: EinsumCall): TensorInfo {

@@ -1,24 +1,16 @@
-import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
+import type { TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { heapOf, type WasmHeap } from './heap.ts'
 import { markPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
-interface MatMulCall {
-  readonly inputs: {
-    readonly a: TensorInfo
-    readonly b: TensorInfo
-    readonly bias?: TensorInfo
-  }
-  readonly attrs: {
-    readonly transposeA: boolean
-    readonly transposeB: boolean
-    readonly activation?: string
-  }
-  readonly backend: WasmModule
+interface Attributes {
+  readonly transposeA: boolean
+  readonly transposeB: boolean
+  readonly activation?: string
 }
 
-type MatMul = (call: MatMulCall) => TensorInfo
+type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
 
 /**
  * Replaces the matrix products of the wasm backend, with and without a bias and an activation. The
@@ -31,26 +23,18 @@ type MatMul = (call: MatMulCall) => TensorInfo
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
-    replaceKernel(
-      kernelName,
-      'wasm',
-      (original) => matMul(original as unknown as MatMul) as unknown as KernelFunc,
-    )
-  }
-}
-
-function matMul(original: MatMul): MatMul {
-  return (call) => {
-    const plan = planOf(call)
-    if (plan === undefined) {
-      const { b, bias } = call.inputs
-      markPacked(b, bias)
-      return original(call)
-    }
-    const heap = heapOf(call.backend)
-    const out = call.backend.makeOutput(plan.shape, 'float32')
-    multiplyBatch(heap, heap.addressOf(out), call, plan)
-    return out
+    replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
+      const plan = planOf(call)
+      if (plan === undefined) {
+        const { b, bias } = call.inputs
+        markPacked(b, bias)
+        return original(call)
+      }
+      const heap = heapOf(call.backend)
+      const out = call.backend.makeOutput(plan.shape, 'float32')
+      multiplyBatch(heap, heap.addressOf(out), call, plan)
+      return out
+    })
   }
 }
 

@@ -1,18 +1,10 @@
-import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import {
+  convolutionPlaces,
+  poolingPlaces,
+  type WindowAttributes,
+} from '../../tfjs/window-places.ts'
 import { runOnCpu } from './cpu-kernels.ts'
-
-type Size = Parameters<typeof backend_util.computeConv2DInfo>[2]
-type Shape = [number, number, number, number]
-
-interface Attributes {
-  readonly strides: Size
-  readonly pad: Parameters<typeof backend_util.computeConv2DInfo>[4]
-  readonly dilations?: Size
-  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  /** Present only if the kernel is a pooling kernel. */
-  readonly filterSize: Size
-}
 
 /**
  * Corrects depthwise convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding
@@ -24,52 +16,33 @@ export function installPadding(): void {
     replaceSame(kernelName)
   }
   for (const kernelName of ['MaxPool', 'AvgPool']) {
-    replaceKernel(kernelName, 'wasm', (original) => (call) => {
-      const { x } = call.inputs as { readonly x: TensorInfo }
-      return hasEmptyWindow(x.shape as Shape, call.attrs as unknown as Attributes)
-        ? runOnCpu(kernelName, call)
-        : original(call)
+    replaceKernel<KernelCall<'x', WindowAttributes>>(kernelName, 'wasm', (original) => (call) => {
+      const isEmpty = hasEmptyWindow(call.inputs.x.shape, call.attrs)
+      return isEmpty ? runOnCpu(kernelName, call) : original(call)
     })
   }
 }
 
 function replaceSame(kernelName: string): void {
-  replaceKernel(kernelName, 'wasm', (original) => (call) => {
-    const { strides, pad, dilations = 1 } = call.attrs as unknown as Attributes
-    if (pad !== 'same') return original(call)
-    const { x, filter } = call.inputs as Readonly<Record<'x' | 'filter', TensorInfo>>
-    const { padInfo } = tf.backend_util.computeConv2DInfo(
-      x.shape as Shape,
-      filter.shape as Shape,
-      strides,
-      dilations,
-      pad,
-      undefined,
-      true,
-    )
+  type Call = KernelCall<'x' | 'filter', WindowAttributes>
+  replaceKernel<Call>(kernelName, 'wasm', (original) => (call) => {
+    if (call.attrs.pad !== 'same') return original(call)
+    const { x, filter } = call.inputs
+    const { padInfo } = convolutionPlaces(x.shape, filter.shape, call.attrs, true)
     const { top, bottom, left, right } = padInfo
-    const numbers = [
+    const pad: WindowAttributes['pad'] = [
       [0, 0],
       [top, bottom],
       [left, right],
       [0, 0],
     ]
-    const attrs = { ...call.attrs, pad: numbers, dimRoundingMode: 'floor' }
-    return original({ ...call, attrs })
+    return original({ ...call, attrs: { ...call.attrs, pad, dimRoundingMode: 'floor' } })
   })
 }
 
-function hasEmptyWindow(images: Shape, attrs: Attributes): boolean {
-  const { filterSize, strides, pad, dimRoundingMode } = attrs
-  if (pad === 'same' || pad === 'valid') return false
-  const places = tf.backend_util.computePool2DInfo(
-    images,
-    filterSize,
-    strides,
-    1,
-    pad,
-    dimRoundingMode,
-  )
+function hasEmptyWindow(images: readonly number[], attrs: WindowAttributes): boolean {
+  if (typeof attrs.pad === 'string') return false
+  const places = poolingPlaces(images, attrs)
   const { top, left } = places.padInfo
   const lastRow = (places.outHeight - 1) * places.strideHeight - top
   const lastColumn = (places.outWidth - 1) * places.strideWidth - left

@@ -1,8 +1,10 @@
-import type { KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
+import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { heapOf } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
+
+type Call<K extends string, A> = KernelCall<K, A, WasmModule>
 
 /**
  * Makes clones share the memory of the original tensor, as on other backends. The kernel of the wasm
@@ -10,19 +12,12 @@ import type { WasmModule } from './tfjs-wasm.ts'
  * it saves.
  */
 export function installSharedIdentity(): void {
-  replaceKernel('Identity', 'wasm', (original) => (call) => {
-    const { x } = call.inputs as { x: TensorInfo }
+  replaceKernel<Call<'x', object>>('Identity', 'wasm', (original) => (call) => {
+    const { x } = call.inputs
     if (x.dtype === 'string') return original(call)
-    const backend = call.backend as WasmModule
-    backend.incRef(x.dataId)
+    call.backend.incRef(x.dataId)
     return { dataId: x.dataId, shape: x.shape, dtype: x.dtype }
   })
-}
-
-interface SumCall {
-  readonly inputs: { readonly x: TensorInfo }
-  readonly attrs: { readonly axis: number | readonly number[] | null; readonly keepDims: boolean }
-  readonly backend: WasmModule
 }
 
 /**
@@ -31,12 +26,11 @@ interface SumCall {
  * there are no rows.
  */
 export function installSum(): void {
-  replaceKernel('Sum', 'wasm', (original) => (call) => {
-    const { inputs, attrs, backend } = call as unknown as SumCall
+  type Attributes = { readonly axis: number | number[] | null; readonly keepDims: boolean }
+  replaceKernel<Call<'x', Attributes>>('Sum', 'wasm', (original) => (call) => {
+    const { inputs, attrs, backend } = call
     const { x } = inputs
-    const axes = tf.util
-      .parseAxisParam((attrs.axis ?? []) as number[], x.shape)
-      .sort((a, b) => a - b)
+    const axes = tf.util.parseAxisParam(attrs.axis ?? [], x.shape).sort((a, b) => a - b)
     const isLeading = axes.length < x.shape.length && axes.every((axis, i) => axis === i)
     const rows = sizeOf(x.shape.slice(0, axes.length))
     if (axes.length === 0 || !isLeading || x.dtype !== 'float32') return original(call)
@@ -49,26 +43,18 @@ export function installSum(): void {
   })
 }
 
-interface OneHotCall {
-  readonly inputs: { readonly indices: TensorInfo }
-  readonly attrs: {
-    readonly dtype: HostDType
-    readonly depth: number
-    readonly onValue: number
-    readonly offValue: number
-  }
-  readonly backend: WasmModule
-}
-
 /**
  * Fixes OneHot: the kernel of the wasm backend writes integers even if the dtype of the result is
  * float32.
  */
 export function installOneHot(): void {
-  replaceKernel('OneHot', 'wasm', () => (call) => {
-    const { inputs, attrs, backend } = call as unknown as OneHotCall
-    const { indices } = inputs
-    const { dtype, depth, onValue, offValue } = attrs
+  type Attributes = Readonly<Record<'depth' | 'onValue' | 'offValue', number>> & {
+    readonly dtype: HostDType
+  }
+  replaceKernel<Call<'indices', Attributes>>('OneHot', 'wasm', () => (call) => {
+    const { backend } = call
+    const { indices } = call.inputs
+    const { dtype, depth, onValue, offValue } = call.attrs
     const out = backend.makeOutput([...indices.shape, depth], dtype)
     const values = backend.typedArrayFromHeap(out).fill(offValue)
     backend.typedArrayFromHeap(indices).forEach((index, row) => {
@@ -78,19 +64,14 @@ export function installOneHot(): void {
   })
 }
 
-interface GatherCall {
-  readonly inputs: { readonly x: TensorInfo; readonly indices: TensorInfo }
-  readonly attrs: { readonly axis: number; readonly batchDims: number }
-  readonly backend: WasmModule
-}
-
 /**
  * Adds a fast path for gathering along the first axis, as embeddings do: copies whole rows. The kernel of
  * the wasm backend divides to find each value.
  */
 export function installGather(): void {
-  replaceKernel('GatherV2', 'wasm', (original) => (call) => {
-    const { inputs, attrs, backend } = call as unknown as GatherCall
+  type GatherCall = Call<'x' | 'indices', Readonly<Record<'axis' | 'batchDims', number>>>
+  replaceKernel<GatherCall>('GatherV2', 'wasm', (original) => (call) => {
+    const { inputs, attrs, backend } = call
     const { x, indices } = inputs
     const [count, ...rest] = x.shape
     const isLeading = attrs.axis === 0 && attrs.batchDims === 0 && x.dtype === 'float32'
@@ -108,25 +89,19 @@ export function installGather(): void {
   })
 }
 
-interface SegmentSumCall {
-  readonly inputs: { readonly x: TensorInfo; readonly segmentIds: TensorInfo }
-  readonly attrs: { readonly numSegments: number }
-  readonly backend: WasmModule
-}
-
 /**
  * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
  * tf.gather, and so of every embedding. Like the cpu backend, skips rows whose segment is out of range.
  */
 export function installSegmentSum(): void {
-  tf.registerKernel({
-    kernelName: 'UnsortedSegmentSum',
-    backendName: 'wasm',
-    kernelFunc: segmentSum as unknown as KernelFunc,
-  })
+  replaceKernel('UnsortedSegmentSum', 'wasm', () => segmentSum)
 }
 
-function segmentSum({ inputs, attrs, backend }: SegmentSumCall): TensorInfo {
+function segmentSum({
+  inputs,
+  attrs,
+  backend,
+}: Call<'x' | 'segmentIds', { readonly numSegments: number }>): TensorInfo {
   const { x, segmentIds } = inputs
   const { numSegments } = attrs
   const rows = sizeOf(segmentIds.shape)

@@ -1,38 +1,21 @@
-import type { backend_util, KernelFunc, TensorInfo } from '@tensorflow/tfjs-core'
+import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, tf } from '../../tfjs/tfjs.ts'
+import { replaceKernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import {
+  convolutionPlaces,
+  poolingPlaces,
+  type Places,
+  type WindowAttributes,
+} from '../../tfjs/window-places.ts'
 import { heapOf, type WasmHeap } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
-type Shape = [number, number, number, number]
-type Size = Parameters<typeof backend_util.computeConv2DInfo>[2]
-type Places = ReturnType<typeof backend_util.computePool2DInfo>
-
-interface Attributes {
-  readonly strides: Size
-  readonly pad: Parameters<typeof backend_util.computeConv2DInfo>[4]
-  readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
-  readonly dilations?: Size
-  readonly dataFormat?: string
+interface Attributes extends WindowAttributes {
   /** Present only if the kernel is a fused convolution. */
   readonly activation?: string
-  /** Present only if the kernel computes the gradient of a filter. */
-  readonly filterShape: Shape
-  /** Present only if the kernel computes the gradient of the images. */
-  readonly inputShape: Shape
-  /** Present only if the kernel is a pooling kernel. */
-  readonly filterSize: Size
 }
 
-interface Call<K extends string> {
-  readonly inputs: Readonly<Record<K, TensorInfo>>
-  readonly attrs: Attributes
-  readonly backend: WasmModule
-}
-
-interface Convolution extends Omit<Call<'x' | 'filter'>, 'inputs'> {
-  readonly inputs: Readonly<Record<'x' | 'filter', TensorInfo>> & { readonly bias?: TensorInfo }
-}
+type Call<K extends string> = KernelCall<K, Attributes, WasmModule>
 
 /**
  * Replaces convolutions, with and without a bias and an activation, by products with the values of all
@@ -42,14 +25,15 @@ interface Convolution extends Omit<Call<'x' | 'filter'>, 'inputs'> {
  */
 export function installConvolutions(): void {
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
-    replaceKernel(kernelName, 'wasm', (original) => (call) => {
-      const convolution = call as unknown as Convolution
-      return isPlain(convolution) ? convolve(convolution) : original(call)
-    })
+    replaceKernel<Call<'x' | 'filter'>>(
+      kernelName,
+      'wasm',
+      (original) => (call) => (isPlain(call) ? convolve(call) : original(call)),
+    )
   }
 }
 
-function isPlain({ inputs, attrs }: Convolution): boolean {
+function isPlain({ inputs, attrs }: Call<'x' | 'filter'>): boolean {
   const { dilations = 1, dataFormat = 'NHWC', activation = 'linear' } = attrs
   const { x, filter, bias } = inputs
   return (
@@ -62,9 +46,9 @@ function isPlain({ inputs, attrs }: Convolution): boolean {
 }
 
 /** Computes a convolution: windows filter, with one row of values for each window. */
-function convolve({ inputs, attrs, backend }: Convolution): TensorInfo {
+function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo {
   const { x, filter, bias } = inputs
-  const places = convolution(x.shape, filter.shape, attrs)
+  const places = convolutionPlaces(x.shape, filter.shape, attrs)
   const windows = new Windows(backend, places)
   const outputs = places.outChannels
   const out = backend.makeOutput(places.outShape, 'float32')
@@ -90,29 +74,19 @@ function convolve({ inputs, attrs, backend }: Convolution): TensorInfo {
  * outside of its tensor.
  */
 export function installWindowGradients(): void {
-  install('Conv2DBackpropFilter', filterGradient)
-  install('Conv2DBackpropInput', inputGradient)
-  install('DepthwiseConv2dNativeBackpropFilter', depthwiseFilterGradient)
-  install('DepthwiseConv2dNativeBackpropInput', depthwiseInputGradient)
-  install('MaxPoolGrad', maxPoolGradient)
-  install('AvgPoolGrad', averagePoolGradient)
-}
-
-function install<K extends string>(
-  kernelName: string,
-  compute: (call: Call<K>) => TensorInfo,
-): void {
-  const existing = tf.getKernel(kernelName, 'wasm') as unknown
-  if (existing !== undefined) tf.unregisterKernel(kernelName, 'wasm')
-  const kernelFunc = compute as unknown as KernelFunc
-  tf.registerKernel({ kernelName, backendName: 'wasm', kernelFunc })
+  replaceKernel('Conv2DBackpropFilter', 'wasm', () => filterGradient)
+  replaceKernel('Conv2DBackpropInput', 'wasm', () => inputGradient)
+  replaceKernel('DepthwiseConv2dNativeBackpropFilter', 'wasm', () => depthwiseGradient)
+  replaceKernel('DepthwiseConv2dNativeBackpropInput', 'wasm', () => depthwiseGradient)
+  replaceKernel('MaxPoolGrad', 'wasm', () => maxPoolGradient)
+  replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
 }
 
 /** Computes the gradient of the filter: windows^T dy, with one row of values for each window. */
 function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInfo {
   const { x, dy } = inputs
-  const { filterShape } = attrs
-  const windows = new Windows(backend, convolution(x.shape, filterShape, attrs))
+  const filterShape = attrs.filterShape!
+  const windows = new Windows(backend, convolutionPlaces(x.shape, filterShape, attrs))
   const outputs = filterShape[3]
   const size = sizeOf(filterShape)
   const out = zeros(backend, filterShape)
@@ -136,9 +110,10 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
  */
 function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
   const { dy, filter } = inputs
-  const windows = new Windows(backend, convolution(attrs.inputShape, filter.shape, attrs))
+  const inputShape = attrs.inputShape!
+  const windows = new Windows(backend, convolutionPlaces(inputShape, filter.shape, attrs))
   const outputs = filter.shape[3]!
-  const out = zeros(backend, attrs.inputShape)
+  const out = zeros(backend, inputShape)
   const { heap } = windows
   windows.forParts(0, ({ first, last }, { geometry, patches }) => {
     heap.multiply(
@@ -152,43 +127,34 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   return out
 }
 
-function depthwiseFilterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInfo {
-  const { x, dy } = inputs
-  const { filterShape } = attrs
-  const windows = new Windows(backend, convolution(x.shape, filterShape, attrs, true))
-  const out = zeros(backend, filterShape)
-  const { heap, count } = windows
-  windows.use((geometry) => {
-    const [dw, images, slopes] = [out, x, dy].map((tensor) => heap.addressOf(tensor))
-    const [multiplier] = filterShape.slice(3)
-    heap.kernels.depthwise_filter_gradient(dw!, images!, slopes!, count, multiplier!, geometry)
-  })
-  return out
-}
+/** What `window_gradient` computes, by the numbers of kernels/windows.as.ts. */
+const [FILTER, IMAGES, AVERAGE] = [0, 1, 2] as const
 
-function depthwiseInputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
-  const { dy, filter } = inputs
-  const windows = new Windows(backend, convolution(attrs.inputShape, filter.shape, attrs, true))
-  const out = zeros(backend, attrs.inputShape)
-  const { heap, count } = windows
-  windows.use((geometry) => {
-    const [dx, weights, slopes] = [out, filter, dy].map((tensor) => heap.addressOf(tensor))
-    const [multiplier] = filter.shape.slice(3)
-    heap.kernels.depthwise_input_gradient(dx!, weights!, slopes!, count, multiplier!, geometry)
-  })
-  return out
+/** Computes the gradient of the filter from `x`, or that of the images from `filter`. */
+function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
+  const { x, filter, dy } = inputs
+  const images = x?.shape ?? attrs.inputShape!
+  const weights = filter?.shape ?? attrs.filterShape!
+  const places = convolutionPlaces(images, weights, attrs, true)
+  const kind = filter === undefined ? FILTER : IMAGES
+  return sumOver(
+    places,
+    backend,
+    kind === FILTER ? weights : images,
+    (out, { heap, count }, at) => {
+      const [of, by, slopes] = [x ?? out, filter ?? out, dy].map((tensor) => heap.addressOf(tensor))
+      heap.kernels.window_gradient(kind, of!, by!, 0, slopes!, count, weights[3]!, at)
+    },
+  )
 }
 
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
-  const windows = new Windows(backend, pooling(input.shape, attrs))
-  const out = zeros(backend, input.shape)
-  const { heap, count } = windows
-  windows.use((geometry) => {
+  const places = poolingPlaces(input.shape, attrs)
+  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
     const [dx, images, slopes] = [out, input, dy].map((tensor) => heap.addressOf(tensor))
     heap.kernels.max_pool_gradient(dx!, images!, slopes!, count, geometry)
   })
-  return out
 }
 
 /**
@@ -197,33 +163,27 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
  */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
-  const places = pooling(input.shape, attrs)
-  const windows = new Windows(backend, places)
-  const out = zeros(backend, input.shape)
-  const { heap, count } = windows
+  const places = poolingPlaces(input.shape, attrs)
   const factor = 1 / (places.filterHeight * places.filterWidth)
-  windows.use((geometry) => {
+  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
     const [dx, slopes] = [out, dy].map((tensor) => heap.addressOf(tensor))
-    heap.kernels.average_pool_gradient(dx!, slopes!, factor, count, geometry)
+    heap.kernels.window_gradient(AVERAGE, dx!, 0, factor, slopes!, count, 1, geometry)
+  })
+}
+
+/** Returns a tensor to which `add` adds what all windows contribute. */
+function sumOver(
+  places: Places,
+  backend: WasmModule,
+  shape: readonly number[],
+  add: (out: TensorInfo, windows: Windows, geometry: number) => void,
+): TensorInfo {
+  const windows = new Windows(backend, places)
+  const out = zeros(backend, shape)
+  windows.use((geometry) => {
+    add(out, windows, geometry)
   })
   return out
-}
-
-function convolution(
-  images: readonly number[],
-  filter: readonly number[],
-  { strides, pad, dimRoundingMode }: Attributes,
-  depthwise = false,
-): Places {
-  const [x, w] = [images, filter] as [Shape, Shape]
-  const { computeConv2DInfo } = tf.backend_util
-  return computeConv2DInfo(x, w, strides, 1, pad, dimRoundingMode, depthwise)
-}
-
-function pooling(images: readonly number[], attrs: Attributes): Places {
-  const { filterSize, strides, pad, dimRoundingMode } = attrs
-  const { computePool2DInfo } = tf.backend_util
-  return computePool2DInfo(images as Shape, filterSize, strides, 1, pad, dimRoundingMode)
 }
 
 function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {

@@ -76,7 +76,7 @@ export function chooseAdapter(names: readonly string[], wanted: string): string 
   const exact = names.find((name) => name.toLowerCase() === part)
   if (exact !== undefined) return exact
   if (fits.length === 1 && part !== '') return fits[0]!
-  const found = fits.length > 1 ? `${String(fits.length)} adapters fit` : 'no adapter fits'
+  const found = fits.length > 1 ? `${fits.length} adapters fit` : 'no adapter fits'
   throw new Error(
     `${found} '${wanted}' (TSRUN_WEBGPU_ADAPTER); there are: ${names.join(', ') || 'none'}`,
   )

@@ -79,10 +79,8 @@ function checkEntry(name: string, entry: unknown): SafetensorsEntry {
   const [begin, end] = offsets as [number, number]
   const bytes = sizeOf(shape) * bytesOf(dtype)
   if (end - begin !== bytes) {
-    const found = `${String(end - begin)} bytes`
-    throw new Error(
-      `${name} has ${found} instead of ${String(bytes)} for ${dtype} [${shape.join(', ')}]`,
-    )
+    const found = `${end - begin} bytes`
+    throw new Error(`${name} has ${found} instead of ${bytes} for ${dtype} [${shape.join(', ')}]`)
   }
   return { dtype, shape, begin, end }
 }
@@ -93,15 +91,13 @@ function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes:
   for (const [name, { begin, end }] of ordered) {
     if (begin !== next) {
       const how = begin < next ? 'overlaps another tensor' : 'comes after a gap'
-      throw new Error(
-        `${shorten(name)} ${how}: it begins at ${String(begin)} instead of ${String(next)}`,
-      )
+      throw new Error(`${shorten(name)} ${how}: it begins at ${begin} instead of ${next}`)
     }
     next = end
   }
   if (next === dataBytes) return
   throw new Error(
-    `it has ${String(dataBytes)} bytes of data, but its tensors have ${String(next)}: ` +
+    `it has ${dataBytes} bytes of data, but its tensors have ${next}: ` +
       (dataBytes < next ? 'it is truncated' : 'something was appended'),
   )
 }

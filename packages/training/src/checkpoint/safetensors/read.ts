@@ -51,11 +51,11 @@ async function readHeader(
   file: FileHandle,
 ): Promise<{ header: SafetensorsHeader; start: number }> {
   const { size } = await file.stat()
-  if (size < 8) throw damaged(path, `it has ${String(size)} bytes, too few for a header`)
+  if (size < 8) throw damaged(path, `it has ${size} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
     // Do not report the length: if the file is no safetensors file, these bytes mean something else.
-    const facts = `a header that is longer than the file of ${String(size)} bytes, or than 100 MB`
+    const facts = `a header that is longer than the file of ${size} bytes, or than 100 MB`
     throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
   const start = 8 + Number(length)
@@ -119,7 +119,7 @@ class OpenFile implements SafetensorsFile {
 /** The first names of a list and the number of the others, for error messages. */
 export function describeNames(names: readonly string[]): string {
   const some = names.slice(0, 5).map(shorten).join(', ')
-  return names.length > 5 ? `${some} and ${String(names.length - 5)} more` : some || 'nothing'
+  return names.length > 5 ? `${some} and ${names.length - 5} more` : some || 'nothing'
 }
 
 async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {

@@ -1,6 +1,6 @@
 import { open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { HeldValues } from '../../backend/held-values.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Checks } from './checks.ts'
@@ -154,16 +154,19 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>): {
     const { bytes, ...found } = layoutOf(values)
     const { dtype } = { ...found, ...given }
     if (name === METADATA) {
-      const expected = `another name than ${METADATA}, which is reserved by the format`
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'tensors', value: name, expected })
+      throw argumentError(
+        'tensors',
+        name,
+        `another name than ${METADATA}, which is reserved by the format`,
+      )
     }
     const end = begin + bytes
     if (sizeOf(shape) * bytesOf(dtype) !== bytes) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
+      throw argumentError(
         name,
-        value: `an array of ${String(bytes)} bytes`,
-        expected: `as many bytes as ${dtype} [${shape.join(', ')}] has`,
-      })
+        `an array of ${bytes} bytes`,
+        `as many bytes as ${dtype} [${shape.join(', ')}] has`,
+      )
     }
     entries.set(name, { dtype, shape, begin, end })
     begin = end

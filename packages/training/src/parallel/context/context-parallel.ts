@@ -1,7 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Module } from '../../model/module.ts'
-import { modulesOf } from '../../model/module.ts'
+import { modulesOf, type Module } from '../../model/module.ts'
 import type { CausalSelfAttention } from '../../nn/attention.ts'
 import { isDropout } from '../../nn/dropout.ts'
 import { hasPositions } from '../../nn/embedding.ts'
@@ -62,7 +61,7 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
 }
 
 function refusal(value: string, expected: string) {
-  return tsrError('ERR_TSR_ARGUMENT', { name: 'the model of contextParallel', value, expected })
+  return argumentError('the model of contextParallel', value, expected)
 }
 
 function isAttention(module: Module): module is CausalSelfAttention {

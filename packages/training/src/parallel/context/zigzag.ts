@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { checkGroup } from '../requirements.ts'
 
 /** The rank of a process in its group, and the size of the group. */
@@ -25,14 +25,13 @@ export function zigzagPositions(length: number, place: Place): Int32Array {
   const { rank, size } = place
   const grain = size === 1 ? 1 : 2 * size
   if (!(Number.isSafeInteger(length) && length > 0 && length % grain === 0)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'the length of a sequence',
-      value: length,
-      expected:
-        size === 1
-          ? 'a positive integer'
-          : `a multiple of ${grain}, two sections for each of the ${size} ranks that share it`,
-    })
+    throw argumentError(
+      'the length of a sequence',
+      length,
+      size === 1
+        ? 'a positive integer'
+        : `a multiple of ${grain}, two sections for each of the ${size} ranks that share it`,
+    )
   }
   if (size === 1) return Int32Array.from({ length }, (_, position) => position)
   const section = length / (2 * size)

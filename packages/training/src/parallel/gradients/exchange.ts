@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
@@ -190,11 +190,7 @@ export abstract class GradientExchange {
 function checkShape(name: string, shape: readonly number[], gradient: Tensor): void {
   const [found, expected] = [gradient.shape.join(', '), shape.join(', ')]
   if (found === expected) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `the gradient of ${name}`,
-    value: `a tensor of shape [${found}]`,
-    expected: `[${expected}]`,
-  })
+  throw argumentError(`the gradient of ${name}`, `a tensor of shape [${found}]`, `[${expected}]`)
 }
 
 function copyAtOnce(gradient: Tensor, target: Float32Array): void {

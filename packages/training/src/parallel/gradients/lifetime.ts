@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /** The calls that must be awaited before the next backward pass. */
@@ -34,11 +34,7 @@ export class Lifetime {
     this.check()
     const running = calls.find((call) => call === this.#running)
     if (running === undefined) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: what,
-      value: `made before ${running} has ended`,
-      expected: `\`await\` before ${running}`,
-    })
+    throw argumentError(what, `made before ${running} has ended`, `\`await\` before ${running}`)
   }
 
   /** Runs a part of a step. If it fails, the replica becomes unusable. */

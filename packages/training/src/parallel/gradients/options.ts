@@ -1,4 +1,12 @@
-import { choice, declareOptions, flag, positive, shown, tsrError, type Complete } from '@tsrun/core'
+import {
+  argumentError,
+  choice,
+  declareOptions,
+  flag,
+  positive,
+  shown,
+  type Complete,
+} from '@tsrun/core'
 import { describe } from '../../model/describe.ts'
 import {
   matchNames,
@@ -102,11 +110,11 @@ export function parametersOf(
   const names = all.map(({ name }) => name)
   const twice = names.find((name, i) => names.indexOf(name) !== i)
   if (twice !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'module',
-      value: `one with two parameters of the name ${twice}`,
-      expected: 'a different name for each; a tied parameter is one object, listed several times',
-    })
+    throw argumentError(
+      'module',
+      `one with two parameters of the name ${twice}`,
+      'a different name for each; a tied parameter is one object, listed several times',
+    )
   }
   checkFrozen(frozen, names)
   const isFrozen = matchNames(frozen)
@@ -122,8 +130,7 @@ export function parametersOf(
 export function checkFrozen(frozen: NamePatterns, names: readonly string[]): void {
   const [unknown] = unmatched(frozen, names)
   if (unknown === undefined) return
-  const expected = `names of parameters: ${names.join(', ')}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'frozen', value: unknown, expected })
+  throw argumentError('frozen', unknown, `names of parameters: ${names.join(', ')}`)
 }
 
 /**
@@ -134,11 +141,7 @@ export function checkFrozen(frozen: NamePatterns, names: readonly string[]): voi
  */
 export function checkTrained(module: Replicated, { trained }: ModelParameters): void {
   if (trained.length > 0 || 'averageBy' in module) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'module',
-    value: 'one without a parameter that is trained',
-    expected: 'one with at least one',
-  })
+  throw argumentError('module', 'one without a parameter that is trained', 'one with at least one')
 }
 
 /**
@@ -153,11 +156,11 @@ export function checkTokens(
   const isRight =
     reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
   if (isRight) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'tokens',
-    value: shown(tokens),
-    expected: "a number >= 0 with reduction: 'token', and only there",
-  })
+  throw argumentError(
+    'tokens',
+    shown(tokens),
+    "a number >= 0 with reduction: 'token', and only there",
+  )
 }
 
 /**
@@ -172,11 +175,11 @@ export function checkReduction(
   ranks: number,
 ): void {
   if (!countsLabels || reduction === 'token' || ranks === 1) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'reduction',
-    value: `mean, for a loss that says what it counts, over ${String(ranks)} ranks`,
-    expected: "reduction: 'token', which divides by the count of all ranks",
-  })
+  throw argumentError(
+    'reduction',
+    `mean, for a loss that says what it counts, over ${ranks} ranks`,
+    "reduction: 'token', which divides by the count of all ranks",
+  )
 }
 
 function checkModule(module: Replicated): void {
@@ -188,6 +191,5 @@ function checkModule(module: Replicated): void {
     'a model of tf.layers':
       'a module; for a model of tf.layers there is DistributedOptimizer of @tsrun/layers',
   }[value]
-  const expected = advice ?? 'a module, which has parameters'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'module', value, expected })
+  throw argumentError('module', value, advice ?? 'a module, which has parameters')
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeWait } from '@tsrun/distributed/record'
 import type { OwnTotals, StepTotals } from './averaging.ts'
@@ -64,11 +64,11 @@ export class TotalsSum {
       throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
     }
     if (means > 0 && sums > 0) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'loss',
-        value: `a mean on ${means} ranks, and a sum on ${sums}`,
-        expected: "loss.reduction = 'mean' or 'sum', which says what it is",
-      })
+      throw argumentError(
+        'loss',
+        `a mean on ${means} ranks, and a sum on ${sums}`,
+        "loss.reduction = 'mean' or 'sum', which says what it is",
+      )
     }
     const found = means > 0 ? 'mean' : sums > 0 ? 'sum' : undefined
     const missing = names.filter((_, i) => totals[MARKS + i] === 0)

@@ -52,7 +52,7 @@ export const noMessages: StageMessages = {
   begin: nothing,
   arrive: nothing,
   take: ({ stage }) => {
-    throw new Error(`no message for stage ${String(stage)}`)
+    throw new Error(`no message for stage ${stage}`)
   },
   needsGradient: () => false,
   send: nothing,

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 /**
@@ -31,11 +31,11 @@ export class Calls {
   async alone<T>(call: string, run: () => Promise<T>): Promise<T> {
     if (this.#isDisposed) {
       const what = this.#group === undefined ? 'model' : 'pipeline'
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the ${what}`,
-        value: `one that was disposed before ${call}`,
-        expected: `a ${what} that was not disposed: create another one to continue`,
-      })
+      throw argumentError(
+        `the ${what}`,
+        `one that was disposed before ${call}`,
+        `a ${what} that was not disposed: create another one to continue`,
+      )
     }
     const key = this.#group ?? this
     this.#refuseWhile(underWay.get(key), call)
@@ -86,12 +86,11 @@ export class Calls {
   #refuseWhile(running: string | undefined, call: string): void {
     if (running === undefined) return
     if (this.#group === undefined) {
-      const value = `a model whose ${running}() is under way`
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: call,
-        value,
-        expected: '`await` before each call',
-      })
+      throw argumentError(
+        call,
+        `a model whose ${running}() is under way`,
+        '`await` before each call',
+      )
     }
     const { rank, name: group } = this.#group
     throw tsrError('ERR_TSR_PIPELINE_BUSY', { rank, group, call, running })

@@ -1,4 +1,4 @@
-import { isTsrError, tsrError } from '@tsrun/core'
+import { argumentError, isTsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Parameter } from '../../model/parameter.ts'
 import { compareReplicas } from '../gradients/replicas.ts'
@@ -64,13 +64,10 @@ export function explainSizes(error: unknown, examples: number): unknown {
   if (!isTsrError(error) || error.code !== 'ERR_TSR_MISMATCH') return error
   const { mine, theirs } = error.facts as { readonly mine: string; readonly theirs: string }
   if (![mine, theirs].every((call) => call.startsWith('send/recv'))) return error
-  return tsrError(
-    'ERR_TSR_ARGUMENT',
-    {
-      name: 'the batch of this rank',
-      value: `one of ${examples} examples`,
-      expected: `as many, of the same shape, as on the rank that runs ${theirs}, not ${mine}`,
-    },
+  return argumentError(
+    'the batch of this rank',
+    `one of ${examples} examples`,
+    `as many, of the same shape, as on the rank that runs ${theirs}, not ${mine}`,
     { cause: error },
   )
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/distributed/record'
 import { describe } from '../../model/describe.ts'
@@ -78,11 +78,7 @@ export function pipeline(
  */
 export function wholeModel(module: Module, options: WholeModelOptions = {}): Pipeline {
   if (typeof (module as Partial<Module> | undefined)?.forward !== 'function') {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'module',
-      value: describe(module),
-      expected: 'a module: its parameters, and forward(x)',
-    })
+    throw argumentError('module', describe(module), 'a module: its parameters, and forward(x)')
   }
   const checked = readWholeModelOptions(options)
   const plan = new Plan('1f1b', 1, { microbatches: checked.accumulate, chunks: 1 })

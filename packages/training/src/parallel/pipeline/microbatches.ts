@@ -1,4 +1,4 @@
-import { shown, tsrError } from '@tsrun/core'
+import { argumentError, shown } from '@tsrun/core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
@@ -106,11 +106,11 @@ export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
   const isEmpty = (size ?? inputs ?? labels ?? undefined) === undefined
   const isMissing = isEmpty || (isFirst && !inputs) || (isLast && !labels)
   if (isMissing || isPart(batch)) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'batch',
-      value: shown(batch),
-      expected: 'one object { inputs, labels }, of tensors or functions that make them',
-    })
+    throw argumentError(
+      'batch',
+      shown(batch),
+      'one object { inputs, labels }, of tensors or functions that make them',
+    )
   }
   for (const [name, part] of Object.entries({ inputs, labels })) {
     if (part && !isPart(part)) refusePart(name, shown(part))
@@ -124,18 +124,17 @@ function isPart(value: unknown): boolean {
 }
 
 function refusePart(name: string, value: string): never {
-  const expected = 'a tensor, or a function that makes one'
-  throw tsrError('ERR_TSR_ARGUMENT', { name: `batch.${name}`, value, expected })
+  throw argumentError(`batch.${name}`, value, 'a tensor, or a function that makes one')
 }
 
 function sizeOf({ size, inputs, labels }: Batch): number {
   const given = size ?? rowsIn(inputs) ?? rowsIn(labels)
   if (given === undefined || !Number.isSafeInteger(given) || given < 1) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'batch.size',
-      value: String(given),
-      expected: 'a whole number from 1, the same on every rank',
-    })
+    throw argumentError(
+      'batch.size',
+      String(given),
+      'a whole number from 1, the same on every rank',
+    )
   }
   return given
 }
@@ -191,11 +190,11 @@ class Source {
     this.#tensor ??= this.#made()
     const { shape } = this.#tensor
     if (shape[0] !== this.#size) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `batch.${this.#name}`,
-        value: `a tensor of shape [${shape.join(', ')}]`,
-        expected: `${this.#size} rows, the size of the batch`,
-      })
+      throw argumentError(
+        `batch.${this.#name}`,
+        `a tensor of shape [${shape.join(', ')}]`,
+        `${this.#size} rows, the size of the batch`,
+      )
     }
     return this.#tensor
   }

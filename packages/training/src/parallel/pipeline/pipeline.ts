@@ -1,4 +1,4 @@
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { argumentError, monotonicNow, tsrError } from '@tsrun/core'
 import { SpanRecorder, timeSpan } from '@tsrun/distributed/record'
 import { buffersOf, communicates, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -131,11 +131,11 @@ export class Pipeline implements Replicated {
    */
   averageBy(averaging: Averaging | undefined): void {
     if (averaging !== undefined && this.#averaging !== undefined) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: this.whole === undefined ? 'the pipeline' : 'the model',
-        value: 'one whose gradients are already averaged',
-        expected: 'one call of dataParallel or fullyShard, over all replicas',
-      })
+      throw argumentError(
+        this.whole === undefined ? 'the pipeline' : 'the model',
+        'one whose gradients are already averaged',
+        'one call of dataParallel or fullyShard, over all replicas',
+      )
     }
     this.#averaging = averaging
   }
@@ -379,11 +379,11 @@ export class Pipeline implements Replicated {
     const { optimizer } = this.#options
     if (optimizer !== undefined) return optimizer
     const where = this.whole === undefined ? 'the options of pipeline()' : 'the options'
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'optimizer',
-      value: 'undefined',
-      expected: `an optimizer in ${where}; forwardBackward() needs none`,
-    })
+    throw argumentError(
+      'optimizer',
+      'undefined',
+      `an optimizer in ${where}; forwardBackward() needs none`,
+    )
   }
 }
 

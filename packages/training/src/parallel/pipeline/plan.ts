@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { formatActions } from './schedule/actions.ts'
 import {
   customSchedule,
@@ -77,11 +77,11 @@ export class Plan {
     const made = this.#made.get(microbatches)
     if (made !== undefined) return made
     if (this.#name === undefined) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: 'batch.size',
-        value: microbatches,
-        expected: `at least ${this.microbatches}, the micro-batches of the schedule`,
-      })
+      throw argumentError(
+        'batch.size',
+        microbatches,
+        `at least ${this.microbatches}, the micro-batches of the schedule`,
+      )
     }
     const next = schedule(this.#name, { stages: this.stages, ranks: this.#ranks, microbatches })
     this.#made.set(microbatches, next)
@@ -92,16 +92,16 @@ export class Plan {
 function checkFits(own: Schedule, ranks: number, microbatches: number | undefined): void {
   const lists = own.actions.filter((list) => list.length > 0).length
   if (own.actions.length !== ranks || lists !== ranks) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'schedule',
-      value: `actions for ${lists} ${lists === 1 ? 'rank' : 'ranks'}`,
-      expected: `a list for each of the ${ranks} ranks of the group`,
-    })
+    throw argumentError(
+      'schedule',
+      `actions for ${lists} ${lists === 1 ? 'rank' : 'ranks'}`,
+      `a list for each of the ${ranks} ranks of the group`,
+    )
   }
   if (microbatches === undefined || microbatches === own.microbatches) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'microbatches',
-    value: microbatches,
-    expected: `${own.microbatches}, as in the schedule, or none`,
-  })
+  throw argumentError(
+    'microbatches',
+    microbatches,
+    `${own.microbatches}, as in the schedule, or none`,
+  )
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Microbatches } from './microbatches.ts'
@@ -82,8 +82,11 @@ export class Shapes {
     const from = this.#placement[stage - 1]!
     const announcement = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
     if (announcement === undefined) {
-      const expected = 'one with other ranks, from which a later stage of a pipeline learns shapes'
-      throw tsrError('ERR_TSR_ARGUMENT', { name: 'group', value: 'of a fake world', expected })
+      throw argumentError(
+        'group',
+        'of a fake world',
+        'one with other ranks, from which a later stage of a pipeline learns shapes',
+      )
     }
     this.#known.set(stage, announcement as Announcement)
   }

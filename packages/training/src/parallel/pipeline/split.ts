@@ -1,4 +1,4 @@
-import { anything, count, declareOptions, shown, tsrError } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, shown, tsrError } from '@tsrun/core'
 
 /** The layers from index `from` up to, but not including, index `to`. */
 export interface LayerRange {
@@ -62,21 +62,21 @@ export function splitAs(split: Split | undefined, layers: number, stages: number
   const total = split.reduce((sum, size) => sum + size, 0)
   const areSizes = split.every((size) => Number.isSafeInteger(size) && size >= 1)
   if (areSizes && split.length === stages && total === layers) return rangesOf(split)
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'split',
-    value: JSON.stringify(split),
-    expected: `${stages} numbers of layers from 1, ${layers} together`,
-  })
+  throw argumentError(
+    'split',
+    JSON.stringify(split),
+    `${stages} numbers of layers from 1, ${layers} together`,
+  )
 }
 
 function requireSplit(split: unknown): void {
   const isObject = typeof split === 'object' && split !== null
   if (isObject && Object.keys(split).join() === 'costs') return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'split',
-    value: shown(split),
-    expected: 'numbers of layers, one per stage, or { costs }, one per layer',
-  })
+  throw argumentError(
+    'split',
+    shown(split),
+    'numbers of layers, one per stage, or { costs }, one per layer',
+  )
 }
 
 function isSizes(split: Split): split is readonly number[] {
@@ -91,11 +91,11 @@ function rangesOf(sizes: readonly number[]): LayerRange[] {
 function requireCosts(costs: readonly number[], layers: number): void {
   const fits = Array.isArray(costs) && costs.length === layers
   if (fits && costs.every((cost) => cost >= 0 && cost < Infinity)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'costs',
-    value: JSON.stringify(costs),
-    expected: `${layers} numbers of 0 or more, one per layer`,
-  })
+  throw argumentError(
+    'costs',
+    JSON.stringify(costs),
+    `${layers} numbers of 0 or more, one per layer`,
+  )
 }
 
 /**

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
@@ -108,11 +108,11 @@ export class TiedParameters {
   async #refuse(different: readonly string[]): Promise<void> {
     const [name] = (await this.#group.allGatherObject(different, { label: 'tied' })).flat()
     if (name === undefined) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the parameter ${name}`,
-      value: 'one with different values in several stages, which are sharded',
-      expected: 'the same values before fullyShard: start it from one seed in all stages',
-    })
+    throw argumentError(
+      `the parameter ${name}`,
+      'one with different values in several stages, which are sharded',
+      'the same values before fullyShard: start it from one seed in all stages',
+    )
   }
 
   dispose(): void {
@@ -169,11 +169,11 @@ export function checkTied(lists: readonly (readonly Pick<Parameter, 'name' | 'sh
     const text = `[${shape.join(', ')}]`
     const other = shapes.get(name)
     if (other !== undefined && other !== text) {
-      throw tsrError('ERR_TSR_ARGUMENT', {
-        name: `the parameter ${name}`,
-        value: `one of shape ${text} in one stage, and of ${other} in another`,
-        expected: 'the same shape in both, or another name',
-      })
+      throw argumentError(
+        `the parameter ${name}`,
+        `one of shape ${text} in one stage, and of ${other} in another`,
+        'the same shape in both, or another name',
+      )
     }
     shapes.set(name, text)
   }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { CallOptions, ProcessGroup, ReduceOptions, Work } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -79,9 +79,11 @@ export function cutOfWhole(whole: readonly number[], axis: number, size: number)
   const at = axisOf(whole, axis)
   const value = whole[at]!
   if (value % size !== 0) {
-    const name = `axis ${String(axis)} of a tensor of shape [${whole.join(', ')}]`
-    const expected = `a multiple of the ${String(size)} ranks that share it`
-    throw tsrError('ERR_TSR_ARGUMENT', { name, value, expected })
+    throw argumentError(
+      `axis ${axis} of a tensor of shape [${whole.join(', ')}]`,
+      value,
+      `a multiple of the ${size} ranks that share it`,
+    )
   }
   return cutOfPart(whole.with(at, value / size), at, size)
 }
@@ -89,8 +91,7 @@ export function cutOfWhole(whole: readonly number[], axis: number, size: number)
 function axisOf({ length }: readonly number[], axis: number): number {
   const at = axis < 0 ? axis + length : axis
   if (Number.isInteger(at) && at >= 0 && at < length) return at
-  const expected = `an axis of a tensor with ${String(length)}`
-  throw tsrError('ERR_TSR_ARGUMENT', { name: 'axis', value: axis, expected })
+  throw argumentError('axis', axis, `an axis of a tensor with ${length}`)
 }
 
 /** The values of a buffer: one rank's part, or all parts in rank order. */

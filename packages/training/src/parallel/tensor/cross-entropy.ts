@@ -1,4 +1,4 @@
-import { choice, tsrError } from '@tsrun/core'
+import { argumentError, choice } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../../autograd/tape.ts'
@@ -238,9 +238,9 @@ function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): Larges
 function checkShapes(logits: Tensor, labels: Tensor): void {
   const fits = logits.rank >= 2 && labels.shape.join() === logits.shape.slice(0, -1).join()
   if (fits && labels.dtype === 'int32' && labels.size > 0) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'vocabParallelCrossEntropy(logits, labels)',
-    value: `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,
-    expected: '[..., classes of this rank] and int32 [...]',
-  })
+  throw argumentError(
+    'vocabParallelCrossEntropy(logits, labels)',
+    `[${logits.shape.join(', ')}], ${labels.dtype} [${labels.shape.join(', ')}]`,
+    '[..., classes of this rank] and int32 [...]',
+  )
 }

@@ -1,7 +1,6 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Module } from '../../model/module.ts'
-import { modulesOf } from '../../model/module.ts'
+import { modulesOf, type Module } from '../../model/module.ts'
 import { matchName, unmatched } from '../../model/name-patterns.ts'
 import { isDropout } from '../../nn/dropout.ts'
 import { inOrder } from '../../nn/embedding.ts'
@@ -103,11 +102,11 @@ function divideDropouts(model: Module, group: ProcessGroup): void {
 /** Refuses a replicated model, because the gradients of the new parameters would not be averaged. */
 function refuseReplicated(model: Module): void {
   if (!model.parameters.some(({ isReplicated }) => isReplicated === true)) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'the model of parallelize',
-    value: 'one that dataParallel or fullyShard has replicated',
-    expected: 'parallelize before dataParallel and fullyShard',
-  })
+  throw argumentError(
+    'the model of parallelize',
+    'one that dataParallel or fullyShard has replicated',
+    'parallelize before dataParallel and fullyShard',
+  )
 }
 
 /**
@@ -120,24 +119,22 @@ function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module,
   const of = name === '' ? 'the model' : name
   const kept = layers?.find((layer) => replaced.has(layer))
   if (kept !== undefined) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the layers of ${of}`,
-      value: `a list with ${replaced.get(kept)!}, which parallelize has replaced`,
-      expected:
-        'a getter that reads children: get layers() { return Object.values(this.children) }',
-    })
+    throw argumentError(
+      `the layers of ${of}`,
+      `a list with ${replaced.get(kept)!}, which parallelize has replaced`,
+      'a getter that reads children: get layers() { return Object.values(this.children) }',
+    )
   }
   const own = new Set(parameters)
   const missing = Object.values(children)
     .flatMap((child) => child.parameters)
     .find((p) => !own.has(p))
   if (missing !== undefined && replaced.size > 0) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the parameters of ${of}`,
-      value: `a list without the ${missing.name} of its children, which parallelize has replaced`,
-      expected:
-        'a getter that reads children: get parameters() { return parametersOf(this.children) }',
-    })
+    throw argumentError(
+      `the parameters of ${of}`,
+      `a list without the ${missing.name} of its children, which parallelize has replaced`,
+      'a getter that reads children: get parameters() { return parametersOf(this.children) }',
+    )
   }
   for (const [key, child] of Object.entries(children)) {
     refuseStale(child, name === '' ? key : `${name}.${key}`, replaced)
@@ -149,10 +146,10 @@ function refuseHalfSharded(model: Module): void {
   for (const { name, module } of modulesOf(model)) {
     const parameter = module.children === undefined && module.parameters.find(isSharded)
     if (!parameter) continue
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'plan',
-      value: `no style for ${name}`,
-      expected: `the style that shards ${parameter.name} in another layer: the two are tied`,
-    })
+    throw argumentError(
+      'plan',
+      `no style for ${name}`,
+      `the style that shards ${parameter.name} in another layer: the two are tied`,
+    )
   }
 }

@@ -1,6 +1,5 @@
-import { tsrError } from '@tsrun/core'
-import type { Module } from '../../model/module.ts'
-import { modulesOf } from '../../model/module.ts'
+import { argumentError } from '@tsrun/core'
+import { modulesOf, type Module } from '../../model/module.ts'
 import { isColumnParallel } from './linear-layers.ts'
 
 interface NamedLayer {
@@ -41,9 +40,9 @@ function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): vo
     behind.isBehindPartial = true
     return
   }
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'plan',
-    value: `gather: 'partial' for ${name}, followed by ${next?.name ?? 'an unknown layer'}`,
-    expected: "a columnParallel() layer directly after it, or gather: 'replicated'",
-  })
+  throw argumentError(
+    'plan',
+    `gather: 'partial' for ${name}, followed by ${next?.name ?? 'an unknown layer'}`,
+    "a columnParallel() layer directly after it, or gather: 'replicated'",
+  )
 }

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -45,11 +45,11 @@ export function shardOf(
   const known = shardings.get(parameter)
   if (known !== undefined) {
     if (known.axis === axis && known.group === group) return known.part
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'plan',
-      value: `one that shards ${name} along axis ${axis}`,
-      expected: `axis ${known.axis} in the same group, as for the layer that it is tied to`,
-    })
+    throw argumentError(
+      'plan',
+      `one that shards ${name} along axis ${axis}`,
+      `axis ${known.axis} in the same group, as for the layer that it is tied to`,
+    )
   }
   checkExtent(parameter, size, axis, options)
   const beginOf = (index: number): number => Math.floor((index * shape[axis]!) / size)
@@ -78,11 +78,11 @@ function checkExtent(
 ): void {
   const extent = shape[axis]!
   if (isUneven ? extent >= size : extent % (size * grain) === 0) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: `${name} of shape [${shape.join(', ')}]`,
-    value: grain === 1 ? `${extent} along axis ${axis}` : `one of ${extent / grain} heads`,
-    expected: isUneven
+  throw argumentError(
+    `${name} of shape [${shape.join(', ')}]`,
+    grain === 1 ? `${extent} along axis ${axis}` : `one of ${extent / grain} heads`,
+    isUneven
       ? `at least one for each of the ${size} ranks that share it`
       : `a multiple of the ${size} ranks that share it`,
-  })
+  )
 }

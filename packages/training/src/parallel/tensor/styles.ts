@@ -1,11 +1,9 @@
-import { choice, declareOptions, flag, tsrError } from '@tsrun/core'
+import { argumentError, choice, declareOptions, flag } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../../model/describe.ts'
 import type { Module, Separable } from '../../model/module.ts'
-import type { Embedding } from '../../nn/embedding.ts'
-import type { Head } from '../../nn/embedding.ts'
-import type { JointLinear } from '../../nn/linear.ts'
-import type { Linear } from '../../nn/linear.ts'
+import type { Embedding, Head } from '../../nn/embedding.ts'
+import type { JointLinear, Linear } from '../../nn/linear.ts'
 import {
   ColumnParallelLinear,
   RowParallelLinear,
@@ -107,11 +105,7 @@ const isEmbedding = (layer: Module): layer is Embedding => layer.kind === 'embed
 const isHead = (layer: Module): layer is Head => layer.kind === 'head'
 
 function misfit(style: string, name: string, expected: string) {
-  return tsrError('ERR_TSR_ARGUMENT', {
-    name: 'plan',
-    value: `${style} for ${name}`,
-    expected: `${expected} of that name`,
-  })
+  return argumentError('plan', `${style} for ${name}`, `${expected} of that name`)
 }
 
 const makers: readonly unknown[] = [
@@ -135,5 +129,5 @@ export function checkPlan(plan: ParallelPlan | null | undefined): void {
 }
 
 function refusal(name: string, value: unknown, expected: string) {
-  return tsrError('ERR_TSR_ARGUMENT', { name, value: describe(value), expected })
+  return argumentError(name, describe(value), expected)
 }

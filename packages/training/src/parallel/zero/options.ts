@@ -1,4 +1,4 @@
-import { anything, choice, declareOptions, flag, tsrError, type Complete } from '@tsrun/core'
+import { anything, argumentError, choice, declareOptions, flag, type Complete } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
@@ -76,11 +76,11 @@ export function readShardingGroups(group: ProcessGroup | ShardingGroups): Shardi
   if (replicate === undefined) return group
   const shared = replicate.ranks.filter((rank) => shard.ranks.includes(rank))
   if (shared.length === 1) return replicate.size === 1 ? { shard } : group
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'replicate',
-    value: `ranks ${replicate.ranks.join(', ')}`,
-    expected: `one rank of the shard group (${shard.ranks.join(', ')}) and its peers elsewhere`,
-  })
+  throw argumentError(
+    'replicate',
+    `ranks ${replicate.ranks.join(', ')}`,
+    `one rank of the shard group (${shard.ranks.join(', ')}) and its peers elsewhere`,
+  )
 }
 
 function isShardingGroups(

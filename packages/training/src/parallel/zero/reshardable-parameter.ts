@@ -1,7 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { tensorFrom } from '../../backend/host-memory.ts'
-import { storageOf } from '../../backend/host-memory.ts'
+import { tensorFrom, storageOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Storage } from '../../tfjs/backend.ts'
 

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import { writeTo } from '../../backend/host-memory.ts'
@@ -63,11 +63,11 @@ export function planUnits(
 function checkUnits(units: readonly Module[], parameters: ReadonlySet<Parameter>): void {
   const stray = units.flatMap((unit) => unit.parameters).find((each) => !parameters.has(each))
   if (units.length > 0 && stray === undefined) return
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'units',
-    value: stray === undefined ? 'an empty list' : `one with ${stray.name}`,
-    expected: 'one or more modules with parameters of the model',
-  })
+  throw argumentError(
+    'units',
+    stray === undefined ? 'an empty list' : `one with ${stray.name}`,
+    'one or more modules with parameters of the model',
+  )
 }
 
 interface ShardedBucket {

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -89,11 +89,11 @@ export class UnshardedValues implements Values {
   checkPublished(): void {
     const stepped = this.shards.find(({ isNew }) => isNew)
     if (stepped === undefined) return
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: `the shard of ${stepped.name}`,
-      value: 'one with new values that the parameter does not have',
-      expected: '`await sharded.step(optimizer, gradients)` instead of `optimizer.step`',
-    })
+    throw argumentError(
+      `the shard of ${stepped.name}`,
+      'one with new values that the parameter does not have',
+      '`await sharded.step(optimizer, gradients)` instead of `optimizer.step`',
+    )
   }
 
   /**

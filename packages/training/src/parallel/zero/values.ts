@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
@@ -65,9 +65,9 @@ export interface Values extends PieceOwner {
 export function asModule(module: Replicated): Module {
   if (module.whole !== undefined) return module.whole
   if ('forward' in module) return module as Module
-  throw tsrError('ERR_TSR_ARGUMENT', {
-    name: 'module',
-    value: 'parameters without forward',
-    expected: 'a module for record(); pass the gradients of anything else to onGradient',
-  })
+  throw argumentError(
+    'module',
+    'parameters without forward',
+    'a module for record(); pass the gradients of anything else to onGradient',
+  )
 }

@@ -1,4 +1,4 @@
-import { choice, count, tsrError } from '@tsrun/core'
+import { argumentError, choice, count } from '@tsrun/core'
 import { parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
 import { extentOf } from './dependencies.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
@@ -65,10 +65,10 @@ export function schedule(
     countRule.check(option, value)
   }
   if (each === 'any' ? stages % ranks !== 0 : stages !== ranks * each) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
-      name: 'stages',
-      value: stages,
-      expected: {
+    throw argumentError(
+      'stages',
+      stages,
+      {
         any: `a multiple of the ${ranks} ranks`,
         1: `${ranks}, one per rank`,
         2:
@@ -76,7 +76,7 @@ export function schedule(
             ? 'an even number, two per rank'
             : `${2 * ranks}, two per rank`,
       }[each],
-    })
+    )
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>
     orders[name](rank, ranks, microbatches, stages / ranks),

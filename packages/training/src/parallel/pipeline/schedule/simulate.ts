@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { Action, ActionKind, ActionLists } from './actions.ts'
 import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
 
@@ -89,7 +89,7 @@ export function simulateSchedule(
   }
   const transfers = times('transfer', transfer)
   if (!(cores >= 1)) {
-    throw tsrError('ERR_TSR_ARGUMENT', { name: 'cores', value: cores, expected: 'at least 1' })
+    throw argumentError('cores', cores, 'at least 1')
   }
   executionOrder(actions)
   const spans = timeActions(actions, {
@@ -224,11 +224,11 @@ function timesOf(
     list.every((times) => fits(times, microbatches)) &&
     each.every((time) => fits(time, 0))
   if (!isGood) {
-    throw tsrError('ERR_TSR_ARGUMENT', {
+    throw argumentError(
       name,
-      value: JSON.stringify(durations),
-      expected: `a duration of 0 or more, or ${stages} of them (one per stage), or for a stage ${microbatches} (one per micro-batch)`,
-    })
+      JSON.stringify(durations),
+      `a duration of 0 or more, or ${stages} of them (one per stage), or for a stage ${microbatches} (one per micro-batch)`,
+    )
   }
   return (stage, microbatch) => {
     const times = typeof durations === 'number' ? durations : durations[stage]!

@@ -1,5 +1,4 @@
-import type { ActionLists } from './actions.ts'
-import { formatAction } from './actions.ts'
+import { formatAction, type ActionLists } from './actions.ts'
 import { explainSimulation } from './explain.ts'
 import { simulateSchedule, type SimulationOptions } from './simulate.ts'
 
