@@ -43,12 +43,14 @@ export const host: Host = ownHost
 export { addFrames, addLabel } from './errors/context.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
+  distanceFromCause,
   errorTable,
   isTsrError,
   messageOf,
   shown,
   TsrError,
   tsrError,
+  tsrErrorIn,
   type ErrorFacts,
   type SerializedTsrError,
   type TsrErrorCode,
