@@ -1,5 +1,12 @@
 import { createContext, runInContext } from 'node:vm'
-import { isTsrError, reviveTsrError, shown, tsrError, type SerializedTsrError } from '@tsrun/core'
+import {
+  distanceFromCause,
+  isTsrError,
+  reviveTsrError,
+  shown,
+  tsrError,
+  type SerializedTsrError,
+} from '@tsrun/core'
 
 const make = (): ReturnType<typeof tsrError> =>
   tsrError(
@@ -116,5 +123,31 @@ describe('the advice about a wrong argument', () => {
   it('is the same after passing a thread', () => {
     const error = tsrError('ERR_TSR_ARGUMENT', { name: 'x', value: 'a promise', expected: 'a 1' })
     expect(reviveTsrError(error.toJSON()).advice).toBe(error.advice)
+  })
+})
+
+describe('the distance of an error from the cause of a failure', () => {
+  const facts = { rank: 0, peer: 1, operation: 'barrier', group: 'world', reason: 'exit' }
+  const lost = tsrError('ERR_TSR_PEER_LOST', facts)
+  const waited = { rank: 0, operation: 'barrier', group: 'world', milliseconds: 5, peers: '1' }
+  const circular = new Error('circular')
+  circular.cause = circular
+
+  it.each([
+    ['0 for an error of the program', new Error('wrong'), 0],
+    [
+      '0 for a time-out that names no rank',
+      tsrError('ERR_TSR_TIMEOUT', { what: 'it', milliseconds: 5 }),
+      0,
+    ],
+    ['0 for a cycle of causes', circular, 0],
+    ['0 for a value that is no error', undefined, 0],
+    ['1 for a rank that left', tsrError('ERR_TSR_PEER_LEFT', facts), 1],
+    ['2 for a wait for other ranks', tsrError('ERR_TSR_OPERATION_TIMEOUT', waited), 2],
+    ['3 for a lost rank', lost, 3],
+    ['3 for a copy from another thread', { ...lost.toJSON() }, 3],
+    ['that of the first cause in the table', new Error('step', { cause: lost }), 3],
+  ])('is %s', (_, thrown, distance) => {
+    expect(distanceFromCause(thrown)).toBe(distance)
   })
 })

@@ -30,7 +30,7 @@ const errorReport = {
   ...{ kind: 'error', at: 5, name: 'Error', message: 'm', text: 'Error: m\n    at a.ts:1:1' },
   ...{ short: { text: 'Error: m', hidden: 3 }, code: 'ERR_TSR_TIMEOUT', peers: [1] },
   wait: { operation: 'allReduce', label: 'l', group: 'world', milliseconds: 5, peers: [1] },
-  ...{ consequence: false, silent: true },
+  ...{ distance: 0, silent: true },
 }
 const outcome = {
   ...{ rank: 1, pid: 7, exitCode: 1, signal: null, startedAt: 1, endedAt: 2, stoppedAt: null },

@@ -44,12 +44,14 @@ export { addFrames, addLabel } from './errors/context.ts'
 export type { ErrorCategory, ErrorDefinition } from './errors/definition.ts'
 export {
   argumentError,
+  distanceFromCause,
   errorTable,
   isTsrError,
   messageOf,
   shown,
   TsrError,
   tsrError,
+  tsrErrorIn,
   type ErrorFacts,
   type SerializedTsrError,
   type TsrErrorCode,

@@ -28,7 +28,7 @@ const plan: NodePlan = {
 }
 const budget = { restarts: 0, maxRestarts: 0 }
 const victim = (peer: number) =>
-  errorReport({ at: 90, code: 'ERR_TSR_PEER_LOST', peers: [peer], consequence: true })
+  errorReport({ at: 90, code: 'ERR_TSR_PEER_LOST', peers: [peer], distance: 3 })
 
 function report(
   nodeRank: number,
@@ -131,6 +131,7 @@ describe('flight records of several hosts', () => {
   const timedOut = (peers: number[]) =>
     errorReport({
       code: 'ERR_TSR_OPERATION_TIMEOUT',
+      distance: 2,
       peers,
       wait: { operation: 'barrier #3', group: 'world', milliseconds: 500, peers },
     })

@@ -12,7 +12,7 @@ it('the text of an error is what Node prints', () => {
   const { text, short, ...facts } = describeError(
     new TypeError('boom', { cause: new Error('root') }),
   )
-  expect(facts).toEqual({ name: 'TypeError', message: 'boom', peers: [], consequence: false })
+  expect(facts).toEqual({ name: 'TypeError', message: 'boom', peers: [], distance: 0 })
   expect(text).toMatch(/^TypeError: boom\n +at /)
   expect(text).toContain('[cause]: Error: root')
   expect(short?.text).toContain('reporter.test.ts')
@@ -116,18 +116,18 @@ it('finds among the causes of an error the failure of another rank, and names th
   expect(describeError(lost)).toMatchObject({
     code: 'ERR_TSR_PEER_LOST',
     peers: [3],
-    consequence: true,
+    distance: 3,
   })
   const wrapped = new Error('the step failed', { cause: new Error('inner', { cause: lost }) })
   expect(describeError(wrapped)).toMatchObject({
     message: 'the step failed',
     code: 'ERR_TSR_PEER_LOST',
-    consequence: true,
+    distance: 3,
   })
 })
 
 it('recognizes that another rank caused an error, even if the error is a copy from another thread', () => {
-  expect(describeError({ ...lost.toJSON() })).toMatchObject({ peers: [3], consequence: true })
+  expect(describeError({ ...lost.toJSON() })).toMatchObject({ peers: [3], distance: 3 })
 })
 
 it.each([
@@ -136,7 +136,7 @@ it.each([
   [null, 'object', 'null'],
   [42, 'number', '42'],
 ])('describes %j, which is not an error', (thrown, name, message) => {
-  expect(describeError(thrown)).toMatchObject({ name, message, consequence: false })
+  expect(describeError(thrown)).toMatchObject({ name, message, distance: 0 })
 })
 
 it('describes an error whose properties throw', () => {

@@ -55,7 +55,7 @@ export function errorReport(facts: Partial<ErrorReport>): ErrorReport {
     message: 'boom',
     text: 'Error: boom\n    at train (/train.mjs:3:9)',
     peers: [],
-    consequence: false,
+    distance: 0,
     silent: false,
     ...facts,
   }

@@ -144,6 +144,37 @@ export function isTsrError(value: unknown): value is TsrError {
   )
 }
 
+/** Finds the first TsrError among a thrown value and its causes. */
+export function tsrErrorIn(thrown: unknown): TsrError | undefined {
+  const seen = new Set<unknown>()
+  for (let next = thrown; !seen.has(next); next = (Object(next) as Error).cause) {
+    if (isTsrError(next)) return next
+    seen.add(next)
+  }
+  return undefined
+}
+
+/**
+ * How far an error is from the first cause of a failure. 0: no other rank caused it. 1: a rank left
+ * early. 2: a wait for other ranks timed out. 3: another rank failed.
+ */
+export function distanceFromCause(thrown: unknown): number {
+  const own = tsrErrorIn(thrown)
+  if (own === undefined) return 0
+  const { code, facts } = own
+  // Look up the code, because an error from another thread has lost its getters.
+  if (definitionOf(code).consequence === true) return 3
+  if (WAITS.has(code) && (facts['peers'] ?? facts['missing'] ?? '') !== '') return 2
+  return LEAVES.has(code) ? 1 : 0
+}
+
+const WAITS: ReadonlySet<TsrErrorCode> = new Set([
+  'ERR_TSR_OPERATION_TIMEOUT',
+  'ERR_TSR_BARRIER_MISSING',
+  'ERR_TSR_TIMEOUT',
+])
+const LEAVES: ReadonlySet<TsrErrorCode> = new Set(['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT'])
+
 function adviceOf(code: TsrErrorCode, facts: TsrError['facts']): string {
   const { advice, adviseOn } = definitionOf(code)
   try {

@@ -1,17 +1,10 @@
-import { isTsrError, type TsrError } from '@tsrun/core'
+import { distanceFromCause, tsrErrorIn } from '@tsrun/core'
 
 /** What the program of a rank has thrown. */
 export interface RankError {
   readonly rank: number
   readonly error: unknown
 }
-
-const leaves: ReadonlySet<string> = new Set(['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT'])
-const waits: ReadonlySet<string> = new Set([
-  'ERR_TSR_OPERATION_TIMEOUT',
-  'ERR_TSR_BARRIER_MISSING',
-  'ERR_TSR_TIMEOUT',
-])
 
 /**
  * Sorts errors by cause, as the report of `tsrun` does: first errors that no other rank caused, then
@@ -21,22 +14,9 @@ const waits: ReadonlySet<string> = new Set([
  */
 export function sortByCause(errors: readonly RankError[]): RankError[] {
   const odd = findOdd(errors)
-  const place = ({ rank, error }: RankError): number => (rank === odd ? -1 : distanceOf(error))
+  const place = ({ rank, error }: RankError): number =>
+    rank === odd ? -1 : distanceFromCause(error)
   return errors.toSorted((a, b) => place(a) - place(b))
-}
-
-/** How far an error is from the cause: 0 if no other rank caused it. */
-function distanceOf(error: unknown): number {
-  const own = tsrErrorIn(error)
-  if (own === undefined) return 0
-  if (own.isConsequence) return 3
-  if (waits.has(own.code)) return 2
-  return leaves.has(own.code) ? 1 : 0
-}
-
-function tsrErrorIn(error: unknown): TsrError | undefined {
-  if (isTsrError(error)) return error
-  return error instanceof Error ? tsrErrorIn(error.cause) : undefined
 }
 
 /** Finds the rank whose call differs from those of most other ranks, if errors tell of a mismatch. */

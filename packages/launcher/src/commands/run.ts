@@ -50,7 +50,7 @@ export async function startJob(
   command: readonly string[],
   context: CommandContext,
 ): Promise<void> {
-  const { env, cwd, console, interrupts } = context
+  const { env, console } = context
   readLogLevel(env)
   const settings = completeSettings(values, env)
   const gpus = new HostGpus(env)

@@ -113,8 +113,8 @@ export class RankEvents {
     const { onError } = process
     process.onError = (report) => {
       onError(report)
-      const { name, message, code = null, consequence } = report
-      events.record('rank-error', { rank, name, message, code, consequence })
+      const { name, message, code = null, distance } = report
+      events.record('rank-error', { rank, name, message, code, consequence: distance === 3 })
     }
     void process.ended.then(({ at, exitCode, signal }) => {
       this.#look()

@@ -40,8 +40,8 @@ export const errorReport = object({
   peers: list(count()),
   /** Only of a time-out. */
   wait: timedOutWait.optional(),
-  /** True if another rank's failure caused the error. */
-  consequence: flag,
+  /** How far the error is from the cause, as `distanceFromCause` says. */
+  distance: count(),
   /** True if the rank does not print the error. The report shows it, and the log file has its text. */
   silent: flag,
 })

@@ -1,7 +1,7 @@
 import { subscribe } from 'node:diagnostics_channel'
 import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
-import { isTsrError, TsrError } from '@tsrun/core/errors'
+import { distanceFromCause, isTsrError, tsrErrorIn, type TsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
 import { missingSourceHint } from './typescript/missing-source.ts'
 import type { ErrorReport, TimedOutWait } from '../protocol/control.ts'
@@ -77,11 +77,12 @@ type Description = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 export function describeError(given: unknown): Description {
   try {
     const thrown = withoutPreamble(given)
-    const own = causes(thrown).find(isTsrError)
+    const own = tsrErrorIn(thrown)
     const { name, message, code } = Object(thrown) as Record<string, unknown>
     const text = cut(print(thrown) + missingSourceHint(thrown), LONGEST_TEXT)
     const short = hideLibraryFrames(text)
-    const wait = own === undefined ? undefined : waitOf(own)
+    const distance = distanceFromCause(thrown)
+    const wait = distance === 2 ? waitOf(own!) : undefined
     const known = own?.code ?? (typeof code === 'string' ? code : undefined)
     return {
       name: cut(typeof name === 'string' ? name : typeof thrown, LONGEST_NAME),
@@ -89,13 +90,13 @@ export function describeError(given: unknown): Description {
       text,
       ...(short.hidden === 0 ? {} : { short }),
       peers: own === undefined ? [] : peersOf(own),
-      consequence: own !== undefined && isConsequence(own),
+      distance,
       ...(wait === undefined ? {} : { wait }),
       ...(known === undefined ? {} : { code: cut(known, LONGEST_NAME) }),
     }
   } catch {
     const text = `a value of type ${typeof given} that cannot be printed`
-    return { name: 'unknown', message: text, text, peers: [], consequence: false }
+    return { name: 'unknown', message: text, text, peers: [], distance: 0 }
   }
 }
 
@@ -127,38 +128,20 @@ function print(thrown: unknown): string {
   return isRepeated ? stack : `${stack}\n[cause]: ${print(cause)}`
 }
 
-/** The error and its chain of causes. */
-function causes(thrown: unknown): unknown[] {
-  const chain: unknown[] = []
-  for (let next = thrown; next !== undefined && next !== null && !chain.includes(next);) {
-    chain.push(next)
-    next = typeof next === 'object' ? (next as { cause?: unknown }).cause : undefined
-  }
-  return chain
-}
-
-/** Looks up the code, because an error from another thread has lost its getters. */
-function isConsequence({ code }: TsrError): boolean {
-  return new TsrError(code, '', {}).isConsequence
-}
-
 function peersOf({ facts }: TsrError): number[] {
   return ranksIn((facts as TsrError['facts'] | undefined)?.['peer'])
 }
 
 /** The facts of a time-out name the ranks that it waited for. */
-function waitOf({ code, facts }: TsrError): TimedOutWait | undefined {
-  const isWait = ['ERR_TSR_OPERATION_TIMEOUT', 'ERR_TSR_BARRIER_MISSING', 'ERR_TSR_TIMEOUT']
+function waitOf({ code, facts }: TsrError): TimedOutWait {
   const { peers, missing, label, group } = facts
-  const waited = ranksIn(peers ?? missing)
-  if (!isWait.includes(code) || waited.length === 0) return undefined
   const first = code === 'ERR_TSR_TIMEOUT' ? 'initProcessGroup' : 'monitoredBarrier'
   return {
     operation: String(facts['operation'] ?? first),
     ...(label === undefined ? {} : { label: String(label) }),
     ...(group === undefined ? {} : { group: String(group) }),
     milliseconds: Number(facts['milliseconds']),
-    peers: waited,
+    peers: ranksIn(peers ?? missing),
   }
 }
 

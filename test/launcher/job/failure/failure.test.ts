@@ -13,7 +13,7 @@ it('shows the cause first, then its consequences, then the paths of logs', () =>
     at: 120,
     code: 'ERR_TSR_PEER_LOST',
     peers: [1],
-    consequence: true,
+    distance: 3,
     text: 'TsrError: …',
   })
   const failure = describeJob(
@@ -108,7 +108,7 @@ it('shows the last twenty lines of stderr of a rank that died without a report',
 
 it('says that ranks may wait for each other, if waiting is all that is known', () => {
   const waits = (peer: number) =>
-    errorReport({ wait: { operation: 'recv', milliseconds: 100, peers: [peer] } })
+    errorReport({ distance: 2, wait: { operation: 'recv', milliseconds: 100, peers: [peer] } })
   const { explanation } = describeJob([died(0, waits(1)), died(1, waits(0))])
   expect(explanation).toContain('they may wait for each other')
 })
@@ -185,7 +185,10 @@ it('hides library frames, and says how many and which file has them', () => {
 it('groups ranks that timed out in the same operation', () => {
   const wait = { operation: 'barrier #4', group: 'world', milliseconds: 30, peers: [3] }
   const timedOut = [0, 1, 2].map((rank) =>
-    died(rank, errorReport({ wait, text: `Rank ${rank}`, code: 'ERR_TSR_OPERATION_TIMEOUT' })),
+    died(
+      rank,
+      errorReport({ distance: 2, wait, text: `Rank ${rank}`, code: 'ERR_TSR_OPERATION_TIMEOUT' }),
+    ),
   )
   expect(describeJob([...timedOut, stopped(3)])).toMatchObject({
     rank: 3,

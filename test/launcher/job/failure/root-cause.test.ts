@@ -8,9 +8,9 @@ import type { RankPlace } from '../../../internals/launcher/nodes.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../../support/outcomes.ts'
 
 const lost = (at: number, peer: number) =>
-  errorReport({ at, code: 'ERR_TSR_PEER_LOST', peers: [peer], consequence: true })
+  errorReport({ at, code: 'ERR_TSR_PEER_LOST', peers: [peer], distance: 3 })
 const left = (at: number, peer: number) =>
-  errorReport({ at, code: 'ERR_TSR_PEER_LEFT', peers: [peer] })
+  errorReport({ at, code: 'ERR_TSR_PEER_LEFT', peers: [peer], distance: 1 })
 
 it.each([
   ['ERR_TSR_RENDEZVOUS_TIMEOUT', 75, 'none'],
@@ -110,6 +110,7 @@ describe('the root cause of a hang', () => {
     errorReport({
       at,
       code: 'ERR_TSR_OPERATION_TIMEOUT',
+      distance: 2,
       wait: { operation, group: 'world', label: 'head', milliseconds: 30_000, peers },
     })
   const place = (sequence: number, facts: Partial<RankPlace> = {}): { place: RankPlace } => ({
@@ -171,7 +172,10 @@ describe('the root cause of a hang', () => {
 
   it('is the rank that never joined the job', () => {
     const wait = { operation: 'initProcessGroup', milliseconds: 5000, peers: [1] }
-    const outcomes = [died(0, errorReport({ code: 'ERR_TSR_TIMEOUT', wait })), stopped(1)]
+    const outcomes = [
+      died(0, errorReport({ code: 'ERR_TSR_TIMEOUT', distance: 2, wait })),
+      stopped(1),
+    ]
     expect(findRootCause(outcomes)?.absence).toEqual({
       what: 'never joined the job, for which rank 0 waited 5.00 s',
       last: 'It had not joined the job.',

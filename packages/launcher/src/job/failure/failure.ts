@@ -152,7 +152,7 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
     const name = label === undefined ? operation : `${operation} (${label})`
     return `timed out in ${name}, waiting for ${formatRanks(peers)}`
   }
-  if (error.code !== undefined && (error.consequence || error.peers.length > 0)) {
+  if (error.code !== undefined && (error.distance > 0 || error.peers.length > 0)) {
     const whose = error.peers.length === 0 ? 'another rank' : formatRanks(error.peers)
     return `failed because of ${whose} (${error.code})`
   }

@@ -96,11 +96,7 @@ function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
   return error !== undefined && error.at < stoppedAt
 }
 
-/** Error codes for a rank that left too early. */
-const leaves = ['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT']
-
 /** Whether another rank caused the failure: a peer was lost or left, or the wait timed out. */
 function isVictim({ error, heapExhausted }: RankOutcome): boolean {
-  if (heapExhausted || error === undefined) return false
-  return error.consequence || error.wait !== undefined || leaves.includes(error.code ?? '')
+  return !heapExhausted && error !== undefined && error.distance > 0
 }

@@ -244,8 +244,8 @@ export class RankProcess {
 }
 
 /** Whether the error says that another rank failed or did not arrive. */
-export function blamesOthers({ consequence, wait, peers }: ErrorReport): boolean {
-  return consequence || wait !== undefined || peers.length > 0
+export function blamesOthers({ distance, peers }: ErrorReport): boolean {
+  return distance > 0 || peers.length > 0
 }
 
 function onceClosed(stream: Readable): Promise<void> {
