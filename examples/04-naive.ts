@@ -17,6 +17,10 @@
 // With S stages, each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no faster
 // than one. The only gain is that each has to hold only a quarter of the network.
 //
+// The lessons measure this share from the first forward to the last backward of a step, as the formula
+// counts it. A rank is idle while it is in no pass. Cutting a micro-batch from the batch and copying what
+// is sent belong to a pass; the time until a message has arrived does not.
+//
 // Exercises: examples/exercises.md
 
 import { recvTensor } from '@tsrun/training'
@@ -24,21 +28,16 @@ import { runLesson } from './lib/lesson.ts'
 
 await runLesson('04 naive', 'naive', async (stage, { group, microbatches, send }) => {
   for (let m = 0; m < microbatches; m++) {
-    // Forward: the input comes from the data or from the previous rank.
+    // Forward: the input comes from the data or from the previous rank, and the output goes to the next.
     const input = stage.isFirst
-      ? stage.inputs(m)
+      ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
-    const output = stage.forward(m, input)
-    if (!stage.isLast) await send(output, group.next)
+    await stage.forward(m, input, (output) => send(output, group.next))
 
-    // Backward: the gradient comes from the loss or from the next rank.
+    // Backward: the gradient comes from the loss or from the next rank, and goes to the previous one.
     const outputGradient = stage.isLast
       ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.next))
-    const inputGradient = stage.backward(m, outputGradient)
-    if (inputGradient !== undefined) {
-      await send(inputGradient, group.previous)
-      inputGradient.dispose()
-    }
+    await stage.backward(m, outputGradient, (inputGradient) => send(inputGradient, group.previous))
   }
 })

@@ -28,21 +28,16 @@ await runLesson('05 gpipe', 'gpipe', async (stage, { group, microbatches, send }
 
   for (let m = 0; m < microbatches; m++) {
     const input = stage.isFirst
-      ? stage.inputs(m)
+      ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
-    const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(send(output, group.next))
+    sends.push(stage.forward(m, input, (output) => send(output, group.next)))
   }
 
   for (let m = 0; m < microbatches; m++) {
     const outputGradient = stage.isLast
       ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.next))
-    const inputGradient = stage.backward(m, outputGradient)
-    if (inputGradient !== undefined) {
-      sends.push(send(inputGradient, group.previous))
-      inputGradient.dispose()
-    }
+    sends.push(stage.backward(m, outputGradient, (gradient) => send(gradient, group.previous)))
   }
 
   await Promise.all(sends)

@@ -28,21 +28,16 @@ await runLesson('06 1f1b', '1f1b', async (stage, { group, microbatches, send }) 
 
   const forward = async (m: number): Promise<void> => {
     const input = stage.isFirst
-      ? stage.inputs(m)
+      ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
-    const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(send(output, group.next))
+    sends.push(stage.forward(m, input, (output) => send(output, group.next)))
   }
 
   const backward = async (m: number): Promise<void> => {
     const outputGradient = stage.isLast
       ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.next))
-    const inputGradient = stage.backward(m, outputGradient)
-    if (inputGradient !== undefined) {
-      sends.push(send(inputGradient, group.previous))
-      inputGradient.dispose()
-    }
+    sends.push(stage.backward(m, outputGradient, (gradient) => send(gradient, group.previous)))
   }
 
   const warmUp = Math.min(group.size - group.rank - 1, microbatches)

@@ -14,14 +14,6 @@ export async function init(): Promise<{ rank: number; size: number }> {
   return group
 }
 
-export function nextRank(): number {
-  return group.rank + 1
-}
-
-export function previousRank(): number {
-  return group.rank - 1
-}
-
 /** The promise resolves when the values have left; the tensor may be disposed at once. */
 export async function sendTensor(tensor: Tensor, to: number): Promise<void> {
   await group.send(tensor.dataSync<'float32'>(), to)

@@ -8,8 +8,9 @@
 // and sends what the pass gives. The losses are those of the lessons 04 to 06, which do the same with the
 // library, whatever the schedule.
 
+import { availableParallelism } from 'node:os'
 import { batches, loadBackend, mnist, tf, type Tensor } from '@tsrun/training'
-import { end, init, nextRank, previousRank, receiveTensor, sendTensor, tellAll } from './comms.ts'
+import { end, init, receiveTensor, sendTensor, tellAll } from './comms.ts'
 import { HIDDEN, judge, ShardedMLP } from './model.ts'
 
 type Pass = readonly [kind: 'forward' | 'backward', microbatch: number]
@@ -66,6 +67,8 @@ async function train(passes: readonly Pass[]): Promise<void> {
   const [isFirst, isLast] = [rank === 0, rank === size - 1]
   const shape = [ROWS, HIDDEN]
   const losses: number[] = []
+  // Ranks that share cores also wait for a core, so only their CPU time is work.
+  const clock = size > availableParallelism() ? cpuTime : () => performance.now()
   let [busy, elapsed, most] = [0, 0, 0]
 
   for (const batch of batches(mnist({ split: 'train' }), { batch: count * ROWS })) {
@@ -76,35 +79,34 @@ async function train(passes: readonly Pass[]): Promise<void> {
     // A rank does not wait for its sends: its neighbour may be sending to it at the same time.
     const sends: Promise<void>[] = []
     let sum = 0
-    const started = performance.now()
+    let started: number | undefined
 
     for (const [kind, m] of passes) {
+      const [isSource, from] = kind === 'forward' ? [isFirst, rank - 1] : [isLast, rank + 1]
+      const received = isSource ? undefined : await receiveTensor(shape, from)
+      started ??= performance.now()
+      const begin = clock()
       if (kind === 'forward') {
-        const x = isFirst ? part(inputs, m) : await receiveTensor(shape, previousRank())
-        const begin = performance.now()
-        const y = stage.forward(m, x)
+        const y = stage.forward(m, received ?? part(inputs, m))
         if (isLast) {
           const own = part(labels, m)
           const { loss, d } = judge(y, own, batch.size)
           own.dispose()
           starts.set(m, d)
           sum += loss
-        } else sends.push(sendTensor(y, nextRank()))
-        busy += performance.now() - begin
+        } else sends.push(sendTensor(y, rank + 1))
       } else {
-        const dy = isLast ? starts.get(m)! : await receiveTensor(shape, nextRank())
-        const begin = performance.now()
-        const dx = stage.backward(m, dy)
-        if (!isFirst) sends.push(sendTensor(dx, previousRank()))
+        const dx = stage.backward(m, received ?? starts.get(m)!)
+        if (!isFirst) sends.push(sendTensor(dx, rank - 1))
         dx.dispose()
-        busy += performance.now() - begin
       }
+      busy += clock() - begin
       most = Math.max(most, stage.inFlight.size)
     }
+    elapsed += performance.now() - started!
 
     await Promise.all(sends)
     stage.step(RATE)
-    elapsed += performance.now() - started
     tf.dispose([inputs, labels])
     losses.push(sum / batch.size)
     // The first step also compiles, so it does not count.
@@ -112,19 +114,25 @@ async function train(passes: readonly Pass[]): Promise<void> {
     if (losses.length === STEPS) break
   }
 
-  const idle = 1 - busy / elapsed
-  const all = await tellAll({ losses, idle, most })
+  const all = await tellAll({ losses, busy, most })
   if (rank > 0) return
+  // From the first forward pass to the last backward pass, which are those of rank 0.
+  const idles = all.map((each) => 1 - each.busy / elapsed)
   console.log(`${name}: ${size} ranks, ${count} micro-batches of ${ROWS} images`)
   for (const [i, loss] of all[size - 1]!.losses.entries()) {
     console.log(`step ${i + 1}  loss ${loss.toFixed(6)}`)
   }
   for (const [at, each] of all.entries()) {
-    const share = `${(100 * each.idle).toFixed(0)} % idle`
+    const share = `${(100 * idles[at]!).toFixed(0)} % idle`
     console.log(`rank ${at}: ${share}, at most ${each.most} micro-batches in flight`)
   }
-  const idles = all.map((each) => each.idle)
   console.log(`result ${JSON.stringify({ losses: all[size - 1]!.losses, idles })}`)
+}
+
+/** Of all threads of this process, in milliseconds. */
+function cpuTime(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
 }
 
 function numbers(count: number): number[] {

@@ -12,6 +12,9 @@ import {
   type Tensor,
 } from '@tsrun/training'
 
+/** Starts to send a tensor, which may be disposed as soon as this returns. */
+type Send = (tensor: Tensor) => Promise<void>
+
 /**
  * The layers of one rank, and the recordings that they keep between the forward and the backward of a
  * micro-batch.
@@ -26,7 +29,10 @@ export class LessonStage {
   readonly #module: Module
   readonly #index: number
   readonly #recorder: SpanRecorder
-  readonly #inFlight = new Map<number, { input: Tensor; output: Recording; loss?: Recording }>()
+  readonly #inFlight = new Map<
+    number,
+    { input: Tensor; output: Recording; loss: Recording | undefined }
+  >()
   readonly #losses: Tensor[] = []
   #batch: Microbatches | undefined
   peakInFlight = 0
@@ -63,10 +69,6 @@ export class LessonStage {
     return sum / this.#batch!.size
   }
 
-  inputs(microbatch: number): Tensor {
-    return this.#batch!.inputs(microbatch)
-  }
-
   /** Waits for a message, and records how long. */
   async wait(message: Promise<Tensor>): Promise<Tensor> {
     const start = monotonicNow()
@@ -75,43 +77,55 @@ export class LessonStage {
     return tensor
   }
 
-  /** Runs the forward of a micro-batch, on the last stage up to the loss. */
-  forward(microbatch: number, input: Tensor): Tensor {
+  /**
+   * Runs the forward of a micro-batch: on the first stage from its inputs, on the last up to the loss.
+   * Other stages start to send the output. The promise resolves when it is sent.
+   */
+  forward(microbatch: number, received?: Tensor, send?: Send): Promise<void> {
     return this.#timed('F', microbatch, () => {
+      const input = received ?? this.#batch!.inputs(microbatch)
       const output = recordModule(this.#module, input, { needsInputGradient: !this.isFirst })
-      if (this.isLast) {
-        const labels = this.#batch!.labels(microbatch)
-        const loss = recordLoss(summedCrossEntropy, output.value, labels)
-        this.#losses.push(tf.clone(loss.value))
-        labels.dispose()
-        this.#inFlight.set(microbatch, { input, output, loss })
-      } else {
-        this.#inFlight.set(microbatch, { input, output })
-      }
+      const loss = this.isLast ? this.#lossOf(output.value, microbatch) : undefined
+      this.#inFlight.set(microbatch, { input, output, loss })
       this.peakInFlight = Math.max(this.peakInFlight, this.#inFlight.size)
-      return output.value
+      return loss === undefined && send ? send(output.value) : Promise.resolve()
     })
   }
 
   /**
    * Runs the backward of a micro-batch from the gradient of its output or, on the last stage, from the
-   * loss, and disposes its recording. Returns the gradient of the input for the previous stage.
+   * loss, and disposes its recording. All stages but the first start to send the gradient of the input.
+   * The promise resolves when it is sent.
    */
-  backward(microbatch: number, outputGradient?: Tensor): Tensor | undefined {
+  backward(microbatch: number, received?: Tensor, send?: Send): Promise<void> {
     return this.#timed('B', microbatch, () => {
       const { input, output, loss } = this.#inFlight.get(microbatch)!
       this.#inFlight.delete(microbatch)
       // The only place where the loss is scaled: sums over micro-batches become the mean of the batch.
       const scale = tf.scalar(1 / this.#batch!.size)
-      const from = outputGradient ?? loss!.backward(scale, () => undefined)!
-      const inputGradient = output.backward(from, sumInto(this.gradients))
-      tf.dispose([scale, from, input])
+      const outputGradient = received ?? loss!.backward(scale, () => undefined)!
+      const inputGradient = output.backward(outputGradient, sumInto(this.gradients))
+      const sending = inputGradient && send ? send(inputGradient) : Promise.resolve()
+      tf.dispose([scale, outputGradient, input])
+      inputGradient?.dispose()
       output.dispose()
       loss?.dispose()
-      return inputGradient
+      return sending
     })
   }
 
+  #lossOf(output: Tensor, microbatch: number): Recording {
+    const labels = this.#batch!.labels(microbatch)
+    const loss = recordLoss(summedCrossEntropy, output, labels)
+    this.#losses.push(tf.clone(loss.value))
+    labels.dispose()
+    return loss
+  }
+
+  /**
+   * Runs a pass, and records when and for how much CPU time. The pass is all that the rank itself does:
+   * it also cuts its inputs from the batch, and copies what it sends.
+   */
   #timed<T>(kind: 'F' | 'B', microbatch: number, compute: () => T): T {
     const [start, before] = [monotonicNow(), process.cpuUsage()]
     const result = compute()

@@ -164,8 +164,8 @@ async function compareWithOne(course: Course, losses: readonly number[]): Promis
   const alone: number[] = []
   for (const examples of batchesOf(course)) {
     stage.begin(cutBatch(examples, 1))
-    stage.forward(0, stage.inputs(0))
-    stage.backward(0)
+    void stage.forward(0)
+    void stage.backward(0)
     optimizer.step(whole.parameters, stage.gradients)
     alone.push(await stage.end())
   }

@@ -62,7 +62,8 @@ export function explainBubble(
       'Bubble   ',
     ),
     wrap(
-      'The bubble is the share of the time in which a rank runs neither a forward nor a backward.',
+      'The bubble is the share of the time from the first forward to the last backward in which the ' +
+        'ranks run neither.',
     ),
     wrap(
       cores < ranks

@@ -16,10 +16,9 @@ await runLesson('05 reversed', 'gpipe', async (stage, { group, microbatches, sen
 
   for (let m = 0; m < microbatches; m++) {
     const input = stage.isFirst
-      ? stage.inputs(m)
+      ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.previous))
-    const output = stage.forward(m, input)
-    if (!stage.isLast) sends.push(send(output, group.next))
+    sends.push(stage.forward(m, input, (output) => send(output, group.next)))
   }
 
   for (let i = 0; i < microbatches; i++) {
@@ -27,11 +26,7 @@ await runLesson('05 reversed', 'gpipe', async (stage, { group, microbatches, sen
     const outputGradient = stage.isLast
       ? undefined
       : await stage.wait(recvTensor(group, stage.shape, group.next))
-    const inputGradient = stage.backward(m, outputGradient)
-    if (inputGradient !== undefined) {
-      sends.push(send(inputGradient, group.previous))
-      inputGradient.dispose()
-    }
+    sends.push(stage.backward(m, outputGradient, (gradient) => send(gradient, group.previous)))
   }
 
   await Promise.all(sends)
