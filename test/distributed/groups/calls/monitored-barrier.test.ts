@@ -24,11 +24,11 @@ describe('a monitored barrier', () => {
     const errors = await runWorld({ size: 5, seed: 2 }, async (group) =>
       group.rank === 1 || group.rank === 3
         ? undefined
-        : await errorOf(() => group.monitoredBarrier({ timeout: 100 })),
+        : await errorOf(() => group.monitoredBarrier({ timeout: 1000 })),
     )
     expect(errors[0]).toMatchObject({
       code: 'ERR_TSR_BARRIER_MISSING',
-      facts: { missing: '1, 3', milliseconds: 100, rank: 0 },
+      facts: { missing: '1, 3', milliseconds: 1000, rank: 0 },
     })
     for (const rank of [2, 4]) {
       expect(errors[rank]).toMatchObject({
