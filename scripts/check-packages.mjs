@@ -2,14 +2,19 @@
 //
 // Packs every package and checks the tarballs with publint (manifest and files) and attw (types as each
 // resolver sees them), and what npm would refuse to publish. Installs each package in an empty project,
-// with what it depends on and nothing else, imports it and runs the first program of its README. Then goes
-// from an empty folder to a trained epoch, as `npm create @tsrun` begins it, and runs tsrun there.
-import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+// with what it depends on and nothing else, and runs the first program of its README on Node, and on Bun and
+// Deno if they are on the PATH. Also goes from an empty folder to a trained epoch, as `npm create @tsrun`
+// begins it, and runs tsrun there.
+import { execFile, spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
 import { transform } from 'esbuild'
+import { publint } from 'publint'
+import { formatMessage } from 'publint/utils'
 import { addressOf, folders, readManifest, refusals, root } from './manifests.mjs'
 
 /** The largest installations, in packages and megabytes (du). */
@@ -17,6 +22,10 @@ const bounds = {
   distributed: { packages: 14, megabytes: 10 },
   all: { packages: Infinity, megabytes: 170 },
 }
+/** How a package's types are resolved by users whom an ES module does not serve. */
+const unserved = ['node10', 'node16-cjs']
+/** What runs a program, and its arguments before the program. */
+const runtimes = { node: [], bun: [], deno: ['run', '--allow-all'] }
 /** Steps of the project's training with 128 images each: MNIST has 60,000. */
 const STEPS_OF_AN_EPOCH = 469
 
@@ -39,21 +48,39 @@ const program = `
 
 try {
   await run('npm', ['pack', '--workspaces', '--silent', '--pack-destination', folder])
-  for (const name of names) await checkTarball(name)
-  await checkPublishing()
-  for (const name of names) await checkAlone(name)
-  await checkProject(names.map(tarballOf))
+  const found = findRuntimes()
+  const queue = names.values()
+  const checkRest = async () => {
+    for (const name of queue) await checkAlone(name, found)
+  }
+  // Side by side, because npm often waits for the disk.
+  await Promise.all([
+    checkProject(names.map(tarballOf)).then(checkRest),
+    checkTarballs().then(checkRest),
+    checkRest(),
+  ])
 } finally {
-  rmSync(folder, { recursive: true, force: true })
-  rmSync(project, { recursive: true, force: true })
+  await remove(folder)
+  await remove(project)
 }
 process.exitCode = failures === 0 ? 0 : 1
 
-async function checkTarball(name) {
-  const tarball = tarballOf(name)
-  await check(`publint ${name}`, 'npx', ['--no', 'publint', 'run', tarball, '--strict'])
-  if (!isImported(name)) return
-  await check(`attw ${name}`, 'npx', ['--no', 'attw', tarball, '--profile', 'esm-only'])
+async function checkTarballs() {
+  await checkPublishing()
+  for (const name of names) {
+    const bytes = new Uint8Array(readFileSync(tarballOf(name)))
+    const { messages, pkg } = await publint({ pack: { tarball: bytes.buffer }, strict: true })
+    const errors = messages.filter(({ type }) => type === 'error')
+    reportProblems(
+      `publint ${name}`,
+      errors.map((each) => formatMessage(each, pkg)),
+    )
+    if (!isImported(name)) continue
+    const { types, problems } = await checkPackage(createPackageFromTarballData(bytes))
+    const wrong = problems?.filter(({ resolutionKind }) => !unserved.includes(resolutionKind))
+    const texts = wrong?.map((each) => JSON.stringify(each)) ?? []
+    reportProblems(`attw ${name}`, types ? texts : ['it has no types'])
+  }
 }
 
 /** Asks npm, and compares with the repository that publishes: this one's address, or that of the workflow. */
@@ -62,34 +89,44 @@ async function checkPublishing() {
   const own = addressOf(readManifest().repository.url)
   const address = kind === 'tag' ? `${server}/${name}` : own
   if (own.includes('/OWNER/')) console.log(`note    ${own} is a placeholder: see docs/releasing.md`)
-  for (const each of folders) {
-    const dryRun = ['publish', '--dry-run', '--ignore-scripts', '--force']
-    const result = await attempt('npm', dryRun, join(root, each))
-    const problems = [
-      ...(result.problem === '' ? [] : [result.problem]),
-      ...(result.stderr.includes('auto-corrected') ? ['npm would correct its package.json'] : []),
-      ...refusals(readManifest(each), address),
-    ]
-    report(`npm publish --dry-run of ${each}`, { ...result, problem: problems.join('\n') })
-  }
+  const dryRun = ['publish', '--workspaces', '--dry-run', '--ignore-scripts', '--force']
+  const result = await attempt('npm', dryRun)
+  const isCorrected = result.stderr.includes('auto-corrected')
+  const problem = isCorrected ? 'npm would correct a package.json' : result.problem
+  report('npm publish --dry-run', { ...result, problem })
+  for (const each of folders)
+    reportProblems(`publish ${each}`, refusals(readManifest(each), address))
 }
 
-async function checkAlone(name) {
+function findRuntimes() {
+  const all = Object.keys(runtimes)
+  const missing = all.filter((name) => spawnSync(name, ['--version']).error)
+  for (const name of missing) console.log(`skipped ${name}: it is not on the PATH`)
+  return all.filter((name) => !missing.includes(name))
+}
+
+async function checkAlone(name, found) {
   const alone = mkdtempSync(join(tmpdir(), 'tsrun-install-'))
   try {
     writeFileSync(join(alone, 'package.json'), emptyProject)
     const tarballs = [...installedWith(name)].map(tarballOf)
     await checkInstallation(`${name} alone`, tarballs, alone, bounds[name])
     if (!isImported(name)) return
-    await check(`import it`, 'node', ['-e', `await import('@tsrun/${name}')`], alone)
     const readme = readFileSync(join(root, 'packages', name, 'README.md'), 'utf8')
     const [, first] = /^```ts\n(.*?)^```$/ms.exec(readme) ?? []
-    if (first === undefined) return
-    const { code } = await transform(first, { loader: 'ts' })
+    const { code } = await transform(first ?? `await import('@tsrun/${name}')`, { loader: 'ts' })
     writeFileSync(join(alone, 'first.mjs'), code)
-    await check('run the first program of its README', 'node', ['first.mjs'], alone)
+    const what = first === undefined ? 'import' : 'run the first program of the README of'
+    for (const runtime of found) {
+      await check(
+        `${what} ${name} on ${runtime}`,
+        runtime,
+        [...runtimes[runtime], 'first.mjs'],
+        alone,
+      )
+    }
   } finally {
-    rmSync(alone, { recursive: true, force: true })
+    await remove(alone)
   }
 }
 
@@ -133,15 +170,20 @@ async function checkProject(tarballs) {
     STEPS: String(STEPS_OF_AN_EPOCH),
   })
   const seconds = (performance.now() - start) / 1000
-  console.log(`note    ${seconds.toFixed(0)} s from an empty folder to the first trained epoch`)
+  console.log(
+    `note    ${seconds.toFixed(0)} s from an empty folder to the first trained epoch, beside other checks`,
+  )
 
   await check('its types', 'npx', ['--no', 'tsc'], project)
   await check('its test', 'npm', ['test'], project)
-  for (const name of names.filter(isImported)) {
-    await check(`import ${name}`, 'node', ['-e', `await import('@tsrun/${name}')`], project)
-  }
+  const imports = names.filter(isImported).map((name) => `await import('@tsrun/${name}')`)
+  await check('import all', 'node', ['-e', imports.join('\n')], project)
   writeFileSync(join(project, 'sum.mjs'), program)
   await check('a job of two ranks', 'npx', ['--no', 'tsrun', '--', '--nproc=2', 'sum.mjs'], project)
+}
+
+async function remove(directory) {
+  await rm(directory, { recursive: true, force: true })
 }
 
 function manifestOf(name) {
@@ -155,6 +197,10 @@ function tarballOf(name) {
 /** Whether scripts import the package; otherwise it is a command. */
 function isImported(name) {
   return manifestOf(name).exports !== undefined
+}
+
+function reportProblems(what, problems) {
+  report(what, { problem: problems.join('\n'), stdout: '', stderr: '' })
 }
 
 async function check(what, command, args, directory, env) {
