@@ -1,6 +1,6 @@
 // Shows what a terminal of 80 and of 120 columns shows: runs commands in tmux, and writes the screens
 // to docs/terminal/.
-// node scripts/capture-terminal.mjs
+// node scripts/capture-terminal.mjs [NAME...]
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
@@ -30,7 +30,9 @@ try {
   process.exit()
 }
 mkdirSync(folder, { recursive: true })
+const names = process.argv.slice(2)
 for (const [name, { command, beside }] of Object.entries(captures)) {
+  if (names.length > 0 && !names.includes(name)) continue
   for (const columns of [80, 120]) {
     const screen = await capture(command, columns, beside)
     const widest = Math.max(...screen.split('\n').map((line) => line.length))
