@@ -30,7 +30,7 @@ const scriptOf = (shell: string): string =>
 /** Runs a shell, without the files of the user, and gives it these lines. */
 function run(command: readonly string[], input: string, folder = ''): string {
   const [program = '', ...args] = command
-  const env = { ...cleanEnvironment(), HOME: project, PATH: pathWithoutTsrun() }
+  const env = { ...cleanEnvironment(), HOME: project, PATH: pathWithoutTsrun(), TERM: 'xterm' }
   const { stdout, stderr, error } = spawnSync(program, args, {
     ...{ cwd: join(project, folder), input, env, encoding: 'utf8', timeout: 30_000 },
   })
