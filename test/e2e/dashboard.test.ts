@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import type { Page } from 'playwright-core'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
-import { describeInChromium } from './support/browser.ts'
+import { describeInChromium, mostWait } from './support/browser.ts'
 import { cwd, describeFitting, everyPart, start, tabsOf, widths } from './support/dashboard.ts'
 
 jest.setTimeout(120_000)
@@ -88,7 +88,7 @@ it('without a terminal, the dashboard ends with a failed job and removes its spa
 
 describeInChromium('the page', (newPage) => {
   async function untilHolds(holds: () => Promise<boolean>): Promise<void> {
-    const deadline = performance.now() + 40_000
+    const deadline = performance.now() + mostWait
     while (!(await holds())) {
       if (performance.now() > deadline) throw new Error('still not shown')
       await pause(50)
@@ -173,7 +173,7 @@ describeInChromium('the page', (newPage) => {
       const picture = page.getByRole('img', {
         name: /^Step \d+ of 4 ranks: [\d.]+ m?s, the ideal/,
       })
-      await picture.waitFor({ timeout: 30_000 })
+      await picture.waitFor()
       const numberOf = async (): Promise<number> =>
         Number(/\d+/.exec((await picture.getAttribute('aria-label')) ?? '')?.[0])
       const before = await numberOf()
@@ -219,7 +219,7 @@ describeInChromium('the page', (newPage) => {
       const { page, complaints } = await newPage({ width: 390, colorScheme: 'dark' })
       await page.goto(url)
       const picture = page.getByRole('img', { name: /^Step \d+ of 4 ranks/ })
-      await picture.waitFor({ timeout: 30_000 })
+      await picture.waitFor()
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
       expect(await tabsOf(page)).toEqual(everyPart)
       const colours = `(() => {

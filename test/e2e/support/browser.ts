@@ -5,6 +5,9 @@ import { needing } from '../../needs.ts'
 
 type ColorScheme = 'dark' | 'light'
 
+/** Maximum wait for what a page will show, in milliseconds. */
+export const mostWait = 55_000
+
 /** Debian calls it chromium, others chromium-browser or google-chrome. */
 export function findChromium(): string | undefined {
   return findProgram('chromium', 'chromium-browser', 'google-chrome')
@@ -113,6 +116,8 @@ async function openPage(
 ): Promise<NewPage> {
   const viewport = { width, height: 900 }
   const context = await browser.newContext({ viewport, colorScheme })
+  // Less than a test may take. The ranks behind a page start slowly on a busy machine.
+  context.setDefaultTimeout(mostWait)
   const page = await context.newPage()
   return { page, complaints: complaintsOf(page) }
 }
