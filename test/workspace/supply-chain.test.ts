@@ -51,3 +51,11 @@ it.each([
   const unhashed = fetched.filter(([, { integrity = '' }]) => !integrity.startsWith('sha512-'))
   expect(unhashed.map(([place]) => place)).toEqual([])
 })
+
+it('optional packages for users are development dependencies here, which npm ci --omit=dev leaves out', () => {
+  const { packages } = JSON.parse(readFileSync(`${root}package-lock.json`, 'utf8')) as {
+    packages: Record<string, { devOptional?: boolean }>
+  }
+  const kept = Object.entries(packages).filter(([, { devOptional }]) => devOptional)
+  expect(kept.map(([place]) => place)).toEqual([])
+})
