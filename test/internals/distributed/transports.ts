@@ -12,6 +12,7 @@ export {
 export {
   connectMesh,
   type MeshEndpoint,
+  type MeshOptions,
 } from '../../../packages/distributed/src/transports/mesh.ts'
 export {
   NodeTransport,

@@ -31,10 +31,10 @@ export interface MeshOptions extends Credentials {
   readonly timeout: number
   /** Ranks that this rank does not connect to, because they share memory. */
   readonly apart?: readonly number[] | undefined
+  /** Milliseconds in which an accepted peer must authenticate; default: 5000. */
+  readonly handshakeTime?: number
 }
 
-/** Milliseconds in which an accepted peer must authenticate. */
-const HANDSHAKE_TIME = 5000
 /**
  * Number of rejected connections to log. Later ones are not logged, so that a flood does not fill
  * the disk.
@@ -139,7 +139,7 @@ async function acceptPeers<Channel extends ByteChannel>(
   { awaited, channels }: { awaited: Set<number>; channels: (Channel | undefined)[] },
   over: AbortSignal,
 ): Promise<void> {
-  const { rank } = options
+  const { rank, handshakeTime = 5000 } = options
   let refused = 0
   const unauthenticated = new PendingConnections<Channel>({
     limit: LARGEST_QUEUE,
@@ -161,7 +161,7 @@ async function acceptPeers<Channel extends ByteChannel>(
           unauthenticated.advance(channel)
         }),
         'handshake',
-        Deadline.after(HANDSHAKE_TIME),
+        Deadline.after(handshakeTime),
       )
       // Remove the rank at once, so that a second connection of the same rank is rejected
       // meanwhile.
