@@ -86,6 +86,25 @@ it('ignores messages that failed for reasons other than a time-out', () => {
   expect(found([dumpOf(0, 2, [receive]), dumpOf(1, 2, [])])).toEqual([])
 })
 
+it.each([
+  ['before', 900, 2],
+  ['after', 1100, 1],
+])(
+  'finds messages that failed with a rank whose receive timed out, if they were called %s the time-out',
+  (_, posted, count) => {
+    const receive = (peer: number, error: string, at: number) =>
+      ({
+        ...{ name: 'recv', operation: 'send/recv int32[1]', peer, tag: 0, sequence: 0 },
+        ...{ state: 'failed', error, posted: at, completed: 1000 },
+      }) as const
+    const dumps = [
+      dumpOf(0, 2, [receive(1, 'ERR_TSR_OPERATION_TIMEOUT', 0)]),
+      dumpOf(1, 2, [receive(0, 'ERR_TSR_PEER_LOST', posted)]),
+    ]
+    expect(found(dumps)).toHaveLength(count)
+  },
+)
+
 it('says that all ranks had entered a failed operation', () => {
   const dumps = [0, 1].map((rank) =>
     dumpOf(rank, 2, [

@@ -14,6 +14,8 @@ interface GrowingGroup extends MergedGroup {
   readonly collectives: Map<number, Map<number, FlightEntry>>
 }
 
+const TIMEOUT = 'ERR_TSR_OPERATION_TIMEOUT'
+
 const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name === 'recv'
 
 /**
@@ -105,8 +107,11 @@ function findMessages(
   groups: readonly MergedGroup[],
   byRank: ReadonlyMap<number, FlightDump>,
 ): MessageFinding[] {
-  return [...byRank.values()].flatMap(({ header, entries }) =>
-    entries.filter(isPendingMessage).flatMap((entry): MessageFinding[] => {
+  const all = [...byRank.values()]
+  const expired = Math.min(...all.flatMap(timeOutsOf))
+  return all.flatMap(({ header, entries }) => {
+    const pending = entries.filter((entry) => isPendingMessage(entry, expired - startOf(header)))
+    return pending.flatMap((entry): MessageFinding[] => {
       const group = groups.find(({ id }) => id === entry.group)
       const { peer, tag = 0, name, operation, label } = entry
       if (group === undefined) return []
@@ -115,14 +120,32 @@ function findMessages(
         dump === undefined ? undefined : placeOf(dump.header.rank, group, Infinity, dump)
       const about = { name, operation, ...(label ? { label } : {}) }
       return [{ kind: 'message', group: group.name, rank: header.rank, ...about, peer, tag, place }]
-    }),
-  )
+    })
+  })
 }
 
-/** Whether a message is unfinished or has timed out. Other failures do not indicate a missing message. */
-function isPendingMessage(entry: FlightEntry): boolean {
+/** When operations of a rank timed out, in milliseconds since 1970. */
+function timeOutsOf({ header, entries }: FlightDump): number[] {
+  const expired = entries.filter(({ error }) => error === TIMEOUT)
+  return expired.map(({ completed }) => startOf(header) + completed)
+}
+
+/** The start of the monotonic clock of a rank, in milliseconds since 1970. */
+function startOf({ time, at }: FlightDump['header']): number {
+  return Date.parse(time) - at
+}
+
+/**
+ * Whether a message is unfinished or has timed out, or was waited for when another operation timed out
+ * and failed with its rank. Other failures do not indicate a missing message.
+ *
+ * @param expired - when the first operation of any rank timed out, on the clock of the entry
+ */
+function isPendingMessage(entry: FlightEntry, expired: number): boolean {
   if (!isMessage(entry)) return false
-  return entry.state === 'running' || entry.error === 'ERR_TSR_OPERATION_TIMEOUT'
+  const { state, error = '', posted } = entry
+  if (state === 'running' || error === TIMEOUT) return true
+  return posted < expired && expired < Infinity && /^ERR_TSR_(PEER|GROUP)_/.test(error)
 }
 
 function lastSequence(group: MergedGroup, rank: number): number {
