@@ -36,7 +36,7 @@ export const shared = {
 export const limits = {
   maxWorkers: 2,
   // A limit for what hangs: on a loaded machine five seconds are short.
-  testTimeout: 60_000,
+  testTimeout: 120_000,
   testSequencer: '<rootDir>/test/sequencer.js',
 }
 

@@ -49,5 +49,5 @@ describe('the logger of a process', () => {
     const { status, stderr } = run({ TSRUN_LOG_LEVEL: 'loud' })
     expect(status).toBe(1)
     expect(stderr).toContain('TSRUN_LOG_LEVEL is "loud"; expected one of "trace", "debug", "info"')
-  }, 30_000)
+  })
 })

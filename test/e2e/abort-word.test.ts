@@ -4,7 +4,7 @@ import { StatusPage } from '@tsrun/distributed/record'
 import { endJobs, Job } from '../distributed/support/job.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(endJobs)
 
 const ways = [

@@ -4,7 +4,7 @@ import { killLeftovers, Run, tsrun } from '../launcher/support/tsrun.ts'
 import { describeInChromium } from './support/browser.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 const onLinux = process.platform === 'linux'

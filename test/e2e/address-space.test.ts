@@ -3,7 +3,7 @@ import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 import { isAvailable } from '@tsrun/native'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const { it: itNative } = needing(isAvailable().available, 'bindings')

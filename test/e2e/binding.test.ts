@@ -5,7 +5,7 @@ import { isAvailable } from '@tsrun/native'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const native = isAvailable()

@@ -9,7 +9,7 @@ import {
   otherDeaths,
 } from './support/chaos.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describeDeaths(otherDeaths)
 describeBreaking(['half-close'])

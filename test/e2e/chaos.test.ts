@@ -14,7 +14,7 @@ import {
   usualDeaths,
 } from './support/chaos.ts'
 
-jest.setTimeout(30_000)
+jest.setTimeout(120_000)
 
 describeDeaths(usualDeaths)
 describeBreaking(['disconnect'])

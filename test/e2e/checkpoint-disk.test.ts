@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { jest } from '@jest/globals'
 import { itOnDisk } from './support/mounts.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const fixture = fileURLToPath(new URL('../fixtures/training/small-disk.mjs', import.meta.url))
 

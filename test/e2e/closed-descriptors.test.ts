@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-closed-'))
 afterAll(() => {

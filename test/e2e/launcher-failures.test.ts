@@ -13,7 +13,7 @@ import {
 } from '../launcher/support/tsrun.ts'
 import { describeDeaths, usualDeaths } from './support/deaths.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describeDeaths(usualDeaths)

@@ -6,7 +6,7 @@ import { jest } from '@jest/globals'
 import { allFinished, allReady, collecting, node } from '../launcher/support/nodes.ts'
 import { killLeftovers, now, tsrun, until, untilGone } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 /** The figure of the project: a failure ends the job on every host within so many ms. */

@@ -5,7 +5,7 @@ import { jest } from '@jest/globals'
 import { allFinished, collecting, node, port } from '../launcher/support/nodes.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describe('a job of several launchers', () => {

@@ -13,7 +13,7 @@ import {
   untilGone,
 } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 interface Entry {

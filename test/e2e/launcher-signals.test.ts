@@ -10,7 +10,7 @@ import {
   untilGone,
 } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 /** The figure of the project: no rank survives its launcher by more, in ms. */

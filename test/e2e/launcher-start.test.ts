@@ -4,7 +4,7 @@ import { jest } from '@jest/globals'
 import { bin, cleanEnvironment, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 interface Seen {

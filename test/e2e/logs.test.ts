@@ -14,7 +14,7 @@ import { tsrunHere, type HereFinished } from '../launcher/support/in-process.ts'
 import { allFinished, node } from '../launcher/support/nodes.ts'
 import { killLeftovers, Run, tsrun, type Finished } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 let folder: string
 let env: NodeJS.ProcessEnv

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 import { bindings, describeStacks } from './support/stacks.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describeStacks(bindings.slice(1))

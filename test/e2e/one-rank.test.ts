@@ -18,7 +18,7 @@ import {
 import { needing } from '../needs.ts'
 import { bindings, describeStacks, stacksOfRun } from './support/stacks.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const onLinux = process.platform === 'linux'

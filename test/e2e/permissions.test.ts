@@ -4,7 +4,7 @@ import { jest } from '@jest/globals'
 import { blocksOf } from '../docs/markdown.ts'
 import { root, runShell, type Outcome } from '../docs/run.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const page = 'docs/platforms.md'
 const { text: documented } = blocksOf(page, readFileSync(join(root, page), 'utf8')).find(

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { jest } from '@jest/globals'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const cwd = join(fixtures, '../distributed')

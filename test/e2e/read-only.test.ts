@@ -6,7 +6,7 @@ import { jest } from '@jest/globals'
 import { bin, cleanEnvironment, fixtures } from '../launcher/support/tsrun.ts'
 import { itOnDisk } from './support/mounts.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 let disk: string
 beforeEach(() => {

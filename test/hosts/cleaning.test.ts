@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs'
 import { jest } from '@jest/globals'
 import { Cluster, onHosts, root } from './support/cluster.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const namespaces = (): string => execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' })
 

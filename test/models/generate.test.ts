@@ -25,7 +25,7 @@ import { makeFolder, removeFolders } from '../training/checkpoint/support/folder
 import { failure } from '../training/parallel/support/failure.ts'
 import { livelyGpt, small } from '../training/nn/support/tokens.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 afterEach(removeFolders)
 

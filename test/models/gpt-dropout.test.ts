@@ -16,7 +16,7 @@ import {
 } from '@tsrun/training'
 import { livelyGpt, small, tokenBatch } from '../training/nn/support/tokens.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const rates = {
   embeddingDropout: { embeddingDropout: 0.3 },

@@ -17,7 +17,7 @@ describe('the native bindings', () => {
       available: { available: false, reason: 'TSRUN_NATIVE=off' },
       code: 'ERR_TSR_NATIVE_UNAVAILABLE',
     })
-  }, 30_000)
+  })
 })
 
 describeNative('the libc binding', () => {

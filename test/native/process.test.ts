@@ -20,7 +20,7 @@ describeNative('the parent-death signal', () => {
     parent.kill('SIGKILL')
     expect(await exit).toEqual([null, 'SIGKILL'])
     await end
-  }, 60_000)
+  })
 })
 
 describeNative('a process with closed standard streams', () => {
@@ -45,5 +45,5 @@ describeNative('resource limits', () => {
     })
     const [output] = (await once(child.stdout, 'data')) as [Buffer]
     expect(output.toString()).toBe('EMFILE EFBIG\n')
-  }, 60_000)
+  })
 })

@@ -169,7 +169,7 @@ describe.each(kinds)('%s', (_, open) => {
       }),
       { numRuns: 25 },
     )
-  }, 60_000)
+  })
 })
 
 /** Those who waited have what came for them; the others still wait when the store closes. */

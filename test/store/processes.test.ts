@@ -37,7 +37,7 @@ describe('a connection to the store', () => {
     expect(await server.local.check(['left'])).toBe(true)
     await until(() => server.inspect().connections === 0)
     await server.close()
-  }, 30_000)
+  })
 
   it('fails on every client when the process that hosts the store is killed', async () => {
     const host = run('host.ts', token)
@@ -46,5 +46,5 @@ describe('a connection to the store', () => {
     const pending = store.get('k')
     host.kill('SIGKILL')
     await expect(pending).rejects.toMatchObject({ code: 'ERR_TSR_STORE_CLOSED' })
-  }, 30_000)
+  })
 })

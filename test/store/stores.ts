@@ -4,7 +4,7 @@ import { connectStore, memoryStore, prefixStore, startStoreServer, type Store } 
 export const token = 'c0ffee'.repeat(8)
 
 // Most take milliseconds, but values of 8 MiB take longer on a busy machine.
-jest.setTimeout(30_000)
+jest.setTimeout(120_000)
 
 /** Two ways to the same data: what `one` writes, `other` reads. */
 export interface Pair {

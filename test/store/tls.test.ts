@@ -194,7 +194,7 @@ it('a client with a long round trip connects while many others dial', async () =
   expect(crowd.length).toBeGreaterThan(500)
   expect(server.inspect().unauthenticated).toBeLessThanOrEqual(1024)
   for (const stranger of crowd) stranger.destroy()
-}, 30_000)
+})
 
 /** A relay on the way to a port of this host; what it returns is passed on, after so many milliseconds. */
 async function relayTo(

@@ -15,7 +15,7 @@ import {
   type Operation,
 } from '../../internals/distributed/algorithms.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const sizes = fc.integer({ min: 0, max: 10_000_000 })
 

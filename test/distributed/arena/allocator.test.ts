@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { Allocator } from '../../internals/distributed/arena.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const START = 64
 const END = 64 * 1024

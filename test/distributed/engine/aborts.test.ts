@@ -3,7 +3,7 @@ import { newGroup, runWorld } from '@tsrun/distributed'
 import { errorOf, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const LARGE = 200_000
 

@@ -3,7 +3,7 @@ import { newGroup, runWorld, type Work } from '@tsrun/distributed'
 import { errorOf, thrownBy, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 /** Beyond the eager limit: such messages are announced first. */
 const LARGE = 10_000

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { Credit, HEADER_BYTES } from '../../internals/distributed/engine.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const LIMIT = 256 * 1024
 

@@ -5,7 +5,7 @@ import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
 import { EngineMemory, EAGER_LIMIT, HEADER_BYTES } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const heap = heapOf(createMemory(16 * 1024 * 1024))
 const newMemory = (): EngineMemory => new EngineMemory(heap, 3, () => undefined)

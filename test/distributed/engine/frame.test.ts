@@ -11,7 +11,7 @@ import {
   streamKey,
 } from '../../internals/distributed/engine.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const word = fc.integer({ min: 0, max: 2 ** 32 - 1 })
 const long = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER })

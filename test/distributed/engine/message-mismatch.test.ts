@@ -4,7 +4,7 @@ import { failureOf } from '../support/failing-call.ts'
 import { errorOf } from '../support/outcome.ts'
 import { newArray } from '../support/values.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describe('a send and a receive that differ', () => {
   const lengths = [3, 4, 50_000, 50_001]

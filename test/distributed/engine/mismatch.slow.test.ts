@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { describeMismatches } from './support/mismatches.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describeMismatches([2, 3, 4], 12)

@@ -6,7 +6,7 @@ import { SteppedWorld } from '../support/stepped-world.ts'
 import { newArray } from '../support/values.ts'
 import { describeMismatches } from './support/mismatches.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const allReduce =
   (length: number): Call =>

@@ -12,7 +12,7 @@ import {
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describe('a lost rank', () => {
   it('fails all operations of its groups, even those between surviving ranks', async () => {

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describe('initDeviceMesh', () => {
   it('arranges the ranks with the last axis fastest', async () => {

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { describeWorkerDeath } from './support/worker-death.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const ways = ['flood', 'blocked', 'awaited', 'later']
 

@@ -18,7 +18,7 @@ import {
 } from '../../internals/distributed/transports.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 // The unauthenticated connections are this test's own.
 process.env['TSRUN_LOG_LEVEL'] = 'silent'

@@ -1,7 +1,7 @@
 import { jest } from '@jest/globals'
 import { describeMesh } from './support/mesh.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 // Pairs of two kinds are in mesh.test.ts.
 describeMesh([

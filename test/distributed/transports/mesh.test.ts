@@ -8,7 +8,7 @@ import {
 import { errorOf } from '../support/outcome.ts'
 import { describeMesh, purpose, token } from './support/mesh.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 // Each kind accepts and dials here, in pairs of two kinds; pairs of one kind are in mesh.slow.test.ts.
 describeMesh([

@@ -16,7 +16,7 @@ import { createMemory, heapOf, type Heap } from '../../internals/distributed/are
 import { eventually, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 type Kind = 'tcp' | 'node'
 

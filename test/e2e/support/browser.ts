@@ -6,7 +6,7 @@ import { needing } from '../../needs.ts'
 type ColorScheme = 'dark' | 'light'
 
 /** Maximum wait for what a page will show, in milliseconds. */
-export const mostWait = 55_000
+export const mostWait = 100_000
 
 /** Debian calls it chromium, others chromium-browser or google-chrome. */
 export function findChromium(): string | undefined {

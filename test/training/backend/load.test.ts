@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { loadBackend, tf } from '@tsrun/training'
 
 // processes take long to start when the cores are loaded
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const entry = fileURLToPath(new URL('../../../packages/training/dist/index.js', import.meta.url))
 

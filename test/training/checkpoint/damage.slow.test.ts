@@ -4,7 +4,7 @@ import { describeDamage } from './support/damage.ts'
 import { removeFolders } from './support/folder.ts'
 
 // thousands of loads, one a bit
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('cpu')

@@ -19,7 +19,7 @@ import { countingOwner } from './support/owner.ts'
 import { fileOf, folderWith, load, whole } from './support/saved.ts'
 
 // hundreds of loads, one a bit
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('cpu')

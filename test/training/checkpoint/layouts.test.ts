@@ -22,7 +22,7 @@ import { exampleBatch, parameterValues, type Values } from '../parallel/support/
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { countingOwner, cut } from './support/owner.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('wasm')

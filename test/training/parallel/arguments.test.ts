@@ -23,7 +23,7 @@ import {
 } from '@tsrun/training'
 import { errorOf } from '../../distributed/support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -5,7 +5,7 @@ import { loadBackend, SGD, trainer, type Trainer } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(() => loadBackend('wasm'))
 

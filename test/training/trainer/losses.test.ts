@@ -13,7 +13,7 @@ import {
   WIDTH,
 } from './support/losses.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describeLosses(isUsual)
 

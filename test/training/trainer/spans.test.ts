@@ -12,7 +12,7 @@ import {
   type TrainerOptions,
 } from '@tsrun/training'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(() => loadBackend('wasm'))
 afterEach(() => jest.restoreAllMocks())

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { thrownBy } from '../../support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 /** What a caller without types may pass. */
 function untyped(value: unknown): never {

@@ -3,7 +3,7 @@ import { premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 import { dtypes, fill, newArray, reduced, sameBits } from '../../support/values.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 /** Runs on two ranks. */
 async function onTwo(run: (group: ProcessGroup) => Promise<void>): Promise<void> {

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 type Call = (group: ProcessGroup) => unknown
 

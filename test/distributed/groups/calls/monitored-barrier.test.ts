@@ -3,7 +3,7 @@ import { runWorld } from '@tsrun/distributed'
 import { errorOf, eventually } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describe('a monitored barrier', () => {
   it('releases no rank before the last has entered', async () => {

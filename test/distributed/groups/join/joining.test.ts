@@ -7,7 +7,7 @@ import { memoryStore } from '@tsrun/store'
 import { initProcessGroup, type InitOptions } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const ways: InitOptions[] = [{ engine: 'worker', transport: 'node' }]
 if (isAvailable().available) {

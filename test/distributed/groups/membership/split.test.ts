@@ -3,7 +3,7 @@ import { getGlobalRank, getGroupRank, newGroup, runWorld, splitGroup } from '@ts
 import fc from 'fast-check'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describe('split', () => {
   it('gives every rank the group of its colour, ordered by key, then by rank', async () => {

@@ -2,7 +2,7 @@ import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const nested = {
   text: 'grüße',

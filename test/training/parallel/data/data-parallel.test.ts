@@ -26,7 +26,7 @@ import {
   type Snapshot,
 } from '../support/reference.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const [STEPS, INPUTS, CLASSES, BATCH] = [20, 12, 4, 24]
 const build = (seed = 7) =>

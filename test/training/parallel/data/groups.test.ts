@@ -13,7 +13,7 @@ import {
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { onPoints, Points } from './support/points.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -4,7 +4,7 @@ import { Adam, AdamW, loadBackend, SGD, type Optimizer } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { give, numbersOf, onPoints } from './support/points.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -11,7 +11,7 @@ import {
 import { errorOf, thrownBy } from '../../../distributed/support/outcome.ts'
 import { give, numbersOf, onPoints, Points } from './support/points.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

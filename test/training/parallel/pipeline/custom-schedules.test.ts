@@ -4,7 +4,7 @@ import { loadBackend, tf, type PipelineOptions } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -13,7 +13,7 @@ import {
 import { failure } from '../support/failure.ts'
 import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const model = shardedMLP({ layers: 6, inputs: 8, hidden: 10, outputs: 3 })
 const batch = { size: 8, ...exampleBatch(0, 8, 8, 3) }

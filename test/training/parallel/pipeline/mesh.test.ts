@@ -19,7 +19,7 @@ import {
   type Values,
 } from '../support/reference.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const [INPUTS, CLASSES, BATCH, STEPS] = [8, 3, 16, 20]
 const model = shardedMLP({ layers: 4, inputs: INPUTS, hidden: 10, outputs: CLASSES })

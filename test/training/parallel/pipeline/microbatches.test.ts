@@ -3,7 +3,7 @@ import { loadBackend, SGD, tf, type Batch, type Tensor } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const training = { microbatches: 2, optimizer: new SGD({ learningRate: 0.1 }) }
 let inputs: Tensor

@@ -5,7 +5,7 @@ import { usualConfigurations } from '../support/configurations.ts'
 import { exampleBatch, excess, singleProcessStep } from '../support/reference.ts'
 import { describeParity } from './support/parity.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 describeParity(usualConfigurations, 4)
 

@@ -19,7 +19,7 @@ import {
 import { failure } from '../support/failure.ts'
 import { HIDDEN, examples, model, onRanks } from '../support/small-pipeline.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -20,7 +20,7 @@ import {
 import { failure } from '../support/failure.ts'
 import { exampleBatch, values, type Values } from '../support/reference.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const mlp = shardedMLP({ layers: 6, inputs: 8, hidden: 10, outputs: 3 })
 const rows = { size: 9, ...exampleBatch(0, 9, 8, 3) }

@@ -20,7 +20,7 @@ import {
 import { failure } from '../support/failure.ts'
 import { exampleBatch, excess, parameterValues, type Values } from '../support/reference.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const [INPUTS, CLASSES, BATCH, STEPS] = [8, 3, 12, 4]
 const model = shardedMLP({ layers: 4, inputs: INPUTS, hidden: 10, outputs: CLASSES })

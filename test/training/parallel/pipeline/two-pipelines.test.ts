@@ -4,7 +4,7 @@ import { loadBackend, pipeline, SGD, shardedMLP, tf, type Pipeline } from '@tsru
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

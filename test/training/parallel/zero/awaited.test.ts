@@ -14,7 +14,7 @@ import { errorOf } from '../../../distributed/support/outcome.ts'
 import { give, onPoints } from '../data/support/points.ts'
 import { build, part, runPass, shareOf, wholeValues } from './support/training.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 beforeAll(async () => {
   await loadBackend('wasm')
 })

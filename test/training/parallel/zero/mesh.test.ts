@@ -15,7 +15,7 @@ import {
 import { exampleBatch, excess, parameterValues, type Values } from '../support/reference.ts'
 import { recorded, runPass } from './support/training.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const [INPUTS, CLASSES, BATCH, STEPS] = [8, 3, 16, 10]
 const model = shardedMLP({ layers: 4, inputs: INPUTS, hidden: 10, outputs: CLASSES })

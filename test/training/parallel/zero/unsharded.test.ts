@@ -15,7 +15,7 @@ import { makeFolder, removeFolders } from '../../checkpoint/support/folder.ts'
 import { parameterValues } from '../support/reference.ts'
 import { build, part, wholeValues } from './support/training.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -15,7 +15,7 @@ import {
 } from '@tsrun/training'
 import { exampleBatch } from '../../support/reference.ts'
 
-jest.setTimeout(60_000)
+jest.setTimeout(120_000)
 
 const microbatches = 4
 const plan = schedule('1f1b', { stages: 2, microbatches })
