@@ -189,6 +189,9 @@ describe('the root cause of a hang', () => {
     const alone = [died(0, waits(100, recv, [2])), ...others]
     expect(findRootCause(alone)).toMatchObject({ culprit: { rank: 0 } })
     expect(findRootCause(alone, [missing([0])])).toMatchObject({ culprit: { rank: 0 } })
+    // Rank 1 has already left the barrier, with an error, and has no record.
+    const left = [died(0, waits(100, recv, [2])), stopped(1, place(17)), stopped(2, barrier)]
+    expect(findRootCause(left, [missing([0], [1])])).toMatchObject({ culprit: { rank: 0 } })
     const computes = [died(0, waits(100, recv, [2])), stopped(1, barrier), stopped(2, place(0))]
     expect(findRootCause(computes)).toMatchObject({ culprit: { rank: 2 } })
   })

@@ -1,5 +1,5 @@
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import type { FlightFinding, RankPlace as FlightPlace } from './flight-findings.ts'
+import type { FlightFinding, MissingFinding, RankPlace as FlightPlace } from './flight-findings.ts'
 import type { TimedOutWait } from '../../protocol/control.ts'
 import type { RankOutcome } from '../../protocol/nodes.ts'
 
@@ -72,8 +72,12 @@ function collectWaits(
   }
   for (const finding of findings) {
     if (finding.kind === 'missing') {
-      const missing = finding.missing.map(({ rank }) => rank)
-      add(finding.waiting, [...missing, ...finding.unknown])
+      // A rank without a record may have entered the collective all the same, as its status page shows.
+      const there = finding.unknown.filter((rank) => hasReached(outcomes, rank, finding))
+      const unknown = finding.unknown.filter((rank) => !there.includes(rank))
+      const absent = [...finding.missing.map(({ rank }) => rank), ...unknown]
+      if (absent.length > 0) add([...finding.waiting, ...there], absent)
+      else add(finding.waiting, there)
     }
     if (finding.kind === 'message' && finding.peer !== undefined) {
       add([finding.rank], [finding.peer])
@@ -88,6 +92,16 @@ function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutW
   const sequence = sequenceOf(operation)
   if (error !== undefined || sequence === undefined || place === undefined) return false
   return place.group === group && place.sequence < sequence
+}
+
+/** Whether the status page shows that a rank had entered the collective, or a later one. */
+function hasReached(
+  outcomes: readonly RankOutcome[],
+  rank: number,
+  { group, sequence }: MissingFinding,
+): boolean {
+  const place = outcomes.find((outcome) => outcome.rank === rank)?.place
+  return place?.group === group && place.sequence >= sequence
 }
 
 /** Whether the status page shows a rank in an operation while another waited for its message. */
