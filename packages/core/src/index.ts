@@ -26,6 +26,7 @@ export {
 } from './node/environment.ts'
 export { PendingConnections } from './pending-connections.ts'
 export {
+  checkReplaceable,
   makeFolders,
   namesIn,
   openFile,
