@@ -2,6 +2,7 @@ export {
   certificateRefusal,
   clientHandshake,
   HELLO_BYTES,
+  HELLO_START_BYTES,
   helloOf,
   isHelloStart,
   PROOF_BYTES,
