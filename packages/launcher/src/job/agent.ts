@@ -15,7 +15,14 @@ import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './events.ts'
 import { announceDebuggers, placeDebuggers } from './placement/debuggers.ts'
-import { ranksOf, worldSizeOf, type Conclusion, type NodePlace, type Nodes } from './nodes.ts'
+import {
+  exitCodeAt,
+  ranksOf,
+  worldSizeOf,
+  type Conclusion,
+  type NodePlace,
+  type Nodes,
+} from './nodes.ts'
 import type { Interruption, NodePlan, RankOutcome, Verdict } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
 import { StackRequests } from './process/stack-requests.ts'
@@ -51,7 +58,8 @@ export async function runJob(
   if (nodes === undefined) {
     limit.end()
     over.abort()
-    return (interrupts.stop.reason as Interruption).exitCode
+    const { minNodes, nnodes } = job.placement
+    return exitCodeAt(interrupts.stop.reason as Interruption, minNodes < nnodes)
   }
   hasBegun = true
   const end = context.remember?.(nodes.plan.runId)
