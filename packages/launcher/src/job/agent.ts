@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { formatRanks, isTsrError } from '@tsrun/core'
+import { formatRanks, isTsrError, visibleText } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { USAGE } from './failure/exit-codes.ts'
@@ -112,7 +112,7 @@ async function runAttempts(
         return shortFailureText(failure, `the report is on node 0 (${zero.host})`)
       return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
-    for (const watcher of context.watchers ?? []) watcher.showFailure?.(text(false))
+    for (const watcher of context.watchers ?? []) watcher.showFailure?.(visibleText(text(false)))
     // Before a restart, name the place of the details instead of showing them.
     const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
     const where =
