@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { createContext, runInContext } from 'node:vm'
+import { Worker } from 'node:worker_threads'
 import { decode, encode } from '@tsrun/core'
 import fc from 'fast-check'
 import { Unpackr } from 'msgpackr'
@@ -258,6 +260,22 @@ describe('a hostile or foreign message', () => {
     expect(() => decode(maps)).toThrow('more than 1048576 containers')
     expect(() => decode(encode({ a: [[], []] }), MESSAGE_LIMIT, 3)).toThrow('containers')
     expect(decode(encode([1, 2, 3]), MESSAGE_LIMIT, 1)).toEqual([1, 2, 3])
+  })
+
+  it('needs little more memory than its list if it is a long Map', async () => {
+    const program = `
+      import('@tsrun/core').then(({ decode }) => {
+        const bytes = new Uint8Array(16 * 1024 * 1024).fill(1)
+        const entries = (bytes.length - 8) & ~1
+        bytes.set([0xd4, 0x4d, 0, 0xdd])
+        new DataView(bytes.buffer).setUint32(4, entries)
+        require('node:worker_threads').parentPort.postMessage(decode(bytes.subarray(0, 8 + entries)))
+      })`
+    // An array for each pair would take 500 MB.
+    const resourceLimits = { maxOldGenerationSizeMb: 320 }
+    const worker = new Worker(program, { eval: true, resourceLimits })
+    expect(await once(worker, 'message')).toEqual([new Map([[1, 1]])])
+    await worker.terminate()
   })
 
   it.each([

@@ -6,7 +6,8 @@ import { createServer } from 'node:net'
 import { once } from 'node:events'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { makeFolders, openFile, openFileHandle, readFileBytes, readFileText } from '@tsrun/core'
+import { checkReplaceable, makeFolders, openFile, openFileHandle, readFileBytes } from '@tsrun/core'
+import { readFileText } from '@tsrun/core'
 import { needing } from '../needs.ts'
 
 let folder: string
@@ -15,6 +16,20 @@ beforeEach(() => {
 })
 afterEach(() => {
   rmSync(folder, { recursive: true })
+})
+
+it('only a regular file or a missing one may be replaced', () => {
+  const [file, link] = [join(folder, 'file'), join(folder, 'link')]
+  writeFileSync(file, '')
+  symlinkSync(file, link)
+  checkReplaceable(file)
+  checkReplaceable(join(folder, 'missing'))
+  expect(() => {
+    checkReplaceable(link)
+  }).toThrow(`${link} is a symbolic link, not a regular file`)
+  expect(() => {
+    checkReplaceable('/dev/null')
+  }).toThrow('/dev/null is a device, not a regular file')
 })
 
 describe('the reader of files', () => {

@@ -126,6 +126,17 @@ it.each([
   expect(stderr).toBe(`tsrun: ${stopping}: stopping the ranks (SIGKILL after 10 s)\n`)
 })
 
+it('SIGUSR1 does not open the debugger of a rank', async () => {
+  const run = new Run(['wait.mjs'])
+  const [rank] = await run.announced(1)
+  process.kill(rank!.pid, 'SIGUSR1')
+  await pause(200)
+  run.signal('SIGTERM')
+  const { code, stderr } = await run.finished
+  expect(code).toBe(143)
+  expect(stderr).toBe('tsrun: SIGTERM: stopping the ranks (SIGKILL after 10 s)\n')
+})
+
 it('Ctrl-Z stops the ranks too, and fg resumes them', async () => {
   const run = new Run(['--nproc', '2', 'wait.mjs'])
   const ranks = await run.announced(2)

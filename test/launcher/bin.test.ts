@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { OLDEST_NODE } from '../internals/launcher/doctor.ts'
 
@@ -14,4 +15,20 @@ it('tsrun names the version that it needs on an older Node', () => {
   )
   expect(stderr).toContain(`Install Node ${OLDEST_NODE} or later`)
   expect(status).toBe(2)
+})
+
+it.each([
+  ['/proc/x', 'off'],
+  ['/proc', 'off'],
+  [tmpdir(), 'on'],
+])('the compile cache of tsrun with TMPDIR=%s is %s', (folder, expected) => {
+  const pretend =
+    "import module from 'node:module'; module.enableCompileCache = () => " +
+    "console.error('cache', process.env.NODE_DISABLE_COMPILE_CACHE === '1' ? 'off' : 'on')"
+  const { stderr } = spawnSync(
+    process.execPath,
+    ['--import', `data:text/javascript,${encodeURIComponent(pretend)}`, bin, '--version'],
+    { encoding: 'utf8', env: { ...process.env, TMPDIR: folder } },
+  )
+  expect(stderr).toBe(`cache ${expected}\n`)
 })

@@ -163,6 +163,13 @@ describe('a pretrained GPT', () => {
     await expect(pretrainedGPT(other)).rejects.toEqual(failure('ERR_TSR_PRETRAINED', message))
   })
 
+  it.each(['null', '[]', '5'])('is refused if its config.json is %s', async (json) => {
+    const other = makeFolder()
+    writeFileSync(join(other, 'config.json'), json)
+    const refused = failure('ERR_TSR_PRETRAINED', /config\.json.*it is not an object/)
+    await expect(pretrainedGPT(other)).rejects.toEqual(refused)
+  })
+
   it('is refused without a config, without weights, or with weights of another size', async () => {
     const other = makeFolder()
     await expect(pretrainedGPT(other)).rejects.toEqual(failure('ERR_TSR_PRETRAINED', /ENOENT/))

@@ -1,5 +1,9 @@
-import { spawnSync } from 'node:child_process'
-import { addressOf, closeNative, isAvailable, systemCallError } from '@tsrun/native'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { addressOf, closeNative, isAvailable, openBlas, openSharedLibrary } from '@tsrun/native'
+import { systemCallError } from '@tsrun/native'
 import { describeNative, fixture, fixtureFlags } from './support.ts'
 
 describe('the native bindings', () => {
@@ -21,6 +25,24 @@ describe('the native bindings', () => {
 })
 
 describeNative('the libc binding', () => {
+  it('does not open a FIFO as a library', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
+    const path = join(folder, 'lib.so')
+    execFileSync('mkfifo', [path])
+    // Without these bytes, a faulty binding would block this test for ever.
+    const bytes = Buffer.alloc(4096)
+    const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK)
+    try {
+      writeSync(fd, bytes)
+      expect(openBlas(path)).toBe(`${path} is not a regular file`)
+      expect(openSharedLibrary([path])).toBeUndefined()
+      expect(readSync(fd, bytes)).toBe(4096)
+    } finally {
+      closeSync(fd)
+      rmSync(folder, { recursive: true })
+    }
+  })
+
   it('returns the address of the first byte of a view', () => {
     const bytes = new Uint8Array(new SharedArrayBuffer(64))
     expect(addressOf(bytes.subarray(8))).toBe(addressOf(bytes) + 8)

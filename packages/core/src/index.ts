@@ -2,6 +2,7 @@ export {
   certificateRefusal,
   clientHandshake,
   HELLO_BYTES,
+  HELLO_START_BYTES,
   helloOf,
   isHelloStart,
   PROOF_BYTES,
@@ -26,6 +27,7 @@ export {
 } from './node/environment.ts'
 export { PendingConnections } from './pending-connections.ts'
 export {
+  checkReplaceable,
   makeFolders,
   namesIn,
   openFile,

@@ -74,11 +74,13 @@ const errors: ReadonlyMap<unknown, ErrorConstructor> = new Map(
 
 /** The tags, by extension type. */
 const tags = {
-  0x4d: { Class: MapEntries, read: (list: readonly unknown[]) => new Map(pairsOf(list)) },
+  0x4d: {
+    Class: MapEntries,
+    read: (list: readonly unknown[]) => new Map(pairsOf(list, (key) => key)),
+  },
   0x6f: {
     Class: ObjectEntries,
-    read: (list: readonly unknown[]) =>
-      Object.fromEntries(pairsOf(list).map(([key, value]) => [textOf(key), value])),
+    read: (list: readonly unknown[]) => Object.fromEntries(pairsOf(list, textOf)),
   },
   0x73: { Class: SetMembers, read: (list: readonly unknown[]) => new Set(list) },
   0x65: { Class: ErrorParts, read: errorOf },
@@ -215,7 +217,7 @@ export function resolveReferences(value: unknown): unknown {
     if (Array.isArray(part)) {
       for (let i = 0; i < part.length; i++) part[i] = resolve(part[i])
     } else if (host.types.isMap(part)) {
-      const entries = [...part]
+      const entries = new Map(part)
       part.clear()
       for (const [key, field] of entries) part.set(resolve(key), resolve(field))
     } else if (host.types.isSet(part)) {
@@ -264,9 +266,13 @@ function flat(pairs: Iterable<readonly [unknown, unknown]>): readonly unknown[] 
   return list
 }
 
-function pairsOf(list: readonly unknown[]): [unknown, unknown][] {
+/** Yields one pair at a time, because an array for each pair takes far more memory than the message. */
+function* pairsOf<Key>(
+  list: readonly unknown[],
+  keyOf: (key: unknown) => Key,
+): Generator<[Key, unknown]> {
   if (list.length % 2 !== 0) throw new Error('it has a key without a value')
-  return Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1]])
+  for (let i = 0; i < list.length; i += 2) yield [keyOf(list[i]), list[i + 1]]
 }
 
 function errorOf([name, message, cause]: readonly unknown[]): Error {

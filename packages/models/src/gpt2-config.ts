@@ -1,4 +1,4 @@
-import { readFileText, tsrError } from '@tsrun/core'
+import { isObject, readFileText, tsrError } from '@tsrun/core'
 import type { CompleteGPTOptions, GPTOptions } from './gpt.ts'
 
 /** The tokens at the beginning and the end of a text; null if there are none. */
@@ -48,7 +48,9 @@ export function readGPT2Config(path: string): {
     tsrError('ERR_TSR_PRETRAINED', { path, problem }, { cause })
   let config: GPT2Config
   try {
-    config = JSON.parse(readFileText(path)) as GPT2Config
+    const parsed: unknown = JSON.parse(readFileText(path))
+    if (!isObject(parsed)) throw new Error('it is not an object')
+    config = parsed
   } catch (error) {
     throw refuse((error as Error).message, error)
   }

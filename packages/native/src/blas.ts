@@ -1,6 +1,6 @@
 import { messageOf } from '@tsrun/core/errors'
 import type { LibraryHandle } from 'koffi'
-import { loadKoffi } from './libc.ts'
+import { loadKoffi, openLibrary } from './libc.ts'
 
 /** The matrix products of a library, for row-major matrices at addresses. */
 export interface Blas {
@@ -57,7 +57,7 @@ export function openBlas(library: string): Blas | string {
   // OpenBLAS starts its threads when it is loaded, MKL at the first product.
   for (const name of unset) process.env[name] = '1'
   try {
-    const loaded = koffi.load(library)
+    const loaded = openLibrary(koffi, library)
     const sgemm = bind(loaded, 'void', 'cblas_sgemm', SGEMM)
     if (sgemm === undefined) throw new Error(`${library} has no function cblas_sgemm`)
     const kernels = bind(loaded, 'str', 'openblas_get_corename', '')?.() as string | undefined

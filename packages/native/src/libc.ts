@@ -1,4 +1,4 @@
-import { closeSync, openSync } from 'node:fs'
+import { closeSync, openSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
@@ -42,6 +42,22 @@ export function loadKoffi(): KoffiModule | string {
   } catch (error) {
     return `the package koffi cannot be loaded: ${firstLine(error)}`
   }
+}
+
+/**
+ * Loads a library. If its name is a path, it must not be a FIFO or a device, because opening these may
+ * block forever.
+ *
+ * @throws Error if it cannot be loaded
+ */
+export function openLibrary(
+  koffi: KoffiModule,
+  name: string,
+  options?: Parameters<KoffiModule['load']>[1],
+): Library {
+  if (name.includes('/') && statSync(name, { throwIfNoEntry: false })?.isFile() === false)
+    throw new Error(`${name} is not a regular file`)
+  return koffi.load(name, options)
 }
 
 function load(): Loaded | { readonly reason: string } {
@@ -95,7 +111,7 @@ export function isAvailable(): { available: true } | { available: false; reason:
 export function loadLibrary(name: string): Library | undefined {
   const { koffi } = loaded()
   try {
-    return koffi.load(name, { global: true })
+    return openLibrary(koffi, name, { global: true })
   } catch {
     return undefined
   }

@@ -4,6 +4,7 @@ import {
   certificateRefusal,
   clientHandshake,
   HELLO_BYTES,
+  HELLO_START_BYTES,
   helloOf,
   isHelloStart,
   messageOf,
@@ -50,8 +51,11 @@ export async function greetServer(
  */
 async function greetClient(socket: Socket, token: string, advance: () => void): Promise<boolean> {
   const handshake = serverHandshake(token, purposeOn(socket))
-  const first = await readExactly(socket, HELLO_BYTES)
+  const start = await readExactly(socket, HELLO_START_BYTES)
+  if (isHelloStart(start)) advance()
+  const rest = await readExactly(socket, HELLO_BYTES - HELLO_START_BYTES)
   advance()
+  const first = Buffer.concat([start, rest])
   const hello = handshake.answer(first)
   if (hello === undefined) {
     // Tell a client that begins with TLS that this server does not encrypt.

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -96,4 +96,13 @@ it('--on-failure posts JSON to a URL', async () => {
     server.closeAllConnections()
     server.close()
   }
+})
+
+it('--on-failure receives no control characters of an error', async () => {
+  const script = join(folder, 'red.mjs')
+  writeFileSync(script, "throw new Error('a \\x1b[31mred \\x1b]0;title\\x07 reason')")
+  const file = join(folder, 'said')
+  const { code } = await tsrunHere(['--on-failure', `cat > ${file}`, '--no-summary', script])
+  expect(code).toBe(1)
+  expect(readFileSync(file, 'utf8')).toContain('a red ␛]0;title␇ reason')
 })

@@ -121,3 +121,13 @@ it('a job that has shown nothing for a while is announced, but not after its fir
     jest.useRealTimers()
   }
 })
+
+it.each([
+  ['raw', '\x1b\\\x1b(B\x0f\x1b[0mtsrun: done\n'],
+  ['pretty', 'tsrun: done\n'],
+] as const)('with --log-format %s a message on a terminal is %j', (format, expected) => {
+  const stderr = Object.assign(new PassThrough(), { isTTY: true })
+  const console = new Console({ stdout: new PassThrough(), stderr }, () => undefined)
+  new Announcer(console, format).say('end', 'done')
+  expect(String(stderr.read())).toBe(expected)
+})

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { OLDER, openRankFiles, RankReader } from '../../internals/launcher/logs.ts'
@@ -59,4 +59,28 @@ it('a reader of log files notices their rotation, and still reads what they had'
   expect([first, second].map(textOf)).toEqual(['short\nlonger\n', 'new\n'])
   files.close()
   for (const reader of [first, second]) reader.close()
+})
+
+const described = JSON.stringify({ format: 1, ...header })
+
+it.each([
+  [described, '[1,"stdout",1e15]'],
+  [described, '[1,"stdout",-5]'],
+  [described, '[1,"stdout",1.5]'],
+  [described, '[1,"constructor",3]'],
+  [described, '["x","stdout",3]'],
+  [described, '[1e300,"stdout",3]'],
+  [described, '[]'],
+  [described, 'null'],
+  ['{}', '[1,"stdout",6]'],
+  ['"text"', '[1,"stdout",6]'],
+  [JSON.stringify({ format: 1, ...header, rank: 100 }), '[1,"stdout",6]'],
+])('a reader of log files shows all output of a damaged index: %s %s', (first, entry) => {
+  writeFileSync(join(folder, 'stdout.log'), 'hello\n')
+  writeFileSync(join(folder, 'index.jsonl'), `${first}\n${entry}\n{"endedAt":5}\n`)
+  const reader = new RankReader(folder, 0, streams)
+  const shown = textOf(reader) + [...reader.rest()].map(({ bytes }) => bytes.toString()).join('')
+  expect([shown, reader.hasEnded]).toEqual(['hello\n', true])
+  expect(reader.header?.runId).toBe(first === described ? 'run' : undefined)
+  reader.close()
 })

@@ -50,6 +50,16 @@ describe('--nnodes MIN:MAX', () => {
     expect(runs.map(({ stdout }) => stdout).join('')).toContain('hello from rank 2 of 3')
   })
 
+  it('can be retried if SIGTERM reaches node 0 before the minimum has joined', async () => {
+    const args = elastic('3:4', 'hello.mjs')
+    const zero = new RunHere(args, { env })
+    await until(() => zero.stderr.includes('waiting for more nodes: 1 of 3'), 'node 0 waits')
+    const other = new RunHere(args, { env })
+    await until(() => zero.stderr.includes('2 of 3'), 'both wait')
+    zero.interrupt({ exitCode: 143, reason: 'SIGTERM' })
+    expect((await allFinished([zero, other])).map(({ code }) => code)).toEqual([75, 75])
+  })
+
   it('admits a host that comes back', async () => {
     const args = elastic('2:3', ...lastCall(0.2), 'elastic.mjs', '1')
     const zero = new RunHere(args, { env })

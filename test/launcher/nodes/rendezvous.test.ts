@@ -28,6 +28,14 @@ describe('the nodes of a job', () => {
     for (const { stderr } of ends) expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
   })
 
+  it('wait for a name that does not exist yet, also if there is only one node', async () => {
+    const args = ['--rdzv-timeout', '2.5', '--rdzv-endpoint', 'pod-0.job.invalid:29711']
+    const { code, stderr } = await tsrunHere([...args, '--nnodes', '1', 'hello.mjs'])
+    expect(code).toBe(75)
+    expect(stderr).toMatch(/^tsrun: waiting for the name of node 0.*; 2 s$/m)
+    expect(stderr).toContain('(ERR_TSR_RENDEZVOUS_TIMEOUT)')
+  })
+
   it('say that node 0 does not answer, and give possible reasons', async () => {
     const { code, stderr } = await nodeHere(1, 2, ['--rdzv-timeout', '1', 'hello.mjs']).finished
     expect(code).toBe(75)

@@ -47,9 +47,9 @@ export class RunHere {
     this.finished = running.then((code) => ({ code, stdout: this.stdout, stderr: this.stderr }))
   }
 
-  /** Does what Ctrl-C does. */
-  interrupt(): void {
-    this.#stop.abort({ exitCode: 130, reason: 'Ctrl-C' })
+  /** Does what Ctrl-C or another signal does. */
+  interrupt(interruption = { exitCode: 130, reason: 'Ctrl-C' }): void {
+    this.#stop.abort(interruption)
   }
 }
 

@@ -66,6 +66,16 @@ describe('the newest checkpoint', () => {
     })
   })
 
+  it('is found beside an index that is not of a checkpoint', async () => {
+    const folder = await folderWith(10)
+    writeFileSync(join(folder, 'index.json'), '{"weight_map":{}}')
+    expect(await latestCheckpoint(folder)).toMatchObject({
+      path: join(folder, nameOf(10)),
+      skipped: [{ path: folder, problem: expect.stringContaining('index.json') as string }],
+    })
+    expect(await load(folder)).toEqual({ step: 10, first: 10 })
+  })
+
   it('is complete even if an older one cannot be removed, and the error says so', async () => {
     const folder = makeFolder()
     // with a dot before it, and an end behind it, this name is too long

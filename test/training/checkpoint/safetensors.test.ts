@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync, readdirSync } from 'node:fs'
+import { readFileSync, writeFileSync, readdirSync, readlinkSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { openSafetensors, writeSafetensors } from '@tsrun/training'
 import { makeFolder, removeFolders } from './support/folder.ts'
@@ -131,4 +131,15 @@ it('safetensors reads a tensor named __proto__', async () => {
   const file = await openSafetensors(path)
   expect(await file.read('__proto__')).toEqual(Float32Array.of(0))
   await file.close()
+})
+
+it('a safetensors file does not replace a link to a device', async () => {
+  const folder = makeFolder()
+  const path = join(folder, 'out.safetensors')
+  symlinkSync('/dev/null', path)
+  const tensors = new Map([['a', { shape: [1], values: Float32Array.of(1) }]])
+  const refused = `${path} is a symbolic link, not a regular file`
+  await expect(writeSafetensors(path, tensors)).rejects.toThrow(refused)
+  expect(readlinkSync(path)).toBe('/dev/null')
+  expect(readdirSync(folder)).toEqual(['out.safetensors'])
 })

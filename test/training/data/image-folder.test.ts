@@ -103,6 +103,32 @@ describe('a folder of images', () => {
     },
   )
 
+  it('refuses a PNG file with a second header, or with another chunk before its header', async () => {
+    const whole = Buffer.from(png(colors))
+    const [signature, header, rest] = [
+      whole.subarray(0, 8),
+      whole.subarray(8, 33),
+      whole.subarray(33),
+    ]
+    // The decoder takes the last header.
+    const second = Buffer.concat([signature, header, header, rest])
+    second.writeUInt32BE(10_000, 41)
+    second.writeUInt32BE(10_000, 45)
+    const other = Buffer.from(header)
+    other.write('teSt', 4)
+    const folder = folderOf({
+      'second.png': second,
+      'late.png': Buffer.concat([signature, other, header, rest]),
+    })
+    for (const [name, problem] of [
+      ['second.png', /more than one header/],
+      ['late.png', /does not begin with its header/],
+    ] as const) {
+      const refused = failure('ERR_TSR_DATASET', problem)
+      await expect(readImage(join(folder, name), { size: [2, 2] })).rejects.toEqual(refused)
+    }
+  })
+
   it('refuses a file of more than 64 MiB before reading it', async () => {
     const path = join(folderOf({ 'a.png': png(colors) }), 'a.png')
     truncateSync(path, 2 ** 26 + 1)

@@ -206,14 +206,26 @@ function refusePlanted(path: string, { uid, nlink }: BigIntStats, real: string):
     )
 }
 
+/**
+ * Checks the target of a rename. Replacing a device, a FIFO or a link such as /dev/stdout would remove
+ * it from the machine.
+ *
+ * @throws Error that names the type if the path exists and is not a regular file
+ */
+export function checkReplaceable(path: string): void {
+  refuseOthers(path, lstatSync(path, { bigint: true, throwIfNoEntry: false }))
+}
+
 function refuseOthers(path: string, status: BigIntStats | undefined): void {
   if (status === undefined || status.isFile()) return
   const kind = status.isDirectory()
     ? 'a folder'
-    : status.isFIFO()
-      ? 'a FIFO'
-      : status.isSocket()
-        ? 'a socket'
-        : 'a device'
+    : status.isSymbolicLink()
+      ? 'a symbolic link'
+      : status.isFIFO()
+        ? 'a FIFO'
+        : status.isSocket()
+          ? 'a socket'
+          : 'a device'
   throw new Error(`${path} is ${kind}, not a regular file`)
 }

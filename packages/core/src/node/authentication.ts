@@ -21,15 +21,16 @@ import { protectionCode, type Protection } from './protection.ts'
  * derive the keys of the connection.
  */
 export const HELLO_BYTES = 40
+/** Length in bytes of the start of a hello, before its nonce. */
+export const HELLO_START_BYTES = 8
 /** Length of a proof in bytes. */
 export const PROOF_BYTES = 32
 
 const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
-const HEADER_BYTES = 8
 /** Value of the protection code in a hello that rejects the client's certificate. */
 const CERTIFICATE_REFUSED = 0xff
-const NONCE_BYTES = HELLO_BYTES - HEADER_BYTES
+const NONCE_BYTES = HELLO_BYTES - HELLO_START_BYTES
 
 /** The side of a handshake: the client connects, the server accepts. */
 export type HandshakeRole = 'client' | 'server'
@@ -210,7 +211,7 @@ function encodeHello(nonce: Uint8Array, code: number): Uint8Array {
   view.setUint32(0, MAGIC, true)
   view.setUint16(4, HANDSHAKE_VERSION, true)
   view.setUint16(6, code, true)
-  bytes.set(nonce, HEADER_BYTES)
+  bytes.set(nonce, HELLO_START_BYTES)
   return bytes
 }
 
@@ -233,7 +234,7 @@ function codeOf(hello: Uint8Array): number {
 
 /** Copies the nonce, because the caller may reuse the buffer. */
 function nonceOf(hello: Uint8Array): Uint8Array {
-  return new Uint8Array(hello.subarray(HEADER_BYTES))
+  return new Uint8Array(hello.subarray(HELLO_START_BYTES))
 }
 
 function viewOf(bytes: Uint8Array): DataView {

@@ -1,6 +1,8 @@
 import {
   clientHandshake,
   HELLO_BYTES,
+  HELLO_START_BYTES,
+  isHelloStart,
   PROOF_BYTES,
   protectionFlags,
   serverHandshake,
@@ -81,19 +83,23 @@ export interface AuthenticatedPeer {
 /**
  * Authenticates a connection that rank `listener` has accepted.
  *
- * @param onHello - called once the peer has sent a valid hello
+ * @param advance - called for each step of the handshake
  * @returns undefined if the peer is not part of the job or dialed another rank
  */
 export async function handshakeWithDialer(
   channel: ByteChannel,
   { token, purpose, protection }: Credentials,
   listener: number,
-  onHello: () => void,
+  advance: () => void,
 ): Promise<AuthenticatedPeer | undefined> {
   const handshake = serverHandshake(token, purpose, protection)
-  const hello = handshake.answer(await channel.read(HELLO_BYTES))
+  const start = await channel.read(HELLO_START_BYTES)
+  if (!isHelloStart(start)) return undefined
+  advance()
+  const rest = await channel.read(HELLO_BYTES - HELLO_START_BYTES)
+  const hello = handshake.answer(Uint8Array.of(...start, ...rest))
   if (hello === undefined) return undefined
-  onHello()
+  advance()
   await channel.write(hello)
   const last = await channel.read(PROOF_BYTES + 4)
   const rank = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)

@@ -104,7 +104,10 @@ class LogCommand {
     }
     this.#showKept()
     const said = readLauncherLog(folder)
-    if (this.#request.streams.includes('stderr')) this.#context.console.print('stderr', said)
+    const { streams, format } = this.#request
+    if (streams.includes('stderr')) {
+      this.#context.console.print('stderr', said, format === 'raw')
+    }
     this.#context.interrupts.stop.throwIfAborted()
   }
 

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isatty } from 'node:tty'
-import { formatRanks, isTsrError } from '@tsrun/core'
+import { formatRanks, isTsrError, visibleText } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { USAGE } from './failure/exit-codes.ts'
@@ -15,7 +15,14 @@ import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './events.ts'
 import { announceDebuggers, placeDebuggers } from './placement/debuggers.ts'
-import { ranksOf, worldSizeOf, type Conclusion, type NodePlace, type Nodes } from './nodes.ts'
+import {
+  exitCodeAt,
+  ranksOf,
+  worldSizeOf,
+  type Conclusion,
+  type NodePlace,
+  type Nodes,
+} from './nodes.ts'
 import type { Interruption, NodePlan, RankOutcome, Verdict } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
 import { StackRequests } from './process/stack-requests.ts'
@@ -51,7 +58,8 @@ export async function runJob(
   if (nodes === undefined) {
     limit.end()
     over.abort()
-    return (interrupts.stop.reason as Interruption).exitCode
+    const { minNodes, nnodes } = job.placement
+    return exitCodeAt(interrupts.stop.reason as Interruption, minNodes < nnodes)
   }
   hasBegun = true
   const end = context.remember?.(nodes.plan.runId)
@@ -104,7 +112,7 @@ async function runAttempts(
         return shortFailureText(failure, `the report is on node 0 (${zero.host})`)
       return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
-    for (const watcher of context.watchers ?? []) watcher.showFailure?.(text(false))
+    for (const watcher of context.watchers ?? []) watcher.showFailure?.(visibleText(text(false)))
     // Before a restart, name the place of the details instead of showing them.
     const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
     const where =

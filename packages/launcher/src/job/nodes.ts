@@ -2,7 +2,8 @@
  * The interface between a job and its nodes. A node is the launcher on one host. `nodes/` implements it
  * for one host and for several.
  */
-import type { NodePlan, NodeReport, Verdict } from '../protocol/nodes.ts'
+import type { Interruption, NodePlan, NodeReport, Verdict } from '../protocol/nodes.ts'
+import { TRY_AGAIN } from './failure/exit-codes.ts'
 
 /** This node's position in the plan of the current or next attempt. */
 export interface NodePlace {
@@ -36,6 +37,22 @@ export interface Conclusion {
    * The reports of all nodes, on node 0, or on another node if node 0 is gone. Undefined elsewhere.
    */
   readonly reports: readonly NodeReport[] | undefined
+}
+
+/**
+ * Whether only this host leaves a job that can continue without it, as at a preemption (SIGTERM). Other
+ * signals, such as Ctrl-C, stop the job on all hosts.
+ */
+export function isLeave(interruption: Interruption | undefined): boolean {
+  return interruption?.reason === 'SIGTERM'
+}
+
+/**
+ * Returns the exit code of a job that an interruption of this host ends. If the machine of an elastic
+ * job is being removed, the code asks the scheduler to start the job on other hosts.
+ */
+export function exitCodeAt(interruption: Interruption, isElastic: boolean): number {
+  return isElastic && isLeave(interruption) ? TRY_AGAIN : interruption.exitCode
 }
 
 export function worldSizeOf({ nodes }: NodePlan): number {

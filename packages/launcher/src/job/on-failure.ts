@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { hostname } from 'node:os'
-import { isTsrError, messageOf } from '@tsrun/core'
+import { isTsrError, messageOf, visibleText } from '@tsrun/core'
 import type { JobOptions } from '../args/job-options.ts'
 import type { Announcer } from '../logs/console.ts'
 import { TIMED_OUT } from './failure/exit-codes.ts'
@@ -61,7 +61,7 @@ export class FailureReport implements JobWatcher {
     const isStopped = interrupts.stop.aborted && exitCode !== TIMED_OUT
     if (to === undefined || exitCode === 0 || isStopped) return
     if (isTsrError(error) && error.code === 'ERR_TSR_USAGE') return
-    const report = error === undefined ? this.#report : messageOf(error)
+    const report = error === undefined ? this.#report : visibleText(messageOf(error))
     const { runId, script } = this
     const facts = { runId, exitCode, script, host: hostname(), report }
     const problem = await reportJobFailure(to, facts, env)

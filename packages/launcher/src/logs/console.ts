@@ -4,6 +4,12 @@ import type { LogFormat } from '../args/output-options.ts'
 import type { StreamName } from './lines.ts'
 import { wantsColour } from './presenter.ts'
 
+/**
+ * Ends what unchanged output of a rank may have left on: a control sequence, another character set,
+ * colours.
+ */
+const RESET = '\x1b\\\x1b(B\x0f\x1b[0m'
+
 const others = { stdout: 'stderr', stderr: 'stdout' } as const
 
 /**
@@ -74,10 +80,13 @@ export class Console {
    * Writes text for humans, which may quote untrusted text. Of the terminal control sequences, only
    * colours pass, and only to terminals. For output that programs read, use `write`, which changes no
    * characters.
+   *
+   * @param afterRaw - whether the ranks' own control sequences have passed to the terminal
    */
-  print(name: StreamName, text: string): void {
+  print(name: StreamName, text: string, afterRaw = false): void {
     const output: Writable & { isTTY?: boolean } = this.#outputs[name]
-    this.write(name, visibleText(text, wantsColour(output, process.env)))
+    const reset = afterRaw && output.isTTY === true ? RESET : ''
+    this.write(name, reset + visibleText(text, wantsColour(output, process.env)))
   }
 
   /** Applies back-pressure from this output to `source`. */
@@ -144,7 +153,7 @@ export class Announcer {
       const line = JSON.stringify({ time: new Date().toISOString(), event, ...facts })
       this.#console.write('stdout', line + '\n')
     } else if (text !== '') {
-      this.#console.print('stderr', text)
+      this.#console.print('stderr', text, this.#format === 'raw')
     }
   }
 }

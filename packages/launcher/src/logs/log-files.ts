@@ -1,6 +1,19 @@
 import { closeSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeOwnFolder, openOwnFile, tsrError, writeWhole } from '@tsrun/core'
+import {
+  choice,
+  count,
+  finite,
+  makeOwnFolder,
+  object,
+  openOwnFile,
+  text,
+  tsrError,
+  where,
+  writeWhole,
+  type Of,
+  type Rules,
+} from '@tsrun/core'
 import type { RankFacts } from '../args/log-prefix.ts'
 import { withoutCodes, type Line, type StreamName } from './lines.ts'
 
@@ -17,16 +30,43 @@ export const INDEX_NAME = 'index.jsonl'
 export const OLDER = 'older'
 const INDEX_FORMAT = 1
 
+/** Milliseconds since 1970 that a Date can have. */
+const time = finite({ from: 0, to: 8.64e15 })
+
 /** The first line of an index. */
-export interface IndexHeader extends RankFacts {
-  readonly format: typeof INDEX_FORMAT
-  readonly runId: string
+export const indexHeader = object({
+  format: choice(INDEX_FORMAT),
+  runId: text,
   /** The template of `--log-prefix`; null: none. */
-  readonly prefix: string | null
-}
+  prefix: text.nullable(),
+  rank: count(),
+  localRank: count(),
+  worldSize: count(),
+  role: text,
+  host: text,
+  node: count(),
+  pid: count(),
+  generation: count(),
+  startedAt: time,
+} satisfies Rules<RankFacts & { format: 1; runId: string; prefix: string | null }>).refine(
+  ({ rank, worldSize }) => rank < worldSize,
+)
+export type IndexHeader = Of<typeof indexHeader>
 
 /** A line of an index after the first. */
 export type IndexEntry = readonly [time: number, stream: StreamName, bytes: number]
+export const indexEntry = where<IndexEntry>(
+  (line) =>
+    Array.isArray(line) &&
+    line.length === 3 &&
+    time.is(line[0]) &&
+    (streamNames as readonly unknown[]).includes(line[1]) &&
+    count().is(line[2]),
+  'a time, a stream and a number of bytes',
+)
+
+/** The last line of an index. */
+export const indexEnd = object({ endedAt: time })
 
 /** The folder of the log files of one attempt. */
 export function attemptDirectory(logDir: string, runId: string, restartCount: number): string {

@@ -1,9 +1,17 @@
 import { closeSync, existsSync, fstatSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { anything, namesIn, openFile, parseJson } from '@tsrun/core'
+import { either, namesIn, openFile, parseJson } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
 import type { StreamName } from './lines.ts'
-import { INDEX_NAME, streamNames, type IndexEntry, type IndexHeader } from './log-files.ts'
+import {
+  INDEX_NAME,
+  indexEnd,
+  indexEntry,
+  indexHeader,
+  streamNames,
+  type IndexEntry,
+  type IndexHeader,
+} from './log-files.ts'
 
 /** A piece of a log file. */
 export interface LogPiece {
@@ -14,6 +22,8 @@ export interface LogPiece {
 }
 
 const BLOCK = 64 * 1024
+
+const indexLine = either(indexHeader, indexEntry, indexEnd)
 
 /** @throws ERR_TSR_USAGE */
 function openLog(path: string): number {
@@ -50,8 +60,9 @@ class GrowingFile {
   at(position: number, length: number): Buffer {
     const fd = this.#open()
     if (fd === undefined) return Buffer.alloc(0)
-    const bytes = Buffer.allocUnsafe(length)
-    return bytes.subarray(0, readSync(fd, bytes, 0, length, position))
+    // An index may be damaged, so its lengths are not trusted.
+    const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, this.size - position)))
+    return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, position))
   }
 
   read(length: number): Buffer {
@@ -188,11 +199,11 @@ export class RankReader {
     this.#partial = lines.pop()!
     for (const line of lines) {
       // The last line is incomplete if the disk was full.
-      const entry = parseJson(Buffer.from(line, 'latin1').toString(), anything())
-      if (Array.isArray(entry)) this.#entries.push(entry as unknown as IndexEntry)
-      else if (typeof entry === 'object' && entry !== null && 'endedAt' in entry)
-        this.hasEnded = true
-      else this.header ??= entry as IndexHeader | undefined
+      const entry = parseJson(Buffer.from(line, 'latin1').toString(), indexLine)
+      if (entry === undefined) continue
+      if (indexEntry.is(entry)) this.#entries.push(entry)
+      else if (indexEnd.is(entry)) this.hasEnded = true
+      else this.header ??= entry
     }
     return true
   }

@@ -2,6 +2,7 @@ import { monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/
 import type { Store } from '@tsrun/store'
 import type { FlightDump } from '@tsrun/distributed/record'
 import { tailOfFlight } from '../job/failure/flight-merge.ts'
+import { isLeave } from '../job/nodes.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
 import {
   interruptMessage,
@@ -73,14 +74,6 @@ export async function receive<T>(
 /** The message; undefined if it does not match the schema. */
 export function parse<T>(value: Uint8Array, of: Schema<T>): T | undefined {
   return parseJson(Buffer.from(value).toString(), of)
-}
-
-/**
- * Whether only this host leaves a job that can continue without it, as at a preemption (SIGTERM). Other
- * signals, such as Ctrl-C, stop the job on all hosts.
- */
-export function isLeave(interruption: Interruption | undefined): boolean {
-  return interruption?.reason === 'SIGTERM'
 }
 
 /**

@@ -1,9 +1,9 @@
 import { anything } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import type { Conclusion, Nodes, SharedAttempt } from '../job/nodes.ts'
+import { isLeave, type Conclusion, type Nodes, type SharedAttempt } from '../job/nodes.ts'
 import type { Joined } from './join.ts'
-import { isLeave, keys, packReport, post, receive, shareInterrupts } from './messages.ts'
+import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
 import {
   type NodePlan,
   type NodeReport,

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
 import { isTsrError } from '@tsrun/core'
 import {
@@ -33,6 +34,7 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   const { rendezvous: place, placement } = job
   if (placement.iface !== undefined) addressOfInterface(placement.iface)
   if (placement.nnodes === 1) {
+    if (isIP(place.host) === 0) await findStoreAddress(place, true, context)
     return createOnlyNode(job, await startStore(job, await onlyAddress(place.host), context))
   }
   const isZero = isNodeZero(job)

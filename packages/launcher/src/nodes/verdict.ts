@@ -1,11 +1,9 @@
-import { ranksOf, worldSizeOf } from '../job/nodes.ts'
-import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
+import { exitCodeAt, ranksOf, worldSizeOf } from '../job/nodes.ts'
 import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
 import { findCauses } from '../job/failure/flight-records.ts'
 import { findRootCause } from '../job/failure/root-cause.ts'
-import { isLeave } from './messages.ts'
 
 /** Milliseconds after which an attempt counts as healthy. */
 const HEALTHY = 3_600_000
@@ -71,10 +69,7 @@ export function judge(evidence: Evidence): Verdict {
   const missing = lost.flatMap(({ node }) => ranksOf(plan, node))
   const interruption = reports.find((report) => report.interruption !== undefined)?.interruption
   if (interruption !== undefined) {
-    // The machine of node 0 is being removed. The exit code asks the scheduler to start the job on
-    // other hosts.
-    const exitCode = isElastic && isLeave(interruption) ? TRY_AGAIN : interruption.exitCode
-    return { kind: 'interrupted', exitCode }
+    return { kind: 'interrupted', exitCode: exitCodeAt(interruption, isElastic) }
   }
   const [firstLost] = lost
   if (firstLost !== undefined && (hasLeft === true || cause?.presumed !== false)) {

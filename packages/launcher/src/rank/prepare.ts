@@ -16,6 +16,8 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   exitAtStop(process.execArgv)
   keepOwnArguments(process.execArgv)
   acceptFaults(env)
+  // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
+  process.on('SIGUSR1', () => undefined)
   // The thread always answers requests. It kills this process only if the kernel does not.
   watchLauncher(control.fd, !askKernel())
   dieIfOrphan(launcherPid)

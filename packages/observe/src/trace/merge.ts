@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { renameSync, rmSync } from 'node:fs'
+import { checkReplaceable } from '@tsrun/core'
 import { writeChromeTrace } from './chrome-trace.ts'
 import { findTracedRun, type TracedRun } from './traced-run.ts'
 
@@ -30,8 +31,10 @@ export function mergeTrace(
  * Writes the file for Perfetto atomically.
  *
  * @returns the number of spans
+ * @throws Error if the path exists and is not a regular file
  */
 export function writeMerged({ files }: TracedRun, path: string): number {
+  checkReplaceable(path)
   const unfinished = `${path}.${randomBytes(6).toString('hex')}`
   try {
     const spans = writeChromeTrace(files, unfinished)

@@ -18,14 +18,15 @@ export interface TracedRun {
  * Finds the files of a run in folders of `--trace`: one folder for each host, or a shared one.
  *
  * @param runId - default: the newest run
+ * @param problems - receives why files could not be read
  * @returns undefined if there is no such run
  */
 export function findTracedRun(
   directories: readonly string[],
   runId?: string,
+  problems: string[] = [],
 ): TracedRun | undefined {
   const files: { readonly directory: string; readonly name: string; reader: SpanFileReader }[] = []
-  const problems: string[] = []
   for (const directory of directories) {
     for (const path of spanFiles(directory, runId)) {
       const name = join(basename(dirname(path)), basename(path))
@@ -67,14 +68,16 @@ export function findTrace(
   runId: string | undefined,
 ): TracedRun {
   let found: TracedRun | undefined
+  const problems: string[] = []
   try {
-    found = findTracedRun(directories, runId)
+    found = findTracedRun(directories, runId, problems)
   } catch (cause) {
     throw tsrError('ERR_TSR_USAGE', { problem: (cause as Error).message }, { cause })
   }
   if (found !== undefined) return found
   const what = runId === undefined ? 'no trace' : `no trace of a run ${runId}`
-  const problem = `there is ${what} in ${names.join(', ')}; tsrun --trace DIR writes one`
+  const hint = problems[0] ?? 'tsrun --trace DIR writes one'
+  const problem = `there is ${what} in ${names.join(', ')}; ${hint}`
   throw tsrError('ERR_TSR_USAGE', { problem })
 }
 

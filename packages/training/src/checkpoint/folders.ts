@@ -166,7 +166,7 @@ export interface LatestCheckpoint {
   readonly step: number
   /**
    * Newer checkpoints that cannot be used: their save was interrupted or is in progress, or files are
-   * missing or have wrong sizes.
+   * missing or have wrong sizes. Also the folder itself, if it has an index that is not of a checkpoint.
    */
   readonly skipped: readonly UnusableCheckpoint[]
 }
@@ -199,22 +199,30 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
       `the folder of a checkpoint, such as ${dirname(directory)}`,
     )
   }
+  // The index of another program, or of an interrupted copy, may lie beside the checkpoints.
+  const strays: UnusableCheckpoint[] = []
   if (await exists(join(directory, INDEX))) {
-    const { path, contents } = await openFinished(directory)
-    return { path, step: contents.step, skipped: [] }
+    try {
+      const { step } = (await openCheckpoint(directory)).contents
+      return { path: directory, step, skipped: [] }
+    } catch (error) {
+      strays.push({ path: directory, problem: (error as Error).message })
+    }
   }
   const skipped: UnusableCheckpoint[] = []
   for (const { name } of await listCheckpoints(directory)) {
     const path = join(directory, name)
     try {
       const { step } = (await openCheckpoint(path)).contents
-      return { path, step, skipped: [...(await unfinishedAfter(step, directory)), ...skipped] }
+      const unfinished = await unfinishedAfter(step, directory)
+      return { path, step, skipped: [...unfinished, ...skipped, ...strays] }
     } catch (error) {
       skipped.push({ path, problem: (error as Error).message })
     }
   }
-  if (skipped.length === 0) return undefined
-  throw tsrError('ERR_TSR_CHECKPOINT_UNFINISHED', { ...skipped[0]! })
+  const [unusable] = [...skipped, ...strays]
+  if (unusable === undefined) return undefined
+  throw tsrError('ERR_TSR_CHECKPOINT_UNFINISHED', { ...unusable })
 }
 
 async function unfinishedAfter(step: number, directory: string): Promise<UnusableCheckpoint[]> {

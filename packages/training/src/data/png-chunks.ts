@@ -16,12 +16,14 @@ const HARMLESS = 2 ** 26
  * Returns a PNG file without the chunks that do not affect its pixels.
  *
  * @param mostPixels - the largest allowed number of pixels of an image
- * @throws Error for a larger image, and for more data than the header announces. Other damage is
- *   left to the decoder.
+ * @throws Error for a larger image, for more data than the header announces, and unless the first chunk
+ *   is the only header. Other damage is left to the decoder.
  */
 export function checkedPng(file: Buffer, mostPixels: number): Buffer {
   // The file starts with the signature and the header: length, type, width, height, depth, color type.
   if (file.length < 33) return file
+  if (file.readUInt32BE(8) !== 13 || file.toString('latin1', 12, 16) !== 'IHDR')
+    throw new Error('it does not begin with its header')
   const [width, height] = [file.readUInt32BE(16), file.readUInt32BE(20)]
   if (width * height > mostPixels)
     throw new Error(`it has more than ${mostPixels / 1e6} megapixels`)
@@ -30,6 +32,8 @@ export function checkedPng(file: Buffer, mostPixels: number): Buffer {
   for (let at = 8; at + 8 <= file.length; at += file.readUInt32BE(at) + 12) {
     const end = at + file.readUInt32BE(at) + 12
     const type = file.toString('latin1', at + 4, at + 8)
+    // Decoders take the last header, which was not checked.
+    if (type === 'IHDR' && at > 8) throw new Error('it has more than one header')
     if (NEEDED.has(type)) kept.push(file.subarray(at, end))
     if (type === 'IDAT') data.push(file.subarray(at + 8, end - 4))
   }

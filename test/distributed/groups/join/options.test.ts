@@ -74,3 +74,15 @@ describe('the default choice of engine', () => {
     expect(chooseEngine({ environment, transport, cores }, undefined)).toBe(expected)
   })
 })
+
+it('initProcessGroup refuses an unknown value of TSRUN_NATIVE', async () => {
+  process.env['TSRUN_NATIVE'] = 'of'
+  try {
+    await expect(join({})).rejects.toMatchObject({
+      code: 'ERR_TSR_ENVIRONMENT',
+      message: expect.stringMatching(/TSRUN_NATIVE is "?of"?.*expected "on" or "off"/) as string,
+    })
+  } finally {
+    delete process.env['TSRUN_NATIVE']
+  }
+})

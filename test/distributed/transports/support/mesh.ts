@@ -162,9 +162,10 @@ export function describeMesh(pairs: readonly (readonly [even: Kind, odd: Kind])[
     })
 
     it.each([
-      ['many connections from another address', '127.0.0.2', true],
-      ['many silent connections from their own address', '127.0.0.1', false],
-    ])('connect in spite of %s, even if a peer is slow', async (_, localAddress, speaks) => {
+      ['many connections from another address', '127.0.0.2', true, 40],
+      ['many silent connections from their own address', '127.0.0.1', false, 40],
+      ['many silent connections, with half a hello sent', '127.0.0.1', false, 20],
+    ])('connect in spite of %s, even if a peer is slow', async (_, localAddress, speaks, sent) => {
       const dialers = await openAll(2)
       const { endpoint } = dialers[0]!
       // Nobody is rejected for being slow.
@@ -173,8 +174,15 @@ export function describeMesh(pairs: readonly (readonly [even: Kind, odd: Kind])[
       const slow = connect({ ...endpoint, localAddress })
       await once(slow, 'connect')
       const handshake = clientHandshake(token, purpose, '1 to 0')
-      slow.write(handshake.hello)
-      const [hello] = (await once(slow, 'data')) as [Buffer]
+      slow.write(handshake.hello.subarray(0, sent))
+      const answered = once(slow, 'data')
+      // The bytes have been read before later connections are answered.
+      for (let i = 0; i < 2; i++) {
+        const other = await call(endpoint)
+        other.write(clientHandshake(token, purpose).hello)
+        await once(other, 'data')
+        other.destroy()
+      }
       // 256 are kept waiting
       const crowd = await Promise.all(Array.from({ length: 290 }, () => call(endpoint)))
       let gone = 0
@@ -187,6 +195,8 @@ export function describeMesh(pairs: readonly (readonly [even: Kind, odd: Kind])[
         }
       })
       await enough
+      slow.write(handshake.hello.subarray(sent))
+      const [hello] = (await answered) as [Buffer]
       const answer = handshake.answer(hello)
       if (!('proof' in answer)) throw new Error(answer.refused)
       slow.write(Buffer.concat([answer.proof, Buffer.from([1, 0, 0, 0])]))

@@ -2,9 +2,11 @@ import { isIP } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import {
   argumentError,
+  choice,
   createLogger,
   Deadline,
   readLogLevel,
+  readVariable,
   tsrError,
   type RankEnvironment,
 } from '@tsrun/core'
@@ -68,6 +70,7 @@ export async function joinWorld(
   past: Past = { departures: new Set() },
 ): Promise<EngineProcessGroup> {
   readLogLevel()
+  readVariable('TSRUN_NATIVE', choice('on', 'off').optional())
   const given = readOptions(options)
   const wanted = wantedTransport(given)
   const job = wanted === 'mpi' ? await (await loadPlugIn(wanted)).join(options) : undefined

@@ -1,6 +1,6 @@
 import { open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { argumentError } from '@tsrun/core'
+import { argumentError, checkReplaceable } from '@tsrun/core'
 import type { HeldValues } from '../../backend/held-values.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Checks } from './checks.ts'
@@ -40,7 +40,8 @@ export interface WrittenFile {
  * @param metadata - the strings of `__metadata__`
  * @param signal - if aborted before the end, no file is left and the reason of the signal is thrown
  * @throws ERR_TSR_ARGUMENT when the number of values of a tensor does not match its shape, or its
- *   name is `__metadata__`; errors of the file system (ENOSPC, EROFS, ...)
+ *   name is `__metadata__`; an Error if the path is a device, a FIFO, a link or a folder; errors of the
+ *   file system (ENOSPC, EROFS, ...)
  *
  * @example
  * const weight = { shape: [2, 2], values: Float32Array.of(1, 2, 3, 4) }
@@ -91,6 +92,7 @@ export async function writeDurably(
   path: string,
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
+  checkReplaceable(path)
   const unfinished = `${path}.unfinished`
   // Delete a file that an earlier process left or an attacker planted. Never write to it.
   await rm(unfinished, { force: true })
