@@ -234,7 +234,7 @@ describe('pipeline.ts', () => {
   })
 
   it('ends with its result, after at most 20 lines of at most 80 characters', async () => {
-    const job = ['--nproc', '4', '--no-summary', 'examples/pipeline.ts']
+    const job = ['--nproc', '4', 'examples/pipeline.ts']
     const { code, stdout } = await tsrun([...job, '--epochs', '1', '--images', '2048'], { cwd })
     expect(code).toBe(0)
     const lines = stdout.trimEnd().split('\n')
@@ -283,7 +283,7 @@ describe('pipeline.ts', () => {
   })
 
   it('shows its flags once', async () => {
-    const flags = ['--nproc', '2', '--no-summary', 'examples/pipeline.ts', '--help']
+    const flags = ['--nproc', '2', 'examples/pipeline.ts', '--help']
     const { code, stdout, stderr } = await tsrun(flags, { cwd })
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout.match(/--microbatches +a whole number from 1 \(default 8\)/g)).toHaveLength(1)
