@@ -161,7 +161,7 @@ if (speaks) {
     console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}`)
   }
   console.log(`\n${describeUtilisation(busy)}`)
-  console.log(explainBubble(report, withMessages, message, cores))
+  console.log(explainBubble(schedule, report, withMessages, message, cores))
   if (!flags.report) console.log('For the time of each rank and the schedule, add --report.')
   printResult({
     accuracy,
