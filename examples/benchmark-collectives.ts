@@ -23,7 +23,7 @@ import {
 } from './lib/bandwidth.ts'
 import { choice, count, join, joinFlags, readFlags } from './lib/flags.ts'
 import { loadShown } from './lib/job.ts'
-import { grouped, printResult } from './lib/output.ts'
+import { grouped, printResult, wrap } from './lib/output.ts'
 
 const MI = 2 ** 20
 const LECTURE = 100 * MI
@@ -76,11 +76,9 @@ if (durations !== undefined) {
     ['all_reduce', 'allReduceSeconds'],
     ['reduce_scatter', 'reduceScatterSeconds'],
   ] as const) {
+    console.log(`${name}(world_size=${size}, num_elements=${elements}${where})`)
     for (const [rank, seconds] of durations.entries()) {
-      const took = `took ${(seconds[key] * 1000).toFixed(2)} ms`
-      console.log(
-        `rank ${rank}: ${name}(world_size=${size}, num_elements=${elements}${where}) ${took}`,
-      )
+      console.log(`rank ${rank} took ${(seconds[key] * 1000).toFixed(2)} ms`)
     }
   }
   const bytes = elements * 4
@@ -149,9 +147,8 @@ function fillWithRandom(values: Float32Array): void {
 
 function report(allReduce: Bandwidth, reduceScatter: Bandwidth): void {
   const rows = Object.entries({ all_reduce: allReduce, reduce_scatter: reduceScatter })
-  console.log(
-    `\n${elements} float32 values per rank, ${size} ranks, median of ${repeats} runs; GiB/s by`,
-  )
+  const sizes = `${grouped(elements)} float32 values per rank, ${size} ranks`
+  console.log(`\n${wrap(`${sizes}, median of ${repeats} runs; GiB/s by`)}`)
   console.log(
     formatTable(
       [
@@ -164,13 +161,14 @@ function report(allReduce: Bandwidth, reduceScatter: Bandwidth): void {
       'right',
     ).join('\n'),
   )
-  console.log(
-    '\nThe lecture divides the bytes that are sent by ranks x seconds, and prints GiB/s as "GB/s". Its words' +
-      '\ncount the output of a rank, its published code counts the input. For all_reduce these are equal. The' +
-      `\ninput of reduce_scatter is ${size} times its output: the code gets busbw, the words get 1/${size} of it.` +
-      '\nThat explains the puzzling 70 GB/s of the lecture, beside 277 GB/s of all_reduce on 4 GPUs:' +
-      '\n277 / 4 = 69. Both operations kept its links equally busy.',
+  const explanation = wrap(
+    'The lecture divides the bytes that are sent by ranks x seconds, and prints GiB/s as "GB/s". Its words ' +
+      'count the output of a rank, its published code counts the input. For all_reduce these are equal. The ' +
+      `input of reduce_scatter is ${size} times its output: the code gets busbw, the words get 1/${size} of it. ` +
+      'That explains the 70 GB/s of the lecture, beside 277 GB/s of all_reduce on 4 GPUs: 277 / 4 = 69. ' +
+      'Both operations kept its links equally busy.',
   )
+  console.log(`\n${explanation}`)
   printResult({
     elements,
     ranks: size,

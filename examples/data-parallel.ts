@@ -62,7 +62,7 @@ if (run.rank === 0) {
   const { examplesPerSecond: imagesPerSecond, exposed } = speed
   console.log(
     `test accuracy ${percent(accuracy, 2)}  ${grouped(imagesPerSecond)} images/s  ` +
-      `${percent(exposed)} of the time waiting for gradients`,
+      `waiting for gradients ${percent(exposed)}`,
   )
   console.log(describeUtilisation(busy))
   console.log(

@@ -114,8 +114,8 @@ if (run.rank === 0) {
   if (flags.sample > 0) console.log(`${sample}\n`)
   console.log(
     `dp ${dp}, pp ${pp}, cp ${cp}, tp ${tp}: validation loss ${validation.toFixed(4)}, ` +
-      `${grouped(tokensPerSecond)} tokens/s, ${percent(mfu)} of the ${(peak / 1e9).toFixed(1)} ` +
-      `GFLOP/s that matMul reaches on all ranks at once (MFU)`,
+      `${grouped(tokensPerSecond)} tokens/s\n` +
+      `MFU ${percent(mfu)} of ${(peak / 1e9).toFixed(1)} GFLOP/s (matMul on all ranks at once)`,
   )
   const figures = { loss: losses.at(-1)!, validation, accuracy, tokensPerSecond, mfu }
   printResult({ ranks: world.size, dp, pp, cp, tp, ...figures }, 7)

@@ -47,10 +47,11 @@ const flags = readFlags({
   width: count(128),
   // With 0, a rank has two in the schedules that take several, otherwise one.
   stages: stagesFlag,
-  epochs: count(2),
-  batch: count(256),
+  epochs: count(3),
+  // Micro-batches of 128 rows: a pass is long beside a message.
+  batch: count(1024),
   seed: integer(0),
-  lr: positive(0.003),
+  lr: positive(0.004),
   // Fewer images, for slow machines.
   images: count(60_000),
   report: toggle('shows the time of each rank, the last step and the schedule'),
@@ -58,7 +59,7 @@ const flags = readFlags({
   // With the engine `auto`, messages have a thread of their own only if each rank has a second core.
   ...jobFlags('auto'),
 })
-const { batch, epochs, seed } = flags
+const { epochs, seed } = flags
 
 const group = await startJob(flags)
 const { rank, size } = group
@@ -81,6 +82,7 @@ const train = firstOf(training.mnist({ split: 'train' }))
 const test = firstOf(training.mnist({ split: 'test' }))
 const [testBatch] = training.batches(test, { batch: test.size, shuffle: false })
 
+const batch = Math.min(flags.batch, train.size)
 const progress = new ProgressLine()
 const steps = Math.ceil(train.size / batch) * epochs
 let meter = new training.StepMeter(pipe.recorder)
@@ -161,7 +163,7 @@ if (speaks) {
     console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}`)
   }
   console.log(`\n${describeUtilisation(busy)}`)
-  console.log(explainBubble(report, withMessages, message, cores))
+  console.log(explainBubble(schedule, report, withMessages, message, cores))
   if (!flags.report) console.log('For the time of each rank and the schedule, add --report.')
   printResult({
     accuracy,

@@ -12,7 +12,7 @@ const folder = new URL('../docs/terminal/', import.meta.url)
 
 /** What is typed, and for `top` what runs beside it. */
 const captures = {
-  pipeline: { command: 'npx tsrun --nproc 4 examples/pipeline.ts --images 4096 --report' },
+  pipeline: { command: 'npx tsrun --nproc 4 examples/pipeline.ts --report' },
   interleaved: { command: 'npx tsrun --nproc 4 examples/interleaved.ts' },
   top: {
     command: 'npx tsrun top --once',

@@ -42,6 +42,7 @@ export function formatReport(
 
 /** Explains the bubbles, and how much messages add to the predicted one. */
 export function explainBubble(
+  schedule: Schedule,
   report: PipelineReport,
   withMessages: PipelineReport,
   message: number,
@@ -61,6 +62,7 @@ export function explainBubble(
         `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
       'Bubble   ',
     ),
+    wrap(describeIdeal(schedule), 'Ideal    '),
     wrap(
       'The bubble is the share of the time from the first forward to the last backward in which the ' +
         'ranks run neither.',
@@ -72,4 +74,14 @@ export function explainBubble(
         : 'The simulator uses the measured times of F and B.',
     ),
   ].join('\n')
+}
+
+/** The bubble of the schedule alone, with its formula where that is (S-1)/(M+S-1). */
+function describeIdeal(schedule: Schedule): string {
+  const { microbatches: m, actions } = schedule
+  const s = actions.length
+  const { bubble } = schedule.simulate()
+  const isKnown = Math.abs(bubble - (s - 1) / (m + s - 1)) < 1e-9
+  const formula = isKnown ? ` = (S-1)/(M+S-1), S = ${s}, M = ${m},` : ''
+  return `${percent(bubble)}${formula} with equal stages and a core for each rank`
 }

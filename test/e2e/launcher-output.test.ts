@@ -256,7 +256,7 @@ describe('--log-dir', () => {
 
 describe('the summary at the end', () => {
   it('shows time, CPU and memory of each rank', async () => {
-    const { stderr } = await tsrun(['--nproc', '2', 'hello.mjs'])
+    const { stderr } = await tsrun(['--nproc', '2', '--summary', 'hello.mjs'])
     const [titles, ...rows] = stderr.trimEnd().split('\n')
     expect(titles).toMatch(/rank +time +CPU time +CPU +peak memory/)
     expect(rows).toHaveLength(2)
@@ -264,7 +264,7 @@ describe('the summary at the end', () => {
   })
 
   it('has three rows for many ranks, and their failure report is short as well', async () => {
-    const { code, stderr } = await tsrun(['--nproc', '17', 'many-fail.mjs'])
+    const { code, stderr } = await tsrun(['--nproc', '17', '--summary', 'many-fail.mjs'])
     expect(code).toBe(1)
     const lines = stderr.trimEnd().split('\n')
     expect(lines[0]).toMatch(/^17 ranks +time +CPU time +CPU +peak memory$/)
@@ -274,12 +274,10 @@ describe('the summary at the end', () => {
     expect(lines.length).toBeLessThan(20)
   })
 
-  it('is omitted for one rank and with --no-summary', async () => {
-    expect((await tsrun(['hello.mjs'])).stderr).toBe('')
-    expect((await tsrun(['--nproc', '2', '--no-summary', 'hello.mjs'])).stderr).toBe('')
-    expect(
-      (await tsrun(['--nproc', '2', 'hello.mjs'], { env: { TSRUN_SUMMARY: '0' } })).stderr,
-    ).toContain('TSRUN_SUMMARY')
+  it('is omitted without --summary and TSRUN_SUMMARY', async () => {
+    expect((await tsrun(['--nproc', '2', 'hello.mjs'])).stderr).toBe('')
+    const { stderr } = await tsrun(['hello.mjs'], { env: { TSRUN_SUMMARY: '1' } })
+    expect(stderr).toContain('peak memory')
   })
 })
 

@@ -199,7 +199,7 @@ describe('interleaved.ts and zero-bubble.ts', () => {
 })
 
 describe('pipeline.ts', () => {
-  const quick = ['--epochs', '1', '--images', '8000', '--batch', '100', '--microbatches', '4']
+  const quick = '--epochs 1 --images 8000 --batch 100 --microbatches 4 --lr 0.003'.split(' ')
   /** Of a single process; every layout comes to the same. */
   let alone: number | undefined
 
@@ -224,7 +224,8 @@ describe('pipeline.ts', () => {
 
   it('reads a schedule from a file, and refuses one for another number of ranks', async () => {
     const file = 'examples/schedules/last-first.csv'
-    const flags = ['--schedule-file', file, '--epochs', '1', '--images', '2000', '--report']
+    const small = '--epochs 1 --images 2000 --batch 256'.split(' ')
+    const flags = ['--schedule-file', file, ...small, '--report']
     const [result, shown] = await example(2, 'pipeline.ts', ...flags)
     expect(result['accuracy']).toBeGreaterThan(0.2)
     expect(shown).toMatch(/^rank 0 F3/m)
@@ -234,7 +235,7 @@ describe('pipeline.ts', () => {
   })
 
   it('ends with its result, after at most 20 lines of at most 80 characters', async () => {
-    const job = ['--nproc', '4', '--no-summary', 'examples/pipeline.ts']
+    const job = ['--nproc', '4', 'examples/pipeline.ts']
     const { code, stdout } = await tsrun([...job, '--epochs', '1', '--images', '2048'], { cwd })
     expect(code).toBe(0)
     const lines = stdout.trimEnd().split('\n')
@@ -283,7 +284,7 @@ describe('pipeline.ts', () => {
   })
 
   it('shows its flags once', async () => {
-    const flags = ['--nproc', '2', '--no-summary', 'examples/pipeline.ts', '--help']
+    const flags = ['--nproc', '2', 'examples/pipeline.ts', '--help']
     const { code, stdout, stderr } = await tsrun(flags, { cwd })
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     expect(stdout.match(/--microbatches +a whole number from 1 \(default 8\)/g)).toHaveLength(1)

@@ -9,6 +9,7 @@ const examples: readonly (readonly string[])[] = [
   ['interleaved.ts', '--steps', '2'],
   ['zero-bubble.ts', '--steps', '2'],
   ['06-1f1b.ts'],
+  ['benchmark-collectives.ts', '--elements', '1000'],
 ]
 
 // The prefix of a rank is part of the line.

@@ -68,7 +68,7 @@ onHosts('a link that drops 1 % of its frames does not change the training losses
 onHosts('a job continues with the same losses after a link has stalled', async () => {
   const cluster = new Cluster(2)
   const change = await cluster.relay(1)
-  const longer = ['examples/pipeline.ts', '--epochs', '1']
+  const longer = ['examples/pipeline.ts', '--epochs', '1', '--batch', '256']
   const runs = [0, 1].map((i) => cluster.tsrun(i, 2, longer))
   await runs[0]!.says(/step \d+\/235 /)
   change('stall')

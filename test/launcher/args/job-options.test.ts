@@ -61,7 +61,7 @@ it('job options are checked, and missing ones get defaults', () => {
       localRanks: undefined,
       destinations: undefined,
       filters: { stdout: [], stderr: [] },
-      summary: true,
+      summary: false,
     },
     restart: {
       maxRestarts: 0,

@@ -22,7 +22,7 @@ it('a flag takes precedence over TSRUN_*, TSRUN_* over PET_*, and PET_* over the
     'max-restarts': { value: '7', source: 'PET_MAX_RESTARTS' },
     grace: { value: '5', source: 'TSRUN_GRACE' },
     'log-format': { value: 'pretty', source: 'default' },
-    summary: { value: 'true', source: 'default' },
+    summary: { value: 'false', source: 'default' },
     tls: { value: 'false', source: 'default' },
     module: { value: 'false', source: 'default' },
     'no-python': { value: 'false', source: 'default' },

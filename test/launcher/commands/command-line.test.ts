@@ -273,7 +273,7 @@ describe('completion', () => {
       ['completion', ''],
       ['bash', 'zsh', 'fish'],
     ],
-    [['--no-s'], ['--no-summary']],
+    [['--su'], ['--summary']],
     [
       ['--log-format', ''],
       ['pretty', 'json', 'raw'],

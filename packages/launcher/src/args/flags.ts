@@ -274,9 +274,8 @@ export const flags = {
   },
   summary: {
     reads: flag,
-    description:
-      'show time, CPU time and peak memory of each rank at the end, or not: --no-summary',
-    fallback: 'true',
+    description: 'show time, CPU time and peak memory of each rank at the end',
+    fallback: 'false',
   },
   'event-log': {
     value: 'FILE',

@@ -90,9 +90,7 @@ function wordsOfJob(line: readonly string[], found: readonly string[]): string[]
   if (line.at(-1)?.startsWith('-') !== true) return [...commands, ':files']
   const flags = flagTable.flatMap((flag) => {
     const names = [flag.name, ...(flag.aliases ?? [])].filter((one) => one.length > 1)
-    // A switch that is on by default can only be turned off.
-    const prefix = flag.fallback === 'true' ? '--no-' : '--'
-    return names.map((one) => describeWord(prefix + one, flag.description))
+    return names.map((one) => describeWord(`--${one}`, flag.description))
   })
   const others = [
     describeWord('--help', 'show this page'),

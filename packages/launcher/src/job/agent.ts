@@ -315,6 +315,6 @@ function showSummary(
       outcomes.map((outcome) => rankUsage(outcome, { node, host })),
     )
     .sort((a, b) => a.rank - b.rank)
-  const text = isWanted && usages.length > 1 ? summaryText(usages) : ''
+  const text = isWanted && usages.length > 0 ? summaryText(usages) : ''
   announcer.show('summary', text, { ranks: usages })
 }

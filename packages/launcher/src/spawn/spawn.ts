@@ -98,7 +98,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const path = new URL('dist/spawned.js', packageFolder)
   const entry = findScript(fileURLToPath(path), '/')
   const machine = { cores: 1, gpus: () => 0, usesGpus: () => false }
-  const flags = { nproc: String(nproc), stdin: 'none', summary: 'false' }
+  const flags = { nproc: String(nproc), stdin: 'none' }
   const defaults = toJobOptions(completeSettings(flags, {}), [entry.path], machine)
   const jobOptions: JobOptions = {
     ...defaults,
