@@ -1,5 +1,4 @@
 // The lessons of the course: how each is started, and which of its figures stand beside theory.
-import { formatTable } from '@tsrun/core'
 import { schedule } from '@tsrun/training/planning'
 
 /**
@@ -10,15 +9,12 @@ import { schedule } from '@tsrun/training/planning'
  * @property {number} cores
  * @property {number} ranks - of the lessons that take any number
  *
- * @typedef {object} Run
- * @property {string} title
- * @property {number} ranks
- * @property {number} seconds
- * @property {Figures | undefined} figures - undefined if the lesson failed
- *
  * @typedef {object} Shown
  * @property {string} [theory]
  * @property {string} measured
+ * @property {string} [bound] - how far the measurement may be from theory
+ * @property {boolean} [isMet] - whether a measurement of time is within its bound
+ * @property {boolean} [isRight] - false if numbers differ that must be equal on any machine
  * @property {number} [loss] - the last one
  *
  * @typedef {object} Lesson
@@ -30,60 +26,110 @@ import { schedule } from '@tsrun/training/planning'
  *   `former` finds the figures of a lesson that ran before
  */
 
+/** The largest share by which losses of the same training may differ: the rounding of float32. */
+export const ROUNDING = 1e-5
+/** How far an idle share may be from theory. */
+const POINTS = 0.08
+/** The share of the ideal speed that data parallel training must reach. */
+const SPEED = 0.75
+/** Below this share of the time of 1F1B, a schedule is predicted to be faster. */
+const FASTER = 0.98
+
 const share = (/** @type {number} */ value) => `${(100 * value).toFixed(0)} %`
-const idle = (/** @type {number} */ value) => `idle ${share(value)}`
 const mebibytes = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`
 const rounded = (/** @type {number} */ value) => Math.round(value).toLocaleString('en-US')
-const differs = (/** @type {number} */ value) =>
-  `differs by ${value === 0 ? 0 : value.toExponential(0)}`
+const times = (/** @type {number} */ value) => `${value.toFixed(2)} x`
 const mean = (/** @type {readonly number[]} */ values) =>
   values.reduce((sum, value) => sum + value, 0) / values.length
 
 /**
- * What is right if `difference` is 0.
+ * What is right if `difference` is 0, but for rounding.
  *
  * @param {number} difference
  * @param {number} [loss]
  * @returns {Shown}
  */
 const asAlone = (difference, loss) => ({
-  theory: differs(0),
-  measured: differs(difference),
+  theory: 'equal',
+  measured: difference === 0 ? 'equal' : `within ${difference.toExponential(0)}`,
+  bound: ROUNDING.toExponential(0),
+  isRight: difference <= ROUNDING,
   ...(loss !== undefined && { loss }),
 })
 
 /**
- * @param {'naive' | 'gpipe' | '1f1b'} name
+ * What is right if it holds.
+ *
+ * @param {boolean} isRight
+ * @param {number} [loss]
+ * @returns {Shown}
+ */
+const equal = (isRight, loss) => ({
+  theory: 'equal',
+  measured: isRight ? 'equal' : 'DIFFERENT',
+  bound: 'equal',
+  isRight,
+  ...(loss !== undefined && { loss }),
+})
+
+/**
+ * The idle share of a pipeline, beside theory.
+ *
+ * @param {number} theory
+ * @param {number} measured
+ * @param {string} [more] - shown with the measurement
+ */
+const idle = (theory, measured, more) => ({
+  theory: `idle ${share(theory)}`,
+  measured: more === undefined ? share(measured) : `${share(measured)}, ${more}`,
+  bound: `${(100 * POINTS).toFixed(0)} points`,
+  isMet: Math.abs(measured - theory) <= POINTS,
+})
+
+/** @typedef {'naive' | 'gpipe' | '1f1b'} Schedule */
+
+/**
+ * The idle share of a schedule of 8 micro-batches, with the cores of the machine. With a core for each
+ * rank, it is that of the formula.
+ *
+ * @param {Schedule} name
+ * @param {Machine} machine
+ */
+const bubbleOf = (name, { ranks, cores }) =>
+  schedule(name, { stages: ranks, microbatches: 8 }).simulate({ cores }).bubble
+
+/**
+ * @param {Schedule} name
  * @returns {Lesson}
  */
 const fromScratch = (name) => ({
   title: `scratch ${name}`,
   script: 'from-scratch/schedule.ts',
   args: [name],
-  show: ({ losses, idles }, { ranks, cores }) => ({
-    theory: idle(schedule(name, { stages: ranks, microbatches: 8 }).simulate({ cores }).bubble),
-    measured: idle(mean(idles)),
+  show: ({ losses, idles }, machine) => ({
+    ...idle(bubbleOf(name, machine), mean(idles)),
     loss: losses.at(-1),
   }),
 })
 
 /**
  * @param {string} title
+ * @param {Schedule} name
  * @param {string} script
  * @returns {Lesson}
  */
-const pipelineLesson = (title, script) => ({
+const pipelineLesson = (title, name, script) => ({
   title,
   script,
-  show: ({ loss, ideal, shared = ideal, idle: measured, bytes }) => ({
-    theory: idle(shared),
-    measured: `${idle(measured)}, ${mebibytes(bytes)}`,
+  show: ({ loss, idle: measured, bytes }, machine) => ({
+    ...idle(bubbleOf(name, machine), measured, mebibytes(Math.max(...bytes))),
     loss,
   }),
 })
 
 /**
- * One that compares schedules; the second is shown beside the first, 1F1B.
+ * One that compares schedules. The second is shown beside the first, 1F1B. With equal passes, the time of a
+ * step is inversely proportional to the share of it in which the ranks compute.
  *
  * @param {string} title
  * @returns {Lesson}
@@ -91,11 +137,18 @@ const pipelineLesson = (title, script) => ({
 const comparison = (title) => ({
   title,
   script: `${title}.ts`,
-  show: ({ loss, ideal, predicted, bubble, stepMs }, { ranks, cores }) => ({
-    theory: idle((cores < ranks ? predicted : ideal)[1]),
-    measured: `${idle(bubble[1])}, ${(stepMs[1] / stepMs[0]).toFixed(2)} x 1F1B`,
-    loss,
-  }),
+  show: ({ loss, maxDifference, ideal, predicted, stepMs }, { ranks, cores }) => {
+    const [plain, own] = cores < ranks ? predicted : ideal
+    const theory = (1 - plain) / (1 - own)
+    const measured = stepMs[1] / stepMs[0]
+    return {
+      theory: times(theory),
+      measured: `${times(measured)} 1F1B`,
+      ...(theory < FASTER && { bound: 'below 1', isMet: measured < 1 }),
+      isRight: maxDifference <= ROUNDING,
+      loss,
+    }
+  },
 })
 
 /** @type {(figures: Figures) => number} */
@@ -118,8 +171,7 @@ const lecture = (kind) => ({
   show: (figures, _, former) => {
     const losses = lectureLosses(figures)
     const loss = losses.at(-1) ?? NaN
-    if (kind === 'data')
-      return { measured: figures['isSame'] ? 'ranks equal' : 'ranks DIFFER', loss }
+    if (kind === 'data') return equal(figures['isSame'], loss)
     const others = former('lecture/data')
     if (others === undefined) return { measured: `${losses.length} steps`, loss }
     const wanted = lectureLosses(others)
@@ -139,10 +191,7 @@ export const lessons = [
     title: '01 monolith',
     script: '01-monolith.ts',
     ranks: 0,
-    show: ({ loss, milliseconds, bytes }) => ({
-      measured: `${milliseconds.toFixed(0)} ms, ${mebibytes(bytes)}`,
-      loss,
-    }),
+    show: ({ loss, msPerStep }) => ({ measured: `${msPerStep.toFixed(0)} ms a step`, loss }),
   },
   {
     title: '02 split',
@@ -155,30 +204,24 @@ export const lessons = [
     script: '03-ping-pong.ts',
     ranks: 2,
     show: ({ latencyUs, bandwidthGBs }) => ({
-      measured: `${latencyUs.toFixed(1)} us, ${bandwidthGBs.toFixed(1)} GB/s`,
+      measured: `${latencyUs.toFixed(1)} us, ${bandwidthGBs.toPrecision(2)} GB/s`,
     }),
   },
-  pipelineLesson('04 naive', '04-naive.ts'),
-  pipelineLesson('05 gpipe', '05-gpipe.ts'),
-  pipelineLesson('06 1f1b', '06-1f1b.ts'),
+  pipelineLesson('04 naive', 'naive', '04-naive.ts'),
+  pipelineLesson('05 gpipe', 'gpipe', '05-gpipe.ts'),
+  pipelineLesson('06 1f1b', '1f1b', '06-1f1b.ts'),
   comparison('interleaved'),
   comparison('zero-bubble'),
   {
     title: 'pipeline',
     script: 'pipeline.ts',
-    show: ({ accuracy, bubble, predictedBubble }, { ranks, cores }) => ({
-      theory: idle(
-        cores < ranks
-          ? predictedBubble
-          : schedule('1f1b', { stages: ranks, microbatches: 8 }).simulate().bubble,
-      ),
-      measured: `${idle(bubble)}, ${(100 * accuracy).toFixed(1)} % right`,
-    }),
+    show: ({ accuracy, bubble }, machine) =>
+      idle(bubbleOf('1f1b', machine), bubble, `${share(accuracy)} right`),
   },
   {
     title: 'collectives',
     script: 'collectives.ts',
-    show: ({ isSame }) => ({ theory: 'equal', measured: isSame ? 'equal' : 'DIFFERENT' }),
+    show: ({ isSame }) => equal(isSame),
   },
   {
     title: 'benchmark',
@@ -204,10 +247,12 @@ export const lessons = [
       if (alone === undefined) {
         return { measured: `${rounded(imagesPerSecond(figures))} images/s`, loss }
       }
-      const times = imagesPerSecond(figures) / imagesPerSecond(alone)
+      const ideal = Math.min(ranks, cores)
+      const measured = imagesPerSecond(figures) / imagesPerSecond(alone)
       return {
-        theory: `${Math.min(ranks, cores)} x as fast`,
-        measured: `${times.toFixed(2)} x as fast`,
+        theory: times(ideal),
+        measured: `${times(measured)} one rank`,
+        ...(ideal > 1 && { bound: times(SPEED * ideal), isMet: measured >= SPEED * ideal }),
         loss,
       }
     },
@@ -263,11 +308,7 @@ export const lessons = [
   {
     title: 'mnist-fit',
     script: 'mnist-fit.ts',
-    show: ({ equalWeights, loss }) => ({
-      theory: 'equal',
-      measured: equalWeights ? 'equal' : 'DIFFERENT',
-      loss,
-    }),
+    show: ({ equalWeights, loss }) => equal(equalWeights, loss),
   },
   {
     title: 'recovery',
@@ -283,60 +324,3 @@ export const lessons = [
       asAlone(Math.max(dataError, pipelineError, tensorError), loss),
   },
 ]
-
-/**
- * The figures of the last line `result {…}` that rank 0 printed; undefined if there is none.
- *
- * @param {string} output
- * @returns {Figures | undefined}
- */
-export function readResult(output) {
-  const line = [...output.matchAll(/^(?:\[rank 0\] )?result (\{.*\})$/gm)].at(-1)
-  return line === undefined ? undefined : JSON.parse(/** @type {string} */ (line[1]))
-}
-
-/**
- * The figures of a lesson in the table of the course, which it has just written; empty if it has none.
- *
- * @param {string} text - of the file `course.json`
- * @param {Pick<Run, 'title' | 'ranks'>} run
- * @returns {Figures}
- */
-export function readCourse(text, { title, ranks }) {
-  /** @type {{ lessons: ({ name: string, ranks: number } & Figures)[] }} */
-  const { lessons } = JSON.parse(text)
-  const { ranks: _, ...figures } =
-    lessons.find((lesson) => lesson.name === title && lesson.ranks === ranks) ?? {}
-  return figures
-}
-
-/**
- * The row of a run: lesson, ranks, theory, measured, loss and seconds.
- *
- * @param {Run} run
- * @param {Machine} machine
- * @param {readonly Run[]} runs - those before it, too
- * @returns {string[]}
- */
-export function rowOf({ title, ranks, seconds, figures }, machine, runs) {
-  const lesson = lessons.find((each) => each.title === title)
-  const former = (/** @type {string} */ name) => runs.find((run) => run.title === name)?.figures
-  const shown =
-    figures === undefined || lesson === undefined
-      ? { measured: 'FAILED' }
-      : lesson.show(figures, { ...machine, ranks }, former)
-  const { theory = '', measured, loss } = shown
-  return [title, String(ranks), theory, measured, loss?.toFixed(4) ?? '', seconds.toFixed(1)]
-}
-
-/**
- * The table of all runs, in lines of at most 80 characters.
- *
- * @param {readonly Run[]} runs
- * @param {Machine} machine
- * @returns {string[]}
- */
-export function tableOf(runs, machine) {
-  const headings = ['lesson', 'ranks', 'theory', 'measured', 'loss', 's']
-  return formatTable([headings, ...runs.map((run) => rowOf(run, machine, runs))], 'left', 80)
-}

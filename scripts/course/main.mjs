@@ -1,22 +1,23 @@
 // Runs the lessons of examples/README.md in their order, and shows theory beside measurement:
 //   npm run course -- --help
-import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { tsrunHome } from '@tsrun/core'
 import {
   describeOptions,
   parseOptions,
+  readInteger,
   readList,
   splitList,
   UsageError,
 } from '../bench/command-line.mjs'
 import { runToEnd, tsrunLine } from '../bench/programs.mjs'
-import { lessons, readCourse, readResult, rowOf, tableOf } from './lessons.mjs'
+import { lessons } from './lessons.mjs'
+import { exitCodeOf, judge, readResult, tableOf } from './verdict.mjs'
 
+/** @typedef {import('./lessons.mjs').Figures} Figures */
 /** @typedef {import('./lessons.mjs').Lesson} Lesson */
-/** @typedef {import('./lessons.mjs').Run} Run */
+/** @typedef {import('./verdict.mjs').Run} Run */
 
 const examples = fileURLToPath(new URL('../../examples/', import.meta.url))
 const cores = availableParallelism()
@@ -33,6 +34,12 @@ const options = {
     value: 'N',
     default: cores < 4 ? '2' : '4',
   },
+  repeat: {
+    description: 'how often each lesson runs; the table has the medians',
+    value: 'N',
+    default: '1',
+  },
+  check: { description: 'exit code 1 if a measurement misses its bound' },
 }
 
 /**
@@ -51,24 +58,28 @@ async function main(args) {
   // Others do not divide the layers and rows of all lessons.
   const [ranks = options.nproc.default] = readList('nproc', values['nproc'], ['2', '4'])
   const machine = { cores, ranks: Number(ranks) }
+  const repeat = readInteger('repeat', values['repeat'], 1, 99)
   const begin = performance.now()
   /** @type {Run[]} */
   const runs = []
   for (const lesson of select(values['only'])) {
-    const run = await runLesson(lesson, lesson.ranks ?? machine.ranks)
+    const run = await runLesson(lesson, lesson.ranks ?? machine.ranks, repeat)
     runs.push(run)
-    const [title = '', ranks, theory, measured, loss, seconds = ''] = rowOf(run, machine, runs)
-    const beside = theory === '' ? '' : ` (theory: ${theory})`
-    const reached = loss === '' ? '' : `, loss ${loss}`
-    const many = `${ranks} ${ranks === '1' ? 'rank ' : 'ranks'}`
-    const start = `${title.padEnd(16)}  ${many}  ${seconds.padStart(5)} s`
-    console.log(`${start}  ${measured}${beside}${reached}`)
+    const { theory, measured, loss, verdict } = judge(run, machine, runs)
+    const beside = theory === undefined ? '' : ` (theory: ${theory})`
+    const reached = loss === undefined ? '' : `, loss ${loss.toFixed(4)}`
+    const many = `${run.ranks} ${run.ranks === 1 ? 'rank ' : 'ranks'}`
+    const start = `${run.title.padEnd(16)}  ${many}  ${run.seconds.toFixed(1).padStart(5)} s`
+    console.log(`${start}  ${verdict.padEnd(6)}  ${measured}${beside}${reached}`)
   }
-  const failed = runs.filter(({ figures }) => figures === undefined).length
   const total = ((performance.now() - begin) / 1000).toFixed(0)
-  console.log(`\n${tableOf(runs, machine).join('\n')}`)
-  console.log(`\n${runs.length} runs in ${total} s on ${cores} cores, ${failed} failed.`)
-  return failed === 0 ? 0 : 1
+  const verdicts = runs.map((run) => judge(run, machine, runs).verdict)
+  const countOf = (/** @type {string} */ name) => verdicts.filter((each) => each === name).length
+  const [failed, wrong, missed] = [countOf('FAILED'), countOf('WRONG'), countOf('MISSED')]
+  console.log(`\n${tableOf(runs, machine).join('\n')}\n`)
+  console.log(`${runs.length} lessons, ${repeat} x each, in ${total} s on ${cores} cores:`)
+  console.log(`${failed} failed, ${wrong} with wrong numbers, ${missed} beyond their bounds.`)
+  return exitCodeOf(verdicts, values['check'] === 'true')
 }
 
 /** @param {string | undefined} only */
@@ -85,35 +96,41 @@ function select(only) {
 /**
  * @param {Lesson} lesson
  * @param {number} processes - 0: one, without tsrun
+ * @param {number} repeat
  * @returns {Promise<Run>}
  */
-async function runLesson({ title, script, args = [] }, processes) {
+async function runLesson(lesson, processes, repeat) {
+  const run = { title: lesson.title, ranks: Math.max(1, processes) }
+  const begin = performance.now()
+  const seconds = () => (performance.now() - begin) / 1000
+  /** @type {Figures[]} */
+  const repeats = []
+  while (repeats.length < repeat) {
+    const figures = await runOnce(lesson, processes)
+    if (figures === undefined) return { ...run, seconds: seconds(), repeats: [] }
+    repeats.push(figures)
+  }
+  return { ...run, seconds: seconds(), repeats }
+}
+
+/**
+ * @param {Lesson} lesson
+ * @param {number} processes - 0: one, without tsrun
+ * @returns {Promise<Figures | undefined>} undefined if it failed; then the end of its output is shown
+ */
+async function runOnce({ script, args = [] }, processes) {
   const path = join(examples, script)
   const { command, args: words } =
     processes === 0
       ? { command: process.execPath, args: ['--import', import.meta.resolve('tsx'), path, ...args] }
       : tsrunLine(processes, path, args)
-  const begin = performance.now()
   const { ok, output, stdout, reason } = await runToEnd(command, words, { timeout: LIMIT })
-  const seconds = (performance.now() - begin) / 1000
-  const run = { title, ranks: Math.max(1, processes), seconds }
   const result = ok ? readResult(stdout) : undefined
   if (result === undefined) {
     const last = output.trimEnd().split('\n').slice(-LAST_LINES).join('\n')
     console.error(`${last}\n${script}: ${ok ? 'it printed no result' : reason}`)
-    return { ...run, figures: undefined }
   }
-  const inCourse = /^0[1-6]/.test(script) ? readCourse(courseFile(), run) : {}
-  return { ...run, figures: { ...result, ...inCourse } }
-}
-
-/** What the lessons 01 to 06 keep for their table. */
-function courseFile() {
-  try {
-    return readFileSync(join(tsrunHome(), 'course.json'), 'utf8')
-  } catch {
-    return '{"lessons":[]}'
-  }
+  return result
 }
 
 try {
