@@ -30,7 +30,6 @@ const flags = readFlags({
   lr: positive(0.003),
   layers: count(16),
   width: count(128),
-  overlap: choice(['on', 'off'] as const, 'on'),
   ...jobFlags(),
 })
 const { batch, epochs, seed } = flags
@@ -38,7 +37,7 @@ const { batch, epochs, seed } = flags
 const group = await startJob(flags)
 const model = training.shardedMLP({ layers: flags.layers, hidden: flags.width, seed })
 // The only bucket of all gradients is complete when the backward pass ends.
-const bucketBytes = flags.overlap === 'on' ? flags.bucket : Number.MAX_SAFE_INTEGER
+const bucketBytes = flags.overlap !== 'off' ? flags.bucket : Number.MAX_SAFE_INTEGER
 const run = await training.trainer(model, {
   mesh: group,
   optimizer: new training.Adam({ learningRate: flags.lr }),

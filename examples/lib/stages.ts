@@ -1,5 +1,5 @@
 import { schedule, type ScheduleName } from '@tsrun/training/planning'
-import { endWith, integer } from './flags.ts'
+import { endWith, integer, isFirst } from './flags.ts'
 import { percent, wrap } from './output.ts'
 
 /** The flag `--stages`, of all ranks together; 0: as many as the schedule has by default. */
@@ -10,6 +10,34 @@ interface Sizes {
   readonly ranks: number
   readonly layers: number
   readonly microbatches: number
+}
+
+/** The ranks of this job, which may not have started yet. */
+function ranksOfJob(): number {
+  return Number(process.env['WORLD_SIZE'] ?? 1)
+}
+
+/** Ends the process with exit code 2 if there are more ranks than layers. */
+export function checkRanks(layers: number, ranks = ranksOfJob()): void {
+  if (ranks <= layers) return
+  endWith(`${layers} layers are too few for ${ranks} ranks: start it with --nproc ${layers}`)
+}
+
+/**
+ * Where `--stages` differs from the ranks of the job: predicts how long so many ranks would be idle, and
+ * ends the process.
+ */
+export function predictStages(
+  name: ScheduleName,
+  { stages, layers, microbatches }: Omit<Sizes, 'ranks'>,
+): void {
+  if (stages === 0 || stages === ranksOfJob()) return
+  if (stages > layers) endWith(`--layers ${layers} are too few for --stages ${stages}`)
+  const { bubble } = schedule(name, { stages, microbatches }).simulate()
+  const wanted = `${name} with ${stages} stages and ${microbatches} micro-batches`
+  const ideal = `would ideally be idle for ${percent(bubble)} of the time, with a core for each rank`
+  if (isFirst()) console.log(wrap(`${wanted} ${ideal}. Start it with --nproc ${stages}.`))
+  process.exit(0)
 }
 
 /**

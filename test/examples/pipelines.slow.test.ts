@@ -99,12 +99,12 @@ it('all lessons have the same losses, and the table has them and the memory of a
 
 describe('the examples from scratch', () => {
   it.each([
-    ['naive', [1, 1]],
-    ['gpipe', [8, 8]],
-    ['1f1b', [2, 1]],
-  ] as const)('have the losses of the lessons: %s', async (name, held) => {
+    ['naive', '8', [1, 1]],
+    ['gpipe', '8', [8, 8]],
+    ['1f1b', '4', [2, 1]],
+  ] as const)('have the losses of the lessons: %s, %s micro-batches', async (name, many, held) => {
     const lesson = await runScript(1, 'examples/01-monolith.ts')
-    const scratch = await runScript(2, 'examples/from-scratch/schedule.ts', name)
+    const scratch = await runScript(2, 'examples/from-scratch/schedule.ts', name, many)
     const lossesOf = (text: string): number[] =>
       [...text.matchAll(/^step \d+ {2}loss (\d+\.\d+)$/gm)].map(([, loss]) => Number(loss))
     const [wanted, losses] = [lesson, scratch].map(lossesOf)
@@ -119,6 +119,9 @@ describe('the examples from scratch', () => {
       Number(many),
     )
     expect(most).toEqual(held)
+    // The first layer is as much work as two others.
+    expect(scratch).toContain('rank 0: layers 0 to 6, ')
+    expect(scratch).toMatch(/^all ranks: \d+\.\d % idle; \(S - 1\) \/ .* = \d+\.\d %$/m)
   })
 
   it('are at most 300 lines', () => {
@@ -134,7 +137,14 @@ describe('the examples from scratch', () => {
     const args = ['--nproc', '2', 'examples/from-scratch/schedule.ts', 'zigzag']
     const run = await tsrun(args, { cwd })
     expect(run.code).toBe(2)
-    expect(run.stderr).toContain('expected: naive, gpipe or 1f1b')
+    expect(run.stderr).toContain('--schedule is "zigzag"; expected one of naive, gpipe, 1f1b')
+  })
+
+  it('refuse more ranks than layers', async () => {
+    const job = ['--nproc', '17', '--ranks', '0', 'examples/from-scratch/schedule.ts']
+    const run = await tsrun(job, { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('start it with --nproc 16')
   })
 })
 
