@@ -131,6 +131,16 @@ function usage(flags: Record<string, Flag<unknown>>): string {
   return ['Flags of the script (those of tsrun go before the script):', ...lines].join('\n')
 }
 
+/** The flags among `names` whose values differ from the defaults, as on a command line. */
+export function describeFlags<Name extends string>(
+  flags: Readonly<Record<Name, Flag<unknown>>>,
+  values: Readonly<Record<Name, unknown>>,
+  names: readonly Name[],
+): string {
+  const changed = names.filter((name) => values[name] !== flags[name].fallback)
+  return changed.map((name) => `--${name} ${String(values[name])}`).join(' ')
+}
+
 /** Without the flag, a variable determines the value: TSRUN_TRANSPORT, TSRUN_ENGINE or TSRUN_BACKEND. */
 const UNSET = 'environment'
 

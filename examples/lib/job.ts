@@ -29,7 +29,7 @@ export async function startJob(flags: JobFlags, options: InitOptions = {}): Prom
 }
 
 /** Says so if there is no core on which messages could move while a rank computes. */
-export function warnOfCores(ranks: number): void {
+function warnOfCores(ranks: number): void {
   const cores = availableParallelism()
   if (cores >= 2 * ranks) return
   const text = `${ranks} ranks have ${cores} cores. With fewer than two cores for each rank, messages that `

@@ -1,6 +1,14 @@
+import type { LayerRange } from '@tsrun/training'
 import { schedule, type ScheduleName } from '@tsrun/training/planning'
 import { endWith, integer, isFirst } from './flags.ts'
 import { percent, wrap } from './output.ts'
+
+/** `Layers by rank: 0 to 6; 7 to 15`. @param ranges - of each rank, one for each of its stages */
+export function describeLayers(ranges: readonly (readonly LayerRange[])[]): string {
+  const shown = ({ from, to }: LayerRange): string =>
+    to - from === 1 ? String(from) : `${from} to ${to - 1}`
+  return `Layers by rank: ${ranges.map((own) => own.map(shown).join(', ')).join('; ')}`
+}
 
 /** The flag `--stages`, of all ranks together; 0: as many as the schedule has by default. */
 export const stagesFlag = integer(0)
