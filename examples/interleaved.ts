@@ -9,7 +9,10 @@
 // and 7, 8 of 16: the first layer is as much work as two others. A micro-batch visits each rank twice,
 // each visit is half as long, and so is the bubble: (S - 1) / (v M + S - 1) with v chunks on S ranks.
 //
-// The cost is v times as many messages, and memory: compare how many micro-batches the ranks hold.
+// The cost is v times as many messages, smaller passes, and memory: compare how many micro-batches the
+// ranks hold. So it helps where the bubble is large (many ranks, few micro-batches), each rank has a core,
+// and the smaller passes still take long beside a message. The output says how long a step should take.
+//
 // `looped` runs the same chunks breadth-first: all micro-batches pass through one chunk, then through
 // the next. The bubble is the same, but all activations are held.
 
