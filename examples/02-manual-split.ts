@@ -17,6 +17,7 @@
 //
 // Exercises: examples/exercises.md
 
+import { setImmediate } from 'node:timers/promises'
 import {
   crossEntropy,
   record,
@@ -63,6 +64,7 @@ for (const examples of batchesOf(course)) {
   times.push(performance.now() - start)
   const [one, two] = [losses.joined, losses.apart].map((each) => each.at(-1)!.toFixed(6))
   console.log(`step ${times.length}  one graph ${one!}  cut ${two!}`)
+  await setImmediate() // lets the timer poll that shows the utilisation
 }
 const maxDifference = differenceOf({ losses: losses.joined }, { losses: losses.apart })
 const milliseconds = median(times.slice(1))

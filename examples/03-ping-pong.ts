@@ -36,7 +36,7 @@ interface Measured {
   readonly p99: number
 }
 
-const { transport, engine, device } = readFlags(jobFlags('auto'))
+const { transport, device, ...how } = readFlags(jobFlags())
 if (process.env['WORLD_SIZE'] !== '2') {
   endWith('Ping-pong takes two ranks: npx tsrun --nproc 2 examples/03-ping-pong.ts')
 }
@@ -47,7 +47,7 @@ const transports = isChosen ? [transport] : (['shared-memory', 'tcp'] as const)
 let result: Record<string, number> | undefined
 
 for (const name of transports) {
-  const group = await join({ transport: name, engine })
+  const group = await join({ transport: name, ...how })
   if (group.rank === 0) {
     const shown = name === 'environment' ? process.env['TSRUN_TRANSPORT'] : name
     console.log(`by ${shown}\n     bytes   least us     p50 us     p99 us       GB/s`)

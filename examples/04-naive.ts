@@ -2,24 +2,28 @@
 //
 //   npx tsrun --nproc auto examples/04-naive.ts
 //   npx tsrun --nproc auto examples/04-naive.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/04-naive.ts --stages 8       (only says what eight stages promise)
 //   npx tsrun --nproc auto examples/04-naive.ts --messages       (prints what each rank sends)
 //
-// The manual split of step 2, now between processes: rank r has the r-th quarter of the layers.
+// The manual split of step 2, now between processes. The layers are cut so that all ranks have about the
+// same work: the first layer is as much as two others, so four ranks have 3, 4, 4 and 5 of the 16.
 // Activations are sent to the next rank, gradients to the previous one. A batch is cut into
 // micro-batches, and one micro-batch is finished before the next begins. So only one rank at a time has
-// work to do:
+// work to do. On four ranks:
 //
 //   rank 0  F0 .  .  .  .  .  .  B0 F1 ...
 //   rank 1  .  F0 .  .  .  .  B0 .  .
 //   rank 2  .  .  F0 .  .  B0 .  .  .
 //   rank 3  .  .  .  F0 B0 .  .  .  .
 //
-// With S stages, each is idle for (S - 1) / S of the time: 75 % with four. Four processes are no faster
-// than one. The only gain is that each has to hold only a quarter of the network.
+// With S stages, each is idle for (S - 1) / S of the time: 50 % with two, 75 % with four. The ranks
+// together are no faster than one process. The only gain is that each holds only a part of the network.
 //
 // The lessons measure this share from the first forward to the last backward of a step, as the formula
 // counts it. A rank is idle while it is in no pass. Cutting a micro-batch from the batch and copying what
 // is sent belong to a pass; the time until a message has arrived does not.
+//
+// With `--overlap on`, messages move while a rank computes. That needs two cores for each rank.
 //
 // Exercises: examples/exercises.md
 

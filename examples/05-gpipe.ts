@@ -2,19 +2,23 @@
 //
 //   npx tsrun --nproc auto examples/05-gpipe.ts
 //   npx tsrun --nproc auto examples/05-gpipe.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/05-gpipe.ts --stages 8       (only says what eight stages promise)
 //   npx tsrun --nproc auto examples/05-gpipe.ts --messages       (prints what each rank sends)
 //
 // A rank does not have to wait for the gradient of micro-batch 0 before it starts micro-batch 1. So all
 // forwards run first, then all backwards: while rank 1 has micro-batch 0, rank 0 already works on
-// micro-batch 1. The pipeline fills, runs full, and drains:
+// micro-batch 1. The pipeline fills, runs full, and drains. On four ranks:
 //
 //   rank 0  F0 F1 F2 F3 .  .  .  .  .  .  B0 B1 B2 B3
 //   rank 1  .  F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3 .
 //   rank 2  .  .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .  .
 //   rank 3  .  .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .  .
 //
-// With S stages and M micro-batches, the idle share falls to (S - 1) / (M + S - 1): 27 % for 4 and 8.
+// With S stages and M micro-batches, the idle share falls to (S - 1) / (M + S - 1): with eight
+// micro-batches 11 % on two ranks, 27 % on four.
 // The cost is memory: all M micro-batches are in flight, and each holds its activations.
+//
+// With `--overlap on`, messages move while a rank computes. That needs two cores for each rank.
 //
 // Exercises: examples/exercises.md
 

@@ -2,11 +2,12 @@
 //
 //   npx tsrun --nproc auto examples/06-1f1b.ts
 //   npx tsrun --nproc auto examples/06-1f1b.ts --overlap off    (messages move only while a rank waits)
+//   npx tsrun --nproc auto examples/06-1f1b.ts --stages 8       (only says what eight stages promise)
 //   npx tsrun --nproc auto examples/06-1f1b.ts --messages       (prints what each rank sends)
 //
 // The last rank can run the backward of micro-batch 0 right after its forward, without waiting for the
 // others. So each rank warms up with one forward for every rank after it, then alternates one forward
-// and one backward, and ends with the remaining backwards:
+// and one backward, and ends with the remaining backwards. On four ranks:
 //
 //   rank 0  F0 F1 F2 F3 .  .  .  B0 F4 B1 F5 B2 ...
 //   rank 1  .  F0 F1 F2 .  .  B0 F3 B1 F4 B2 ...
@@ -15,6 +16,8 @@
 //
 // It is idle for as long as GPipe, (S - 1) / (M + S - 1). But a backward frees activations before the
 // next forward needs memory: rank r holds at most S - r micro-batches, however many there are.
+//
+// With `--overlap on`, messages move while a rank computes. That needs two cores for each rank.
 //
 // Exercises: examples/exercises.md
 

@@ -1,7 +1,7 @@
 // How fast are collectives, and what does "GB/s" mean?
 //
-//   npx tsrun --nproc 4 examples/benchmark-collectives.ts [--elements 1048576] [--transport tcp]
-//   npx tsrun --nproc 4 examples/benchmark-collectives.ts --device wasm
+//   npx tsrun --nproc auto examples/benchmark-collectives.ts [--elements 1048576] [--transport tcp]
+//   npx tsrun --nproc auto examples/benchmark-collectives.ts --device wasm
 //
 // The measurement of Stanford's CS336, lecture "Parallelism 2": all_reduce and reduce_scatter of
 // 100 x 1024^2 float32 values per rank, after one call to warm up. It shows the bandwidth by the formulas

@@ -1,8 +1,8 @@
 // A convolutional network that reads MNIST's digits, data parallel: every rank has the whole network and
 // a share of each batch.
 //
-//   npx tsrun --nproc 4 examples/cnn.ts
-//   npx tsrun --nproc 4 examples/cnn.ts --channels 32 --epochs 2
+//   npx tsrun --nproc auto examples/cnn.ts
+//   npx tsrun --nproc auto examples/cnn.ts --channels 32 --epochs 2
 //   node --import tsx examples/cnn.ts                  (the same script in one process)
 //
 // Two convolutions, each with max pooling, then a hidden layer; dropout before both linear layers. What

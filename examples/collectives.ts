@@ -1,6 +1,6 @@
 // What do collectives do?
 //
-//   npx tsrun --nproc 4 examples/collectives.ts [--transport tcp]
+//   npx tsrun --nproc auto examples/collectives.ts [--transport tcp]
 //   mpirun -n 4 --bind-to none node --import tsx examples/collectives.ts --transport mpi
 //
 // The demonstration of Stanford's CS336, lecture "Parallelism 2": every rank shows its buffer before

@@ -32,12 +32,13 @@ const flags = readFlags({
   pp: count(1),
   tp: count(1),
   batch: count(120),
-  hidden: count(120),
+  layers: count(4),
+  width: count(120),
   seed: integer(0),
   lr: positive(0.02),
   ...jobFlags(),
 })
-const { batch, every, hidden, lr: learningRate, seed, steps } = flags
+const { batch, every, layers, width, lr: learningRate, seed, steps } = flags
 
 const world = await startJob(flags)
 const { rank, size } = world
@@ -48,14 +49,15 @@ async function train(
   until: number,
   options: training.FitOptions,
 ) {
-  const run = await training.trainer(training.shardedMLP({ layers: 4, hidden, seed }), {
+  const run = await training.trainer(training.shardedMLP({ layers, hidden: width, seed }), {
     mesh,
-    plan: {
-      'layers.0': training.columnParallel(),
-      'layers.1': training.rowParallel(),
-      'layers.2': training.columnParallel(),
-      'layers.3': training.rowParallel(),
-    },
+    // Pairs: the first layer is split by columns, the second by rows. A single last one is not split.
+    plan: Object.fromEntries(
+      Array.from({ length: layers - (layers % 2) }, (_, layer) => [
+        `layers.${layer}`,
+        layer % 2 === 0 ? training.columnParallel() : training.rowParallel(),
+      ]),
+    ),
     optimizer: new training.SGD({ learningRate, momentum: 0.9 }),
   })
   const images = training.mnist({ split: 'train' })

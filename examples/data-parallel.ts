@@ -1,22 +1,27 @@
 // Data parallel training: every rank has the whole network and a share of each batch.
 //
-//   npx tsrun --nproc 4 examples/data-parallel.ts
-//   npx tsrun --nproc 4 examples/data-parallel.ts --wire bfloat16 --bucket 65536
-//   npx tsrun --nproc 4 examples/data-parallel.ts --overlap off
+//   npx tsrun --nproc auto examples/data-parallel.ts
+//   npx tsrun --nproc auto examples/data-parallel.ts --wire bfloat16 --bucket 65536
+//   npx tsrun --nproc auto examples/data-parallel.ts --overlap off
+//   npx tsrun --nproc auto examples/data-parallel.ts --overlap on --transport tcp
 //   node --import tsx examples/data-parallel.ts        (the same script in one process)
 //
-// The gradients are averaged over the ranks in buckets, while the backward pass still computes those of
-// earlier layers. With `--overlap off` all of them are averaged together after the backward pass. CS336's
-// lecture does that one parameter at a time, as examples/lecture/data-parallel.ts does. The output shows how
-// long the ranks still wait for gradients. Only the engine `worker` moves messages while a rank computes, and
-// it needs a second core for each rank.
+// The gradients are averaged over the ranks in buckets. A bucket can be averaged while the backward pass
+// still computes the gradients of earlier layers. But something has to move the data meanwhile: the engine
+// `worker`, which needs a second core for each rank. Ranks that share memory and have no such core average
+// all buckets after the backward pass, because that is faster. The output says which of the two happened,
+// and how long the ranks waited for gradients.
+//
+// `--overlap on` takes the engine `worker`. Over TCP, buckets are then sent during the backward pass on any
+// machine. `--overlap off` averages all gradients in one bucket after it. CS336's lecture does that one
+// parameter at a time, as examples/lecture/data-parallel.ts does.
 //
 // Exercises: examples/exercises.md
 
 import * as training from '@tsrun/training'
 import { choice, count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
-import { grouped, percent, printResult } from './lib/output.ts'
+import { grouped, percent, printResult, wrap } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
 import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
@@ -30,15 +35,18 @@ const flags = readFlags({
   lr: positive(0.003),
   layers: count(16),
   width: count(128),
-  overlap: choice(['on', 'off'] as const, 'on'),
   ...jobFlags(),
 })
 const { batch, epochs, seed } = flags
 
 const group = await startJob(flags)
+// Buckets prefer the same as this operation: to wait until the ranks have nothing else to do, or not.
+const probe = group.allReduceInit(group.alloc(flags.wire, 1))
+const isDeferred = probe.prefersRun
+probe.free()
 const model = training.shardedMLP({ layers: flags.layers, hidden: flags.width, seed })
 // The only bucket of all gradients is complete when the backward pass ends.
-const bucketBytes = flags.overlap === 'on' ? flags.bucket : Number.MAX_SAFE_INTEGER
+const bucketBytes = flags.overlap !== 'off' ? flags.bucket : Number.MAX_SAFE_INTEGER
 const run = await training.trainer(model, {
   mesh: group,
   optimizer: new training.Adam({ learningRate: flags.lr }),
@@ -60,15 +68,23 @@ const { accuracy, loss } = await run.evaluate(
 if (run.rank === 0) {
   const { collectives, bytes } = run.traffic ?? { collectives: 0, bytes: 0 }
   const { examplesPerSecond: imagesPerSecond, exposed } = speed
-  console.log(
-    `test accuracy ${percent(accuracy, 2)}  ${grouped(imagesPerSecond)} images/s  ` +
-      `waiting for gradients ${percent(exposed)}`,
-  )
+  console.log(`test accuracy ${percent(accuracy, 2)}  ${grouped(imagesPerSecond)} images/s`)
+  console.log(`${percent(exposed)} of the time waiting for gradients`)
   console.log(describeUtilisation(busy))
   console.log(
     `${collectives} ${collectives === 1 ? 'bucket' : 'buckets'}, ${grouped(bytes)} bytes of gradients per step`,
   )
-  printResult({ ranks: group.size, accuracy, loss, imagesPerSecond, exposed, collectives, bytes })
+  const during = collectives > 0 && flags.overlap !== 'off' && !isDeferred
+  if (collectives > 0) console.log(wrap(describeExchange(during)))
+  const figures = { accuracy, loss, imagesPerSecond, exposed, collectives, bytes, during }
+  printResult({ ranks: group.size, ...figures })
 }
 run.dispose()
 await group.destroy()
+
+function describeExchange(during: boolean): string {
+  if (during) return 'The exchange of the buckets starts during the backward pass.'
+  const after = 'The buckets are exchanged after the backward pass'
+  if (flags.overlap === 'off') return `${after}, as --overlap off says.`
+  return `${after}: the ranks share memory, and no other core could move the data meanwhile.`
+}

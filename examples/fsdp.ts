@@ -1,7 +1,7 @@
 // Training whose state is sharded over the ranks: ZeRO, or fully sharded data parallel training.
 //
 //   npx tsrun --nproc 2 examples/fsdp.ts
-//   npx tsrun --nproc 4 examples/fsdp.ts --stage 1
+//   npx tsrun --nproc 2 examples/fsdp.ts --stage 1
 //
 // With Adam, a data parallel rank holds at least 16 bytes for each parameter: its value, its gradient and
 // two moments. Each stage shards more of them: stage 1 the moments, stage 2 the gradients as well, and
@@ -23,6 +23,7 @@ import { meshProblem } from './lib/gpt-run.ts'
 import { startJob } from './lib/job.ts'
 import { drawCurve, grouped, printResult } from './lib/output.ts'
 import { Speed } from './lib/speed.ts'
+import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
   stage: choice(['1', '2', '3'] as const, '3'),
@@ -92,8 +93,10 @@ async function train(zero: 0 | training.ZeroStage, factor = 1) {
   return { layerSizes, losses, values, bytes, optimizerBytes, traffic, milliseconds }
 }
 
+const poll = pollUtilisation()
 const replicated = await train(0)
 const sharded = await train(stage)
+const utilisation = await group.allGatherObject(await poll.stop())
 const { bytes, optimizerBytes, layerSizes, losses } = sharded
 const parameters = layerSizes.reduce((sum, length) => sum + length, 0)
 /** The largest difference of two numbers at the same place; NaN if one is NaN. */
@@ -151,6 +154,7 @@ if (rank === 0) {
     `${replicated.milliseconds.toFixed(0)} ms per step with data parallelism, ` +
       `${sharded.milliseconds.toFixed(0)} ms sharded`,
   )
+  console.log(describeUtilisation(utilisation))
   if (isEqual) console.log('the parameters are bitwise identical')
   else {
     const by = `by up to ${most.toExponential(1)}`

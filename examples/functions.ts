@@ -22,7 +22,7 @@ const flags = readFlags({
   ranks: count(2),
   steps: count(5),
   batch: count(32),
-  hidden: count(64),
+  width: count(64),
   seed: integer(0),
   lr: positive(0.1),
 })

@@ -1,12 +1,12 @@
 // A GPT that learns to write Moby Dick byte by byte, on any mesh of ranks.
 //
-//   npx tsrun --nproc 4 examples/gpt.ts                 (4 replicas)
-//   npx tsrun --nproc 4 examples/gpt.ts --pp 2          (2 replicas of a pipeline of 2 stages)
-//   npx tsrun --nproc 4 examples/gpt.ts --tp 2          (2 replicas of 2 ranks that split every layer)
-//   npx tsrun --nproc 4 examples/gpt.ts --cp 2          (2 replicas of 2 ranks that split every sequence)
-//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (both)
-//   npx tsrun --nproc 4 examples/gpt.ts --zero 2        (4 replicas that shard gradients and AdamW's state)
-//   npx tsrun --nproc 4 examples/gpt.ts --log runs      (with metrics and the text for TensorBoard)
+//   npx tsrun --nproc 2 examples/gpt.ts                 (2 replicas)
+//   npx tsrun --nproc 2 examples/gpt.ts --pp 2          (a pipeline of 2 stages)
+//   npx tsrun --nproc 2 examples/gpt.ts --tp 2          (2 ranks that split every layer)
+//   npx tsrun --nproc 2 examples/gpt.ts --cp 2          (2 ranks that split every sequence)
+//   npx tsrun --nproc 8 examples/gpt.ts --pp 2 --tp 2   (2 replicas of both)
+//   npx tsrun --nproc 2 examples/gpt.ts --zero 2        (2 replicas that shard gradients and AdamW's state)
+//   npx tsrun --nproc 2 examples/gpt.ts --log runs      (with metrics and the text for TensorBoard)
 //   node --import tsx examples/gpt.ts                   (the same script in one process)
 //
 // On every mesh, the ranks draw the same batches, start from the same weights and reach the same loss as
@@ -25,10 +25,11 @@ import {
   readFlags,
   text,
 } from './lib/flags.ts'
-import { drawCurve, grouped, percent, printResult } from './lib/output.ts'
+import { drawCurve, grouped, percent, printResult, wrap } from './lib/output.ts'
 import { measurePeak, meshProblem } from './lib/gpt-run.ts'
 import { startJob } from './lib/job.ts'
 import { Speed } from './lib/speed.ts'
+import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
   // 0: all remaining ranks.
@@ -45,7 +46,7 @@ const flags = readFlags({
   heads: count(4),
   width: count(64),
   microbatches: count(2),
-  schedule: choice(['1f1b', 'gpipe', 'zb-h1', 'naive'] as const, '1f1b'),
+  schedule: choice(['1f1b', 'gpipe', 'zb-h1', 'interleaved', 'naive'] as const, '1f1b'),
   seed: integer(0),
   lr: positive(0.003),
   sample: integer(200),
@@ -87,6 +88,7 @@ const weights = 12 * layers * width ** 2 + book.vocabulary * width
 const flops = block * (6 * weights + 12 * layers * width * block)
 const log = flags.log === '' ? [] : [training.tensorBoard(flags.log)]
 const speed = new Speed()
+const poll = pollUtilisation()
 const { losses, evaluations } = await run.fit(
   (step) => training.textBatch(book, step, { ...options, seed }),
   {
@@ -95,6 +97,7 @@ const { losses, evaluations } = await run.fit(
     ...{ flops, log, unit: { tokens: block }, callbacks: [speed] },
   },
 )
+const utilisation = await world.allGatherObject(await poll.stop())
 const peak = await measurePeak(world)
 
 const prompt = 'The whale '
@@ -112,11 +115,15 @@ if (run.rank === 0) {
   const { loss: validation, accuracy } = evaluations.at(-1)!
   console.log(`\n${drawCurve(losses)}\n`)
   if (flags.sample > 0) console.log(`${sample}\n`)
+  const mesh = `dp ${dp}, pp ${pp}, cp ${cp}, tp ${tp}`
+  const reached = `${percent(mfu)} of the ${(peak / 1e9).toFixed(1)} GFLOP/s that matMul reaches`
   console.log(
-    `dp ${dp}, pp ${pp}, cp ${cp}, tp ${tp}: validation loss ${validation.toFixed(4)}, ` +
-      `${grouped(tokensPerSecond)} tokens/s\n` +
-      `MFU ${percent(mfu)} of ${(peak / 1e9).toFixed(1)} GFLOP/s (matMul on all ranks at once)`,
+    wrap(
+      `${mesh}: validation loss ${validation.toFixed(4)}, ${grouped(tokensPerSecond)} tokens/s, ` +
+        `${reached} on all ranks at once (MFU)`,
+    ),
   )
+  console.log(describeUtilisation(utilisation))
   const figures = { loss: losses.at(-1)!, validation, accuracy, tokensPerSecond, mfu }
   printResult({ ranks: world.size, dp, pp, cp, tp, ...figures }, 7)
 }

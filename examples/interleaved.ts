@@ -3,22 +3,26 @@
 //   npx tsrun --nproc auto examples/interleaved.ts
 //   npx tsrun --nproc 2 examples/interleaved.ts --stages 6     (three stages per rank)
 //
-// 1F1B is idle for (S - 1) / (M + S - 1) of the time: while the pipeline fills, rank 3 waits until a
-// micro-batch has passed through all layers of ranks 0 to 2. If each rank has several smaller parts of
-// the network (chunks), it waits less. With two chunks per rank, rank 0 has layers 0 and 7, 8 of 16: the
-// first layer is as much work as two others. A micro-batch visits each rank twice, each visit is half as
-// long, and so is the bubble: (S - 1) / (v M + S - 1) with v chunks.
+// 1F1B is idle for (S - 1) / (M + S - 1) of the time: while the pipeline fills, the last rank waits until
+// a micro-batch has passed through all layers of the ranks before it. If each rank has several smaller
+// parts of the network (chunks), it waits less. On four ranks with two chunks each, rank 0 has layers 0
+// and 7, 8 of 16: the first layer is as much work as two others. A micro-batch visits each rank twice,
+// each visit is half as long, and so is the bubble: (S - 1) / (v M + S - 1) with v chunks on S ranks.
 //
-// The cost is v times as many messages, and memory: compare how many micro-batches the ranks hold.
+// The cost is v times as many messages, smaller passes, and memory: compare how many micro-batches the
+// ranks hold. So it helps where the bubble is large (many ranks, few micro-batches), each rank has a core,
+// and the smaller passes still take long beside a message. The output says how long a step should take.
+//
 // `looped` runs the same chunks breadth-first: all micro-batches pass through one chunk, then through
 // the next. The bubble is the same, but all activations are held.
 
 import { comparisonFlags, compareSchedules, type Variant } from './lib/compare-schedules.ts'
 import { readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
-import { checkStages } from './lib/stages.ts'
+import { checkRanks, checkStages } from './lib/stages.ts'
 
 const { stages, ...flags } = readFlags(comparisonFlags)
+checkRanks(flags.layers)
 const group = await startJob(flags)
 checkStages('interleaved', { ...flags, stages, ranks: group.size })
 const [few = 1, ...more] = stages === 0 ? [2, 4] : [stages / group.size]

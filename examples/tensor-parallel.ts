@@ -1,6 +1,7 @@
 // Tensor parallel training: every rank has a part of every layer.
 //
-//   npx tsrun --nproc 4 examples/tensor-parallel.ts
+//   npx tsrun --nproc 2 examples/tensor-parallel.ts
+//   npx tsrun --nproc 2 examples/tensor-parallel.ts --layers 8 --width 256
 //
 // The same network is trained three times:
 //
@@ -24,36 +25,41 @@
 
 import { formatTable } from '@tsrun/core'
 import * as training from '@tsrun/training'
-import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
+import { count, endWith, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
 import { printResult } from './lib/output.ts'
+import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
 const { columnParallel, rowParallel, tf } = training
 const flags = readFlags({
   steps: count(50),
   batch: count(128),
-  hidden: count(512),
+  layers: count(4),
+  width: count(512),
   seed: integer(0),
   lr: positive(0.1),
   ...jobFlags(),
 })
-const LAYERS = 4
+const { layers, width } = flags
+if (layers < 3) endWith(`--layers ${layers} leaves no pair to split; expected at least 3`)
 
 const group = await startJob(flags)
 const { rank, size } = group
 
-// The ten classes may not divide by the number of ranks, so the last layer is not split.
-const gathered: training.ParallelPlan = {
-  'layers.0': columnParallel({ gather: 'partial' }),
-  'layers.1': columnParallel({ gather: 'partial' }),
-  // The last layer is the same on all ranks, so each has the whole gradient of its input.
-  'layers.2': columnParallel({ gather: 'replicated' }),
-}
-const paired: training.ParallelPlan = {
-  'layers.0': columnParallel(),
-  'layers.1': rowParallel(),
-  'layers.2': columnParallel({ gather: 'replicated' }),
-}
+// The ten classes may not divide by the number of ranks, so the last layer is not split. It is the same
+// on all ranks, so each has the whole gradient of its input.
+const beforeLast = layers - 2
+const planOf = (kindOf: (layer: number) => training.ParallelPlan[string]): training.ParallelPlan =>
+  Object.fromEntries(
+    Array.from({ length: layers - 1 }, (_, layer) => [`layers.${layer}`, kindOf(layer)]),
+  )
+const gathered = planOf((layer) =>
+  columnParallel({ gather: layer === beforeLast ? 'replicated' : 'partial' }),
+)
+const paired = planOf((layer) => {
+  if (layer % 2 === 1) return rowParallel()
+  return layer === beforeLast ? columnParallel({ gather: 'replicated' }) : columnParallel()
+})
 
 interface Outcome {
   readonly losses: number[]
@@ -63,8 +69,8 @@ interface Outcome {
 }
 
 async function train(plan: training.ParallelPlan | undefined): Promise<Outcome> {
-  const { hidden, seed, batch, steps } = flags
-  const whole = training.shardedMLP({ layers: LAYERS, hidden, seed }).build()
+  const { seed, batch, steps } = flags
+  const whole = training.shardedMLP({ layers, hidden: width, seed }).build()
   const full = whole.parameters.reduce((sum, { value }) => sum + value.size, 0)
   const model = plan === undefined ? whole : training.parallelize(whole, plan, group)
   const held = model.parameters.reduce((sum, { value }) => sum + value.size, 0)
@@ -101,11 +107,13 @@ async function train(plan: training.ParallelPlan | undefined): Promise<Outcome> 
   return { losses, milliseconds, share: held / full, collectives }
 }
 
+const poll = pollUtilisation()
 const outcomes = {
   whole: await train(undefined),
   gathered: await train(gathered),
   paired: await train(paired),
 }
+const utilisation = await group.allGatherObject(await poll.stop())
 /** The largest difference of a loss among the first `steps` steps, or among all. */
 const errorOf = ({ losses }: Outcome, steps?: number): number => {
   const differences = losses.map((loss, i) => Math.abs(loss - outcomes.whole.losses[i]!))
@@ -124,6 +132,7 @@ if (rank === 0) {
   const headers = ['network', 'parameters', 'collectives', 'ms per step', 'last loss']
   headers.push('difference in 2 steps', `in ${outcomes.whole.losses.length}`)
   console.log(formatTable([headers, ...rows], 'right').join('\n'))
+  console.log(describeUtilisation(utilisation))
   for (const [name, outcome] of Object.entries(outcomes)) {
     if (errorOf(outcome, 2) < 1e-5) continue
     throw new Error(`"${name}" does not train like the whole network from the first step on.`)

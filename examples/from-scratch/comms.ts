@@ -3,16 +3,19 @@
 // tsrun starts the processes and gives each its rank. A message is an array of numbers: both sides know
 // its shape, so nothing else is sent. Messages between two ranks arrive in the order of the sends.
 
-import { initProcessGroup, type ProcessGroup } from '@tsrun/distributed'
+import { initProcessGroup, type InitOptions, type ProcessGroup } from '@tsrun/distributed'
 import { tf, type Tensor } from '@tsrun/training'
 
 let group: ProcessGroup
 
 /** Waits until all ranks have joined. */
-export async function init(): Promise<{ rank: number; size: number }> {
-  group = await initProcessGroup({ engine: 'auto' })
+export async function init(options: InitOptions): Promise<{ rank: number; size: number }> {
+  group = await initProcessGroup(options)
   return group
 }
+
+export const nextRank = (): number => group.rank + 1
+export const previousRank = (): number => group.rank - 1
 
 /** The promise resolves when the values have left; the tensor may be disposed at once. */
 export async function sendTensor(tensor: Tensor, to: number): Promise<void> {

@@ -10,21 +10,24 @@
 // So a layer must keep x and y of each micro-batch from its forward pass to its backward pass. That is the
 // memory that the schedules differ in.
 
-import { generator, tf, uniform, type Tensor } from '@tsrun/training'
+import { generator, splitLayers, tf, uniform, type Tensor } from '@tsrun/training'
+import { costsOf } from '../lib/course.ts'
 
-export const HIDDEN = 256
-const [INPUTS, CLASSES, LAYERS] = [784, 10, 16]
+export const [LAYERS, WIDTH] = [16, 256]
+const [INPUTS, CLASSES] = [784, 10]
 
 class Layer {
   #weight: Tensor
   #bias: Tensor
+  readonly #isFirst: boolean
   readonly #isLast: boolean
   readonly #kept = new Map<number, readonly [x: Tensor, y: Tensor]>()
   #sums: readonly [dW: Tensor, db: Tensor] | undefined
 
   constructor(index: number) {
+    this.#isFirst = index === 0
     this.#isLast = index === LAYERS - 1
-    const [inputs, outputs] = [index === 0 ? INPUTS : HIDDEN, this.#isLast ? CLASSES : HIDDEN]
+    const [inputs, outputs] = [this.#isFirst ? INPUTS : WIDTH, this.#isLast ? CLASSES : WIDTH]
     // The numbers depend on the name, so that each stage draws those of the whole network.
     const next = generator(`layers.${index}.weight`, 0)
     const draw = () => (2 * uniform(next) - 1) * Math.sqrt(6 / inputs)
@@ -33,7 +36,7 @@ class Layer {
     this.#bias = tf.zeros([outputs])
   }
 
-  /** @param x - [rows, inputs] */
+  // x [rows, inputs]
   forward(microbatch: number, x: Tensor): Tensor {
     const y = tf.tidy(() => {
       const z = tf.add(tf.matMul(x, this.#weight), this.#bias)
@@ -43,15 +46,15 @@ class Layer {
     return y
   }
 
-  /** Adds to the sums of dW and db, and returns dx. @param dy - [rows, outputs]; disposed here, as y is */
-  backward(microbatch: number, dy: Tensor): Tensor {
+  // Returns dx, unless x are the images. dy [rows, outputs] and y are disposed here.
+  backward(microbatch: number, dy: Tensor): Tensor | undefined {
     const [x, y] = this.#kept.get(microbatch)!
     this.#kept.delete(microbatch)
-    const [dx, dW, db] = tf.tidy((): [Tensor, Tensor, Tensor] => {
+    const [dW, db, dx] = tf.tidy((): [Tensor, Tensor, Tensor?] => {
       const dz = this.#isLast ? dy : tf.mul(dy, tf.step(y))
       const own = [tf.matMul(x, dz, true), tf.sum(dz, 0)] as const
       const [dW, db] = this.#sums ? own.map((d, i) => tf.add(d, this.#sums![i]!)) : own
-      return [tf.matMul(dz, this.#weight, false, true), dW, db]
+      return this.#isFirst ? [dW, db] : [dW, db, tf.matMul(dz, this.#weight, false, true)]
     })
     tf.dispose([y, dy, ...(this.#sums ?? [])])
     this.#sums = [dW, db]
@@ -70,15 +73,19 @@ class Layer {
   }
 }
 
-/** The layers of one stage of the network. */
+/** The layers of one stage. Layer 0 is as much work as two others, so stages are cut by their work. */
 export class ShardedMLP {
   readonly #layers: readonly Layer[]
+  /** `0 to 6` */
+  readonly span: string
   /** The inputs of micro-batches between their forward and their backward pass. */
   readonly inFlight = new Map<number, Tensor>()
 
   constructor(stage: number, stages: number) {
-    const [from, to] = [stage, stage + 1].map((at) => Math.floor((at * LAYERS) / stages))
-    this.#layers = Array.from({ length: to! - from! }, (_, i) => new Layer(from! + i))
+    const costs = costsOf({ layers: LAYERS, width: WIDTH })
+    const { from, to } = splitLayers(LAYERS, stages, { costs })[stage]!
+    this.span = `${from} to ${to - 1}`
+    this.#layers = Array.from({ length: to - from }, (_, i) => new Layer(from + i))
   }
 
   forward(microbatch: number, x: Tensor): Tensor {
@@ -86,8 +93,10 @@ export class ShardedMLP {
     return this.#layers.reduce((h, layer) => layer.forward(microbatch, h), x)
   }
 
-  backward(microbatch: number, dy: Tensor): Tensor {
-    const dx = this.#layers.reduceRight((d, layer) => layer.backward(microbatch, d), dy)
+  /** Returns dx; undefined on the first stage. */
+  backward(microbatch: number, dy: Tensor): Tensor | undefined {
+    let dx: Tensor | undefined = dy
+    for (const layer of this.#layers.toReversed()) dx = layer.backward(microbatch, dx!)
     this.inFlight.get(microbatch)!.dispose()
     this.inFlight.delete(microbatch)
     return dx

@@ -1,80 +1,71 @@
 // From scratch, part 3 of 3: what each rank computes, and when.
 //
-//   npx tsrun --nproc 4 examples/from-scratch/schedule.ts naive
-//   npx tsrun --nproc 4 examples/from-scratch/schedule.ts gpipe
-//   npx tsrun --nproc 4 examples/from-scratch/schedule.ts 1f1b [microbatches]
+//   npx tsrun --nproc auto examples/from-scratch/schedule.ts naive
+//   npx tsrun --nproc auto examples/from-scratch/schedule.ts gpipe
+//   npx tsrun --nproc auto examples/from-scratch/schedule.ts 1f1b --microbatches 16
 //
 // A schedule is a list of passes for each rank. To run it, a rank receives what a pass needs, computes,
 // and sends what the pass gives. The losses are those of the lessons 04 to 06, which do the same with the
-// library, whatever the schedule.
+// library, for every schedule and number of micro-batches.
 
 import { availableParallelism } from 'node:os'
-import { batches, loadBackend, mnist, tf, type Tensor } from '@tsrun/training'
-import { end, init, receiveTensor, sendTensor, tellAll } from './comms.ts'
-import { HIDDEN, judge, ShardedMLP } from './model.ts'
+import { batches, mnist, tf, type Tensor } from '@tsrun/training'
+import { schedule } from '@tsrun/training/planning'
+import { choice, count, endWith, jobFlags, joinOptions, readFlags } from '../lib/flags.ts'
+import { loadShown } from '../lib/job.ts'
+import { describeSending, messagesFlag } from '../lib/messages.ts'
+import { percent } from '../lib/output.ts'
+import { checkRanks } from '../lib/stages.ts'
+import { end, init, nextRank, previousRank, receiveTensor, sendTensor, tellAll } from './comms.ts'
+import { judge, LAYERS, ShardedMLP, WIDTH } from './model.ts'
 
 type Pass = readonly [kind: 'forward' | 'backward', microbatch: number]
 
-const STEPS = 8
-const ROWS = 128
-const RATE = 0.0005
+const [STEPS, BATCH, RATE] = [8, 1024, 0.0005]
 
-/** The passes of a rank, by the name of the schedule. */
-const schedules: Record<string, (rank: number, size: number, count: number) => Pass[]> = {
+const F = (m: number): Pass => ['forward', m]
+const B = (m: number): Pass => ['backward', m]
+const upTo = (end: number): number[] => Array.from({ length: end }, (_, m) => m)
+
+/** The passes of a rank, in a step of M micro-batches on S ranks. */
+function passesOf(name: 'naive' | 'gpipe' | '1f1b', rank: number, S: number, M: number): Pass[] {
   // One micro-batch after the other: all ranks but one wait.
-  naive: (_rank, _size, count) =>
-    numbers(count).flatMap((m): Pass[] => [
-      ['forward', m],
-      ['backward', m],
-    ]),
+  if (name === 'naive') return upTo(M).flatMap((m) => [F(m), B(m)])
 
   // All forward passes, then all backward passes: every micro-batch is kept until then.
-  gpipe: (_rank, _size, count) => [
-    ...numbers(count).map((m): Pass => ['forward', m]),
-    ...numbers(count).map((m): Pass => ['backward', m]),
-  ],
+  if (name === 'gpipe') return [...upTo(M).map(F), ...upTo(M).map(B)]
 
-  // A backward pass as soon as one is possible: a rank keeps at most as many as there are ranks after it,
-  // and one more.
-  '1f1b': (rank, size, count) => {
-    const ahead = Math.min(size - 1 - rank, count)
-    return [
-      ...numbers(ahead).map((m): Pass => ['forward', m]),
-      ...numbers(count - ahead).flatMap((m): Pass[] => [
-        ['forward', m + ahead],
-        ['backward', m],
-      ]),
-      ...numbers(ahead).map((m): Pass => ['backward', count - ahead + m]),
-    ]
-  },
+  // 1F1B, a backward pass as soon as one is possible: a rank keeps at most as many micro-batches as there
+  // are ranks after it, and one more.
+  const ahead = Math.min(S - 1 - rank, M)
+  const steady = upTo(M - ahead).flatMap((m) => [F(m + ahead), B(m)])
+  return [...upTo(ahead).map(F), ...steady, ...upTo(ahead).map((m) => B(M - ahead + m))]
 }
 
-const [name = '1f1b', given = '8'] = process.argv.slice(2)
-const { rank, size } = await init()
-const count = Number(given)
-const passes = schedules[name]?.(rank, size, count)
-if (passes === undefined || !(Number.isInteger(count) && count > 0)) {
-  if (rank === 0) console.error('expected: naive, gpipe or 1f1b, and a number of micro-batches')
-  process.exitCode = 2
-} else {
-  await loadBackend()
-  await train(passes)
-}
+const own = { schedule: choice(['naive', 'gpipe', '1f1b'], '1f1b'), microbatches: count(8) }
+const flags = readFlags({ ...own, messages: messagesFlag, ...jobFlags() }, 2)
+const { schedule: name, microbatches: M } = flags
+const rows = BATCH / M
+if (!Number.isInteger(rows)) endWith(`${BATCH} images do not divide into ${M} micro-batches`)
+checkRanks(LAYERS)
+const { rank, size: S } = await init(joinOptions(flags))
+await loadShown(rank, flags.device)
+await train(passesOf(name, rank, S, M))
 await end()
 
 async function train(passes: readonly Pass[]): Promise<void> {
-  const stage = new ShardedMLP(rank, size)
-  const [isFirst, isLast] = [rank === 0, rank === size - 1]
-  const shape = [ROWS, HIDDEN]
+  const stage = new ShardedMLP(rank, S)
+  const [isFirst, isLast] = [rank === 0, rank === S - 1]
+  const shape = [rows, WIDTH]
   const losses: number[] = []
   // Ranks that share cores also wait for a core, so only their CPU time is work.
-  const clock = size > availableParallelism() ? cpuTime : () => performance.now()
+  const cores = availableParallelism()
+  const clock = S > cores ? cpuTime : () => performance.now()
   let [busy, elapsed, most] = [0, 0, 0]
 
-  for (const batch of batches(mnist({ split: 'train' }), { batch: count * ROWS })) {
+  for (const batch of batches(mnist({ split: 'train' }), { batch: BATCH })) {
     const [inputs, labels] = [batch.inputs(), batch.labels()]
-    const part = (whole: Tensor, m: number) =>
-      tf.slice(whole, m * ROWS, Math.min(ROWS, batch.size - m * ROWS))
+    const part = (whole: Tensor, m: number) => tf.slice(whole, m * rows, rows)
     const starts = new Map<number, Tensor>()
     // A rank does not wait for its sends: its neighbour may be sending to it at the same time.
     const sends: Promise<void>[] = []
@@ -82,23 +73,23 @@ async function train(passes: readonly Pass[]): Promise<void> {
     let started: number | undefined
 
     for (const [kind, m] of passes) {
-      const [isSource, from] = kind === 'forward' ? [isFirst, rank - 1] : [isLast, rank + 1]
+      const [isSource, from] = kind === 'forward' ? [isFirst, previousRank()] : [isLast, nextRank()]
       const received = isSource ? undefined : await receiveTensor(shape, from)
       started ??= performance.now()
       const begin = clock()
       if (kind === 'forward') {
         const y = stage.forward(m, received ?? part(inputs, m))
         if (isLast) {
-          const own = part(labels, m)
-          const { loss, d } = judge(y, own, batch.size)
-          own.dispose()
+          const right = part(labels, m)
+          const { loss, d } = judge(y, right, BATCH)
+          right.dispose()
           starts.set(m, d)
           sum += loss
-        } else sends.push(sendTensor(y, rank + 1))
+        } else sends.push(send(y, nextRank()))
       } else {
         const dx = stage.backward(m, received ?? starts.get(m)!)
-        if (!isFirst) sends.push(sendTensor(dx, rank - 1))
-        dx.dispose()
+        if (dx !== undefined) sends.push(send(dx, previousRank()))
+        dx?.dispose()
       }
       busy += clock() - begin
       most = Math.max(most, stage.inFlight.size)
@@ -108,33 +99,40 @@ async function train(passes: readonly Pass[]): Promise<void> {
     await Promise.all(sends)
     stage.step(RATE)
     tf.dispose([inputs, labels])
-    losses.push(sum / batch.size)
+    losses.push(sum / BATCH)
     // The first step also compiles, so it does not count.
     if (losses.length === 1) [busy, elapsed] = [0, 0]
     if (losses.length === STEPS) break
   }
 
-  const all = await tellAll({ losses, busy, most })
+  const all = await tellAll({ losses, busy, most, layers: stage.span })
   if (rank > 0) return
   // From the first forward pass to the last backward pass, which are those of rank 0.
   const idles = all.map((each) => 1 - each.busy / elapsed)
-  console.log(`${name}: ${size} ranks, ${count} micro-batches of ${ROWS} images`)
-  for (const [i, loss] of all[size - 1]!.losses.entries()) {
-    console.log(`step ${i + 1}  loss ${loss.toFixed(6)}`)
+  console.log(`${name}: ${S} ranks, ${M} micro-batches of ${rows} images`)
+  const { losses: seen } = all[S - 1]!
+  for (const [i, loss] of seen.entries()) console.log(`step ${i + 1}  loss ${loss.toFixed(6)}`)
+  for (const [at, { layers, most }] of all.entries()) {
+    const share = `${percent(idles[at]!, 0)} idle`
+    console.log(`rank ${at}: layers ${layers}, ${share}, at most ${most} micro-batches in flight`)
   }
-  for (const [at, each] of all.entries()) {
-    const share = `${(100 * idles[at]!).toFixed(0)} % idle`
-    console.log(`rank ${at}: ${share}, at most ${each.most} micro-batches in flight`)
-  }
-  console.log(`result ${JSON.stringify({ losses: all[size - 1]!.losses, idles })}`)
+  const idle = percent(idles.reduce((a, b) => a + b) / S)
+  const formula = name === 'naive' ? '(S - 1) / S' : '(S - 1) / (M + S - 1)'
+  const plan = schedule(name, { stages: S, microbatches: M })
+  console.log(`all ranks: ${idle} idle; ${formula} = ${percent(plan.simulate().bubble)}`)
+  const shared = percent(plan.simulate({ cores }).bubble)
+  if (cores < S)
+    console.log(`With ${cores} cores for ${S} ranks, the simulator predicts ${shared}.`)
+  console.log(`result ${JSON.stringify({ losses: seen, idles })}`)
+}
+
+async function send(tensor: Tensor, to: number): Promise<void> {
+  if (flags.messages) console.log(describeSending(tensor.shape, to))
+  await sendTensor(tensor, to)
 }
 
 /** Of all threads of this process, in milliseconds. */
 function cpuTime(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000
-}
-
-function numbers(count: number): number[] {
-  return Array.from({ length: count }, (_, i) => i)
 }

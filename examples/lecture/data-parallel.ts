@@ -6,8 +6,9 @@
 // all-reduce of each gradient, between the backward pass and the optimizer. So the losses of the ranks
 // differ, because their rows differ, and their parameters stay the same.
 //
-// The second loop lets `dataParallel` do that: it averages gradients in buckets, while the backward pass
-// still computes those of earlier layers. This is one line before the loop, and none for the gradients.
+// The second loop lets `dataParallel` do that: it averages gradients in buckets, if a core is free for it
+// while the backward pass still computes those of earlier layers. This is one line before the loop, and
+// none for the gradients.
 //
 // The third loop is one line: `trainer` does all of it.
 

@@ -1,15 +1,16 @@
 // The lecture's pipeline parallel program, with the backward pass that it leaves as homework.
 //
-//   npx tsrun --nproc 2 examples/lecture/pipeline-parallel.ts [--layers 4] [--width 1024] [--rows 128] [--steps 2] [--messages]
+//   npx tsrun --nproc 2 examples/lecture/pipeline-parallel.ts [--layers 4] [--width 1024] [--rows 128] [--steps 2]
+//       [--microbatches 4] [--messages]
 //
-// Every rank has some of the layers. The rows are cut into four micro-batches, so that the ranks can work
-// at the same time (GPipe): all forward passes, then all backward passes.
+// Every rank has some of the layers. The rows are cut into micro-batches, so that the ranks can work at the
+// same time (GPipe): all forward passes, then all backward passes.
 //
 //   forward    the input comes from the data or from the previous rank; the output goes to the next one
 //   backward   the gradient of the output comes from the loss or from the next rank; that of the input
 //              goes to the previous one
 //
-// Messages are sent while a rank computes: it does not wait for their end until the end of the step.
+// A rank does not wait until its messages are sent before the end of the step.
 // `--messages` prints them: `sending [32, 1024] to rank 1`.
 
 import {
@@ -33,19 +34,17 @@ import {
   sizeFlags,
   weights,
 } from './mlp.ts'
-import { readFlags } from '../lib/flags.ts'
+import { count, readFlags } from '../lib/flags.ts'
 import { startJob } from '../lib/job.ts'
 import { messagesFlag, sender } from '../lib/messages.ts'
 
-const MICROBATCHES = 4
-
-const flags = readFlags({ ...sizeFlags, messages: messagesFlag })
-const { layers, width, rows, steps } = flags
+const flags = readFlags({ ...sizeFlags, microbatches: count(4), messages: messagesFlag })
+const { layers, width, rows, steps, microbatches } = flags
 const group = await startJob(flags)
 const send = sender(group, flags.messages)
 const { rank, size } = group
 const ownLayers = divide('layers', layers, size)
-const shape = [divide('rows', rows, MICROBATCHES), width] // of the activations of a micro-batch
+const shape = [divide('rows', rows, microbatches), width] // of the activations of a micro-batch
 const [isFirst, isLast] = [rank === 0, rank === size - 1]
 
 const data = inputs(rows, width)
@@ -67,7 +66,7 @@ for (let step = 0; step < steps; step++) {
 
   // Forward passes
   const forward = (x: Tensor): Tensor => params.reduce((h, { value }) => layer(h, value), x)
-  for (let m = 0; m < MICROBATCHES; m++) {
+  for (let m = 0; m < microbatches; m++) {
     const input = isFirst
       ? tf.slice(data, [m * shape[0]!, 0], shape)
       : await recvTensor(group, shape, group.previous)
@@ -82,7 +81,7 @@ for (let step = 0; step < steps; step++) {
     let outputGradient: Tensor
     if (isLast) {
       // The mean over all rows is the sum of the means of the micro-batches, each divided by their number.
-      const shareOfLoss = (y: Tensor): Tensor => tf.div(meanSquare(y), MICROBATCHES)
+      const shareOfLoss = (y: Tensor): Tensor => tf.div(meanSquare(y), microbatches)
       const loss = record(shareOfLoss, output.value, [], { needsInputGradient: true })
       outputGradient = loss.backward(one, () => undefined)!
       outputLosses.push(loss)

@@ -5,8 +5,10 @@ import * as training from '@tsrun/training'
 import * as planning from '@tsrun/training/planning'
 import { batchesOf, costsOf, courseFlags, networkOf, type Course } from './course.ts'
 import { count, jobFlags } from './flags.ts'
+import { messagesFlag, showSent } from './messages.ts'
 import { gridLegend, percent, printResult, wrap } from './output.ts'
-import { stagesFlag } from './stages.ts'
+import { describeLayers, stagesFlag } from './stages.ts'
+import { describeUtilisation, pollUtilisation } from './utilisation.ts'
 
 /** A schedule to compare with others. */
 export interface Variant {
@@ -20,7 +22,8 @@ export const comparisonFlags = {
   ...courseFlags,
   microbatches: count(8),
   stages: stagesFlag,
-  ...jobFlags('auto'),
+  messages: messagesFlag,
+  ...jobFlags(),
 }
 
 /**
@@ -31,7 +34,11 @@ export const comparisonFlags = {
 export async function compareSchedules(
   group: ProcessGroup,
   variants: readonly Variant[],
-  { microbatches, ...course }: Course & { readonly microbatches: number },
+  {
+    microbatches,
+    messages,
+    ...course
+  }: Course & { readonly microbatches: number; readonly messages: boolean },
 ): Promise<void> {
   const { rank, size } = group
   const recipe = networkOf(course)
@@ -47,6 +54,7 @@ export async function compareSchedules(
     const meter = new training.StepMeter(pipe.recorder)
     return { title, chunks, pipe, ideal, meter, losses: [] as number[], peak: 0 }
   })
+  const poll = pollUtilisation()
   for (const examples of batchesOf(course)) {
     // The digits are read before the steps, which show how long the ranks compute and wait.
     const [inputs, labels] = [examples.inputs(), examples.labels()]
@@ -61,6 +69,7 @@ export async function compareSchedules(
     training.tf.dispose([inputs, labels])
   }
 
+  const utilisation = await group.allGatherObject(await poll.stop())
   const cores = availableParallelism()
   const rows: string[][] = []
   const figures = {
@@ -82,7 +91,8 @@ export async function compareSchedules(
     figures.ideal.push(bubble)
     figures.stepMs.push(report.stepTime)
     const computed = report.stepTime * (1 - report.bubble)
-    timings.push({ title, computed, step: report.stepTime, predicted: report.predictedStepTime })
+    const { stepTime: step, predictedStepTime: predicted } = report
+    timings.push({ title, computed, step, predicted, ideal: bubble })
     figures.held.push(held)
     const times = [report.stepTime, report.predictedStepTime].map((time) => time.toFixed(1))
     const bubbles = [bubble, report.bubble, report.predictedBubble].map((share) => percent(share))
@@ -95,7 +105,14 @@ export async function compareSchedules(
       losses.map((loss, at) => Math.abs(loss - runs[0]!.losses[at]!)),
     ),
   )
+  const layers = await group.allGatherObject(runs.map(({ pipe }) => pipe.chunks))
+  if (messages) showSent(shown.meter.lastSpans, course.width)
+  await group.barrier()
   if (rank === 0) {
+    for (const [at, { title }] of runs.entries()) {
+      console.log(wrap(describeLayers(layers.map((own) => own[at]!)), `${title}: `))
+    }
+    console.log()
     // With more chunks there is too much to read.
     for (const { title, ideal } of runs.filter(({ chunks }) => chunks <= 2)) {
       console.log(`${title}:\n${ideal.grid()}\n`)
@@ -112,6 +129,7 @@ export async function compareSchedules(
       const effect = 'so the measured and predicted bubbles are larger'
       console.log(`\n${wrap(`${size} ranks share ${cores} cores, ${effect}.`)}`)
     }
+    console.log(`\n${describeUtilisation(utilisation)}`)
     const [first, ...others] = timings
     for (const each of others) {
       console.log(`\n${wrap(explainSpeed(each, first!, { ranks: size, cores }))}`)
@@ -132,18 +150,30 @@ export interface Timing {
   readonly predicted: number
   /** Of all passes, as a mean over the ranks. */
   readonly computed: number
+  /** The bubble, as a share, with equal stages and a core for each rank. */
+  readonly ideal: number
 }
 
-/** Says whether a schedule was faster than another on this machine, and why if it was not. */
+/** Two steps whose times differ by less than this share are as fast as each other. */
+const ALIKE = 0.02
+
+/**
+ * Says how long a schedule should take beside another, how long it took on this machine, and why if it was
+ * not faster.
+ */
 export function explainSpeed(
   own: Timing,
   plain: Timing,
   { ranks, cores }: { readonly ranks: number; readonly cores: number },
 ): string {
-  const ratio = own.step / plain.step
-  const took = `${own.title} takes ${ratio.toFixed(2)} times as long as ${plain.title}`
-  if (ratio < 1) return `${took}: it is faster on this machine.`
-  const slower = `${took}: it is not faster on this machine.`
+  const times = (ratio: number): string => `${ratio.toFixed(2)} times`
+  const [predicted, ratio] = [own.predicted / plain.predicted, own.step / plain.step]
+  const ideal = (1 - plain.ideal) / (1 - own.ideal)
+  const begin =
+    `${own.title} should ideally take ${times(ideal)} as long as ${plain.title}, with these passes and ` +
+    `cores ${times(predicted)}. It takes ${times(ratio)} as long:`
+  if (ratio < 1 - ALIKE) return `${begin} faster on this machine.`
+  const slower = `${begin} ${ratio > 1 + ALIKE ? 'slower' : 'no difference'} on this machine.`
   if (ranks === 1) return `${slower} A single rank has no bubble.`
   if (cores < ranks) {
     return (
@@ -151,16 +181,18 @@ export function explainSpeed(
       'smaller bubble gains little. Start at most as many ranks as cores.'
     )
   }
-  const [one, other] = [own.predicted, plain.predicted].map((time) => `${time.toFixed(1)} ms`)
-  if (own.predicted < plain.predicted) {
+  if (predicted < 1 - ALIKE) {
     return (
-      `${slower} The passes alone would take ${one!} instead of ${other!}, but what happens between ` +
-      'them (messages, above all) takes longer than the smaller bubble saves.'
+      `${slower} What happens between the passes (messages, above all) takes longer than the smaller ` +
+      'bubble saves.'
     )
   }
-  return (
-    `${slower} A rank computes for ${own.computed.toFixed(1)} ms instead of ` +
-    `${plain.computed.toFixed(1)} ms, because smaller passes are less efficient. The smaller bubble does ` +
-    'not save as much.'
-  )
+  const computed = `${own.computed.toFixed(1)} ms instead of ${plain.computed.toFixed(1)} ms`
+  if (own.computed > (1 + ALIKE) * plain.computed) {
+    return (
+      `${slower} A rank computes for ${computed}: its passes are smaller or more, and less efficient. ` +
+      'The smaller bubble does not save as much.'
+    )
+  }
+  return `${slower} The passes do not all take the same time, so the bubble hardly becomes smaller.`
 }

@@ -3,10 +3,10 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatTable, tsrunHome } from '@tsrun/core'
-import { batches, mnist, shardedMLP, type ExampleBatch, type Module } from '@tsrun/training'
+import { batches, mnist, shardedMLP, tf, type ExampleBatch, type Module } from '@tsrun/training'
 import { count, integer, positive } from './flags.ts'
 import { percent, wrap } from './output.ts'
-import type { Utilisation } from './utilisation.ts'
+import { describeUtilisation, type Utilisation } from './utilisation.ts'
 
 const steps = count(8)
 
@@ -81,32 +81,47 @@ export interface Lesson {
   readonly ideal?: number
   /** The same with the cores of this machine. */
   readonly shared?: number
+  /** The flags that change how it ran but not what it computes, such as `--overlap off`. */
+  readonly variant?: string
 }
+
+/** A lesson in the file, newest first. */
+interface KeptLesson extends Lesson {
+  /** The network, the batches and the backend. Lessons of the same key are comparable. */
+  readonly key: string
+}
+
+/** Those that the table keeps. */
+const kept = ['01 monolith', '02 split', '04 naive', '05 gpipe', '06 1f1b']
+/** Of all keys. */
+const MOST_KEPT = 200
 
 const columns = ['lesson', 'ranks', 'loss', 'step ms', 'used', 'idle', 'shared', 'ideal', 'MiB']
 
 /**
- * Prints the losses, and the table of the lessons that ran with the same flags. The lessons are kept in
- * the folder for tsrun's files.
+ * Prints the losses, the utilisation, and the table of the lessons that ran with the same flags on the same
+ * backend. The lessons are kept in the folder for tsrun's files. The table has those without a variant and
+ * those of the same variant.
  *
  * @throws Error if the losses differ from those of another lesson
  */
 export function endLesson(course: Course, lesson: Lesson): void {
-  const key = JSON.stringify({ course, columns })
+  const key = JSON.stringify({ course, columns, backend: tf.getBackend() })
   const file = join(tsrunHome(), 'course.json')
-  const kept = readLessons(file, key)
-  const id = ({ name, ranks }: Lesson): string => `${name} ${ranks}`
-  const lessons = [...kept.filter((each) => id(each) !== id(lesson)), lesson].sort((a, b) =>
-    id(a) < id(b) ? -1 : 1,
-  )
-  mkdirSync(tsrunHome(), { recursive: true })
-  writeFileSync(file, JSON.stringify({ key, lessons }))
+  const { variant: own = '' } = lesson
+  const id = ({ name, ranks, variant = '' }: Lesson): string => [name, ranks, variant].join(' ')
+  const others = readLessons(file).filter((each) => each.key !== key || id(each) !== id(lesson))
+  const lessons = [lesson, ...others.filter((each) => each.key === key)]
+    .filter(({ variant = '' }) => variant === '' || variant === own)
+    .sort((a, b) => (id(a) < id(b) ? -1 : 1))
 
   const shown = lesson.losses.map((loss) => loss.toFixed(5)).join(' ')
-  console.log(`\n${wrap(shown, 'loss of each step: ')}\n`)
+  console.log(
+    `\n${wrap(shown, 'loss of each step: ')}\n${describeUtilisation(lesson.utilisation)}\n`,
+  )
   const share = (value?: number): string => (value === undefined ? '' : percent(value, 0))
   const rows = lessons.map((each) => [
-    each.name,
+    `${each.name}${(each.variant ?? '') === '' ? '' : '*'}`,
     String(each.ranks),
     each.losses.at(-1)!.toFixed(5),
     each.milliseconds.toFixed(1),
@@ -114,10 +129,18 @@ export function endLesson(course: Course, lesson: Lesson): void {
     mebibytes(each.bytes),
   ])
   console.log(formatTable([columns, ...rows], 'right').join('\n'))
+  if (own !== '') console.log(wrap(`with ${own}`, '* '))
 
   const difference = Math.max(...lessons.map((each) => differenceOf(each, lesson)))
   console.log(`\nThe losses differ by at most ${difference.toExponential(1)} of their size.`)
-  if (!isEqual(course, difference)) throw new Error('The lessons do not train alike.')
+  const isSame = isEqual(course, difference)
+  if (kept.includes(lesson.name)) {
+    const left = isSame ? others : others.filter((each) => each.key !== key)
+    mkdirSync(tsrunHome(), { recursive: true })
+    const all = [{ ...lesson, key }, ...left].slice(0, MOST_KEPT)
+    writeFileSync(file, JSON.stringify({ lessons: all }))
+  }
+  if (!isSame) throw new Error('The lessons do not train alike. Run those of the table again.')
 }
 
 /**
@@ -160,10 +183,10 @@ export function differenceOf(
   return Math.max(...own.map((loss, step) => Math.abs(loss - other[step]!) / loss))
 }
 
-function readLessons(file: string, key: string): Lesson[] {
+function readLessons(file: string): KeptLesson[] {
   try {
-    const kept = JSON.parse(readFileSync(file, 'utf8')) as { key: string; lessons: Lesson[] }
-    return kept.key === key ? kept.lessons : []
+    const { lessons } = JSON.parse(readFileSync(file, 'utf8')) as { lessons: KeptLesson[] }
+    return lessons
   } catch {
     return []
   }

@@ -58,9 +58,12 @@ export function toggle(effect: string): Flag<boolean> {
 /**
  * Reads the arguments of the script. `--help` prints them and ends the process. A wrong argument ends it
  * with exit code 2 and a message that says what is expected. In a job, only rank 0 prints.
+ *
+ * @param positional - how many of the first flags may also be given without their names
  */
 export function readFlags<Flags extends Record<string, Flag<unknown>>>(
   flags: Flags,
+  positional = 0,
 ): { [Name in keyof Flags]: Flags[Name]['fallback'] } {
   const typeOf = ({ fallback }: Flag<unknown>) =>
     typeof fallback === 'boolean' ? ('boolean' as const) : ('string' as const)
@@ -72,7 +75,12 @@ export function readFlags<Flags extends Record<string, Flag<unknown>>>(
   }
   let given: Record<string, string | boolean | undefined>
   try {
-    given = parseArgs({ options }).values
+    const { values, positionals } = parseArgs({ options, allowPositionals: true })
+    const [unexpected] = positionals.slice(positional)
+    if (unexpected !== undefined) throw new Error(`Unexpected argument '${unexpected}'`)
+    const names = Object.keys(flags)
+    const unnamed = positionals.map((text, at) => [names[at]!, text] as const)
+    given = { ...Object.fromEntries(unnamed), ...values }
   } catch (error) {
     return refuse((error as Error).message, flags)
   }
@@ -106,7 +114,8 @@ export function endWith(problem: string): never {
   process.exit(2)
 }
 
-function isFirst(): boolean {
+/** Whether this process is rank 0, or in no job. */
+export function isFirst(): boolean {
   return (process.env['RANK'] ?? '0') === '0'
 }
 
@@ -122,25 +131,40 @@ function usage(flags: Record<string, Flag<unknown>>): string {
   return ['Flags of the script (those of tsrun go before the script):', ...lines].join('\n')
 }
 
+/** The flags among `names` whose values differ from the defaults, as on a command line. */
+export function describeFlags<Name extends string>(
+  flags: Readonly<Record<Name, Flag<unknown>>>,
+  values: Readonly<Record<Name, unknown>>,
+  names: readonly Name[],
+): string {
+  const changed = names.filter((name) => values[name] !== flags[name].fallback)
+  return changed.map((name) => `--${name} ${String(values[name])}`).join(' ')
+}
+
 /** Without the flag, a variable determines the value: TSRUN_TRANSPORT, TSRUN_ENGINE or TSRUN_BACKEND. */
 const UNSET = 'environment'
 
 const transports = [UNSET, 'auto', 'shared-memory', 'tcp', 'node', 'mpi'] as const
 const engines = [UNSET, 'auto', 'worker', 'inline'] as const
 const devices = [UNSET, 'auto', 'wasm', 'cpu', 'tensorflow', 'webgpu'] as const
+const overlaps = ['auto', 'on', 'off'] as const
+/** The engine `worker` moves messages while the rank computes, `inline` only while it waits. */
+const engineOf = { on: 'worker', off: 'inline' } as const
 
 /** The flags of an example that joins a job, for `join`. */
 export function joinFlags(engine: (typeof engines)[number] = UNSET) {
-  // The engine `worker` moves messages while the rank computes, `inline` only while it waits.
   return { transport: choice(transports, UNSET), engine: choice(engines, engine) }
 }
 
 /** The flag of an example that computes, for `loadShown`. */
 export const deviceFlag = { device: choice(devices, UNSET) }
 
-/** The flags of an example that joins a job and computes, for `startJob`. */
-export function jobFlags(engine: (typeof engines)[number] = UNSET) {
-  return { ...joinFlags(engine), ...deviceFlag }
+/**
+ * The flags of an example that joins a job and computes, for `startJob`. `--overlap` says whether messages
+ * move while the rank computes. Without it, the engine decides: `auto` suits the cores of the machine.
+ */
+export function jobFlags(engine: (typeof engines)[number] = 'auto') {
+  return { ...joinFlags(engine), overlap: choice(overlaps, 'auto'), ...deviceFlag }
 }
 
 /** The values of flags that the command line sets. */
@@ -155,6 +179,7 @@ export function given<Values extends Record<string, string>>(
 interface JoinFlags {
   readonly transport: (typeof transports)[number]
   readonly engine: (typeof engines)[number]
+  readonly overlap?: (typeof overlaps)[number]
 }
 
 /** What the flags of `jobFlags` say. */
@@ -162,10 +187,17 @@ export interface JobFlags extends JoinFlags {
   readonly device: (typeof devices)[number]
 }
 
-/** Joins the job over the transport and with the engine that the flags name. */
-export async function join(
-  { transport, engine }: JoinFlags,
-  options: InitOptions = {},
-): Promise<ProcessGroup> {
-  return await initProcessGroup({ ...options, ...given({ transport, engine }) })
+/** The transport and the engine that the flags name, as options of `initProcessGroup`. */
+export function joinOptions({ transport, engine, overlap = 'auto' }: JoinFlags): InitOptions {
+  if (overlap === 'auto') return given({ transport, engine })
+  const meant = engineOf[overlap]
+  if (engine !== meant && engine !== 'auto' && engine !== UNSET) {
+    endWith(`--overlap ${overlap} means --engine ${meant}, but --engine is ${engine}`)
+  }
+  return given({ transport, engine: meant })
+}
+
+/** Joins the job as the flags say. */
+export async function join(flags: JoinFlags, options: InitOptions = {}): Promise<ProcessGroup> {
+  return await initProcessGroup({ ...options, ...joinOptions(flags) })
 }

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os'
 import type { InitOptions, ProcessGroup } from '@tsrun/distributed'
 import { loadBackend, type Backend } from '@tsrun/training'
 import { given, join, type JobFlags } from './flags.ts'
@@ -20,11 +21,19 @@ export async function loadShown(
 }
 
 /** Joins the job and loads the backend as the flags say. */
-export async function startJob(
-  { device, ...joining }: JobFlags,
-  options: InitOptions = {},
-): Promise<ProcessGroup> {
-  const group = await join(joining, options)
-  await loadShown(group.rank, device)
+export async function startJob(flags: JobFlags, options: InitOptions = {}): Promise<ProcessGroup> {
+  const group = await join(flags, options)
+  await loadShown(group.rank, flags.device)
+  if (group.rank === 0 && flags.overlap === 'on') warnOfCores(group.size)
   return group
+}
+
+/** Says so if there is no core on which messages could move while a rank computes. */
+function warnOfCores(ranks: number): void {
+  const cores = availableParallelism()
+  if (cores >= 2 * ranks) return
+  const text = `${ranks} ranks have ${cores} cores. With fewer than two cores for each rank, messages that `
+  console.log(
+    wrap(`${text}move while a rank computes slow it down: --overlap on cannot help here.`),
+  )
 }

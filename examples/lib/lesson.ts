@@ -22,13 +22,13 @@ import {
   networkOf,
   type Course,
 } from './course.ts'
-import { choice, count, endWith, jobFlags, readFlags } from './flags.ts'
+import { count, describeFlags, endWith, jobFlags, readFlags } from './flags.ts'
 import { startJob } from './job.ts'
 import { messagesFlag, sender } from './messages.ts'
 import { LessonStage } from './lesson-stage.ts'
 import { gridLegend, median, percent, printResult, wrap } from './output.ts'
-import { checkStages, stagesFlag } from './stages.ts'
-import { describeUtilisation, pollUtilisation } from './utilisation.ts'
+import { checkRanks, describeLayers, predictStages, stagesFlag } from './stages.ts'
+import { pollUtilisation } from './utilisation.ts'
 
 /** The forwards and backwards of one training step, in the order of a schedule. */
 export type Step = (stage: LessonStage, link: Link) => Promise<void>
@@ -41,16 +41,11 @@ export interface Link {
   readonly send: (tensor: Tensor, to: number) => Promise<void>
 }
 
-/** `on`: another thread moves messages while the rank computes; `off`: they move while the rank waits. */
-const overlaps = { on: 'worker', off: 'inline' } as const
-
 const flags = {
   ...courseFlags,
-  ...jobFlags('auto'),
+  ...jobFlags(),
   microbatches: count(8),
   stages: stagesFlag,
-  // Without it, the engine decides, which by default is what suits the cores of this machine.
-  overlap: choice(['auto', 'on', 'off'], 'auto'),
   messages: messagesFlag,
 }
 
@@ -60,20 +55,18 @@ const flags = {
  */
 export async function runLesson(lesson: string, name: ScheduleName, step: Step): Promise<void> {
   const given = readFlags(flags)
-  const { microbatches, stages, overlap, messages, transport, engine, device, ...course } = given
+  const { microbatches, stages, messages, transport, engine, overlap, device, ...course } = given
   const { batch, layers, width } = course
   if (batch % microbatches !== 0) {
     endWith(`--batch ${batch} does not divide into ${microbatches} equal micro-batches`)
   }
-  const group = await startJob({
-    ...{ transport, device },
-    engine: overlap === 'auto' ? engine : overlaps[overlap],
-  })
+  predictStages(name, { stages, layers, microbatches })
+  checkRanks(layers)
+  const group = await startJob({ transport, engine, overlap, device })
   const link = { group, microbatches, send: sender(group, messages) }
   const { rank, size } = group
-  checkStages(name, { stages, ranks: size, layers, microbatches })
-  if (layers < size) endWith(`--layers ${layers} are too few for ${size} ranks`)
-  const { from, to } = splitLayers(layers, size, { costs: costsOf(course) })[rank]!
+  const ranges = splitLayers(layers, size, { costs: costsOf(course) })
+  const { from, to } = ranges[rank]!
   const module = networkOf(course).slice(from, to)
   const recorder = new SpanRecorder({ rank })
   const rows = batch / microbatches
@@ -126,23 +119,24 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
     console.log(
       `${ideal.grid()}\n\n${gridLegend}\n\nOne measured step:\n\n${drawTimeline(spans)}\n`,
     )
+    console.log(wrap(describeLayers(ranges.map((range) => [range]))))
     report.ranks.forEach((times, at) => {
       const idle = times.idle / (times.idle + times.compute)
       const most = `at most ${peaks[at]!} micro-batches and ${mebibytes(bytes[at]!)} MiB`
       const shares = `computes ${percent(1 - idle, 0)}, CPU ${percent(times.cpuShare, 0)}`
       console.log(wrap(`rank ${at}: ${shares}, ${most}`))
     })
-    console.log(describeUtilisation(utilisation))
     console.log(`All ranks: idle ${percent(report.bubble)}; ideally ${percent(bubble)}.`)
-    if (cores < size) {
-      const shared = `With ${cores} cores for ${size} ranks, the simulator predicts`
-      console.log(wrap(`${shared} ${percent(report.predictedBubble)}.`))
-    }
+    // The formula has stages that take the same time, and a core for each rank.
+    const simulated = `the simulator predicts ${percent(report.predictedBubble)}`
+    if (cores < size) console.log(wrap(`With ${cores} cores for ${size} ranks, ${simulated}.`))
+    else console.log(wrap(`With the measured times of these stages, ${simulated}.`))
     const maxDifference = await compareWithOne(course, trained)
     endLesson(course, {
       ...{ name: lesson, ranks: size, losses: trained, milliseconds: median(times.slice(1)) },
       ...{ utilisation, bytes: Math.max(...bytes), idle: report.bubble, ideal: bubble },
       ...(cores < size && { shared: report.predictedBubble }),
+      variant: describeFlags(flags, given, ['microbatches', 'transport', 'engine', 'overlap']),
     })
     const shares = { idle: report.bubble, ideal: bubble }
     printResult({ loss: trained.at(-1)!, maxDifference, ...shares, peaks, bytes })

@@ -1,4 +1,4 @@
-import type { ProcessGroup } from '@tsrun/distributed'
+import type { ProcessGroup, Span } from '@tsrun/distributed'
 import { sendTensor, type Tensor } from '@tsrun/training'
 import { toggle } from './flags.ts'
 
@@ -18,5 +18,13 @@ export function sender(
   return async (tensor, to) => {
     if (isShown) console.log(describeSending(tensor.shape, to))
     await sendTensor(group, tensor, to)
+  }
+}
+
+/** Prints the messages of a measured step, of rows with `width` numbers each. */
+export function showSent(spans: readonly Span[], width: number): void {
+  for (const { kind, bytes = 0, peer } of spans) {
+    const rows = bytes / Float32Array.BYTES_PER_ELEMENT / width
+    if (kind === 'send') console.log(describeSending([rows, width], peer!))
   }
 }

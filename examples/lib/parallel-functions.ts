@@ -8,15 +8,15 @@ export interface Plan {
   readonly steps: number
   /** Rows of a batch of all replicas together. */
   readonly batch: number
-  readonly hidden: number
+  readonly width: number
   readonly seed: number
   readonly lr: number
 }
 
 const LAYERS = 4
 
-function network({ hidden, seed }: Plan): training.ShardedMLP {
-  return training.shardedMLP({ layers: LAYERS, hidden, seed }).build()
+function network({ width, seed }: Plan): training.ShardedMLP {
+  return training.shardedMLP({ layers: LAYERS, hidden: width, seed }).build()
 }
 
 /** Batches of MNIST, or a share of each. */
@@ -83,8 +83,8 @@ export async function trainDataParallel(group: ProcessGroup, plan: Plan): Promis
 
 /** Each rank has some of the layers, and a batch passes through them in micro-batches. */
 export async function trainPipeline(group: ProcessGroup, plan: Plan): Promise<number[]> {
-  const { hidden, seed, lr } = plan
-  const pipe = training.pipeline(training.shardedMLP({ layers: LAYERS, hidden, seed }), group, {
+  const { width, seed, lr } = plan
+  const pipe = training.pipeline(training.shardedMLP({ layers: LAYERS, hidden: width, seed }), group, {
     schedule: '1f1b',
     microbatches: 4,
     optimizer: new training.SGD({ learningRate: lr }),

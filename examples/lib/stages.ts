@@ -1,6 +1,14 @@
+import type { LayerRange } from '@tsrun/training'
 import { schedule, type ScheduleName } from '@tsrun/training/planning'
-import { endWith, integer } from './flags.ts'
+import { endWith, integer, isFirst } from './flags.ts'
 import { percent, wrap } from './output.ts'
+
+/** `Layers by rank: 0 to 6; 7 to 15`. @param ranges - of each rank, one for each of its stages */
+export function describeLayers(ranges: readonly (readonly LayerRange[])[]): string {
+  const shown = ({ from, to }: LayerRange): string =>
+    to - from === 1 ? String(from) : `${from} to ${to - 1}`
+  return `Layers by rank: ${ranges.map((own) => own.map(shown).join(', ')).join('; ')}`
+}
 
 /** The flag `--stages`, of all ranks together; 0: as many as the schedule has by default. */
 export const stagesFlag = integer(0)
@@ -10,6 +18,34 @@ interface Sizes {
   readonly ranks: number
   readonly layers: number
   readonly microbatches: number
+}
+
+/** The ranks of this job, which may not have started yet. */
+function ranksOfJob(): number {
+  return Number(process.env['WORLD_SIZE'] ?? 1)
+}
+
+/** Ends the process with exit code 2 if there are more ranks than layers. */
+export function checkRanks(layers: number, ranks = ranksOfJob()): void {
+  if (ranks <= layers) return
+  endWith(`${layers} layers are too few for ${ranks} ranks: start it with --nproc ${layers}`)
+}
+
+/**
+ * Where `--stages` differs from the ranks of the job: predicts how long so many ranks would be idle, and
+ * ends the process.
+ */
+export function predictStages(
+  name: ScheduleName,
+  { stages, layers, microbatches }: Omit<Sizes, 'ranks'>,
+): void {
+  if (stages === 0 || stages === ranksOfJob()) return
+  if (stages > layers) endWith(`--layers ${layers} are too few for --stages ${stages}`)
+  const { bubble } = schedule(name, { stages, microbatches }).simulate()
+  const wanted = `${name} with ${stages} stages and ${microbatches} micro-batches`
+  const ideal = `would ideally be idle for ${percent(bubble)} of the time, with a core for each rank`
+  if (isFirst()) console.log(wrap(`${wanted} ${ideal}. Start it with --nproc ${stages}.`))
+  process.exit(0)
 }
 
 /**

@@ -147,23 +147,32 @@ describe('npm run course', () => {
 })
 
 describe('the examples that compare schedules', () => {
-  const plain = { title: '1f1b', step: 100, predicted: 90, computed: 80 }
-  const own = { title: 'zb-h1', step: 110, predicted: 85, computed: 80 }
+  const plain = { title: '1f1b', step: 100, predicted: 90, computed: 80, ideal: 0.1 }
+  const own = { title: 'zb-h1', step: 110, predicted: 85.5, computed: 80, ideal: 0.04 }
   const machine = { ranks: 2, cores: 2 }
 
-  it('say that a schedule is faster', () => {
-    const text = explainSpeed({ ...own, step: 95 }, plain, machine)
-    expect(text).toBe('zb-h1 takes 0.95 times as long as 1f1b: it is faster on this machine.')
+  it('say how long a schedule should take, and that it is faster', () => {
+    const text = explainSpeed({ ...own, step: 97 }, plain, machine)
+    expect(text).toBe(
+      'zb-h1 should ideally take 0.94 times as long as 1f1b, with these passes and cores 0.95 times. ' +
+        'It takes 0.97 times as long: faster on this machine.',
+    )
+  })
+
+  it.each([98.1, 99.7, 101.9])('call %d ms as fast as 100 ms', (step) => {
+    const text = explainSpeed({ ...own, step }, plain, machine)
+    expect(text).toContain('as long: no difference on this machine. ')
   })
 
   it.each([
-    ['messages', own, machine, 'would take 85.0 ms instead of 90.0 ms'],
+    ['messages', own, machine, 'messages, above all'],
+    ['unequal passes', { ...own, predicted: 90, computed: 79 }, machine, 'all take the same time'],
     ['its passes', { ...own, predicted: 95, computed: 88 }, machine, '88.0 ms instead of 80.0 ms'],
     ['few cores', own, { ranks: 4, cores: 2 }, '4 ranks share 2 cores'],
     ['a single rank', own, { ranks: 1, cores: 2 }, 'A single rank has no bubble'],
   ])('say why a schedule is not faster: %s', (_, timing, where, why) => {
     const text = explainSpeed(timing, plain, where)
-    expect(text).toContain('1.10 times as long as 1f1b: it is not faster on this machine.')
+    expect(text).toContain('It takes 1.10 times as long: slower on this machine. ')
     expect(text).toContain(why)
   })
 })

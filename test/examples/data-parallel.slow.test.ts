@@ -21,10 +21,25 @@ describe('data-parallel.ts', () => {
     expect(smaller['bytes']).toBe(two['bytes'])
     const late = await train(2, '--overlap', 'off')
     expect(late).toMatchObject({ collectives: 1, bytes: two['bytes'], accuracy: two['accuracy'] })
+    expect(late['during']).toBe(false)
     // and as bfloat16, half the bytes
     const half = await train(2, '--wire', 'bfloat16')
     expect(half['bytes']! / two['bytes']!).toBeCloseTo(0.5, 3)
     expect(half['accuracy']).toBeGreaterThan(0.3)
+  })
+
+  it.each([
+    ['--engine', 'inline', false],
+    ['--overlap', 'on', true],
+  ] as const)('says when buckets are exchanged: %s %s', async (flag, value, during) => {
+    const transport = during ? 'tcp' : 'shared-memory'
+    const flags = ['--images', '256', '--layers', '4', '--width', '32', '--transport', transport]
+    const stdout = await runScript(2, 'examples/data-parallel.ts', ...flags, flag, value)
+    const shown = stdout.replace(/\s+/g, ' ')
+    expect(resultIn(stdout)['during']).toBe(during)
+    expect(shown).toContain(
+      during ? 'starts during the backward pass' : 'after the backward pass: ',
+    )
   })
 
   it('trains with batches of fewer images than ranks', async () => {

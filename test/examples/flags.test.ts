@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals'
-import { choice, count, given, integer, positive } from '../../examples/lib/flags.ts'
+import { choice, count, given, integer, joinOptions, positive } from '../../examples/lib/flags.ts'
 import { meshProblem } from '../../examples/lib/gpt-run.ts'
 
 describe('flags of the examples', () => {
@@ -21,6 +21,15 @@ describe('flags of the examples', () => {
   it('leave to the environment what the command line does not set', () => {
     const job = { transport: 'environment', engine: 'inline', device: 'environment' } as const
     expect(given(job)).toEqual({ engine: 'inline' })
+  })
+
+  it.each([
+    ['on', 'worker'],
+    ['off', 'inline'],
+    ['auto', 'auto'],
+  ] as const)('take the engine from --overlap %s: %s', (overlap, engine) => {
+    const job = { transport: 'environment', engine: 'auto', overlap } as const
+    expect(joinOptions(job)).toEqual({ engine })
   })
 })
 

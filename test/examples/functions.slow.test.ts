@@ -17,7 +17,7 @@ function resultOf(stdout: string): Record<string, unknown> {
 
 describe('functions.ts', () => {
   it('trains in three ways from one process, each with the losses of a single rank', async () => {
-    const args = ['--import', 'tsx', script, '--ranks', '3', '--hidden', '48', '--batch', '36']
+    const args = ['--import', 'tsx', script, '--ranks', '3', '--width', '48', '--batch', '36']
     const { stdout } = await promisify(execFile)(process.execPath, args, {
       cwd,
       env: cleanEnvironment(),

@@ -36,17 +36,33 @@ describe('the examples 04 to 06', () => {
     expect(result['peaks']).toEqual(peaks)
     expect(result['idle']).toBeGreaterThan(0)
     expect(shown).toContain('rank 0 F0')
+    expect(shown).toContain('Layers by rank: 0 to 2; 3 to 6; 7 to 10; 11 to 15')
+    expect(shown.replace(/\s+/g, ' ')).toMatch(/, the simulator predicts \d+\.\d %\./)
     expect(shown.match(/^rank \d: computes \d+ %, CPU \d+ %, at most/gm)).toHaveLength(4)
   })
 
-  it('say how many ranks to start for more stages, and what the formula predicts', async () => {
-    const flags = ['--nproc', '2', 'examples/05-gpipe.ts', '--stages', '4']
-    const run = await tsrun(flags, { cwd })
-    expect(run.code).toBe(2)
-    expect(run.stderr).toContain('--stages is 4; expected 2, one per rank')
-    expect(run.stderr).toContain('Start it with --nproc 4')
-    expect(run.stderr).toContain('27.3 %')
+  it.each([
+    ['05-gpipe.ts', 'gpipe', '27.3 %'],
+    ['zero-bubble.ts', 'zb-h1', '11.1 %'],
+  ])('%s only says what other numbers of stages promise', async (script, name, bubble) => {
+    const job = ['--nproc', '2', '--log-format', 'raw', '--no-summary', `examples/${script}`]
+    const { code, stdout, stderr } = await tsrun([...job, '--stages', '4'], { cwd })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout.replace(/\s+/g, ' ').trim()).toBe(
+      `${name} with 4 stages and 8 micro-batches would ideally be idle for ${bubble} of the time, with a ` +
+        'core for each rank. Start it with --nproc 4.',
+    )
   })
+
+  it.each(['04-naive.ts', 'interleaved.ts'])(
+    '%s refuses more ranks than layers',
+    async (script) => {
+      const job = ['--nproc', '3', '--ranks', '0', `examples/${script}`, '--layers', '2']
+      const run = await tsrun(job, { cwd })
+      expect(run.code).toBe(2)
+      expect(run.stderr).toContain('2 layers are too few for 3 ranks: start it with --nproc 2')
+    },
+  )
 
   it('refuse unknown flags', async () => {
     const run = await tsrun(['--nproc', '1', 'examples/05-gpipe.ts', '--epochs', '5'], { cwd })
@@ -99,12 +115,12 @@ it('all lessons have the same losses, and the table has them and the memory of a
 
 describe('the examples from scratch', () => {
   it.each([
-    ['naive', [1, 1]],
-    ['gpipe', [8, 8]],
-    ['1f1b', [2, 1]],
-  ] as const)('have the losses of the lessons: %s', async (name, held) => {
+    ['naive', '8', [1, 1]],
+    ['gpipe', '8', [8, 8]],
+    ['1f1b', '4', [2, 1]],
+  ] as const)('have the losses of the lessons: %s, %s micro-batches', async (name, many, held) => {
     const lesson = await runScript(1, 'examples/01-monolith.ts')
-    const scratch = await runScript(2, 'examples/from-scratch/schedule.ts', name)
+    const scratch = await runScript(2, 'examples/from-scratch/schedule.ts', name, many)
     const lossesOf = (text: string): number[] =>
       [...text.matchAll(/^step \d+ {2}loss (\d+\.\d+)$/gm)].map(([, loss]) => Number(loss))
     const [wanted, losses] = [lesson, scratch].map(lossesOf)
@@ -119,6 +135,9 @@ describe('the examples from scratch', () => {
       Number(many),
     )
     expect(most).toEqual(held)
+    // The first layer is as much work as two others.
+    expect(scratch).toContain('rank 0: layers 0 to 6, ')
+    expect(scratch).toMatch(/^all ranks: \d+\.\d % idle; \(S - 1\) \/ .* = \d+\.\d %$/m)
   })
 
   it('are at most 300 lines', () => {
@@ -134,7 +153,14 @@ describe('the examples from scratch', () => {
     const args = ['--nproc', '2', 'examples/from-scratch/schedule.ts', 'zigzag']
     const run = await tsrun(args, { cwd })
     expect(run.code).toBe(2)
-    expect(run.stderr).toContain('expected: naive, gpipe or 1f1b')
+    expect(run.stderr).toContain('--schedule is "zigzag"; expected one of naive, gpipe, 1f1b')
+  })
+
+  it('refuse more ranks than layers', async () => {
+    const job = ['--nproc', '17', '--ranks', '0', 'examples/from-scratch/schedule.ts']
+    const run = await tsrun(job, { cwd })
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('start it with --nproc 16')
   })
 })
 
@@ -185,7 +211,8 @@ describe('interleaved.ts and zero-bubble.ts', () => {
       }
       expect(shown).toMatch(/^rank 0 F0/m)
       expect(shown).toContain('ideal bubble')
-      const verdicts = shown.replaceAll('\n', ' ').match(/ times as long as 1f1b: it is /g)
+      const verdict = /It takes \d\.\d\d times as long: (faster|slower|no difference) on this/g
+      const verdicts = shown.replace(/\s+/g, ' ').match(verdict)
       expect(verdicts).toHaveLength(ideal.length - 1)
     },
   )
