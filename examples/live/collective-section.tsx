@@ -11,7 +11,7 @@ import {
   type LinkCosts,
   type RecordedCollective,
 } from './collective.ts'
-import { Choice, Fact, LinkSliders, Section } from './controls.tsx'
+import { Button, Choice, Fact, LinkSliders, Problem, Section } from './controls.tsx'
 import { bytesText, colourOf, timeText } from './formats.ts'
 import { MessageTimes } from './message-times.tsx'
 import { RankCircle } from './rank-circle.tsx'
@@ -38,6 +38,7 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
   const [algorithm, setAlgorithm] = useState<AlgorithmName>('ring')
   const [ranks, setRanks] = useState(4)
   const [recorded, setRecorded] = useState<RecordedCollective>()
+  const [problem, setProblem] = useState('')
   const [at, setAt] = useState(0)
   const [isPlaying, setPlaying] = useState(false)
   const last = recorded?.events.length ?? 0
@@ -45,10 +46,14 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
   useEffect(() => {
     let isWanted = true
     setPlaying(false)
-    void recordCollective(name, algorithm, ranks).then((next) => {
+    const show = (next: RecordedCollective | undefined, reason = ''): void => {
       if (!isWanted) return
       setRecorded(next)
       setAt(0)
+      setProblem(reason)
+    }
+    void recordCollective(name, algorithm, ranks).then(show, (error: unknown) => {
+      show(undefined, (error as Error).message)
     })
     return () => {
       isWanted = false
@@ -120,35 +125,30 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
         <LinkSliders costs={costs} onCosts={onCosts} />
       </div>
       <div class="controls">
-        <button
-          type="button"
+        <Button
+          label="◀ Back"
           disabled={at === 0}
-          onClick={() => {
+          onPress={() => {
             go(-1)
           }}
-        >
-          ◀ Back
-        </button>
-        <button
-          type="button"
-          class="main"
+        />
+        <Button
+          label="Step ▶"
+          isMain
           disabled={at === last}
-          onClick={() => {
+          onPress={() => {
             go(1)
           }}
-        >
-          Step ▶
-        </button>
-        <button
-          type="button"
-          onClick={() => {
+        />
+        <Button
+          label={isPlaying ? 'Pause' : 'Play'}
+          onPress={() => {
             if (at === last) setAt(0)
             setPlaying(!isPlaying)
           }}
-        >
-          {isPlaying ? 'Pause' : 'Play'}
-        </button>
+        />
       </div>
+      <Problem text={problem} />
       {recorded !== undefined && (
         <div class="two">
           <div

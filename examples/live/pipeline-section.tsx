@@ -1,22 +1,22 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { LinkCosts } from './collective.ts'
-import { Choice, Fact, LinkSliders, Section, Slider } from './controls.tsx'
+import { Button, Choice, Fact, LinkSliders, Problem, Section, Slider } from './controls.tsx'
 import { DigitGrid } from './digit-grid.tsx'
 import { readDigits } from './digits.ts'
 import { percentText, timeText } from './formats.ts'
 import { LossChart } from './loss-chart.tsx'
+import { idealOf } from './ideal.ts'
+import { trainInThread } from './thread.ts'
 import { Timeline } from './timeline.tsx'
 import {
   lessons,
   scaleDurations,
   scheduleOf,
   simulationOf,
-  train,
   type DigitSets,
   type Durations,
   type Layout,
-  type LessonName,
   type TrainedStep,
 } from './training.ts'
 import { trainInWorkers } from './workers.ts'
@@ -37,15 +37,6 @@ const initialDurations: Durations = {
   B: [2, 2, 2, 2],
   I: [1, 1, 1, 1],
   W: [1, 1, 1, 1],
-}
-
-/** The bubble that theory expects, with stages of equal length and without messages. */
-const theories: Readonly<Record<LessonName, (ranks: number, microbatches: number) => string>> = {
-  naive: (s) => `(S−1)/S = ${percentText((s - 1) / s)}`,
-  gpipe: (s, m) => `(S−1)/(M+S−1) = ${percentText((s - 1) / (m + s - 1))}`,
-  '1f1b': (s, m) => `(S−1)/(M+S−1) = ${percentText((s - 1) / (m + s - 1))}`,
-  interleaved: (s, m) => `(S−1)/(2M+S−1) = ${percentText((s - 1) / (2 * m + s - 1))}`,
-  'zb-h1': (s, m) => `(S−1)/(3M+S−1) = ${percentText((s - 1) / (3 * m + s - 1))}`,
 }
 
 interface Training {
@@ -86,7 +77,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
       return step.step < steps && !isStopped.current
     }
     try {
-      await (place === 'workers' ? trainInWorkers : train)(layout, digits, onStep)
+      await (place === 'workers' ? trainInWorkers : trainInThread)(layout, digits, onStep)
     } catch (error) {
       setProblem((error as Error).message)
     }
@@ -95,9 +86,13 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   }
 
   useEffect(() => {
-    void readDigits().then(async (digits) => {
+    const start = async (): Promise<void> => {
+      const digits = await readDigits()
       setSets(digits)
       await run(digits, FIRST_STEPS, false)
+    }
+    void start().catch((error: unknown) => {
+      setProblem((error as Error).message)
     })
   }, [])
 
@@ -109,9 +104,11 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   return (
     <Section id="pipeline" title="3 · A pipeline that trains (lessons 04 to 06)">
       <p>
-        The network of the lessons, with 16 layers, learns digits. The ranks really train; one
-        thread cannot show how they overlap, so the timeline runs on a simulated clock: passes take
-        as long as was measured in this page, messages as long as the sliders say.
+        The network of the lessons, with 16 layers of 256, learns digits. It begins with their seed
+        and learns with SGD, as there, but with momentum, a higher learning rate and a smaller
+        batch, so that 20 steps are enough. The ranks really train; one thread cannot show how they
+        overlap, so the timeline runs on a simulated clock: passes take as long as was measured in
+        this page, messages as long as the sliders say.
       </p>
       <div class="controls">
         <Choice
@@ -137,12 +134,12 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         <Slider
           label="Micro-batches"
           text={String(microbatches)}
-          min={0}
-          max={5}
-          value={Math.log2(microbatches)}
+          min={1}
+          max={16}
+          value={microbatches}
           disabled={isRunning}
-          onValue={(power) => {
-            change({ microbatches: 2 ** power })
+          onValue={(value) => {
+            change({ microbatches: value })
           }}
         />
         <LinkSliders costs={costs} onCosts={onCosts} />
@@ -154,27 +151,23 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           onValue={setPlace}
         />
         <Choice label="Draw" value={pace} options={paces} disabled={isRunning} onValue={setPace} />
-        <button
-          type="button"
-          class="main"
+        <Button
+          label={`Train ${STEPS} steps`}
+          isMain
           disabled={isRunning || sets === undefined}
-          onClick={() => {
+          onPress={() => {
             void run(sets!, STEPS, pace === 'watch')
           }}
-        >
-          Train {STEPS} steps
-        </button>
-        <button
-          type="button"
+        />
+        <Button
+          label="Stop"
           disabled={!isRunning}
-          onClick={() => {
+          onPress={() => {
             isStopped.current = true
           }}
-        >
-          Stop
-        </button>
+        />
       </div>
-      {problem !== '' && <p role="alert">{problem}</p>}
+      <Problem text={problem} />
       <Plan
         layout={layout}
         costs={costs}
@@ -188,7 +181,11 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         {sets !== undefined && <DigitGrid digits={sets.test} seen={steps.at(-1)?.seen} />}
       </div>
       <details>
-        <summary>All digits of the losses, which are those of tsrun in Node</summary>
+        <summary>All digits of the losses</summary>
+        <p>
+          In a clone of tsrun, this command prints the same losses, with a process for each rank:{' '}
+          <code>{commandOf(training.layout)}</code>
+        </p>
         <ol class="losses" data-done={!isRunning && steps.length > 0}>
           {steps.map(({ step, loss }) => (
             <li key={step}>{loss}</li>
@@ -210,7 +207,8 @@ interface PlanProperties {
 
 /** The timeline of a step, and its figures. */
 function Plan({ layout, costs, measured, training, played, firstStep }: PlanProperties) {
-  const { lesson, ranks, microbatches } = layout
+  const { lesson } = layout
+  const { bubble, formula } = idealOf(layout)
   const isSame = isEqual(layout, measured.layout)
   const durations = isSame
     ? measured.durations
@@ -228,8 +226,11 @@ function Plan({ layout, costs, measured, training, played, firstStep }: PlanProp
     <>
       <dl class="facts">
         <Fact label="idle on this clock">{percentText(simulation.bubble)}</Fact>
-        <Fact label="idle in theory, with equal stages and free messages">
-          <small>{theories[lesson](ranks, microbatches)}</small>
+        <Fact label="idle ideally: equal stages, free messages, a backward pass of twice the forward">
+          <small>
+            {formula !== undefined && `${formula} = `}
+            {percentText(bubble)}
+          </small>
         </Fact>
         <Fact label={`forward / backward of a stage, ${isSame ? 'measured' : 'estimated'}`}>
           {mean(F)} / {backward}
@@ -266,6 +267,12 @@ function Plan({ layout, costs, measured, training, played, firstStep }: PlanProp
       </ul>
     </>
   )
+}
+
+/** The command that trains alike in Node. */
+function commandOf({ lesson, ranks, microbatches }: Layout): string {
+  const flags = `--schedule ${lesson} --microbatches ${microbatches}`
+  return `npx tsrun --nproc ${ranks} examples/live-page.ts ${flags}`
 }
 
 function isEqual(a: Layout, b: Layout): boolean {
