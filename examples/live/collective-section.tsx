@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { algorithmsOf, type AlgorithmName, type MessageEvent } from '@tsrun/training/browser'
+import { keepSettings, settingOf } from './address.ts'
 import {
   CHUNK_BYTES,
   collectives,
@@ -28,15 +29,23 @@ function algorithmChoices(name: CollectiveName): Record<string, string> {
   return Object.fromEntries(names.map((algorithm) => [algorithm, algorithm]))
 }
 
+function firstAlgorithm(name: CollectiveName): string {
+  return Object.keys(algorithmChoices(name))[0]!
+}
+
 interface Properties {
   readonly costs: LinkCosts
   readonly onCosts: (costs: LinkCosts) => void
 }
 
 export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
-  const [name, setName] = useState<CollectiveName>('allReduce')
-  const [algorithm, setAlgorithm] = useState<AlgorithmName>('ring')
-  const [ranks, setRanks] = useState(4)
+  const [name, setName] = useState(() => settingOf('collective', collectives, 'allReduce'))
+  const [chosen, setAlgorithm] = useState(() =>
+    settingOf<string>('algorithm', algorithmChoices(name), firstAlgorithm(name)),
+  )
+  const [size, setSize] = useState(() => settingOf('size', sizes, '4'))
+  const algorithm = chosen as AlgorithmName
+  const ranks = Number(size)
   const [recorded, setRecorded] = useState<RecordedCollective>()
   const [problem, setProblem] = useState('')
   const [at, setAt] = useState(0)
@@ -102,8 +111,10 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
           value={name}
           options={collectives}
           onValue={(next) => {
+            const algorithm = firstAlgorithm(next)
             setName(next)
-            setAlgorithm(Object.keys(algorithmChoices(next))[0] as AlgorithmName)
+            setAlgorithm(algorithm)
+            keepSettings({ collective: next, algorithm })
           }}
         />
         <Choice<string>
@@ -111,15 +122,17 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
           value={algorithm}
           options={algorithmChoices(name)}
           onValue={(next) => {
-            setAlgorithm(next as AlgorithmName)
+            setAlgorithm(next)
+            keepSettings({ collective: name, algorithm: next })
           }}
         />
         <Choice
           label="Ranks"
-          value={String(ranks) as keyof typeof sizes}
+          value={size}
           options={sizes}
           onValue={(next) => {
-            setRanks(Number(next))
+            setSize(next)
+            keepSettings({ size: next })
           }}
         />
         <LinkSliders costs={costs} onCosts={onCosts} />

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { countOf, keepSettings, settingOf } from './address.ts'
 import type { LinkCosts } from './collective.ts'
 import { Button, Choice, Fact, LinkSliders, Problem, Section, Slider } from './controls.tsx'
 import { DigitGrid } from './digit-grid.tsx'
@@ -30,13 +31,25 @@ const PACE = 900
 const places = { thread: 'this thread', workers: 'a worker each' }
 const paces = { watch: 'step by step', fast: 'as fast as possible' }
 
-const initialLayout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
+const fewestRanks = 2
+const mostRanks = 8
+const mostMicrobatches = 16
+const firstLayout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
 /** Before anything is measured: equal stages, and backward passes of twice the time, in milliseconds. */
 const initialDurations: Durations = {
   F: [1, 1, 1, 1],
   B: [2, 2, 2, 2],
   I: [1, 1, 1, 1],
   W: [1, 1, 1, 1],
+}
+
+function layoutOfAddress(): Layout {
+  const { lesson, ranks, microbatches } = firstLayout
+  return {
+    lesson: settingOf('schedule', lessons, lesson),
+    ranks: countOf('ranks', fewestRanks, mostRanks, ranks),
+    microbatches: countOf('microbatches', 1, mostMicrobatches, microbatches),
+  }
 }
 
 interface Training {
@@ -52,11 +65,11 @@ interface Properties {
 /** Lessons 04 to 06: a pipeline that trains, on a clock with the durations of this machine. */
 export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   const [sets, setSets] = useState<DigitSets>()
-  const [layout, setLayout] = useState(initialLayout)
+  const [layout, setLayout] = useState(layoutOfAddress)
   const [place, setPlace] = useState<keyof typeof places>('thread')
   const [pace, setPace] = useState<keyof typeof paces>('watch')
-  const [measured, setMeasured] = useState({ layout: initialLayout, durations: initialDurations })
-  const [training, setTraining] = useState<Training>({ layout: initialLayout, steps: [] })
+  const [measured, setMeasured] = useState({ layout: firstLayout, durations: initialDurations })
+  const [training, setTraining] = useState<Training>({ layout: firstLayout, steps: [] })
   const [firstStep, setFirstStep] = useState<number>()
   const [isRunning, setRunning] = useState(false)
   const [problem, setProblem] = useState('')
@@ -98,7 +111,13 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
 
   const { ranks, microbatches } = layout
   const change = (part: Partial<Layout>): void => {
-    setLayout({ ...layout, ...part })
+    const next = { ...layout, ...part }
+    setLayout(next)
+    keepSettings({
+      schedule: next.lesson,
+      ranks: next.ranks,
+      microbatches: next.microbatches,
+    })
   }
   const { steps } = training
   return (
@@ -123,8 +142,8 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         <Slider
           label="Ranks"
           text={String(ranks)}
-          min={2}
-          max={8}
+          min={fewestRanks}
+          max={mostRanks}
           value={ranks}
           disabled={isRunning}
           onValue={(value) => {
@@ -135,7 +154,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           label="Micro-batches"
           text={String(microbatches)}
           min={1}
-          max={16}
+          max={mostMicrobatches}
           value={microbatches}
           disabled={isRunning}
           onValue={(value) => {

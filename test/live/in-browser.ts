@@ -28,7 +28,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
   ): Promise<{ page: Page; complaints: string[] }> {
     const { page, complaints } = await newPage(look)
     page.on('request', (request) => {
-      if (request.url() !== url && !/^(data|blob):/.test(request.url())) {
+      if (request.url() !== url.replace(/#.*/, '') && !/^(data|blob):/.test(request.url())) {
         complaints.push(request.url())
       }
     })
@@ -208,6 +208,24 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     await page.getByRole('button', { name: 'Mismatch a call on rank 2' }).click()
     await expectText(report, /first cause {2}rank 2 of 4 failed, in call 4 of 30[^]*float32\[5\]/)
     expect((await report.innerText()).match(/then {9}rank \d/g)).toHaveLength(3)
+    expect(complaints).toEqual([])
+  })
+
+  it('keeps the settings in its address', async () => {
+    const { page } = await open()
+    await page.getByRole('combobox', { name: /^Collective/ }).selectOption('broadcast')
+    await page.getByRole('combobox', { name: /^Schedule/ }).selectOption('zb-h1')
+    await sliderOf(page, 'Ranks:').fill('5')
+    const { page: other, complaints } = await open({}, { url: page.url() })
+    expect(await other.getByRole('combobox', { name: /^Collective/ }).inputValue()).toBe(
+      'broadcast',
+    )
+    expect(await other.getByRole('combobox', { name: /^Schedule/ }).inputValue()).toBe('zb-h1')
+    expect(await sliderOf(other, 'Ranks:').inputValue()).toBe('5')
+    await other.goto(`${live().url}#schedule=none&ranks=99`)
+    await other.reload()
+    await trained(other, 2)
+    expect(await sliderOf(other, 'Ranks:').inputValue()).toBe('4')
     expect(complaints).toEqual([])
   })
 
