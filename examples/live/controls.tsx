@@ -17,6 +17,35 @@ export function Section({ id, title, children }: SectionProperties): JSX.Element
   )
 }
 
+interface ButtonProperties {
+  readonly label: string
+  readonly isMain?: boolean
+  readonly disabled?: boolean
+  readonly onPress: () => void
+}
+
+/** A button that keeps the focus while it is disabled. */
+export function Button(properties: ButtonProperties): JSX.Element {
+  const { label, isMain = false, disabled = false, onPress } = properties
+  return (
+    <button
+      type="button"
+      class={isMain ? 'main' : ''}
+      aria-disabled={disabled}
+      onClick={() => {
+        if (!disabled) onPress()
+      }}
+    >
+      {label}
+    </button>
+  )
+}
+
+/** Why something did not work; nothing while the text is empty. */
+export function Problem({ text }: { readonly text: string }): JSX.Element | null {
+  return text === '' ? null : <p role="alert">{text}</p>
+}
+
 interface ChoiceProperties<T extends string> {
   readonly label: string
   readonly value: T

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { bytesTime, type LinkCosts } from './collective.ts'
-import { Fact, Section } from './controls.tsx'
+import { Button, Fact, Problem, Section } from './controls.tsx'
 import { bytesText, timeText } from './formats.ts'
 import { fitCosts, pingPong, type MessageTime } from './ping-pong.ts'
 
@@ -14,15 +14,22 @@ interface Properties {
 export function PingPongSection({ onCosts }: Properties): JSX.Element {
   const [times, setTimes] = useState<readonly MessageTime[]>([])
   const [isMeasuring, setMeasuring] = useState(false)
+  const [problem, setProblem] = useState('')
   const measure = async (): Promise<void> => {
     setMeasuring(true)
     setTimes([])
-    await pingPong((time) => {
-      setTimes((before) => [...before, time])
-    })
-    setMeasuring(false)
+    setProblem('')
+    try {
+      await pingPong((time) => {
+        setTimes((before) => [...before, time])
+      })
+    } catch (error) {
+      setProblem((error as Error).message)
+    } finally {
+      setMeasuring(false)
+    }
   }
-  const fitted = isMeasuring || times.length === 0 ? undefined : fitCosts(times)
+  const fitted = isMeasuring || problem !== '' || times.length === 0 ? undefined : fitCosts(times)
   return (
     <Section id="ping-pong" title="2 · What a message costs (lesson 03)">
       <p>
@@ -31,26 +38,23 @@ export function PingPongSection({ onCosts }: Properties): JSX.Element {
         memory.
       </p>
       <div class="controls">
-        <button
-          type="button"
-          class="main"
+        <Button
+          label="Measure"
+          isMain
           disabled={isMeasuring}
-          onClick={() => {
+          onPress={() => {
             void measure()
           }}
-        >
-          Measure
-        </button>
-        <button
-          type="button"
+        />
+        <Button
+          label="Use these figures for the network"
           disabled={fitted === undefined}
-          onClick={() => {
-            if (fitted !== undefined) onCosts(fitted)
+          onPress={() => {
+            onCosts(fitted!)
           }}
-        >
-          Use these figures for the network
-        </button>
+        />
       </div>
+      <Problem text={problem} />
       {times.length > 0 && (
         <div class="two">
           <MessageChart times={times} fitted={fitted} />

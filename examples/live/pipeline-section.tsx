@@ -1,22 +1,23 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { countOf, keepSettings, settingOf } from './address.ts'
 import type { LinkCosts } from './collective.ts'
-import { Choice, Fact, LinkSliders, Section, Slider } from './controls.tsx'
+import { Button, Choice, Fact, LinkSliders, Problem, Section, Slider } from './controls.tsx'
 import { DigitGrid } from './digit-grid.tsx'
 import { readDigits } from './digits.ts'
 import { percentText, timeText } from './formats.ts'
 import { LossChart } from './loss-chart.tsx'
+import { idealOf } from './ideal.ts'
+import { trainInThread } from './thread.ts'
 import { Timeline } from './timeline.tsx'
 import {
   lessons,
   scaleDurations,
   scheduleOf,
   simulationOf,
-  train,
   type DigitSets,
   type Durations,
   type Layout,
-  type LessonName,
   type TrainedStep,
 } from './training.ts'
 import { trainInWorkers } from './workers.ts'
@@ -30,7 +31,10 @@ const PACE = 900
 const places = { thread: 'this thread', workers: 'a worker each' }
 const paces = { watch: 'step by step', fast: 'as fast as possible' }
 
-const initialLayout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
+const fewestRanks = 2
+const mostRanks = 8
+const mostMicrobatches = 16
+const firstLayout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
 /** Before anything is measured: equal stages, and backward passes of twice the time, in milliseconds. */
 const initialDurations: Durations = {
   F: [1, 1, 1, 1],
@@ -39,13 +43,13 @@ const initialDurations: Durations = {
   W: [1, 1, 1, 1],
 }
 
-/** The bubble that theory expects, with stages of equal length and without messages. */
-const theories: Readonly<Record<LessonName, (ranks: number, microbatches: number) => string>> = {
-  naive: (s) => `(S−1)/S = ${percentText((s - 1) / s)}`,
-  gpipe: (s, m) => `(S−1)/(M+S−1) = ${percentText((s - 1) / (m + s - 1))}`,
-  '1f1b': (s, m) => `(S−1)/(M+S−1) = ${percentText((s - 1) / (m + s - 1))}`,
-  interleaved: (s, m) => `(S−1)/(2M+S−1) = ${percentText((s - 1) / (2 * m + s - 1))}`,
-  'zb-h1': (s, m) => `(S−1)/(3M+S−1) = ${percentText((s - 1) / (3 * m + s - 1))}`,
+function layoutOfAddress(): Layout {
+  const { lesson, ranks, microbatches } = firstLayout
+  return {
+    lesson: settingOf('schedule', lessons, lesson),
+    ranks: countOf('ranks', fewestRanks, mostRanks, ranks),
+    microbatches: countOf('microbatches', 1, mostMicrobatches, microbatches),
+  }
 }
 
 interface Training {
@@ -61,11 +65,11 @@ interface Properties {
 /** Lessons 04 to 06: a pipeline that trains, on a clock with the durations of this machine. */
 export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   const [sets, setSets] = useState<DigitSets>()
-  const [layout, setLayout] = useState(initialLayout)
+  const [layout, setLayout] = useState(layoutOfAddress)
   const [place, setPlace] = useState<keyof typeof places>('thread')
   const [pace, setPace] = useState<keyof typeof paces>('watch')
-  const [measured, setMeasured] = useState({ layout: initialLayout, durations: initialDurations })
-  const [training, setTraining] = useState<Training>({ layout: initialLayout, steps: [] })
+  const [measured, setMeasured] = useState({ layout: firstLayout, durations: initialDurations })
+  const [training, setTraining] = useState<Training>({ layout: firstLayout, steps: [] })
   const [firstStep, setFirstStep] = useState<number>()
   const [isRunning, setRunning] = useState(false)
   const [problem, setProblem] = useState('')
@@ -86,7 +90,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
       return step.step < steps && !isStopped.current
     }
     try {
-      await (place === 'workers' ? trainInWorkers : train)(layout, digits, onStep)
+      await (place === 'workers' ? trainInWorkers : trainInThread)(layout, digits, onStep)
     } catch (error) {
       setProblem((error as Error).message)
     }
@@ -95,23 +99,35 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   }
 
   useEffect(() => {
-    void readDigits().then(async (digits) => {
+    const start = async (): Promise<void> => {
+      const digits = await readDigits()
       setSets(digits)
       await run(digits, FIRST_STEPS, false)
+    }
+    void start().catch((error: unknown) => {
+      setProblem((error as Error).message)
     })
   }, [])
 
   const { ranks, microbatches } = layout
   const change = (part: Partial<Layout>): void => {
-    setLayout({ ...layout, ...part })
+    const next = { ...layout, ...part }
+    setLayout(next)
+    keepSettings({
+      schedule: next.lesson,
+      ranks: next.ranks,
+      microbatches: next.microbatches,
+    })
   }
   const { steps } = training
   return (
     <Section id="pipeline" title="3 · A pipeline that trains (lessons 04 to 06)">
       <p>
-        The network of the lessons, with 16 layers, learns digits. The ranks really train; one
-        thread cannot show how they overlap, so the timeline runs on a simulated clock: passes take
-        as long as was measured in this page, messages as long as the sliders say.
+        The network of the lessons, with 16 layers of 256, learns digits. It begins with their seed
+        and learns with SGD, as there, but with momentum, a higher learning rate and a smaller
+        batch, so that 20 steps are enough. The ranks really train; one thread cannot show how they
+        overlap, so the timeline runs on a simulated clock: passes take as long as was measured in
+        this page, messages as long as the sliders say.
       </p>
       <div class="controls">
         <Choice
@@ -126,8 +142,8 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         <Slider
           label="Ranks"
           text={String(ranks)}
-          min={2}
-          max={8}
+          min={fewestRanks}
+          max={mostRanks}
           value={ranks}
           disabled={isRunning}
           onValue={(value) => {
@@ -137,12 +153,12 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         <Slider
           label="Micro-batches"
           text={String(microbatches)}
-          min={0}
-          max={5}
-          value={Math.log2(microbatches)}
+          min={1}
+          max={mostMicrobatches}
+          value={microbatches}
           disabled={isRunning}
-          onValue={(power) => {
-            change({ microbatches: 2 ** power })
+          onValue={(value) => {
+            change({ microbatches: value })
           }}
         />
         <LinkSliders costs={costs} onCosts={onCosts} />
@@ -154,27 +170,23 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           onValue={setPlace}
         />
         <Choice label="Draw" value={pace} options={paces} disabled={isRunning} onValue={setPace} />
-        <button
-          type="button"
-          class="main"
+        <Button
+          label={`Train ${STEPS} steps`}
+          isMain
           disabled={isRunning || sets === undefined}
-          onClick={() => {
+          onPress={() => {
             void run(sets!, STEPS, pace === 'watch')
           }}
-        >
-          Train {STEPS} steps
-        </button>
-        <button
-          type="button"
+        />
+        <Button
+          label="Stop"
           disabled={!isRunning}
-          onClick={() => {
+          onPress={() => {
             isStopped.current = true
           }}
-        >
-          Stop
-        </button>
+        />
       </div>
-      {problem !== '' && <p role="alert">{problem}</p>}
+      <Problem text={problem} />
       <Plan
         layout={layout}
         costs={costs}
@@ -188,7 +200,11 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         {sets !== undefined && <DigitGrid digits={sets.test} seen={steps.at(-1)?.seen} />}
       </div>
       <details>
-        <summary>All digits of the losses, which are those of tsrun in Node</summary>
+        <summary>All digits of the losses</summary>
+        <p>
+          In a clone of tsrun, this command prints the same losses, with a process for each rank:{' '}
+          <code>{commandOf(training.layout)}</code>
+        </p>
         <ol class="losses" data-done={!isRunning && steps.length > 0}>
           {steps.map(({ step, loss }) => (
             <li key={step}>{loss}</li>
@@ -210,7 +226,8 @@ interface PlanProperties {
 
 /** The timeline of a step, and its figures. */
 function Plan({ layout, costs, measured, training, played, firstStep }: PlanProperties) {
-  const { lesson, ranks, microbatches } = layout
+  const { lesson } = layout
+  const { bubble, formula } = idealOf(layout)
   const isSame = isEqual(layout, measured.layout)
   const durations = isSame
     ? measured.durations
@@ -228,8 +245,11 @@ function Plan({ layout, costs, measured, training, played, firstStep }: PlanProp
     <>
       <dl class="facts">
         <Fact label="idle on this clock">{percentText(simulation.bubble)}</Fact>
-        <Fact label="idle in theory, with equal stages and free messages">
-          <small>{theories[lesson](ranks, microbatches)}</small>
+        <Fact label="idle ideally: equal stages, free messages, a backward pass of twice the forward">
+          <small>
+            {formula !== undefined && `${formula} = `}
+            {percentText(bubble)}
+          </small>
         </Fact>
         <Fact label={`forward / backward of a stage, ${isSame ? 'measured' : 'estimated'}`}>
           {mean(F)} / {backward}
@@ -266,6 +286,12 @@ function Plan({ layout, costs, measured, training, played, firstStep }: PlanProp
       </ul>
     </>
   )
+}
+
+/** The command that trains alike in Node. */
+function commandOf({ lesson, ranks, microbatches }: Layout): string {
+  const flags = `--schedule ${lesson} --microbatches ${microbatches}`
+  return `npx tsrun --nproc ${ranks} examples/live-page.ts ${flags}`
 }
 
 function isEqual(a: Layout, b: Layout): boolean {

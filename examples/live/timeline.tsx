@@ -31,6 +31,8 @@ export function Timeline({ schedule, durations, played }: Properties): JSX.Eleme
     }
   })
   const boxes = boxesOf(drawing)
+  const ends = boxes.map(({ x, width }) => x + width)
+  const scale = (Math.max(...ends) - Math.min(...boxes.map(({ x }) => x))) / makespan
   const height = /viewBox="0 0 \d+ (\d+)"/.exec(drawing)![1]!
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label="Timeline of the step">
@@ -40,11 +42,10 @@ export function Timeline({ schedule, durations, played }: Properties): JSX.Eleme
           {messagesOf(spans, schedule.placement)
             .filter(([from]) => spans[from]!.end < now)
             .map(([from, to]) => {
-              const { start, end } = spans[from]!
+              const x = ends[from]!
+              const arrival = x + durations.transfer * scale
               const [a, b] = [boxes[from]!, boxes[to]!]
-              const x = a.x + a.width
-              const way = (durations.transfer * a.width) / (end - start)
-              return <line key={`${from} ${to}`} x1={x} y1={a.y} x2={x + way} y2={b.y} />
+              return <line key={`${from} ${to}`} x1={x} y1={a.y} x2={arrival} y2={b.y} />
             })}
         </svg>
       </div>

@@ -2,7 +2,7 @@ import { connectPorts } from '@tsrun/training/browser'
 import type { DigitSets, Layout, TrainedStep } from './training.ts'
 import type { RankMessage, RankStart } from './worker.ts'
 
-/** Like `train`, with each rank in a worker of its own. The workers share no memory. */
+/** Runs `trainRank` on all ranks, each in a worker of its own. The workers share no memory. */
 export async function trainInWorkers(
   layout: Layout,
   sets: DigitSets,

@@ -9,8 +9,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /** The Markdown files and the programs of the examples, by path from the root of the repository. */
 export function listPages() {
-  const patterns = ['*.md', 'examples/*.ts', ':!.github', ':!test/fixtures', ':!**/templates/**']
-  return listFiles(patterns)
+  const without = ['.github', 'test/fixtures', '**/templates/**', 'examples/live']
+  return listFiles(['*.md', 'examples/*.ts', ...without.map((pattern) => `:!${pattern}`)])
 }
 
 /** What pages show or link to as it is: images, and web pages that need no build. */
@@ -43,6 +43,18 @@ export function sitePathOf(path) {
 }
 
 /**
+ * Pages that lead to the live page, and to which section of it.
+ *
+ * @type {Readonly<Record<string, string>>}
+ */
+export const liveSections = {
+  'docs/browser.md': 'collective',
+  'docs/algorithms/ring.md': 'collective',
+  'docs/pipeline.md': 'pipeline',
+  'docs/diagnosis.md': 'faults',
+}
+
+/**
  * The Markdown of a page for the site.
  *
  * @param {string} path
@@ -50,8 +62,16 @@ export function sitePathOf(path) {
  */
 export function renderPage(path, title = path) {
   const text = readFileSync(join(root, path), 'utf8')
-  const markdown = path.endsWith('.ts') ? describeProgram(path, text, title) : text
-  return rewriteLinks(markdown, path)
+  if (path.endsWith('.ts')) return rewriteLinks(describeProgram(path, text, title), path)
+  const markdown = rewriteLinks(text, path)
+  const section = liveSections[path]
+  return section === undefined ? markdown : markdown.replace(/^# .+$/m, `$&\n\n${liveLink()}`)
+
+  function liveLink() {
+    const page = posix.relative(posix.dirname(sitePathOf(path)), 'live.html')
+    const target = `${page.startsWith('.') ? page : `./${page}`}#${section}`
+    return `<a href="${target}" target="_self">Try it in this browser</a>, with nothing to install.`
+  }
 }
 
 /**
@@ -131,9 +151,10 @@ export function rewriteLinks(markdown, path) {
   }
 }
 
-/** Where the sources are published, as the packages name it. */
+/** Where the sources are published: the repository whose workflow runs, otherwise as the packages name it. */
 function repositoryAddress() {
-  return addressOf(readManifest().repository.url)
+  const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: name } = process.env
+  return name === undefined ? addressOf(readManifest().repository.url) : `${server}/${name}`
 }
 
 /**

@@ -31,6 +31,35 @@ it('the bundle has collectives and a pipeline on wasm, and imports no module of 
   expect(importing).toEqual([])
 })
 
+it.each(['distributed', 'training'])(
+  'a bundler for browsers resolves @tsrun/%s to its entry for pages',
+  async (name) => {
+    for (const [conditions, entry] of [
+      [[], 'dist/browser.js'],
+      [['@tsrun/source'], 'src/browser.ts'],
+    ] as const) {
+      const { metafile } = await build({
+        stdin: {
+          contents: `export { premulSum } from '@tsrun/${name}'`,
+          resolveDir: new URL('../../', import.meta.url).pathname,
+        },
+        bundle: true,
+        write: false,
+        metafile: true,
+        format: 'esm',
+        platform: 'browser',
+        conditions: [...conditions],
+        external: ['node:*'],
+        loader: { '.wasm': 'binary' },
+        logLevel: 'silent',
+      })
+      const inputs = Object.keys(metafile.inputs)
+      expect(inputs).toContain(`packages/${name}/${entry}`)
+      expect(inputs).not.toContain(`packages/${name}/${entry.replace('browser', 'index')}`)
+    }
+  },
+)
+
 describe.each(['distributed', 'training'])('@tsrun/%s/browser', (name) => {
   const root = new URL('../../', import.meta.url)
   const built = new URL(`packages/${name}/dist/browser.js`, root)

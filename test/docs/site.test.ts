@@ -1,10 +1,11 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { entries } from '../../docs/.vitepress/sidebar.mjs'
 import {
   describeProgram,
   listAssets,
   listPages,
+  liveSections,
   renderPage,
   rewriteLinks,
   sitePathOf,
@@ -28,11 +29,29 @@ describe('the sidebar of the site', () => {
 
 describe('the pages of the site', () => {
   const onSite = new Set([...listPages(), ...listAssets()].map((path) => sitePathOf(path)))
+  onSite.add('public/live.html')
 
   it('have different paths', () => {
-    expect(onSite.size).toBe(listPages().length + listAssets().length)
+    expect(onSite.size - 1).toBe(listPages().length + listAssets().length)
     expect(listPages()).toEqual(expect.arrayContaining(pages))
   })
+
+  it('are without the sources of the live page', () => {
+    expect(listPages().filter((path) => path.startsWith('examples/live/'))).toEqual([])
+    expect(listPages()).toContain('examples/live-page.ts')
+  })
+
+  it.each(Object.entries(liveSections))(
+    '%s leads to the section %s of the live page',
+    (path, id) => {
+      const to = posix.relative(dirname(sitePathOf(path)), 'live.html')
+      expect(renderPage(path)).toMatch(new RegExp(`^# .+\n\n<a href="(\\./)?${to}#${id}"`, 'm'))
+      const sections = readdirSync(join(root, 'examples/live'))
+        .filter((name) => name.endsWith('-section.tsx'))
+        .map((name) => readFileSync(join(root, 'examples/live', name), 'utf8'))
+      expect(sections.join('')).toContain(`<Section id="${id}"`)
+    },
+  )
 
   it.each(listPages())('%s links to pages and images of the site', (path) => {
     const targets = Array.from(
@@ -71,6 +90,22 @@ describe('rewriteLinks', () => {
     expect(rewriteLinks('[s](../packages/core/src/time.ts)', 'docs/gpu.md')).toMatch(
       /^\[s\]\(https:\/\/\S+\/blob\/main\/packages\/core\/src\/time\.ts\)$/,
     )
+  })
+
+  it('leads to the repository whose workflow runs', () => {
+    const { env } = process
+    process.env = {
+      ...env,
+      GITHUB_SERVER_URL: 'https://host',
+      GITHUB_REPOSITORY: 'them/tsrun',
+    }
+    try {
+      expect(rewriteLinks('[s](../packages/core/src/time.ts)', 'docs/gpu.md')).toBe(
+        '[s](https://host/them/tsrun/blob/main/packages/core/src/time.ts)',
+      )
+    } finally {
+      process.env = env
+    }
   })
 
   it('leaves code, anchors and addresses as they are', () => {

@@ -8,8 +8,15 @@ import {
   type CollectiveName,
 } from '../../examples/live/collective.ts'
 import { breakWorld, faults, type FaultName } from '../../examples/live/faults.ts'
+import { idealOf } from '../../examples/live/ideal.ts'
 import { fitCosts, pingPong, SIZES, type MessageTime } from '../../examples/live/ping-pong.ts'
-import { scaleDurations, scheduleOf, simulationOf } from '../../examples/live/training.ts'
+import {
+  lessons,
+  scaleDurations,
+  scheduleOf,
+  simulationOf,
+  type LessonName,
+} from '../../examples/live/training.ts'
 
 const costs = { latency: 0.02, bandwidth: 0.5 }
 const names = Object.keys(collectives) as CollectiveName[]
@@ -22,22 +29,34 @@ describe('a recorded collective', () => {
   )
 
   /** What a rank has at the end: the sum of 10 ** r over the ranks r that contributed to each chunk. */
-  const results: Readonly<Record<CollectiveName, (rank: number) => number[] | undefined>> = {
-    allReduce: () => [1111, 1111, 1111, 1111],
-    reduce: (rank) => (rank === 0 ? [1111, 1111, 1111, 1111] : undefined),
-    reduceScatter: (rank) => [0, 1, 2, 3].map((chunk) => (chunk === rank ? 1111 : 10 ** rank)),
-    allGather: () => [1, 10, 100, 1000],
-    allToAll: () => [1, 10, 100, 1000],
-    broadcast: () => [1, 1, 1, 1],
+  function resultOf(name: CollectiveName, rank: number, size: number): number[] | undefined {
+    const own = Array.from({ length: size }, (_, each) => 10 ** each)
+    const sum = own.reduce((a, b) => a + b)
+    const sums = own.map(() => sum)
+    switch (name) {
+      case 'allReduce':
+        return sums
+      case 'reduce':
+        return rank === 0 ? sums : undefined
+      case 'reduceScatter':
+        return own.map((_, chunk) => (chunk === rank ? sum : 10 ** rank))
+      case 'allGather':
+      case 'allToAll':
+        return own
+      case 'broadcast':
+        return own.map(() => 1)
+    }
   }
 
-  it.each(all)('%s by %s ends with the result', async (name, algorithm) => {
-    const { events, contents } = await recordCollective(name, algorithm, 4)
-    expect(contents).toHaveLength(events.length + 1)
-    const last = contents.at(-1)!
-    const wanted = last.map((chunks, rank) => results[name](rank) ?? chunks)
-    expect(last).toEqual(wanted)
-    expect(events.length).toBeGreaterThan(0)
+  it.each(all)('%s by %s ends with the result on 3, 4 and 8 ranks', async (name, algorithm) => {
+    for (const ranks of [3, 4, 8]) {
+      const { events, contents } = await recordCollective(name, algorithm, ranks)
+      expect(contents).toHaveLength(events.length + 1)
+      const last = contents.at(-1)!
+      const wanted = last.map((chunks, rank) => resultOf(name, rank, ranks) ?? chunks)
+      expect(last).toEqual(wanted)
+      expect(events.length).toBeGreaterThan(0)
+    }
   })
 
   it.each([
@@ -105,4 +124,33 @@ it('durations for another layout have the same work in a batch', () => {
       .ranks.reduce((sum, rank) => sum + rank.busy, 0)
   expect(busy(to, scaled)).toBeCloseTo(busy(from, measured), 9)
   expect(scaled.F).toEqual([0.5, 0.5, 0.5, 0.5])
+})
+
+describe('the idle share of equal stages with free messages', () => {
+  it.each([
+    ['naive', 4, 8, 3 / 4, '(S−1)/S'],
+    ['gpipe', 4, 8, 3 / 11, '(S−1)/(M+S−1)'],
+    ['1f1b', 3, 1, 2 / 3, '(S−1)/(M+S−1)'],
+    ['interleaved', 4, 8, 3 / 19, '(S−1)/(2M+S−1)'],
+    ['zb-h1', 4, 8, 3 / 27, '(S−1)/(3M+S−1)'],
+    // With one micro-batch, no pass of a rank overlaps with one of another rank.
+    ['interleaved', 4, 1, 3 / 4, undefined],
+    // The halves W of three ranks overlap: 4 forward passes, 4 halves I and one W.
+    ['zb-h1', 4, 1, 2 / 3, undefined],
+  ] as const)('is right for %s with %i ranks and %i micro-batches', (...row) => {
+    const [lesson, ranks, microbatches, bubble, formula] = row
+    const ideal = idealOf({ lesson, ranks, microbatches })
+    expect(ideal.bubble).toBeCloseTo(bubble, 9)
+    expect(ideal.formula).toBe(formula)
+  })
+
+  it.each(Object.keys(lessons) as LessonName[])('exists for each setting of %s', (lesson) => {
+    for (let ranks = 2; ranks <= 8; ranks++) {
+      for (let microbatches = 1; microbatches <= 16; microbatches++) {
+        const { bubble } = idealOf({ lesson, ranks, microbatches })
+        expect(bubble).toBeGreaterThan(0)
+        expect(bubble).toBeLessThan(1)
+      }
+    }
+  })
 })

@@ -33,6 +33,7 @@ declare module '*/site/pages.mjs' {
   export function describeProgram(path: string, source: string, title: string): string
   export function listAssets(): string[]
   export function listPages(): string[]
+  export const liveSections: Readonly<Record<string, string>>
   export function renderPage(path: string, title?: string): string
   export function rewriteLinks(markdown: string, path: string): string
   export function sitePathOf(path: string): string

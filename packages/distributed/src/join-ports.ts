@@ -1,5 +1,6 @@
 import {
   argumentError,
+  callback,
   count,
   declareOptions,
   host,
@@ -14,6 +15,7 @@ import { Diagnosis } from './diagnosis/diagnosis.ts'
 import { Journal } from './diagnosis/journal.ts'
 import { quietDiagnosis } from './diagnosis/settings.ts'
 import { Engine } from './engine/engine.ts'
+import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { eventRunner, leaveOnEvents } from './runners/event-runner.ts'
@@ -31,6 +33,11 @@ export interface JoinPortsOptions {
   readonly timeout?: number
   /** Bytes of the arena and the engine of this rank; default 64 MiB. */
   readonly memory?: number
+  /**
+   * Called for each message when this rank sends it, and when this rank has received it. It must not
+   * throw.
+   */
+  readonly onMessage?: MessageListener
 }
 
 const readOptions = declareOptions({
@@ -38,6 +45,7 @@ const readOptions = declareOptions({
   ports: where<readonly (Port | undefined)[]>(Array.isArray, 'a list of ports, by rank'),
   timeout: positive('milliseconds above 0').default(600_000),
   memory: count({ from: 1 }).default(64 * 1024 * 1024),
+  onMessage: callback<MessageListener>('a function of a message').optional(),
 } satisfies Rules<JoinPortsOptions>)
 
 /**
@@ -55,7 +63,7 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_ARGUMENT
  */
 export function joinPorts(options: JoinPortsOptions): ProcessGroup {
-  const { rank, ports, timeout, memory } = readOptions(options)
+  const { rank, ports, timeout, memory, onMessage } = readOptions(options)
   const missing = Array.from(ports, (port, peer) => (port === undefined) !== (peer === rank))
   if (rank >= ports.length || missing.includes(true)) {
     throw argumentError(
@@ -74,6 +82,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     worldSize,
     transport,
     observe: (observed) => new Diagnosis(journal.shared, observed),
+    onMessage,
   })
   let isAwake = false
   const wake = (): void => {

@@ -1,4 +1,9 @@
-import { connectPorts, joinPorts, type ProcessGroup } from '@tsrun/distributed/browser'
+import {
+  connectPorts,
+  joinPorts,
+  type MessageEvent,
+  type ProcessGroup,
+} from '@tsrun/distributed/browser'
 import { errorOf, thrownBy } from '../support/outcome.ts'
 
 const joined: ProcessGroup[] = []
@@ -29,6 +34,24 @@ describe('joinPorts', () => {
     )
     const objects = [{ rank: 0 }, { rank: 1 }, { rank: 2 }]
     expect(results).toEqual(groups.map(() => [6, 6, objects]))
+  })
+
+  it('tells a rank the messages that it sends and receives', async () => {
+    const events: MessageEvent[] = []
+    const groups = connectPorts(2).map((ports, rank) =>
+      joinPorts({ rank, ports, memory: 16 << 20, onMessage: (event) => events.push(event) }),
+    )
+    joined.push(...groups)
+    await Promise.all(
+      groups.map((group) => {
+        const buffer = new Float32Array(4)
+        return group.rank === 0 ? group.send(buffer, 1) : group.recv(buffer, 0)
+      }),
+    )
+    expect(events).toEqual([
+      expect.objectContaining({ kind: 'sent', rank: 0, peer: 1, bytes: 16 }),
+      expect.objectContaining({ kind: 'received', rank: 1, peer: 0, bytes: 16 }),
+    ])
   })
 
   it('reports mismatched calls on all ranks', async () => {
