@@ -7,6 +7,7 @@ import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import { currentPass } from '../../model/pass.ts'
+import { checkInput } from '../../model/recording.ts'
 import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
@@ -88,10 +89,11 @@ export class BatchNorm implements Module {
    * Normalizes `x`.
    *
    * @param x - [..., channels]; ranks may have different numbers of examples
-   * @throws ERR_TSR_BACKEND on webgpu
+   * @throws ERR_TSR_ARGUMENT for other inputs; ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
     const [weight, bias] = this.parameters
+    checkInput(x, weight, ['...', this.#options.channels])
     const isTraining = currentPass()?.training ?? isTapeActive()
     if (!isTraining) return this.#normalizeByPast(x)
     checkBackendBlocks()
