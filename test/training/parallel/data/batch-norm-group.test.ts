@@ -5,7 +5,9 @@ import {
   inPass,
   Linear,
   loadBackend,
+  pipeline,
   Sequential,
+  sequential,
   SGD,
   tf,
   trainer,
@@ -83,4 +85,19 @@ it('forwardBackward makes equally many passes on all replicas of a model that co
     return passes
   })
   expect(passes).toEqual([3, 3])
+})
+
+it('BatchNorm does not communicate between the stages of a pipeline without replicas', async () => {
+  await runWorld({ size: 2 }, async (world) => {
+    const { seen, group } = counting(world)
+    const layers = sequential({
+      norm: (name) => new BatchNorm({ name, channels: 2 }, group),
+      last: (name) => new Linear({ name, inputs: 2, outputs: 3 }),
+    })
+    const pipe = pipeline(layers, world, { microbatches: 1, optimizer: optimizer() })
+    const { loss } = await pipe.step(batch(4))
+    expect(loss).toEqual(expect.any(Number))
+    expect(seen).toEqual([])
+    pipe.dispose()
+  })
 })
