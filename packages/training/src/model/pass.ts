@@ -26,11 +26,12 @@ export interface Pass {
    */
   readonly isEmpty?: boolean
   /**
-   * The groups of ranks that run the same pass on other examples; undefined if unknown. A pipeline sets
-   * it, and has no replicas unless its gradients are averaged. A module that communicates with all
-   * replicas uses the groups one after the other.
+   * The groups of ranks that run the same pass on other examples; undefined if unknown. A module that
+   * communicates with all replicas uses the groups one after the other.
    */
   readonly replicas?: readonly ProcessGroup[] | undefined
+  /** The global ranks of the pipeline that runs the pass; undefined outside of pipelines. */
+  readonly stages?: readonly number[] | undefined
 }
 
 const passes = createPasses<Pass>()

@@ -285,8 +285,8 @@ export class Pipeline implements Replicated {
     )
     const how: Omit<GradientPlan, 'scale'> = {
       place,
-      replicas:
-        this.#averaging?.replicas ?? currentPass()?.replicas ?? (this.whole ? undefined : []),
+      replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
+      stages: this.#links.group?.ranks,
       isShared: (name) => this.#links.isShared(name),
       averaging: this.whole === undefined ? undefined : averaging,
       onGradient: this.whole === undefined || averaging === undefined ? onGradient : undefined,
