@@ -147,3 +147,31 @@ it('a trainer trains a tf.layers model on several ranks, and the model keeps the
     expect(Math.abs(loss - alone[step]!)).toBeLessThan(1e-5)
   })
 })
+
+it.each([
+  { zero: 0, accumulate: 2 },
+  { zero: 3, accumulate: 4 },
+] as const)('passes without examples leave the moving averages unchanged: %j', async (options) => {
+  const layers = [
+    tfjs.layers.batchNormalization({ inputShape: [1], momentum: 0.99 }),
+    tfjs.layers.dense({ units: 1 }),
+  ]
+  await runWorld({ size: 1 }, async (mesh) => {
+    const optimizer = new SGD({ learningRate: 0.1 })
+    const run = await trainer(tfjs.sequential({ layers }), {
+      ...{ mesh, optimizer, loss: meanSquaredError },
+      ...options,
+    })
+    await run.step({
+      size: 2,
+      shape: [1],
+      inputs: Float32Array.of(4, 8),
+      labels: () => tf.tensor2d([1, 2], [2, 1]),
+    })
+    const mean = run.buffers.find(({ name }) => name.endsWith('moving_mean'))!
+    expect(mean.value.dataSync()[0]).toBeCloseTo(0.99 * 0.01 * 4 + 0.01 * 8, 6)
+    await run.gathered(() => {
+      run.dispose()
+    })
+  })
+})

@@ -99,7 +99,7 @@ describe('a GPT with dropout', () => {
   it('refuses invalid rates', () => {
     expect(() => gpt({ attentionDropout: 1 })).toThrow(/attentionDropout is 1; expected at least 0/)
     expect(() => new GPT({ residualDropout: -0.1 })).toThrow(/residualDropout is -0.1/)
-    const block = { name: 'h.0', width: 8, heads: 2, hidden: 16, layers: 1 }
+    const block = { name: 'h.0', width: 8, heads: 2 }
     for (const rate of [1, 1.5, -0.5, NaN]) {
       const attention = () => new CausalSelfAttention({ ...block, attentionDropout: rate })
       expect(attention).toThrow(`attentionDropout is ${rate}; expected at least 0`)

@@ -100,7 +100,8 @@ function take(variable: LayersVariable, name: string, shape: readonly number[]):
   const parameter = { name, shape: [...shape], value: tf.keep(tf.clone(variable.read())) }
   variable.read = () => parameter.value
   variable.write = (next) => {
-    if (currentPass()?.isRepeated !== true) replaceValue(parameter, tf.keep(tf.clone(next)))
+    const { isRepeated = false, isEmpty = false } = currentPass() ?? {}
+    if (!isRepeated && !isEmpty) replaceValue(parameter, tf.keep(tf.clone(next)))
   }
   return parameter
 }

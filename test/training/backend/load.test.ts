@@ -51,6 +51,22 @@ describe('loadBackend', () => {
     },
   )
 
+  it.each(['wasm', 'cpu'])(
+    'corrects the gradients of TensorFlow.js with %s also after an import of @tensorflow/tfjs',
+    async (backend) => {
+      const { stdout } = await run(`
+        await loadBackend('${backend}')
+        await import('@tensorflow/tfjs')
+        await loadBackend('${backend}')
+        const mean = tf.grad((x) => tf.avgPool(x, 3, 1, 'same'))(tf.ones([1, 3, 3, 1]))
+        console.log(mean.dataSync()[0].toFixed(4))
+        const resize = (x) => tf.image.resizeNearestNeighbor(x, [1, 2], false, true)
+        console.log([...tf.grad(resize)(tf.ones([1, 1, 3, 1])).dataSync()].join(' '))
+      `)
+      expect(stdout).toMatch(/0\.6944\n1 0 1\n$/)
+    },
+  )
+
   it('refuses an unknown name and lists the known ones', async () => {
     await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',

@@ -150,6 +150,11 @@ it.each<[string, unknown, RegExp]>([
     { shape: [], dtype: 'uint8', read: () => undefined },
     /dtype.*"uint8"/,
   ],
+  [
+    'a scale that its function would not apply',
+    { shape: [], dtype: 'float32', read: () => undefined, scale: 2 },
+    /column labels.*"scale"/,
+  ],
   ['NaN in a list', [1, NaN], /column labels is NaN at index 1; expected a finite number/],
   ['a text in a list', [1, '2'], /column labels is a list of "2" at index 1/],
   ['a hole in a list', [1, undefined], /column labels is a list of undefined at index 1/],
@@ -255,6 +260,9 @@ describe('records', () => {
     ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\nnull', /line 2 is null, not an object/],
     ['a.jsonl', '[1,2]', /line 1 is .*, not an object/],
     ['a.jsonl', '7', /line 1 is 7, not an object/],
+    ['a.jsonl', '{"a":[1],"b":2,"a":3}', /line 1 is an object with the key "a" twice/],
+    ['a.jsonl', '{"a":{"b":"}","\\u0062":2}}', /line 1 is .* with the key "b" twice/],
+    ['a.jsonl', '{"\\"a":{"b":2},"b":"b","\\"a":3}', /line 1 is .* with the key "\\"a" twice/],
     [
       'a.jsonl',
       '\n{"a":1,"b":"0b1","kind":"x"}',
@@ -290,6 +298,8 @@ describe('records', () => {
 
   it.each<[string, unknown, RegExp]>([
     ['a blank text', ' ', /record 1: it has an empty value/],
+    ['a date', new Date(0), /record 1: .* is not a number \(column x\)/],
+    ['an object that converts itself', { valueOf: () => 7 }, /record 1: .* is not a number/],
     ['null in a list', [1, null], /record 1: it has an empty value/],
     ['ragged lists', [[1, 2, 3], [4], [5, 6]], /record 1: it has lists of different lengths/],
   ])('with %s are refused', (_, x, message) => {

@@ -64,21 +64,37 @@ function registerUnknown(): void {
   tf.registerBackend('unknown', () => Object.assign(new constructor(), { firstUse: false }))
 }
 
-it('cross-entropy on a device excludes classes with the score -Infinity', async () => {
-  await loadBackend('cpu')
-  registerUnknown()
-  await tf.setBackend('unknown')
-  const outputs = tf.tensor2d([2, -Infinity, 0.5, 0, 3, -Infinity], [2, 3])
-  for (const loss of [
-    crossEntropy,
-    crossEntropyWith({}),
-    crossEntropyWith({ ignoreIndex: -100 }),
-  ]) {
-    const [value, gradient] = evaluate(loss, outputs, classes(0, 1))
-    expect(value).toBeCloseTo(0.125_000_315, 6)
-    expect(gradient[0]).toBeCloseTo(-0.091_212_763, 6)
-    expect(gradient[5]).toBeCloseTo(0, 6)
-  }
+describe('on a device', () => {
+  beforeAll(async () => {
+    await loadBackend('cpu')
+    registerUnknown()
+    await tf.setBackend('unknown')
+  })
+
+  it('cross-entropy excludes classes with the score -Infinity', () => {
+    const outputs = tf.tensor2d([2, -Infinity, 0.5, 0, 3, -Infinity], [2, 3])
+    for (const loss of [
+      crossEntropy,
+      crossEntropyWith({}),
+      crossEntropyWith({ ignoreIndex: -100 }),
+    ]) {
+      const [value, gradient] = evaluate(loss, outputs, classes(0, 1))
+      expect(value).toBeCloseTo(0.125_000_315, 6)
+      expect(gradient[0]).toBeCloseTo(-0.091_212_763, 6)
+      expect(gradient[5]).toBeCloseTo(0, 6)
+    }
+  })
+
+  it('cross-entropy leaves out ignored rows, whatever their scores are', () => {
+    const outputs = tf.tensor2d([-Infinity, 1, 2, NaN, 1, 2, Infinity, 5, 0], [3, 3])
+    for (const reduction of ['mean', 'sum'] as const) {
+      const loss = crossEntropyWith({ ignoreIndex: -100, reduction })
+      const [value, gradient] = evaluate(loss, outputs, classes(2, -100, -100))
+      expect(value).toBeCloseTo(0.313_261_688, 6)
+      expect(gradient[1]).toBeCloseTo(0.268_941_421, 6)
+      expect(gradient.slice(3).map(Math.abs)).toEqual([0, 0, 0, 0, 0, 0])
+    }
+  })
 })
 
 describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {

@@ -1,5 +1,21 @@
 import { GPT, gpt } from '@tsrun/models'
-import { createParameter, init, Linear, loadBackend, ShardedMLP, shardedMLP } from '@tsrun/training'
+import {
+  BatchNorm,
+  Block,
+  CausalSelfAttention,
+  createParameter,
+  Embedding,
+  FeedForward,
+  init,
+  inPass,
+  LayerNorm,
+  Linear,
+  loadBackend,
+  RMSNorm,
+  ShardedMLP,
+  shardedMLP,
+  tf,
+} from '@tsrun/training'
 
 beforeAll(() => loadBackend('cpu'))
 
@@ -45,7 +61,40 @@ it.each<[() => unknown, RegExp]>([
     () => new Linear({ name: 'a', inputs: 6, outputs: 4, activation: given('gleu') }),
     /activation is "gleu"; expected one of "linear", "relu", "gelu", .* "sigmoid"/,
   ],
+  [() => createParameter('w', [2], given([1, 2])), /values of w is .*; expected a Float32Array/],
+  [
+    () => createParameter('w', [2, 2], given(init.heUniform)),
+    /values of w is .*; expected a Float32Array, from a function such as init\.heUniform\(\)/,
+  ],
+  [() => new LayerNorm({ name: 'n', width: 4, epsilon: NaN }), /epsilon is NaN/],
+  [() => new RMSNorm({ name: 'n', width: 4, epsilon: -1 }), /epsilon is -1/],
+  [() => new RMSNorm(given({ name: 'n', width: 4, epsilom: 1 })), /mean epsilon/],
+  [() => new Embedding(given({ name: 'e', count: 4, width: 2, deviatoin: 1 })), /mean deviation/],
+  [
+    () => new CausalSelfAttention(given({ name: 'a', width: 4, heads: 2, attentoinDropout: 1 })),
+    /mean attentionDropout/,
+  ],
+  [() => new FeedForward(given({ name: 'f', width: 4, hiden: 1 })), /mean hidden/],
+  [
+    () => new Block(given({ name: 'b', width: 4, heads: 2, residualDropuot: 0.1 })),
+    /mean residualDropout/,
+  ],
 ])('models and modules refuse unknown and invalid options', (make, message) => {
   expect(make).toThrow(expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }))
   expect(make).toThrow(message)
+})
+
+it.each([
+  ['BatchNorm', () => new BatchNorm({ name: 'n', channels: 2 })],
+  ['LayerNorm', () => new LayerNorm({ name: 'n', width: 2 })],
+  ['RMSNorm', () => new RMSNorm({ name: 'n', width: 2 })],
+])('a %s refuses inputs of another width or dtype', (_, make) => {
+  const norm = make()
+  for (const x of [tf.ones([4, 4]), tf.ones([4, 2], 'int32'), tf.ones([4, 1])]) {
+    for (const training of [true, false]) {
+      expect(() => inPass({ training, step: 0 }, () => norm.forward(x))).toThrow(
+        /the input of n\.weight is a tensor of shape \[4, .*; expected float32 \[\.\.\., 2\]/,
+      )
+    }
+  }
 })

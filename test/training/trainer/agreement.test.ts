@@ -163,6 +163,45 @@ it('a step is refused after the previous step threw on only one rank', async () 
   for (const error of errors) expect(error).toContain('a step has failed on some ranks only')
 })
 
+const sized = (count: number) =>
+  subset(
+    dataset,
+    Array.from({ length: count }, (_, i) => i),
+  )
+
+const some = (count: number): AnyBatch[] =>
+  Array.from({ length: count }, (_, step) => batchAt(step))
+
+describe('evaluate', () => {
+  it('refuses data sets of different sizes', async () => {
+    const errors = await failures(2, async (group) => {
+      const run = await trainer(recipe, { mesh: group })
+      return await run.evaluate(sized(12 + group.rank))
+    })
+    for (const error of errors) expect(error).toContain('data 13, not data 12')
+  })
+
+  it.each([
+    ['a list', some, 'data 2, not data 1'],
+    ['a generator', (count: number) => some(count).values(), 'unlike that of 1 of 2 ranks'],
+  ])('refuses %s that is shorter on one rank of sharded replicas', async (_, data, words) => {
+    const errors = await failures(2, async (group) => {
+      const optimizer = new SGD({ learningRate })
+      const run = await trainer(recipe, { mesh: group, zero: 3, optimizer })
+      return await run.evaluate(data(1 + group.rank))
+    })
+    for (const error of errors) expect(error).toContain(words)
+  })
+
+  it('adds up different numbers of batches of plain replicas', async () => {
+    const found = await runWorld({ size: 2 }, async (group) => {
+      const run = await trainer(recipe, { mesh: group })
+      return await run.evaluate(some(1 + group.rank))
+    })
+    for (const { examples } of found) expect(examples).toBe(24)
+  })
+})
+
 describe('fit', () => {
   const fitAlone = async (data: FitData, options: FitOptions) => {
     const optimizer = new SGD({ learningRate })
@@ -174,22 +213,9 @@ describe('fit', () => {
       run.dispose()
     }
   }
-  const some = (count: number): AnyBatch[] =>
-    Array.from({ length: count }, (_, step) => batchAt(step))
-
   it.each<[string, (count: number) => FitData]>([
     ['a list', some],
-    [
-      'a loader',
-      (count) =>
-        dataLoader(
-          subset(
-            dataset,
-            Array.from({ length: 8 * count }, (_, i) => i),
-          ),
-          { batch: 8 },
-        ),
-    ],
+    ['a loader', (count) => dataLoader(sized(8 * count), { batch: 8 })],
   ])('refuses %s with fewer batches on one rank', async (_, data) => {
     const errors = await failures(2, async (group) => {
       const mesh = await initDeviceMesh({ tp: 2 }, group)
@@ -211,6 +237,18 @@ describe('fit', () => {
       expect(errors[1]).toContain('data is longer than 3 batches, unlike that of 1 of 2 ranks')
     },
   )
+
+  it('refuses evaluation data of different sizes before the first step', async () => {
+    const errors = await failures(2, async (group) => {
+      const run = await trainer(recipe, { optimizer: new SGD({ learningRate }), mesh: group })
+      const evaluate = { data: sized(12 + group.rank), every: 2 }
+      const result = run.fit(dataset, { batch: 8, evaluate, ...quiet })
+      return await result.finally(() => {
+        expect(run.steps).toBe(0)
+      })
+    })
+    for (const error of errors) expect(error).toContain('evaluate [2,1000,13], not evaluate')
+  })
 
   it('iterates over equally many batches on each rank, epoch by epoch', async () => {
     const steps = await runWorld({ size: 2 }, async (group) => {

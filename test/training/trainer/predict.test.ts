@@ -137,6 +137,8 @@ describe('a trainer', () => {
         await run.evaluate(made),
         await run.evaluate(dataset),
         await run.evaluate(columns),
+        await run.evaluate(() => columns),
+        await run.evaluate(() => Promise.resolve(made())),
         await run.evaluate(dataLoader(dataset, { batch: 50, shuffle: false, share: run.share })),
       ]
       const small = await run.evaluate(columns, { batch: 7 })
@@ -154,6 +156,7 @@ describe('a trainer', () => {
     [undefined, /data is undefined; expected a data set, batches/],
     [{}, /data is .*; expected a data set, batches/],
     [5, /data is 5/],
+    [() => undefined, /data is undefined; expected a data set, batches/],
   ])('refuses to evaluate %p', async (data, message) => {
     const run = await trainer(recipe, { mesh: await alone() })
     const refused = failure('ERR_TSR_ARGUMENT', message)

@@ -57,6 +57,16 @@ describe('a trainer', () => {
       () => ({ inputs: new Uint8Array(40) }),
       'expected float32 [batch, 5]',
     ],
+    [
+      'labels of 32 unsigned bits',
+      () => ({ labels: Uint32Array.of(0, 0, 0, 0, 0, 0, 0, 2 ** 32 - 100) }),
+      'batch.labels is 4294967196 at index 7; expected a whole number of 32 bits there',
+    ],
+    [
+      'inputs that are infinite as float32',
+      () => ({ inputs: new Float64Array(40).fill(1e300) }),
+      'batch.inputs is 1e+300 at index 0; expected a finite number of 32 bits there',
+    ],
   ])('refuses a batch with %s', async (_, part, words) => {
     const run = await trainer(recipe, { optimizer, mesh: await alone() })
     const batch = { ...batchAt(0), ...part() } as AnyBatch

@@ -137,3 +137,52 @@ it('accumulate is refused for a pipeline, with advice to use microbatches', asyn
   })
   expect(message).toMatch(/accumulate is 2, with several stages; expected microbatches/)
 })
+
+describe('a parameter that two stages of a pipeline share', () => {
+  const stage = (name: string, isSkipped: () => boolean) => () => {
+    const own = createParameter(`${name}.own`, [2, 2], init.constant(0.5))
+    const tied = createParameter('tied', [2, 2], init.constant(0.3))
+    return moduleOf({ own, tied }, (x: Tensor, { own, tied }) => {
+      const y = tf.matMul(x, own)
+      return isSkipped() ? y : tf.add(y, tf.matMul(x, tied))
+    })
+  }
+
+  /** Returns the error and the value of the shared parameter after each of three steps. */
+  async function trainTied(skipped: number): Promise<(readonly [unknown, string])[]> {
+    const [seen] = await runWorld({ size: 2, seed: 1 }, async (group) => {
+      let step = 0
+      const isSkipped = () => step === skipped
+      const recipe = sequential({ a: stage('a', isSkipped), b: stage('b', isSkipped) })
+      const mesh = await initDeviceMesh({ dp: 1, pp: 2 }, group)
+      const optimizer = new SGD({ learningRate: 0.1, momentum: 0.9 })
+      const run = await trainer(recipe, { mesh, microbatches: 2, optimizer })
+      const found: (readonly [unknown, string])[] = []
+      for (; step < 3; step++) {
+        const inputs = Float32Array.of(1, 2, 3, 4 + step)
+        const result = run.step({ size: 2, inputs, labels: Int32Array.of(0, 1) })
+        const error = await result.then(
+          () => undefined,
+          (failure: unknown) => (failure as { code: string }).code,
+        )
+        const { value } = run.parameters.find(({ name }) => name === 'tied')!
+        found.push([error, value.dataSync().join()])
+      }
+      run.dispose()
+      return found
+    })
+    return seen!
+  }
+
+  it('keeps its value in a step in which no stage uses it', async () => {
+    const [first, second, third] = (await trainTied(1)).map(([, value]) => value)
+    expect(second).toBe(first)
+    expect(third).not.toBe(second)
+  })
+
+  it('is reported if no stage uses it in the first step', async () => {
+    expect((await trainTied(0)).map(([error]) => error)).toEqual([
+      ...['ERR_TSR_UNUSED_PARAMETERS', undefined, undefined],
+    ])
+  })
+})

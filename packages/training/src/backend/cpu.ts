@@ -12,8 +12,8 @@ import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
 import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** Kernels are replaced once, because the kernel registry is process-wide. */
-let isInstalled = false
+/** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
+let installed: unknown
 
 /**
  * Loads the cpu backend. Its kernels are plain JavaScript: slow, but available everywhere. They are
@@ -22,11 +22,11 @@ let isInstalled = false
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
-  if (!isInstalled) {
+  if (tf.getKernel('AvgPool', 'cpu') !== installed) {
     correctAveragePoolGradients('cpu')
     correctSingleWindows('cpu')
+    installed = tf.getKernel('AvgPool', 'cpu')
   }
-  isInstalled = true
   return { device: 'CPU', threads: 1 }
 }
 

@@ -79,6 +79,7 @@ export function examples(
   let known = sizeRule.check('the number of examples', size)
   for (const [name, given] of Object.entries(columns)) {
     if (isField(given)) {
+      refuseUnknown(given, ['shape', 'dtype', 'read'], `the column ${name}`)
       dtypeRule.check(`dtype of the column ${name}`, given.dtype)
       shapeRule.check(`shape of the column ${name}`, given.shape)
       fields[name] = given

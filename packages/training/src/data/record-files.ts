@@ -89,10 +89,36 @@ function objectIn(line: string, refused: (problem: string, cause?: unknown) => E
   } catch (error) {
     throw refused(`not JSON: ${(error as Error).message}`, error)
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return value as DataRecord
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw refused(`${shown(value)}, not an object`)
   }
-  throw refused(`${shown(value)}, not an object`)
+  const key = repeatedKey(line)
+  if (key !== undefined) throw refused(`an object with the key ${key} twice`)
+  return value as DataRecord
+}
+
+const COLON = /\s*:/y
+
+/** Returns a key that an object in valid JSON has twice. JSON.parse would keep only its last value. */
+function repeatedKey(json: string): string | undefined {
+  const open: Set<string>[] = []
+  for (let at = 0; at < json.length; at++) {
+    const character = json[at]
+    if (character === '{') open.push(new Set())
+    if (character === '}') open.pop()
+    if (character !== '"') continue
+    const start = at++
+    while (json[at] !== '"') at += json[at] === '\\' ? 2 : 1
+    COLON.lastIndex = at + 1
+    if (!COLON.test(json)) continue
+    const text = json.slice(start, at + 1)
+    // A key may be written with escapes.
+    const key = text.includes('\\') ? JSON.stringify(JSON.parse(text)) : text
+    const keys = open.at(-1)!
+    if (keys.has(key)) return key
+    keys.add(key)
+  }
+  return undefined
 }
 
 /**

@@ -205,6 +205,9 @@ function shapeOf(parts: readonly (readonly number[])[], isList: boolean): readon
 /** Matches a number as data files write it. `Number` would also accept 0x10 and Infinity. */
 const DECIMAL = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*$/i
 
+/** The types that become numbers. A date or another object would become one through `valueOf`. */
+const NUMBERS: readonly string[] = ['number', 'bigint', 'boolean']
+
 function numberFrom(
   value: unknown,
   dtype: HostDType,
@@ -218,7 +221,9 @@ function numberFrom(
   const isBlank = typeof value === 'string' && value.trim() === ''
   const isMissing = value === undefined || value === null || isBlank
   if (isMissing) return refuse('it has an empty value where a number belongs')
-  const number = typeof value === 'string' && !DECIMAL.test(value) ? NaN : Number(value)
+  const isText = typeof value === 'string'
+  const isNumber = isText ? DECIMAL.test(value) : NUMBERS.includes(typeof value)
+  const number = isNumber ? Number(value) : NaN
   if (Number.isNaN(number)) return refuse(`${shown(value)} is not a number`)
   const problem = fits(number, dtype)
   return problem === undefined ? number : refuse(`${shown(value)} is not ${problem}`)

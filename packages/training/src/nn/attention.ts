@@ -1,4 +1,4 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
@@ -34,6 +34,16 @@ export interface AttentionOptions {
   readonly attentionDropout?: number
 }
 
+const readOptions = declareOptions({
+  name: filled('the prefix of the names of its parameters, as in h.0.attn'),
+  width: count({ from: 1 }),
+  heads: count({ from: 1 }),
+  seed: finite().default(0),
+  deviation: finite().default(0.02),
+  outputDeviation: finite().optional(),
+  attentionDropout: dropoutRate.default(0),
+} satisfies Rules<AttentionOptions>)
+
 /**
  * Multi-head causal self-attention with the parameter names of GPT-2. `c_attn` computes queries,
  * keys and values; `c_proj` computes the output.
@@ -51,10 +61,11 @@ export class CausalSelfAttention implements Module {
   readonly #dropout: Required<DropoutOptions>
 
   constructor(options: AttentionOptions) {
-    const { name, width, heads, seed = 0, deviation = 0.02, outputDeviation = deviation } = options
+    const complete = readOptions(options)
+    const { name, width, heads, seed, deviation, attentionDropout: rate } = complete
+    const { outputDeviation = deviation } = complete
     checkHeads(width, heads)
     this.#headSize = width / heads
-    const rate = dropoutRate.check('attentionDropout', options.attentionDropout ?? 0)
     this.#dropout = { name: `${name}.attn_dropout`, rate, seed }
     this.usesPass = rate > 0
     this.children = {

@@ -96,8 +96,8 @@ function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): Evaluat
   const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
   return (
     currentBackend().crossEntropy?.(logits, labels, weight, plain) ??
-    evaluateOnDevice(logits, () => {
-      return [tf.oneHot(labels, classes, 1, 0, 'float32'), tf.scalar(weight)]
+    evaluateOnDevice(() => {
+      return [logits, tf.oneHot(labels, classes, 1, 0, 'float32'), tf.scalar(weight)]
     })
   )
 }
@@ -114,14 +114,14 @@ export function checkLabels(labels: Int32Array, classes: number): void {
 /**
  * Computes the loss without fetching values. Labels that only the device holds are not checked.
  *
- * @param targetsOf - returns the targets [..., classes], and the weights of the rows, a scalar or [..., 1]
+ * @param make - returns the logits and the targets, both [..., classes], and the weights of the rows, a
+ *   scalar or [..., 1]
  */
 export function evaluateOnDevice(
-  logits: Tensor,
-  targetsOf: () => readonly [targets: Tensor, weights: Tensor],
+  make: () => readonly [logits: Tensor, targets: Tensor, weights: Tensor],
 ): EvaluatedLoss {
   const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
-    const [targets, weights] = targetsOf()
+    const [logits, targets, weights] = make()
     const shifted = tf.sub(logits, tf.max(logits, -1, true))
     const exponentials = tf.exp(shifted)
     const totals = tf.sum(exponentials, -1, true)
@@ -171,9 +171,14 @@ export function markPartial(scores: Tensor): Tensor {
   return scores
 }
 
+/** Whether the last axis is split among ranks. */
+export function isPartial(scores: Tensor): boolean {
+  return partialScores.has(scores.dataId)
+}
+
 /** @throws ERR_TSR_ARGUMENT for logits of only some classes, for which the loss would be wrong */
 function checkComplete(scores: Tensor): void {
-  if (!partialScores.has(scores.dataId)) return
+  if (!isPartial(scores)) return
   throw argumentError(
     'crossEntropy(logits, labels)',
     `[${scores.shape.join(', ')}], the scores of this rank's part of the classes`,

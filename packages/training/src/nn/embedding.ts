@@ -1,4 +1,4 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { Module, Separable } from '../model/module.ts'
@@ -22,12 +22,21 @@ export interface EmbeddingOptions {
   readonly deviation?: number
 }
 
+const readOptions = declareOptions({
+  name: filled('the prefix of the name of its parameter, as in wte'),
+  count: count({ from: 1 }),
+  width: count({ from: 1 }),
+  seed: finite().default(0),
+  deviation: finite().default(0.02),
+} satisfies Rules<EmbeddingOptions>)
+
 /** Looks up a row of a table [count, width] for each id. */
 export class Embedding implements Module {
   readonly kind: 'embedding' | 'positions' = 'embedding'
   readonly weight: Parameter
 
-  constructor({ name, count, width, seed = 0, deviation = 0.02 }: EmbeddingOptions) {
+  constructor(options: EmbeddingOptions) {
+    const { name, count, width, seed, deviation } = readOptions(options)
     this.weight = tableParameter(`${name}.weight`, [count, width], seed, deviation)
   }
 

@@ -1,4 +1,4 @@
-import { argumentError, where } from '@tsrun/core'
+import { argumentError, host, shown, where } from '@tsrun/core'
 import { createTensor, tensorFrom } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
@@ -31,7 +31,12 @@ export function createParameter(
   // First check that a backend is loaded and has the memory.
   const isDrawn = typeof values === 'function' && sizeOf(shape) >= MANY
   if (isDrawn) createTensor(shape, () => undefined).dispose()
-  const filled = typeof values === 'function' ? values({ name, shape, seed }) : values
+  const filled: unknown = typeof values === 'function' ? values({ name, shape, seed }) : values
+  if (!host.types.isFloat32Array(filled)) {
+    const expected =
+      typeof values === 'function' ? ', from a function such as init.heUniform()' : ''
+    throw argumentError(`values of ${name}`, shown(filled), `a Float32Array${expected}`)
+  }
   const place = filled.findIndex(Number.isNaN)
   if (place >= 0) {
     throw argumentError(`values of ${name}`, `NaN at index ${place}`, 'numbers')

@@ -1,3 +1,4 @@
+import { count, declareOptions, filled, positive, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
@@ -5,6 +6,7 @@ import type { Differentiable } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import type { Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { checkInput } from '../model/recording.ts'
 import { ones, zeros, type Initializer } from './init.ts'
 import { createParameter } from './initialize.ts'
 
@@ -18,11 +20,18 @@ export interface NormOptions {
   readonly epsilon?: number
 }
 
+const readOptions = declareOptions({
+  name: filled('the prefix of the names of its parameters, as in layers.0'),
+  width: count({ from: 1 }),
+  epsilon: positive().default(1e-5),
+} satisfies Rules<NormOptions>)
+
 abstract class Norm<P extends readonly Parameter[]> implements Separable {
   readonly parameters: P
   readonly #epsilon: number
 
-  protected constructor({ name, width, epsilon = 1e-5 }: NormOptions, initial: object) {
+  protected constructor(options: NormOptions, initial: object) {
+    const { name, width, epsilon } = readOptions(options)
     this.#epsilon = epsilon
     this.parameters = Object.entries(initial).map(([key, values]) =>
       createParameter(`${name}.${key}`, [width], values as Initializer),
@@ -33,6 +42,10 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
     return true
   }
 
+  /**
+   * @param x - [..., width] float32
+   * @throws ERR_TSR_ARGUMENT for other inputs
+   */
   forward(x: Tensor): Tensor {
     return this.forwardWith(
       this.parameters.map(({ value }) => value),
@@ -41,6 +54,8 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
   }
 
   forwardWith([weight, bias]: readonly Tensor[], x: Tensor): Tensor {
+    const [parameter] = this.parameters
+    checkInput(x, parameter!, ['...', ...parameter!.shape])
     return normalize(this.#epsilon, x, weight!, bias)
   }
 }

@@ -4,7 +4,7 @@ import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
 import { isTensor, tf } from '../tfjs/tfjs.ts'
-import { recordEvaluated } from './cross-entropy.ts'
+import { isPartial, recordEvaluated } from './cross-entropy.ts'
 import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
 
 type Maybe<T> = T | Promise<T>
@@ -129,7 +129,8 @@ export class PartLoss {
       isMean && count === 0
         ? 0
         : await takeScalar(tf.tidy(() => checkScalar(this.#loss(outputs, labels))))
-    const hasClasses = labels.dtype === 'int32' && outputs.rank === labels.rank + 1
+    const hasClasses =
+      labels.dtype === 'int32' && outputs.rank === labels.rank + 1 && !isPartial(outputs)
     const countCorrect = this.#countCorrect
     const counted =
       countCorrect === undefined

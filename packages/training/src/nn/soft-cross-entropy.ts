@@ -86,14 +86,16 @@ function evaluate(logits: Tensor, labels: Tensor, options: Complete): EvaluatedL
     const evaluated = currentBackend().crossEntropy?.(logits, labels, weight, options)
     if (evaluated !== undefined) return evaluated
   }
-  return evaluateOnDevice(logits, () => {
-    const ignored = tf.scalar(ignoreIndex ?? -1, 'int32')
-    const counts = tf.cast(tf.notEqual(labels, ignored), 'float32')
+  return evaluateOnDevice(() => {
+    const isCounted = tf.notEqual(labels, tf.scalar(ignoreIndex ?? -1, 'int32'))
+    const counts = tf.cast(isCounted, 'float32')
+    // Replace the logits of ignored rows: 0 times an infinite loss is NaN.
+    const scores = tf.where(tf.expandDims(isCounted, -1), logits, tf.zerosLike(logits))
     const weights = reduction === 'mean' ? tf.div(counts, tf.maximum(tf.sum(counts), 1)) : counts
     const known = tf.cast(tf.mul(tf.cast(labels, 'float32'), counts), 'int32')
     const right = tf.oneHot(known, classes, 1, 0, 'float32')
     const targets = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
-    return [targets, tf.expandDims(weights, -1)]
+    return [scores, targets, tf.expandDims(weights, -1)]
   })
 }
 

@@ -1,3 +1,4 @@
+import { count, declareOptions, filled, finite, positive, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -17,6 +18,23 @@ export interface BlockOptions extends AttentionOptions {
   readonly residualDropout?: number
 }
 
+const commonRules = {
+  name: filled('the prefix of the names of its parameters, as in h.0'),
+  width: count({ from: 1 }),
+  hidden: count({ from: 1 }).optional(),
+  seed: finite().default(0),
+  deviation: finite().default(0.02),
+  outputDeviation: finite().optional(),
+}
+
+const readBlock = declareOptions({
+  ...commonRules,
+  heads: count({ from: 1 }),
+  attentionDropout: dropoutRate.default(0),
+  residualDropout: dropoutRate.default(0),
+  epsilon: positive().default(1e-5),
+} satisfies Rules<BlockOptions>)
+
 /**
  * A transformer block of GPT-2: attention, then a feed-forward network. Each one takes the output
  * of a LayerNorm, and its result is added to the residual stream.
@@ -26,14 +44,16 @@ export class Block implements Module {
     Partial<Record<'drop_1' | 'drop_2', Module>>
 
   constructor(options: BlockOptions) {
-    const { name, width, epsilon = 1e-5, seed = 0 } = options
-    const rate = dropoutRate.check('residualDropout', options.residualDropout ?? 0)
+    const complete = readBlock(options)
+    const { name, width, heads, hidden = 4 * width, epsilon, seed, deviation } = complete
+    const { outputDeviation = deviation, attentionDropout, residualDropout: rate } = complete
+    const common = { width, seed, deviation, outputDeviation }
     const drop = (key: string) => new Dropout({ name: `${name}.${key}`, rate, seed })
     this.children = {
       ln_1: new LayerNorm({ name: `${name}.ln_1`, width, epsilon }),
-      attn: new CausalSelfAttention({ ...options, name: `${name}.attn` }),
+      attn: new CausalSelfAttention({ ...common, name: `${name}.attn`, heads, attentionDropout }),
       ln_2: new LayerNorm({ name: `${name}.ln_2`, width, epsilon }),
-      mlp: new FeedForward({ ...options, name: `${name}.mlp` }),
+      mlp: new FeedForward({ ...common, name: `${name}.mlp`, hidden }),
       ...(rate > 0 && { drop_1: drop('drop_1'), drop_2: drop('drop_2') }),
     }
   }
@@ -73,13 +93,16 @@ export interface FeedForwardOptions {
   readonly outputDeviation?: number
 }
 
+const readFeedForward = declareOptions(commonRules satisfies Rules<FeedForwardOptions>)
+
 /** Two linear layers with a GELU between them. The parameters have the names of GPT-2. */
 export class FeedForward implements Module {
   readonly children: Record<'c_fc' | 'c_proj', Module>
 
   constructor(options: FeedForwardOptions) {
-    const { name, width, hidden = 4 * width, seed = 0, deviation = 0.02 } = options
-    const { outputDeviation = deviation } = options
+    const complete = readFeedForward(options)
+    const { name, width, seed, deviation } = complete
+    const { hidden = 4 * width, outputDeviation = deviation } = complete
     const up = { name: `${name}.c_fc`, inputs: width, outputs: hidden, seed, deviation }
     const down = { name: `${name}.c_proj`, inputs: hidden, outputs: width, seed }
     this.children = {

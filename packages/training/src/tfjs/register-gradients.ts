@@ -1,18 +1,25 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
 import { contract, type Term } from './einsum.ts'
 import { registerResizeGradients } from './resize-gradients.ts'
+import { registerWindowGradients } from './window-gradients.ts'
 import { loadGradients } from '#tfjs'
 import { tf } from './tfjs.ts'
 
+let registered: unknown
+
 /**
- * Registers the gradient functions of TensorFlow.js once per process. Corrects the gradients of resizing,
- * and adds the missing gradient of tf.einsum. The gradient of one operand of an einsum is the einsum of
- * the output's gradient and the other operand.
+ * Registers the gradient functions of TensorFlow.js. Registers them again if `@tensorflow/tfjs` was
+ * imported since then, because it overwrites them. Corrects the gradients of resizing and of windows, and
+ * adds the missing gradient of tf.einsum. The gradient of one operand of an einsum is the einsum of the
+ * output's gradient and the other operand.
  */
 export function registerGradients(): void {
-  if ((tf.getGradient('Einsum') as unknown) !== undefined) return
+  const found = tf.getGradient('ResizeBilinear') as unknown
+  if (found !== undefined && found === registered) return
   loadGradients()
   registerResizeGradients()
+  registered = tf.getGradient('ResizeBilinear')
+  registerWindowGradients()
   tf.registerGradient({
     kernelName: 'Einsum',
     saveAllInputs: true,

@@ -38,3 +38,17 @@ export function convolutionPlaces(
   const { computeConv2DInfo } = tf.backend_util
   return computeConv2DInfo(x, w, strides, dilations, pad, dimRoundingMode, isDepthwise)
 }
+
+/** Returns the attributes with numeric padding that gives the same windows with rounding down. */
+export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A {
+  const { top, left } = places.padInfo
+  const rows = (places.outHeight - 1) * places.strideHeight + places.effectiveFilterHeight
+  const columns = (places.outWidth - 1) * places.strideWidth + places.effectiveFilterWidth
+  const pad: WindowAttributes['pad'] = [
+    [0, 0],
+    [top, Math.max(0, rows - places.inHeight - top)],
+    [left, Math.max(0, columns - places.inWidth - left)],
+    [0, 0],
+  ]
+  return { ...attrs, pad, dimRoundingMode: 'floor' }
+}

@@ -70,7 +70,7 @@ export async function compareFit(
   const facts = {
     ...{ epochs: options.epochs, steps: options.steps, batch: options.batch, seed: options.seed },
     ...{ resume: options.resume, data: lengthOf(data) },
-    evaluate: evaluating && [evaluating.every, evaluating.batch],
+    evaluate: evaluating && [evaluating.every, evaluating.batch, lengthOf(evaluating.data)],
     save: saving && [saving.every, saving.keep, saving.best],
   }
   const own = Object.entries(facts).map(([name, value]) => `${name} ${JSON.stringify(value)}`)

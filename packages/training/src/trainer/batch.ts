@@ -1,6 +1,7 @@
 import { argumentError, host, shown } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Share } from '../data/order.ts'
+import { fits } from '../tfjs/host-arrays.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
 import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 
@@ -116,7 +117,8 @@ function partOf(
     )
   }
   const rest = each ?? (length <= 1 ? [] : [length])
-  if (host.types.isBigInt64Array(part) || host.types.isBigUint64Array(part)) {
+  const { [Symbol.toStringTag]: kind } = part
+  if (/Big|DataView/.test(kind)) {
     throw argumentError(
       `batch.${name}`,
       shown(part),
@@ -124,10 +126,22 @@ function partOf(
     )
   }
   const shape = [size, ...rest]
-  if (host.types.isFloat32Array(part) || host.types.isFloat64Array(part)) {
+  if (kind.startsWith('Float')) {
+    checkValues(name, part, 'float32')
     const values = host.types.isFloat32Array(part) ? part : new Float32Array(part)
     return () => tensorFrom(values, shape)
   }
+  checkValues(name, part, 'int32')
   const values = host.types.isInt32Array(part) ? part : new Int32Array(part)
   return () => tensorFrom(values, shape, 'int32')
+}
+
+/** @throws ERR_TSR_ARGUMENT for a number that would become another one, such as 2^32 - 1 as int32 */
+function checkValues(name: string, part: BatchArray, dtype: 'float32' | 'int32'): void {
+  if (!/Float64|Uint32/.test(part[Symbol.toStringTag])) return
+  for (const [i, value] of part.entries()) {
+    const expected = Number.isFinite(value) ? fits(value, dtype) : undefined
+    if (expected === undefined) continue
+    throw argumentError(`batch.${name}`, `${value} at index ${i}`, `${expected} there`)
+  }
 }

@@ -3,7 +3,8 @@ import { currentTrace, traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/batches.ts'
-import type { AnyBatch } from './batch.ts'
+import { compareReplicas } from '../parallel/gradients/replicas.ts'
+import { isBatch, type AnyBatch } from './batch.ts'
 import type { Trainer } from './trainer.ts'
 
 /** Batches of this replica. */
@@ -13,11 +14,14 @@ export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 export type FitData =
   Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
+type EvaluatedData = Dataset | Examples | Batches | AnyBatch
+
 /**
- * The evaluation data of `fit`: a data set, batches of this replica, or a function that returns new ones
- * for each evaluation.
+ * The evaluation data: a data set, batches of this replica, or a function that returns new ones for each
+ * evaluation.
  */
-export type EvaluationData = Dataset | Examples | Iterable<AnyBatch> | (() => Batches)
+export type EvaluationData =
+  Dataset | Examples | Batches | (() => EvaluatedData | Promise<EvaluatedData>)
 
 /** A source of batches whose position is saved in checkpoints. */
 export interface Source {
@@ -127,7 +131,7 @@ function functionSource(
 /**
  * Returns the number of examples of a data set, or of remaining batches. Undefined if unknown in advance.
  */
-export function lengthOf(data: FitData): number | undefined {
+export function lengthOf(data: FitData | EvaluationData): number | undefined {
   if (typeof data === 'function') return undefined
   const { size, remaining, length } = data as {
     size?: unknown
@@ -192,19 +196,32 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
 }
 
 /**
+ * Returns the batches of this replica for an evaluation. All ranks must call this function.
+ *
  * @param name - the name of the data in errors
- * @throws ERR_TSR_ARGUMENT unless the data is a data set, batches or a function
+ * @throws ERR_TSR_ARGUMENT unless the data is a batch, batches, a data set, or a function that returns one
+ *   of these or a promise of it; ERR_TSR_REPLICA on all ranks when ranks have data of different length
  */
-export function evaluationData(
+export async function evaluationData(
   run: Trainer,
-  { data, batch }: { readonly data: EvaluationData | Batches; readonly batch: number },
-  name = 'evaluate.data',
-): Batches {
-  if (typeof data === 'function') return data()
-  if (typeof data !== 'object' || (data as unknown) === null) throw notData(name, data)
-  if (isDataset(data)) return dataLoader(data, { batch, shuffle: false, share: run.share })
-  if (isIterable(data)) return data
-  throw notData(name, data)
+  { data, batch }: { readonly data: AnyBatch | EvaluationData; readonly batch: number },
+  name: string,
+): Promise<Batches> {
+  const found: unknown = typeof data === 'function' ? await data() : data
+  if (isBatch(found)) return [found]
+  if (typeof found !== 'object' || found === null) throw notData(name, found)
+  const isSet = isDataset(found)
+  if (!isSet && !isIterable(found)) throw notData(name, found)
+  const { world } = run.layout
+  // Plain replicas may have different numbers of batches.
+  const isTogether = run.isSharded || run.share[1] < world.size
+  if (world.size > 1 && (isSet || isTogether)) {
+    const own = [`${name} ${lengthOf(found)}`]
+    const all = await world.allGatherObject(own, { label: 'length of the evaluation data' })
+    compareReplicas(all, world, 'options')
+  }
+  if (isSet) return dataLoader(found, { batch, shuffle: false, share: run.share })
+  return isTogether ? together(run, found) : found
 }
 
 function notData(name: string, data: unknown): Error {

@@ -79,7 +79,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   }
   const evaluate = async (): Promise<void> => {
     if (evaluating === undefined || evaluations.at(-1)?.step === run.steps) return
-    const found = await run.evaluate(evaluationData(run, evaluating))
+    const found = await run.evaluate(await evaluationData(run, evaluating, 'evaluate.data'))
     const info = { ...found, step: run.steps }
     evaluations.push(info)
     const isBest = found.loss < smallest

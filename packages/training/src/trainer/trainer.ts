@@ -17,10 +17,10 @@ import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { TrainableModel } from './adapt.ts'
 import { compareBatches } from './agreement.ts'
 import { assemble, disposeModelOf, type Assembly } from './assemble.ts'
-import { batchOf, checkShare, isBatch, type AnyBatch } from './batch.ts'
+import { batchOf, checkShare, type AnyBatch } from './batch.ts'
 import { setValues, valuesOf } from './callbacks.ts'
 import { Calls } from './calls.ts'
-import { evaluationData, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
+import { evaluationData, type EvaluationData, type FitData } from './fit-data.ts'
 import { batchRule, type EvaluateOptions, type FitOptions, type FitResult } from './fit-options.ts'
 import { fit } from './fit.ts'
 import { rowsOf } from './rows.ts'
@@ -191,14 +191,15 @@ export class Trainer {
    *   default 1,000
    * @returns figures over all examples of all replicas; the accuracy is NaN unless labels are classes,
    *   or the loss counts correct answers (`countCorrect`)
+   * @throws ERR_TSR_ARGUMENT for other data; ERR_TSR_REPLICA for data sets of different sizes
    */
   async evaluate(
-    data: AnyBatch | Batches | EvaluationData,
+    data: AnyBatch | EvaluationData,
     options: Pick<EvaluateOptions, 'batch'> = {},
   ): Promise<Evaluation> {
     const { batch } = readEvaluation(options)
-    const all = isBatch(data) ? [data] : evaluationData(this, { data, batch }, 'data')
     return await this.#calls.run('evaluate', async () => {
+      const all = await evaluationData(this, { data, batch }, 'data')
       let own = noTally
       for await (const batch of all) {
         checkShare(batch, this.share)

@@ -5,6 +5,7 @@ import {
   poolings,
   poolingsWithPlaces,
   resizings,
+  rounded,
   run,
   sizeOf,
   valuesOf,
@@ -49,6 +50,7 @@ export function describeSmallImages(isChosen: (place: number) => boolean): void 
   describe.each([
     ['convolutions and windows with gaps', [convolutions, dilated]],
     ['poolings', [poolings, poolingsWithPlaces]],
+    ['rounded sizes', [rounded]],
     ['volumes', [volumes]],
     ['resizings', [resizings]],
   ])('%s of small images', (_, cases) => {

@@ -67,7 +67,10 @@ const uneven: Pad = [
   [0, 0],
 ]
 
+const activations = ['relu6', 'sigmoid', 'leakyrelu', 'prelu'] as const
+
 export function* convolutions(): Generator<SmallCase> {
+  let place = 0
   for (const { image, kernel, strides, pad, where } of places(['same', 'valid', uneven])) {
     const x = [1, ...image, 2]
     const linear = [0, 1]
@@ -83,6 +86,18 @@ export function* convolutions(): Generator<SmallCase> {
       compute: (a, filter, bias) =>
         tf.fused.conv2d({ x: as(a), filter: as(filter), bias, strides, pad }),
       linear: [],
+    }
+    const activation = activations[place++ % activations.length]!
+    yield {
+      title: `fused.conv2d with ${activation} ${where}`,
+      inputs: [x, [...kernel, 2, 2], [2], [2]],
+      compute: (a, filter, bias, slopes) =>
+        tf.fused.conv2d({
+          ...{ x: as(a), filter: as(filter), bias, strides, pad, activation, leakyreluAlpha: 0.2 },
+          ...(activation === 'prelu' && { preluActivationWeights: slopes }),
+        }),
+      linear: [],
+      differentiable: false,
     }
     for (const multiplier of [1, 2]) {
       yield {
@@ -140,6 +155,46 @@ export function* poolings(): Generator<SmallCase> {
       inputs: [...inputs, [...kernel, 2]],
       compute: (x, w) => tf.dilation2d(as(x), as(w), strides, pad),
       linear: [],
+    }
+  }
+}
+
+/** Numeric paddings whose last window is partly outside of the image, unless sizes are rounded down. */
+export function* rounded(): Generator<SmallCase> {
+  for (const { image, kernel, strides, pad, where } of places([uneven])) {
+    for (const mode of ['ceil', 'round'] as const) {
+      const isEmpty = image.some((size, axis) => {
+        const before = axis === 0 ? 1 : 0
+        const last = Math[mode]((size + 1 - kernel[axis]!) / strides[axis]!) * strides[axis]!
+        return before >= kernel[axis]! || last - before >= size
+      })
+      if (isEmpty) continue
+      const title = (name: string) => `${name} ${where}, ${mode}`
+      const images = [1, ...image, 2]
+      yield {
+        title: title('maxPool'),
+        inputs: [images],
+        compute: (x) => tf.maxPool(as(x), kernel, strides, pad, mode),
+        linear: [],
+      }
+      yield {
+        title: title('avgPool'),
+        inputs: [images],
+        compute: (x) => tf.avgPool(as(x), kernel, strides, pad, mode),
+        linear: [0],
+      }
+      yield {
+        title: title('conv2d'),
+        inputs: [images, [...kernel, 2, 2]],
+        compute: (x, w) => tf.conv2d(as(x), as(w), strides, pad, 'NHWC', 1, mode),
+        linear: [0, 1],
+      }
+      yield {
+        title: title('depthwiseConv2d'),
+        inputs: [images, [...kernel, 2, 2]],
+        compute: (x, w) => tf.depthwiseConv2d(as(x), as(w), strides, pad, 'NHWC', 1, mode),
+        linear: [0, 1],
+      }
     }
   }
 }

@@ -241,8 +241,6 @@ describe('cross-entropy on wasm', () => {
     const [x, y] = [tf.tensor2d([[3, 1]], [1, 2], 'int32'), tf.tensor1d([0], 'int32')]
     expect(crossEntropy(x, y).dataSync()[0]).toBeCloseTo(Math.log(1 + Math.exp(-2)), 6)
     expect(silu(x).dataSync()[0]).toBeCloseTo(3 / (1 + Math.exp(-3)), 6)
-    const norm = new LayerNorm({ name: 'n', width: 2 })
-    expect(norm.forward(x).dataSync()[0]).toBeCloseTo(1, 4)
   })
 
   it('keeps NaN and Infinity to their row', async () => {

@@ -5,7 +5,9 @@ import {
   inPass,
   Linear,
   loadBackend,
+  pipeline,
   Sequential,
+  sequential,
   SGD,
   tf,
   trainer,
@@ -83,4 +85,30 @@ it('forwardBackward makes equally many passes on all replicas of a model that co
     return passes
   })
   expect(passes).toEqual([3, 3])
+})
+
+it('BatchNorm does not wait for other stages of a pipeline, which are no replicas', async () => {
+  await runWorld({ size: 2 }, async (world) => {
+    const { seen, group } = counting(world)
+    const layers = sequential({
+      norm: (name) => new BatchNorm({ name, channels: 2 }, group),
+      last: (name) => new Linear({ name, inputs: 2, outputs: 3 }),
+    })
+    const pipe = pipeline(layers, world, { microbatches: 1, optimizer: optimizer() })
+    const { loss } = await pipe.step(batch(4))
+    expect(loss).toEqual(expect.any(Number))
+    expect(seen).toEqual([])
+    pipe.dispose()
+  })
+})
+
+it('BatchNorm refuses a group of some replicas and some other stages', async () => {
+  await runWorld({ size: 3 }, (world) => {
+    const norm = new BatchNorm({ name: 'norm', channels: 2 }, world)
+    const pass = { training: true, step: 0, stages: [world.rank, (world.rank + 1) % 3] }
+    expect(() => inPass(pass, () => norm.forward(tf.ones([2, 2])))).toThrow(
+      /the group of norm is ranks 0, 1, 2, with other stages of its pipeline/,
+    )
+    return Promise.resolve()
+  })
 })

@@ -11,6 +11,7 @@ import {
   summedCrossEntropy,
   tf,
   vocabParallel,
+  wholeModel,
   type Module,
   type Tensor,
 } from '@tsrun/training'
@@ -70,6 +71,19 @@ describe.each(models)('scores of %s', (_, build, inputs, shape) => {
       expect(error).toEqual(failure('ERR_TSR_ARGUMENT', message))
     }
     expect(tf.memory().numTensors).toBe(before)
+  })
+
+  it('have no accuracy unless the loss counts correct answers', async () => {
+    const total = Object.assign((scores: Tensor) => tf.sum(scores), { reduction: 'sum' } as const)
+    const found = await onEach(2, async (group) => {
+      const whole = wholeModel(build(group), { loss: total })
+      const [x, labels] = [inputs(), tf.zeros(shape, 'int32')]
+      const { accuracy } = await whole.evaluate({ size: 2, inputs: x, labels })
+      tf.dispose([x, labels])
+      whole.dispose()
+      return accuracy
+    })
+    expect(found).toEqual([NaN, NaN])
   })
 
   it('cover all classes in a group of one rank', async () => {

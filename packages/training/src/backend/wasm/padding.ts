@@ -2,47 +2,43 @@ import { replaceKernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
   convolutionPlaces,
   poolingPlaces,
+  withPadding,
+  type Places,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
 import { runOnCpu } from './cpu-kernels.ts'
 
 /**
- * Corrects depthwise convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding
- * `same` wrongly if the stride is larger than the kernel, so it gets the numeric padding that
- * TensorFlow.js computes. For pooling with an empty window, XNNPACK fails and the result stays unwritten.
+ * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding `same`
+ * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So it gets
+ * numeric padding for exactly the windows that TensorFlow.js computes. For pooling with an empty window,
+ * XNNPACK fails and the result stays unwritten.
  */
 export function installPadding(): void {
-  for (const kernelName of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) {
-    replaceSame(kernelName)
+  type Convolution = KernelCall<'x' | 'filter', WindowAttributes>
+  for (const kernelName of CONVOLUTIONS) {
+    const isDepthwise = kernelName.includes('Depthwise')
+    replaceKernel<Convolution>(kernelName, 'wasm', (original) => (call) => {
+      const { inputs, attrs } = call
+      const { x, filter } = inputs
+      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
+      return original({ ...call, attrs: withPadding(attrs, places) })
+    })
   }
   for (const kernelName of ['MaxPool', 'AvgPool']) {
     replaceKernel<KernelCall<'x', WindowAttributes>>(kernelName, 'wasm', (original) => (call) => {
-      const isEmpty = hasEmptyWindow(call.inputs.x.shape, call.attrs)
-      return isEmpty ? runOnCpu(kernelName, call) : original(call)
+      const places = poolingPlaces(call.inputs.x.shape, call.attrs)
+      if (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)) {
+        return runOnCpu(kernelName, call)
+      }
+      return original({ ...call, attrs: withPadding(call.attrs, places) })
     })
   }
 }
 
-function replaceSame(kernelName: string): void {
-  type Call = KernelCall<'x' | 'filter', WindowAttributes>
-  replaceKernel<Call>(kernelName, 'wasm', (original) => (call) => {
-    if (call.attrs.pad !== 'same') return original(call)
-    const { x, filter } = call.inputs
-    const { padInfo } = convolutionPlaces(x.shape, filter.shape, call.attrs, true)
-    const { top, bottom, left, right } = padInfo
-    const pad: WindowAttributes['pad'] = [
-      [0, 0],
-      [top, bottom],
-      [left, right],
-      [0, 0],
-    ]
-    return original({ ...call, attrs: { ...call.attrs, pad, dimRoundingMode: 'floor' } })
-  })
-}
+const CONVOLUTIONS = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
 
-function hasEmptyWindow(images: readonly number[], attrs: WindowAttributes): boolean {
-  if (typeof attrs.pad === 'string') return false
-  const places = poolingPlaces(images, attrs)
+function hasEmptyWindow(places: Places): boolean {
   const { top, left } = places.padInfo
   const lastRow = (places.outHeight - 1) * places.strideHeight - top
   const lastColumn = (places.outWidth - 1) * places.strideWidth - left

@@ -9,9 +9,8 @@ export const passes: Pick<
   TensorBackend,
   'columns' | 'crossEntropy' | 'gate' | 'normalize' | 'reluGradient' | 'scale' | 'sumOfSquares'
 > = {
-  normalize(epsilon, input, scale, shift) {
+  normalize(epsilon, x, scale, shift) {
     const heap = currentHeap()!
-    const x = floats(input)
     const width = scale.size
     const rows = x.size / width
     const [value, statistics] = [heap.scoped(x.shape), heap.scoped([rows, 3])]

@@ -1,4 +1,12 @@
-import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
+import {
+  argumentError,
+  count,
+  declareOptions,
+  finite,
+  positive,
+  filled,
+  type Rules,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
@@ -7,6 +15,7 @@ import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import { currentPass } from '../../model/pass.ts'
+import { checkInput } from '../../model/recording.ts'
 import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
@@ -67,7 +76,7 @@ export class BatchNorm implements Module {
 
   /**
    * @param group - the replicas, for passes that do not set `Pass.replicas`, such as those of a
-   *   custom training loop; default: only this rank
+   *   custom training loop; default: only this rank. A group of only the pipeline's stages is ignored
    * @throws ERR_TSR_ARGUMENT
    */
   constructor(options: BatchNormOptions, group?: ProcessGroup) {
@@ -88,10 +97,12 @@ export class BatchNorm implements Module {
    * Normalizes `x`.
    *
    * @param x - [..., channels]; ranks may have different numbers of examples
-   * @throws ERR_TSR_BACKEND on webgpu
+   * @throws ERR_TSR_ARGUMENT for other inputs, or for a group of both replicas and other stages;
+   *   ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
     const [weight, bias] = this.parameters
+    checkInput(x, weight, ['...', this.#options.channels])
     const isTraining = currentPass()?.training ?? isTapeActive()
     if (!isTraining) return this.#normalizeByPast(x)
     checkBackendBlocks()
@@ -109,7 +120,8 @@ export class BatchNorm implements Module {
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor): Differentiable {
     const { channels, epsilon, name } = this.#options
-    const { isEmpty = false, isRepeated = false, replicas = this.#replicas } = currentPass() ?? {}
+    const { isEmpty = false, isRepeated = false, stages = [] } = currentPass() ?? {}
+    const replicas = currentPass()?.replicas ?? this.#replicasBeside(stages)
     let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all
@@ -155,8 +167,19 @@ export class BatchNorm implements Module {
     ]
   }
 
-  get #replicas(): readonly ProcessGroup[] {
-    return this.#group === undefined ? [] : [this.#group]
+  /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
+  #replicasBeside(stages: readonly number[]): readonly ProcessGroup[] {
+    const group = this.#group
+    if (group === undefined) return []
+    const { ranks, rank, size } = group
+    const others = stages.filter((stage) => stage !== ranks[rank] && ranks.includes(stage))
+    if (others.length === 0) return [group]
+    if (others.length === size - 1) return []
+    throw argumentError(
+      `the group of ${this.#options.name}`,
+      `ranks ${ranks.join(', ')}, with other stages of its pipeline`,
+      'the replicas of its stage',
+    )
   }
 
   #keep(mean: Float64Array, variance: Float64Array, examples: number): void {

@@ -276,9 +276,8 @@ export class Pipeline implements Replicated {
     const fill = byUnit || (this.#averaging !== undefined && communicate)
     if (byToken !== undefined && isEmptyBatch(batch) && !fill) {
       return await this.#pass(async () => {
-        const [scale] = await this.#links.tell([await scaleFor(0)])
-        const own = { loss: 0, count: 0, examples: 0 }
-        return { gradients: new Map<string, Tensor>(), peakInFlight: 0, own, scale: scale! }
+        const [scale = 1] = await this.#links.tell([await scaleFor(0)])
+        return { gradients: new Map<string, Tensor>(), peakInFlight: 0, own: noTally, scale }
       })
     }
     const parts = timeSpan(this.#spans, 'batch', {}, () =>
@@ -287,6 +286,7 @@ export class Pipeline implements Replicated {
     const how: Omit<GradientPlan, 'scale'> = {
       place,
       replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
+      stages: this.#links.group?.ranks,
       isShared: (name) => this.#links.isShared(name),
       averaging: this.whole === undefined ? undefined : averaging,
       onGradient: this.whole === undefined || averaging === undefined ? onGradient : undefined,

@@ -28,6 +28,8 @@ export interface GradientPlan {
   readonly place?: BatchPlace
   /** The groups of ranks that run the same pass on other examples; see `Pass.replicas`. */
   readonly replicas?: readonly ProcessGroup[] | undefined
+  /** The global ranks of the pipeline. */
+  readonly stages?: readonly number[] | undefined
   /** The factor by which the summed loss is multiplied. */
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
@@ -121,7 +123,7 @@ export class PipelineStage {
    */
   async forward(microbatch: number, arrival: Arrival): Promise<Tensor> {
     const { input, labels, needsInputGradient, row, isEmpty } = arrival
-    const { place = { step: 0, row: 0 }, replicas } = this.#plan
+    const { place = { step: 0, row: 0 }, replicas, stages } = this.#plan
     let pass: StagePass
     try {
       const { runner } = this.#options
@@ -129,7 +131,7 @@ export class PipelineStage {
       const made =
         this.#usesPass || isEmpty
           ? inPass(
-              { training: true, step: place.step, row: place.row + row, isEmpty, replicas },
+              { training: true, step: place.step, row: place.row + row, isEmpty, replicas, stages },
               run,
             )
           : run()

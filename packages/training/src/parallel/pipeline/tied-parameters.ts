@@ -73,7 +73,7 @@ export class TiedParameters {
     })
     const different: string[] = []
     for (const { parameter, group } of this.#ties) {
-      const value = await exchange(parameter, parameter.value, group, 'broadcast')
+      const value = (await exchange(parameter, parameter.value, group, 'broadcast'))!
       // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
       const isEqual = await areEqual(parameter.value, value)
       if (!isEqual) different.push(parameter.name)
@@ -91,11 +91,15 @@ export class TiedParameters {
     return this.#shared.has(name)
   }
 
-  /** Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. */
+  /**
+   * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. A
+   * parameter without a gradient on any rank still has none.
+   */
   async sum(gradients: Map<string, Tensor>): Promise<void> {
     for (const { parameter, group } of this.#ties ?? []) {
       const gradient = gradients.get(parameter.name)
-      gradients.set(parameter.name, await exchange(parameter, gradient, group, 'sum'))
+      const sum = await exchange(parameter, gradient, group, 'sum')
+      if (sum !== undefined) gradients.set(parameter.name, sum)
       gradient?.dispose()
     }
   }
@@ -130,19 +134,24 @@ async function areEqual(a: Tensor, b: Tensor): Promise<boolean> {
  * Broadcasts the tensor of the first rank, or sums the tensors of all ranks.
  *
  * @param tensor - this rank's tensor; undefined stands for zeros
+ * @returns undefined if no rank has a tensor
  */
 async function exchange(
   { name, shape }: Parameter,
   tensor: Tensor | undefined,
   group: ProcessGroup,
   what: 'broadcast' | 'sum',
-): Promise<Tensor> {
-  const buffer = group.alloc('float32', sizeOf(shape))
+): Promise<Tensor | undefined> {
+  const size = sizeOf(shape)
+  // The last number counts the ranks that have a tensor.
+  const buffer = group.alloc('float32', size + 1)
   try {
-    if (tensor !== undefined) await writeTo(tensor, buffer)
+    const values = buffer.subarray(0, size)
+    if (tensor !== undefined) await writeTo(tensor, values)
+    buffer[size] = tensor === undefined ? 0 : 1
     if (what === 'sum') await group.allReduce(buffer, { deterministic: true, label: name })
     else await group.broadcast(buffer, 0, { label: name })
-    return tensorFrom(buffer, shape)
+    return buffer[size] === 0 ? undefined : tensorFrom(values, shape)
   } finally {
     group.free(buffer)
   }
