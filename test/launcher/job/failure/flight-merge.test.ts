@@ -1,4 +1,4 @@
-import type { FlightDump, FlightGroup } from '@tsrun/distributed/record'
+import type { FlightDump, FlightEntry, FlightGroup } from '@tsrun/distributed/record'
 import { describeFinding, mergeFlight, tailOfFlight } from '../../../internals/launcher/report.ts'
 import { dumpOf, done } from '../../../distributed/record/dumps.ts'
 
@@ -92,11 +92,11 @@ it.each([
 ])(
   'finds messages that failed with a rank whose receive timed out, if they were called %s the time-out',
   (_, posted, count) => {
-    const receive = (peer: number, error: string, at: number) =>
-      ({
-        ...{ name: 'recv', operation: 'send/recv int32[1]', peer, tag: 0, sequence: 0 },
-        ...{ state: 'failed', error, posted: at, completed: 1000 },
-      }) as const
+    const receive = (peer: number, error: string, at: number): Partial<FlightEntry> => ({
+      ...{ name: 'recv', operation: 'send/recv int32[1]', peer, tag: 0, sequence: 0 },
+      ...{ error, posted: at, completed: 1000 },
+      state: 'failed',
+    })
     const dumps = [
       dumpOf(0, 2, [receive(1, 'ERR_TSR_OPERATION_TIMEOUT', 0)]),
       dumpOf(1, 2, [receive(0, 'ERR_TSR_PEER_LOST', posted)]),
