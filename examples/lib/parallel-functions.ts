@@ -84,11 +84,15 @@ export async function trainDataParallel(group: ProcessGroup, plan: Plan): Promis
 /** Each rank has some of the layers, and a batch passes through them in micro-batches. */
 export async function trainPipeline(group: ProcessGroup, plan: Plan): Promise<number[]> {
   const { width, seed, lr } = plan
-  const pipe = training.pipeline(training.shardedMLP({ layers: LAYERS, hidden: width, seed }), group, {
-    schedule: '1f1b',
-    microbatches: 4,
-    optimizer: new training.SGD({ learningRate: lr }),
-  })
+  const pipe = training.pipeline(
+    training.shardedMLP({ layers: LAYERS, hidden: width, seed }),
+    group,
+    {
+      schedule: '1f1b',
+      microbatches: 4,
+      optimizer: new training.SGD({ learningRate: lr }),
+    },
+  )
   const losses: number[] = []
   for (const batch of examples(plan)) losses.push((await pipe.step(batch)).loss)
   pipe.dispose()
