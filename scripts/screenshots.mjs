@@ -1,8 +1,8 @@
-// node scripts/screenshots.mjs
+// node scripts/screenshots.mjs [job] [live]
 //
-// Takes the pictures of the dashboard and of the schedule explorer in docs/images, with the Chromium of
-// this machine, while a job trains, after one of its ranks was killed, and of a job that was recorded.
-// Check them before you commit them.
+// Takes the pictures in docs/images with the Chromium of this machine; without arguments, all of them.
+// job: the dashboard while a job trains and after one of its ranks was killed, a job that was recorded,
+// and the schedule explorer. live: the page of npm run live. Check them before you commit them.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
@@ -23,74 +23,112 @@ const executablePath = (process.env['PATH'] ?? '')
   .find((path) => statSync(path, { throwIfNoEntry: false })?.isFile())
 if (executablePath === undefined) throw new Error('there is no chromium')
 const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] })
-const traces = mkdtempSync(join(tmpdir(), 'tsrun-screenshots-'))
-const tsrun = join(root, 'packages/launcher/bin/tsrun.js')
-const job = spawn(
-  process.execPath,
-  [
-    ...[tsrun, '--nproc', '4', '--grace', '1'],
-    ...['--trace', traces, '--dashboard', '0', '--dashboard-linger', '60'],
-    ...['examples/pipeline.ts', '--epochs', '100'],
-  ],
-  { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] },
-)
-const ended = new Promise((resolve) => job.once('exit', resolve))
-let view
+const parts = process.argv.slice(2)
 try {
-  const live = await open(await announced(job.stderr, /dashboard: (http:\S+)/), {
-    width: 1280,
-    height: 1180,
-  })
-  // The charts show nothing before some time has passed.
-  await live.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
-  await pause(20_000)
-  await take(live, 'dashboard')
-  const url = live.url()
-  const dark = await open(url, { width: 1280, height: 1180, colorScheme: 'dark' }, live)
-  const narrow = await open(url, { width: 390, height: 1400 }, live)
-  for (const page of [dark, narrow]) {
-    await page.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
-  }
-  await pause(3000)
-  await take(dark, 'dashboard-dark')
-  await take(narrow, 'dashboard-narrow')
-  // The processes of the ranks are those that the launcher has started.
-  const pid = await live.evaluate(
-    `new Promise((resolve) => {
-      const source = new EventSource('/events')
-      source.addEventListener('snapshot', ({ data }) => {
-        source.close()
-        resolve(JSON.parse(data).job.ranks[2].pid)
-      })
-    })`,
-  )
-  process.kill(Number(pid), 'SIGKILL')
-  await live.getByRole('region', { name: 'Report of the failure' }).waitFor()
-  await live.getByRole('status').getByText('failed').waitFor()
-  await take(live, 'dashboard-failure')
-  const explorer = await open(pathToFileURL(join(root, 'docs/schedules.html')).href, {
-    width: 1280,
-    height: 900,
-  })
-  await pause(1000)
-  await take(explorer, 'explorer')
-  spawnSync(
-    process.execPath,
-    [tsrun, '--nproc', '4', '--trace', traces, 'examples/pipeline.ts', '--epochs', '1'],
-    { cwd: root },
-  )
-  view = spawn(process.execPath, [tsrun, 'view', traces], { stdio: ['ignore', 'pipe', 'ignore'] })
-  const address = await announced(view.stdout, /^(http:\S+)\n/)
-  const recorded = await open(address, { width: 1280, height: 800 })
-  await recorded.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
-  await pause(1000)
-  await take(recorded, 'view')
+  if (parts.length === 0 || parts.includes('job')) await takeJob()
+  if (parts.length === 0 || parts.includes('live')) await takeLive()
 } finally {
-  view?.kill('SIGINT')
-  job.kill('SIGTERM')
-  await ended
   await browser.close()
-  rmSync(traces, { recursive: true, force: true })
+}
+
+async function takeJob() {
+  const traces = mkdtempSync(join(tmpdir(), 'tsrun-screenshots-'))
+  const tsrun = join(root, 'packages/launcher/bin/tsrun.js')
+  const job = spawn(
+    process.execPath,
+    [
+      ...[tsrun, '--nproc', '4', '--grace', '1'],
+      ...['--trace', traces, '--dashboard', '0', '--dashboard-linger', '60'],
+      ...['examples/pipeline.ts', '--epochs', '100'],
+    ],
+    { cwd: root, stdio: ['ignore', 'ignore', 'pipe'] },
+  )
+  const ended = new Promise((resolve) => job.once('exit', resolve))
+  let view
+  try {
+    const live = await open(await announced(job.stderr, /dashboard: (http:\S+)/), {
+      width: 1280,
+      height: 1180,
+    })
+    // The charts show nothing before some time has passed.
+    await live.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
+    await pause(20_000)
+    await take(live, 'dashboard')
+    const url = live.url()
+    const dark = await open(url, { width: 1280, height: 1180, colorScheme: 'dark' }, live)
+    const narrow = await open(url, { width: 390, height: 1400 }, live)
+    for (const page of [dark, narrow]) {
+      await page.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
+    }
+    await pause(3000)
+    await take(dark, 'dashboard-dark')
+    await take(narrow, 'dashboard-narrow')
+    // The processes of the ranks are those that the launcher has started.
+    const pid = await live.evaluate(
+      `new Promise((resolve) => {
+        const source = new EventSource('/events')
+        source.addEventListener('snapshot', ({ data }) => {
+          source.close()
+          resolve(JSON.parse(data).job.ranks[2].pid)
+        })
+      })`,
+    )
+    process.kill(Number(pid), 'SIGKILL')
+    await live.getByRole('region', { name: 'Report of the failure' }).waitFor()
+    await live.getByRole('status').getByText('failed').waitFor()
+    await take(live, 'dashboard-failure')
+    const explorer = await open(pathToFileURL(join(root, 'docs/schedules.html')).href, {
+      width: 1280,
+      height: 900,
+    })
+    await pause(1000)
+    await take(explorer, 'explorer')
+    spawnSync(
+      process.execPath,
+      [tsrun, '--nproc', '4', '--trace', traces, 'examples/pipeline.ts', '--epochs', '1'],
+      { cwd: root },
+    )
+    view = spawn(process.execPath, [tsrun, 'view', traces], { stdio: ['ignore', 'pipe', 'ignore'] })
+    const address = await announced(view.stdout, /^(http:\S+)\n/)
+    const recorded = await open(address, { width: 1280, height: 800 })
+    await recorded.getByRole('img', { name: /^Step \d+ of 4 ranks/ }).waitFor()
+    await pause(1000)
+    await take(recorded, 'view')
+  } finally {
+    view?.kill('SIGINT')
+    job.kill('SIGTERM')
+    await ended
+    rmSync(traces, { recursive: true, force: true })
+  }
+}
+
+/** The live page after it has trained, with a collective on its way. */
+async function takeLive() {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-screenshots-'))
+  const file = join(folder, 'live.html')
+  try {
+    spawnSync(process.execPath, [join(root, 'scripts/live.mjs'), '--out', file])
+    /** @type {[name: string, width: number, colorScheme: 'dark' | 'light', part: string][]} */
+    const looks = [
+      ['live', 1280, 'light', '#collective'],
+      ['live-dark', 900, 'dark', '#pipeline'],
+      ['live-narrow', 390, 'light', '#collective'],
+    ]
+    for (const [name, width, colorScheme, part] of looks) {
+      const look = { width, height: 900, colorScheme }
+      const page = await open(pathToFileURL(file).href, look)
+      await page.waitForSelector('.losses[data-done=true]', { state: 'attached' })
+      await page.getByLabel('Draw').selectOption('fast')
+      await page.getByRole('button', { name: /^Train/ }).click()
+      await page.waitForSelector('.losses[data-done=false]', { state: 'attached' })
+      await page.waitForSelector('.losses[data-done=true]', { state: 'attached' })
+      await page.locator('.figure').focus()
+      for (let step = 0; step < 16; step++) await page.keyboard.press('ArrowRight')
+      await take(page.locator(part), name)
+    }
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 }
 
 /**
@@ -132,7 +170,7 @@ async function open(url, { width, height, colorScheme = 'light' }, known) {
 }
 
 /**
- * @param {import('playwright-core').Page} page
+ * @param {import('playwright-core').Page | import('playwright-core').Locator} page
  * @param {string} name
  */
 async function take(page, name) {
