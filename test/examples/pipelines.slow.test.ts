@@ -251,7 +251,7 @@ describe('pipeline.ts', () => {
 
   it('reads a schedule from a file, and refuses one for another number of ranks', async () => {
     const file = 'examples/schedules/last-first.csv'
-    const small = '--epochs 1 --images 2000 --batch 256'.split(' ')
+    const small = '--epochs 1 --images 2000 --batch 256 --lr 0.003'.split(' ')
     const flags = ['--schedule-file', file, ...small, '--report']
     const [result, shown] = await example(2, 'pipeline.ts', ...flags)
     expect(result['accuracy']).toBeGreaterThan(0.2)
