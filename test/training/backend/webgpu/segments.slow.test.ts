@@ -46,7 +46,7 @@ withDriver('tensor parallel layers on webgpu', () => {
   })
 
   it('train in examples/tensor-parallel.ts with small errors', async () => {
-    const sizes = ['--steps', '3', '--batch', '16', '--hidden', '32']
+    const sizes = ['--steps', '3', '--batch', '16', '--width', '32']
     const result = resultIn(await run('webgpu', 'examples/tensor-parallel.ts', ...sizes))
     expect(result['gatheredError']).toBeLessThan(1e-4)
     expect(result['pairedError']).toBeLessThan(1e-4)
