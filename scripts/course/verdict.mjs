@@ -19,7 +19,7 @@ import { lessons, ROUNDING } from './lessons.mjs'
  */
 
 /** The lessons that train the same network from the same seed. */
-const ONE_TRAINING = /^(scratch|0[1-6]) /
+const ONE_TRAINING = /^(scratch|0[12456]) /
 
 /**
  * The figures of the last line `result {…}` that rank 0 printed, and the losses of all steps where a line
@@ -98,11 +98,11 @@ export function judge({ title, ranks, repeats }, machine, runs) {
  * @returns {number}
  */
 function lossDifference(title, { losses }, runs) {
-  const others = runs.find((run) => ONE_TRAINING.test(run.title) && run.repeats[0]?.['losses'])
-  if (!ONE_TRAINING.test(title) || losses === undefined || others === undefined) return 0
+  if (!ONE_TRAINING.test(title)) return 0
+  const first = runs.find((run) => ONE_TRAINING.test(run.title) && run.repeats.length > 0)
   /** @type {readonly number[]} */
-  const wanted = others.repeats[0]?.['losses']
-  if (losses.length !== wanted.length) return Infinity
+  const wanted = first?.repeats[0]?.['losses'] ?? losses
+  if (losses?.length !== wanted?.length || losses === undefined) return Infinity
   return Math.max(...wanted.map((loss, step) => Math.abs(losses[step] / loss - 1)))
 }
 

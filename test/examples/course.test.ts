@@ -53,7 +53,7 @@ describe('npm run course', () => {
     expect(shown(scratch)).toEqual(['idle 11 %', '12 %', '8 points', 'met'])
     // One of two ranks always waits for the only core, or for the other.
     expect(shown(scratch, [], 1)).toEqual(['idle 50 %', '12 %', '8 points', 'MISSED'])
-    const lesson = { loss: 2.3, idle: 0.2, bytes: [2 ** 20, 2 ** 19] }
+    const lesson = { losses: [2.3], loss: 2.3, idle: 0.2, bytes: [2 ** 20, 2 ** 19] }
     expect(shown(run('06 1f1b', lesson))).toEqual([
       'idle 11 %',
       '20 %, 1.0 MiB',
@@ -125,11 +125,16 @@ describe('npm run course', () => {
     }
   })
 
+  it('does not accept a lesson whose losses it cannot read', () => {
+    const lesson = run('05 gpipe', { loss: 2.3, idle: 0.11, bytes: [1] })
+    expect(shown(lesson).at(-1)).toBe('WRONG')
+  })
+
   it('has one table of at most 80 columns, with the lessons that failed', () => {
     const figures = { loss: 2.3, maxDifference: 0, ideal: [0.1, 0.06], stepMs: [90, 99] }
     const runs = [
       run('04 naive', undefined),
-      run('05 gpipe', { loss: 2.3, idle: 0.123, bytes: [123 * 2 ** 20] }),
+      run('05 gpipe', { losses: [2.3], loss: 2.3, idle: 0.123, bytes: [123 * 2 ** 20] }),
       run('interleaved', figures),
       run('03 ping-pong', { latencyUs: 12.34, bandwidthGBs: 12.34 }),
       run('benchmark', { allReduceBusbw: 12.345 }),
