@@ -202,12 +202,12 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
   it('reports the first cause of a fault before the errors of other ranks', async () => {
     const { page, complaints } = await open()
     const report = page.getByLabel('Report')
-    await page.getByRole('button', { name: 'Stop rank 2' }).click()
-    await page.waitForSelector('pre[data-done=true]')
-    await expectText(report, /first cause {2}rank 2 of 4 was stopped, in call \d+ of 30/)
-    await page.getByRole('button', { name: 'Mismatch a call on rank 2' }).click()
-    await expectText(report, /first cause {2}rank 2 of 4 failed, in call 4 of 30[^]*float32\[5\]/)
-    expect((await report.innerText()).match(/then {9}rank \d/g)).toHaveLength(3)
+    await page.getByRole('button', { name: 'Stop the rank' }).click()
+    await expectText(report, /first cause {2}rank 2 of 4 was killed by SIGKILL[^]*exit code 137/)
+    await page.getByLabel('Rank', { exact: true }).selectOption('1')
+    await page.getByRole('button', { name: 'Mismatch its call' }).click()
+    await expectText(report, /first cause {2}rank 1 of 4 died [^]*operations [^]*float32\[5\]/)
+    expect(await report.innerText()).not.toContain('process')
     expect(complaints).toEqual([])
   })
 

@@ -7,7 +7,8 @@ import {
   timeMessages,
   type CollectiveName,
 } from '../../examples/live/collective.ts'
-import { breakWorld, faults, type FaultName } from '../../examples/live/faults.ts'
+import type { FaultName } from '../../examples/live/fault-calls.ts'
+import { breakWorld } from '../../examples/live/faults.ts'
 import { idealOf } from '../../examples/live/ideal.ts'
 import { fitCosts, pingPong, SIZES, type MessageTime } from '../../examples/live/ping-pong.ts'
 import {
@@ -17,6 +18,9 @@ import {
   simulationOf,
   type LessonName,
 } from '../../examples/live/training.ts'
+import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+
+afterEach(killLeftovers)
 
 const costs = { latency: 0.02, bandwidth: 0.5 }
 const names = Object.keys(collectives) as CollectiveName[]
@@ -80,27 +84,82 @@ describe('a recorded collective', () => {
   )
 })
 
-describe('a world that breaks', () => {
-  const first: Readonly<Record<FaultName, { rank?: number; code: string }>> = {
-    stop: { rank: 2, code: 'ERR_TSR_GROUP_DESTROYED' },
-    cut: { code: 'ERR_TSR_PEER_LOST' },
-    corrupt: { code: 'ERR_TSR_PEER_LOST' },
-    mismatch: { rank: 2, code: 'ERR_TSR_MISMATCH' },
-    deadlock: { code: 'ERR_TSR_DEADLOCK' },
-    late: { code: 'ERR_TSR_OPERATION_TIMEOUT' },
-  }
+describe('the report of a fault', () => {
+  const compared = ['first cause', 'last', 'meaning', 'error', 'others', 'operations', 'exit code']
+  const injected: [FaultName, number, RegExp][] = [0, 1, 2, 3].flatMap((victim) => [
+    ['stop', victim, /was killed by SIGKILL, after [^]*exit code,137$/],
+    ['cut', victim, /lost its connection to rank \d, after [^]*ERR_TSR_PEER_LOST[^]*exit code,1$/],
+    [
+      'corrupt',
+      victim,
+      /lost its connection to rank \d, after [^]*it sent bytes that are no frame/,
+    ],
+  ])
 
-  it.each(Object.keys(faults) as FaultName[])('tells the cause of %s first', async (name) => {
-    const { errors, completed } = await breakWorld(name)
-    expect(errors).toHaveLength(4)
-    expect(errors[0]).toMatchObject({
-      rank: first[name].rank ?? (expect.any(Number) as number),
-      error: { code: first[name].code },
-    })
-    expect(Math.max(...completed)).toBeGreaterThan(2)
-    expect(Math.max(...completed)).toBeLessThan(30)
+  it.each(injected)(
+    'names the rank of the fault %s, which is %i',
+    async (name, victim, pattern) => {
+      const report = partsOf(await breakWorld(name, victim))
+      expect(report['first cause']).toMatch(new RegExp(`^rank ${victim} of 4 `))
+      expect(Object.entries(report).join('\n')).toMatch(pattern)
+    },
+  )
+
+  it('names a rank that is busy, and the rank that waited for it', async () => {
+    const report = partsOf(await breakWorld('late', 1))
+    expect(report['first cause']).toBe(
+      'rank 1 of 4 never entered allReduce #3 of group world, in which ranks 0, 2-3 waited N s',
+    )
+    expect(report['meaning']).toBe('The error below is that of rank 2, which waited.')
   })
+
+  it.each(['late', 'mismatch'] as const)(
+    'is that of tsrun, except for processes, times, paths and how others end: %s',
+    async (name) => {
+      const [report, { code, stderr }] = await Promise.all([
+        breakWorld(name, 2),
+        tsrun(['--nproc', '4', '--grace', '1', 'page-faults.ts', name]),
+      ])
+      const { others, ...rest } = partsOf(report, compared)
+      const expected = partsOf(stderr)
+      expect(rest).toEqual(partsOf(stderr, Object.keys(rest)))
+      expect(ranksIn(others)).toEqual(ranksIn(expected['others']))
+      expect(rest['exit code']).toBe(String(code))
+    },
+  )
 })
+
+/** The parts of a report by their titles, without the times and stacks. */
+function partsOf(text: string, titles?: readonly string[]): Readonly<Record<string, string>> {
+  const report = text.slice(text.indexOf('── tsrun: the job failed'))
+  const parts = new Map<string, string>()
+  let title = ''
+  for (const line of report.split('\n').slice(1)) {
+    const code = /^── exit code (\d+) ─+$/.exec(line)?.[1]
+    if (code !== undefined) parts.set('exit code', code)
+    if (line.startsWith('──')) break
+    const isFrame = /^\s+(at |\(\d+ frames? of libraries)/.test(line)
+    if (isFrame) continue
+    title = line.slice(0, 13).trim() || title
+    parts.set(title, `${parts.get(title) ?? ''} ${line.slice(13)}`.trim())
+  }
+  const kept = [...parts].filter(([name]) => titles?.includes(name) ?? true)
+  return Object.fromEntries(
+    kept.map(([name, part]) => [name, part.replaceAll(/\d+\.\d+ s/g, 'N s')]),
+  )
+}
+
+/** The ranks about which the part `others` says something. */
+function ranksIn(others = ''): number[] {
+  const lists = Array.from(others.matchAll(/\branks? ([\d, -]+):/g), ([, list]) => list!)
+  return lists
+    .flatMap((list) => list.split(', '))
+    .flatMap((range) => {
+      const [from, to = from] = range.split('-').map(Number)
+      return Array.from({ length: to! - from! + 1 }, (_, index) => from! + index)
+    })
+    .sort()
+}
 
 it('ping-pong measures each size, and the figures give the largest time back', async () => {
   const times: MessageTime[] = []

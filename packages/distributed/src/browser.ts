@@ -27,6 +27,7 @@ export type {
   Work,
   WorkTiming,
 } from './process-group.ts'
+export type { FailedWorld, RankEnd } from './record/failed-world.ts'
 export {
   SpanRecorder,
   spanKinds,

@@ -4,6 +4,7 @@ import {
   count,
   declareOptions,
   finite,
+  monotonicNow,
   positive,
   where,
   type Rules,
@@ -12,9 +13,12 @@ import { memoryStore } from '@tsrun/store'
 import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
+import type { FailedWorld } from './record/failed-world.ts'
 import { InProcessWorld } from './runners/in-process-world.ts'
-import type { RankError } from './runners/rank-errors.ts'
+import { sortByCause, type RankError } from './runners/rank-errors.ts'
 import type { WorldFault } from './runners/world-faults.ts'
+
+type ErrorsListener = (errors: readonly RankError[], world: FailedWorld) => void
 
 /** Options of `runWorld`. */
 export interface WorldOptions {
@@ -40,9 +44,9 @@ export interface WorldOptions {
   readonly onMessage?: MessageListener
   /**
    * Called before `runWorld` rejects, with the error of each rank that failed. The errors are sorted by
-   * cause: `runWorld` rejects with the first.
+   * cause: `runWorld` rejects with the first. `world` is for `worldReport` of `@tsrun/launcher/report`.
    */
-  readonly onErrors?: (errors: readonly RankError[]) => void
+  readonly onErrors?: ErrorsListener
 }
 
 const readOptions = declareOptions({
@@ -53,7 +57,7 @@ const readOptions = declareOptions({
   hosts: anything<readonly number[]>(),
   faults: where<readonly WorldFault[]>(Array.isArray, 'a list of faults').default([]),
   onMessage: callback<MessageListener>('a function of a message').optional(),
-  onErrors: callback<(errors: readonly RankError[]) => void>('a function of errors').optional(),
+  onErrors: callback<ErrorsListener>('a function of errors').optional(),
 } satisfies Rules<WorldOptions>)
 
 /**
@@ -76,13 +80,18 @@ export async function runWorld<T>(
   program: (group: ProcessGroup) => Promise<T>,
 ): Promise<T[]> {
   const { timeout, onErrors, ...world } = readOptions(options)
+  const startedAt = monotonicNow()
   const inProcess = new InProcessWorld(world)
   const store = memoryStore()
   const programs = inProcess.runners.map((runner, rank) =>
     program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
-  const errors = await inProcess.run(programs)
+  const ends = await inProcess.run(programs)
+  const errors = sortByCause(
+    ends.flatMap((end) => ('error' in end ? [{ rank: end.rank, error: end.error }] : [])),
+  )
   if (errors.length === 0) return await Promise.all(programs)
-  onErrors?.(errors)
+  const inRankOrder = ends.toSorted((a, b) => a.rank - b.rank)
+  onErrors?.(errors, { startedAt, ends: inRankOrder, records: inProcess.readFlight() })
   return await Promise.reject<T[]>(errors[0]!.error)
 }

@@ -27,7 +27,7 @@ describe('faults in an in-process world', () => {
 
   it('of the kind "lose" fail the operations of the lost rank and of its peers', async () => {
     const [first, lost, last] = await suffer({ kind: 'lose', round: 30 })
-    expect(lost).toMatch(/^\d ERR_TSR_GROUP_DESTROYED$/)
+    expect(lost).toMatch(/^\d ERR_TSR_OPERATION_ABORTED$/)
     for (const end of [first, last]) {
       expect(end).toMatch(/^\d ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)$/)
     }

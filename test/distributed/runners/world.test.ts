@@ -129,7 +129,7 @@ describe('the errors of all ranks', () => {
     const { errors } = await failing({ size: 4, timeout: 5000, faults }, async (group) => {
       for (let call = 0; call < 50; call++) await group.allReduce(new Float32Array(4))
     })
-    expect(errors[0]).toMatchObject({ rank: 2, error: { code: 'ERR_TSR_GROUP_DESTROYED' } })
+    expect(errors[0]).toMatchObject({ rank: 2, error: { code: 'ERR_TSR_OPERATION_ABORTED' } })
     expect(errors).toHaveLength(4)
   })
 

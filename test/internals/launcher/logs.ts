@@ -11,4 +11,5 @@ export {
 } from '../../../packages/launcher/src/logs/presenter.ts'
 export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-files.ts'
 export { RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
-export { findTrace, TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'
+export { findTrace } from '../../../packages/launcher/src/logs/find-trace.ts'
+export { TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

@@ -5,6 +5,7 @@ import {
   FLIGHT_FORMAT,
   FLIGHT_VERSION,
   writeFlightDump,
+  type FlightDump,
   type FlightGroup,
 } from '../record/flight-records.ts'
 import { dtypes } from '../dtype.ts'
@@ -149,9 +150,14 @@ export class Journal {
   }
 
   #write(directory: string, reason: string, groups: ReadonlyMap<number, FlightGroup>): string {
+    return writeFlightDump(directory, this.read(reason, groups))
+  }
+
+  /** Returns the contents of a dump. */
+  read(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): FlightDump {
     const { rank, worldSize, settings } = this.owner
     const { runId, restartCount } = settings
-    return writeFlightDump(directory, {
+    return {
       header: {
         format: FLIGHT_FORMAT,
         version: FLIGHT_VERSION,
@@ -161,7 +167,7 @@ export class Journal {
         groups: [...groups.values()].map(({ id, name, ranks }) => ({ id, name, ranks })),
       },
       entries: this.recorder.entries(),
-    })
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 export { activityOf, type RankActivity } from './activity.ts'
 export { currentTrace, traceWait } from './current-trace.ts'
+export type { FailedWorld, RankEnd } from './failed-world.ts'
 export { readFlightFolder, type FlightFolder } from './flight-folder.ts'
 export {
   FLIGHT_FORMAT,

@@ -7,8 +7,9 @@ import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
 import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
-import { sortByCause, type RankError } from './rank-errors.ts'
-import { destroyedError, type Runner } from './runner.ts'
+import type { RankEnd } from '../record/failed-world.ts'
+import type { FlightDump } from '../record/flight-records.ts'
+import type { Runner } from './runner.ts'
 import { eventRunner } from './event-runner.ts'
 import { WorldFaults, type WorldFault } from './world-faults.ts'
 
@@ -43,6 +44,7 @@ export class InProcessWorld {
   readonly #engines: Engine[]
   readonly #transports: readonly MemoryTransport[]
   readonly #faults: WorldFaults
+  readonly #lost = new Set<number>()
   readonly #random: Random
   /** A number that changes whenever a program or an engine has made progress. */
   #activity = 0
@@ -87,22 +89,25 @@ export class InProcessWorld {
     this.runners = ranks.map(({ runner }) => runner)
   }
 
-  /** Drives the engines until all programs have settled. Returns the errors, sorted by cause. */
-  async run(programs: readonly Promise<unknown>[]): Promise<RankError[]> {
-    let settled = 0
-    const errors: RankError[] = []
+  /** Drives the engines until all programs have settled. Returns their ends, in order of time. */
+  async run(programs: readonly Promise<unknown>[]): Promise<RankEnd[]> {
+    const ends: RankEnd[] = []
     for (const [rank, program] of programs.entries()) {
-      const count = (): void => {
-        settled++
+      const end = (facts: Pick<RankEnd, 'error'>): void => {
+        ends.push({ rank, at: monotonicNow(), isLost: this.#lost.has(rank), ...facts })
         this.#activity++
       }
-      program.then(count, (error: unknown) => {
-        errors.push({ rank, error })
-        count()
-      })
+      program.then(
+        () => {
+          end({})
+        },
+        (error: unknown) => {
+          end({ error })
+        },
+      )
     }
     let lastActive = monotonicNow()
-    while (settled < programs.length) {
+    while (ends.length < programs.length) {
       const before = this.#activity
       while (this.#progressOnce());
       await host.nextTurn()
@@ -113,16 +118,23 @@ export class InProcessWorld {
       await new Promise((resolve) => setTimeout(resolve, 1))
       if (now - lastActive < PATIENCE || nearest - now < FAR) continue
       for (const engine of this.#engines) engine.checkDeadlines(0)
-      if (!this.#progressOnce()) this.#reportDeadlock(programs.length - settled)
+      if (!this.#progressOnce()) this.#reportDeadlock(programs.length - ends.length)
     }
-    return sortByCause(errors)
+    return ends
+  }
+
+  /** Returns the flight record of each rank. */
+  readFlight(): FlightDump[] {
+    return this.runners.map(({ journal }) => journal.read('end of the world'))
   }
 
   #progressOnce(): boolean {
     this.#faults.begin({
       lose: (rank) => {
+        this.#lost.add(rank)
         this.#transports[rank]!.close()
-        this.#engines[rank]!.failAll(destroyedError('An operation'))
+        const facts = { rank, operation: 'every operation', group: 'world' }
+        this.#engines[rank]!.failAll(tsrError('ERR_TSR_OPERATION_ABORTED', facts))
       },
       halfClose: (rank) => {
         this.#transports[rank]!.close()

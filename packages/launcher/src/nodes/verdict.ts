@@ -1,8 +1,9 @@
 import { exitCodeAt, ranksOf, worldSizeOf } from '../job/nodes.ts'
+import { exitCodeOf, TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
-import { findCauses } from '../job/failure/flight-records.ts'
+import { findCauses } from '../job/failure/flight-causes.ts'
 import { findRootCause } from '../job/failure/root-cause.ts'
 
 /** Milliseconds after which an attempt counts as healthy. */
@@ -79,6 +80,7 @@ export function judge(evidence: Evidence): Verdict {
       failure: {
         runId: plan.runId,
         ...describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+        jobExitCode: TRY_AGAIN,
       },
     }
   }
@@ -90,7 +92,11 @@ export function judge(evidence: Evidence): Verdict {
   const { rank } = cause.culprit
   const { facts } = reports.find((report) => report.outcomes.some((of) => of.rank === rank))!
   const seen = { findings, worldSize: worldSizeOf(plan), missing }
-  const failure = { runId: plan.runId, ...describeFailure(cause, outcomes, facts, seen) }
+  const failure = {
+    runId: plan.runId,
+    ...describeFailure(cause, outcomes, facts, seen),
+    jobExitCode: exitCodeOf(cause, facts.memory),
+  }
   // In a job of fixed size, no other host can replace a lost one.
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }

@@ -1,10 +1,10 @@
 import { subscribe } from 'node:diagnostics_channel'
 import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
-import { distanceFromCause, isTsrError, tsrErrorIn, type TsrError } from '@tsrun/core/errors'
+import { isTsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
 import { missingSourceHint } from './typescript/missing-source.ts'
-import type { ErrorReport, TimedOutWait } from '../protocol/control.ts'
+import { describeThrown, withCause, type ErrorDescription } from '../protocol/describe-error.ts'
 import type { ControlPipe } from './control-pipe.ts'
 
 /**
@@ -67,33 +67,14 @@ function callerOfExit(): string | undefined {
 
 /** Stack frames that are recorded. V8's default is 10. */
 const FRAMES = 50
-const LONGEST_TEXT = 32 * 1024
-const LONGEST_MESSAGE = 4 * 1024
-const LONGEST_NAME = 200
-
-type Description = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
 /** Describes a thrown value. Never throws. */
-export function describeError(given: unknown): Description {
+export function describeError(given: unknown): ErrorDescription {
   try {
     const thrown = withoutPreamble(given)
-    const own = tsrErrorIn(thrown)
-    const { name, message, code } = Object(thrown) as Record<string, unknown>
-    const text = cut(print(thrown) + missingSourceHint(thrown), LONGEST_TEXT)
-    const short = hideLibraryFrames(text)
-    const distance = distanceFromCause(thrown)
-    const wait = distance === 2 ? waitOf(own!) : undefined
-    const known = own?.code ?? (typeof code === 'string' ? code : undefined)
-    return {
-      name: cut(typeof name === 'string' ? name : typeof thrown, LONGEST_NAME),
-      message: cut(typeof message === 'string' ? message : String(thrown), LONGEST_MESSAGE),
-      text,
-      ...(short.hidden === 0 ? {} : { short }),
-      peers: own === undefined ? [] : peersOf(own),
-      distance,
-      ...(wait === undefined ? {} : { wait }),
-      ...(known === undefined ? {} : { code: cut(known, LONGEST_NAME) }),
-    }
+    const described = describeThrown(thrown, (error) => print(error) + missingSourceHint(error))
+    const short = hideLibraryFrames(described.text)
+    return short.hidden === 0 ? described : { ...described, short }
   } catch {
     const text = `a value of type ${typeof given} that cannot be printed`
     return { name: 'unknown', message: text, text, peers: [], distance: 0 }
@@ -109,42 +90,8 @@ function withoutPreamble(thrown: unknown): unknown {
   return Object.assign(new Error(text), { [inspect.custom]: () => `Error: ${text}` })
 }
 
-/** Keeps the beginning and the end of a long text, because an error's text ends with its stack. */
-function cut(text: string, limit: number): string {
-  if (text.length <= limit) return text
-  const tail = Math.floor(limit / 4)
-  const left = text.length - limit
-  return `${text.slice(0, limit - tail)}\n… ${left} characters left out …\n${text.slice(-tail)}`
-}
-
 /** Prints like Node, but omits the facts of this library's errors, which are in the message. */
 function print(thrown: unknown): string {
   if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
-  const { stack, message, cause } = thrown
-  if (cause === undefined) return stack
-  // The message often contains the message of the cause.
-  const { message: root } = Object(cause) as Record<string, unknown>
-  const isRepeated = typeof root === 'string' && root !== '' && message.includes(root)
-  return isRepeated ? stack : `${stack}\n[cause]: ${print(cause)}`
-}
-
-function peersOf({ facts }: TsrError): number[] {
-  return ranksIn((facts as TsrError['facts'] | undefined)?.['peer'])
-}
-
-/** The facts of a time-out name the ranks that it waited for. */
-function waitOf({ code, facts }: TsrError): TimedOutWait {
-  const { peers, missing, label, group } = facts
-  const first = code === 'ERR_TSR_TIMEOUT' ? 'initProcessGroup' : 'monitoredBarrier'
-  return {
-    operation: String(facts['operation'] ?? first),
-    ...(label === undefined ? {} : { label: String(label) }),
-    ...(group === undefined ? {} : { group: String(group) }),
-    milliseconds: Number(facts['milliseconds']),
-    peers: ranksIn(peers ?? missing),
-  }
-}
-
-function ranksIn(text: string | number | bigint | undefined): number[] {
-  return [...String(text ?? '').matchAll(/\d+/g)].map(([digits]) => Number(digits))
+  return withCause(thrown.stack, thrown, print)
 }

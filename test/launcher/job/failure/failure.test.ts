@@ -1,11 +1,18 @@
-import { describeFailure, failureText, findRootCause } from '../../../internals/launcher/report.ts'
+import {
+  describeFailure,
+  exitCodeOf,
+  failureText,
+  findRootCause,
+} from '../../../internals/launcher/report.ts'
 import type { Failure, MemoryEvents, RankOutcome } from '../../../internals/launcher/nodes.ts'
 import { crashed, died, errorReport, exited, killed, stopped } from '../../support/outcomes.ts'
 
 const quiet: MemoryEvents = { kills: 0, available: 2 ** 34, limit: undefined }
 
 function describeJob(outcomes: RankOutcome[], memory = quiet, logs?: string): Failure {
-  return describeFailure(findRootCause(outcomes)!, outcomes, { host: 'node0', memory, logs })
+  const cause = findRootCause(outcomes)!
+  const failure = describeFailure(cause, outcomes, { host: 'node0', memory, logs })
+  return { ...failure, jobExitCode: exitCodeOf(cause, memory) }
 }
 
 it('shows the cause first, then its consequences, then the paths of logs', () => {

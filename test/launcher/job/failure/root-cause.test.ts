@@ -100,6 +100,15 @@ it('the root cause is presumed if every known error was caused by another rank',
   })
 })
 
+it('the root cause is the rank that was lost first, if no error comes from a rank itself', () => {
+  const outcomes = [died(0, lost(100, 1)), died(1, lost(120, 0)), died(2, lost(110, 0))]
+  expect(findRootCause(outcomes)).toMatchObject({
+    culprit: { rank: 1 },
+    witness: { rank: 0 },
+    presumed: true,
+  })
+})
+
 it('the root cause is a rank that another process killed while the launcher stopped it', () => {
   const killedMeanwhile = stopped(1, { signal: 'SIGKILL', stopSignal: 'SIGTERM', stoppedAt: 120 })
   expect(findRootCause([died(0, lost(100, 1)), killedMeanwhile])?.culprit.rank).toBe(1)

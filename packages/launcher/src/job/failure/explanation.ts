@@ -1,7 +1,6 @@
 import { ownEnd } from './outcome.ts'
 import type { MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import { formatBytes } from '@tsrun/core'
-import { describeLimits, memoryLimit, readSystemFile } from '../placement/limits.ts'
 
 /** Explains the end of a rank beyond its exit code or signal; undefined if there is no explanation. */
 export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefined {
@@ -73,28 +72,4 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
       ? 'Another process sent SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'
       : 'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.'
   return `${who}${peak}${room}${free}`
-}
-
-/** @returns a function that returns the events since `watchMemoryEvents` was called */
-export function watchMemoryEvents(): () => MemoryEvents {
-  const before = countKills()
-  return () => ({
-    kills: countKills() - before,
-    available: readAvailable(),
-    limit: memoryLimit(),
-    limits: describeLimits(),
-  })
-}
-
-/** Counts the kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13). */
-function countKills(): number {
-  const own = /^0::(.*)$/m.exec(readSystemFile('/proc/self/cgroup') ?? '')?.[1]
-  const counts =
-    readSystemFile(`/sys/fs/cgroup${own}/memory.events`) ?? readSystemFile('/proc/vmstat')
-  return Number(/^oom_kill (\d+)$/m.exec(counts ?? '')?.[1] ?? NaN)
-}
-
-function readAvailable(): number | undefined {
-  const kibibytes = /^MemAvailable:\s+(\d+) kB$/m.exec(readSystemFile('/proc/meminfo') ?? '')?.[1]
-  return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
 }

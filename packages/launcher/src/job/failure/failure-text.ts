@@ -1,6 +1,4 @@
-import { hostname } from 'node:os'
-import { styleText } from 'node:util'
-import { formatRanks, formatSeconds } from '@tsrun/core'
+import { formatRanks, formatSeconds, host as ownHost } from '@tsrun/core'
 import type { Failure, NodeFailure } from '../../protocol/nodes.ts'
 
 const WIDTH = 80
@@ -8,7 +6,7 @@ const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
 
 /** Formats the report of a failed job: the cause, the consequences, and where to read more. */
-export function failureText(failure: Failure, colour: boolean, here = hostname()): string {
+export function failureText(failure: Failure, colour: boolean, here = ownHost.name()): string {
   const {
     rank,
     worldSize,
@@ -32,7 +30,8 @@ export function failureText(failure: Failure, colour: boolean, here = hostname()
   return reportText(
     [
       { title: 'first cause', lines: wrap(`${ranks} ${ended}${when}`) },
-      { title: 'process', lines: [`${pid} on ${host}`] },
+      // A rank in a web page has no process.
+      { title: 'process', lines: pid === 0 ? [] : [`${pid} on ${host}`] },
       { title: 'last', lines: last === undefined ? [] : wrap(last) },
       { title: 'meaning', lines: explanation === undefined ? [] : wrap(explanation) },
       { title: 'error', lines: error?.split('\n') ?? [] },
@@ -92,7 +91,7 @@ interface Block {
 
 function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
   const lines = [
-    colour ? styleText(['bold', 'red'], rule(TITLE), { validateStream: false }) : rule(TITLE),
+    colour ? boldRed(rule(TITLE)) : rule(TITLE),
     ...blocks.flatMap(titled),
     rule(` exit code ${exitCode} `),
   ]
@@ -119,4 +118,8 @@ function wrap(text: string): string[] {
 
 function rule(title: string): string {
   return `──${title}`.padEnd(WIDTH, '─')
+}
+
+function boldRed(text: string): string {
+  return `\x1b[1m\x1b[31m${text}\x1b[39m\x1b[22m`
 }

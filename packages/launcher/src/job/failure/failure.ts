@@ -1,8 +1,7 @@
 import { describeFinding, type FlightFinding } from './flight-findings.ts'
-import { join } from 'node:path'
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import { prettyLine } from '../../logs/presenter.ts'
-import { findTrace } from '../../logs/traces.ts'
+import { findTrace } from '../../logs/find-trace.ts'
+import { prettyLine } from '../../logs/pretty-line.ts'
 import { explainEnd } from './explanation.ts'
 import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
 import type { ErrorReport } from '../../protocol/control.ts'
@@ -14,7 +13,6 @@ import type {
   NodeFailure,
   RankOutcome,
 } from '../../protocol/nodes.ts'
-import { exitCodeOf, TRY_AGAIN } from './exit-codes.ts'
 import type { RootCause } from './root-cause.ts'
 
 /** Facts from all hosts. */
@@ -30,8 +28,8 @@ export function describeLostNode(
   lost: LostNode,
   ranks: readonly number[],
   outcomes: readonly RankOutcome[],
-): NodeFailure {
-  return { ...lost, ranks, others: describeOthers(outcomes, undefined), jobExitCode: TRY_AGAIN }
+): Omit<NodeFailure, 'jobExitCode'> {
+  return { ...lost, ranks, others: describeOthers(outcomes, undefined) }
 }
 
 /**
@@ -44,7 +42,7 @@ export function describeFailure(
   outcomes: readonly RankOutcome[],
   { host, memory, logs, records, isDetailed = false }: HostFacts,
   { findings = [], worldSize = outcomes.length, missing = [] }: JobFacts = {},
-): Failure {
+): Omit<Failure, 'jobExitCode'> {
   const { culprit, witness, absence } = cause
   const shown = witness ?? culprit
   const { frame, rest } = readCrashDump(shown)
@@ -54,7 +52,7 @@ export function describeFailure(
     worldSize,
     pid: culprit.pid,
     host,
-    ended: absence?.what ?? (witness === undefined ? describeEnd(culprit) : describeLeave(culprit)),
+    ended: describeCulprit(cause),
     exitCode: culprit.exitCode,
     signal: culprit.signal,
     seconds: secondsUntilFailure(culprit),
@@ -68,13 +66,18 @@ export function describeFailure(
     findings: findings.filter((finding) => !isTold(finding, cause)).map(describeFinding),
     logs,
     records,
-    jobExitCode: exitCodeOf(cause, memory),
   }
 }
 
 function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCause): boolean {
   if (absence === undefined || finding.kind !== 'missing') return false
   return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
+}
+
+function describeCulprit({ culprit, witness, absence, presumed }: RootCause): string {
+  if (absence !== undefined) return absence.what
+  if (witness === undefined) return describeEnd(culprit)
+  return presumed ? `lost its connection to rank ${witness.rank}` : describeLeave(culprit)
 }
 
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
@@ -99,6 +102,12 @@ function explainCause(
 ): string | undefined {
   if (absence !== undefined) {
     return `The error below is that of rank ${witness!.rank}, which waited.`
+  }
+  if (witness !== undefined && presumed) {
+    return (
+      `No rank of this job failed before rank ${witness.rank} lost rank ${culprit.rank}: ` +
+      `look at the network between them. The error below is that of rank ${witness.rank}.`
+    )
   }
   if (witness !== undefined) {
     return (
@@ -206,7 +215,7 @@ function textOf(
   const where =
     logs === undefined
       ? 'TSRUN_DEBUG=detail shows them'
-      : `the whole stack is in ${join(logs, String(rank), 'stderr.log')}`
+      : `the whole stack is in ${logs}/${rank}/stderr.log`
   return `${text}\n    (${frames} of libraries hidden; ${where})`
 }
 

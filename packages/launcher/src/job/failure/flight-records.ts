@@ -10,8 +10,6 @@ import {
 } from '@tsrun/distributed/record'
 import { logProblem } from '../../logs/log.ts'
 import { attemptsIn } from '../../logs/log-reader.ts'
-import type { FlightFinding } from './flight-findings.ts'
-import { mergeFlight } from './flight-merge.ts'
 
 /** The records of one attempt of one run. */
 export interface Records extends FlightFolder {
@@ -75,10 +73,6 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
   return (a?.header.time ?? '').localeCompare(b?.header.time ?? '')
 }
 
-/** Kinds of findings that explain a failure. */
-const kinds = ['mismatch', 'missing', 'message']
-const SHOWN = 5
-
 /** Reads the flight records of the given ranks in one attempt. */
 export function readFlight(
   directory: string | undefined,
@@ -98,25 +92,6 @@ export function readFlight(
     ({ header }) =>
       header.runId === runId && header.restartCount === restartCount && ranks.includes(header.rank),
   )
-}
-
-/**
- * The possible causes that the records of a failed attempt show.
- *
- * @param known - ranks of the hosts that have reported; a record of any other rank is not missing
- */
-export function findCauses(
-  dumps: readonly FlightDump[],
-  known: readonly number[],
-): FlightFinding[] {
-  return mergeFlight(dumps)
-    .filter(({ kind }) => kinds.includes(kind))
-    .flatMap((finding): FlightFinding[] => {
-      if (finding.kind !== 'missing') return [finding]
-      const unknown = finding.unknown.filter((rank) => known.includes(rank))
-      return finding.missing.length + unknown.length === 0 ? [] : [{ ...finding, unknown }]
-    })
-    .slice(0, SHOWN)
 }
 
 /** Adds the records of ranks on other hosts, unless a shared folder already holds them. */

@@ -6,7 +6,7 @@ import type { RankOutcome } from '../../protocol/nodes.ts'
 /** The rank that caused the job to fail. */
 export interface RootCause {
   readonly culprit: RankOutcome
-  /** The rank that still needed the culprit, if the culprit left early (with exit code 0, or stopped). */
+  /** The rank that still needed the culprit, which left early or whose connection was lost. */
   readonly witness?: RankOutcome
   /** How the culprit kept other ranks waiting; undefined if no rank waited for the culprit. */
   readonly absence?: Absence
@@ -22,7 +22,7 @@ export interface RootCause {
  * 2. such an error in a rank that was stopped before it exited;
  * 3. an early exit that other ranks report;
  * 4. a rank for which others waited until they timed out;
- * 5. the earliest error that another rank caused.
+ * 5. the earliest error that another rank caused, or the rank that was lost in it.
  * If operations differ, the culprit is the rank that differs from most others.
  *
  * @param findings - from the flight records of all ranks
@@ -43,7 +43,9 @@ export function findRootCause(
   }
   if (own !== undefined) return { culprit: own, presumed: false }
   return (
-    findEarlyLeave(outcomes, failures) ?? blameAbsent(outcomes, findings) ?? presume(failures[0])
+    findEarlyLeave(outcomes, failures) ??
+    blameAbsent(outcomes, findings) ??
+    presume(outcomes, failures[0])
   )
 }
 
@@ -88,8 +90,16 @@ function minorityOf({ calls }: MismatchFinding): number | undefined {
   return fewest!.length < (next?.length ?? 0) ? fewest![0] : undefined
 }
 
-function presume(culprit: RankOutcome | undefined): RootCause | undefined {
-  return culprit === undefined ? undefined : { culprit, presumed: true }
+function presume(
+  outcomes: readonly RankOutcome[],
+  first: RankOutcome | undefined,
+): RootCause | undefined {
+  if (first === undefined) return undefined
+  const { code, peers = [] } = first.error ?? {}
+  const lost = code === 'ERR_TSR_PEER_LOST' ? peers : []
+  const culprit = outcomes.find(({ rank }) => lost.includes(rank))
+  if (culprit === undefined) return { culprit: first, presumed: true }
+  return { culprit, witness: first, presumed: true }
 }
 
 function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {

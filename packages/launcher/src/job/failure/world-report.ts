@@ -1,0 +1,101 @@
+import { host, isTsrError } from '@tsrun/core'
+import type { FailedWorld, FlightDump, RankEnd } from '@tsrun/distributed/record'
+import { describeThrown, withCause } from '../../protocol/describe-error.ts'
+import type { RankOutcome, RankPlace } from '../../protocol/nodes.ts'
+import { failureText } from './failure-text.ts'
+import { describeFailure } from './failure.ts'
+import { findCauses } from './flight-causes.ts'
+import { findRootCause } from './root-cause.ts'
+
+/** SIGKILL has this number on all systems. */
+const KILLED = 128 + 9
+
+/**
+ * Formats the report of `tsrun` about a world within one thread (`runWorld`), as if each rank had been a
+ * process: an error ends it with exit code 1, the fault `lose` is SIGKILL, and ranks that end without an
+ * error after the first failure were stopped by `tsrun`. Works in a web page. Errors have no stacks.
+ *
+ * @param world - what `onErrors` of `runWorld` gets
+ * @returns lines of at most 80 characters, except for errors; '' if no rank failed
+ */
+export function worldReport({ startedAt, ends, records }: FailedWorld): string {
+  const failures = ends.filter((end) => hasFailed(end))
+  const stoppedAt = Math.min(...failures.map(({ at }) => at))
+  const outcomes = ends.map((end): RankOutcome => {
+    const record = records.find(({ header }) => header.rank === end.rank)
+    return { ...outcomeOf(end, stoppedAt), startedAt, place: placeOf(record, stoppedAt) }
+  })
+  // A killed process leaves no record.
+  const left = records.filter(({ header }) => ends.some((end) => isLeft(end, header.rank)))
+  const findings = findCauses(
+    left,
+    ends.map(({ rank }) => rank),
+  )
+  const cause = findRootCause(outcomes, findings)
+  if (cause === undefined) return ''
+  const { signal } = cause.witness ?? cause.culprit
+  const facts = { host: host.name(), memory: { kills: 0 } }
+  const failure = {
+    ...describeFailure(cause, outcomes, facts, { findings }),
+    jobExitCode: signal === null ? 1 : KILLED,
+  }
+  return failureText(failure, false)
+}
+
+function hasFailed(end: RankEnd): boolean {
+  return 'error' in end
+}
+
+function isLeft({ rank, isLost }: RankEnd, of: number): boolean {
+  return rank === of && !isLost
+}
+
+function outcomeOf(end: RankEnd, stoppedAt: number): Omit<RankOutcome, 'startedAt'> {
+  const { rank, at, error, isLost } = end
+  const isStopped = !hasFailed(end) && at >= stoppedAt
+  const usual = {
+    rank,
+    pid: host.processId,
+    exitCode: 0,
+    signal: null,
+    endedAt: at,
+    stopSignal: undefined,
+    stoppedAt: Infinity,
+    error: undefined,
+    exitedAt: undefined,
+    stderrTail: [],
+    heapExhausted: false,
+    usage: undefined,
+    place: undefined,
+  }
+  if (isLost) return { ...usual, exitCode: null, signal: 'SIGKILL' }
+  if (isStopped) {
+    return { ...usual, exitCode: null, signal: 'SIGTERM', stopSignal: 'SIGTERM', stoppedAt }
+  }
+  if (!hasFailed(end)) return usual
+  const described = describeThrown(error, print)
+  return { ...usual, exitCode: 1, error: { kind: 'error', at, silent: true, ...described } }
+}
+
+/** Prints an error like Node, but without the stack. */
+function print(thrown: unknown): string {
+  const { name, message } = Object(thrown) as Record<string, unknown>
+  const text = typeof message === 'string' ? `${String(name)}: ${message}` : String(thrown)
+  return isTsrError(thrown) ? withCause(text, thrown, print) : text
+}
+
+/** What a rank did at a time, as the status page of a job shows it. */
+function placeOf(record: FlightDump | undefined, now: number): RankPlace | undefined {
+  const entry = record?.entries.findLast(({ posted }) => posted <= now)
+  if (record === undefined || entry === undefined) return undefined
+  const { operation, sequence, group, posted, completed } = entry
+  const isOver = completed > 0 && completed <= now
+  return {
+    state: isOver ? 'running' : 'operation',
+    operation,
+    sequence,
+    group: record.header.groups.find(({ id }) => id === group)?.name,
+    milliseconds: now - (isOver ? completed : posted),
+    isSuspended: false,
+  }
+}

@@ -1,0 +1,75 @@
+import { distanceFromCause, tsrErrorIn, type TsrError } from '@tsrun/core/errors'
+import type { ErrorReport, TimedOutWait } from './control.ts'
+
+const LONGEST_TEXT = 32 * 1024
+const LONGEST_MESSAGE = 4 * 1024
+const LONGEST_NAME = 200
+
+/** What a report says about a thrown value. */
+export type ErrorDescription = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
+
+/**
+ * Describes a thrown value. Throws if its properties do.
+ *
+ * @param print - returns its text in the report
+ */
+export function describeThrown(
+  thrown: unknown,
+  print: (thrown: unknown) => string,
+): Omit<ErrorDescription, 'short'> {
+  const own = tsrErrorIn(thrown)
+  const { name, message, code } = Object(thrown) as Record<string, unknown>
+  const distance = distanceFromCause(thrown)
+  const wait = distance === 2 ? waitOf(own!) : undefined
+  const known = own?.code ?? (typeof code === 'string' ? code : undefined)
+  return {
+    name: cut(typeof name === 'string' ? name : typeof thrown, LONGEST_NAME),
+    message: cut(typeof message === 'string' ? message : String(thrown), LONGEST_MESSAGE),
+    text: cut(print(thrown), LONGEST_TEXT),
+    peers: own === undefined ? [] : peersOf(own),
+    distance,
+    ...(wait === undefined ? {} : { wait }),
+    ...(known === undefined ? {} : { code: cut(known, LONGEST_NAME) }),
+  }
+}
+
+/** Adds the cause of an error to its text, unless the message contains that of the cause. */
+export function withCause(
+  text: string,
+  { message, cause }: TsrError,
+  print: (thrown: unknown) => string,
+): string {
+  if (cause === undefined) return text
+  const { message: root } = Object(cause) as Record<string, unknown>
+  const isRepeated = typeof root === 'string' && root !== '' && message.includes(root)
+  return isRepeated ? text : `${text}\n[cause]: ${print(cause)}`
+}
+
+/** Keeps the beginning and the end of a long text, because an error's text ends with its stack. */
+function cut(text: string, limit: number): string {
+  if (text.length <= limit) return text
+  const tail = Math.floor(limit / 4)
+  const left = text.length - limit
+  return `${text.slice(0, limit - tail)}\n… ${left} characters left out …\n${text.slice(-tail)}`
+}
+
+function peersOf({ facts }: TsrError): number[] {
+  return ranksIn((facts as TsrError['facts'] | undefined)?.['peer'])
+}
+
+/** The facts of a time-out name the ranks that it waited for. */
+function waitOf({ code, facts }: TsrError): TimedOutWait {
+  const { peers, missing, label, group } = facts
+  const first = code === 'ERR_TSR_TIMEOUT' ? 'initProcessGroup' : 'monitoredBarrier'
+  return {
+    operation: String(facts['operation'] ?? first),
+    ...(label === undefined ? {} : { label: String(label) }),
+    ...(group === undefined ? {} : { group: String(group) }),
+    milliseconds: Number(facts['milliseconds']),
+    peers: ranksIn(peers ?? missing),
+  }
+}
+
+function ranksIn(text: string | number | bigint | undefined): number[] {
+  return [...String(text ?? '').matchAll(/\d+/g)].map(([digits]) => Number(digits))
+}
