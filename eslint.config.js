@@ -30,8 +30,12 @@ const noInternals = {
 
 /** What only Node can run. Everything else of these packages also runs in a web page. */
 const portable = {
-  files: ['packages/{core,distributed,store,training}/src/**/*.ts'],
+  files: [
+    'packages/{core,distributed,store,training}/src/**/*.ts',
+    'packages/launcher/src/{report,job/failure/*,logs/pretty-line,protocol/describe-error}.ts',
+  ],
   ignores: [
+    'packages/launcher/src/job/failure/{exit-codes,flight-causes,flight-records,memory-events}.ts',
     'packages/core/src/{host,node}/**',
     'packages/distributed/src/{groups/join,host,transports/sealed,transports/shared-memory}/**',
     'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page,trace-folder}.ts',
