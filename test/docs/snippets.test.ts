@@ -23,6 +23,7 @@ const reasons = [
   'runs these tests',
   'publishes packages',
   'needs a web page; test/browser runs it',
+  'test/live runs it',
   'needs Node 26; test/e2e/permissions.test.ts runs it',
 ]
 /** Beside those that another test runs. */
