@@ -101,8 +101,9 @@ it('--trace records and summarizes the operations of every rank without a change
   expect(summary.steps).toEqual({ first: 2, last: 3, count: 2 })
   for (const { step, shares } of summary.byRank) {
     expect(Object.values(shares).reduce((sum, each) => sum + each, 0)).toBeCloseTo(step, 6)
-    expect(shares['bubble']).toBeGreaterThan(0)
   }
+  // A rank that other programs delayed may have had no time to wait.
+  expect(Math.max(...summary.byRank.map(({ shares }) => shares['bubble']!))).toBeGreaterThan(0)
 })
 
 it('--trace-steps records only the selected steps', async () => {
