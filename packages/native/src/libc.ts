@@ -53,7 +53,7 @@ export function loadKoffi(): KoffiModule | string {
 export function openLibrary(
   koffi: KoffiModule,
   name: string,
-  options?: Parameters<KoffiModule['load']>[1],
+  options: Parameters<KoffiModule['load']>[1] = {},
 ): Library {
   if (name.includes('/') && statSync(name, { throwIfNoEntry: false })?.isFile() === false)
     throw new Error(`${name} is not a regular file`)
