@@ -48,6 +48,8 @@ const app = await Application.bootstrapWithPlugins({
   parametersFormat: 'table',
   interfacePropertiesFormat: 'table',
   typeDeclarationFormat: 'table',
+  // Its links count rows of tables as headings.
+  useHTMLAnchors: true,
 })
 app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
   for (const module of project.getChildrenByKind(ReflectionKind.Module)) {
