@@ -204,7 +204,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     const report = page.getByLabel('Report')
     await page.getByRole('button', { name: 'Stop the rank' }).click()
     await expectText(report, /first cause {2}rank 2 of 4 was killed by SIGKILL[^]*exit code 137/)
-    await page.getByLabel('Rank', { exact: true }).selectOption('1')
+    await page.locator('#faults select').selectOption('1')
     await page.getByRole('button', { name: 'Mismatch its call' }).click()
     await expectText(report, /first cause {2}rank 1 of 4 died [^]*operations [^]*float32\[5\]/)
     expect(await report.innerText()).not.toContain('process')
