@@ -21,12 +21,13 @@ const KILLED = 128 + 9
 export function worldReport({ startedAt, ends, records }: FailedWorld): string {
   const failures = ends.filter((end) => hasFailed(end))
   const stoppedAt = Math.min(...failures.map(({ at }) => at))
-  const outcomes = ends.map((end): RankOutcome => {
-    const record = records.find(({ header }) => header.rank === end.rank)
-    return { ...outcomeOf(end, stoppedAt), startedAt, place: placeOf(record, stoppedAt) }
-  })
+  const outcomes = ends.map((end, rank): RankOutcome => ({
+    ...outcomeOf(end, stoppedAt),
+    startedAt,
+    place: placeOf(records[rank]!, stoppedAt),
+  }))
   // A killed process leaves no record.
-  const left = records.filter(({ header }) => ends.some((end) => isLeft(end, header.rank)))
+  const left = records.filter((_, rank) => !ends[rank]!.isLost)
   const findings = findCauses(
     left,
     ends.map(({ rank }) => rank),
@@ -44,10 +45,6 @@ export function worldReport({ startedAt, ends, records }: FailedWorld): string {
 
 function hasFailed(end: RankEnd): boolean {
   return 'error' in end
-}
-
-function isLeft({ rank, isLost }: RankEnd, of: number): boolean {
-  return rank === of && !isLost
 }
 
 function outcomeOf(end: RankEnd, stoppedAt: number): Omit<RankOutcome, 'startedAt'> {
@@ -85,16 +82,16 @@ function print(thrown: unknown): string {
 }
 
 /** What a rank did at a time, as the status page of a job shows it. */
-function placeOf(record: FlightDump | undefined, now: number): RankPlace | undefined {
-  const entry = record?.entries.findLast(({ posted }) => posted <= now)
-  if (record === undefined || entry === undefined) return undefined
+function placeOf({ header, entries }: FlightDump, now: number): RankPlace | undefined {
+  const entry = entries.findLast(({ posted }) => posted <= now)
+  if (entry === undefined) return undefined
   const { operation, sequence, group, posted, completed } = entry
   const isOver = completed > 0 && completed <= now
   return {
     state: isOver ? 'running' : 'operation',
     operation,
     sequence,
-    group: record.header.groups.find(({ id }) => id === group)?.name,
+    group: header.groups.find(({ id }) => id === group)?.name,
     milliseconds: now - (isOver ? completed : posted),
     isSuspended: false,
   }
