@@ -1,11 +1,8 @@
 import { readFileSync, rmSync, symlinkSync, writeFileSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { blocksOf } from './markdown.ts'
 import { root, runShell } from './run.ts'
-
-jest.setTimeout(120_000)
 
 let folder: string
 beforeEach(() => {

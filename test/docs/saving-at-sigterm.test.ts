@@ -2,13 +2,10 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { latestCheckpoint } from '@tsrun/training'
 import ts from 'typescript'
 import { blocksOf } from './markdown.ts'
 import { root, withProject } from './run.ts'
-
-jest.setTimeout(120_000)
 
 it('docs/launcher.md shows a program that saves a checkpoint when the job is stopped', async () => {
   const page = readFileSync(join(root, 'docs/launcher.md'), 'utf8')

@@ -1,10 +1,8 @@
-import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { StatusPage } from '@tsrun/distributed/record'
 import { endJobs, Job } from '../distributed/support/job.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(120_000)
 afterEach(endJobs)
 
 const ways = [

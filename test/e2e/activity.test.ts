@@ -1,10 +1,8 @@
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { killLeftovers, Run, tsrun } from '../launcher/support/tsrun.ts'
 import { describeInChromium } from './support/browser.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 const onLinux = process.platform === 'linux'

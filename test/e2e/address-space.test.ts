@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 import { isAvailable } from '@tsrun/native'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const { it: itNative } = needing(isAvailable().available, 'bindings')

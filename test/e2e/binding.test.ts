@@ -1,11 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const native = isAvailable()

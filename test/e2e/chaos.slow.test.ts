@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import {
   describeBreaking,
   describeDamage,
@@ -8,8 +7,6 @@ import {
   otherDamages,
   otherDeaths,
 } from './support/chaos.ts'
-
-jest.setTimeout(120_000)
 
 describeDeaths(otherDeaths)
 describeBreaking(['half-close'])

@@ -1,6 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { tsrunHere } from '../launcher/support/in-process.ts'
 import {
   describeBreaking,
@@ -13,8 +12,6 @@ import {
   usualDamages,
   usualDeaths,
 } from './support/chaos.ts'
-
-jest.setTimeout(120_000)
 
 describeDeaths(usualDeaths)
 describeBreaking(['disconnect'])

@@ -3,10 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { itOnDisk } from './support/mounts.ts'
-
-jest.setTimeout(120_000)
 
 const fixture = fileURLToPath(new URL('../fixtures/training/small-disk.mjs', import.meta.url))
 

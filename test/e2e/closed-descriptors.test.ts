@@ -1,10 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { tsrun } from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(120_000)
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-closed-'))
 afterAll(() => {

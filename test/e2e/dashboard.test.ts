@@ -4,13 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import type { Page } from 'playwright-core'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 import { describeInChromium, mostWait } from './support/browser.ts'
 import { cwd, describeFitting, everyPart, start, tabsOf, widths } from './support/dashboard.ts'
 
-jest.setTimeout(120_000)
 afterAll(killLeftovers)
 const training = fileURLToPath(new URL('../fixtures/training/', import.meta.url))
 

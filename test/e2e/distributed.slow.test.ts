@@ -1,11 +1,9 @@
 import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import { jest } from '@jest/globals'
 import { endJobs, Job, startProgram } from '../distributed/support/job.ts'
 import { otherWorlds, worlds } from '../distributed/support/worlds.ts'
 import { describeAlone, describeGrowth, describeProcesses } from './support/processes.ts'
 
-jest.setTimeout(120_000)
 afterEach(endJobs)
 
 describeProcesses(otherWorlds)

@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { endJobs, Job } from '../distributed/support/job.ts'
 import { usualWorlds } from '../distributed/support/worlds.ts'
 import { describeAlone, describeProcesses } from './support/processes.ts'
 
-jest.setTimeout(120_000)
 afterEach(endJobs)
 
 describeProcesses(usualWorlds)

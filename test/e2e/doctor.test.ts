@@ -9,10 +9,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { killLeftovers, Run, tsrun, until, untilGone } from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(120_000)
 
 interface Report {
   readonly canTrain: boolean

@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { node } from '../launcher/support/nodes.ts'
 import { killLeftovers, type Run } from '../launcher/support/tsrun.ts'
 import { certificateFlags, describeEncrypted } from './support/encrypted.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describeEncrypted([certificateFlags('host')])

@@ -1,10 +1,7 @@
 import { cpSync, mkdirSync, readdirSync, statSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { tsrun, type Finished } from '../launcher/support/tsrun.ts'
 import { compare, cwd, describeNeverEntering, fail, logs, sentence } from './support/flight.ts'
-
-jest.setTimeout(120_000)
 
 describeNeverEntering(['sleep'])
 

@@ -1,7 +1,5 @@
-import { jest } from '@jest/globals'
 import { endJobs, Job } from '../distributed/support/job.ts'
 
-jest.setTimeout(120_000)
 afterEach(endJobs)
 
 describe('a rank that is killed in a pass of a model that ranks share', () => {

@@ -4,9 +4,6 @@ import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { text as readAll } from 'node:stream/consumers'
-import { jest } from '@jest/globals'
-
-jest.setTimeout(120_000)
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const pages = ['docs/launcher.md', 'docs/several-hosts.md', 'docs/deploy/slurm.md']

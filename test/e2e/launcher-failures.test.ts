@@ -1,7 +1,6 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import {
   announcements,
   killLeftovers,
@@ -13,7 +12,6 @@ import {
 } from '../launcher/support/tsrun.ts'
 import { describeDeaths, usualDeaths } from './support/deaths.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describeDeaths(usualDeaths)

@@ -2,11 +2,9 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { allFinished, allReady, collecting, node } from '../launcher/support/nodes.ts'
 import { killLeftovers, now, tsrun, until, untilGone } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 /** The figure of the project: a failure ends the job on every host within so many ms. */

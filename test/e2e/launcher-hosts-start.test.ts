@@ -1,11 +1,9 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { allFinished, collecting, node, port } from '../launcher/support/nodes.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describe('a job of several launchers', () => {

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import {
   bin,
   cleanEnvironment,
@@ -13,7 +12,6 @@ import {
   untilGone,
 } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 interface Entry {

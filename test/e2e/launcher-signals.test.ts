@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
-import { jest } from '@jest/globals'
 import {
   killLeftovers,
   now,
@@ -10,7 +9,6 @@ import {
   untilGone,
 } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 /** The figure of the project: no rank survives its launcher by more, in ms. */

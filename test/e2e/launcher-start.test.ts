@@ -1,10 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { availableParallelism } from 'node:os'
-import { jest } from '@jest/globals'
 import { bin, cleanEnvironment, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 interface Seen {

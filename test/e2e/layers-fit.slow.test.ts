@@ -2,11 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { reportsOf, runScript } from '../launcher/support/script.ts'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const cwd = fileURLToPath(new URL('../../', import.meta.url))

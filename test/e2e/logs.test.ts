@@ -9,12 +9,9 @@ import {
 } from 'node:fs'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { tsrunHere, type HereFinished } from '../launcher/support/in-process.ts'
 import { allFinished, node } from '../launcher/support/nodes.ts'
 import { killLeftovers, Run, tsrun, type Finished } from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(120_000)
 
 let folder: string
 let env: NodeJS.ProcessEnv

@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { node } from '../launcher/support/nodes.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 import { cwd, describeCounting, scrape, untilScraped, urlOf, writers } from './support/metrics.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 describeCounting(writers.slice(0, 1))
 

@@ -4,11 +4,9 @@ import { rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { bin, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 let folder: string

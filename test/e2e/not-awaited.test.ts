@@ -1,7 +1,4 @@
-import { jest } from '@jest/globals'
 import { tsrun } from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(120_000)
 
 const outputOf = async (how: string, ranks = 2): Promise<string> => {
   const { code, stdout, stderr } = await tsrun(['--nproc', String(ranks), 'not-awaited.mjs', how])

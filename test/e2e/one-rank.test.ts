@@ -4,7 +4,6 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { jest } from '@jest/globals'
 import {
   announcements,
   bin,
@@ -18,7 +17,6 @@ import {
 import { needing } from '../needs.ts'
 import { bindings, describeStacks, stacksOfRun } from './support/stacks.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const onLinux = process.platform === 'linux'

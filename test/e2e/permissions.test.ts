@@ -1,10 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { blocksOf } from '../docs/markdown.ts'
 import { root, runShell, type Outcome } from '../docs/run.ts'
-
-jest.setTimeout(120_000)
 
 const page = 'docs/platforms.md'
 const { text: documented } = blocksOf(page, readFileSync(join(root, page), 'utf8')).find(

@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { schedule, type Action, type ScheduleName } from '@tsrun/training/planning'
 import { runScript } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 /** Memory in units of one activation of a micro-batch. */

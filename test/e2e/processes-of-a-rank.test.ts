@@ -1,8 +1,6 @@
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const cwd = join(fixtures, '../distributed')

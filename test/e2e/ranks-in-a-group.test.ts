@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 import {
   describeFailedCalls,
@@ -8,7 +7,6 @@ import {
   reportOf,
 } from './support/ranks-in-a-group.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describeKilled(engines.slice(0, 1))

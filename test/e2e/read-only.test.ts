@@ -2,11 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { bin, cleanEnvironment, fixtures } from '../launcher/support/tsrun.ts'
 import { itOnDisk } from './support/mounts.ts'
-
-jest.setTimeout(120_000)
 
 let disk: string
 beforeEach(() => {

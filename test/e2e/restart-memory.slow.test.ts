@@ -1,10 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(120_000)
 
 let folder = ''
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))

@@ -2,11 +2,8 @@ import { execFile } from 'node:child_process'
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { promisify } from 'node:util'
-import { jest } from '@jest/globals'
 import { bin, cleanEnvironment, fixtures } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
-
-jest.setTimeout(120_000)
 
 const run = promisify(execFile)
 

@@ -1,13 +1,11 @@
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { readBlasManifest, readTensorFlowManifest, writeManifest } from '@tsrun/core'
 import { FakeBlas, withCompiler } from '../launcher/support/fake-blas.ts'
 import { fakeTools } from '../launcher/support/fake-tools.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 const all = ['npm', 'python3', 'g++'] as const
 
 let folder: string

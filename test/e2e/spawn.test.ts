@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { runInThisContext } from 'node:vm'
-import { jest } from '@jest/globals'
 import { isTsrError, type TsrError } from '@tsrun/core'
 import { spawn, type OutputLine } from '@tsrun/launcher'
 import {
@@ -11,8 +10,6 @@ import {
   until,
   untilGone,
 } from '../launcher/support/tsrun.ts'
-
-jest.setTimeout(120_000)
 
 const quiet = { output: 'ignore' } as const
 const caller = `${fixtures}spawn-caller.mjs`

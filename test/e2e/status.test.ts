@@ -1,11 +1,9 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { killLeftovers, tsrun, untilGone } from '../launcher/support/tsrun.ts'
 import { describePs, rowsOf, startStuck, untilShown, writers } from './support/status.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describePs(writers.slice(0, 1))

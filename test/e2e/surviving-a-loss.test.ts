@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { endJobs, Job } from '../distributed/support/job.ts'
 import { usualWorlds } from '../distributed/support/worlds.ts'
 import { arena, describeSurviving } from './support/surviving.ts'
 
-jest.setTimeout(120_000)
 afterEach(endJobs)
 
 describeSurviving(usualWorlds)

@@ -1,8 +1,6 @@
-import { jest } from '@jest/globals'
 import { runScript } from '../launcher/support/script.ts'
 import { killLeftovers } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 describe('a BatchNorm', () => {

@@ -13,10 +13,8 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { killLeftovers, Run, tsrun, until, type Finished } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 
 /** The folder of a trace of three ranks that save checkpoints, and how that job ended. */

@@ -1,10 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { endJobs, Job } from '../distributed/support/job.ts'
 
-jest.setTimeout(120_000)
 afterEach(endJobs)
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-tuning-'))

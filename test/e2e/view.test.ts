@@ -2,12 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import type { Page } from 'playwright-core'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 import { describeInChromium } from './support/browser.ts'
 
-jest.setTimeout(120_000)
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
 const [whole, killed, logs] = ['whole', 'killed', 'logs'].map((name) => join(scratch, name)) as [

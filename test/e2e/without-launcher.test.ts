@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { endJobs, startAlone, startProgram } from '../distributed/support/job.ts'
 import { describeStoreInRank0, engines } from './support/without-launcher.ts'
-
-jest.setTimeout(120_000)
 
 afterEach(endJobs)
 

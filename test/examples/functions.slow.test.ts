@@ -1,10 +1,8 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { jest } from '@jest/globals'
 import { cleanEnvironment, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const cwd = fileURLToPath(new URL('../../', import.meta.url))

@@ -1,7 +1,5 @@
-import { jest } from '@jest/globals'
 import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const examples: readonly (readonly string[])[] = [

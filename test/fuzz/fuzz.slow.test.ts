@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { campaign } from './campaign.ts'
 import { targets } from './targets.ts'
-
-jest.setTimeout(120_000)
 
 // what the library logs of bad input is not of interest here
 process.env['TSRUN_LOG_LEVEL'] = 'silent'

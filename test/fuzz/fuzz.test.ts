@@ -1,11 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { campaign, examine } from './campaign.ts'
 import { targets } from './targets.ts'
-
-jest.setTimeout(120_000)
 
 // what the library logs of bad input is not of interest here
 process.env['TSRUN_LOG_LEVEL'] = 'silent'

@@ -1,12 +1,9 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { DistributedOptimizer } from '@tsrun/layers'
 import { loadBackend, tf } from '@tsrun/training'
 import { runModule } from '../training/backend/support/process.ts'
 import { vulkan } from '../training/backend/support/vulkan.ts'
 import { needing } from '../needs.ts'
-
-jest.setTimeout(120_000)
 
 describe('a DistributedOptimizer', () => {
   beforeAll(() => loadBackend('cpu'))

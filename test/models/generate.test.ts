@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   exportPretrained,
@@ -24,8 +23,6 @@ import { sampleToken } from '../internals/models.ts'
 import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
 import { failure } from '../training/parallel/support/failure.ts'
 import { livelyGpt, small } from '../training/nn/support/tokens.ts'
-
-jest.setTimeout(120_000)
 
 afterEach(removeFolders)
 

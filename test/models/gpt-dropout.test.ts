@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { GPT, gpt, type GPTOptions } from '@tsrun/models'
 import {
@@ -15,8 +14,6 @@ import {
   type TrainerOptions,
 } from '@tsrun/training'
 import { livelyGpt, small, tokenBatch } from '../training/nn/support/tokens.ts'
-
-jest.setTimeout(120_000)
 
 const rates = {
   embeddingDropout: { embeddingDropout: 0.3 },

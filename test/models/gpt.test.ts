@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { GPT, gpt } from '@tsrun/models'
 import {
@@ -17,8 +16,6 @@ import {
   values,
 } from '../training/parallel/support/reference.ts'
 import { gradientsOf, livelyGpt, lossOf, small, tokenBatch } from '../training/nn/support/tokens.ts'
-
-jest.setTimeout(120_000)
 
 const bits = (model: GPT) => model.parameters.map(({ name, value }) => [name, ...value.dataSync()])
 

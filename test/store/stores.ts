@@ -1,10 +1,8 @@
-import { jest } from '@jest/globals'
 import { connectStore, memoryStore, prefixStore, startStoreServer, type Store } from '@tsrun/store'
 
 export const token = 'c0ffee'.repeat(8)
 
 // Most take milliseconds, but values of 8 MiB take longer on a busy machine.
-jest.setTimeout(120_000)
 
 /** Two ways to the same data: what `one` writes, `other` reads. */
 export interface Pair {

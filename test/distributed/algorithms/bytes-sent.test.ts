@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import {
   algorithmsOf,
   type CollectiveOptions,
@@ -9,8 +8,6 @@ import {
 import { chooseAlgorithm, operationCodes } from '../../internals/distributed/algorithms.ts'
 import { HEADER_BYTES } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 /** Elements of a slice: chunks of whole cache lines, some small and some of several segments. */
 const slices = [128, 1024, 96 * 1024]

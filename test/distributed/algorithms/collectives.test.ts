@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { arrayOf, expectBits } from '../support/values.ts'
 import { describeCollectives } from './support/collectives.ts'
-
-jest.setTimeout(120_000)
 
 // All other sizes up to 9 are in collectives.slow.test.ts.
 describeCollectives([1, 3, 4])

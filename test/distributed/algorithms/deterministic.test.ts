@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import {
   runWorld,
   algorithmsOf,
@@ -8,8 +7,6 @@ import {
 } from '@tsrun/distributed'
 import { combine, encode, scaled, type Element } from '../support/arithmetic.ts'
 import { arrayOf, expectBits, newArray, sameBits } from '../support/values.ts'
-
-jest.setTimeout(120_000)
 
 /** Numbers of many magnitudes, whose sum depends on the order of adding. */
 function inputOf<D extends DType>(dtype: D, rank: number, length: number): TypedArrayOf[D] {

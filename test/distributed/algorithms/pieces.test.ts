@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { algorithmsOf, type OperationName } from '@tsrun/distributed'
 import {
@@ -14,8 +13,6 @@ import {
   type Layout,
   type Operation,
 } from '../../internals/distributed/algorithms.ts'
-
-jest.setTimeout(120_000)
 
 const sizes = fc.integer({ min: 0, max: 10_000_000 })
 

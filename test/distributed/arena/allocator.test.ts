@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { Allocator } from '../../internals/distributed/arena.ts'
-
-jest.setTimeout(120_000)
 
 const START = 64
 const END = 64 * 1024

@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld } from '@tsrun/distributed'
 import { errorOf, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 const LARGE = 200_000
 

@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld, type Work } from '@tsrun/distributed'
 import { errorOf, thrownBy, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 /** Beyond the eager limit: such messages are announced first. */
 const LARGE = 10_000

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { Credit, HEADER_BYTES } from '../../internals/distributed/engine.ts'
-
-jest.setTimeout(120_000)
 
 const LIMIT = 256 * 1024
 

@@ -1,11 +1,8 @@
-import { jest } from '@jest/globals'
 import fc from 'fast-check'
 import { newGroup, runWorld } from '@tsrun/distributed'
 import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
 import { EngineMemory, EAGER_LIMIT, HEADER_BYTES } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 const heap = heapOf(createMemory(16 * 1024 * 1024))
 const newMemory = (): EngineMemory => new EngineMemory(heap, 3, () => undefined)

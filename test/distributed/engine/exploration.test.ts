@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { explore, type Scenario } from '../support/exploration.ts'
 import { explorations } from './support/explorations.ts'
-
-jest.setTimeout(120_000)
 
 // More steps are in exploration.slow.test.ts.
 describe('each interleaving of the first steps', () => {

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { encode } from '@tsrun/core'
 import fc from 'fast-check'
 import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
@@ -10,8 +9,6 @@ import {
   encodeFault,
   streamKey,
 } from '../../internals/distributed/engine.ts'
-
-jest.setTimeout(120_000)
 
 const word = fc.integer({ min: 0, max: 2 ** 32 - 1 })
 const long = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER })

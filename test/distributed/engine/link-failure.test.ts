@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import type { EngineMemory } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 /** Leaves no room for a single frame. */
 function fill(memory: EngineMemory): void {

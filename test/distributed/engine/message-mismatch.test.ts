@@ -1,10 +1,7 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { failureOf } from '../support/failing-call.ts'
 import { errorOf } from '../support/outcome.ts'
 import { newArray } from '../support/values.ts'
-
-jest.setTimeout(120_000)
 
 describe('a send and a receive that differ', () => {
   const lengths = [3, 4, 50_000, 50_001]

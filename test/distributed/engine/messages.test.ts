@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { SteppedWorld } from '../support/stepped-world.ts'
 import { arrayOf, newArray, placements, placed, sameBits } from '../support/values.ts'
-
-jest.setTimeout(120_000)
 
 /** 16 KiB is the largest eager payload: elements below, at and above the limit. */
 const lengths = [0, 1, 12, 13, 1000, 4096, 4097, 50_000]

@@ -1,12 +1,9 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld } from '@tsrun/distributed'
 import type { Call } from '../support/failing-call.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 import { newArray } from '../support/values.ts'
 import { describeMismatches } from './support/mismatches.ts'
-
-jest.setTimeout(120_000)
 
 const allReduce =
   (length: number): Call =>

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import type { TsrError } from '@tsrun/core'
 import { newGroup } from '@tsrun/distributed'
 import {
@@ -11,8 +10,6 @@ import {
 } from '../../internals/distributed/engine.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 describe('a lost rank', () => {
   it('fails all operations of its groups, even those between surviving ranks', async () => {

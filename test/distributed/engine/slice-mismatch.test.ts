@@ -1,10 +1,7 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import type { Call } from '../support/failing-call.ts'
 import { errorOf } from '../support/outcome.ts'
 import { newArray } from '../support/values.ts'
-
-jest.setTimeout(120_000)
 
 describe('slices of different lengths', () => {
   const lengths = [5, 20_000]

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld } from '@tsrun/distributed'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 const TAGS = 8000
 /** More than a link opens before it searches for idle streams. */

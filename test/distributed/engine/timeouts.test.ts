@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 const timeout = 50
 const LARGE = 200_000

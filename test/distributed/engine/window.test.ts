@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
@@ -12,8 +11,6 @@ import {
   reduced,
   reductionsOf,
 } from '../support/values.ts'
-
-jest.setTimeout(120_000)
 
 /** Too large for a slot of the in-process world. */
 const LENGTH = 30_000

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 describe('initDeviceMesh', () => {
   it('arranges the ranks with the last axis fastest', async () => {

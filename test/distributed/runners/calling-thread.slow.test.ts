@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { endJobs, Job } from '../support/job.ts'
 import { needing } from '../../needs.ts'
-
-jest.setTimeout(120_000)
 
 afterEach(endJobs)
 

@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { endJobs, Job, type Said } from '../support/job.ts'
 import { needing } from '../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const native = isAvailable()
 const { describe: describeNative } = needing(native.available, 'bindings')

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { describeWorkerDeath } from './support/worker-death.ts'
-
-jest.setTimeout(120_000)
 
 const ways = ['flood', 'blocked', 'awaited', 'later']
 

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { runWorld, type MessageEvent, type RankError, type WorldOptions } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 describe('runWorld', () => {
   it('returns the results in rank order', async () => {

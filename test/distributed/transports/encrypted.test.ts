@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo } from 'node:net'
-import { jest } from '@jest/globals'
 import type { Protection, TsrError } from '@tsrun/core'
 import type { Heap } from '../../internals/distributed/arena.ts'
 import {
@@ -17,8 +16,6 @@ import {
   type Transport,
 } from '../../internals/distributed/transports.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 // The unauthenticated connections are this test's own.
 process.env['TSRUN_LOG_LEVEL'] = 'silent'

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import {
   LARGEST_QUEUE,
   connectMesh,
@@ -7,8 +6,6 @@ import {
 } from '../../internals/distributed/transports.ts'
 import { errorOf } from '../support/outcome.ts'
 import { describeMesh, purpose, token } from './support/mesh.ts'
-
-jest.setTimeout(120_000)
 
 // Each kind accepts and dials here, in pairs of two kinds; pairs of one kind are in mesh.slow.test.ts.
 describeMesh([

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
-import { jest } from '@jest/globals'
 import type { Protection, TsrError } from '@tsrun/core'
 import {
   connectMesh,
@@ -15,8 +14,6 @@ import {
 import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import { eventually, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 type Kind = 'tcp' | 'node'
 

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { launchers, runRanks } from './mpirun.ts'
 import { needing } from '../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const found = launchers()
 const { describe: describeWithMpi } = needing(found.length > 0, 'mpirun')

@@ -1,10 +1,8 @@
-import { jest } from '@jest/globals'
 import { spawnSync } from 'node:child_process'
 import { killLeftovers, Run } from '../../launcher/support/tsrun.ts'
 import { fileURLToPath } from 'node:url'
 import { needing } from '../../needs.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 
 const program = `

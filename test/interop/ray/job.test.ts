@@ -1,11 +1,8 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { cleanEnvironment, until } from '../../launcher/support/tsrun.ts'
 import { needing } from '../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const root = fileURLToPath(new URL('../../../', import.meta.url))
 const candidates = [process.env['TSRUN_BENCH_PYTHON'] ?? '', 'python3'].filter(

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { spawnSync } from 'node:child_process'
 import {
   Adam,
@@ -13,7 +12,6 @@ import {
 import { needing } from '../../needs.ts'
 
 // torch takes seconds to load
-jest.setTimeout(120_000)
 
 const STEPS = 10
 

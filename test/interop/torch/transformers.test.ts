@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,7 +7,6 @@ import { loadBackend, tf } from '@tsrun/training'
 import { needing } from '../../needs.ts'
 
 // torch takes seconds to load
-jest.setTimeout(120_000)
 
 const program = `
 import json, sys, torch

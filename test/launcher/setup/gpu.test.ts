@@ -1,11 +1,8 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { readTensorFlowManifest } from '@tsrun/core'
 import { whyCpu } from '../../internals/launcher/setup.ts'
 import { FakeSetUp } from '../support/fake-set-up.ts'
-
-jest.setTimeout(120_000)
 
 const fake = new FakeSetUp()
 const setUp = fake.run.bind(fake)

@@ -1,10 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { readTensorFlowManifest, writeManifest } from '@tsrun/core'
 import { FakeSetUp } from '../support/fake-set-up.ts'
-
-jest.setTimeout(120_000)
 
 const fake = new FakeSetUp()
 const setUp = fake.run.bind(fake)

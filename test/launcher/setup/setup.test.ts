@@ -5,13 +5,11 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { readTensorFlowManifest, writeManifest } from '@tsrun/core'
 import { BINDING_REVISION } from '../../internals/launcher/setup.ts'
 import { fakeTools } from '../support/fake-tools.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
-jest.setTimeout(120_000)
 const all = ['npm', 'python3', 'g++'] as const
 
 let folder: string

@@ -1,11 +1,9 @@
-import { jest } from '@jest/globals'
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { loadBackend, tf } from '@tsrun/training'
 
 // processes take long to start when the cores are loaded
-jest.setTimeout(120_000)
 
 const entry = fileURLToPath(new URL('../../../packages/training/dist/index.js', import.meta.url))
 

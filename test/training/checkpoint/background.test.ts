@@ -1,6 +1,5 @@
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { loadBackend, saveCheckpoint } from '@tsrun/training'
 import { needing } from '../../needs.ts'
 import { runModule } from '../backend/support/process.ts'
@@ -10,8 +9,6 @@ import { makeFolder } from './support/folder.ts'
 import { layouts, type Held } from './support/held.ts'
 import { countingOwner } from './support/owner.ts'
 import { load, whole } from './support/saved.ts'
-
-jest.setTimeout(120_000)
 
 describeBackground(isUsual)
 

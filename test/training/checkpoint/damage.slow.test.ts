@@ -1,10 +1,8 @@
-import { jest } from '@jest/globals'
 import { loadBackend } from '@tsrun/training'
 import { describeDamage } from './support/damage.ts'
 import { removeFolders } from './support/folder.ts'
 
 // thousands of loads, one a bit
-jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('cpu')

@@ -1,7 +1,6 @@
 import { readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   Adam,
@@ -19,7 +18,6 @@ import { countingOwner } from './support/owner.ts'
 import { fileOf, folderWith, load, whole } from './support/saved.ts'
 
 // hundreds of loads, one a bit
-jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('cpu')

@@ -1,5 +1,4 @@
 import { readdirSync } from 'node:fs'
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { gpt, gptPlan } from '@tsrun/models'
 import {
@@ -22,7 +21,6 @@ import { exampleBatch, parameterValues, type Values } from '../parallel/support/
 import { makeFolder, removeFolders } from './support/folder.ts'
 import { countingOwner, cut } from './support/owner.ts'
 
-jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('wasm')

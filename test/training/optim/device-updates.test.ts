@@ -1,10 +1,7 @@
-import { jest } from '@jest/globals'
 import { runModule } from '../backend/support/process.ts'
 import { tensorflow } from '../backend/support/tensorflow.ts'
 import { vulkan } from '../backend/support/vulkan.ts'
 import { needing } from '../../needs.ts'
-
-jest.setTimeout(120_000)
 
 /** Backends whose tensors the host does not reach, with what a process needs for them. */
 const backends = [

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import * as tfjs from '@tensorflow/tfjs'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { broadcastWeights, DistributedOptimizer, parallelizeLayers } from '@tsrun/layers'
@@ -22,8 +21,6 @@ import {
   type ParallelPlan,
 } from '@tsrun/training'
 import { errorOf } from '../../distributed/support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   Adam,
@@ -19,8 +18,6 @@ import {
   type TrainerOptions,
 } from '@tsrun/training'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
-
-jest.setTimeout(120_000)
 
 let folder: string
 beforeAll(() => loadBackend('wasm'))

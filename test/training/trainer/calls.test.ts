@@ -1,11 +1,8 @@
-import { jest } from '@jest/globals'
 import { isTsrError, tsrError } from '@tsrun/core'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { loadBackend, SGD, trainer, type Trainer } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(() => loadBackend('wasm'))
 

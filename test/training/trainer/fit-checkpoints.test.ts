@@ -18,8 +18,6 @@ import { failure } from '../parallel/support/failure.ts'
 import { fitOn } from './support/fit-on.ts'
 import { alone, batchAt, dataset, FEATURES, recipe, quiet } from './support/small-training.ts'
 
-jest.setTimeout(120_000)
-
 let folder: string
 beforeAll(() => loadBackend('wasm'))
 beforeEach(() => {

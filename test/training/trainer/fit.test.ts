@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   dataLoader,
@@ -21,8 +20,6 @@ import {
   recipe,
   quiet,
 } from './support/small-training.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(() => loadBackend('wasm'))
 

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { gpt } from '@tsrun/models'
 import { alone, BLOCK, describeLayouts, isUsual, language, together } from './support/layouts.ts'
-
-jest.setTimeout(120_000)
 
 describeLayouts(isUsual)
 

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { SGD, tf, trainer } from '@tsrun/training'
 import {
@@ -12,8 +11,6 @@ import {
   STEPS,
   WIDTH,
 } from './support/losses.ts'
-
-jest.setTimeout(120_000)
 
 describeLosses(isUsual)
 

@@ -12,8 +12,6 @@ import {
   type TrainerOptions,
 } from '@tsrun/training'
 
-jest.setTimeout(120_000)
-
 beforeAll(() => loadBackend('wasm'))
 afterEach(() => jest.restoreAllMocks())
 

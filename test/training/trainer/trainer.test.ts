@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   Adam,
@@ -17,8 +16,6 @@ import {
 } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
 import { alone, batchAt, CLASSES, FEATURES, recipe, quiet } from './support/small-training.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(() => loadBackend('wasm'))
 

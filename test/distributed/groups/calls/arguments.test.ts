@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { thrownBy } from '../../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 /** What a caller without types may pass. */
 function untyped(value: unknown): never {

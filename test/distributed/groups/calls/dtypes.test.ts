@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 import { dtypes, fill, newArray, reduced, sameBits } from '../../support/values.ts'
-
-jest.setTimeout(120_000)
 
 /** Runs on two ranks. */
 async function onTwo(run: (group: ProcessGroup) => Promise<void>): Promise<void> {

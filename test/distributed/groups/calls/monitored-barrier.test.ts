@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { errorOf, eventually } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
-
-jest.setTimeout(120_000)
 
 describe('a monitored barrier', () => {
   it('releases no rank before the last has entered', async () => {

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 /** Runs as rank 1 of two. */
 async function asSecond<T>(run: (group: ProcessGroup) => Promise<T>): Promise<T | undefined> {

@@ -1,13 +1,10 @@
 import { once } from 'node:events'
 import { readdirSync, readlinkSync } from 'node:fs'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
-import { jest } from '@jest/globals'
 import { isAvailable } from '@tsrun/native'
 import { memoryStore } from '@tsrun/store'
 import { initProcessGroup, type InitOptions } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 const ways: InitOptions[] = [{ engine: 'worker', transport: 'node' }]
 if (isAvailable().available) {

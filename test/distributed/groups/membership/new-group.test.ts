@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 describe('newGroup', () => {
   it('may be called again by a rank that has timed out', async () => {

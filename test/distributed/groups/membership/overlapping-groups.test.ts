@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { EngineProcessGroup } from '../../../internals/distributed/groups.ts'
-
-jest.setTimeout(120_000)
 
 const worlds = fc.integer({ min: 2, max: 6 }).chain((size) =>
   fc.record({

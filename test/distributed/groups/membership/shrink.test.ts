@@ -1,11 +1,8 @@
-import { jest } from '@jest/globals'
 import type { ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { errorOf } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
 import { survivorsOf, type Vote } from '../../../internals/distributed/groups.ts'
-
-jest.setTimeout(120_000)
 
 const losses = fc.integer({ min: 2, max: 5 }).chain((size) =>
   fc.record({

@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { getGlobalRank, getGroupRank, newGroup, runWorld, splitGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 describe('split', () => {
   it('gives every rank the group of its colour, ordered by key, then by rank', async () => {

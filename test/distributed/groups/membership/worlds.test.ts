@@ -1,6 +1,5 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { jest } from '@jest/globals'
 import {
   defaultGroup,
   destroyProcessGroup,
@@ -14,8 +13,6 @@ import { isAvailable } from '@tsrun/native'
 import { memoryStore } from '@tsrun/store'
 import { eventually } from '../../support/outcome.ts'
 import { joinWorld, type EngineProcessGroup } from '../../../internals/distributed/groups.ts'
-
-jest.setTimeout(120_000)
 
 const transport = isAvailable().available ? 'tcp' : 'node'
 

@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
-
-jest.setTimeout(120_000)
 
 const nested = {
   text: 'grüße',

@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { hasKernels, tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
 import { needing } from '../../../needs.ts'
-
-jest.setTimeout(120_000)
 
 /** Counts, in `left`, TensorFlow's tensors that are there: TensorFlow.js knows of some only. */
 const counting = `

@@ -5,12 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { jest } from '@jest/globals'
 import { thisSystem } from '@tsrun/core'
 import { tensorflow } from '../support/tensorflow.ts'
 import { needing } from '../../../needs.ts'
 
-jest.setTimeout(120_000)
 const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
 
 /** Runs a module in a process of its own. */

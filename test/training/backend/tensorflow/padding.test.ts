@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { loadBackend } from '@tsrun/training'
 import {
   convolutions,
@@ -10,8 +9,6 @@ import {
 import { tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
 import { needing } from '../../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const url = new URL('../support/small-windows.ts', import.meta.url).href
 const process = new WarmProcess({ ...tensorflow, TSRUN_BACKEND: 'tensorflow' }, true)

@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { hasFunctions, tensorflow } from '../support/tensorflow.ts'
 import { WarmProcess } from '../support/warm.ts'
 import { needing } from '../../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const distributed = new URL('../../../../packages/distributed/dist/index.js', import.meta.url).href
 

@@ -1,9 +1,7 @@
-import { jest } from '@jest/globals'
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 // processes take long to start when the cores are loaded
-jest.setTimeout(120_000)
 
 const entry = new URL('../../../../packages/training/dist/index.js', import.meta.url)
 

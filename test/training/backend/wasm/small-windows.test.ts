@@ -1,8 +1,5 @@
-import { jest } from '@jest/globals'
 import { loadBackend, tf } from '@tsrun/training'
 import { describeSmallImages, isUsual } from '../support/small-images.ts'
-
-jest.setTimeout(120_000)
 
 it.each(['cpu', 'wasm'] as const)(
   'pooling windows inside the padding have no value on %s',

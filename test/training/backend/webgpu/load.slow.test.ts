@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { runModule } from '../support/process.ts'
 import { vulkan } from '../support/vulkan.ts'
 import { needing } from '../../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const load = `await training.loadBackend('webgpu'); const { tf } = training\n`
 

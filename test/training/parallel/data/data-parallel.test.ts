@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   crossEntropy,
@@ -25,8 +24,6 @@ import {
   values,
   type Snapshot,
 } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const [STEPS, INPUTS, CLASSES, BATCH] = [20, 12, 4, 24]
 const build = (seed = 7) =>

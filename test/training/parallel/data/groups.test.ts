@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   columnParallel,
@@ -12,8 +11,6 @@ import {
 } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { onPoints, Points } from './support/points.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,10 +1,7 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { Adam, AdamW, loadBackend, SGD, type Optimizer } from '@tsrun/training'
 import { errorOf } from '../../../distributed/support/outcome.ts'
 import { give, numbersOf, onPoints } from './support/points.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   AdamW,
@@ -10,8 +9,6 @@ import {
 } from '@tsrun/training'
 import { errorOf, thrownBy } from '../../../distributed/support/outcome.ts'
 import { give, numbersOf, onPoints, Points } from './support/points.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

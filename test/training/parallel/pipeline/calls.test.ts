@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
 import { parseSchedule } from '@tsrun/training/planning'
@@ -14,8 +13,6 @@ import {
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, model, onRanks } from '../support/small-pipeline.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

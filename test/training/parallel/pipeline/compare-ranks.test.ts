@@ -15,8 +15,6 @@ import {
 import { failure } from '../support/failure.ts'
 import { examples, model, onRanks } from '../support/small-pipeline.ts'
 
-jest.setTimeout(120_000)
-
 beforeAll(async () => {
   await loadBackend('wasm')
 })

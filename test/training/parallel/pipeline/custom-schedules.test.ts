@@ -1,10 +1,7 @@
-import { jest } from '@jest/globals'
 import { customSchedule, parseActions, parseSchedule } from '@tsrun/training/planning'
 import { loadBackend, tf, type PipelineOptions } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

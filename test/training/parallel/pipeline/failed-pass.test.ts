@@ -1,9 +1,6 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP } from '@tsrun/training'
 import { exampleBatch } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const model = shardedMLP({ layers: 4, inputs: 8, hidden: 10, outputs: 3 })
 const examples = { size: 8, ...exampleBatch(0, 8, 8, 3) }

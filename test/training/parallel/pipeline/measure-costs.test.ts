@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   loadBackend,
@@ -12,8 +11,6 @@ import {
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const model = shardedMLP({ layers: 6, inputs: 8, hidden: 10, outputs: 3 })
 const batch = { size: 8, ...exampleBatch(0, 8, 8, 3) }

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   dataParallel,
@@ -18,8 +17,6 @@ import {
   values,
   type Values,
 } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const [INPUTS, CLASSES, BATCH, STEPS] = [8, 3, 16, 20]
 const model = shardedMLP({ layers: 4, inputs: INPUTS, hidden: 10, outputs: CLASSES })

@@ -3,8 +3,6 @@ import { loadBackend, SGD, tf, type Batch, type Tensor } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
 
-jest.setTimeout(120_000)
-
 const training = { microbatches: 2, optimizer: new SGD({ learningRate: 0.1 }) }
 let inputs: Tensor
 let labels: Tensor

@@ -1,11 +1,8 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP } from '@tsrun/training'
 import { usualConfigurations } from '../support/configurations.ts'
 import { exampleBatch, excess, singleProcessStep } from '../support/reference.ts'
 import { describeParity } from './support/parity.ts'
-
-jest.setTimeout(120_000)
 
 describeParity(usualConfigurations, 4)
 

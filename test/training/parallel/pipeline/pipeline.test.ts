@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { SpanRecorder } from '@tsrun/distributed/record'
 import { schedule, type ScheduleName } from '@tsrun/training/planning'
@@ -18,8 +17,6 @@ import {
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { HIDDEN, examples, model, onRanks } from '../support/small-pipeline.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
 import { parseSchedule, schedule } from '@tsrun/training/planning'
@@ -19,8 +18,6 @@ import {
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { exampleBatch, values, type Values } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const mlp = shardedMLP({ layers: 6, inputs: 8, hidden: 10, outputs: 3 })
 const rows = { size: 9, ...exampleBatch(0, 9, 8, 3) }

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
 import { type ScheduleName } from '@tsrun/training/planning'
@@ -19,8 +18,6 @@ import {
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { exampleBatch, excess, parameterValues, type Values } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const [INPUTS, CLASSES, BATCH, STEPS] = [8, 3, 12, 4]
 const model = shardedMLP({ layers: 4, inputs: INPUTS, hidden: 10, outputs: CLASSES })

@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
 import { parseSchedule } from '@tsrun/training/planning'
@@ -29,8 +28,6 @@ import {
   values,
   type Snapshot,
 } from '../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const [STEPS, ROWS, LENGTH, TOKENS] = [8, 4, 6, 11]
 const sizes = { layers: 4, width: 16, heads: 2, block: LENGTH, vocabulary: TOKENS, seed: 3 }

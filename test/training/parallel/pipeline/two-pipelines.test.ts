@@ -1,10 +1,7 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { loadBackend, pipeline, SGD, shardedMLP, tf, type Pipeline } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { examples, onRanks } from '../support/small-pipeline.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   columnParallel,
@@ -20,7 +19,6 @@ import { killLeftovers } from '../../../launcher/support/tsrun.ts'
 import { failure } from '../support/failure.ts'
 import { describeSegments } from './support/segments.ts'
 
-jest.setTimeout(120_000)
 afterEach(killLeftovers)
 beforeAll(() => loadBackend('wasm'))
 

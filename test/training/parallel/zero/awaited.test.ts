@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   disposeModule,
@@ -14,7 +13,6 @@ import { errorOf } from '../../../distributed/support/outcome.ts'
 import { give, onPoints } from '../data/support/points.ts'
 import { build, part, runPass, shareOf, wholeValues } from './support/training.ts'
 
-jest.setTimeout(120_000)
 beforeAll(async () => {
   await loadBackend('wasm')
 })

@@ -1,10 +1,7 @@
 import { fileURLToPath } from 'node:url'
-import { jest } from '@jest/globals'
 import { runModule } from '../../backend/support/process.ts'
 import { tensorflow } from '../../backend/support/tensorflow.ts'
 import { needing } from '../../../needs.ts'
-
-jest.setTimeout(120_000)
 
 const program = fileURLToPath(new URL('./support/on-backend.ts', import.meta.url))
 

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { excess, expectSame } from '../support/reference.ts'
 import {
@@ -11,8 +10,6 @@ import {
   STEPS,
 } from './support/fully-shard.ts'
 import { trainSharded, type Trace } from './support/training.ts'
-
-jest.setTimeout(120_000)
 
 describeSteps(isUsual)
 

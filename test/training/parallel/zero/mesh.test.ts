@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   Adam,
@@ -14,8 +13,6 @@ import {
 } from '@tsrun/training'
 import { exampleBatch, excess, parameterValues, type Values } from '../support/reference.ts'
 import { recorded, runPass } from './support/training.ts'
-
-jest.setTimeout(120_000)
 
 const [INPUTS, CLASSES, BATCH, STEPS] = [8, 3, 16, 10]
 const model = shardedMLP({ layers: 4, inputs: INPUTS, hidden: 10, outputs: CLASSES })

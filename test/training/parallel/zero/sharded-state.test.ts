@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   clipGradients,
@@ -17,7 +16,6 @@ import { excess, parameterValues, type Values } from '../support/reference.ts'
 import { stepTraffic } from './support/traffic.ts'
 import { build, part, recorded, runPass, shareOf, wholeValues } from './support/training.ts'
 
-jest.setTimeout(120_000)
 const stages = [1, 2, 3] as const
 
 beforeAll(async () => {

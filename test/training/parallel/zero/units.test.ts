@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { gpt } from '@tsrun/models'
 import {
@@ -16,8 +15,6 @@ import {
 } from '@tsrun/training'
 import { excess, parameterValues, type Values } from '../support/reference.ts'
 import { part, recorded, runPass, shareOf, wholeValues } from './support/training.ts'
-
-jest.setTimeout(120_000)
 
 beforeAll(async () => {
   await loadBackend('wasm')

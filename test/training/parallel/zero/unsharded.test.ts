@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   disposeModule,
@@ -15,7 +14,6 @@ import { makeFolder, removeFolders } from '../../checkpoint/support/folder.ts'
 import { parameterValues } from '../support/reference.ts'
 import { build, part, wholeValues } from './support/training.ts'
 
-jest.setTimeout(120_000)
 afterEach(removeFolders)
 beforeAll(async () => {
   await loadBackend('wasm')

@@ -1,4 +1,3 @@
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import type { Span } from '@tsrun/distributed/record'
 import { parseSchedule, schedule } from '@tsrun/training/planning'
@@ -14,8 +13,6 @@ import {
   type StepSample,
 } from '@tsrun/training'
 import { exampleBatch } from '../../support/reference.ts'
-
-jest.setTimeout(120_000)
 
 const microbatches = 4
 const plan = schedule('1f1b', { stages: 2, microbatches })

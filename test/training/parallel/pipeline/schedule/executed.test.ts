@@ -1,13 +1,10 @@
 import fc from 'fast-check'
-import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import { customSchedule, type Action } from '@tsrun/training/planning'
 import { loadBackend, pipeline, shardedMLP, tf } from '@tsrun/training'
 import { failure } from '../../support/failure.ts'
 import { exampleBatch, excess, values, type Values } from '../../support/reference.ts'
 import { hasCycle, randomLists } from '../../support/random-lists.ts'
-
-jest.setTimeout(120_000)
 
 const model = shardedMLP({ layers: 6, inputs: 5, hidden: 4, outputs: 3 })
 const batch = { size: 6, ...exampleBatch(0, 6, 5, 3) }
