@@ -122,8 +122,10 @@ describe('the report of a fault', () => {
       ])
       const { others, ...rest } = partsOf(report, compared)
       const expected = partsOf(stderr)
-      const { operations = '', ...same } = rest
+      const { operations = '', error = '', ...same } = rest
       expect(same).toEqual(partsOf(stderr, Object.keys(same)))
+      // In a mismatch, each rank names the neighbour whose call it met first.
+      expect(error.replace(MET, '')).toBe(expected['error']!.replace(MET, ''))
       // Under tsrun, a rank that calls only after the failure has not run the operation.
       const { operations: theirs = '' } = expected
       expect(theirs.replace(RAN, '')).toBe(operations.replace(RAN, ''))
@@ -138,6 +140,9 @@ describe('the report of a fault', () => {
 
 /** The ranks that ran the operation of most ranks. */
 const RAN = /\branks? [\d, -]+ ran (?=\S+ float32\[4\])/
+
+/** The rank whose call differs from that of the rank that failed. */
+const MET = /(?<=\bbut rank )[13](?= runs \S+ float32\[4\])/
 
 /** The parts of a report by their titles, without the times and stacks. */
 function partsOf(text: string, titles?: readonly string[]): Readonly<Record<string, string>> {
