@@ -47,10 +47,11 @@ it.concurrent.each<[string, () => Promise<OpenServer>]>([
         expect([200, 403]).toContain(status)
       }
     }
-    // Those beyond the limit are dropped without a word; the others wait for the time-out.
+    // Those beyond the limit are dropped without a word; the others wait for the time-out, and a
+    // slow flood finds new places.
     const answers = await Promise.all(ends)
     const late = answers.filter((answer) => answer !== '')
-    expect(answers.length - late.length).toBeGreaterThan(400)
+    expect(answers.length - late.length).toBeGreaterThan(100)
     expect(late.length).toBeGreaterThan(0)
     for (const answer of late) expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/)
     await server.close()
