@@ -33,7 +33,7 @@ import { CLOSED, type Transport } from '../internals/distributed/transports.ts'
 import {
   Calls,
   StoreData,
-  LinkedStore,
+  linkedStore,
   decodeClientMessage,
   decodeServerMessage,
   Session,
@@ -84,7 +84,7 @@ async function answerClient(input: Uint8Array): Promise<void> {
     },
     60_000,
   )
-  const store = new LinkedStore(calls)
+  const store = linkedStore(calls)
   const asked = [
     store.compareSet('k', 'a', 'b'),
     store.get('k'),

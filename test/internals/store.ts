@@ -1,6 +1,6 @@
 export { Calls } from '../../packages/store/src/calls.ts'
 export { Connection } from '../../packages/store/src/connection.ts'
 export { StoreData } from '../../packages/store/src/data.ts'
-export { LinkedStore } from '../../packages/store/src/linked-store.ts'
+export { linkedStore } from '../../packages/store/src/linked-store.ts'
 export { decodeClientMessage, decodeServerMessage } from '../../packages/store/src/protocol.ts'
 export { Session } from '../../packages/store/src/session.ts'

@@ -19,7 +19,7 @@ import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { Calls } from './calls.ts'
 import { Connection } from './connection.ts'
-import { LinkedStore } from './linked-store.ts'
+import { linkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeRequest } from './protocol.ts'
 import {
@@ -153,7 +153,7 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
   )
   connection.setBusy(false)
   connection.start()
-  return new LinkedStore(calls)
+  return linkedStore(calls)
 }
 
 interface DialOptions {
