@@ -1,5 +1,5 @@
 export { Calls } from '../../packages/store/src/calls.ts'
-export { Connection } from '../../packages/store/src/connection.ts'
+export { openConnection } from '../../packages/store/src/connection.ts'
 export { StoreData } from '../../packages/store/src/data.ts'
 export { linkedStore } from '../../packages/store/src/linked-store.ts'
 export { decodeClientMessage, decodeServerMessage } from '../../packages/store/src/protocol.ts'

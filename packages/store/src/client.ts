@@ -18,7 +18,7 @@ import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { Calls } from './calls.ts'
-import { Connection } from './connection.ts'
+import { openConnection } from './connection.ts'
 import { linkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeRequest } from './protocol.ts'
@@ -123,7 +123,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
 }
 
 function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
-  const connection = new Connection(
+  const connection = openConnection(
     socket,
     {
       onFrame: (frame) => {

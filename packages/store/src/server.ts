@@ -12,7 +12,7 @@ import {
 import { isReachable, nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { Connection } from './connection.ts'
+import { openConnection, type Connection } from './connection.ts'
 import { StoreData } from './data.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeAnswer } from './protocol.ts'
@@ -203,15 +203,15 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
 function serveConnection(socket: Socket, data: StoreData, onClose: () => void): Connection {
   const session = new Session(data, {
     send: (message) => {
-      if ('changed' in message && connection.backlog > EVENT_BACKLOG_LIMIT) {
+      if ('changed' in message && connection.backlog() > EVENT_BACKLOG_LIMIT) {
         connection.destroy('it does not read the events of its watches')
       } else {
         connection.send(...encodeAnswer(message))
       }
     },
-    isFull: () => connection.backlog > ANSWER_BACKLOG_LIMIT,
+    isFull: () => connection.backlog() > ANSWER_BACKLOG_LIMIT,
   })
-  const connection = new Connection(
+  const connection = openConnection(
     socket,
     {
       onFrame: (frame) => {
