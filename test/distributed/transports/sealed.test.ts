@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { seededRandom } from '@tsrun/core'
 import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
-  NativeCipher,
-  NodeCipher,
+  nativeCipher,
+  nodeCipher,
   OVERHEAD_BYTES,
   regionOf,
   ALTERED,
@@ -185,8 +185,8 @@ it('both ciphers produce the same sealed records', () => {
   const heap = heapOf(createMemory(HEAP))
   heap.bytes.set(randomBytes(5000), 0)
   const ciphers: [RecordCipher, RecordCipher][] = [
-    [new NativeCipher('seal', key), new NodeCipher(key)],
-    [new NodeCipher(key), new NativeCipher('open', key)],
+    [nativeCipher('seal', key), nodeCipher(key)],
+    [nodeCipher(key), nativeCipher('open', key)],
   ]
   const records = ciphers.map(([seal, open]) => {
     const record = regionOf(new Uint8Array(5000 + OVERHEAD_BYTES))

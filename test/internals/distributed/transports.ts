@@ -20,8 +20,8 @@ export {
   SocketChannel,
 } from '../../../packages/distributed/src/transports/node-transport.ts'
 export {
-  NativeCipher,
-  NodeCipher,
+  nativeCipher,
+  nodeCipher,
   OVERHEAD_BYTES,
   type RecordCipher,
   regionOf,
