@@ -11,7 +11,7 @@ import {
 import type { Store } from '@tsrun/store'
 import { Arena } from './arena/arena.ts'
 import { createMemory, heapOf } from './arena/heap.ts'
-import { Diagnosis } from './diagnosis/diagnosis.ts'
+import { diagnose } from './diagnosis/diagnosis.ts'
 import { Journal } from './diagnosis/journal.ts'
 import { quietDiagnosis } from './diagnosis/settings.ts'
 import { Engine } from './engine/engine.ts'
@@ -81,7 +81,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     rank,
     worldSize,
     transport,
-    observe: (observed) => new Diagnosis(journal.shared, observed),
+    observe: (observed) => diagnose(journal.shared, observed),
     onMessage,
   })
   let isAwake = false

@@ -3,7 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { TuningTable } from '../../internals/distributed/algorithms.ts'
 import { Arena, createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
-  Diagnosis,
+  diagnose,
   Journal,
   quietDiagnosis,
   Engine,
@@ -64,7 +64,7 @@ export class SteppedWorld {
       const facts = { heap, rank, worldSize: size, transport }
       const engine = new Engine({
         ...facts,
-        observe: (observed) => new Diagnosis(shared, observed),
+        observe: (observed) => diagnose(shared, observed),
         tuning,
       })
       const driver = new EngineDriver(engine, {

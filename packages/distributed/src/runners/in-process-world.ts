@@ -1,7 +1,7 @@
 import { host, monotonicNow, seededRandom, tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
-import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
@@ -78,7 +78,7 @@ export function inProcessWorld(options: InProcessOptions): {
       rank,
       worldSize: size,
       transport,
-      observe: (observed) => new Diagnosis(shared, observed),
+      observe: (observed) => diagnose(shared, observed),
       onMessage,
     })
     const arena = new Arena(heap, rank)

@@ -1,7 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
-import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Engine } from '../engine/engine.ts'
 import { FakePeers } from '../engine/fake-peers.ts'
 import type { Endpoint } from '../transports/dialer.ts'
@@ -70,7 +70,7 @@ function inlineRunner(
     transport,
     collectives: transport === undefined ? new FakePeers() : undefined,
     tuning,
-    observe: (observed) => new Diagnosis(shared, observed),
+    observe: (observed) => diagnose(shared, observed),
   })
   return new InlineRunner(engine, new Arena(heap, rank), journal, transport)
 }
