@@ -11,7 +11,7 @@ import {
   WindowRun,
   type EpochContext,
 } from '../../internals/distributed/engine.ts'
-import { MemoryNetwork } from '../../internals/distributed/transports.ts'
+import { createNetwork } from '../../internals/distributed/transports.ts'
 
 const SIZE = 3
 const INPUT = 2 * 1024 * 1024
@@ -38,7 +38,7 @@ interface Rank {
 }
 
 function createRanks(operation: Operation): Rank[] {
-  const network = new MemoryNetwork(SIZE, [0, 0, 0])
+  const network = createNetwork(SIZE, [0, 0, 0])
   const ranks = [0, 1, 2]
   for (const rank of ranks) network.heaps[rank] = heapOf(createMemory(16 * 1024 * 1024))
   return ranks.map((rank) => {

@@ -12,8 +12,8 @@ import {
 } from '../../internals/distributed/engine.ts'
 import { createWorldGroup } from '../../internals/distributed/groups.ts'
 import {
-  MemoryNetwork,
-  MemoryTransport,
+  createNetwork,
+  memoryTransport,
   type Transport,
 } from '../../internals/distributed/transports.ts'
 import { turns } from './outcome.ts'
@@ -53,12 +53,11 @@ export class SteppedWorld {
     const { memory = 16 * 1024 * 1024, transport: open, hosts, tuning } = options
     const { portion = (bytes: number) => bytes } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
-    const network = new MemoryNetwork(size, hosts)
+    const network = createNetwork(size, hosts)
     const { store } = this
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
-      const transport =
-        open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, portion)
+      const transport = open?.(rank, heap) ?? memoryTransport(network, rank, size, heap, portion)
       const journal = new Journal({ rank, worldSize: size, settings })
       const shared = journal.shared
       const facts = { heap, rank, worldSize: size, transport }

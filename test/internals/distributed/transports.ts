@@ -6,8 +6,8 @@ export {
   type ListenOptions,
 } from '../../../packages/distributed/src/transports/dialer.ts'
 export {
-  MemoryNetwork,
-  MemoryTransport,
+  createNetwork,
+  memoryTransport,
 } from '../../../packages/distributed/src/transports/memory-transport.ts'
 export {
   connectMesh,

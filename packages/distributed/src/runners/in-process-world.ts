@@ -6,7 +6,7 @@ import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
-import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
+import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
 import type { RankEnd } from '../record/failed-world.ts'
 import type { Runner } from './runner.ts'
 import { eventRunner } from './event-runner.ts'
@@ -48,7 +48,7 @@ export function inProcessWorld(options: InProcessOptions): {
   /** Returns an integer from 0 to `limit` - 1. */
   const below = (limit: number): number => Math.floor(random() * limit)
   const faults = worldFaults(options.faults, size)
-  const network = new MemoryNetwork(size, hosts)
+  const network = createNetwork(size, hosts)
   const lost = new Set<number>()
   /** A number that changes whenever a program or an engine has made progress. */
   let activity = 0
@@ -63,7 +63,7 @@ export function inProcessWorld(options: InProcessOptions): {
   }
   const ranks = Array.from({ length: size }, (_, rank) => {
     const heap = heapOf(createMemory(memory))
-    const transport = new MemoryTransport(
+    const transport = memoryTransport(
       network,
       rank,
       size,
