@@ -19,7 +19,7 @@ import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { eventRunner, leaveOnEvents } from './runners/event-runner.ts'
-import { PortTransport, type Port } from './transports/port-transport.ts'
+import { portTransport, type Port } from './transports/port-transport.ts'
 
 /** Milliseconds between two checks of the deadlines. */
 const TICK = 50
@@ -73,7 +73,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     )
   }
   const heap = heapOf(createMemory(memory))
-  const transport = new PortTransport(heap, ports)
+  const transport = portTransport(heap, ports)
   const worldSize = ports.length
   const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
   const engine = new Engine({

@@ -15,7 +15,7 @@ export {
   type MeshOptions,
 } from '../../../packages/distributed/src/transports/mesh.ts'
 export {
-  NodeTransport,
+  nodeTransport,
   openNodeDialer,
   SocketChannel,
 } from '../../../packages/distributed/src/transports/node-transport.ts'

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import type { SessionKeys } from '@tsrun/core'
 import type { Heap } from '../arena/heap.ts'
+import { takeChunks, type Chunks } from './chunks.ts'
 import {
   LARGEST_QUEUE,
   listenAtFreePort,
@@ -30,13 +31,10 @@ const SMALL = 16 * 1024
 const RECORDS = 10
 const KEPT = 16
 
-interface Peer {
+interface Peer extends Chunks {
   readonly socket: Socket
   /** The encryption of the stream; undefined if the stream is not encrypted. */
   readonly seal: SealedStream | undefined
-  chunks: Buffer[]
-  /** Number of bytes already taken from the first chunk. */
-  offset: number
   held: number
   closed: string | undefined
 }
@@ -45,46 +43,14 @@ interface Peer {
  * Uses node:net sockets, for platforms without koffi. The bytes on the network are the same as with
  * `tcp`, but each byte is copied once more.
  */
-export class NodeTransport implements EventTransport {
-  readonly name = 'node'
-  readonly hosts: readonly number[] | undefined
-  onReady: () => void = () => undefined
-  readonly #heap: Heap
-  readonly #peers: (Peer | undefined)[]
-  readonly #pieces: Uint8Array[] = []
+export function nodeTransport(
+  heap: Heap,
+  channels: readonly (SocketChannel | undefined)[],
+  hosts?: readonly number[],
+): EventTransport {
+  const pieces: Uint8Array[] = []
 
-  constructor(
-    heap: Heap,
-    channels: readonly (SocketChannel | undefined)[],
-    hosts?: readonly number[],
-  ) {
-    this.#heap = heap
-    this.hosts = hosts
-    this.#peers = channels.map((channel) => channel && this.#adopt(channel))
-  }
-
-  trySend(index: number, at: number, length: number, more = false): number {
-    const peer = this.#peers[index]!
-    if (peer.seal === undefined) return this.#send(peer, this.#heap.bytes, at, length)
-    return peer.seal.send(at, length, more, ({ bytes }, from, count) =>
-      this.#send(peer, bytes, from, count),
-    )
-  }
-
-  tryReceive(index: number, at: number, length: number): number {
-    const peer = this.#peers[index]!
-    if (peer.seal === undefined) return this.#receive(peer, this.#heap.bytes, at, length)
-    const taken = peer.seal.receive(at, length, ({ bytes }, to, room) =>
-      this.#receive(peer, bytes, to, room),
-    )
-    if (taken !== ALTERED) return taken
-    peer.closed = ALTERED_REASON
-    peer.chunks = []
-    peer.socket.destroy()
-    return CLOSED
-  }
-
-  #send(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
+  const send = (peer: Peer, bytes: Uint8Array, at: number, length: number): number => {
     if (peer.closed !== undefined) return CLOSED
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
@@ -94,55 +60,17 @@ export class NodeTransport implements EventTransport {
       peer.socket.write(bytes.slice(at, at + taken))
       return taken
     }
-    const piece = this.#pieces.pop() ?? new Uint8Array(PIECE)
+    const piece = pieces.pop() ?? new Uint8Array(PIECE)
     piece.set(bytes.subarray(at, at + taken))
     peer.socket.write(piece.subarray(0, taken), () => {
-      if (this.#pieces.length < KEPT) this.#pieces.push(piece)
+      if (pieces.length < KEPT) pieces.push(piece)
     })
     return taken
   }
 
-  #receive(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
-    let taken = 0
-    while (taken < length) {
-      const [chunk] = peer.chunks
-      if (chunk === undefined) break
-      const part = Math.min(length - taken, chunk.length - peer.offset)
-      bytes.set(chunk.subarray(peer.offset, peer.offset + part), at + taken)
-      taken += part
-      peer.offset += part
-      if (peer.offset < chunk.length) break
-      peer.chunks.shift()
-      peer.offset = 0
-    }
-    if (taken === 0 && peer.closed !== undefined) return CLOSED
-    peer.held -= taken
-    if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
-    return taken
-  }
-
-  wantSend(): void {
-    // Nothing to do: every 'drain' event calls `onReady`.
-  }
-
-  closeReason(index: number): string {
-    return this.#peers[index]?.closed ?? ''
-  }
-
-  closePeer(index: number): void {
-    this.#peers[index]?.socket.end()
-  }
-
-  close(): void {
-    for (const peer of this.#peers) {
-      peer?.seal?.close()
-      peer?.socket.destroySoon()
-    }
-  }
-
-  #adopt(channel: SocketChannel): Peer {
-    const { socket } = channel
-    const seal = channel.keys && new SealedStream(regionOf(this.#heap.bytes), channel.keys, RECORDS)
+  const adopt = (channel: SocketChannel): Peer => {
+    const { socket, keys } = channel
+    const seal = keys && new SealedStream(regionOf(heap.bytes), keys, RECORDS)
     const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
     const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }
@@ -151,14 +79,14 @@ export class NodeTransport implements EventTransport {
       peer.chunks.push(chunk)
       peer.held += chunk.length
       if (peer.held >= HIGH_WATER) socket.pause()
-      this.onReady()
+      transport.onReady()
     })
     socket.on('drain', () => {
-      this.onReady()
+      transport.onReady()
     })
     const end = (reason: string): void => {
       peer.closed ??= reason
-      this.onReady()
+      transport.onReady()
     }
     socket.on('error', (error) => {
       end(error.message)
@@ -171,6 +99,53 @@ export class NodeTransport implements EventTransport {
     })
     return peer
   }
+
+  const transport: EventTransport = {
+    name: 'node',
+    hosts,
+    onReady: () => undefined,
+    trySend: (index, at, length, more) => {
+      const peer = peers[index]!
+      if (peer.seal === undefined) return send(peer, heap.bytes, at, length)
+      return peer.seal.send(at, length, more, ({ bytes }, from, count) =>
+        send(peer, bytes, from, count),
+      )
+    },
+    tryReceive: (index, at, length) => {
+      const peer = peers[index]!
+      if (peer.seal === undefined) return receive(peer, heap.bytes, at, length)
+      const taken = peer.seal.receive(at, length, ({ bytes }, to, room) =>
+        receive(peer, bytes, to, room),
+      )
+      if (taken !== ALTERED) return taken
+      peer.closed = ALTERED_REASON
+      peer.chunks = []
+      peer.socket.destroy()
+      return CLOSED
+    },
+    // Every 'drain' event calls `onReady`.
+    wantSend: () => undefined,
+    closeReason: (index) => peers[index]?.closed ?? '',
+    closePeer: (index) => {
+      peers[index]?.socket.end()
+    },
+    close: () => {
+      for (const peer of peers) {
+        peer?.seal?.close()
+        peer?.socket.destroySoon()
+      }
+    },
+  }
+  const peers = channels.map((channel) => channel && adopt(channel))
+  return transport
+}
+
+function receive(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
+  const taken = takeChunks(peer, bytes, at, length)
+  if (taken === 0 && peer.closed !== undefined) return CLOSED
+  peer.held -= taken
+  if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
+  return taken
 }
 
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
