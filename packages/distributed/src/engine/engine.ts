@@ -8,7 +8,7 @@ import { isCollective, isWithoutMessages, type Fingerprint, type Operation } fro
 import { createEpochs, Epochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
-import { Failures } from './failures.ts'
+import { createFailures, type Failures } from './failures.ts'
 import { SharedCollectives } from './shared-collectives.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
 import { MatchingQueues } from './matching-queue.ts'
@@ -106,7 +106,7 @@ export class Engine implements TaskContext {
       },
     })
     this.#observer = observe({ groups: this.#groups, running: this.#running, links: this.links })
-    this.#failures = new Failures({
+    this.#failures = createFailures({
       rank,
       links: this.links,
       groups: this.#groups,
