@@ -86,10 +86,7 @@ export class Engine implements TaskContext {
     this.#transport = transport
     this.#onMessage = options.onMessage
     this.kernels = instantiateKernels(heap.memory)
-    const copy = (to: number, from: number, bytes: number): void => {
-      this.kernels.copy(to, from, bytes)
-    }
-    this.memory = new EngineMemory(heap, rank, copy, transport?.reservedBytes)
+    this.memory = new EngineMemory(heap, rank, this.kernels.copy, transport?.reservedBytes)
     const events = this.#linkEvents()
     this.links = Array.from({ length: worldSize }, (_, peer) =>
       peer === rank || transport === undefined
