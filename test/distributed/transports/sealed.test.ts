@@ -8,7 +8,8 @@ import {
   regionOf,
   ALTERED,
   LARGEST_PIECE,
-  SealedStream,
+  type SealedStream,
+  sealStream,
   CLOSED,
   type RecordCipher,
   type ReceiveRaw,
@@ -54,7 +55,7 @@ function pair(batch = 1, recordsOfAKey?: number): [End, End] {
   const end = (sending: Uint8Array, receiving: Uint8Array): End => {
     const heap = heapOf(createMemory(HEAP))
     const region = regionOf(heap.bytes)
-    return { heap, stream: new SealedStream(region, { sending, receiving }, batch, recordsOfAKey) }
+    return { heap, stream: sealStream(region, { sending, receiving }, batch, recordsOfAKey) }
   }
   return [end(one, other), end(other, one)]
 }

@@ -30,7 +30,8 @@ export {
   ALTERED,
   LARGEST_PIECE,
   type ReceiveRaw,
-  SealedStream,
+  type SealedStream,
+  sealStream,
   type SendRaw,
 } from '../../../packages/distributed/src/transports/sealed/sealed-stream.ts'
 export {

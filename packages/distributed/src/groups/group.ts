@@ -20,7 +20,7 @@ import { recvCall, sendCall, startBatch } from './calls/messages.ts'
 import { Operations, type GroupIdentity } from './calls/operations.ts'
 import { agreeOnGroup, ranksOfColor } from './membership/new-group.ts'
 import { agreeOnSurvivors } from './membership/shrink.ts'
-import { World, type WorldFacts } from './membership/world.ts'
+import { createWorld, type World, type WorldFacts } from './membership/world.ts'
 import { ObjectCollectives } from './objects/collectives.ts'
 import { ObjectMessages } from './objects/messages.ts'
 
@@ -269,7 +269,7 @@ export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   const { rank, worldSize, timeout } = facts
   const ranks = Array.from({ length: worldSize }, (_, i) => i)
   const identity = { id: WORLD_ID, name: 'world', rank, ranks, timeout }
-  return new EngineProcessGroup(new World(facts), identity)
+  return new EngineProcessGroup(createWorld(facts), identity)
 }
 
 /** Makes a group of some ranks of another group, like the function `newGroup`. */

@@ -12,7 +12,7 @@ import {
   type ListenOptions,
 } from './dialer.ts'
 import { regionOf } from './sealed/record-cipher.ts'
-import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED, sealStream, type SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
 /**
@@ -70,7 +70,7 @@ export function nodeTransport(
 
   const adopt = (channel: SocketChannel): Peer => {
     const { socket, keys } = channel
-    const seal = keys && new SealedStream(regionOf(heap.bytes), keys, RECORDS)
+    const seal = keys && sealStream(regionOf(heap.bytes), keys, RECORDS)
     const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
     const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }

@@ -29,7 +29,7 @@ import {
 } from './dialer.ts'
 import { PollSet } from './poll-set.ts'
 import { readiness } from './readiness.ts'
-import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED, sealStream, type SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -65,7 +65,7 @@ export class TcpTransport implements BlockingTransport {
     this.#polls = polls
     this.#base = addressOf(heap.bytes)
     const region = { bytes: heap.bytes, address: this.#base }
-    this.#seals = keys.map((each) => each && new SealedStream(region, each))
+    this.#seals = keys.map((each) => each && sealStream(region, each))
     this.#fds = fds.map((fd) => fd ?? -1)
     this.#reasons = fds.map(() => '')
     for (const [peer, fd] of this.#fds.entries()) {
