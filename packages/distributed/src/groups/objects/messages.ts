@@ -1,8 +1,8 @@
 import type { ReceivedObject, Source, Work } from '../../process-group.ts'
 import type { CallOptions, MessageOptions } from '../../call-options.ts'
-import { checkRank, checkSource, checkTag, type Member } from '../calls/arguments.ts'
+import { checkRank, checkSource, checkTag } from '../calls/arguments.ts'
 import { recvCall, sendCall, skipCall } from '../calls/messages.ts'
-import type { Starter } from '../calls/call.ts'
+import { ObjectCollectives } from './collectives.ts'
 import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
@@ -22,22 +22,15 @@ interface LastReceives {
  * Messages with objects that MessagePack can encode: a message with the length, then one with the
  * payload. Use it for control data, not for tensors.
  */
-export class ObjectMessages {
-  readonly #member: Member
-  readonly #starter: Starter
+export class ObjectMessages extends ObjectCollectives {
   readonly #receives = new Map<number, LastReceives>()
   #count = 0
 
-  constructor(member: Member, starter: Starter) {
-    this.#member = member
-    this.#starter = starter
-  }
-
-  send(value: unknown, to: number, options: MessageOptions | undefined): Work {
+  sendObject(value: unknown, to: number, options?: MessageOptions): Work {
     const tag = OBJECT_TAGS + checkTag(options?.tag)
     const { length, words } = encodeObject(value)
-    const head = this.#starter.start(sendCall(this.#member, length, to, tag, options))
-    const payload = this.#starter.start(sendCall(this.#member, words, to, tag, options))
+    const head = this.operations.start(sendCall(this, length, to, tag, options))
+    const payload = this.operations.start(sendCall(this, words, to, tag, options))
     return new SteppedWork<void>(
       this.#count++,
       (function* () {
@@ -47,8 +40,18 @@ export class ObjectMessages {
     )
   }
 
-  receive(from: number, options: MessageOptions | undefined): Work<unknown> {
-    checkRank('recvObject', this.#member, from)
+  recvObject<From extends Source>(
+    from: From,
+    options?: MessageOptions,
+  ): Work<From extends number ? unknown : ReceivedObject>
+  recvObject(from: Source, options?: MessageOptions): Work<unknown> {
+    return from === 'any' || from === null
+      ? this.#receiveAny(options)
+      : this.#receive(from, options)
+  }
+
+  #receive(from: number, options: MessageOptions | undefined): Work<unknown> {
+    checkRank('recvObject', this, from)
     const tag = checkTag(options?.tag)
     const { bySource, fromAny } = this.#lastReceives(tag)
     const before = [bySource.get(from), fromAny]
@@ -58,8 +61,8 @@ export class ObjectMessages {
     return work
   }
 
-  receiveAny(options: MessageOptions | undefined): Work<ReceivedObject> {
-    checkSource('recvObject', this.#member, 'any')
+  #receiveAny(options: MessageOptions | undefined): Work<ReceivedObject> {
+    checkSource('recvObject', this, 'any')
     const tag = checkTag(options?.tag)
     const last = this.#lastReceives(tag)
     const before = [...last.bySource.values(), last.fromAny]
@@ -86,7 +89,7 @@ export class ObjectMessages {
     const length = new Int32Array(1)
     const takesMessage = options?.signal?.aborted !== true
     try {
-      yield this.#starter.start(recvCall(this.#member, length, from, tag, options))
+      yield this.operations.start(recvCall(this, length, from, tag, options))
     } catch (error) {
       // Skip the payload too, so that the next receive does not take it for a length.
       if (takesMessage) this.#trySkip(from, tag)
@@ -102,7 +105,7 @@ export class ObjectMessages {
   ): Steps<ReceivedObject> {
     yield* waitFor(before)
     const length = new Int32Array(1)
-    const head = this.#starter.start(recvCall(this.#member, length, 'any', tag, options))
+    const head = this.operations.start(recvCall(this, length, 'any', tag, options))
     yield head
     const source = head.wait()
     const value = yield* this.#receivePayload(length[0]!, source, tag, options)
@@ -116,14 +119,14 @@ export class ObjectMessages {
     options: CallOptions | undefined,
   ): Steps<unknown> {
     const words = new Int32Array(wordsFor(length))
-    yield this.#starter.start(recvCall(this.#member, words, from, tag, options))
+    yield this.operations.start(recvCall(this, words, from, tag, options))
     return decodeObject(words, length)
   }
 
   #trySkip(from: number, tag: number): void {
-    if (from === this.#member.rank) return
+    if (from === this.rank) return
     try {
-      this.#starter.start(skipCall(from, tag))
+      this.operations.start(skipCall(from, tag))
     } catch {
       // The group was destroyed, so no further message arrives.
     }
