@@ -31,7 +31,7 @@ import {
 import { createMemory, heapOf, type Heap } from '../internals/distributed/arena.ts'
 import { CLOSED, type Transport } from '../internals/distributed/transports.ts'
 import {
-  Calls,
+  createCalls,
   StoreData,
   linkedStore,
   decodeClientMessage,
@@ -75,7 +75,7 @@ const storeAnswers = [
 ].map(json)
 
 async function answerClient(input: Uint8Array): Promise<void> {
-  const calls = new Calls(
+  const calls = createCalls(
     {
       endpoint: 'fuzz',
       send: () => undefined,

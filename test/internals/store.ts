@@ -1,4 +1,4 @@
-export { Calls } from '../../packages/store/src/calls.ts'
+export { createCalls } from '../../packages/store/src/calls.ts'
 export { openConnection } from '../../packages/store/src/connection.ts'
 export { StoreData } from '../../packages/store/src/data.ts'
 export { linkedStore } from '../../packages/store/src/linked-store.ts'

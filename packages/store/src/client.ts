@@ -17,7 +17,7 @@ import {
 import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { Calls } from './calls.ts'
+import { createCalls } from './calls.ts'
 import { openConnection } from './connection.ts'
 import { linkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
@@ -135,7 +135,7 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
     },
     false,
   )
-  const calls = new Calls(
+  const calls = createCalls(
     {
       endpoint,
       send: (message) => {

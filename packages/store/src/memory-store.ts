@@ -1,6 +1,6 @@
 import { declareOptions } from '@tsrun/core'
 import { durationRule } from './arguments.ts'
-import { Calls } from './calls.ts'
+import { createCalls } from './calls.ts'
 import { StoreData } from './data.ts'
 import { linkedStore } from './linked-store.ts'
 import { Session } from './session.ts'
@@ -43,7 +43,7 @@ export function localStore(
     },
     isFull: () => false,
   })
-  const calls = new Calls(
+  const calls = createCalls(
     {
       endpoint,
       send: (message) => {
