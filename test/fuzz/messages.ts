@@ -31,9 +31,9 @@ import {
 import { createMemory, heapOf, type Heap } from '../internals/distributed/arena.ts'
 import { CLOSED, type Transport } from '../internals/distributed/transports.ts'
 import {
-  Calls,
+  createCalls,
   StoreData,
-  LinkedStore,
+  linkedStore,
   decodeClientMessage,
   decodeServerMessage,
   Session,
@@ -75,7 +75,7 @@ const storeAnswers = [
 ].map(json)
 
 async function answerClient(input: Uint8Array): Promise<void> {
-  const calls = new Calls(
+  const calls = createCalls(
     {
       endpoint: 'fuzz',
       send: () => undefined,
@@ -84,7 +84,7 @@ async function answerClient(input: Uint8Array): Promise<void> {
     },
     60_000,
   )
-  const store = new LinkedStore(calls)
+  const store = linkedStore(calls)
   const asked = [
     store.compareSet('k', 'a', 'b'),
     store.get('k'),

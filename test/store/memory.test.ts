@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream'
 import type { Socket } from 'node:net'
 import { connectStore, startStoreServer, type Store, type StoreServer } from '@tsrun/store'
-import { Connection, decodeServerMessage } from '../internals/store.ts'
+import { decodeServerMessage, openConnection } from '../internals/store.ts'
 import { frame, openProven, until } from './raw-client.ts'
 
 const token = 'ab'.repeat(32)
@@ -50,7 +50,7 @@ function readAnswers(socket: Socket): Map<number, readonly [first: number, lengt
     const message = decodeServerMessage(bytes) as { id: number; result: Uint8Array }
     answers.set(message.id, [message.result[0]!, message.result.length])
   }
-  new Connection(socket, { onFrame, onClose: () => undefined }, false).start()
+  openConnection(socket, { onFrame, onClose: () => undefined }, false).start()
   return answers
 }
 
@@ -98,10 +98,10 @@ describe('the memory of the store', () => {
   it('writes at most 256 KiB to a socket at once, because TLS copies what it is given', () => {
     const stuck: unknown = new Duplex({ read: () => undefined, write: () => undefined })
     const events = { onFrame: () => undefined, onClose: () => undefined }
-    const connection = new Connection(stuck as Socket, events, true)
+    const connection = openConnection(stuck as Socket, events, true)
     connection.send(large, large)
     expect((stuck as Socket).writableLength).toBeLessThan(300 * 1024)
-    expect(connection.backlog).toBe(4 + 2 * large.length)
+    expect(connection.backlog()).toBe(4 + 2 * large.length)
     connection.destroy('the end')
   })
 

@@ -11,7 +11,7 @@ import {
 import type { Store } from '@tsrun/store'
 import { Arena } from './arena/arena.ts'
 import { createMemory, heapOf } from './arena/heap.ts'
-import { Diagnosis } from './diagnosis/diagnosis.ts'
+import { diagnose } from './diagnosis/diagnosis.ts'
 import { Journal } from './diagnosis/journal.ts'
 import { quietDiagnosis } from './diagnosis/settings.ts'
 import { Engine } from './engine/engine.ts'
@@ -19,7 +19,7 @@ import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import { eventRunner, leaveOnEvents } from './runners/event-runner.ts'
-import { PortTransport, type Port } from './transports/port-transport.ts'
+import { portTransport, type Port } from './transports/port-transport.ts'
 
 /** Milliseconds between two checks of the deadlines. */
 const TICK = 50
@@ -73,7 +73,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     )
   }
   const heap = heapOf(createMemory(memory))
-  const transport = new PortTransport(heap, ports)
+  const transport = portTransport(heap, ports)
   const worldSize = ports.length
   const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
   const engine = new Engine({
@@ -81,7 +81,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     rank,
     worldSize,
     transport,
-    observe: (observed) => new Diagnosis(journal.shared, observed),
+    observe: (observed) => diagnose(journal.shared, observed),
     onMessage,
   })
   let isAwake = false

@@ -14,7 +14,7 @@ import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import type { FailedWorld } from './record/failed-world.ts'
-import { InProcessWorld } from './runners/in-process-world.ts'
+import { inProcessWorld } from './runners/in-process-world.ts'
 import { sortByCause, type RankError } from './runners/rank-errors.ts'
 import type { WorldFault } from './runners/world-faults.ts'
 
@@ -81,17 +81,18 @@ export async function runWorld<T>(
 ): Promise<T[]> {
   const { timeout, onErrors, ...world } = readOptions(options)
   const startedAt = monotonicNow()
-  const inProcess = new InProcessWorld(world)
+  const { runners, run } = inProcessWorld(world)
   const store = memoryStore()
-  const programs = inProcess.runners.map((runner, rank) =>
+  const programs = runners.map((runner, rank) =>
     program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
-  const ends = await inProcess.run(programs)
+  const ends = await run(programs)
   const errors = sortByCause(
     ends.flatMap((end) => ('error' in end ? [{ rank: end.rank, error: end.error }] : [])),
   )
   if (errors.length === 0) return await Promise.all(programs)
   const inRankOrder = ends.toSorted((a, b) => a.rank - b.rank)
-  onErrors?.(errors, { startedAt, ends: inRankOrder, records: inProcess.readFlight() })
+  const records = runners.map(({ journal }) => journal.read('end of the world'))
+  onErrors?.(errors, { startedAt, ends: inRankOrder, records })
   return await Promise.reject<T[]>(errors[0]!.error)
 }

@@ -1,11 +1,11 @@
 import type { TransportPlugIn } from '@tsrun/distributed/transport'
 import { joinMpiJob } from './join.ts'
 import { openLibMpi } from './libmpi.ts'
-import { MpiTransport } from './mpi-transport.ts'
+import { openMpiTransport } from './mpi-transport.ts'
 import { leaveMpiAtExit } from './process.ts'
 
 /** The transport `mpi`, which `@tsrun/distributed` loads when a rank chooses it. */
 export const transport: TransportPlugIn = {
   join: async (options) => ({ ...(await joinMpiJob(options)), onConnected: leaveMpiAtExit }),
-  open: (heap, rank, worldSize) => new MpiTransport(openLibMpi(), heap, rank, worldSize),
+  open: (heap, rank, worldSize) => openMpiTransport(openLibMpi(), heap, rank, worldSize),
 }

@@ -1,38 +1,37 @@
 import { addressOf } from '@tsrun/native'
-import type { MpiAbi } from './abi.ts'
+import type { LibMpi } from './libmpi.ts'
+
+export type Mpi = ReturnType<typeof mpiOn>
 
 /**
- * A rank's heap as libmpi sees it: addresses instead of offsets, and C values instead of numbers.
+ * Returns libmpi with a rank's heap as it sees it: addresses instead of offsets, and C values instead
+ * of numbers.
  */
-export class NativeMemory {
-  readonly #base: number
-  readonly #abi: MpiAbi
-  readonly integers: Int32Array
-  readonly #words: Uint32Array
-
-  constructor(bytes: Uint8Array, abi: MpiAbi) {
-    this.#base = addressOf(bytes)
-    this.#abi = abi
-    this.integers = new Int32Array(bytes.buffer)
-    this.#words = new Uint32Array(bytes.buffer)
-  }
-
-  address(at: number): number {
-    return this.#base + at
-  }
-
-  integer(at: number): number {
-    return this.integers[at / 4]!
-  }
-
-  handle(at: number): number {
-    if (this.#abi.handleBytes === 4) return this.integers[at / 4]!
-    return this.#words[at / 4]! + this.#words[at / 4 + 1]! * 2 ** 32
-  }
-
-  putHandle(at: number, handle: number): void {
-    this.#words[at / 4] = handle
-    if (this.#abi.handleBytes === 8) this.#words[at / 4 + 1] = Math.floor(handle / 2 ** 32)
+export function mpiOn(bytes: Uint8Array, { abi, call }: LibMpi) {
+  const base = addressOf(bytes)
+  const integers = new Int32Array(bytes.buffer)
+  const words = new Uint32Array(bytes.buffer)
+  const address = (at: number): number => base + at
+  const integer = (at: number): number => integers[at / 4]!
+  return {
+    abi,
+    call,
+    integers,
+    address,
+    integer,
+    handle: (at: number): number => {
+      if (abi.handleBytes === 4) return integer(at)
+      return words[at / 4]! + words[at / 4 + 1]! * 2 ** 32
+    },
+    putHandle: (at: number, handle: number): void => {
+      words[at / 4] = handle
+      if (abi.handleBytes === 8) words[at / 4 + 1] = Math.floor(handle / 2 ** 32)
+    },
+    /** Whether the request at an offset is done. Its status goes to the address `status`. */
+    isDone: (request: number, status = abi.statusIgnore): boolean => {
+      call('Test', address(request), address(low.flag), status)
+      return integer(low.flag) !== 0
+    },
   }
 }
 

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { openLibMpi, type LibMpi } from './libmpi.ts'
-import { low, NativeMemory } from './memory.ts'
+import { low, mpiOn } from './memory.ts'
 
 /*
  * Enters and leaves MPI. A process enters MPI once, and leaves it once at a successful end. At a
@@ -37,41 +37,40 @@ export function enterMpi(): MpiProcess {
   return entered
 }
 
-function enter(mpi: LibMpi): MpiProcess {
-  const { abi, call } = mpi
+function enter(lib: LibMpi): MpiProcess {
   const bytes = new Uint8Array(new SharedArrayBuffer(WORDS_BYTES + 64))
-  const native = new NativeMemory(bytes, abi)
+  const { abi, call, address, integer } = mpiOn(bytes, lib)
   const ask = (name: 'Initialized' | 'Query_thread'): number => {
-    call(name, native.address(0))
-    return native.integer(0)
+    call(name, address(0))
+    return integer(0)
   }
   const askWorld = (name: 'Comm_rank' | 'Comm_size'): number => {
-    call(name, abi.world, native.address(0))
-    return native.integer(0)
+    call(name, abi.world, address(0))
+    return integer(0)
   }
-  if (ask('Initialized') === 0) call('Init_thread', 0, 0, THREAD_SERIALIZED, native.address(0))
+  if (ask('Initialized') === 0) call('Init_thread', 0, 0, THREAD_SERIALIZED, address(0))
   if (ask('Query_thread') < THREAD_SERIALIZED) {
-    const reason = `${mpi.name} was built, or is started, without MPI_THREAD_SERIALIZED`
+    const reason = `${lib.name} was built, or is started, without MPI_THREAD_SERIALIZED`
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
   }
   call('Comm_set_errhandler', abi.world, abi.errorsReturn)
   const worldSize = askWorld('Comm_size')
   return {
-    library: mpi.name,
+    library: lib.name,
     rank: askWorld('Comm_rank'),
     worldSize,
     broadcast: (text) => {
       const words = new TextEncoder().encode(text)
       bytes.fill(0)
       bytes.set(words.subarray(0, WORDS_BYTES))
-      call('Bcast', native.address(0), WORDS_BYTES, abi.handles.byte, 0, abi.world)
+      call('Bcast', address(0), WORDS_BYTES, abi.handles.byte, 0, abi.world)
       return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)))
     },
     isSame: (digest) => {
       const { length } = digest
       const all = new Uint8Array(new SharedArrayBuffer(length * (worldSize + 1)))
       all.set(digest, length * worldSize)
-      const memory = new NativeMemory(all, abi)
+      const memory = mpiOn(all, lib)
       const own = [memory.address(length * worldSize), length, abi.handles.byte] as const
       call('Allgather', ...own, memory.address(0), length, abi.handles.byte, abi.world)
       return all.every((byte, i) => byte === digest[i % length])
@@ -87,7 +86,7 @@ function enter(mpi: LibMpi): MpiProcess {
 export function leaveMpiAtExit(heap: Uint8Array): void {
   if (entered === undefined) return
   if (entered.leave !== undefined) process.off('exit', entered.leave)
-  const { integers } = new NativeMemory(heap, openLibMpi().abi)
+  const { integers } = mpiOn(heap, openLibMpi())
   entered.leave = (code) => {
     // Skip MPI_Finalize, which would wait forever for an operation that never ends.
     const hasAbandoned = integers[low.abandoned / 4] !== 0

@@ -8,14 +8,12 @@ import {
   type Operation,
   type Slice,
 } from '@tsrun/distributed/transport'
-import type { LibMpi } from './libmpi.ts'
-import type { NativeMemory } from './memory.ts'
+import type { Mpi } from './memory.ts'
 import { movedType, numberType, reductionHandle } from './abi.ts'
 
 /** A collective, with all arguments of its libmpi call. */
 export interface CollectiveCall {
-  readonly mpi: LibMpi
-  readonly native: NativeMemory
+  readonly mpi: Mpi
   readonly channel: Channel
   readonly operation: Operation
   readonly communicator: number
@@ -26,16 +24,20 @@ export interface CollectiveCall {
  * @throws ERR_TSR_MPI
  */
 export function startCollective(collective: CollectiveCall, request: number): void {
-  const { mpi, native, channel, operation, communicator } = collective
+  const { mpi, channel, operation, communicator } = collective
   const { name, input, output, count, peer: root } = operation
   const { handles, inPlace } = mpi.abi
   const { rank } = channel
   const isRoot = rank === root
-  const [from, to] = [native.address(input), native.address(output)]
+  const [from, to] = [mpi.address(input), mpi.address(output)]
   const type = movedType(handles, operation.dtype)
   const end = [communicator, request] as const
+  const slices = slicesOf(channel, operation)
+  const own = slices[rank]!
+  const ownCount = own.count ?? count
+  /** The calls for slices of different lengths have this suffix. */
+  const v = operation.table === 0 ? '' : 'v'
   /** Whether the slice of the root, or of every rank, is already in place. */
-  const own = slicesOf(channel, operation)[rank]!
   const [inOutput, inInput] = [input === output + own.at, output === input + own.at]
   switch (name) {
     case 'broadcast':
@@ -47,47 +49,34 @@ export function startCollective(collective: CollectiveCall, request: number): vo
     case 'reduceScatter':
       startReduction(collective, request)
       return
-    case 'allGather': {
+    case 'allGather':
+    case 'allGatherV': {
       const sent = inOutput ? inPlace : from
-      mpi.call('Iallgather', sent, count, type, to, count, type, ...end)
+      const places = placesOf(collective, slices)
+      mpi.call(`Iallgather${v}`, sent, ownCount, type, to, ...places, type, ...end)
       return
     }
-    case 'gather': {
+    case 'gather':
+    case 'gatherV': {
       const sent = isRoot && inOutput ? inPlace : from
-      mpi.call('Igather', sent, count, type, isRoot ? to : 0, count, type, root, ...end)
+      const places = placesOf(collective, slices)
+      const received = isRoot ? to : 0
+      mpi.call(`Igather${v}`, sent, ownCount, type, received, ...places, type, root, ...end)
       return
     }
-    case 'scatter': {
+    case 'scatter':
+    case 'scatterV': {
+      const places = placesOf(collective, slices)
       const received = isRoot && inInput ? inPlace : to
-      mpi.call('Iscatter', isRoot ? from : 0, count, type, received, count, type, root, ...end)
+      const given = isRoot ? from : 0
+      mpi.call(`Iscatter${v}`, given, ...places, type, received, ownCount, type, root, ...end)
       return
     }
     case 'allToAll':
-      mpi.call('Ialltoall', from, count, type, to, count, type, ...end)
-      return
-    case 'allGatherV': {
-      const places = placesOf(collective, slicesOf(channel, operation))
-      const sent = inOutput ? inPlace : from
-      mpi.call('Iallgatherv', sent, own.count!, type, to, ...places, type, ...end)
-      return
-    }
-    case 'gatherV': {
-      const places = placesOf(collective, slicesOf(channel, operation))
-      const sent = isRoot && inOutput ? inPlace : from
-      mpi.call('Igatherv', sent, own.count!, type, isRoot ? to : 0, ...places, type, root, ...end)
-      return
-    }
-    case 'scatterV': {
-      const places = placesOf(collective, slicesOf(channel, operation))
-      const received = isRoot && inInput ? inPlace : to
-      const given = isRoot ? from : 0
-      mpi.call('Iscatterv', given, ...places, type, received, own.count!, type, root, ...end)
-      return
-    }
     case 'allToAllV': {
       const { sent, coming } = exchangedSlicesOf(channel, operation)
       const [outgoing, incoming] = [placesOf(collective, sent), placesOf(collective, coming)]
-      mpi.call('Ialltoallv', from, ...outgoing, type, to, ...incoming, type, ...end)
+      mpi.call(`Ialltoall${v}`, from, ...outgoing, type, to, ...incoming, type, ...end)
       return
     }
     case 'barrier':
@@ -102,12 +91,12 @@ export function startCollective(collective: CollectiveCall, request: number): vo
 }
 
 function startReduction(
-  { mpi, native, channel, operation, communicator }: CollectiveCall,
+  { mpi, channel, operation, communicator }: CollectiveCall,
   request: number,
 ): void {
   const { name, input, output, count, peer: root, reduction, dtype } = operation
   const { handles, inPlace } = mpi.abi
-  const from = native.address(input)
+  const from = mpi.address(input)
   const op = reductionHandle(handles, reduction, dtype)!
   const what = [count, numberType(handles, dtype), op] as const
   if (name === 'reduce') {
@@ -115,18 +104,19 @@ function startReduction(
     const [sent, received] = isRoot ? [inPlace, from] : [from, 0]
     mpi.call('Ireduce', sent, received, ...what, root, communicator, request)
   } else if (name === 'reduceScatter') {
-    const received = native.address(output)
+    const received = mpi.address(output)
     mpi.call('Ireduce_scatter_block', from, received, ...what, communicator, request)
   } else {
     mpi.call('Iallreduce', inPlace, from, ...what, communicator, request)
   }
 }
 
-/** Returns the addresses of the counts and displacements of slices, which are arrays of int. */
-function placesOf(
-  { native, channel, operation }: CollectiveCall,
-  slices: readonly Slice[],
-): [number, number] {
+/**
+ * Returns the count of equal slices. For slices of different lengths, returns the addresses of their
+ * counts and displacements, which are arrays of int.
+ */
+function placesOf({ mpi, channel, operation }: CollectiveCall, slices: readonly Slice[]): number[] {
+  if (operation.table === 0) return [operation.count]
   const element = dtypes[operation.dtype].bytes
   const at = channel.scratch(8 * slices.length)
   for (const [i, slice] of slices.entries()) {
@@ -135,10 +125,10 @@ function placesOf(
       const problem = 'libmpi counts no more than 2^31 - 1 elements'
       throw tsrError('ERR_TSR_BUFFER', { operation: operation.name, problem })
     }
-    native.integers[at / 4 + i] = slice.bytes / element
-    native.integers[at / 4 + slices.length + i] = first
+    mpi.integers[at / 4 + i] = slice.bytes / element
+    mpi.integers[at / 4 + slices.length + i] = first
   }
-  return [native.address(at), native.address(at + 4 * slices.length)]
+  return [mpi.address(at), mpi.address(at + 4 * slices.length)]
 }
 
 /** Returns the place of the result on this rank. Returns undefined without a reduction. */

@@ -17,9 +17,9 @@ import {
 import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { Calls } from './calls.ts'
-import { Connection } from './connection.ts'
-import { LinkedStore } from './linked-store.ts'
+import { createCalls } from './calls.ts'
+import { openConnection } from './connection.ts'
+import { linkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeRequest } from './protocol.ts'
 import {
@@ -52,11 +52,11 @@ export interface StoreConnectOptions {
   readonly port: number
   readonly token: string
   /** How the store encrypts its connections, as in `StoreServerOptions`. Default: no encryption. */
-  readonly tls?: StoreTls | boolean
+  readonly tls?: StoreTls | boolean | undefined
   /** Milliseconds to keep trying to connect, and the default time-out of calls. Default: 300 000. */
-  readonly timeout?: number
+  readonly timeout?: number | undefined
   /** Aborts connecting. Has no effect once the store is connected. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   readonly onProgress?: (progress: StoreProgress) => void
   /** Called with the addresses of the connection once it is established. */
   readonly onConnect?: (ends: StoreConnection) => void
@@ -105,7 +105,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
           const elapsed = monotonicNow() - started
           onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
         },
-        ...(signal && { signal }),
+        signal,
       },
     )
     const { localAddress = host, remoteAddress = host } = socket
@@ -123,7 +123,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
 }
 
 function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
-  const connection = new Connection(
+  const connection = openConnection(
     socket,
     {
       onFrame: (frame) => {
@@ -135,7 +135,7 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
     },
     false,
   )
-  const calls = new Calls(
+  const calls = createCalls(
     {
       endpoint,
       send: (message) => {
@@ -153,7 +153,7 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
   )
   connection.setBusy(false)
   connection.start()
-  return new LinkedStore(calls)
+  return linkedStore(calls)
 }
 
 interface DialOptions {

@@ -1,8 +1,8 @@
 import { declareOptions } from '@tsrun/core'
 import { durationRule } from './arguments.ts'
-import { Calls } from './calls.ts'
+import { createCalls } from './calls.ts'
 import { StoreData } from './data.ts'
-import { LinkedStore } from './linked-store.ts'
+import { linkedStore } from './linked-store.ts'
 import { Session } from './session.ts'
 import type { Store } from './store.ts'
 
@@ -43,7 +43,7 @@ export function localStore(
     },
     isFull: () => false,
   })
-  const calls = new Calls(
+  const calls = createCalls(
     {
       endpoint,
       send: (message) => {
@@ -61,5 +61,5 @@ export function localStore(
     session.close()
     calls.lost(reason)
   }
-  return { store: new LinkedStore(calls), lost }
+  return { store: linkedStore(calls), lost }
 }

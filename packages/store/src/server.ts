@@ -12,7 +12,7 @@ import {
 import { isReachable, nameEndpoint } from './addresses.ts'
 import { Admission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { Connection } from './connection.ts'
+import { openConnection, type Connection } from './connection.ts'
 import { StoreData } from './data.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeAnswer } from './protocol.ts'
@@ -49,7 +49,7 @@ export interface StoreServerOptions {
    * Encrypts all connections: by the token (`true` or 'token'), or by a certificate. Clients need the
    * same setting. Default: no encryption.
    */
-  readonly tls?: StoreTls | boolean
+  readonly tls?: StoreTls | boolean | undefined
   /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
   readonly timeout?: number
   /** Milliseconds for a connection to prove the token. Default: 5 000. */
@@ -203,15 +203,15 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
 function serveConnection(socket: Socket, data: StoreData, onClose: () => void): Connection {
   const session = new Session(data, {
     send: (message) => {
-      if ('changed' in message && connection.backlog > EVENT_BACKLOG_LIMIT) {
+      if ('changed' in message && connection.backlog() > EVENT_BACKLOG_LIMIT) {
         connection.destroy('it does not read the events of its watches')
       } else {
         connection.send(...encodeAnswer(message))
       }
     },
-    isFull: () => connection.backlog > ANSWER_BACKLOG_LIMIT,
+    isFull: () => connection.backlog() > ANSWER_BACKLOG_LIMIT,
   })
-  const connection = new Connection(
+  const connection = openConnection(
     socket,
     {
       onFrame: (frame) => {

@@ -11,9 +11,7 @@ import {
   VALUE_LIMIT,
 } from './protocol.ts'
 
-type Waiting = 'get' | 'multiGet' | 'wait' | 'queuePop'
-
-type Immediate = Exclude<Request, { op: 'set' | Waiting | 'watch' | 'unwatch' }>
+type Result = Results[keyof Results]
 
 /** Sends messages to a client. */
 export interface Outlet {
@@ -57,7 +55,8 @@ export class Session {
         throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
       }
       checkRequest(message)
-      this.#run(id, message)
+      const result = this.#run(id, message)
+      if (result !== undefined) this.#answer(id, { result })
     })
   }
 
@@ -89,45 +88,50 @@ export class Session {
     this.#owned.clear()
   }
 
-  #run(id: number, request: Request): void {
+  /**
+   * Returns the result, or undefined if the answer comes later. Copies the values that it stores,
+   * because they may share memory with a network buffer or with the caller.
+   */
+  #run(id: number, request: Request): Result | undefined {
+    const data = this.#data
     switch (request.op) {
       case 'get':
-        this.#awaitKeys(id, [request.key], () => this.#data.value(request.key) ?? null)
-        return
+        return this.#awaitKeys(id, [request.key], () => data.value(request.key) ?? null)
       case 'multiGet':
-        this.#awaitKeys(id, request.keys, () => valuesOf(this.#data, request.keys))
-        return
+        return this.#awaitKeys(id, request.keys, () => valuesOf(data, request.keys))
       case 'wait':
-        this.#awaitKeys(id, request.keys, () => null)
-        return
+        return this.#awaitKeys(id, request.keys, () => null)
       case 'queuePop':
-        this.#pop(id, request.key)
-        return
+        return this.#pop(id, request.key)
       case 'watch':
         this.#watch(id, request.key)
-        return
+        return null
       case 'unwatch':
         this.#watches.get(request.watch)?.()
         this.#watches.delete(request.watch)
-        this.#answer(id, { result: null })
-        return
+        return null
       case 'set':
         this.#set(request)
-        this.#answer(id, { result: null })
-        return
+        return null
       case 'check':
+        return data.missing(request.keys).length === 0
       case 'add':
+        return data.add(request.key, request.amount)
       case 'compareSet':
+        return data.compareSet(request.key, request.expected, new Uint8Array(request.desired))
       case 'append':
+        return data.append(request.key, request.value)
       case 'delete':
+        return data.delete(request.key)
       case 'list':
+        return data.list(request.key)
       case 'queuePush':
+        return data.queues.push(request.key, new Uint8Array(request.value))
       case 'queueLength':
-        this.#answer(id, { result: runNow(this.#data, request) })
+        return data.queues.length(request.key)
     }
   }
 
-  /** Copies the value, which may share memory with a network buffer or with the caller. */
   #set({ key, value, timeToLive, whileConnected }: Request & { op: 'set' }): void {
     const own = new Uint8Array(value)
     this.#data.set(key, own, timeToLive)
@@ -135,45 +139,37 @@ export class Session {
     else this.#owned.delete(key)
   }
 
-  #awaitKeys(id: number, keys: readonly string[], result: () => Results[Waiting]): void {
+  #awaitKeys(id: number, keys: readonly string[], result: () => Result): Result | undefined {
     const missing = this.#data.missing(keys)
-    if (missing.length === 0) {
-      this.#answer(id, { result: result() })
-      return
+    if (missing.length === 0) return result()
+    const answer = (): void => {
+      const found = this.#awaitKeys(id, keys, result)
+      if (found !== undefined) this.#answer(id, { result: found })
     }
     const wait = this.#data.waiters.add(keys, missing, () => {
       this.#waits.delete(id)
       // Keep no values while the client is slow. Once the client has caught up, read the keys
-      // again, or wait again.
-      if (this.#outlet.isFull()) {
-        this.#delayed.set(id, () => {
-          this.#awaitKeys(id, keys, result)
-        })
-        return
-      }
-      // Catch exceptions: they would reach the client that set the last key.
-      this.#orFail(id, () => {
-        this.#answer(id, { result: result() })
-      })
+      // again, or wait again. Catch exceptions: they would reach the client that set the last key.
+      if (this.#outlet.isFull()) this.#delayed.set(id, answer)
+      else this.#orFail(id, answer)
     })
     this.#waits.set(id, wait)
+    return undefined
   }
 
-  #pop(id: number, queue: string): void {
-    const give = (value: Uint8Array): void => {
-      this.#taken.set(id, { queue, value })
-      this.#answer(id, { result: value })
-    }
+  #pop(id: number, queue: string): Uint8Array | undefined {
     const value = this.#data.queues.take(queue)
-    if (value !== undefined) {
-      give(value)
-      return
+    if (value === undefined) {
+      const wait = this.#data.queues.await(queue, (next) => {
+        this.#waits.delete(id)
+        this.#taken.set(id, { queue, value: next })
+        this.#answer(id, { result: next })
+      })
+      this.#waits.set(id, wait)
+    } else {
+      this.#taken.set(id, { queue, value })
     }
-    const wait = this.#data.queues.await(queue, (next) => {
-      this.#waits.delete(id)
-      give(next)
-    })
-    this.#waits.set(id, wait)
+    return value
   }
 
   #watch(id: number, key: string): void {
@@ -181,7 +177,6 @@ export class Session {
       this.#outlet.send(value === undefined ? { id, changed: true } : { id, changed: true, value })
     })
     this.#watches.set(id, stop)
-    this.#answer(id, { result: null })
   }
 
   /** Cancels a wait. Does nothing for a call that was already answered. */
@@ -213,31 +208,6 @@ function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
   const bytes = values.reduce((sum, { byteLength }) => sum + byteLength, 0)
   checkLimit('The values together', bytes, VALUE_LIMIT)
   return values
-}
-
-/**
- * Runs a request that is answered at once. Copies the values, because they may share memory with a
- * network buffer or with the caller.
- */
-function runNow(data: StoreData, request: Immediate): Results[Immediate['op']] {
-  switch (request.op) {
-    case 'check':
-      return data.missing(request.keys).length === 0
-    case 'add':
-      return data.add(request.key, request.amount)
-    case 'compareSet':
-      return data.compareSet(request.key, request.expected, new Uint8Array(request.desired))
-    case 'append':
-      return data.append(request.key, request.value)
-    case 'delete':
-      return data.delete(request.key)
-    case 'list':
-      return data.list(request.key)
-    case 'queuePush':
-      return data.queues.push(request.key, new Uint8Array(request.value))
-    case 'queueLength':
-      return data.queues.length(request.key)
-  }
 }
 
 function internalError(error: unknown): ReturnType<typeof tsrError> {

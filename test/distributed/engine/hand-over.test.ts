@@ -4,14 +4,14 @@ import {
   instantiateKernels,
   type Heap,
 } from '../../internals/distributed/arena.ts'
-import { dtypes, fingerprintOf, type Operation } from '../../internals/distributed/algorithms.ts'
+import { fingerprintOf, type Operation } from '../../internals/distributed/algorithms.ts'
 import {
   createEpochs,
   Epochs,
   WindowRun,
   type EpochContext,
 } from '../../internals/distributed/engine.ts'
-import { MemoryNetwork } from '../../internals/distributed/transports.ts'
+import { createNetwork } from '../../internals/distributed/transports.ts'
 
 const SIZE = 3
 const INPUT = 2 * 1024 * 1024
@@ -38,7 +38,7 @@ interface Rank {
 }
 
 function createRanks(operation: Operation): Rank[] {
-  const network = new MemoryNetwork(SIZE, [0, 0, 0])
+  const network = createNetwork(SIZE, [0, 0, 0])
   const ranks = [0, 1, 2]
   for (const rank of ranks) network.heaps[rank] = heapOf(createMemory(16 * 1024 * 1024))
   return ranks.map((rank) => {
@@ -58,7 +58,7 @@ function createRanks(operation: Operation): Rank[] {
       let scratch: number = SCRATCH[thread]
       const run = new WindowRun(context, new Epochs(epochs, 0), {
         operation: { ...operation, begun },
-        fingerprint: fingerprintOf(operation, dtypes.float32.code),
+        fingerprint: fingerprintOf(operation),
         ...{ group: { id: 0, rank, ranks, layout: 'together' }, state: 'running', started: 0 },
         resume: () => undefined,
         scratch: (bytes) => (scratch += bytes) - bytes,

@@ -8,7 +8,7 @@ import {
   traceWait,
   parseSpanFileName,
 } from '@tsrun/distributed/record'
-import { RankTrace } from '../../internals/distributed/record.ts'
+import { openRankTrace } from '../../internals/distributed/record.ts'
 import { SpanFileReader } from '../../internals/observe.ts'
 
 let directory = ''
@@ -41,7 +41,7 @@ it.each([
 })
 
 it('a rank trace contains the spans of every recorder, and the steps that they report', () => {
-  const trace = new RankTrace(directory, { steps: { first: 2, last: 3 }, bytes: Infinity }, owner)
+  const trace = openRankTrace(directory, { steps: { first: 2, last: 3 }, bytes: Infinity }, owner)
   const recorder = new SpanRecorder({ rank: 9 })
   for (let step = 1; step <= 5; step++) {
     recorder.record('F', step, step + 0.5, { microbatch: step })
@@ -66,7 +66,7 @@ it('a rank trace contains the spans of every recorder, and the steps that they r
 })
 
 it('a rank trace omits steps with dropped spans, as at the start of a resumed job', () => {
-  const trace = new RankTrace(
+  const trace = openRankTrace(
     directory,
     { steps: { first: 500, last: 502 }, bytes: Infinity },
     owner,
@@ -82,7 +82,7 @@ it('a rank trace omits steps with dropped spans, as at the start of a resumed jo
 })
 
 it('a rank trace keeps only the newest spans, in files that replace each other', async () => {
-  const trace = new RankTrace(directory, { ...all, bytes: 2000 }, owner)
+  const trace = openRankTrace(directory, { ...all, bytes: 2000 }, owner)
   const recorder = new SpanRecorder({ rank: 2 })
   const names = new Set<string>()
   for (let i = 0; i < 200 && names.size < 3; i++) {
@@ -104,7 +104,7 @@ it('a rank trace keeps only the newest spans, in files that replace each other',
 })
 
 it('a rank trace begins the first step with the first span of training', () => {
-  const trace = new RankTrace(directory, all, owner)
+  const trace = openRankTrace(directory, all, owner)
   const recorder = new SpanRecorder({ rank: 2 })
   recorder.record('collective', 1, 2)
   recorder.record('batch', 3, 4)
@@ -116,7 +116,7 @@ it('a rank trace begins the first step with the first span of training', () => {
 })
 
 it('a rank trace contains garbage collections at their times', async () => {
-  const trace = new RankTrace(directory, all, owner)
+  const trace = openRankTrace(directory, all, owner)
   const kept: unknown[] = []
   for (let i = 0; i < 200_000; i++) kept.push({ text: `${i}` })
   // they are reported later

@@ -3,7 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { TuningTable } from '../../internals/distributed/algorithms.ts'
 import { Arena, createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
-  Diagnosis,
+  diagnose,
   Journal,
   quietDiagnosis,
   Engine,
@@ -12,8 +12,8 @@ import {
 } from '../../internals/distributed/engine.ts'
 import { createWorldGroup } from '../../internals/distributed/groups.ts'
 import {
-  MemoryNetwork,
-  MemoryTransport,
+  createNetwork,
+  memoryTransport,
   type Transport,
 } from '../../internals/distributed/transports.ts'
 import { turns } from './outcome.ts'
@@ -53,18 +53,17 @@ export class SteppedWorld {
     const { memory = 16 * 1024 * 1024, transport: open, hosts, tuning } = options
     const { portion = (bytes: number) => bytes } = options
     const settings = { ...quietDiagnosis, ...options.diagnosis }
-    const network = new MemoryNetwork(size, hosts)
+    const network = createNetwork(size, hosts)
     const { store } = this
     this.ranks = Array.from({ length: size }, (_, rank) => {
       const heap = heapOf(createMemory(memory))
-      const transport =
-        open?.(rank, heap) ?? new MemoryTransport(network, rank, size, heap, portion)
+      const transport = open?.(rank, heap) ?? memoryTransport(network, rank, size, heap, portion)
       const journal = new Journal({ rank, worldSize: size, settings })
       const shared = journal.shared
       const facts = { heap, rank, worldSize: size, transport }
       const engine = new Engine({
         ...facts,
-        observe: (observed) => new Diagnosis(shared, observed),
+        observe: (observed) => diagnose(shared, observed),
         tuning,
       })
       const driver = new EngineDriver(engine, {

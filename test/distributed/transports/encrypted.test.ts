@@ -4,7 +4,7 @@ import type { Protection, TsrError } from '@tsrun/core'
 import type { Heap } from '../../internals/distributed/arena.ts'
 import {
   connectMesh,
-  NodeTransport,
+  nodeTransport,
   openNodeDialer,
   openTcpDialer,
   TcpTransport,
@@ -111,7 +111,7 @@ async function worldOf(kind: Kind, setup: Setup): Promise<SteppedWorld> {
   const open = (rank: number, heap: Heap): Transport => {
     const channels = meshes[rank]!
     const keys = channels.map((channel) => channel?.keys)
-    if (kind === 'node') return new NodeTransport(heap, channels as SocketChannel[])
+    if (kind === 'node') return nodeTransport(heap, channels as SocketChannel[])
     const fds = (channels as (DescriptorChannel | undefined)[]).map((channel) => channel?.fd)
     return new TcpTransport(heap, fds, undefined, undefined, keys)
   }

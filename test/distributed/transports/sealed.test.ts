@@ -2,13 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { seededRandom } from '@tsrun/core'
 import { createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
-  NativeCipher,
-  NodeCipher,
+  nativeCipher,
+  nodeCipher,
   OVERHEAD_BYTES,
   regionOf,
   ALTERED,
   LARGEST_PIECE,
-  SealedStream,
+  type SealedStream,
+  sealStream,
   CLOSED,
   type RecordCipher,
   type ReceiveRaw,
@@ -54,7 +55,7 @@ function pair(batch = 1, recordsOfAKey?: number): [End, End] {
   const end = (sending: Uint8Array, receiving: Uint8Array): End => {
     const heap = heapOf(createMemory(HEAP))
     const region = regionOf(heap.bytes)
-    return { heap, stream: new SealedStream(region, { sending, receiving }, batch, recordsOfAKey) }
+    return { heap, stream: sealStream(region, { sending, receiving }, batch, recordsOfAKey) }
   }
   return [end(one, other), end(other, one)]
 }
@@ -185,8 +186,8 @@ it('both ciphers produce the same sealed records', () => {
   const heap = heapOf(createMemory(HEAP))
   heap.bytes.set(randomBytes(5000), 0)
   const ciphers: [RecordCipher, RecordCipher][] = [
-    [new NativeCipher('seal', key), new NodeCipher(key)],
-    [new NodeCipher(key), new NativeCipher('open', key)],
+    [nativeCipher('seal', key), nodeCipher(key)],
+    [nodeCipher(key), nativeCipher('open', key)],
   ]
   const records = ciphers.map(([seal, open]) => {
     const record = regionOf(new Uint8Array(5000 + OVERHEAD_BYTES))

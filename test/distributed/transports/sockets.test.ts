@@ -4,8 +4,8 @@ import type { Protection, TsrError } from '@tsrun/core'
 import {
   connectMesh,
   openNodeDialer,
-  NodeTransport,
-  SocketChannel,
+  nodeTransport,
+  socketChannel,
   openTcpDialer,
   TcpTransport,
   CLOSED,
@@ -42,7 +42,7 @@ async function worldOver(
         return (heap: Heap): Transport => new TcpTransport(heap, fds, undefined, undefined, keys)
       }
       const channels = await connectMesh(dialer, { ...options, rank })
-      return (heap: Heap): Transport => new NodeTransport(heap, channels)
+      return (heap: Heap): Transport => nodeTransport(heap, channels)
     }),
   )
   return new SteppedWorld(kinds.length, {
@@ -147,14 +147,14 @@ describe('node sockets', () => {
     const accepted = once(server, 'connection') as Promise<[Socket]>
     const caller = connect((server.address() as AddressInfo).port, '127.0.0.1')
     const [socket] = await accepted
-    const channel = new SocketChannel(socket)
+    const channel = socketChannel(socket)
     caller.end('last words')
     await once(socket, 'close')
     const heap = heapOf(createMemory(1024 * 1024))
-    const transport = new NodeTransport(heap, [undefined, channel])
+    const transport = nodeTransport(heap, [undefined, channel])
     expect(transport.tryReceive(1, 0, 100)).toBe(10)
     expect(transport.tryReceive(1, 0, 100)).toBe(CLOSED)
-    expect(transport.trySend(1, 0, 10)).toBe(CLOSED)
+    expect(transport.trySend(1, 0, 10, false)).toBe(CLOSED)
     expect(transport.closeReason(1)).toBe('the connection ended')
     server.close()
   })

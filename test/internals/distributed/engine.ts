@@ -1,4 +1,4 @@
-export { Diagnosis } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
+export { diagnose } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
 export { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
 export { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notices.ts'
 export {

@@ -6,8 +6,8 @@ export {
   type ListenOptions,
 } from '../../../packages/distributed/src/transports/dialer.ts'
 export {
-  MemoryNetwork,
-  MemoryTransport,
+  createNetwork,
+  memoryTransport,
 } from '../../../packages/distributed/src/transports/memory-transport.ts'
 export {
   connectMesh,
@@ -15,13 +15,14 @@ export {
   type MeshOptions,
 } from '../../../packages/distributed/src/transports/mesh.ts'
 export {
-  NodeTransport,
+  nodeTransport,
   openNodeDialer,
-  SocketChannel,
+  type SocketChannel,
+  socketChannel,
 } from '../../../packages/distributed/src/transports/node-transport.ts'
 export {
-  NativeCipher,
-  NodeCipher,
+  nativeCipher,
+  nodeCipher,
   OVERHEAD_BYTES,
   type RecordCipher,
   regionOf,
@@ -30,7 +31,8 @@ export {
   ALTERED,
   LARGEST_PIECE,
   type ReceiveRaw,
-  SealedStream,
+  type SealedStream,
+  sealStream,
   type SendRaw,
 } from '../../../packages/distributed/src/transports/sealed/sealed-stream.ts'
 export {
@@ -54,7 +56,7 @@ export {
   SLOTS_BYTES,
 } from '../../../packages/distributed/src/transports/shared-memory/slots.ts'
 export {
-  DescriptorChannel,
+  type DescriptorChannel,
   openTcpDialer,
   TcpTransport,
 } from '../../../packages/distributed/src/transports/tcp-transport.ts'

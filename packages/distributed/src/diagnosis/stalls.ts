@@ -27,59 +27,26 @@ export interface StallsOptions {
  * the answers. Warns after `patience` milliseconds, and again each time the waiting time has
  * doubled.
  */
-export class Stalls {
-  readonly #options: StallsOptions
-  readonly #stalls = new WeakMap<Task, Stall>()
+export function watchStalls({ patience, links, labelOf }: StallsOptions) {
+  const stalls = new WeakMap<Task, Stall>()
   /** The last answer of each rank. */
-  readonly #answers = new Map<number, { readonly at: number; readonly text: string }>()
+  const answers = new Map<number, { readonly at: number; readonly text: string }>()
 
-  constructor(options: StallsOptions) {
-    this.#options = options
-  }
-
-  onAnswer(peer: number, text: string, at: number): void {
-    this.#answers.set(peer, { at, text })
-  }
-
-  look(running: Iterable<Task>, now: number): void {
-    const { patience } = this.#options
-    if (patience === Infinity) return
-    for (const task of running) {
-      const waited = now - task.posted
-      if (waited < patience) continue
-      const stall = this.#stalls.get(task) ?? { due: patience, asked: undefined }
-      this.#stalls.set(task, stall)
-      if (waited < stall.due) continue
-      const peers = task.peers()
-      if (stall.asked === undefined) {
-        stall.asked = now
-        for (const peer of peers) this.#ask(task, peer)
-        continue
-      }
-      const { asked } = stall
-      const isAnswered = peers.every((peer) => (this.#answers.get(peer)?.at ?? 0) >= asked)
-      if (!isAnswered && now - asked < ANSWER_TIME) continue
-      this.#warn(task, peers, asked, waited)
-      stall.asked = undefined
-      stall.due = 2 * stall.due
-    }
-  }
-
-  #ask({ group, operation }: Task, peer: number): void {
+  const ask = ({ group, operation }: Task, peer: number): void => {
     const address = isCollective(operation)
       ? { space: spaces.collective, group: group.id, sequence: operation.sequence }
       : { space: spaces.message, group: group.id, sequence: operation.tag }
-    this.#options.links[peer]?.sendNotice(address, encodeNotice({ kind: 'question' }))
+    links[peer]?.sendNotice(address, encodeNotice({ kind: 'question' }))
   }
 
-  #warn(task: Task, peers: readonly number[], asked: number, waited: number): void {
+  const warn = (task: Task, peers: readonly number[], asked: number, waited: number): void => {
     const whom = peers.map((peer) => {
-      const answer = this.#answers.get(peer)
+      const answer = answers.get(peer)
       const isNew = answer !== undefined && answer.at >= asked
-      return `rank ${peer} (${isNew ? answer.text : this.#explainSilence(peer)})`
+      return `rank ${peer} (${isNew ? answer.text : explainSilence(links[peer])})`
     })
     const name = task.describe()
-    const label = this.#options.labelOf(task)
+    const label = labelOf(task)
     const operation = label === undefined ? name : `${name} (${label})`
     const seconds = Number((waited / 1000).toFixed(1))
     const facts = { seconds, waitsFor: peers }
@@ -90,9 +57,36 @@ export class Stalls {
     )
   }
 
-  #explainSilence(peer: number): string {
-    const closed = this.#options.links[peer]?.closed
-    if (closed !== undefined) return `it has ${closed === 'left' ? 'left' : 'been lost'}`
-    return 'no answer: it computes with the inline engine, or is stopped'
+  return {
+    onAnswer: (peer: number, text: string, at: number): void => {
+      answers.set(peer, { at, text })
+    },
+    look: (running: Iterable<Task>, now: number): void => {
+      if (patience === Infinity) return
+      for (const task of running) {
+        const waited = now - task.posted
+        if (waited < patience) continue
+        const stall = stalls.get(task) ?? { due: patience, asked: undefined }
+        stalls.set(task, stall)
+        if (waited < stall.due) continue
+        const peers = task.peers()
+        if (stall.asked === undefined) {
+          stall.asked = now
+          for (const peer of peers) ask(task, peer)
+          continue
+        }
+        const { asked } = stall
+        const isAnswered = peers.every((peer) => (answers.get(peer)?.at ?? 0) >= asked)
+        if (!isAnswered && now - asked < ANSWER_TIME) continue
+        warn(task, peers, asked, waited)
+        stall.asked = undefined
+        stall.due = 2 * stall.due
+      }
+    },
   }
+}
+
+function explainSilence(link: Link | undefined): string {
+  if (link?.closed !== undefined) return `it has ${link.closed === 'left' ? 'left' : 'been lost'}`
+  return 'no answer: it computes with the inline engine, or is stopped'
 }

@@ -8,10 +8,10 @@ import { isCollective, isWithoutMessages, type Fingerprint, type Operation } fro
 import { createEpochs, Epochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
-import { Failures } from './failures.ts'
+import { createFailures, type Failures } from './failures.ts'
 import { SharedCollectives } from './shared-collectives.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
-import { MatchingQueues } from './matching-queue.ts'
+import { createMatching, type MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
@@ -86,10 +86,7 @@ export class Engine implements TaskContext {
     this.#transport = transport
     this.#onMessage = options.onMessage
     this.kernels = instantiateKernels(heap.memory)
-    const copy = (to: number, from: number, bytes: number): void => {
-      this.kernels.copy(to, from, bytes)
-    }
-    this.memory = new EngineMemory(heap, rank, copy, transport?.reservedBytes)
+    this.memory = new EngineMemory(heap, rank, this.kernels.copy, transport?.reservedBytes)
     const events = this.#linkEvents()
     this.links = Array.from({ length: worldSize }, (_, peer) =>
       peer === rank || transport === undefined
@@ -97,7 +94,7 @@ export class Engine implements TaskContext {
         : new Link(peer, transport, this.memory, events),
     )
     this.#peers = this.links.filter((link) => link !== undefined)
-    this.matching = new MatchingQueues(this.links, {
+    this.matching = createMatching(this.links, {
       onFailed: (task, cause) => {
         this.#failures.fail(task, thrownError(cause))
       },
@@ -106,7 +103,7 @@ export class Engine implements TaskContext {
       },
     })
     this.#observer = observe({ groups: this.#groups, running: this.#running, links: this.links })
-    this.#failures = new Failures({
+    this.#failures = createFailures({
       rank,
       links: this.links,
       groups: this.#groups,

@@ -36,6 +36,8 @@ type ErrorOf = (task: Task) => TsrError | undefined
 /** Largest number of groups whose faults are kept until this rank makes the group. */
 const EARLY_GROUPS = 64
 
+export type Failures = ReturnType<typeof createFailures>
+
 /**
  * Ends operations that cannot finish, and notifies the other ranks.
  *
@@ -43,105 +45,44 @@ const EARLY_GROUPS = 64
  * mismatch leaves the ranks of a group in different states. The group therefore fails on every
  * rank, from that collective on. Its running operations fail, and later operations are refused.
  */
-export class Failures {
-  readonly #engine: EngineState
+export function createFailures({
+  rank,
+  links,
+  groups,
+  destroyed,
+  running,
+  settle,
+  observer,
+}: EngineState) {
   /** Faults that arrived before this rank had made the group, by group. */
-  readonly #early = new Map<number, (() => void)[]>()
+  const early = new Map<number, (() => void)[]>()
   /** For each failed group: the function that gives its operations their errors. */
-  readonly #causes = new WeakMap<EngineGroup, ErrorOf>()
-
-  constructor(engine: EngineState) {
-    this.#engine = engine
-  }
+  const causes = new WeakMap<EngineGroup, ErrorOf>()
 
   /**
    * Ends an operation with an error. If the operation is a collective, its group fails from that
    * collective on.
    */
-  fail(task: Task, error: TsrError): void {
+  const fail = (task: Task, error: TsrError): void => {
     if (task.state !== 'running') return
     const { group, operation } = task
     if (isCollective(operation)) {
       const fault = { reason: sentenceOf(error), all: false }
-      this.#failGroup(group, operation.sequence, error, onlyOf(task, error), fault)
+      failGroup(group, operation.sequence, error, onlyOf(task, error), fault)
     } else {
-      this.#end(task, error)
-      this.#engine.observer.onFailure(error)
+      end(task, error)
+      observer.onFailure(error)
     }
-  }
-
-  /** Ends an operation of a group that has failed with `error`. */
-  refuse(task: Task, error: TsrError): void {
-    // The calling thread had begun this operation, so it was running when the group failed.
-    const cause = task.operation.begun > 0 ? this.#causes.get(task.group)?.(task) : undefined
-    this.fail(task, cause ?? refusalError(task, error, this.#engine.rank))
-  }
-
-  /** Fails operations past their deadline, as `Engine.checkDeadlines` documents. */
-  checkDeadlines(now: number, patience: number): number {
-    const { abortedBy } = this.#engine.observer
-    if (abortedBy !== undefined) this.#onAborted(abortedBy)
-    let earliest = Infinity
-    for (const task of this.#engine.running) {
-      if (task.deadline <= now) this.fail(task, timeoutError(task, this.#engine.rank))
-      else if (task.deadline < earliest) earliest = task.deadline
-      if (now - task.posted >= patience && !task.hasInquired) this.#inquire(task)
-    }
-    return earliest
-  }
-
-  /** @throws if a task waits for a departed rank and would therefore wait forever */
-  requirePresent(task: Task, awaited: readonly number[]): void {
-    const { links, rank } = this.#engine
-    for (const peer of awaited) {
-      const link = links[peer]
-      if (link !== undefined && hasDeparted(task.group, link)) throw peerError(task, link, rank)
-    }
-  }
-
-  /**
-   * Compares this collective with the messages that arrived before it was called. Returns whether
-   * they match.
-   */
-  checkEarlyMessages(task: Task): boolean {
-    const { group, operation, fingerprint } = task
-    if (isNative(operation)) this.#askPeers(task, neighboursOf(task))
-    const key = streamKey(spaces.collective, group.id, operation.sequence)
-    for (const peer of group.ranks) {
-      const stream = this.#engine.links[peer]?.streams.get(key)
-      if (stream === undefined) continue
-      const other = [...stream.unexpected, ...stream.cleared].find(
-        (message) => !belongsTo(message.fingerprint, fingerprint),
-      )
-      if (other === undefined) continue
-      this.onMismatch(stream, other.fingerprint)
-      return false
-    }
-    return true
-  }
-
-  /**
-   * Compares an unexpected message with the collective at its position, which runs now or has
-   * ended.
-   */
-  onUnexpected(stream: Stream, theirs: Fingerprint): void {
-    const group = this.#engine.groups.get(stream.group)
-    if (stream.space !== spaces.collective || group === undefined) return
-    const running = group.active.get(stream.sequence)
-    const mine = running?.fingerprint ?? recall(group, stream.sequence)
-    if (mine === undefined || group.failure !== undefined) return
-    if (!belongsTo(theirs, mine)) this.onMismatch(stream, theirs)
   }
 
   /** Handles a peer that runs another operation at this position of the group. */
-  onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void {
+  const onMismatch = (stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void => {
     const { link, space, sequence } = stream
-    const group = this.#engine.groups.get(stream.group)
+    const group = groups.get(stream.group)
     if (group === undefined) return
     const task = transfer?.task ?? group.active.get(sequence)
     const mine = transfer?.fingerprint ?? task?.fingerprint ?? recall(group, sequence)
     if (mine === undefined) return
-    const { rank, observer } = this.#engine
     const mySite = observer.siteOf(group.id, sequence, rank)
     const theirSite = observer.siteOf(group.id, sequence, link.peer)
     const error = tsrError('ERR_TSR_MISMATCH', {
@@ -152,130 +93,40 @@ export class Failures {
       peer: link.peer,
       theirs: describeCall(theirs, theirSite),
     })
-    this.#failGroup(group, sequence, error, onlyOf(task, error), {
+    failGroup(group, sequence, error, onlyOf(task, error), {
       reason: sentenceOf(error),
       all: space === spaces.message,
       mismatch: { rank, mine, peer: link.peer, theirs, mySite, theirSite },
     })
   }
 
-  /** Handles a peer's report that an operation cannot finish. */
-  onFault(link: Link, header: FrameHeader, payload: Uint8Array): void {
-    const group = this.#engine.groups.get(header.group)
-    if (group === undefined) {
-      if (this.#engine.destroyed.has(header.group)) return
-      this.#keep(header.group, () => {
-        this.onFault(link, header, payload)
-      })
-      return
-    }
-    const { sequence } = header
-    const fault = decodeFault(payload)
-    if (fault.destroyed === true) {
-      group.departed.add(link.peer)
-      group.epochs?.close()
-      this.#onDeparted(link, ({ group: { id } }) => id === header.group)
-      return
-    }
-    const facts = { group: group.name, sequence, rank: this.#engine.rank, peer: link.peer }
-    const errorOf = (operation: string): TsrError => faultError(fault, { ...facts, operation })
-    const called = recall(group, sequence)
-    const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
-    const error = errorOf(fault.all ? 'every operation' : name)
-    const errorOfTask: ErrorOf = (task) => {
-      const isMeant = isCollective(task.operation) && task.operation.sequence === sequence
-      return fault.all || isMeant ? errorOf(task.describeWaiting()) : undefined
-    }
-    this.#failGroup(group, sequence, error, errorOfTask, fault)
-  }
-
-  /** Handles faults that arrived before the group was made. */
-  onGroupAdded(id: number): void {
-    const faults = this.#early.get(id) ?? []
-    this.#early.delete(id)
-    for (const fault of faults) fault()
-  }
-
-  /** Fails a group on all its ranks, because this rank asks for it. */
-  failGroup(id: number, reason: string): void {
-    const group = this.#engine.groups.get(id)
-    if (group === undefined) return
-    const errorOf = (operation: string): TsrError =>
-      tsrError('ERR_TSR_GROUP_FAILED', {
-        rank: this.#engine.rank,
-        operation,
-        group: group.name,
-        reason,
-      })
-    const error = errorOf('every operation')
-    this.#failGroup(group, 0, error, (task) => errorOf(task.describe()), { reason, all: true })
-  }
-
-  onWithdrawn({ task, stream }: TaskTransfer): void {
-    this.fail(task, withdrawnError(task, stream.link, this.#engine.rank))
-  }
-
-  /**
-   * Handles a closed link. If the peer left, operations that need the peer fail. If the peer was
-   * lost, all groups with the peer fail.
-   */
-  onClosed(link: Link): void {
-    const { running, rank, groups } = this.#engine
-    if (link.closed === 'left') {
-      for (const { ranks, epochs } of groups.values()) {
-        if (ranks.includes(link.peer)) epochs?.close()
-      }
-      this.#onDeparted(link, () => true)
-      return
-    }
-    for (const group of groups.values()) {
-      // Skip a group that has already failed as a whole. Its cause may still be on the way to other
-      // ranks.
-      if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
-      const first = [...running].find((task) => task.group === group)
-      const error = peerError(first, link, rank, group.name)
-      const fault = { reason: sentenceOf(error), all: true }
-      this.#failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
-    }
-  }
-
-  /**
-   * Tells the members that this rank has destroyed the group. For the world, the close frame does
-   * so.
-   */
-  onDestroyed(group: EngineGroup): void {
-    if (group.id !== 0) this.#tellGroup(group, 0, { reason: '', all: false, destroyed: true })
-  }
-
   /**
    * Tells the awaited ranks what this rank runs, after a long wait. Two ranks in different
    * collectives may wait for each other forever, because each expects the other to send first.
    */
-  #inquire(task: Task): void {
+  const inquire = (task: Task): void => {
     task.hasInquired = true
     if (!isCollective(task.operation)) return
     for (const { stream, fingerprint } of task.open) stream.link.inquire(stream, fingerprint)
-    this.#askPeers(task, task.waitingFor?.missing?.() ?? [])
+    askPeers(task, task.waitingFor?.missing?.() ?? [])
   }
 
-  #askPeers({ group, operation, fingerprint }: Task, peers: Iterable<number>): void {
+  const askPeers = ({ group, operation, fingerprint }: Task, peers: Iterable<number>): void => {
     const address = { space: spaces.collective, group: group.id, sequence: operation.sequence }
-    for (const peer of peers) this.#engine.links[peer]?.inquire(address, fingerprint)
+    for (const peer of peers) links[peer]?.inquire(address, fingerprint)
   }
 
   /** Fails the operations that still need a peer that will send nothing more. */
-  #onDeparted(link: Link, isConcerned: (task: Task) => boolean): void {
-    const { running, rank } = this.#engine
+  const onDeparted = (link: Link, isConcerned: (task: Task) => boolean): void => {
     for (const task of [...running]) {
       if (task.needs(link.peer) && isConcerned(task) && !task.outlastsDepartures) {
-        this.fail(task, peerError(task, link, rank))
+        fail(task, peerError(task, link, rank))
       }
     }
   }
 
   /** Handles the launcher's report that the job ends because of rank `peer`. */
-  #onAborted(peer: number): void {
-    const { running, rank, groups } = this.#engine
+  const onAborted = (peer: number): void => {
     if (running.size === 0) return
     for (const group of groups.values()) {
       const lost = (operation: string): TsrError => {
@@ -284,7 +135,7 @@ export class Failures {
       }
       const error = lost('no operation')
       const fault = { reason: sentenceOf(error), all: true }
-      this.#failGroup(group, 0, error, (task) => lost(task.describe()), fault)
+      failGroup(group, 0, error, (task) => lost(task.describe()), fault)
     }
   }
 
@@ -293,14 +144,13 @@ export class Failures {
    * first tells all other ranks. Otherwise, they might mistake a consequence, such as a rank that
    * leaves, for the cause.
    */
-  #failGroup(
+  const failGroup = (
     group: EngineGroup,
     sequence: number,
     error: TsrError,
     errorOf: ErrorOf,
     fault: Fault,
-  ): void {
-    const { rank, running } = this.#engine
+  ): void => {
     const from = fault.all ? 0 : sequence
     const before = group.failure
     group.failure = {
@@ -309,34 +159,174 @@ export class Failures {
     }
     group.epochs?.close()
     if (from < (before?.from ?? Infinity)) {
-      this.#causes.set(group, errorOf)
-      this.#tellGroup(group, sequence, fault)
+      causes.set(group, errorOf)
+      tellGroup(group, sequence, fault)
     }
     for (const task of [...running]) {
       if (task.group !== group) continue
       if (isCollective(task.operation) && task.operation.sequence < from) continue
-      this.#end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
+      end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
     }
-    this.#engine.observer.onFailure(error)
+    observer.onFailure(error)
   }
 
-  #end(task: Task, error: TsrError): void {
+  const end = (task: Task, error: TsrError): void => {
     if (task.state !== 'running') return
     task.error = error
-    this.#engine.settle(task, 'failed')
+    settle(task, 'failed')
   }
 
-  #tellGroup(group: EngineGroup, sequence: number, fault: Fault): void {
+  const tellGroup = (group: EngineGroup, sequence: number, fault: Fault): void => {
     const payload = encodeFault(fault)
     const address = { space: spaces.collective, group: group.id, sequence }
-    for (const peer of group.ranks) this.#engine.links[peer]?.sendFault(address, payload)
+    for (const peer of group.ranks) links[peer]?.sendFault(address, payload)
   }
 
-  #keep(group: number, fault: () => void): void {
-    const faults = this.#early.get(group) ?? []
-    this.#early.set(group, [...faults, fault])
-    const [oldest] = this.#early.keys()
-    if (this.#early.size > EARLY_GROUPS && oldest !== undefined) this.#early.delete(oldest)
+  /** Handles a peer's report that an operation cannot finish. */
+  const onFault = (link: Link, header: FrameHeader, payload: Uint8Array): void => {
+    const group = groups.get(header.group)
+    if (group === undefined) {
+      if (destroyed.has(header.group)) return
+      keep(header.group, () => {
+        onFault(link, header, payload)
+      })
+      return
+    }
+    const { sequence } = header
+    const fault = decodeFault(payload)
+    if (fault.destroyed === true) {
+      group.departed.add(link.peer)
+      group.epochs?.close()
+      onDeparted(link, ({ group: { id } }) => id === header.group)
+      return
+    }
+    const facts = { group: group.name, sequence, rank, peer: link.peer }
+    const errorOf = (operation: string): TsrError => faultError(fault, { ...facts, operation })
+    const called = recall(group, sequence)
+    const name = called === undefined ? `operation #${sequence}` : describeFingerprint(called)
+    const error = errorOf(fault.all ? 'every operation' : name)
+    const errorOfTask: ErrorOf = (task) => {
+      const isMeant = isCollective(task.operation) && task.operation.sequence === sequence
+      return fault.all || isMeant ? errorOf(task.describeWaiting()) : undefined
+    }
+    failGroup(group, sequence, error, errorOfTask, fault)
+  }
+
+  const keep = (group: number, fault: () => void): void => {
+    const faults = early.get(group) ?? []
+    early.set(group, [...faults, fault])
+    const [oldest] = early.keys()
+    if (early.size > EARLY_GROUPS && oldest !== undefined) early.delete(oldest)
+  }
+
+  return {
+    fail,
+    onMismatch,
+    onFault,
+    /** Ends an operation of a group that has failed with `error`. */
+    refuse(task: Task, error: TsrError): void {
+      // The calling thread had begun this operation, so it was running when the group failed.
+      const cause = task.operation.begun > 0 ? causes.get(task.group)?.(task) : undefined
+      fail(task, cause ?? refusalError(task, error, rank))
+    },
+    /** Fails operations past their deadline, as `Engine.checkDeadlines` documents. */
+    checkDeadlines(now: number, patience: number): number {
+      const { abortedBy } = observer
+      if (abortedBy !== undefined) onAborted(abortedBy)
+      let earliest = Infinity
+      for (const task of running) {
+        if (task.deadline <= now) fail(task, timeoutError(task, rank))
+        else if (task.deadline < earliest) earliest = task.deadline
+        if (now - task.posted >= patience && !task.hasInquired) inquire(task)
+      }
+      return earliest
+    },
+    /** @throws if a task waits for a departed rank and would therefore wait forever */
+    requirePresent(task: Task, awaited: readonly number[]): void {
+      for (const peer of awaited) {
+        const link = links[peer]
+        if (link !== undefined && hasDeparted(task.group, link)) throw peerError(task, link, rank)
+      }
+    },
+    /**
+     * Compares this collective with the messages that arrived before it was called. Returns whether
+     * they match.
+     */
+    checkEarlyMessages(task: Task): boolean {
+      const { group, operation, fingerprint } = task
+      if (isNative(operation)) askPeers(task, neighboursOf(task))
+      const key = streamKey(spaces.collective, group.id, operation.sequence)
+      for (const peer of group.ranks) {
+        const stream = links[peer]?.streams.get(key)
+        if (stream === undefined) continue
+        const other = [...stream.unexpected, ...stream.cleared].find(
+          (message) => !belongsTo(message.fingerprint, fingerprint),
+        )
+        if (other === undefined) continue
+        onMismatch(stream, other.fingerprint)
+        return false
+      }
+      return true
+    },
+    /**
+     * Compares an unexpected message with the collective at its position, which runs now or has
+     * ended.
+     */
+    onUnexpected(stream: Stream, theirs: Fingerprint): void {
+      const group = groups.get(stream.group)
+      if (stream.space !== spaces.collective || group === undefined) return
+      const running = group.active.get(stream.sequence)
+      const mine = running?.fingerprint ?? recall(group, stream.sequence)
+      if (mine === undefined || group.failure !== undefined) return
+      if (!belongsTo(theirs, mine)) onMismatch(stream, theirs)
+    },
+    /** Handles faults that arrived before the group was made. */
+    onGroupAdded(id: number): void {
+      const faults = early.get(id) ?? []
+      early.delete(id)
+      for (const fault of faults) fault()
+    },
+    /** Fails a group on all its ranks, because this rank asks for it. */
+    failGroup(id: number, reason: string): void {
+      const group = groups.get(id)
+      if (group === undefined) return
+      const errorOf = (operation: string): TsrError =>
+        tsrError('ERR_TSR_GROUP_FAILED', { rank, operation, group: group.name, reason })
+      const error = errorOf('every operation')
+      failGroup(group, 0, error, (task) => errorOf(task.describe()), { reason, all: true })
+    },
+    onWithdrawn({ task, stream }: TaskTransfer): void {
+      fail(task, withdrawnError(task, stream.link, rank))
+    },
+    /**
+     * Handles a closed link. If the peer left, operations that need the peer fail. If the peer was
+     * lost, all groups with the peer fail.
+     */
+    onClosed(link: Link): void {
+      if (link.closed === 'left') {
+        for (const { ranks, epochs } of groups.values()) {
+          if (ranks.includes(link.peer)) epochs?.close()
+        }
+        onDeparted(link, () => true)
+        return
+      }
+      for (const group of groups.values()) {
+        // Skip a group that has already failed as a whole. Its cause may still be on the way to other
+        // ranks.
+        if (!group.ranks.includes(link.peer) || group.failure?.from === 0) continue
+        const first = [...running].find((task) => task.group === group)
+        const error = peerError(first, link, rank, group.name)
+        const fault = { reason: sentenceOf(error), all: true }
+        failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
+      }
+    },
+    /**
+     * Tells the members that this rank has destroyed the group. For the world, the close frame does
+     * so.
+     */
+    onDestroyed(group: EngineGroup): void {
+      if (group.id !== 0) tellGroup(group, 0, { reason: '', all: false, destroyed: true })
+    },
   }
 }
 

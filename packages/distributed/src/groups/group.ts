@@ -9,19 +9,16 @@ import type {
   JoinOptions,
   NewGroupOptions,
   ProcessGroup,
-  ReceivedObject,
   Source,
   Work,
 } from '../process-group.ts'
 import type { CallOptions, MessageOptions } from '../call-options.ts'
 import { checkTag, waitOptions } from './calls/arguments.ts'
-import { Collectives } from './calls/collectives.ts'
 import { recvCall, sendCall, startBatch } from './calls/messages.ts'
 import { Operations, type GroupIdentity } from './calls/operations.ts'
 import { agreeOnGroup, ranksOfColor } from './membership/new-group.ts'
 import { agreeOnSurvivors } from './membership/shrink.ts'
-import { World, type WorldFacts } from './membership/world.ts'
-import { ObjectCollectives } from './objects/collectives.ts'
+import { createWorld, type World, type WorldFacts } from './membership/world.ts'
 import { ObjectMessages } from './objects/messages.ts'
 
 const WORLD_ID = 0
@@ -30,30 +27,22 @@ const WORLD_ID = 0
  * A process group on an engine. The base classes implement the collectives and the synchronous
  * forms.
  */
-export class EngineProcessGroup extends Collectives implements ProcessGroup {
+export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   readonly ranks: readonly number[]
   readonly timeout: number
   /** Id of the group in the world. */
   readonly id: number
   readonly #world: World
-  readonly #operations: Operations
-  readonly #objects: ObjectMessages
-  readonly #objectCollectives: ObjectCollectives
   #isDestroyed = false
 
   constructor(world: World, identity: GroupIdentity) {
     const { id, name, rank, ranks, timeout } = identity
     const { runner } = world
-    const operations = new Operations(identity, runner)
-    const member = { name, rank, size: ranks.length }
-    super(member, operations)
+    super({ name, rank, size: ranks.length }, new Operations(identity, runner))
     this.ranks = ranks
     this.timeout = timeout
     this.id = id
     this.#world = world
-    this.#operations = operations
-    this.#objects = new ObjectMessages(member, operations)
-    this.#objectCollectives = new ObjectCollectives(member, operations)
     runner.addGroup(id, name, ranks)
     runner.journal.groups.set(id, identity)
   }
@@ -85,40 +74,40 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
 
   alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     return timeSpan(this.spans, 'alloc', { name: 'alloc' }, () =>
-      this.#operations.arena.alloc(dtype, length),
+      this.operations.arena.alloc(dtype, length),
     )
   }
 
   allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
     return timeSpan(this.spans, 'alloc', { name: 'alloc' }, () =>
-      this.#operations.arena.allocUnsafe(dtype, length),
+      this.operations.arena.allocUnsafe(dtype, length),
     )
   }
 
   free(buffer: AnyTypedArray): void {
     timeSpan(this.spans, 'alloc', { name: 'free' }, () => {
-      this.#operations.arena.free(buffer)
+      this.operations.arena.free(buffer)
     })
   }
 
   convert(to: AnyTypedArray, from: AnyTypedArray, factor = 1): void {
-    this.#operations.arena.convert(to, from, factor)
+    this.operations.arena.convert(to, from, factor)
   }
 
   send(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
-    return this.#operations.start(sendCall(this, buffer, to, checkTag(options?.tag), options))
+    return this.operations.start(sendCall(this, buffer, to, checkTag(options?.tag), options))
   }
 
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
-    return this.#operations.start(recvCall(this, buffer, from, checkTag(options?.tag), options))
+    return this.operations.start(recvCall(this, buffer, from, checkTag(options?.tag), options))
   }
 
   sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation {
-    return this.#operations.prepare(sendCall(this, buffer, to, checkTag(options?.tag), options))
+    return this.operations.prepare(sendCall(this, buffer, to, checkTag(options?.tag), options))
   }
 
   recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation {
-    return this.#operations.prepare(recvCall(this, buffer, from, checkTag(options?.tag), options))
+    return this.operations.prepare(recvCall(this, buffer, from, checkTag(options?.tag), options))
   }
 
   isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
@@ -130,41 +119,7 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   }
 
   batchIsendIrecv(messages: readonly BatchedMessage[], options?: CallOptions): Work<unknown>[] {
-    return startBatch(this, this.#operations, messages, options)
-  }
-
-  sendObject(value: unknown, to: number, options?: MessageOptions): Work {
-    return this.#objects.send(value, to, options)
-  }
-
-  recvObject<From extends Source>(
-    from: From,
-    options?: MessageOptions,
-  ): Work<From extends number ? unknown : ReceivedObject>
-  recvObject(from: Source, options?: MessageOptions): Work<unknown> {
-    return from === 'any' || from === null
-      ? this.#objects.receiveAny(options)
-      : this.#objects.receive(from, options)
-  }
-
-  broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {
-    return this.#objectCollectives.broadcast(value, root, options)
-  }
-
-  allGatherObject<T>(value: T, options?: CallOptions): Work<T[]> {
-    return this.#objectCollectives.allGather(value, options)
-  }
-
-  gatherObject<T>(value: T, root: number, options?: CallOptions): Work<T[] | undefined> {
-    return this.#objectCollectives.gather(value, root, options)
-  }
-
-  scatterObject<T>(values: readonly T[] | null, root: number, options?: CallOptions): Work<T> {
-    return this.#objectCollectives.scatter(values, root, options)
-  }
-
-  allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]> {
-    return this.#objectCollectives.allToAll(values, options)
+    return startBatch(this, this.operations, messages, options)
   }
 
   globalRank(rank: number): number {
@@ -212,14 +167,14 @@ export class EngineProcessGroup extends Collectives implements ProcessGroup {
   async destroy(): Promise<void> {
     if (this.#isDestroyed) return
     this.#isDestroyed = true
-    await this.#operations.finish()
+    await this.operations.finish()
     const { runner } = this.#world
     runner.removeGroup(this.id)
     runner.journal.groups.delete(this.id)
     if (this.id === WORLD_ID) await this.#world.leave()
     // Rejecting would hide the error of a script that destroys its groups in a `finally` block.
     setTimeout(() => {
-      const error = this.#operations.unreadError()
+      const error = this.operations.unreadError()
       if (error !== undefined) throw error
     })
   }
@@ -269,7 +224,7 @@ export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   const { rank, worldSize, timeout } = facts
   const ranks = Array.from({ length: worldSize }, (_, i) => i)
   const identity = { id: WORLD_ID, name: 'world', rank, ranks, timeout }
-  return new EngineProcessGroup(new World(facts), identity)
+  return new EngineProcessGroup(createWorld(facts), identity)
 }
 
 /** Makes a group of some ranks of another group, like the function `newGroup`. */

@@ -31,7 +31,7 @@ export interface Kernels {
    * Copies bytes; the ranges may overlap. On shared memory, `copyWithin` and `set` are two times
    * slower, and ten times if the addresses differ modulo 8.
    */
-  copy(to: number, from: number, bytes: number): void
+  readonly copy: (to: number, from: number, bytes: number) => void
 
   /**
    * Spins until a counter modulo 2^32, at offset `word`, reaches `count`. Polls at most `looks`
@@ -84,9 +84,7 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
     widen: (dtype, out, a, count) => {
       kernels[`${dtype}_widen`](out, a, count)
     },
-    copy: (to, from, bytes) => {
-      kernels.copy(to, from, bytes)
-    },
+    copy: kernels.copy,
     awaitCount: (word, count, looks) => kernels.awaitCount(word, count, looks) !== 0,
     awaitChange: (table, count, rounds) => kernels.awaitChange(table, count, rounds) !== 0,
   }

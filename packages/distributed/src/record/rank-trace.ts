@@ -11,8 +11,8 @@ import {
   written,
 } from '@tsrun/core'
 import { setCurrentTrace, type CurrentTrace } from './current-trace.ts'
-import { sendSpansTo, SpanRecorder, spanKinds, type SpanSink } from './spans.ts'
-import { SpanFile, type SpanFileOwner } from './span-file.ts'
+import { sendSpansTo, SpanRecorder, spanKinds } from './spans.ts'
+import { openSpanFile, type SpanFile, type SpanFileOwner } from './span-file.ts'
 import { spanFileName } from './trace-folder.ts'
 
 /** The range of steps that a trace keeps. Steps are numbered from 1. */
@@ -60,137 +60,118 @@ interface Extent {
   readonly bytes: number
 }
 
-/** Writes the spans of this process to a file of the job's trace. */
-export class RankTrace implements SpanSink, CurrentTrace {
+export interface RankTrace extends CurrentTrace {
   readonly rank: number
-  readonly recorder: SpanRecorder
-  readonly #directory: string
-  readonly #owner: Owner
-  readonly #extent: Extent
-  readonly #timer: NodeJS.Timeout
-  readonly #collector: PerformanceObserver
-  readonly #onExit = (): void => {
-    this.#file.flush()
-  }
+  close(): void
+}
+
+/**
+ * Writes the spans of this process to a file of the job's trace.
+ *
+ * @throws the error of the file system if the file cannot be made
+ */
+export function openRankTrace(directory: string, extent: Extent, owner: Owner): RankTrace {
+  const { rank, restartCount } = owner
+  const { steps, bytes } = extent
+  const { pid } = process
+  const recorder = new SpanRecorder({ rank })
+  const isWanted = (step: number): boolean => step >= steps.first && step <= steps.last
   /**
    * Number of the current file. A new file replaces the previous one when the size limit is
    * reached.
    */
-  #part = 0
-  #file: SpanFile
+  let part = 0
   /** Size in bytes at which a new file replaces this one. */
-  #limit: number
-  #step = 1
-  #isKept: boolean
-  #begun: number | undefined
-  #reported: number | undefined
+  let limit = bytes
+  let isKept = isWanted(1)
+  let begun: number | undefined
+  let reported: number | undefined
 
-  /** @throws the error of the file system if the file cannot be made */
-  constructor(directory: string, extent: Extent, owner: Owner) {
-    this.rank = owner.rank
-    this.recorder = new SpanRecorder({ rank: owner.rank })
-    this.#directory = directory
-    this.#owner = owner
-    this.#extent = extent
-    this.#isKept = extent.steps.first <= this.#step
-    makeOwnFolder(directory)
-    this.#file = this.#open()
-    this.#limit = extent.bytes
-    this.#timer = setInterval(() => {
-      this.#write()
-    }, PERIOD).unref()
-    process.on('exit', this.#onExit)
-    this.#collector = this.#observeCollections()
-    sendSpansTo(this)
-    setCurrentTrace(this)
-  }
-
-  add(
-    kind: number,
-    start: number,
-    end: number,
-    name: string | undefined,
-    facts: Float64Array,
-    at: number,
-  ): void {
-    if (this.#begun === undefined && FIRST.has(kind)) this.#begun = start
-    if (!this.#isKept) return
-    this.#file.add(kind, start, end, name, facts, at)
-    if (this.#file.written >= this.#limit) this.#write()
-  }
-
-  endStep(step: number, loss?: number): void {
-    if (step === this.#reported) return
-    const now = monotonicNow()
-    const { first, last } = this.#extent.steps
-    // A program that resumes from a checkpoint starts at a later step than assumed. If the spans of
-    // a step were not kept from its start, do not keep the step.
-    this.#isKept &&= step >= first && step <= last
-    this.recorder.record('step', this.#begun ?? now, now, { step, loss })
-    this.#reported = step
-    this.#begun = now
-    this.#step = step + 1
-    this.#isKept = this.#step >= first && this.#step <= last
-  }
-
-  close(): void {
-    sendSpansTo(undefined)
-    setCurrentTrace(undefined)
-    clearInterval(this.#timer)
-    process.off('exit', this.#onExit)
-    this.#collector.disconnect()
-    this.#file.flush()
-    this.#file.close()
-  }
-
-  get #path(): string {
-    const { restartCount, rank } = this.#owner
-    const place = { restartCount, rank, pid: process.pid, part: this.#part }
-    return join(this.#directory, spanFileName(place))
-  }
-
-  #open(): SpanFile {
-    const path = this.#path
+  const open = (): { file: SpanFile; path: string } => {
+    const path = join(directory, spanFileName({ restartCount, rank, pid, part }))
     const now = { monotonic: monotonicNow(), time: Date.now() }
-    const whole = { ...this.#owner, host: hostname(), pid: process.pid, ...now }
-    return new SpanFile(path, whole, ({ message }) => {
+    const file = openSpanFile(path, { ...owner, host: hostname(), pid, ...now }, ({ message }) => {
       createLogger('distributed').warn({ path, reason: message }, 'the trace ends here')
     })
+    return { file, path }
   }
+  makeOwnFolder(directory)
+  let current = open()
 
-  #write(): void {
-    this.#file.flush()
-    if (this.#file.written < this.#limit) return
-    const old = { file: this.#file, path: this.#path }
-    this.#part += 1
+  const write = (): void => {
+    const old = current
+    old.file.flush()
+    if (old.file.written < limit) return
+    part += 1
     try {
-      this.#file = this.#open()
+      current = open()
     } catch {
       // The disk may be full. Keep the current file, and do not retry at every span.
-      this.#part -= 1
-      this.#limit += this.#extent.bytes
+      part -= 1
+      limit += bytes
       return
     }
-    this.#limit = this.#extent.bytes
+    limit = bytes
     old.file.close()
     rmSync(old.path, { force: true })
   }
-
-  #observeCollections(): PerformanceObserver {
-    const opened = monotonicNow()
-    const offset = offsetOfPerformance()
-    const observer = new PerformanceObserver((list) => {
-      for (const entry of list.getEntries() as CollectorEntry[]) {
-        const { startTime, duration, detail } = entry
-        const start = startTime + offset
-        const name = collections.get(detail?.kind ?? 0)
-        if (start < opened) continue
-        this.recorder.record('gc', start, start + duration, { name })
-      }
-    })
-    observer.observe({ entryTypes: ['gc'] })
-    return observer
+  const timer = setInterval(write, PERIOD).unref()
+  const onExit = (): void => {
+    current.file.flush()
   }
+  process.on('exit', onExit)
+  const collector = observeCollections(recorder)
+
+  const trace: RankTrace = {
+    rank,
+    recorder,
+    endStep: (step, loss) => {
+      if (step === reported) return
+      const now = monotonicNow()
+      // A program that resumes from a checkpoint starts at a later step than assumed. If the spans of
+      // a step were not kept from its start, do not keep the step.
+      isKept &&= isWanted(step)
+      recorder.record('step', begun ?? now, now, { step, loss })
+      reported = step
+      begun = now
+      isKept = isWanted(step + 1)
+    },
+    close: () => {
+      sendSpansTo(undefined)
+      setCurrentTrace(undefined)
+      clearInterval(timer)
+      process.off('exit', onExit)
+      collector.disconnect()
+      current.file.flush()
+      current.file.close()
+    },
+  }
+  sendSpansTo({
+    add: (kind, start, end, name, facts, at) => {
+      if (begun === undefined && FIRST.has(kind)) begun = start
+      if (!isKept) return
+      current.file.add(kind, start, end, name, facts, at)
+      if (current.file.written >= limit) write()
+    },
+  })
+  setCurrentTrace(trace)
+  return trace
+}
+
+function observeCollections(recorder: SpanRecorder): PerformanceObserver {
+  const opened = monotonicNow()
+  const offset = offsetOfPerformance()
+  const observer = new PerformanceObserver((list) => {
+    for (const entry of list.getEntries() as CollectorEntry[]) {
+      const { startTime, duration, detail } = entry
+      const start = startTime + offset
+      const name = collections.get(detail?.kind ?? 0)
+      if (start < opened) continue
+      recorder.record('gc', start, start + duration, { name })
+    }
+  })
+  observer.observe({ entryTypes: ['gc'] })
+  return observer
 }
 
 /** Returns the offset from `performance.now()` to `monotonicNow()`. */
@@ -229,7 +210,7 @@ export function beginTrace(env: NodeJS.ProcessEnv, owner: Owner): RankTrace | un
   current?.close()
   current = undefined
   try {
-    current = new RankTrace(directory, extent, owner)
+    current = openRankTrace(directory, extent, owner)
   } catch (error) {
     const facts = { directory, reason: (error as Error).message }
     createLogger('distributed').warn(facts, 'the trace of this rank could not be written')

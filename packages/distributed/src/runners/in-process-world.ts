@@ -1,17 +1,16 @@
 import { host, monotonicNow, seededRandom, tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
-import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
-import { MemoryNetwork, MemoryTransport } from '../transports/memory-transport.ts'
+import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
 import type { RankEnd } from '../record/failed-world.ts'
-import type { FlightDump } from '../record/flight-records.ts'
 import type { Runner } from './runner.ts'
 import { eventRunner } from './event-runner.ts'
-import { WorldFaults, type WorldFault } from './world-faults.ts'
+import { worldFaults, type WorldFault } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between polling rounds. */
 const RESTLESS = 5
@@ -36,151 +35,128 @@ export interface InProcessOptions {
 }
 
 /**
- * Runs the engines of all ranks in one thread. Ranks are connected by in-memory pipes, and a seeded
+ * Creates the engines of all ranks in one thread. Ranks are connected by in-memory pipes, and a seeded
  * scheduler polls them.
  */
-export class InProcessWorld {
+export function inProcessWorld(options: InProcessOptions): {
   readonly runners: readonly Runner[]
-  readonly #engines: Engine[]
-  readonly #transports: readonly MemoryTransport[]
-  readonly #faults: WorldFaults
-  readonly #lost = new Set<number>()
-  readonly #random: Random
-  /** A number that changes whenever a program or an engine has made progress. */
-  #activity = 0
-
-  constructor({ size, seed, memory, hosts, faults, onMessage }: InProcessOptions) {
-    this.#random = createRandom(seed)
-    this.#faults = new WorldFaults(faults, size)
-    const network = new MemoryNetwork(size, hosts)
-    const ranks = Array.from({ length: size }, (_, rank) => {
-      const heap = heapOf(createMemory(memory))
-      const transport = new MemoryTransport(
-        network,
-        rank,
-        size,
-        heap,
-        (bytes) => (this.#faults.isSlow(rank) ? 1 : this.#portion(bytes)),
-        (bytes) => this.#faults.alter(rank, bytes),
-      )
-      const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
-      const { shared } = journal
-      const engine = new Engine({
-        heap,
-        rank,
-        worldSize: size,
-        transport,
-        observe: (observed) => new Diagnosis(shared, observed),
-        onMessage,
-      })
-      const runner = eventRunner({
-        engine,
-        arena: new Arena(heap, rank),
-        journal,
-        transport: transport.name,
-        wake: () => {
-          this.#activity++
-        },
-      })
-      return { engine, runner, transport }
-    })
-    this.#engines = ranks.map(({ engine }) => engine)
-    this.#transports = ranks.map(({ transport }) => transport)
-    this.runners = ranks.map(({ runner }) => runner)
-  }
-
   /** Drives the engines until all programs have settled. Returns their ends, in order of time. */
-  async run(programs: readonly Promise<unknown>[]): Promise<RankEnd[]> {
-    const ends: RankEnd[] = []
-    for (const [rank, program] of programs.entries()) {
-      const end = (facts: Pick<RankEnd, 'error'>): void => {
-        ends.push({ rank, at: monotonicNow(), isLost: this.#lost.has(rank), ...facts })
-        this.#activity++
-      }
-      program.then(
-        () => {
-          end({})
-        },
-        (error: unknown) => {
-          end({ error })
-        },
-      )
-    }
-    let lastActive = monotonicNow()
-    while (ends.length < programs.length) {
-      const before = this.#activity
-      while (this.#progressOnce());
-      await host.nextTurn()
-      const nearest = Math.min(...this.#engines.map((engine) => engine.checkDeadlines(Infinity)))
-      const now = monotonicNow()
-      if (this.#activity !== before) lastActive = now
-      if (now - lastActive < RESTLESS) continue
-      await new Promise((resolve) => setTimeout(resolve, 1))
-      if (now - lastActive < PATIENCE || nearest - now < FAR) continue
-      for (const engine of this.#engines) engine.checkDeadlines(0)
-      if (!this.#progressOnce()) this.#reportDeadlock(programs.length - ends.length)
-    }
-    return ends
+  readonly run: (programs: readonly Promise<unknown>[]) => Promise<RankEnd[]>
+} {
+  const { size, seed, memory, hosts, onMessage } = options
+  const random = seededRandom(seed)
+  /** Returns an integer from 0 to `limit` - 1. */
+  const below = (limit: number): number => Math.floor(random() * limit)
+  const faults = worldFaults(options.faults, size)
+  const network = createNetwork(size, hosts)
+  const lost = new Set<number>()
+  /** A number that changes whenever a program or an engine has made progress. */
+  let activity = 0
+  const wake = (): void => {
+    activity++
   }
 
-  /** Returns the flight record of each rank. */
-  readFlight(): FlightDump[] {
-    return this.runners.map(({ journal }) => journal.read('end of the world'))
+  /** Returns how many of the available bytes to move: mostly all of them, sometimes a random part. */
+  const portion = (rank: number, bytes: number): number => {
+    if (faults.lasts('slow', rank)) return 1
+    return below(4) === 0 ? 1 + below(bytes) : bytes
   }
-
-  #progressOnce(): boolean {
-    this.#faults.begin({
-      lose: (rank) => {
-        this.#lost.add(rank)
-        this.#transports[rank]!.close()
-        const facts = { rank, operation: 'every operation', group: 'world' }
-        this.#engines[rank]!.failAll(tsrError('ERR_TSR_OPERATION_ABORTED', facts))
-      },
-      halfClose: (rank) => {
-        this.#transports[rank]!.close()
-      },
+  const ranks = Array.from({ length: size }, (_, rank) => {
+    const heap = heapOf(createMemory(memory))
+    const transport = memoryTransport(
+      network,
+      rank,
+      size,
+      heap,
+      (bytes) => portion(rank, bytes),
+      (bytes) => faults.alter(rank, bytes),
+    )
+    const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
+    const { shared } = journal
+    const engine = new Engine({
+      heap,
+      rank,
+      worldSize: size,
+      transport,
+      observe: (observed) => diagnose(shared, observed),
+      onMessage,
     })
-    let moved = this.#faults.isHoldingUp
-    for (const engine of this.#shuffled()) {
-      if (!this.#faults.isPaused(engine.rank) && engine.progress()) moved = true
+    const arena = new Arena(heap, rank)
+    const runner = eventRunner({ engine, arena, journal, transport: transport.name, wake })
+    return { engine, runner, transport }
+  })
+  const engines = ranks.map(({ engine }) => engine)
+
+  const shuffled = (): Engine[] => {
+    const order = [...engines]
+    for (let i = order.length - 1; i > 0; i--) {
+      const j = below(i + 1)
+      ;[order[i], order[j]] = [order[j]!, order[i]!]
     }
-    if (moved) this.#activity++
+    return order
+  }
+
+  const progressOnce = (): boolean => {
+    for (const { kind, rank } of faults.begin()) {
+      const { engine, transport } = ranks[rank]!
+      if (kind === 'lose' || kind === 'half-close') transport.close()
+      if (kind !== 'lose') continue
+      lost.add(rank)
+      const facts = { rank, operation: 'every operation', group: 'world' }
+      engine.failAll(tsrError('ERR_TSR_OPERATION_ABORTED', facts))
+    }
+    // Rounds continue while a rank is paused, even if no data moves.
+    let moved = faults.lasts('pause')
+    for (const engine of shuffled()) {
+      if (!faults.lasts('pause', engine.rank) && engine.progress()) moved = true
+    }
+    if (moved) wake()
     return moved
   }
 
-  #shuffled(): Engine[] {
-    const engines = [...this.#engines]
-    for (let i = engines.length - 1; i > 0; i--) {
-      const j = this.#random.below(i + 1)
-      ;[engines[i], engines[j]] = [engines[j]!, engines[i]!]
-    }
-    return engines
-  }
-
-  /**
-   * Returns how many of the available bytes to move: mostly all of them, sometimes a random part.
-   */
-  #portion(bytes: number): number {
-    return this.#random.below(4) === 0 ? 1 + this.#random.below(bytes) : bytes
-  }
-
   /** Fails all operations with a deadlock error if every unfinished rank waits for a message. */
-  #reportDeadlock(unfinished: number): void {
-    const waiting = this.#engines.filter((engine) => engine.hasRunning)
+  const reportDeadlock = (unfinished: number): void => {
+    const waiting = engines.filter((engine) => engine.hasRunning)
     if (waiting.length < unfinished || waiting.length === 0) return
     const lines = waiting.map((engine) => engine.describeWaiting()).join('; ')
     const error = tsrError('ERR_TSR_DEADLOCK', { waiting: lines })
-    for (const engine of this.#engines) engine.failAll(error)
-    this.#activity++
+    for (const engine of engines) engine.failAll(error)
+    wake()
   }
-}
 
-export interface Random {
-  /** Returns an integer from 0 to `limit` - 1. */
-  below(limit: number): number
-}
-
-function createRandom(seed: number): Random {
-  const random = seededRandom(seed)
-  return { below: (limit) => Math.floor(random() * limit) }
+  return {
+    runners: ranks.map(({ runner }) => runner),
+    run: async (programs) => {
+      const ends: RankEnd[] = []
+      for (const [rank, program] of programs.entries()) {
+        const end = (facts: Pick<RankEnd, 'error'>): void => {
+          ends.push({ rank, at: monotonicNow(), isLost: lost.has(rank), ...facts })
+          wake()
+        }
+        program.then(
+          () => {
+            end({})
+          },
+          (error: unknown) => {
+            end({ error })
+          },
+        )
+      }
+      let lastActive = monotonicNow()
+      while (ends.length < programs.length) {
+        const before = activity
+        while (progressOnce());
+        await host.nextTurn()
+        const nearest = Math.min(...engines.map((engine) => engine.checkDeadlines(Infinity)))
+        const now = monotonicNow()
+        if (activity !== before) lastActive = now
+        if (now - lastActive < RESTLESS) continue
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        if (now - lastActive < PATIENCE || nearest - now < FAR) continue
+        for (const engine of engines) engine.checkDeadlines(0)
+        if (!progressOnce()) reportDeadlock(programs.length - ends.length)
+      }
+      return ends
+    },
+  }
 }

@@ -3,7 +3,7 @@ import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Heap } from '../arena/heap.ts'
 import type { ListenOptions, Endpoint } from '../transports/dialer.ts'
 import { connectMesh, type MeshOptions } from '../transports/mesh.ts'
-import { openNodeDialer, NodeTransport } from '../transports/node-transport.ts'
+import { openNodeDialer, nodeTransport } from '../transports/node-transport.ts'
 import { loadPlugIn } from '../transports/plug-in.ts'
 import {
   checkRoom,
@@ -60,7 +60,7 @@ export async function prepareTransport(
         // Other ranks may share memory even if this rank does not. All ranks must choose the same
         // algorithms.
         const hosts = options.sharing && hostsOf(options.sharing)
-        return { kind: 'event', transport: new NodeTransport(heap, channels, hosts) }
+        return { kind: 'event', transport: nodeTransport(heap, channels, hosts) }
       },
     }
   }

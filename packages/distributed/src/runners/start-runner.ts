@@ -1,12 +1,12 @@
 import { tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
-import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Engine } from '../engine/engine.ts'
 import { FakePeers } from '../engine/fake-peers.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import { InlineRunner } from './inline-runner.ts'
+import { createInlineRunner } from './inline-runner.ts'
 import { copyStatus } from './status-page.ts'
 import { prepareTransport, type ConnectOptions } from './open-transport.ts'
 import type { Runner, RunnerOptions } from './runner.ts'
@@ -45,22 +45,15 @@ export async function startRunner(
 }
 
 /** Starts the engine of a world of one rank, or of one rank of a fake world. */
-export function startLonelyRunner(
-  options: Pick<RunnerOptions, 'memory' | 'rank' | 'worldSize' | 'journal' | 'tuning'>,
-): Runner {
+export function startLonelyRunner(options: Omit<RunnerOptions, 'transport' | 'listen'>): Runner {
   return inlineRunner(options, heapOf(options.memory), undefined)
 }
 
 function inlineRunner(
-  {
-    rank,
-    worldSize,
-    journal,
-    tuning,
-  }: Pick<RunnerOptions, 'rank' | 'worldSize' | 'journal' | 'tuning'>,
+  { rank, worldSize, journal, tuning }: Omit<RunnerOptions, 'transport' | 'listen'>,
   heap: Heap,
   transport: BlockingTransport | undefined,
-): InlineRunner {
+): Runner {
   const { shared } = journal
   copyStatus(shared)
   const engine = new Engine({
@@ -70,7 +63,7 @@ function inlineRunner(
     transport,
     collectives: transport === undefined ? new FakePeers() : undefined,
     tuning,
-    observe: (observed) => new Diagnosis(shared, observed),
+    observe: (observed) => diagnose(shared, observed),
   })
-  return new InlineRunner(engine, new Arena(heap, rank), journal, transport)
+  return createInlineRunner(engine, new Arena(heap, rank), journal, transport)
 }

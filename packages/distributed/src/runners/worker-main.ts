@@ -3,7 +3,7 @@ import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from '
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
 import { heapOf } from '../arena/heap.ts'
-import { Diagnosis } from '../diagnosis/diagnosis.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Engine } from '../engine/engine.ts'
 import type { Task } from '../engine/task.ts'
 import {
@@ -211,7 +211,7 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
     rank,
     worldSize,
     transport,
-    observe: (observed) => new Diagnosis(journal, observed),
+    observe: (observed) => diagnose(journal, observed),
     tuning,
     gone,
     epochs,

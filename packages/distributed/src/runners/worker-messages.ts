@@ -1,23 +1,17 @@
 import type { MessagePort } from 'node:worker_threads'
 import type { SerializedTsrError } from '@tsrun/core'
-import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { SharedJournal } from '../diagnosis/journal.ts'
-import type { ListenOptions, Endpoint } from '../transports/dialer.ts'
+import type { Endpoint } from '../transports/dialer.ts'
 import type { MappedHeap } from '../transports/transport.ts'
-import type { ConnectOptions, StreamName } from './open-transport.ts'
+import type { ConnectOptions } from './open-transport.ts'
+import type { RunnerOptions } from './runner.ts'
 
 /** The `workerData` of the engine's thread. */
-export interface WorkerInput {
-  readonly memory: WebAssembly.Memory
+export interface WorkerInput extends Omit<RunnerOptions, 'journal'> {
   readonly shared: SharedArrayBuffer
   /** The port for errors of operations, and for groups to add or to fail. */
   readonly port: MessagePort
-  readonly rank: number
-  readonly worldSize: number
-  readonly transport: StreamName
-  readonly listen: ListenOptions
   readonly journal: SharedJournal
-  readonly tuning: TuningTable
   /**
    * One word per world rank, 0 while the rank is present; `EngineOptions.gone` in shared memory.
    */

@@ -32,69 +32,39 @@ export interface WorldFault {
   readonly rounds?: number
 }
 
-type Fault = ReturnType<typeof readFault>
-
-interface FaultTarget {
-  readonly lose: (rank: number) => void
-  readonly halfClose: (rank: number) => void
-}
-
-/** Injects faults into an in-process world, round by round. */
-export class WorldFaults {
-  readonly #faults: readonly Fault[]
-  readonly #corrupting = new Set<number>()
-  #round = 0
-
-  /** @throws ERR_TSR_ARGUMENT */
-  constructor(faults: readonly WorldFault[], size: number) {
-    this.#faults = faults.map((fault) => {
-      const read = readFault(fault)
-      if (read.rank < size) return read
-      throw argumentError('fault.rank', String(read.rank), `a rank below ${size}`)
-    })
-  }
-
-  begin({ lose, halfClose }: FaultTarget): void {
-    this.#round++
-    for (const { kind, rank, round } of this.#faults) {
-      if (round !== this.#round) continue
-      if (kind === 'lose') lose(rank)
-      else if (kind === 'half-close') halfClose(rank)
-      else if (kind === 'corrupt') this.#corrupting.add(rank)
-    }
-  }
-
-  isPaused(rank: number): boolean {
-    return this.#lasts('pause', rank)
-  }
-
-  isSlow(rank: number): boolean {
-    return this.#lasts('slow', rank)
-  }
-
-  /** Whether a rank is paused. Rounds must then continue even if no data moves. */
-  get isHoldingUp(): boolean {
-    return this.#faults.some(
-      ({ kind, round, rounds }) => kind === 'pause' && this.#isWithin(round, rounds),
-    )
-  }
-
-  /** Applies the faults of a rank to bytes that the rank sends. Returns the bytes that arrive. */
-  alter(rank: number, bytes: Uint8Array): Uint8Array {
-    if (bytes.length === 0 || !this.#corrupting.delete(rank)) return bytes
-    const altered = bytes.slice()
-    altered[0]! ^= 0xff
-    return altered
-  }
-
-  #lasts(wanted: Fault['kind'], of: number): boolean {
-    return this.#faults.some(
-      ({ kind, rank, round, rounds }) =>
-        kind === wanted && rank === of && this.#isWithin(round, rounds),
-    )
-  }
-
-  #isWithin(round: number, rounds: number): boolean {
-    return this.#round >= round && this.#round < round + rounds
+/**
+ * Injects faults into an in-process world, round by round.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+export function worldFaults(given: readonly WorldFault[], size: number) {
+  const faults = given.map((fault) => {
+    const read = readFault(fault)
+    if (read.rank < size) return read
+    throw argumentError('fault.rank', String(read.rank), `a rank below ${size}`)
+  })
+  const corrupting = new Set<number>()
+  let current = 0
+  return {
+    /** Starts the next round. Returns the faults that begin in it. */
+    begin: () => {
+      current++
+      const beginning = faults.filter(({ round }) => round === current)
+      for (const { kind, rank } of beginning) if (kind === 'corrupt') corrupting.add(rank)
+      return beginning
+    },
+    /** Whether a rank is paused or slow; without `of`, whether any rank is. */
+    lasts: (wanted: 'pause' | 'slow', of?: number) =>
+      faults.some(
+        ({ kind, rank, round, rounds }) =>
+          kind === wanted && rank === (of ?? rank) && current >= round && current < round + rounds,
+      ),
+    /** Applies the faults of a rank to bytes that the rank sends. Returns the bytes that arrive. */
+    alter: (rank: number, bytes: Uint8Array) => {
+      if (bytes.length === 0 || !corrupting.delete(rank)) return bytes
+      const altered = bytes.slice()
+      altered[0]! ^= 0xff
+      return altered
+    },
   }
 }

@@ -17,37 +17,28 @@ const SLOT = 4 * 1024
 /** Offset of the slots in a heap; offset 0 would mean that there is no buffer. */
 const FIRST_SLOT = 64
 
+/** One direction between two ranks. */
 class Pipe {
   readonly #bytes = new Uint8Array(PIPE_BYTES)
-  #read = 0
-  #written = 0
+  #held = 0
   closed = false
 
   get isEmpty(): boolean {
-    return this.#read === this.#written
+    return this.#held === 0
   }
 
   write(source: Uint8Array): number {
-    const length = Math.min(source.length, PIPE_BYTES - (this.#written - this.#read))
-    for (let done = 0; done < length;) {
-      const at = (this.#written + done) % PIPE_BYTES
-      const part = Math.min(length - done, PIPE_BYTES - at)
-      this.#bytes.set(source.subarray(done, done + part), at)
-      done += part
-    }
-    this.#written += length
-    return length
+    const taken = source.subarray(0, PIPE_BYTES - this.#held)
+    this.#bytes.set(taken, this.#held)
+    this.#held += taken.length
+    return taken.length
   }
 
   read(target: Uint8Array): number {
-    const length = Math.min(target.length, this.#written - this.#read)
-    for (let done = 0; done < length;) {
-      const at = (this.#read + done) % PIPE_BYTES
-      const part = Math.min(length - done, PIPE_BYTES - at)
-      target.set(this.#bytes.subarray(at, at + part), done)
-      done += part
-    }
-    this.#read += length
+    const length = Math.min(target.length, this.#held)
+    target.set(this.#bytes.subarray(0, length))
+    this.#bytes.copyWithin(0, length, this.#held)
+    this.#held -= length
     return length
   }
 }
@@ -62,179 +53,147 @@ interface Publications {
   readonly exposed: number[]
 }
 
-/**
- * The slots of an in-process world. Each rank copies a published buffer into the heaps of all ranks
- * of its host.
- */
-class MemorySlots {
-  readonly #hosts: readonly number[]
-  readonly #heaps: readonly Heap[]
-  /** Publications, indexed by rank and then by group. */
-  readonly #publications: readonly (readonly Publications[])[]
-
-  /** @param heaps - heaps by rank; the caller fills the array later */
-  constructor(hosts: readonly number[], heaps: readonly Heap[]) {
-    this.#hosts = hosts
-    this.#heaps = heaps
-    this.#publications = hosts.map(() =>
-      Array.from({ length: EXPOSING_GROUPS }, () => ({
-        epoch: 0,
-        steps: 0,
-        withdrawn: 0,
-        headers: [],
-        exposed: [],
-      })),
-    )
-  }
-
+interface MemorySlots {
   /** Heap offset of the end of the slots; the same in every heap. */
-  get end(): number {
-    return FIRST_SLOT + this.#hosts.length * GROUPS * 2 * SLOT
-  }
+  readonly end: number
+  slotsOf(rank: number): SharedSlots
+}
 
-  slotsOf(rank: number): SharedSlots {
-    const of = (peer: number, group: number): Publications => this.#publications[peer]![group]!
-    const reaches = (peer: number): boolean => this.#hosts[peer] === this.#hosts[rank]
-    const slotOf = (peer: number, group: number, epoch: number): number =>
-      FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
-    const expose: SharedSlots['expose'] = (group, epoch, header, at) => {
-      const own = of(rank, group)
-      // Copy the header, as in shared memory: a prepared operation changes its header for the next
-      // run.
-      own.headers[epoch & 1] = { ...header }
-      own.exposed[epoch & 1] = at
-      own.epoch = epoch
-    }
-    return {
-      groups: GROUPS,
-      exposingGroups: EXPOSING_GROUPS,
-      slotBytes: SLOT,
-      isAwaited: false,
-      reaches,
-      slotOf,
-      publish: (group, epoch, header, at, bytes) => {
-        const source = this.#heaps[rank]!.bytes.subarray(at, at + bytes)
-        for (const [peer, heap] of this.#heaps.entries()) {
-          if (reaches(peer)) heap.bytes.set(source, slotOf(rank, group, epoch))
-        }
-        expose(group, epoch, header, at)
-      },
-      expose,
-      exposedAt: (peer, group, epoch) => of(peer, group).exposed[epoch & 1]!,
-      advance: (group, steps) => {
-        of(rank, group).steps = steps
-      },
-      withdraw: (group, epoch) => {
-        of(rank, group).withdrawn = epoch
-      },
-      hasWithdrawn: (peer, group, epoch) => of(peer, group).withdrawn === epoch,
-      hasEntered: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
-      hasCompleted: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
-      matches: (peer, group, epoch, { sequence, fingerprint }) => {
-        const theirs = of(peer, group).headers[epoch & 1]!
-        return theirs.sequence === sequence && sameFingerprint(theirs.fingerprint, fingerprint)
-      },
-      headerOf: (peer, group, epoch) => of(peer, group).headers[epoch & 1]!,
-    }
+/**
+ * Creates the slots of an in-process world. Each rank copies a published buffer into the heaps of all
+ * ranks of its host.
+ *
+ * @param heaps - heaps by rank; the caller fills the array later
+ */
+function createSlots(hosts: readonly number[], heaps: readonly Heap[]): MemorySlots {
+  /** Publications, indexed by rank and then by group. */
+  const publications = hosts.map(() =>
+    Array.from({ length: EXPOSING_GROUPS }, (): Publications => ({
+      epoch: 0,
+      steps: 0,
+      withdrawn: 0,
+      headers: [],
+      exposed: [],
+    })),
+  )
+  const of = (peer: number, group: number): Publications => publications[peer]![group]!
+  const slotOf = (peer: number, group: number, epoch: number): number =>
+    FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
+  return {
+    end: slotOf(hosts.length, 0, 0),
+    slotsOf: (rank) => {
+      const reaches = (peer: number): boolean => hosts[peer] === hosts[rank]
+      const expose: SharedSlots['expose'] = (group, epoch, header, at) => {
+        const own = of(rank, group)
+        // Copy the header, as in shared memory: a prepared operation changes its header for the next
+        // run.
+        own.headers[epoch & 1] = { ...header }
+        own.exposed[epoch & 1] = at
+        own.epoch = epoch
+      }
+      return {
+        groups: GROUPS,
+        exposingGroups: EXPOSING_GROUPS,
+        slotBytes: SLOT,
+        isAwaited: false,
+        reaches,
+        slotOf,
+        publish: (group, epoch, header, at, bytes) => {
+          const source = heaps[rank]!.bytes.subarray(at, at + bytes)
+          for (const [peer, heap] of heaps.entries()) {
+            if (reaches(peer)) heap.bytes.set(source, slotOf(rank, group, epoch))
+          }
+          expose(group, epoch, header, at)
+        },
+        expose,
+        exposedAt: (peer, group, epoch) => of(peer, group).exposed[epoch & 1]!,
+        advance: (group, steps) => {
+          of(rank, group).steps = steps
+        },
+        withdraw: (group, epoch) => {
+          of(rank, group).withdrawn = epoch
+        },
+        hasWithdrawn: (peer, group, epoch) => of(peer, group).withdrawn === epoch,
+        hasEntered: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
+        hasCompleted: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
+        matches: (peer, group, epoch, { sequence, fingerprint }) => {
+          const theirs = of(peer, group).headers[epoch & 1]!
+          return theirs.sequence === sequence && sameFingerprint(theirs.fingerprint, fingerprint)
+        },
+        headerOf: (peer, group, epoch) => of(peer, group).headers[epoch & 1]!,
+      }
+    },
   }
 }
 
-/** The pipes between all ranks of an in-process world. */
-export class MemoryNetwork {
-  readonly #pipes: Pipe[][]
+/** What the ranks of an in-process world share. */
+export interface MemoryNetwork {
   /** The host number of each rank, as in `Transport.hosts`. */
   readonly hosts: readonly number[] | undefined
   /** The heaps, indexed by rank. */
-  readonly heaps: Heap[] = []
+  readonly heaps: Heap[]
   readonly slots: MemorySlots | undefined
+  readonly pipe: (from: number, to: number) => Pipe
+}
 
-  constructor(size: number, hosts?: readonly number[]) {
-    this.hosts = hosts
-    this.slots = hosts && new MemorySlots(hosts, this.heaps)
-    this.#pipes = Array.from({ length: size }, () => Array.from({ length: size }, () => new Pipe()))
-  }
-
-  pipe(from: number, to: number): Pipe {
-    return this.#pipes[from]![to]!
+/** Creates the pipes between all ranks of an in-process world. */
+export function createNetwork(size: number, hosts?: readonly number[]): MemoryNetwork {
+  const heaps: Heap[] = []
+  const pipes = Array.from({ length: size * size }, () => new Pipe())
+  return {
+    hosts,
+    heaps,
+    slots: hosts && createSlots(hosts, heaps),
+    pipe: (from, to) => pipes[from * size + to]!,
   }
 }
 
 /**
- * Byte streams within one thread. `portion` chooses how many of the available bytes to move. A
- * seeded world thus tests many ways to split a stream. `alter` changes bytes in transit.
+ * Byte streams within one thread.
+ *
+ * @param portion - chooses how many of the available bytes to move. A seeded world thus tests many
+ * ways to split a stream.
+ * @param alter - changes bytes in transit
  */
-export class MemoryTransport implements Transport {
-  readonly name = 'memory'
-  readonly reservedBytes: number
-  readonly slots: SharedSlots | undefined
-  readonly #network: MemoryNetwork
-  readonly #rank: number
-  readonly #size: number
-  readonly #heap: Heap
-  readonly #portion: (bytes: number) => number
-  readonly #alter: (bytes: Uint8Array) => Uint8Array
-
-  constructor(
-    network: MemoryNetwork,
-    rank: number,
-    size: number,
-    heap: Heap,
-    portion: (bytes: number) => number,
-    alter = (bytes: Uint8Array): Uint8Array => bytes,
-  ) {
-    this.#network = network
-    this.#rank = rank
-    this.#size = size
-    this.#heap = heap
-    this.#portion = portion
-    this.#alter = alter
-    network.heaps[rank] = heap
-    this.reservedBytes = network.slots?.end ?? 0
-    this.slots = network.slots?.slotsOf(rank)
-  }
-
-  get hosts(): readonly number[] | undefined {
-    return this.#network.hosts
-  }
-
-  sharesMemory(peer: number): boolean {
-    const { hosts } = this.#network
-    return hosts !== undefined && hosts[peer] === hosts[this.#rank]
-  }
-
-  get(peer: number, at: number, from: number, bytes: number): void {
-    const source = this.#network.heaps[peer]!
-    this.#heap.bytes.set(source.bytes.subarray(from, from + bytes), at)
-  }
-
-  trySend(peer: number, at: number, length: number): number {
-    const pipe = this.#network.pipe(this.#rank, peer)
-    if (pipe.closed) return CLOSED
-    return pipe.write(this.#alter(this.#heap.bytes.subarray(at, at + this.#portion(length))))
-  }
-
-  tryReceive(peer: number, at: number, length: number): number {
-    const pipe = this.#network.pipe(peer, this.#rank)
-    if (pipe.isEmpty) return pipe.closed ? CLOSED : 0
-    return pipe.read(this.#heap.bytes.subarray(at, at + this.#portion(length)))
-  }
-
-  wantSend(): void {
-    // Nothing to do: the world polls every engine in turn.
-  }
-
-  closeReason(): string {
-    return 'its in-process transport was closed'
-  }
-
-  closePeer(peer: number): void {
-    this.#network.pipe(this.#rank, peer).closed = true
-    this.#network.pipe(peer, this.#rank).closed = true
-  }
-
-  close(): void {
-    for (let peer = 0; peer < this.#size; peer++) {
-      if (peer !== this.#rank) this.#network.pipe(this.#rank, peer).closed = true
-    }
+export function memoryTransport(
+  network: MemoryNetwork,
+  rank: number,
+  size: number,
+  heap: Heap,
+  portion: (bytes: number) => number,
+  alter = (bytes: Uint8Array): Uint8Array => bytes,
+): Transport {
+  const { hosts, heaps, slots, pipe } = network
+  heaps[rank] = heap
+  return {
+    name: 'memory',
+    reservedBytes: slots?.end ?? 0,
+    slots: slots?.slotsOf(rank),
+    hosts,
+    sharesMemory: (peer) => hosts !== undefined && hosts[peer] === hosts[rank],
+    get: (peer, at, from, bytes) => {
+      heap.bytes.set(heaps[peer]!.bytes.subarray(from, from + bytes), at)
+    },
+    trySend: (peer, at, length) => {
+      const outgoing = pipe(rank, peer)
+      if (outgoing.closed) return CLOSED
+      return outgoing.write(alter(heap.bytes.subarray(at, at + portion(length))))
+    },
+    tryReceive: (peer, at, length) => {
+      const incoming = pipe(peer, rank)
+      if (incoming.isEmpty) return incoming.closed ? CLOSED : 0
+      return incoming.read(heap.bytes.subarray(at, at + portion(length)))
+    },
+    // The world polls every engine in turn.
+    wantSend: () => undefined,
+    closeReason: () => 'its in-process transport was closed',
+    closePeer: (peer) => {
+      pipe(rank, peer).closed = pipe(peer, rank).closed = true
+    },
+    close: () => {
+      for (let peer = 0; peer < size; peer++) {
+        if (peer !== rank) pipe(rank, peer).closed = true
+      }
+    },
   }
 }

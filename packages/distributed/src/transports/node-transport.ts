@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
-import type { SessionKeys } from '@tsrun/core'
 import type { Heap } from '../arena/heap.ts'
+import { takeChunks, type Chunks } from './chunks.ts'
 import {
   LARGEST_QUEUE,
   listenAtFreePort,
@@ -11,7 +11,7 @@ import {
   type ListenOptions,
 } from './dialer.ts'
 import { regionOf } from './sealed/record-cipher.ts'
-import { ALTERED, SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED, sealStream, type SealedStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
 /**
@@ -30,13 +30,10 @@ const SMALL = 16 * 1024
 const RECORDS = 10
 const KEPT = 16
 
-interface Peer {
+interface Peer extends Chunks {
   readonly socket: Socket
   /** The encryption of the stream; undefined if the stream is not encrypted. */
   readonly seal: SealedStream | undefined
-  chunks: Buffer[]
-  /** Number of bytes already taken from the first chunk. */
-  offset: number
   held: number
   closed: string | undefined
 }
@@ -45,46 +42,14 @@ interface Peer {
  * Uses node:net sockets, for platforms without koffi. The bytes on the network are the same as with
  * `tcp`, but each byte is copied once more.
  */
-export class NodeTransport implements EventTransport {
-  readonly name = 'node'
-  readonly hosts: readonly number[] | undefined
-  onReady: () => void = () => undefined
-  readonly #heap: Heap
-  readonly #peers: (Peer | undefined)[]
-  readonly #pieces: Uint8Array[] = []
+export function nodeTransport(
+  heap: Heap,
+  channels: readonly (SocketChannel | undefined)[],
+  hosts?: readonly number[],
+): EventTransport {
+  const pieces: Uint8Array[] = []
 
-  constructor(
-    heap: Heap,
-    channels: readonly (SocketChannel | undefined)[],
-    hosts?: readonly number[],
-  ) {
-    this.#heap = heap
-    this.hosts = hosts
-    this.#peers = channels.map((channel) => channel && this.#adopt(channel))
-  }
-
-  trySend(index: number, at: number, length: number, more = false): number {
-    const peer = this.#peers[index]!
-    if (peer.seal === undefined) return this.#send(peer, this.#heap.bytes, at, length)
-    return peer.seal.send(at, length, more, ({ bytes }, from, count) =>
-      this.#send(peer, bytes, from, count),
-    )
-  }
-
-  tryReceive(index: number, at: number, length: number): number {
-    const peer = this.#peers[index]!
-    if (peer.seal === undefined) return this.#receive(peer, this.#heap.bytes, at, length)
-    const taken = peer.seal.receive(at, length, ({ bytes }, to, room) =>
-      this.#receive(peer, bytes, to, room),
-    )
-    if (taken !== ALTERED) return taken
-    peer.closed = ALTERED_REASON
-    peer.chunks = []
-    peer.socket.destroy()
-    return CLOSED
-  }
-
-  #send(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
+  const send = (peer: Peer, bytes: Uint8Array, at: number, length: number): number => {
     if (peer.closed !== undefined) return CLOSED
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
@@ -94,55 +59,17 @@ export class NodeTransport implements EventTransport {
       peer.socket.write(bytes.slice(at, at + taken))
       return taken
     }
-    const piece = this.#pieces.pop() ?? new Uint8Array(PIECE)
+    const piece = pieces.pop() ?? new Uint8Array(PIECE)
     piece.set(bytes.subarray(at, at + taken))
     peer.socket.write(piece.subarray(0, taken), () => {
-      if (this.#pieces.length < KEPT) this.#pieces.push(piece)
+      if (pieces.length < KEPT) pieces.push(piece)
     })
     return taken
   }
 
-  #receive(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
-    let taken = 0
-    while (taken < length) {
-      const [chunk] = peer.chunks
-      if (chunk === undefined) break
-      const part = Math.min(length - taken, chunk.length - peer.offset)
-      bytes.set(chunk.subarray(peer.offset, peer.offset + part), at + taken)
-      taken += part
-      peer.offset += part
-      if (peer.offset < chunk.length) break
-      peer.chunks.shift()
-      peer.offset = 0
-    }
-    if (taken === 0 && peer.closed !== undefined) return CLOSED
-    peer.held -= taken
-    if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
-    return taken
-  }
-
-  wantSend(): void {
-    // Nothing to do: every 'drain' event calls `onReady`.
-  }
-
-  closeReason(index: number): string {
-    return this.#peers[index]?.closed ?? ''
-  }
-
-  closePeer(index: number): void {
-    this.#peers[index]?.socket.end()
-  }
-
-  close(): void {
-    for (const peer of this.#peers) {
-      peer?.seal?.close()
-      peer?.socket.destroySoon()
-    }
-  }
-
-  #adopt(channel: SocketChannel): Peer {
-    const { socket } = channel
-    const seal = channel.keys && new SealedStream(regionOf(this.#heap.bytes), channel.keys, RECORDS)
+  const adopt = (channel: SocketChannel): Peer => {
+    const { socket, keys } = channel
+    const seal = keys && sealStream(regionOf(heap.bytes), keys, RECORDS)
     const { chunks, ended } = channel.release()
     const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
     const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }
@@ -151,14 +78,14 @@ export class NodeTransport implements EventTransport {
       peer.chunks.push(chunk)
       peer.held += chunk.length
       if (peer.held >= HIGH_WATER) socket.pause()
-      this.onReady()
+      transport.onReady()
     })
     socket.on('drain', () => {
-      this.onReady()
+      transport.onReady()
     })
     const end = (reason: string): void => {
       peer.closed ??= reason
-      this.onReady()
+      transport.onReady()
     }
     socket.on('error', (error) => {
       end(error.message)
@@ -171,6 +98,53 @@ export class NodeTransport implements EventTransport {
     })
     return peer
   }
+
+  const transport: EventTransport = {
+    name: 'node',
+    hosts,
+    onReady: () => undefined,
+    trySend: (index, at, length, more) => {
+      const peer = peers[index]!
+      if (peer.seal === undefined) return send(peer, heap.bytes, at, length)
+      return peer.seal.send(at, length, more, ({ bytes }, from, count) =>
+        send(peer, bytes, from, count),
+      )
+    },
+    tryReceive: (index, at, length) => {
+      const peer = peers[index]!
+      if (peer.seal === undefined) return receive(peer, heap.bytes, at, length)
+      const taken = peer.seal.receive(at, length, ({ bytes }, to, room) =>
+        receive(peer, bytes, to, room),
+      )
+      if (taken !== ALTERED) return taken
+      peer.closed = ALTERED_REASON
+      peer.chunks = []
+      peer.socket.destroy()
+      return CLOSED
+    },
+    // Every 'drain' event calls `onReady`.
+    wantSend: () => undefined,
+    closeReason: (index) => peers[index]?.closed ?? '',
+    closePeer: (index) => {
+      peers[index]?.socket.end()
+    },
+    close: () => {
+      for (const peer of peers) {
+        peer?.seal?.close()
+        peer?.socket.destroySoon()
+      }
+    },
+  }
+  const peers = channels.map((channel) => channel && adopt(channel))
+  return transport
+}
+
+function receive(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
+  const taken = takeChunks(peer, bytes, at, length)
+  if (taken === 0 && peer.closed !== undefined) return CLOSED
+  peer.held -= taken
+  if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
+  return taken
 }
 
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
@@ -201,7 +175,7 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
     async accept() {
       for (;;) {
         const caller = callers.shift()
-        if (caller !== undefined) return new SocketChannel(caller)
+        if (caller !== undefined) return socketChannel(caller)
         if (!listening) throw new Error('stopped listening')
         await new Promise<void>((resolve) => {
           wake = resolve
@@ -219,7 +193,7 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
       } finally {
         signal?.removeEventListener('abort', giveUp)
       }
-      return new SocketChannel(socket)
+      return socketChannel(socket)
     },
     stopListening() {
       listening = false
@@ -233,77 +207,72 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
 /** Largest number of bytes to read ahead during a handshake. */
 const LARGEST_REST = 64 * 1024
 
-/**
- * A node:net socket during the handshake. `release` hands over the socket and the bytes read ahead.
- */
-export class SocketChannel implements ByteChannel {
+/** A node:net socket during the handshake. */
+export interface SocketChannel extends ByteChannel {
   readonly socket: Socket
-  readonly from: string
-  keys?: SessionKeys | undefined
-  #rest: Buffer[] = []
-  #held = 0
-  #wake: (() => void) | undefined
-  #ended: string | undefined
-  readonly #onData = (chunk: Buffer): void => {
-    this.#rest.push(chunk)
-    this.#held += chunk.length
-    // A handshake is short. Stop reading if a peer sends more.
-    if (this.#held > LARGEST_REST) this.socket.pause()
-    this.#wake?.()
-  }
-
-  constructor(socket: Socket) {
-    this.socket = socket
-    this.from = socket.remoteAddress ?? ''
-    const end = (reason: string): void => {
-      this.#ended ??= reason
-      this.#wake?.()
-    }
-    socket.on('data', this.#onData)
-    socket.resume()
-    socket.on('error', (error) => {
-      end(error.message)
-    })
-    socket.on('close', () => {
-      end('the connection ended')
-    })
-  }
-
-  async write(bytes: Uint8Array): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.socket.write(bytes, (error) => {
-        if (error === undefined || error === null) resolve()
-        else reject(error)
-      })
-    })
-  }
-
-  async read(length: number): Promise<Uint8Array> {
-    for (;;) {
-      const bytes = Buffer.concat(this.#rest)
-      if (bytes.length >= length) {
-        this.#rest = bytes.length > length ? [bytes.subarray(length)] : []
-        this.#held = bytes.length - length
-        if (this.#held <= LARGEST_REST) this.socket.resume()
-        return new Uint8Array(bytes.subarray(0, length))
-      }
-      if (this.#ended !== undefined) throw new Error(this.#ended)
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve
-      })
-    }
-  }
-
   /**
    * Stops reading. Returns the bytes that followed the handshake, and why the stream has ended, if
    * it has.
    */
-  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
-    this.socket.off('data', this.#onData)
-    return { chunks: this.#rest, ended: this.#ended }
-  }
+  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined }
+}
 
-  close(): void {
-    this.socket.destroy()
+export function socketChannel(socket: Socket): SocketChannel {
+  let rest: Buffer[] = []
+  let held = 0
+  let wake: (() => void) | undefined
+  let ended: string | undefined
+  const onData = (chunk: Buffer): void => {
+    rest.push(chunk)
+    held += chunk.length
+    // A handshake is short. Stop reading if a peer sends more.
+    if (held > LARGEST_REST) socket.pause()
+    wake?.()
+  }
+  const end = (reason: string): void => {
+    ended ??= reason
+    wake?.()
+  }
+  socket.on('data', onData)
+  socket.resume()
+  socket.on('error', (error) => {
+    end(error.message)
+  })
+  socket.on('close', () => {
+    end('the connection ended')
+  })
+  return {
+    socket,
+    from: socket.remoteAddress ?? '',
+    write: async (bytes) => {
+      await new Promise<void>((resolve, reject) => {
+        socket.write(bytes, (error) => {
+          if (error === undefined || error === null) resolve()
+          else reject(error)
+        })
+      })
+    },
+    read: async (length) => {
+      for (;;) {
+        const bytes = Buffer.concat(rest)
+        if (bytes.length >= length) {
+          rest = bytes.length > length ? [bytes.subarray(length)] : []
+          held = bytes.length - length
+          if (held <= LARGEST_REST) socket.resume()
+          return new Uint8Array(bytes.subarray(0, length))
+        }
+        if (ended !== undefined) throw new Error(ended)
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      }
+    },
+    release: () => {
+      socket.off('data', onData)
+      return { chunks: rest, ended }
+    },
+    close: () => {
+      socket.destroy()
+    },
   }
 }

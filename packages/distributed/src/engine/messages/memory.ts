@@ -1,6 +1,7 @@
 import { tsrError } from '@tsrun/core'
 import { Allocator } from '../../arena/allocator.ts'
 import type { Heap } from '../../arena/heap.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
 
 /**
@@ -17,13 +18,13 @@ const KEPT = 64
 export class EngineMemory {
   readonly heap: Heap
   /** Copies bytes within the heap; the ranges may overlap. */
-  readonly copy: (to: number, from: number, bytes: number) => void
+  readonly copy: Kernels['copy']
   readonly #rank: number
   readonly #allocator: Allocator
   readonly #blocks: number[][] = []
 
   /** @param reserved - number of bytes at the low end of the heap that belong to the transport */
-  constructor(heap: Heap, rank: number, copy: EngineMemory['copy'], reserved = 0) {
+  constructor(heap: Heap, rank: number, copy: Kernels['copy'], reserved = 0) {
     this.heap = heap
     this.copy = copy
     this.#allocator = new Allocator(Math.max(SMALLEST_BLOCK, reserved), heap.engineBytes)

@@ -31,53 +31,28 @@ export async function joinGeneration(
 ): Promise<EngineProcessGroup> {
   const attempt = settings.environment?.restartCount ?? 0
   const root = prefixStore(rendezvous.store, `world/${attempt}/`)
-  const place = new Place(settings, rendezvous, root, departures)
-  const { timeout, signal } = settings
-  const generation = await chooseGeneration(settings, root, departures)
-  return await place.join(generation, { timeout, ...(signal && { signal }) })
-}
+  const { rank, worldSize, timeout, signal } = settings
+  const lineage: Lineage = { newest: undefined }
+  let joined = 0
+  let tried = 0
+  let isLeaving = false
 
-/** The membership of this process in the world, over all generations. */
-class Place {
-  readonly #settings: InitSettings
-  readonly #rendezvous: Rendezvous
-  readonly #root: Store
-  readonly #departures: Set<string>
-  readonly #lineage: Lineage = { newest: undefined }
-  #joined = 0
-  #tried = 0
-  #isLeaving = false
-
-  constructor(
-    settings: InitSettings,
-    rendezvous: Rendezvous,
-    root: Store,
-    departures: Set<string>,
-  ) {
-    this.#settings = settings
-    this.#rendezvous = rendezvous
-    this.#root = root
-    this.#departures = departures
-  }
-
-  async join(generation: number, options: JoinOptions): Promise<EngineProcessGroup> {
-    const settings = this.#settings
-    const { rank, worldSize, timeout } = settings
-    const store = storeOf(this.#root, generation)
-    this.#tried = generation
+  const join = async (generation: number, options: JoinOptions): Promise<EngineProcessGroup> => {
+    const store = storeOf(root, generation)
+    tried = generation
     await forgetEndpoint(store, rank)
     await announcePresence(store, rank)
     const incarnation = randomUUID()
     const runner = await openRunner(settings, {
-      from: this.#rendezvous.from,
+      from: rendezvous.from,
       generation,
       store,
       timeout: options.timeout ?? timeout,
       signal: options.signal,
       incarnation,
     })
-    this.#rendezvous.onConnected?.(runner.arena.heap.bytes)
-    this.#joined = generation
+    rendezvous.onConnected?.(runner.arena.heap.bytes)
+    joined = generation
     const group = createWorldGroup({
       rank,
       worldSize,
@@ -86,39 +61,41 @@ class Place {
       timeout,
       generation,
       hasPresence: true,
-      lineage: this.#lineage,
+      lineage,
       onLeft: async () => {
         // Only the newest generation may close the connection to the store.
-        if (this.#joined !== generation) return
-        this.#departures.add(incarnation)
-        if (!this.#rendezvous.isOwn) await endPresence(store, rank)
-        await this.#rendezvous.close()
+        if (joined !== generation) return
+        departures.add(incarnation)
+        if (!rendezvous.isOwn) await endPresence(store, rank)
+        await rendezvous.close()
       },
-      rejoin: async (options) => await this.#rejoin(group, options),
+      rejoin: async (options) => await rejoin(group, options),
     })
     return group
   }
 
-  async #rejoin(old: EngineProcessGroup, options: JoinOptions): Promise<ProcessGroup> {
+  const rejoin = async (old: EngineProcessGroup, options: JoinOptions): Promise<ProcessGroup> => {
     const refuse = (reason: string): Error =>
       tsrError('ERR_TSR_CANNOT_RECONFIGURE', { group: old.name, reason })
-    if (this.#isLeaving) throw refuse('it is under way already')
-    if (this.#joined !== old.generation) {
-      throw refuse(`there is a newer world, of generation ${this.#joined}`)
+    if (isLeaving) throw refuse('it is under way already')
+    if (joined !== old.generation) {
+      throw refuse(`there is a newer world, of generation ${joined}`)
     }
-    const { rank, timeout } = this.#settings
     const wait = waitOptions(options, timeout)
-    this.#isLeaving = true
+    isLeaving = true
     try {
       const { runner } = old.world
       runner.failGroup(0, `rank ${rank} rebuilds the world`)
       await runner.close()
-      await endPresence(storeOf(this.#root, this.#tried), rank)
-      return await this.join(await beginNext(this.#root, this.#tried), wait)
+      await endPresence(storeOf(root, tried), rank)
+      return await join(await beginNext(root, tried), wait)
     } finally {
-      this.#isLeaving = false
+      isLeaving = false
     }
   }
+
+  const generation = await chooseGeneration(settings, root, departures)
+  return await join(generation, { timeout, signal })
 }
 
 /**
@@ -167,7 +144,7 @@ async function chooseGeneration(
       { rank, generation: newest },
       'this rank was here before: waits until the others call reconfigure()',
     )
-    const wait = { timeout: Math.max(1, deadline.remaining()), ...(signal && { signal }) }
+    const wait = { timeout: Math.max(1, deadline.remaining()), signal }
     await root.wait([begunKey(newest + 1)], wait).catch((cause: unknown) => {
       if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
       const what = `rank ${rank}, which was in the job before: waiting for the others to call reconfigure()`

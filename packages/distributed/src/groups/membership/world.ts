@@ -35,82 +35,63 @@ export interface Lineage {
   newest: ProcessGroup | undefined
 }
 
-/** The state that all groups of a rank share. */
-export class World {
-  readonly rank: number
-  readonly worldSize: number
-  readonly runner: Runner
-  readonly store: Store
-  readonly timeout: number
-  readonly generation: number
-  /** Whether this rank has left the world. */
-  hasEnded = false
-  readonly lineage: Lineage
-  readonly #facts: WorldFacts
+export type World = ReturnType<typeof createWorld>
+
+/** Creates the state that all groups of a rank share. */
+export function createWorld({ hasPresence, rejoin, onLeft, ...facts }: WorldFacts) {
+  const { store } = facts
   /** How many groups were made so far, by members and name. */
-  readonly #made = new Map<string, number>()
+  const made = new Map<string, number>()
   /** How often each group was shrunk, by group id. */
-  readonly #shrunk = new Map<number, number>()
-
-  constructor(facts: WorldFacts) {
-    this.#facts = facts
-    this.rank = facts.rank
-    this.worldSize = facts.worldSize
-    this.runner = facts.runner
-    this.store = facts.store
-    this.timeout = facts.timeout
-    this.generation = facts.generation ?? 0
-    this.lineage = facts.lineage ?? { newest: undefined }
+  const shrunk = new Map<number, number>()
+  const lineage: Lineage = facts.lineage ?? { newest: undefined }
+  const world = {
+    ...facts,
+    generation: facts.generation ?? 0,
+    lineage,
+    /** Whether this rank has left the world. */
+    hasEnded: false,
+    /** Returns the number of a new group among the groups with the same members and name. */
+    countGroup(group: string): number {
+      const number = made.get(group) ?? 0
+      made.set(group, number + 1)
+      return number
+    },
+    /** Undoes `countGroup` after a failure, so that the next attempt has the same number. */
+    uncountGroup(group: string, number: number): void {
+      if (made.get(group) === number + 1) made.set(group, number)
+    },
+    /** Returns the store folder for the next shrink of a group. */
+    shrinkFolder: (group: number) => `shrink/${group}/${shrunk.get(group) ?? 0}/`,
+    countShrink(group: number): void {
+      shrunk.set(group, (shrunk.get(group) ?? 0) + 1)
+    },
+    /** Asks the store which ranks are alive. Returns a predicate. */
+    async findPresent(): Promise<(rank: number) => boolean> {
+      if (hasPresence !== true) return () => true
+      const alive = new Set(await store.list(presenceFolder))
+      return (rank) => alive.has(presenceKey(rank))
+    },
+    /**
+     * Rebuilds the world, as `GroupRelations.reconfigure` documents.
+     * @throws ERR_TSR_CANNOT_RECONFIGURE, and the errors of `initProcessGroup`
+     */
+    async reconfigure(group: string, options: JoinOptions): Promise<ProcessGroup> {
+      if (rejoin === undefined) {
+        const reason = 'the ranks of an in-process world cannot be started again'
+        throw tsrError('ERR_TSR_CANNOT_RECONFIGURE', { group, reason })
+      }
+      const newest = await rejoin(options)
+      lineage.newest = newest
+      return newest
+    },
+    async leave(): Promise<void> {
+      world.hasEnded = true
+      await facts.runner.close()
+      await onLeft?.()
+    },
   }
-
-  /** Returns the number of a new group among the groups with the same members and name. */
-  countGroup(group: string): number {
-    const number = this.#made.get(group) ?? 0
-    this.#made.set(group, number + 1)
-    return number
-  }
-
-  /** Undoes `countGroup` after a failure, so that the next attempt has the same number. */
-  uncountGroup(group: string, number: number): void {
-    if (this.#made.get(group) === number + 1) this.#made.set(group, number)
-  }
-
-  /** Returns the store folder for the next shrink of a group. */
-  shrinkFolder(group: number): string {
-    return `shrink/${group}/${this.#shrunk.get(group) ?? 0}/`
-  }
-
-  countShrink(group: number): void {
-    this.#shrunk.set(group, (this.#shrunk.get(group) ?? 0) + 1)
-  }
-
-  /** Asks the store which ranks are alive. Returns a predicate. */
-  async findPresent(): Promise<(rank: number) => boolean> {
-    if (this.#facts.hasPresence !== true) return () => true
-    const alive = new Set(await this.store.list(presenceFolder))
-    return (rank) => alive.has(presenceKey(rank))
-  }
-
-  /**
-   * Rebuilds the world, as `GroupRelations.reconfigure` documents.
-   * @throws ERR_TSR_CANNOT_RECONFIGURE, and the errors of `initProcessGroup`
-   */
-  async reconfigure(group: string, options: JoinOptions): Promise<ProcessGroup> {
-    const { rejoin } = this.#facts
-    if (rejoin === undefined) {
-      const reason = 'the ranks of an in-process world cannot be started again'
-      throw tsrError('ERR_TSR_CANNOT_RECONFIGURE', { group, reason })
-    }
-    const newest = await rejoin(options)
-    this.lineage.newest = newest
-    return newest
-  }
-
-  async leave(): Promise<void> {
-    this.hasEnded = true
-    await this.runner.close()
-    await this.#facts.onLeft?.()
-  }
+  return world
 }
 
 const presenceFolder = 'alive/'

@@ -1,8 +1,8 @@
 import type { ReceivedObject, Source, Work } from '../../process-group.ts'
 import type { CallOptions, MessageOptions } from '../../call-options.ts'
-import { checkRank, checkSource, checkTag, type Member } from '../calls/arguments.ts'
+import { checkSource, checkTag } from '../calls/arguments.ts'
 import { recvCall, sendCall, skipCall } from '../calls/messages.ts'
-import type { Starter } from '../calls/call.ts'
+import { ObjectCollectives } from './collectives.ts'
 import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
@@ -22,22 +22,15 @@ interface LastReceives {
  * Messages with objects that MessagePack can encode: a message with the length, then one with the
  * payload. Use it for control data, not for tensors.
  */
-export class ObjectMessages {
-  readonly #member: Member
-  readonly #starter: Starter
+export class ObjectMessages extends ObjectCollectives {
   readonly #receives = new Map<number, LastReceives>()
   #count = 0
 
-  constructor(member: Member, starter: Starter) {
-    this.#member = member
-    this.#starter = starter
-  }
-
-  send(value: unknown, to: number, options: MessageOptions | undefined): Work {
+  sendObject(value: unknown, to: number, options?: MessageOptions): Work {
     const tag = OBJECT_TAGS + checkTag(options?.tag)
     const { length, words } = encodeObject(value)
-    const head = this.#starter.start(sendCall(this.#member, length, to, tag, options))
-    const payload = this.#starter.start(sendCall(this.#member, words, to, tag, options))
+    const head = this.operations.start(sendCall(this, length, to, tag, options))
+    const payload = this.operations.start(sendCall(this, words, to, tag, options))
     return new SteppedWork<void>(
       this.#count++,
       (function* () {
@@ -47,83 +40,59 @@ export class ObjectMessages {
     )
   }
 
-  receive(from: number, options: MessageOptions | undefined): Work<unknown> {
-    checkRank('recvObject', this.#member, from)
+  recvObject<From extends Source>(
+    from: From,
+    options?: MessageOptions,
+  ): Work<From extends number ? unknown : ReceivedObject>
+  recvObject(from: Source, options?: MessageOptions): Work<unknown> {
+    checkSource('recvObject', this, from)
     const tag = checkTag(options?.tag)
-    const { bySource, fromAny } = this.#lastReceives(tag)
-    const before = [bySource.get(from), fromAny]
-    const steps = this.#receiveAfter(before, from, OBJECT_TAGS + tag, options)
-    const work = new SteppedWork<unknown>(this.#count++, steps)
-    bySource.set(from, work)
-    return work
-  }
-
-  receiveAny(options: MessageOptions | undefined): Work<ReceivedObject> {
-    checkSource('recvObject', this.#member, 'any')
-    const tag = checkTag(options?.tag)
-    const last = this.#lastReceives(tag)
-    const before = [...last.bySource.values(), last.fromAny]
-    const steps = this.#receiveAnyAfter(before, OBJECT_TAGS + tag, options)
-    const work = new SteppedWork<ReceivedObject>(this.#count++, steps)
-    last.bySource.clear()
-    last.fromAny = work
-    return work
-  }
-
-  #lastReceives(tag: number): LastReceives {
     const last = this.#receives.get(tag) ?? { bySource: new Map(), fromAny: undefined }
     this.#receives.set(tag, last)
-    return last
+    const { bySource, fromAny } = last
+    const isAny = typeof from !== 'number'
+    const rivals = isAny ? bySource.values() : [bySource.get(from)]
+    const steps = this.#receiveAfter([...rivals, fromAny], from, OBJECT_TAGS + tag, options)
+    const work = new SteppedWork<unknown>(this.#count++, steps)
+    if (isAny) {
+      bySource.clear()
+      last.fromAny = work
+    } else {
+      bySource.set(from, work)
+    }
+    return work
   }
 
   *#receiveAfter(
     before: readonly (SteppedWork<unknown> | undefined)[],
-    from: number,
+    from: Source,
     tag: number,
     options: CallOptions | undefined,
   ): Steps<unknown> {
     yield* waitFor(before)
     const length = new Int32Array(1)
     const takesMessage = options?.signal?.aborted !== true
+    const isAny = typeof from !== 'number'
+    let source: number
     try {
-      yield this.#starter.start(recvCall(this.#member, length, from, tag, options))
+      const head = this.operations.start(recvCall(this, length, from, tag, options))
+      yield head
+      source = head.wait()
     } catch (error) {
       // Skip the payload too, so that the next receive does not take it for a length.
-      if (takesMessage) this.#trySkip(from, tag)
+      if (takesMessage && !isAny) this.#trySkip(from, tag)
       throw error
     }
-    return yield* this.#receivePayload(length[0]!, from, tag, options)
-  }
-
-  *#receiveAnyAfter(
-    before: readonly (SteppedWork<unknown> | undefined)[],
-    tag: number,
-    options: CallOptions | undefined,
-  ): Steps<ReceivedObject> {
-    yield* waitFor(before)
-    const length = new Int32Array(1)
-    const head = this.#starter.start(recvCall(this.#member, length, 'any', tag, options))
-    yield head
-    const source = head.wait()
-    const value = yield* this.#receivePayload(length[0]!, source, tag, options)
-    return { value, source }
-  }
-
-  *#receivePayload(
-    length: number,
-    from: Source,
-    tag: number,
-    options: CallOptions | undefined,
-  ): Steps<unknown> {
-    const words = new Int32Array(wordsFor(length))
-    yield this.#starter.start(recvCall(this.#member, words, from, tag, options))
-    return decodeObject(words, length)
+    const words = new Int32Array(wordsFor(length[0]!))
+    yield this.operations.start(recvCall(this, words, source, tag, options))
+    const value = decodeObject(words, length[0]!)
+    return isAny ? { value, source } : value
   }
 
   #trySkip(from: number, tag: number): void {
-    if (from === this.#member.rank) return
+    if (from === this.rank) return
     try {
-      this.#starter.start(skipCall(from, tag))
+      this.operations.start(skipCall(from, tag))
     } catch {
       // The group was destroyed, so no further message arrives.
     }

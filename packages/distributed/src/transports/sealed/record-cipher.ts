@@ -50,103 +50,68 @@ export interface RecordCipher {
 
 /** Creates the fastest available cipher. All ciphers produce the same records. */
 export function createRecordCipher(direction: 'seal' | 'open', key: Uint8Array): RecordCipher {
-  return isAvailable().available && hasOpenSsl()
-    ? new NativeCipher(direction, key)
-    : new NodeCipher(key)
+  return isAvailable().available && hasOpenSsl() ? nativeCipher(direction, key) : nodeCipher(key)
 }
 
 /** Encrypts and decrypts in place, by native calls of OpenSSL. */
-export class NativeCipher implements RecordCipher {
-  readonly #gcm: AesGcm
-
-  constructor(direction: 'seal' | 'open', key: Uint8Array) {
-    this.#gcm = new AesGcm(direction, key)
-  }
-
-  seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void {
-    const header = to.address + at
-    const body = header + HEADER_BYTES
-    const text = from.address + piece
-    const sealed = this.#gcm.run(counter, header, text, length, body, body + length)
-    if (!sealed) throw tsrError('ERR_TSR_INTERNAL', { what: 'OpenSSL does not seal a record' })
-  }
-
-  open(
-    counter: number,
-    from: Region,
-    at: number,
-    length: number,
-    to: Region,
-    piece: number,
-  ): boolean {
-    const header = from.address + at
-    const body = header + HEADER_BYTES
-    return this.#gcm.run(counter, header, body, length, to.address + piece, body + length)
-  }
-
-  rekey(key: Uint8Array): void {
-    this.#gcm.rekey(key)
-  }
-
-  close(): void {
-    this.#gcm.close()
+export function nativeCipher(direction: 'seal' | 'open', key: Uint8Array): RecordCipher {
+  const gcm = new AesGcm(direction, key)
+  return {
+    seal: (counter, from, piece, length, to, at) => {
+      const header = to.address + at
+      const body = header + HEADER_BYTES
+      const text = from.address + piece
+      const sealed = gcm.run(counter, header, text, length, body, body + length)
+      if (!sealed) throw tsrError('ERR_TSR_INTERNAL', { what: 'OpenSSL does not seal a record' })
+    },
+    open: (counter, from, at, length, to, piece) => {
+      const header = from.address + at
+      const body = header + HEADER_BYTES
+      return gcm.run(counter, header, body, length, to.address + piece, body + length)
+    },
+    rekey: (next) => {
+      gcm.rekey(next)
+    },
+    close: () => {
+      gcm.close()
+    },
   }
 }
 
 /** Uses the ciphers of node:crypto, which return results in new memory. */
-export class NodeCipher implements RecordCipher {
-  #key: Uint8Array
-
-  constructor(key: Uint8Array) {
-    this.#key = key
-  }
-
-  seal(
-    counter: number,
-    { bytes }: Region,
-    piece: number,
-    length: number,
-    to: Region,
-    at: number,
-  ): void {
-    const cipher = createCipheriv('aes-128-gcm', this.#key, nonceOf(counter))
-    const body = at + HEADER_BYTES
-    cipher.setAAD(to.bytes.subarray(at, body))
-    to.bytes.set(cipher.update(bytes.subarray(piece, piece + length)), body)
-    cipher.final()
-    to.bytes.set(cipher.getAuthTag(), body + length)
-  }
-
-  open(
-    counter: number,
-    { bytes }: Region,
-    at: number,
-    length: number,
-    to: Region,
-    piece: number,
-  ): boolean {
-    const nonce = nonceOf(counter)
-    const cipher = createDecipheriv('aes-128-gcm', this.#key, nonce, { authTagLength: TAG_BYTES })
-    const body = at + HEADER_BYTES
-    const end = body + length
-    cipher.setAuthTag(bytes.subarray(end, end + TAG_BYTES))
-    cipher.setAAD(bytes.subarray(at, body))
-    const text = cipher.update(bytes.subarray(body, end))
-    try {
+export function nodeCipher(first: Uint8Array): RecordCipher {
+  let key = first
+  return {
+    seal: (counter, { bytes }, piece, length, to, at) => {
+      const cipher = createCipheriv('aes-128-gcm', key, nonceOf(counter))
+      const body = at + HEADER_BYTES
+      cipher.setAAD(to.bytes.subarray(at, body))
+      to.bytes.set(cipher.update(bytes.subarray(piece, piece + length)), body)
       cipher.final()
-    } catch {
-      return false
-    }
-    to.bytes.set(text, piece)
-    return true
-  }
-
-  rekey(key: Uint8Array): void {
-    this.#key = key
-  }
-
-  close(): void {
-    this.#key = new Uint8Array()
+      to.bytes.set(cipher.getAuthTag(), body + length)
+    },
+    open: (counter, { bytes }, at, length, to, piece) => {
+      const nonce = nonceOf(counter)
+      const cipher = createDecipheriv('aes-128-gcm', key, nonce, { authTagLength: TAG_BYTES })
+      const body = at + HEADER_BYTES
+      const end = body + length
+      cipher.setAuthTag(bytes.subarray(end, end + TAG_BYTES))
+      cipher.setAAD(bytes.subarray(at, body))
+      const text = cipher.update(bytes.subarray(body, end))
+      try {
+        cipher.final()
+      } catch {
+        return false
+      }
+      to.bytes.set(text, piece)
+      return true
+    },
+    rekey: (next) => {
+      key = next
+    },
+    close: () => {
+      key = new Uint8Array()
+    },
   }
 }
 

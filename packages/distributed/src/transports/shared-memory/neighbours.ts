@@ -129,9 +129,7 @@ export function openShared(
   spins: boolean,
 ): { slots: MappedSlots; mail: (Mail | undefined)[] } {
   const looks = spins ? SPIN_LOOKS : 1
-  const copy: Kernels['copy'] = (to, from, bytes) => {
-    kernels.copy(to, from, bytes)
-  }
+  const { copy } = kernels
   const wake = (peer: number): void => {
     ringBell(segments[peer]!.bell)
   }
@@ -193,7 +191,7 @@ export function openNeighbour(
   heap: Heap,
   { neighbours, segments }: Sharing,
   [rank, peer]: readonly [number, number],
-  copy: (to: number, from: number, bytes: number) => void,
+  copy: Kernels['copy'],
 ): Neighbour {
   const segment = segments[peer]!
   const { fd, bell } = segment

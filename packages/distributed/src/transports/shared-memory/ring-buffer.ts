@@ -1,4 +1,5 @@
 import type { Heap } from '../../arena/heap.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 
 /** Capacity of one direction in bytes. It holds a few eager messages with their headers. */
 const CAPACITY = 64 * 1024
@@ -17,7 +18,7 @@ const WRITER_SLEEPS = 48
 /** 1 once the writer has ended the connection in both directions. */
 const ENDED = 64
 
-type Copy = (to: number, from: number, bytes: number) => void
+type Copy = Kernels['copy']
 
 class RingBuffer {
   readonly words: Int32Array

@@ -70,12 +70,9 @@ export class SharedMemoryTransport implements BlockingTransport {
     this.reservedBytes = reservedBytes(this.#peers.length)
     const kernels = instantiateKernels(heap.memory)
     this.#kernels = kernels
-    const copy = (to: number, from: number, bytes: number): void => {
-      kernels.copy(to, from, bytes)
-    }
     const isPeer = new Set(this.#peers)
     this.#neighbours = sharing.neighbours.map((_, peer) =>
-      isPeer.has(peer) ? openNeighbour(heap, sharing, [rank, peer], copy) : undefined,
+      isPeer.has(peer) ? openNeighbour(heap, sharing, [rank, peer], kernels.copy) : undefined,
     )
     for (const peer of this.#peers) polls.watch(peer, this.#neighbours[peer]!.bell, 0)
     this.#base = addressOf(heap.bytes)

@@ -1,4 +1,5 @@
 import type { Heap } from '../../arena/heap.ts'
+import type { Kernels } from '../../kernels/kernels.ts'
 import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
 
 /**
@@ -41,7 +42,7 @@ export const MOST_READERS = 16
 
 interface MappedSlotsOptions {
   readonly heap: Heap
-  readonly copy: (to: number, from: number, bytes: number) => void
+  readonly copy: Kernels['copy']
   /** World rank of this process. */
   readonly rank: number
   /** Offset in this heap of the slots of each world rank; undefined if they are not mapped here. */
