@@ -80,11 +80,7 @@ export function describeEnvironment(settings: Settings): string | undefined {
 
 function find(flag: Flag, value: string | undefined, env: Environment): Setting | undefined {
   if (value !== undefined) return { value, source: `--${flag.name}` }
-  for (const variable of variablesOf(flag)) {
-    const text = env[variable]
-    if (text !== undefined && text !== '') return { value: text, source: variable }
-  }
-  return undefined
+  return first(env, variablesOf(flag))
 }
 
 function upperCase(name: string): string {
