@@ -11,6 +11,9 @@ export interface Line {
   readonly end: '\n' | '\r' | ''
 }
 
+/** Receives the lines of all ranks. */
+export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void
+
 /** Maximum characters of a piece. Longer lines are split, so that memory is bounded. */
 const LINE_LIMIT = 64 * 1024
 
