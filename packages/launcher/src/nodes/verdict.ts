@@ -1,6 +1,6 @@
 import { exitCodeAt, ranksOf, worldSizeOf } from '../job/nodes.ts'
 import { exitCodeOf, TRY_AGAIN } from '../job/failure/exit-codes.ts'
-import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
+import { describeFailure, describeOthers } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
 import { findCauses } from '../job/failure/flight-causes.ts'
@@ -79,7 +79,9 @@ export function judge(evidence: Evidence): Verdict {
       kind: 'lost',
       failure: {
         runId: plan.runId,
-        ...describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+        ...firstLost,
+        ranks: ranksOf(plan, firstLost.node),
+        others: describeOthers(outcomes),
         jobExitCode: TRY_AGAIN,
       },
     }
