@@ -5,7 +5,7 @@ import { readSetting, usageError, type Setting } from './readers.ts'
 
 export type Settings = Partial<Record<FlagName, Setting>>
 
-type Environment = Readonly<Record<string, string | undefined>>
+export type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Completes the flags of the command line. The precedence is: the flag, TSRUN_*, PET_*, the variables of

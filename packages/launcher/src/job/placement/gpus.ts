@@ -1,10 +1,15 @@
-import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { formatBytes, formatRankList } from '@tsrun/core'
 import { usageError } from '../../args/readers.ts'
-import { askNvidiaSmi, findGpus, linesOf, listGpus, type GpuList } from './devices.ts'
-
-type Environment = Readonly<Record<string, string | undefined>>
+import {
+  askNvidiaSmi,
+  findGpus,
+  linesOf,
+  listGpus,
+  type Environment,
+  type GpuList,
+} from './devices.ts'
+import { readSystemFile } from './limits.ts'
 
 /** A GPU or MIG instance that ranks of this host may use. */
 export interface HostGpu {
@@ -202,11 +207,7 @@ function claimGpu(uuid: string): Promise<Server | undefined> {
 
 /** The UUIDs of the GPUs that launchers of this host have claimed. */
 function readClaims(): Set<string> {
-  try {
-    // The kernel shows NUL as @.
-    const names = readFileSync('/proc/net/unix', 'utf8').matchAll(/ @tsrun-gpu-([^\s@]+)@*$/gm)
-    return new Set(Array.from(names, ([, uuid]) => uuid!))
-  } catch {
-    return new Set()
-  }
+  // The kernel shows NUL as @.
+  const names = (readSystemFile('/proc/net/unix') ?? '').matchAll(/ @tsrun-gpu-([^\s@]+)@*$/gm)
+  return new Set(Array.from(names, ([, uuid]) => uuid!))
 }

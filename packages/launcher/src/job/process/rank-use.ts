@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
 import type { RankRates } from '@tsrun/observe'
+import { readSystemFile } from '../placement/limits.ts'
 import { cpuSeconds, residentBytes } from './process-use.ts'
 
 /** The usage of a GPU according to nvidia-smi. */
@@ -89,19 +89,11 @@ function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
 }
 
 function delayOf(pid: number): number {
-  try {
-    return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6
-  } catch {
-    return 0
-  }
+  return Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6
 }
 
 /** Empty if neither the launcher nor a user has chosen devices. */
 function visibleDevices(pid: number): string {
-  try {
-    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8')
-    return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
-  } catch {
-    return ''
-  }
+  const environment = readSystemFile(`/proc/${pid}/environ`) ?? ''
+  return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
 }
