@@ -156,8 +156,8 @@ function portOfSlurm(env: Environment): Setting | undefined {
 function firstHost(env: Environment): Setting | undefined {
   const nodes = openMpi(env) === undefined ? ['SLURM_STEP_NODELIST'] : []
   const list = first(env, [...nodes, 'SLURM_JOB_NODELIST'])
-  const host = list === undefined ? undefined : firstOfNodeList(list.value)
-  return list === undefined || host === undefined ? undefined : { ...list, value: host }
+  const host = list && firstOfNodeList(list.value)
+  return host === undefined ? undefined : { source: list!.source, value: host }
 }
 
 function first(env: Environment, variables: readonly string[]): Setting | undefined {

@@ -125,17 +125,15 @@ async function runGiven(
   }
   const startedAt = performance.now()
   const events = openEventLog(output.eventLog, cwd, console, announcer)
-  const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, program.stdin)
+  const input = context.stdin && new JobInput(context.stdin, program.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
   const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
   const jobContext = {
-    ...{ console, announcer, interrupts, events, chaos },
+    ...{ console, announcer, interrupts, events, chaos, onLine, input },
     watchers: [dashboard, metrics, failure, given.output.trace && new TraceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
-    ...(onLine === undefined ? {} : { onLine }),
-    ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
       started = failure.runId = runId
       const end = recordRun(env, cwd, {

@@ -13,7 +13,7 @@ export interface Finding {
    */
   readonly state: 'ok' | 'note' | 'problem'
   readonly found: string
-  readonly advice?: string
+  readonly advice?: string | undefined
   /** Output lines of a tool. */
   readonly details?: readonly string[]
 }
@@ -27,7 +27,7 @@ function finding(
   advice?: string,
   state: Finding['state'] = advice === undefined ? 'ok' : 'note',
 ): Finding[] {
-  return [{ name, state, found, ...(advice === undefined ? {} : { advice }) }]
+  return [{ name, state, found, advice }]
 }
 
 export function checkNode({ node }: Facts): Finding[] {

@@ -61,9 +61,9 @@ export interface JobContext {
   readonly announcer: Announcer
   readonly interrupts: Interrupts
   /** Receives every line of the ranks, including hidden ones. */
-  readonly onLine?: RankLineReader
+  readonly onLine?: RankLineReader | undefined
   /** The standard input of the ranks; without it, their input is empty. */
-  readonly input?: JobInput
+  readonly input?: JobInput | undefined
   /** Records the run for `tsrun logs`. Call the returned function with the exit code at the end. */
   readonly remember?: (runId: string) => (exitCode: number) => void
   readonly chaos?: Chaos | undefined

@@ -140,7 +140,7 @@ async function build(
     ...draft,
     packageVersion: TFJS_VERSION,
     tensorflowVersion: proof.tensorflow,
-    ...(compiler === undefined ? {} : { bindingRevision: BINDING_REVISION }),
+    bindingRevision: compiler && BINDING_REVISION,
     kernels,
     devices: proof.devices,
     tools,

@@ -52,13 +52,12 @@ export function createContext(
     announcer,
     chaos: plan && new Chaos(plan, announcer, undefined),
     interrupts,
-    ...(typeof output === 'function'
-      ? {
-          onLine: (rank, stream, { text }) => {
+    onLine:
+      typeof output === 'function'
+        ? (rank, stream, { text }) => {
             output({ rank, stream, text })
-          },
-        }
-      : {}),
+          }
+        : undefined,
     stopReason: () => reason,
     release: () => {
       clearTimeout(timer)

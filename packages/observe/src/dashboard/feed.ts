@@ -99,7 +99,7 @@ export class DashboardFeed implements PageSource {
     this.#nextLook = now + Math.max(POINT_INTERVAL, Math.min(LONGEST_PAUSE, wanted))
     if (links.ranks.length > 0) this.#links = links
     this.#step = step ?? this.#step
-    return { links: this.#links, ...(step === undefined ? {} : { step }) }
+    return { links: this.#links, step }
   }
 }
 

@@ -8,7 +8,7 @@ const TICKS = 100
 export function cpuSeconds(pid: number): number | undefined {
   const fields = statFields(pid)
   // utime and stime, which are fields 14 and 15 of the file.
-  return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) / TICKS
+  return fields && (Number(fields[11]) + Number(fields[12])) / TICKS
 }
 
 /** Resident bytes of a process; undefined if it has ended, or without /proc. */

@@ -37,8 +37,8 @@ export function findCompiler(tsx: string, settings: Settings): Compiler {
 export async function compile(path: string, source: string, compiler: Compiler): Promise<string> {
   const { cache, identity, settings } = compiler
   const key = createHash('sha256').update(`${identity}\0${path}\0${source}`).digest('hex')
-  const file = cache === undefined ? undefined : join(cache, `${key}.mjs`)
-  const known = file === undefined ? undefined : read(file)
+  const file = cache && join(cache, `${key}.mjs`)
+  const known = file && read(file)
   if (known !== undefined) return known
   const esbuild = await compiler.load()
   const { code } = await esbuild.transform(source, {
