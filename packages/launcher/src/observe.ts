@@ -52,12 +52,6 @@ interface Place {
   readonly interrupts: Pick<Interrupts, 'stop'>
 }
 
-interface Watchers {
-  readonly dashboard: Awaited<ReturnType<Observe['JobDashboard']['open']>> | undefined
-  readonly metrics: Awaited<ReturnType<Observe['JobMetrics']['open']>> | undefined
-  readonly onLine: RankLineReader | undefined
-}
-
 /**
  * Opens the servers that show the state of a job.
  *
@@ -68,7 +62,7 @@ export async function openWatchers(
   { script, program }: Pick<Job, 'script' | 'program'>,
   { env, cwd, interrupts: { stop } }: Place,
   announcer: Announcer,
-): Promise<Watchers> {
+) {
   if (page === undefined && endpoint === undefined) {
     return { dashboard: undefined, metrics: undefined, onLine: undefined }
   }

@@ -1,6 +1,6 @@
-import { closeSync, fstatSync, readdirSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readSync } from 'node:fs'
 import { join } from 'node:path'
-import { openFile } from '@tsrun/core'
+import { namesIn, openFile } from '@tsrun/core'
 import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
 import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
@@ -76,14 +76,6 @@ export class StepTail {
         // The rank has not written the header yet, or has removed the file.
       }
     }
-  }
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
   }
 }
 
