@@ -140,7 +140,7 @@ async function build(
     ...draft,
     packageVersion: TFJS_VERSION,
     tensorflowVersion: proof.tensorflow,
-    bindingRevision: compiler && BINDING_REVISION,
+    ...(compiler === undefined ? {} : { bindingRevision: BINDING_REVISION }),
     kernels,
     devices: proof.devices,
     tools,
