@@ -188,7 +188,7 @@ async function readGpuReports(options: Parameters<typeof run>[2]): Promise<GpuRe
 /** The installation of `tsrun setup tensorflow`. */
 function reportTensorFlow(env: Environment) {
   const found = readTensorFlow(env)
-  if ('problem' in found) return found
+  if (found.problem !== undefined) return { problem: found.problem }
   if (found.manifest === undefined) return null
   const { tensorflowVersion: version, package: name, packageVersion, devices } = found.manifest
   return { version, package: name, packageVersion, devices }

@@ -65,7 +65,7 @@ export async function readNpm(cwd: string) {
   }
 }
 
-interface SharedMemoryFacts {
+export interface SharedMemoryFacts {
   /** Why two processes cannot share a file in memory; undefined if they can. */
   readonly problem: string | undefined
   /** Size of /dev/shm in bytes; undefined if it is missing. */
@@ -181,7 +181,7 @@ export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv) {
 }
 
 /** The BLAS that the backend wasm uses. */
-interface BlasFacts {
+export interface BlasFacts {
   /** The first library whose products are right. */
   readonly library: string | null
   /** What named it or brought it. */
