@@ -13,18 +13,7 @@ const ANSWER = 8
 const PATIENCE = 5000
 
 /** Measurements from one host to another. */
-export interface Link {
-  /** Milliseconds to connect. */
-  readonly connect: number
-  /** Median of the round trips of a few bytes, in milliseconds. */
-  readonly roundTrip: number
-  /** Milliseconds that the other host's clock is ahead of this one. */
-  readonly ahead: number
-  /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
-  readonly doubt: number
-  /** Bytes per second of one connection; undefined if not measured. */
-  readonly bandwidth: number | undefined
-}
+export type Link = Awaited<ReturnType<typeof measureLink>>
 
 /** Wall-clock time in milliseconds, with fractions. */
 const clock = (): number => performance.timeOrigin + performance.now()
@@ -120,7 +109,7 @@ export interface LinkOptions {
 }
 
 /** Measures the link to a host. @throws an Error that says what went wrong */
-export async function measureLink(options: LinkOptions): Promise<Link> {
+export async function measureLink(options: LinkOptions) {
   const { host, port, secret, limit, hasBandwidth } = options
   const start = performance.now()
   const socket = connect({ host, port, noDelay: true })
@@ -133,10 +122,15 @@ export async function measureLink(options: LinkOptions): Promise<Link> {
     const shortest = trips.reduce((best, trip) => (trip.time < best.time ? trip : best))
     const times = trips.map(({ time }) => time).sort((a, b) => a - b)
     return {
+      /** Milliseconds to connect. */
       connect: connected,
+      /** Median of the round trips of a few bytes, in milliseconds. */
       roundTrip: times[times.length >> 1]!,
+      /** Milliseconds that the other host's clock is ahead of this one. */
       ahead: shortest.ahead,
+      /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
       doubt: shortest.time / 2,
+      /** Bytes per second of one connection; undefined if not measured. */
       bandwidth: hasBandwidth ? await measureBandwidth(socket, answers) : undefined,
     }
   } finally {
@@ -144,15 +138,10 @@ export async function measureLink(options: LinkOptions): Promise<Link> {
   }
 }
 
-interface RoundTrip {
-  readonly time: number
-  readonly ahead: number
-}
-
-async function measureRoundTrips(socket: Socket, answers: Answers): Promise<RoundTrip[]> {
+async function measureRoundTrips(socket: Socket, answers: Answers) {
   const header = Buffer.alloc(HEADER)
   header[0] = PING
-  const trips: RoundTrip[] = []
+  const trips: { readonly time: number; readonly ahead: number }[] = []
   for (let i = 0; i < WARM_UP + ROUND_TRIPS; i++) {
     const [sent, from] = [clock(), performance.now()]
     socket.write(header)

@@ -216,18 +216,14 @@ function secondsUntilFailure(outcome: RankOutcome): number {
 
 const SHOWN_LINES = 20
 
-interface CrashDump {
-  /** Location of the error: file and line, source, and a marker; empty if Node printed none. */
-  readonly frame: readonly string[]
-  /** The last lines on stderr, without Node's crash message. */
-  readonly rest: readonly string[]
-}
-
 /**
  * Splits the crash message that Node prints on stderr, so that the report shows each part once. The
  * frame is needed for syntax errors, whose stack does not name the file.
+ *
+ * @returns the location of the error (file and line, source, and a marker), which is empty if Node printed
+ *   none, and the last lines on stderr without Node's crash message
  */
-function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
+function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome) {
   if (heapExhausted) return { frame: [], rest: last(beforeHeapDump(stderrTail)) }
   const text = error?.text ?? ''
   const top = firstLine(text)

@@ -139,7 +139,7 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
     folder = mkdtempSync(join(tmpdir(), TEMPORARY))
   } catch {
     // Continue, because the job can run without records.
-    return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
+    return lasting(undefined)
   }
   const kept = (): string | undefined =>
     existsSync(folder) && readFlightFolder(folder).dumps.some(({ entries }) => entries.length > 0)
@@ -170,7 +170,7 @@ export function removeTemporary(
   }
 }
 
-function lasting(folder: string): FlightPlace {
-  const environment = { TSRUN_FLIGHT_DIR: folder }
+function lasting(folder: string | undefined): FlightPlace {
+  const environment: FlightPlace['environment'] = folder ? { TSRUN_FLIGHT_DIR: folder } : {}
   return { folder, environment, kept: () => undefined, close: () => undefined }
 }

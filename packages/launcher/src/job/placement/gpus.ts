@@ -60,7 +60,7 @@ export class HostGpus {
    * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
    * same time choose different ones.
    */
-  async claim(ranks: number): Promise<ClaimedGpus> {
+  async claim(ranks: number) {
     const claims: Server[] = []
     const names: string[] = []
     const busy: HostGpu[] = []
@@ -74,7 +74,9 @@ export class HostGpus {
     const isShared = this.#isChosen || names.length === 0
     const gpus = names.length === 0 ? this.all.map(({ name }) => name) : names
     return {
+      /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
       gpus,
+      /** Undefined if each rank has a GPU of its own and no GPU was in use. */
       warning: warningOf(gpus, isShared ? [] : busy, isShared ? busy : [], ranks),
       release: () => {
         for (const claim of claims) claim.close()
@@ -85,14 +87,6 @@ export class HostGpus {
   get #isChosen(): boolean {
     return this.#env['CUDA_VISIBLE_DEVICES'] !== undefined
   }
-}
-
-export interface ClaimedGpus {
-  /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
-  readonly gpus: readonly string[]
-  /** Undefined if each rank has a GPU of its own and no GPU was in use. */
-  readonly warning: string | undefined
-  readonly release: () => void
 }
 
 function warningOf(

@@ -15,30 +15,22 @@ export interface GpuUse {
 }
 
 /** The cumulative usage of a rank at one time. */
-export interface RankUse {
-  /** Milliseconds on the monotonic clock. */
-  readonly at: number
-  /** Milliseconds outside operations. */
-  readonly ownTime: number
-  readonly step: number | undefined
-  /** Undefined: the process has ended. */
-  readonly cpuSeconds: number | undefined
-  /** Milliseconds that its main thread was runnable but waited for a core. */
-  readonly delay: number
-  readonly hasGpu: boolean
-  readonly gpu: GpuUse | undefined
-}
+export type RankUse = ReturnType<typeof useOf>
 
 /** Least milliseconds outside operations for which the resolution of CPU times suffices. */
 const SHORTEST = 50
 
 /** The usage of a rank so far, from /proc and nvidia-smi. */
-export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[] = []): RankUse {
+export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[] = []) {
   return {
+    /** Milliseconds on the monotonic clock. */
     at: monotonicNow(),
+    /** Milliseconds outside operations. */
     ownTime,
     step,
+    /** Undefined: the process has ended. */
     cpuSeconds: cpuSeconds(pid),
+    /** Milliseconds that its main thread was runnable but waited for a core. */
     delay: delayOf(pid),
     hasGpu: visibleDevices(pid) !== '',
     gpu: gpuOf(pid, gpus),
