@@ -33,7 +33,7 @@ import type { Chaos } from '../job/chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { finishTrace, openWatchers } from '../observe.ts'
-import { JobInput } from '../job/process/input.ts'
+import { distributeInput } from '../job/process/input.ts'
 import type { CommandContext } from './context.ts'
 import { commandNames } from './table.ts'
 
@@ -125,7 +125,7 @@ async function runGiven(
   }
   const startedAt = performance.now()
   const events = openEventLog(output.eventLog, cwd, console, announcer)
-  const input = context.stdin && new JobInput(context.stdin, program.stdin)
+  const input = context.stdin && distributeInput(context.stdin, program.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
   const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
@@ -180,11 +180,11 @@ async function openChaos(
 ): Promise<Chaos | undefined> {
   if (chaos === undefined) return undefined
   // Load the fault injection only when needed, so that other jobs start faster.
-  const [{ Chaos }, { readChaosPlan }] = await Promise.all([
+  const [{ createChaos }, { readChaosPlan }] = await Promise.all([
     import('../job/chaos/chaos.ts'),
     import('../job/chaos/plan-file.ts'),
   ])
-  return new Chaos(
+  return createChaos(
     readChaosPlan(chaos, cwd, { isProgram: kind === 'program', size: nproc * nnodes }),
     announcer,
     events,

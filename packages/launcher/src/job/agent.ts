@@ -25,7 +25,7 @@ import {
 } from './nodes.ts'
 import type { Interruption, NodePlan, RankOutcome, Verdict } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
-import { StackRequests } from './process/stack-requests.ts'
+import { openStackRequests } from './process/stack-requests.ts'
 import { openStatusPage } from './status-page.ts'
 import { limitTime, type TimeLimit } from './time-limit.ts'
 
@@ -150,7 +150,7 @@ export async function runOnce(
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const debuggers = await placeDebuggers(program.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
-  const stackRequests = await StackRequests.open(program)
+  const stackRequests = await openStackRequests(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }

@@ -7,7 +7,7 @@ import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
 import type { Job, JobContext } from './job.ts'
-import { RankEvents } from './events.ts'
+import { recordRanks } from './events.ts'
 import type { NodePlace, SharedAttempt } from './nodes.ts'
 import { openRankLogs } from './rank-log.ts'
 import type { StackRequests } from './process/stack-requests.ts'
@@ -46,7 +46,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   let places: ReturnType<AttemptPage['places']> = new Map()
   const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
   const logs = openRankLogs(job, context, directory, { worldSize, ...run })
-  const events = new RankEvents(context.events, page)
+  const events = recordRanks(context.events, page)
   try {
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
