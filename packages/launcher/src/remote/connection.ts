@@ -94,6 +94,11 @@ export function commandIn(cwd: string, command: string): string {
   return `cd ${quoted(cwd)} && ${path} && export PATH && ${command}`
 }
 
+/** The last line of a text; undefined if the text is blank. */
+export function lastLineOf(text: string): string | undefined {
+  return text.trim().split('\n').findLast(Boolean)
+}
+
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string | undefined> {
   let [stdout, stderr] = ['', '']
@@ -103,8 +108,7 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string |
     else stderr += text
   })
   const { code } = await connection.ended
-  const said = stderr.trim().split('\n').at(-1) ?? ''
-  if (code !== 0) return said === '' ? `exit code ${code}` : said
+  if (code !== 0) return lastLineOf(stderr) ?? `exit code ${code}`
   // A start-up file of the shell may print something, too.
   const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
   return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`

@@ -3,7 +3,7 @@ import { openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span } from '@tsrun/distributed/record'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
-import { Tracks } from './tracks.ts'
+import { assignTracks, type Tracks } from './tracks.ts'
 
 /** Number of spans that are sorted at once. */
 const CHUNK = 50_000
@@ -41,7 +41,7 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
       const key = `${host} ${rank}`
       let own = tracks.get(key)
       if (own === undefined) {
-        own = new Tracks(rank, (tid, name, place) => {
+        own = assignTracks(rank, (tid, name, place) => {
           output.name('thread', pid, tid, name, place)
         })
         tracks.set(key, own)
