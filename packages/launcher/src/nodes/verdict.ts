@@ -50,17 +50,16 @@ export interface Evidence {
  * Judges one attempt by the reports of all nodes. A rank's own failure takes precedence over a lost
  * host, which takes precedence over errors that are consequences of either.
  */
-export function judge(evidence: Evidence): Verdict {
-  const {
-    plan,
-    reports,
-    lost,
-    restarts,
-    maxRestarts,
-    change,
-    hasLeft,
-    isElastic = false,
-  } = evidence
+export function judge({
+  plan,
+  reports,
+  lost,
+  restarts,
+  maxRestarts,
+  change,
+  hasLeft,
+  isElastic = false,
+}: Evidence): Verdict {
   const outcomes = reports.flatMap((report) => report.outcomes)
   // The flight records of a lost host are unknown.
   const here = reports.flatMap(({ nodeRank }) => ranksOf(plan, nodeRank))
