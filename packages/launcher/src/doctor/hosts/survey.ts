@@ -1,6 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { parseJson } from '@tsrun/core'
-import { commandIn, Connection, lastLineOf, whyNotOn, type Reach } from '../../remote/connection.ts'
+import {
+  commandIn,
+  lastLineOf,
+  openConnection,
+  whyNotOn,
+  type Reach,
+} from '../../remote/connection.ts'
 import type { RemoteHost } from '../../remote/hostfile.ts'
 import { reply, type HostFacts, type Questions, type Reply } from './agent.ts'
 import { SECRET_BYTES, type Link } from './link.ts'
@@ -221,7 +227,7 @@ function startAgent(host: RemoteHost, reach: Reach, secret: string) {
     }
   }
   const command = commandIn(reach.cwd, 'exec npx --no -- tsrun doctor --answer')
-  const connection = new Connection(host, command, reach, (stream, text) => {
+  const connection = openConnection(host, command, reach, (stream, text) => {
     if (stream === 'stderr') errors = (errors + text).slice(-2000)
     else read(text)
   })
