@@ -13,7 +13,7 @@ import { withoutCodes, type RankLineReader } from './logs/lines.ts'
 import type { Interrupts } from './job/process/interrupts.ts'
 import { cpuSeconds, residentBytes } from './job/process/process-use.ts'
 import { ratesOf, useOf, type RankUse } from './job/process/rank-use.ts'
-import { GpuWatch } from './gpu-use.ts'
+import { watchGpus } from './gpu-use.ts'
 
 export type Observe = typeof import('@tsrun/observe')
 
@@ -99,7 +99,7 @@ function observeHost(
   stop: AbortSignal,
   announcer: Announcer,
 ): Parameters<Observe['JobDashboard']['open']>[1] {
-  const gpus = new GpuWatch(env, stop)
+  const gpus = watchGpus(env, stop)
   let before: ReadonlyMap<number, RankUse> = new Map()
   return {
     stop,

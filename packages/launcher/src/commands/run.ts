@@ -15,7 +15,7 @@ import { findDevices, usesGpus } from '../job/placement/devices.ts'
 import { HostGpus } from '../job/placement/gpus.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
 import { createJob } from '../job/job.ts'
-import { FailureReport } from '../job/on-failure.ts'
+import { failureReport, type FailureReport } from '../job/on-failure.ts'
 import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
@@ -26,7 +26,7 @@ import {
   describePlanAsJson,
   planAttempt,
 } from '../job/plan.ts'
-import { openTraceFolder, removeTraceFolder, TraceReport } from '../job/trace-folder.ts'
+import { openTraceFolder, removeTraceFolder, traceReport } from '../job/trace-folder.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/code/script.ts'
 import { Announcer } from '../logs/console.ts'
 import type { Chaos } from '../job/chaos/chaos.ts'
@@ -63,7 +63,7 @@ export async function startJob(
   const { binding, nproc } = given.placement
   if (binding !== undefined) coresOf(binding, 0, nproc)
   const announcer = new Announcer(console, given.output.format)
-  const failure = new FailureReport(given, context, announcer)
+  const failure = failureReport(given, context, announcer)
   try {
     await runGiven(given, settings, gpus, context, announcer, failure)
   } catch (error) {
@@ -131,7 +131,7 @@ async function runGiven(
   let started: string | undefined
   const jobContext = {
     ...{ console, announcer, interrupts, events, chaos, onLine, input },
-    watchers: [dashboard, metrics, failure, given.output.trace && new TraceReport(trace!)].filter(
+    watchers: [dashboard, metrics, failure, given.output.trace && traceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
     remember: (runId: string) => {

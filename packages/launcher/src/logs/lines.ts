@@ -117,18 +117,14 @@ const KEPT_CHARACTERS = 2000
 
 /** The last lines of a rank's standard error, for the failure report. */
 export class StderrTail {
-  readonly #lines: string[] = []
+  readonly lines: string[] = []
   /** Whether V8 ran out of heap. Kept separately, because the native stack after that line displaces it. */
   heapExhausted = false
 
   push({ text, end }: Line): void {
     if (end === '\r') return
     if (/^FATAL ERROR: .*JavaScript heap out of memory/.test(text)) this.heapExhausted = true
-    this.#lines.push(withoutCodes(text.slice(0, KEPT_CHARACTERS)))
-    if (this.#lines.length > KEPT_LINES) this.#lines.shift()
-  }
-
-  get lines(): readonly string[] {
-    return this.#lines
+    this.lines.push(withoutCodes(text.slice(0, KEPT_CHARACTERS)))
+    if (this.lines.length > KEPT_LINES) this.lines.shift()
   }
 }
