@@ -5,7 +5,6 @@ import type {
   JobView,
   LinksView,
   LogLine,
-  PageSource,
   RankView,
   StepView,
 } from './views.ts'
@@ -93,7 +92,7 @@ export function createFeed(sources: DashboardSources) {
     snapshot(update: DashboardUpdate): DashboardUpdate {
       return { ...update, links, step, points, lines, dropped: 0 }
     },
-  } satisfies PageSource
+  }
 }
 
 function keep<T>(list: T[], value: T, most: number): void {
