@@ -1,7 +1,7 @@
 import type { Span, SpanFileHeader } from '@tsrun/distributed/record'
 import { alignClocks, hostOf } from './clocks.ts'
 import type { Window } from './division.ts'
-import { SpanFileIndex, type SpanFileReader } from './span-file-reader.ts'
+import { SpanFileIndex } from './span-file-reader.ts'
 import type { TracedRun } from './traced-run.ts'
 
 /** A step of a rank, on the common clock. */
@@ -36,7 +36,12 @@ export class RecordedSteps {
     this.restartCount = lastAttempt
     const own = files.filter(({ header }) => header.restartCount === lastAttempt)
     const offsets = alignClocks(own)
-    const read = filesByRank(own).map((ofRank) => {
+    const ranks = new Set(own.map(({ header }) => header.rank))
+    const read = [...ranks].map((rank) => {
+      // A process that replaced a lost rank has written a separate file.
+      const ofRank = own
+        .filter(({ header }) => header.rank === rank)
+        .sort((a, b) => a.header.time - b.header.time)
       const offset = offsets.get(hostOf(ofRank[0]!.header)) ?? 0
       const windows = new Windows(offset)
       const indexes = ofRank.map(
@@ -69,19 +74,6 @@ export class RecordedSteps {
       .filter((number) => others.every(({ windows }) => windows.has(number)))
       .sort((a, b) => a - b)
   }
-}
-
-/** A process that replaced a lost rank has written a separate file. */
-function filesByRank(files: readonly SpanFileReader[]): SpanFileReader[][] {
-  const byRank = new Map<number, SpanFileReader[]>()
-  for (const file of files) {
-    const { rank } = file.header
-    const list = byRank.get(rank)
-    if (list === undefined) byRank.set(rank, [file])
-    else list.push(file)
-  }
-  const begun = ({ header }: SpanFileReader): number => header.time
-  return [...byRank.values()].map((list) => list.sort((a, b) => begun(a) - begun(b)))
 }
 
 class Windows {
