@@ -10,23 +10,18 @@ interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }
 
-export interface Compiler {
-  readonly settings: Settings
-  /** Everything besides the source that affects the result. */
-  readonly identity: string
-  /** Folder of the cache; undefined if there is none. */
-  readonly cache: string | undefined
-  load(): Promise<Esbuild>
-}
+export type Compiler = ReturnType<typeof findCompiler>
 
 /** Finds the esbuild that tsx uses. It is loaded only for a source that is not cached. */
-export function findCompiler(tsx: string, settings: Settings): Compiler {
+export function findCompiler(tsx: string, settings: Settings) {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
   let loading: Promise<Esbuild> | undefined
   return {
     settings,
+    /** Everything besides the source that affects the result. */
     identity: JSON.stringify({ version, ...settings }),
+    /** Folder of the cache; undefined if there is none. */
     cache: openCache(),
     load: () =>
       (loading ??= import(pathToFileURL(require.resolve('esbuild')).href) as Promise<Esbuild>),
