@@ -3,7 +3,7 @@ import { balancedIdle } from './balanced-idle.ts'
 import { hostOf } from './clocks.ts'
 import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
 import { Arrivals, divideWindow, noticedEnd, Sweep } from './division.ts'
-import { RecordedSteps } from './recorded-steps.ts'
+import { readSteps, type RecordedSteps } from './recorded-steps.ts'
 import { sharesFrom, sharesOf, timeShares, type TimeShares } from './shares.ts'
 import type { TracedRun } from './traced-run.ts'
 
@@ -46,7 +46,7 @@ export interface TraceSummary {
  * @returns undefined if there is nothing to summarize
  */
 export function summarizeTrace(run: TracedRun, range?: StepRange): TraceSummary | undefined {
-  return summarizeSteps(new RecordedSteps(run), range)
+  return summarizeSteps(readSteps(run), range)
 }
 
 /** Summarizes steps that have been found already. */
