@@ -1,15 +1,8 @@
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { RankFacts } from '../args/log-prefix.ts'
-import type { OutputOptions } from '../args/output-options.ts'
 import { LineSplitter, StderrTail, type Line } from '../logs/lines.ts'
-import {
-  openFilteredFiles,
-  openRankFiles,
-  streamNames,
-  type LineFiles,
-  type RankFiles,
-} from '../logs/log-files.ts'
+import { openFilteredFiles, openRankFiles, streamNames, type RankFiles } from '../logs/log-files.ts'
 import { makePresenter } from '../logs/presenter.ts'
 import { TRACE_WINDOW, TraceMerger } from '../logs/traces.ts'
 import type { Job, JobContext } from './job.ts'
@@ -28,7 +21,9 @@ export function openRankLogs(
   attempt: Pick<RankFacts, 'worldSize' | 'generation' | 'node'> & { readonly runId: string },
 ) {
   const { format, prefix, destinations } = output
-  const filtered = openFiltered(output.filters, directory, announcer)
+  const filtered = openFilteredFiles(directory, output.filters, (reason) => {
+    announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
+  })
   const opened: RankFiles[] = []
   // Each rank shows its own traces if the lines have to stay separate.
   const merges = format === 'pretty' && prefix === undefined && attempt.worldSize > 1
@@ -124,37 +119,6 @@ export function openRankLogs(
     close(): void {
       merger?.flush()
       for (const files of [...opened, filtered]) files.close()
-    },
-  }
-}
-
-/**
- * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams with filters. They
- * get the lines of all ranks that contain one of the texts.
- *
- * @throws ERR_TSR_LOG_DIRECTORY
- */
-function openFiltered(
-  filters: OutputOptions['filters'],
-  directory: string | undefined,
-  announcer: JobContext['announcer'],
-): LineFiles {
-  const streams = streamNames.filter((stream) => filters[stream].length > 0)
-  if (directory === undefined || streams.length === 0) {
-    return { write: () => undefined, close: () => undefined }
-  }
-  const files = openFilteredFiles(directory, streams, (reason) => {
-    announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
-  })
-  return {
-    write: (stream, lines) => {
-      const wanted = lines.filter((line) =>
-        filters[stream].some((text) => line.text.includes(text)),
-      )
-      if (wanted.length > 0) files.write(stream, wanted)
-    },
-    close: () => {
-      files.close()
     },
   }
 }
