@@ -43,15 +43,12 @@ export class LineSplitter {
     const lines: Line[] = []
     let start = 0
     for (const match of text.matchAll(/\r?\n|\r/g)) {
-      this.#cut(text.slice(start, match.index), match[0] === '\r' ? '\r' : '\n', lines)
+      const line = this.#cutLong(text.slice(start, match.index), lines)
+      lines.push({ text: line, end: match[0] === '\r' ? '\r' : '\n' })
       start = match.index + match[0].length
     }
     this.#rest = this.#cutLong(text.slice(start), lines)
     return lines
-  }
-
-  #cut(text: string, end: Line['end'], lines: Line[]): void {
-    lines.push({ text: this.#cutLong(text, lines), end })
   }
 
   #cutLong(text: string, lines: Line[]): string {
