@@ -87,12 +87,6 @@ function upperCase(name: string): string {
   return name.replaceAll('-', '_').toUpperCase()
 }
 
-interface Layout {
-  readonly nnodes: Setting
-  /** A clause for the error message if a node has several tasks. */
-  readonly severalTasks: string | undefined
-}
-
 /**
  * The number of nodes on which Slurm or Open MPI has started this command; undefined without a scheduler.
  * A batch script of Slurm runs on only one node, so its node count is ignored.
@@ -129,7 +123,8 @@ function schedulerSettings(env: Environment): Settings {
   return settings
 }
 
-function slurm(env: Environment): Layout | undefined {
+/** The number of nodes, and a clause for the error message if a node has several tasks. */
+function slurm(env: Environment) {
   // Only a step (srun) runs tsrun on every node.
   if (env['SLURM_STEP_ID'] === undefined && env['SLURM_STEPID'] === undefined) return undefined
   const nnodes = first(env, ['SLURM_STEP_NUM_NODES', 'SLURM_NNODES', 'SLURM_JOB_NUM_NODES'])
@@ -139,7 +134,8 @@ function slurm(env: Environment): Layout | undefined {
   return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
-function openMpi(env: Environment): Layout | undefined {
+/** As for `slurm`. */
+function openMpi(env: Environment) {
   const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])
   if (tasks === undefined || local === undefined) return undefined

@@ -40,13 +40,7 @@ export type LinkFinding = { readonly from: number; readonly to: number } & (
     }
 )
 
-export interface Survey {
-  readonly hosts: readonly HostFinding[]
-  /** Between all hosts whose agents answered, in both directions. */
-  readonly links: readonly LinkFinding[]
-  /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
-  readonly store: readonly (string | undefined)[]
-}
+export type Survey = Awaited<ReturnType<typeof surveyHosts>>
 
 /** Milliseconds for a connection or an answer between hosts. */
 const LIMIT = 5000
@@ -66,7 +60,7 @@ interface Asked {
 }
 
 /** Surveys all hosts and the connections between them. A host takes part in one measurement at a time. */
-export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
+export async function surveyHosts(request: SurveyRequest) {
   const secret = randomBytes(SECRET_BYTES).toString('hex')
   const agents: Agent[] = []
   const end = (): void => {
@@ -104,7 +98,9 @@ export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
     }
     return {
       hosts: found.map(({ finding }) => finding),
+      /** Between all hosts whose agents answered, in both directions. */
       links: links.toSorted((a, b) => a.from - b.from || a.to - b.to),
+      /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
       store: found.map((_, index) => store.get(index)),
     }
   } finally {
