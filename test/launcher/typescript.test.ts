@@ -4,7 +4,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { findTsconfig, readSettings } from '../internals/launcher/job.ts'
+import { findUp, readSettings } from '../internals/launcher/job.ts'
 
 const root = new URL('../../', import.meta.url)
 const loader = new URL('packages/launcher/dist/typescript-loader.js', root)
@@ -148,6 +148,6 @@ describe('the settings of tsconfig.json', () => {
   ])('are read, or leave the program to tsx: %s', (_, text, expected) => {
     const base = '{ "compilerOptions": { "target": "ES2023", "verbatimModuleSyntax": true } }'
     put({ 'tsconfig.json': text, 'base.json': base, 'src/a.ts': '' })
-    expect(readSettings(findTsconfig(join(folder, 'src')), {})).toEqual(expected)
+    expect(readSettings(findUp('tsconfig.json', join(folder, 'src')), {})).toEqual(expected)
   })
 })

@@ -10,34 +10,27 @@ const QUERY = [
 const LIMIT = 10_000
 
 /** Polls nvidia-smi, with at most one process at a time. */
-export class GpuWatch {
-  /** The last answer; empty if nvidia-smi is missing or fails. */
-  latest: readonly GpuUse[] = []
-  readonly #env: NodeJS.ProcessEnv
-  readonly #signal: AbortSignal
-  #asking: Promise<void> | undefined
-  #isMissing = false
-
-  constructor(env: NodeJS.ProcessEnv, signal: AbortSignal) {
-    this.#env = env
-    this.#signal = signal
+export function watchGpus(env: NodeJS.ProcessEnv, signal: AbortSignal) {
+  let asking: Promise<void> | undefined
+  let isMissing = false
+  const poll = async (): Promise<void> => {
+    const { stdout, failure } = await run('nvidia-smi', QUERY, { env, limit: LIMIT, signal })
+    isMissing = failure === 'exit code ENOENT'
+    gpus.latest = failure === undefined ? linesOf(stdout).map(parseUse) : []
   }
-
-  /** Polls, unless a poll is in progress. Resolves when the answer has arrived. */
-  async ask(): Promise<void> {
-    if (this.#isMissing) return
-    this.#asking ??= this.#ask().finally(() => {
-      this.#asking = undefined
-    })
-    await this.#asking
+  const gpus = {
+    /** The last answer; empty if nvidia-smi is missing or fails. */
+    latest: [] as readonly GpuUse[],
+    /** Polls, unless a poll is in progress. Resolves when the answer has arrived. */
+    async ask(): Promise<void> {
+      if (isMissing) return
+      asking ??= poll().finally(() => {
+        asking = undefined
+      })
+      await asking
+    },
   }
-
-  async #ask(): Promise<void> {
-    const options = { env: this.#env, limit: LIMIT, signal: this.#signal }
-    const { stdout, failure } = await run('nvidia-smi', QUERY, options)
-    this.#isMissing = failure === 'exit code ENOENT'
-    this.latest = failure === undefined ? linesOf(stdout).map(parseUse) : []
-  }
+  return gpus
 }
 
 function parseUse(line: string): GpuUse {

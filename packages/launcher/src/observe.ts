@@ -8,13 +8,12 @@ import { quoted, usageError } from './args/readers.ts'
 import { locateObserve, OBSERVE } from './observe-package.ts'
 import { version } from './package.ts'
 import type { Job } from './job/job.ts'
-import type { RankLineReader } from './job/rank-log.ts'
 import type { Announcer } from './logs/console.ts'
-import { withoutCodes } from './logs/lines.ts'
+import { withoutCodes, type RankLineReader } from './logs/lines.ts'
 import type { Interrupts } from './job/process/interrupts.ts'
 import { cpuSeconds, residentBytes } from './job/process/process-use.ts'
 import { ratesOf, useOf, type RankUse } from './job/process/rank-use.ts'
-import { GpuWatch } from './gpu-use.ts'
+import { watchGpus } from './gpu-use.ts'
 
 export type Observe = typeof import('@tsrun/observe')
 
@@ -53,12 +52,6 @@ interface Place {
   readonly interrupts: Pick<Interrupts, 'stop'>
 }
 
-interface Watchers {
-  readonly dashboard: Awaited<ReturnType<Observe['JobDashboard']['open']>> | undefined
-  readonly metrics: Awaited<ReturnType<Observe['JobMetrics']['open']>> | undefined
-  readonly onLine: RankLineReader | undefined
-}
-
 /**
  * Opens the servers that show the state of a job.
  *
@@ -69,7 +62,7 @@ export async function openWatchers(
   { script, program }: Pick<Job, 'script' | 'program'>,
   { env, cwd, interrupts: { stop } }: Place,
   announcer: Announcer,
-): Promise<Watchers> {
+) {
   if (page === undefined && endpoint === undefined) {
     return { dashboard: undefined, metrics: undefined, onLine: undefined }
   }
@@ -106,7 +99,7 @@ function observeHost(
   stop: AbortSignal,
   announcer: Announcer,
 ): Parameters<Observe['JobDashboard']['open']>[1] {
-  const gpus = new GpuWatch(env, stop)
+  const gpus = watchGpus(env, stop)
   let before: ReadonlyMap<number, RankUse> = new Map()
   return {
     stop,

@@ -91,7 +91,10 @@ export async function exportSpans(
     made.end(epoch + end)
     return api.trace.setSpan(parent as typeof active, made as never)
   }
-  for (const ofRank of byRank(spans)) exportRank(ofRank, active, open)
+  for (const rank of new Set(spans.map((span) => span.rank))) {
+    const own = spans.filter((span) => span.rank === rank)
+    exportRank(own, active, open)
+  }
   return spans.length
 }
 
@@ -105,16 +108,6 @@ const attributeNames = new Map([
 function kindOf(kind: SpanKind): number {
   if (kind === 'send') return PRODUCER
   return kind === 'recv' ? CONSUMER : INTERNAL
-}
-
-function byRank(spans: readonly Span[]): Span[][] {
-  const ranks = new Map<number, Span[]>()
-  for (const span of spans) {
-    const list = ranks.get(span.rank)
-    if (list === undefined) ranks.set(span.rank, [span])
-    else list.push(span)
-  }
-  return [...ranks.values()]
 }
 
 interface Opened {

@@ -1,4 +1,5 @@
 export {
+  type Check,
   checkBackends,
   checkBlas,
   checkGpus,
@@ -14,9 +15,10 @@ export {
   checkTensorFlow,
   checkThreads,
   checkTypeScript,
+  type Finding,
 } from '../../../packages/launcher/src/doctor/checks.ts'
 export type { HostReport } from '../../../packages/launcher/src/doctor/environment.ts'
-export type { Check, Facts, Finding } from '../../../packages/launcher/src/doctor/facts.ts'
+export type { Facts } from '../../../packages/launcher/src/doctor/gather.ts'
 export {
   answerLinks,
   measureLink,

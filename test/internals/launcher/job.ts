@@ -39,6 +39,6 @@ export {
   type RankUse,
 } from '../../../packages/launcher/src/job/process/rank-use.ts'
 export {
-  findTsconfig,
+  findUp,
   readSettings,
 } from '../../../packages/launcher/src/rank/typescript/settings.ts'

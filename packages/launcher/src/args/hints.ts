@@ -1,6 +1,6 @@
 import { nearestName } from '@tsrun/core'
 import { flagTable, type FlagName } from './flags.ts'
-import { findFlag, variablesOf, type Settings } from './settings.ts'
+import { findFlag, variablesOf, type Environment, type Settings } from './settings.ts'
 
 const HOSTS = 'tsrun hosts --hostfile FILE -- script'
 
@@ -58,8 +58,6 @@ const variables =
   'LIBMPI WEBGPU_ADAPTER RESTART_COUNT LOG_LEVEL KEEP_LOGS CORE_RANKS CONTROL_FD ARENA STATUS_PAGE ' +
   'RUNS_DIR NATIVE LAUNCHER_PID ENGINE CORES ACCEPT_FAULTS TRANSPORT TRACE_RANGE TRACE_BYTES ' +
   'STALL_WARNING MATH PARENT_PIPE HOST_COLUMNS DOWNLOADS'
-
-type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Sentences about what the user probably did not mean. The job runs all the same.

@@ -1,45 +1,13 @@
-import { toOutput, type OutputOptions } from './output-options.ts'
-import {
-  countRanks,
-  toPlacement,
-  type Capacity,
-  type PlacementOptions,
-} from './placement-options.ts'
-import { toProgram, type ProgramOptions } from './program-options.ts'
-import { toProtection, type ProtectionOptions } from './protection-options.ts'
+import { toOutput } from './output-options.ts'
+import { countRanks, toPlacement, type Capacity } from './placement-options.ts'
+import { toProgram } from './program-options.ts'
+import { toProtection } from './protection-options.ts'
 import { usageError } from './readers.ts'
-import {
-  readConf,
-  toRendezvous,
-  withoutOthers,
-  type RendezvousOptions,
-} from './rendezvous-options.ts'
+import { readConf, toRendezvous, withoutOthers } from './rendezvous-options.ts'
 import { readSettings, type Settings } from './settings.ts'
 
 /** The options of a job, checked and complete. */
-export interface JobOptions {
-  readonly program: ProgramOptions
-  readonly placement: PlacementOptions
-  readonly rendezvous: RendezvousOptions
-  readonly protection: ProtectionOptions
-  readonly output: OutputOptions
-  readonly restart: RestartOptions
-  readonly dryRun: boolean
-  readonly detach: boolean
-}
-
-/** When ranks are restarted, and how they are stopped. */
-interface RestartOptions {
-  readonly maxRestarts: number
-  /** Milliseconds between SIGTERM and SIGKILL. */
-  readonly grace: number
-  /** The signals that stop the job. */
-  readonly signals: readonly NodeJS.Signals[]
-  /** Milliseconds after which the job is ended. */
-  readonly jobTimeout: number | undefined
-  /** A command or a URL for a failed job. */
-  readonly onFailure: string | undefined
-}
+export type JobOptions = ReturnType<typeof toJobOptions>
 
 /**
  * Reads the settings.
@@ -47,11 +15,7 @@ interface RestartOptions {
  * @param command - the script and its arguments
  * @throws ERR_TSR_USAGE
  */
-export function toJobOptions(
-  given: Settings,
-  command: readonly string[],
-  capacity: Capacity,
-): JobOptions {
+export function toJobOptions(given: Settings, command: readonly string[], capacity: Capacity) {
   const settings = withoutOthers(given)
   checkOnlyChoices(settings)
   const values = readSettings(settings)
@@ -63,11 +27,16 @@ export function toJobOptions(
     rendezvous: toRendezvous(values, settings, conf),
     protection: toProtection(values),
     output: toOutput(values, settings),
+    /** When ranks are restarted, and how they are stopped. */
     restart: {
       maxRestarts: values['max-restarts'],
+      /** Milliseconds between SIGTERM and SIGKILL. */
       grace: values.grace,
+      /** The signals that stop the job. */
       signals: values['signals-to-handle'],
+      /** Milliseconds after which the job is ended. */
       jobTimeout: values['job-timeout'],
+      /** A command or a URL for a failed job. */
       onFailure: values['on-failure'],
     },
     dryRun: values['dry-run'],

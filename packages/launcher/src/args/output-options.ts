@@ -5,85 +5,37 @@ import type { Settings } from './settings.ts'
 
 export type LogFormat = Values['log-format']
 
-/** Where one stream of a rank goes. */
-export interface Destination {
-  readonly isShown: boolean
-  readonly isWritten: boolean
-}
-
-/** Where and how long the dashboard is served. */
-export interface DashboardOptions {
-  /** 0: any free port. */
-  readonly port: number
-  /**
-   * Milliseconds for which the dashboard stays open after the job. Undefined: until Ctrl-C, but only if
-   * the job failed and stdin is a terminal.
-   */
-  readonly linger: number | undefined
-}
-
-/** Where metrics are served. */
-export interface MetricsOptions {
-  /** The name or address at which to listen. */
-  readonly host: string
-  /** 0: any free port. */
-  readonly port: number
-  /** The flag or variable and its value, for error messages. */
-  readonly source: string
-}
+/** The options for the output of ranks and for observing a job. */
+export type OutputOptions = ReturnType<typeof toOutput>
 
 /** Options for recording the steps of ranks, for `--trace` and the dashboard. */
-export interface TraceOptions {
-  readonly directory: string
-  /** A range for `parseStepRange`; undefined: all steps. */
-  readonly steps: string | undefined
-  /** Approximate limit in bytes per rank, above which old spans are dropped. */
-  readonly bytes: number
-}
-
-/** The options for the output of ranks and for observing a job. */
-export interface OutputOptions {
-  /** The folder of log files. */
-  readonly directory: string | undefined
-  /** The folder that keeps the output of the last jobs, without `directory`. */
-  readonly kept?: string | undefined
-  /** Bytes of output after which the log files of a rank are rotated; undefined: never. */
-  readonly logMaxSize: number | undefined
-  readonly format: LogFormat
-  /** The template for the prefix of lines; undefined: `[rank 3] `. */
-  readonly prefix: string | undefined
-  /** The file for the events of the job, or stderr (`console`); undefined: events are not written. */
-  readonly eventLog: { readonly file: string } | 'console' | undefined
-  readonly dashboard: DashboardOptions | undefined
-  readonly metrics: MetricsOptions | undefined
-  readonly trace: TraceOptions | undefined
-  /** The ranks of the job whose output is shown; undefined: all. */
-  readonly ranks: ReadonlySet<number> | undefined
-  /** The ranks of each host whose output is shown; undefined: all. */
-  readonly localRanks: ReadonlySet<number> | undefined
-  /** The destination of each stream by local rank; undefined: the console and the log folder, if any. */
-  readonly destinations:
-    ((localRank: number) => Record<'stdout' | 'stderr', Destination>) | undefined
-  /** Lines that contain one of these texts also go to a file that all ranks share. */
-  readonly filters: Readonly<Record<'stdout' | 'stderr', readonly string[]>>
-  readonly summary: boolean
-}
+export type TraceOptions = NonNullable<OutputOptions['trace']>
 
 /** @throws ERR_TSR_USAGE */
-export function toOutput(values: Values, settings: Settings): OutputOptions {
+export function toOutput(values: Values, settings: Settings) {
   const prefix = settings['log-prefix'] ?? settings['log-line-prefix-template']
   return {
+    /** The folder of log files. */
     directory: values['log-dir'],
+    /** The folder that keeps the output of the last jobs, without `directory`. */
+    kept: undefined as string | undefined,
+    /** Bytes of output after which the log files of a rank are rotated; undefined: never. */
     logMaxSize: values['log-max-size'],
     format: values['log-format'],
+    /** The template for the prefix of lines; undefined: `[rank 3] `. */
     prefix: prefix && readPrefix(prefix),
+    /** The file for the events of the job, or stderr (`console`); undefined: events are not written. */
     eventLog: eventLogOf(values),
     dashboard: dashboardOf(values, settings),
     metrics: metricsOf(values, settings),
     trace: traceOf(values, settings),
+    /** The ranks of the job whose output is shown; undefined: all. */
     ranks: values.ranks,
+    /** The ranks of each host whose output is shown; undefined: all. */
     localRanks: values['local-ranks-filter'],
+    /** The destination of each stream by local rank; undefined: the console and the log folder, if any. */
     destinations: destinationsOf(values),
+    /** Lines that contain one of these texts also go to a file that all ranks share. */
     filters: {
       stdout: textsOf(values['duplicate-stdout-filters']),
       stderr: textsOf(values['duplicate-stderr-filters']),
@@ -104,32 +56,51 @@ export function readPrefix({ value, source }: Setting): string {
   return value
 }
 
-function eventLogOf(values: Values): OutputOptions['eventLog'] {
+function eventLogOf(values: Values) {
   const file = values['event-log']
   if (file !== undefined) return { file }
-  return values['event-log-handler'] === 'console' ? 'console' : undefined
+  return values['event-log-handler'] === 'console' ? ('console' as const) : undefined
 }
 
-function dashboardOf(
-  { dashboard: port, 'dashboard-linger': linger }: Values,
-  settings: Settings,
-): DashboardOptions | undefined {
-  if (port !== undefined) return { port, linger }
+function dashboardOf({ dashboard: port, 'dashboard-linger': linger }: Values, settings: Settings) {
+  if (port !== undefined) {
+    return {
+      /** 0: any free port. */
+      port,
+      /**
+       * Milliseconds for which the dashboard stays open after the job. Undefined: until Ctrl-C, but only
+       * if the job failed and stdin is a terminal.
+       */
+      linger,
+    }
+  }
   refuse(settings['dashboard-linger'], '--dashboard PORT')
   return undefined
 }
 
-function metricsOf({ metrics }: Values, settings: Settings): MetricsOptions | undefined {
+function metricsOf({ metrics }: Values, settings: Settings) {
   if (metrics === undefined) return undefined
   const { source, value } = settings.metrics!
-  return { ...metrics, source: `${source} ${value.trim()}` }
+  return {
+    ...metrics,
+    /** The flag or variable and its value, for error messages. */
+    source: `${source} ${value.trim()}`,
+  }
 }
 
 function traceOf(
   { trace: directory, 'trace-steps': steps, 'trace-max-size': bytes }: Values,
   settings: Settings,
-): TraceOptions | undefined {
-  if (directory !== undefined) return { directory, steps, bytes: Math.round(bytes) }
+) {
+  if (directory !== undefined) {
+    return {
+      directory,
+      /** A range for `parseStepRange`; undefined: all steps. */
+      steps,
+      /** Approximate limit in bytes per rank, above which old spans are dropped. */
+      bytes: Math.round(bytes),
+    }
+  }
   refuse(settings['trace-steps'], '--trace DIR')
   return undefined
 }
@@ -139,11 +110,11 @@ function refuse(setting: Setting | undefined, needed: string): void {
   if (setting !== undefined) throw usageError(`${setting.source} needs ${needed}`)
 }
 
-function destinationsOf({ redirects, tee }: Values): OutputOptions['destinations'] {
+function destinationsOf({ redirects, tee }: Values) {
   if (redirects === undefined && tee === undefined) return undefined
-  return (localRank) => {
+  return (localRank: number) => {
     const [redirected, both] = [redirects?.(localRank) ?? 0, tee?.(localRank) ?? 0]
-    const destinationOf = (bit: number): Destination => ({
+    const destinationOf = (bit: number) => ({
       isShown: (redirected & bit) === 0 || (both & bit) !== 0,
       isWritten: ((redirected | both) & bit) !== 0,
     })

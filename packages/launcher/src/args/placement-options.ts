@@ -6,24 +6,6 @@ import type { Settings } from './settings.ts'
 /** How a rank's cores are chosen. `core` divides all cores among ranks, regardless of NUMA nodes. */
 export type Binding = NonNullable<Values['numa-binding']> | 'core'
 
-/** The numbers of ranks and hosts, and where ranks run. */
-export interface PlacementOptions {
-  /** The number of ranks on this host. */
-  readonly nproc: number
-  /** The number of hosts; with a range, the maximum. */
-  readonly nnodes: number
-  /** The minimum number of hosts; less than `nnodes` if hosts may join and leave. */
-  readonly minNodes: number
-  /** Undefined: the host of the endpoint is node 0, and other nodes are numbered by arrival. */
-  readonly nodeRank: number | undefined
-  readonly role: string
-  readonly virtualLocalRank: boolean
-  readonly binding: Binding | undefined
-  /** A network interface or an address; undefined: the interface that reaches the store. */
-  readonly iface: string | undefined
-  readonly portRange: PortRange | undefined
-}
-
 /** The cores and GPUs of this host, for `--nproc auto`, `gpu` and `cpu`. */
 export interface Capacity {
   readonly cores: number
@@ -32,23 +14,32 @@ export interface Capacity {
   readonly usesGpus: () => boolean
 }
 
-/** @param isSaid - whether an option determines which host is node 0 @throws ERR_TSR_USAGE */
-export function toPlacement(
-  values: Values,
-  settings: Settings,
-  nproc: number,
-  isSaid: boolean,
-): PlacementOptions {
+/**
+ * The numbers of ranks and hosts, and where ranks run.
+ *
+ * @param isSaid - whether an option determines which host is node 0
+ * @throws ERR_TSR_USAGE
+ */
+export function toPlacement(values: Values, settings: Settings, nproc: number, isSaid: boolean) {
   const { minNodes, nnodes } = values.nnodes
   const isElastic = minNodes < nnodes
   const nodeRank = nodeRankOf(values, settings, isSaid || isElastic)
   return {
-    ...{ nproc, nnodes, minNodes },
-    // Node numbers change when hosts join or leave, except for node 0.
+    /** The number of ranks on this host. */
+    nproc,
+    /** The number of hosts; with a range, the maximum. */
+    nnodes,
+    /** The minimum number of hosts; less than `nnodes` if hosts may join and leave. */
+    minNodes,
+    /**
+     * Undefined: the host of the endpoint is node 0, and other nodes are numbered by arrival. Numbers
+     * change when hosts join or leave, except for node 0.
+     */
     nodeRank: isElastic && nodeRank !== 0 ? undefined : nodeRank,
     role: values.role,
     virtualLocalRank: values['virtual-local-rank'],
     binding: bindingOf(values, settings),
+    /** A network interface or an address; undefined: the interface that reaches the store. */
     iface: values.iface ?? values['local-addr'],
     portRange: portRangeOf(values, settings, nproc),
   }

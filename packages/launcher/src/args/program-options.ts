@@ -3,30 +3,10 @@ import { HIGHEST_PORT, inspectorFrom, readSetting, usageError } from './readers.
 import type { Settings } from './settings.ts'
 
 /** Where ranks listen for a debugger. */
-export interface InspectOptions {
-  readonly host: string
-  /** The port of the first rank of the host; undefined: any free ports. */
-  readonly port: number | undefined
-  /** The only rank that listens, and waits, for the debugger. Undefined: all listen, and none waits. */
-  readonly rank: number | undefined
-}
+export type InspectOptions = NonNullable<ProgramOptions['inspect']>
 
 /** What the ranks run. */
-export interface ProgramOptions {
-  /** Whether `script` is a file, a module of a package, or any program. */
-  readonly kind: 'file' | 'module' | 'program'
-  readonly script: string
-  readonly arguments: readonly string[]
-  /** Additional arguments of Node. */
-  readonly nodeArguments: readonly string[]
-  readonly inspect: InspectOptions | undefined
-  /** The profiles that each rank writes into the folder of its log files. */
-  readonly profiles: readonly ('cpu' | 'heap')[]
-  /** The file that lists the faults to inject. */
-  readonly chaos: string | undefined
-  /** The rank that gets the standard input of the launcher. */
-  readonly stdin: number | 'all' | 'none'
-}
+export type ProgramOptions = ReturnType<typeof toProgram>
 
 /** Node's default port for debuggers. */
 const INSPECTOR_PORT = 9229
@@ -41,26 +21,31 @@ export function toProgram(
   settings: Settings,
   [script, ...scriptArguments]: readonly string[],
   nproc: number,
-): ProgramOptions {
+) {
   if (script === undefined)
     throw usageError(
       'No script given: tsrun [flags] script [arguments], or tsrun init for a new project',
     )
-  const options: ProgramOptions = {
+  const options = {
+    /** Whether `script` is a file, a module of a package, or any program. */
     kind: kindOf(values),
     script,
     arguments: scriptArguments,
+    /** Additional arguments of Node. */
     nodeArguments: nodeArgumentsOf(values),
     inspect: inspectOf(values, settings, nproc),
+    /** The profiles that each rank writes into the folder of its log files. */
     profiles: (['cpu', 'heap'] as const).filter((kind) => values[`${kind}-prof`]),
+    /** The file that lists the faults to inject. */
     chaos: values.chaos,
+    /** The rank that gets the standard input of the launcher. */
     stdin: values.stdin,
   }
   if (options.kind === 'program') refuseForPrograms(settings, options)
   return options
 }
 
-function kindOf({ module, 'no-python': isProgram }: Values): ProgramOptions['kind'] {
+function kindOf({ module, 'no-python': isProgram }: Values) {
   if (module && isProgram) throw usageError('--module and --no-python exclude each other')
   return module ? 'module' : isProgram ? 'program' : 'file'
 }
@@ -83,14 +68,15 @@ function nodeArgumentsOf({ 'node-args': words = [] }: Values): readonly string[]
   return words
 }
 
-function inspectOf(
-  { 'inspect-rank': rank }: Values,
-  { inspect }: Settings,
-  nproc: number,
-): InspectOptions | undefined {
-  if (inspect === undefined) {
-    return rank === undefined ? undefined : { host: '127.0.0.1', port: INSPECTOR_PORT, rank }
-  }
+function inspectOf({ 'inspect-rank': rank }: Values, { inspect }: Settings, nproc: number) {
+  if (inspect === undefined && rank === undefined) return undefined
   const highest = rank === undefined ? HIGHEST_PORT + 1 - nproc : HIGHEST_PORT
-  return { ...readSetting(inspect, inspectorFrom(highest)), rank }
+  return {
+    /** The port is that of the first rank of the host; undefined: any free ports. */
+    ...(inspect === undefined
+      ? { host: '127.0.0.1', port: INSPECTOR_PORT }
+      : readSetting(inspect, inspectorFrom(highest))),
+    /** The only rank that listens, and waits, for the debugger. Undefined: all listen, and none waits. */
+    rank,
+  }
 }

@@ -9,29 +9,14 @@ const STANDARD_PORT = 29_500
 const C10D_PORT = 29_400
 
 /** How the hosts of a job find each other. */
-export interface RendezvousOptions {
-  /** The name or address of the host of the store. */
-  readonly host: string
-  /** The port of the store; 0: any free port, only on a single host. */
-  readonly port: number
-  /** Whether this host is node 0; undefined if no option decides. */
-  readonly isNodeZero: boolean | undefined
-  /** A name of the job, which has to be the same on all hosts. */
-  readonly rdzvId: string | undefined
-  /** Milliseconds that the hosts wait for each other at the start. */
-  readonly timeout: number
-  /** Milliseconds for which the job waits for more hosts once it has the minimum. */
-  readonly lastCall: number
-  /** Milliseconds of silence after which a host counts as lost. */
-  readonly hostTimeout: number
-}
+export type RendezvousOptions = ReturnType<typeof toRendezvous>
 
 /** @throws ERR_TSR_USAGE */
 export function toRendezvous(
   values: Values,
   settings: Settings,
   conf: ReadonlyMap<string, Setting>,
-): RendezvousOptions {
+) {
   const isHost = conf.get('is_host')
   const lastCall = conf.get('last_call_timeout')
   /** Prefers torchrun's setting `other` to the default of the flag. */
@@ -41,10 +26,15 @@ export function toRendezvous(
       : values[name]
   return {
     ...endpointOf(values, settings),
+    /** Whether this host is node 0; undefined if no option decides. */
     isNodeZero: isHost && readSetting(isHost, flag),
+    /** A name of the job, which has to be the same on all hosts. */
     rdzvId: values['rdzv-id'],
+    /** Milliseconds that the hosts wait for each other at the start. */
     timeout: timeoutOf('rdzv-timeout', conf.get('join_timeout') ?? conf.get('timeout')),
+    /** Milliseconds for which the job waits for more hosts once it has the minimum. */
     lastCall: lastCall === undefined ? LAST_CALL : readSetting(lastCall, anyTime),
+    /** Milliseconds of silence after which a host counts as lost. */
     hostTimeout: timeoutOf('host-timeout', silenceOf(conf)),
   }
 }
@@ -128,7 +118,8 @@ function silenceOf(conf: ReadonlyMap<string, Setting>): Setting | undefined {
   return { value: String(seconds), source: (interval ?? attempts)!.source }
 }
 
-function endpointOf(values: Values, settings: Settings): Pick<RendezvousOptions, 'host' | 'port'> {
+/** Where the store is; port 0, only on a single host: any free port. */
+function endpointOf(values: Values, settings: Settings) {
   const isAlone = values.nnodes.nnodes === 1
   const standard = values['rdzv-backend'] === 'c10d' ? C10D_PORT : STANDARD_PORT
   const endpoint = values['rdzv-endpoint']

@@ -5,7 +5,7 @@ import { readSetting, usageError, type Setting } from './readers.ts'
 
 export type Settings = Partial<Record<FlagName, Setting>>
 
-type Environment = Readonly<Record<string, string | undefined>>
+export type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Completes the flags of the command line. The precedence is: the flag, TSRUN_*, PET_*, the variables of
@@ -80,21 +80,11 @@ export function describeEnvironment(settings: Settings): string | undefined {
 
 function find(flag: Flag, value: string | undefined, env: Environment): Setting | undefined {
   if (value !== undefined) return { value, source: `--${flag.name}` }
-  for (const variable of variablesOf(flag)) {
-    const text = env[variable]
-    if (text !== undefined && text !== '') return { value: text, source: variable }
-  }
-  return undefined
+  return first(env, variablesOf(flag))
 }
 
 function upperCase(name: string): string {
   return name.replaceAll('-', '_').toUpperCase()
-}
-
-interface Layout {
-  readonly nnodes: Setting
-  /** A clause for the error message if a node has several tasks. */
-  readonly severalTasks: string | undefined
 }
 
 /**
@@ -133,7 +123,8 @@ function schedulerSettings(env: Environment): Settings {
   return settings
 }
 
-function slurm(env: Environment): Layout | undefined {
+/** The number of nodes, and a clause for the error message if a node has several tasks. */
+function slurm(env: Environment) {
   // Only a step (srun) runs tsrun on every node.
   if (env['SLURM_STEP_ID'] === undefined && env['SLURM_STEPID'] === undefined) return undefined
   const nnodes = first(env, ['SLURM_STEP_NUM_NODES', 'SLURM_NNODES', 'SLURM_JOB_NUM_NODES'])
@@ -143,7 +134,8 @@ function slurm(env: Environment): Layout | undefined {
   return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
-function openMpi(env: Environment): Layout | undefined {
+/** As for `slurm`. */
+function openMpi(env: Environment) {
   const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])
   if (tasks === undefined || local === undefined) return undefined
@@ -160,8 +152,8 @@ function portOfSlurm(env: Environment): Setting | undefined {
 function firstHost(env: Environment): Setting | undefined {
   const nodes = openMpi(env) === undefined ? ['SLURM_STEP_NODELIST'] : []
   const list = first(env, [...nodes, 'SLURM_JOB_NODELIST'])
-  const host = list === undefined ? undefined : firstOfNodeList(list.value)
-  return list === undefined || host === undefined ? undefined : { ...list, value: host }
+  const host = list && firstOfNodeList(list.value)
+  return host === undefined ? undefined : { source: list!.source, value: host }
 }
 
 function first(env: Environment, variables: readonly string[]): Setting | undefined {

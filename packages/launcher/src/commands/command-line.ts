@@ -43,7 +43,7 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     cwd: process.cwd(),
     console,
     interrupts,
-    ...(isHeld ? {} : { stdin: input }),
+    stdin: isHeld ? undefined : input,
   })
 }
 

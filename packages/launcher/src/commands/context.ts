@@ -10,7 +10,7 @@ export interface CommandContext {
   readonly console: Console
   readonly interrupts: Interrupts
   /** The standard input of the process; undefined: ranks get no input. */
-  readonly stdin?: InputSource
+  readonly stdin?: InputSource | undefined
   exitCode: number
 }
 

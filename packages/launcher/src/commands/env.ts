@@ -76,7 +76,7 @@ function backendLines({ backends, tensorflow, blas }: HostReport): string[] {
   const found =
     tensorflow === null
       ? NOT_FOUND
-      : 'problem' in tensorflow
+      : tensorflow.problem !== undefined
         ? tensorflow.problem
         : `${tensorflow.version} behind ${tensorflow.package} ${tensorflow.packageVersion}, set up on ${tensorflow.devices.join(', ')}`
   return [

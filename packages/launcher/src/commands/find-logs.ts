@@ -24,7 +24,7 @@ export interface FoundLogs {
  */
 export function findLogs(
   given: string | undefined,
-  env: Readonly<Record<string, string | undefined>>,
+  env: NodeJS.ProcessEnv,
   cwd: string,
 ): FoundLogs {
   const runs = readRuns(env)

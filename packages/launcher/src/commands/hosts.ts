@@ -8,12 +8,11 @@ import { LineSplitter } from '../logs/lines.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import {
   commandIn,
-  Connection,
+  openConnection,
   readSsh,
   SSH_FAILED,
   whyNotOn,
   type Reach,
-  type RemoteEnd,
 } from '../remote/connection.ts'
 import { chooseHosts, hostFlags, readHosts, type RemoteHost } from '../remote/hostfile.ts'
 import { PARENT_PIPE } from '../remote/parent-pipe.ts'
@@ -83,7 +82,7 @@ async function runJobOn(
     const columns = textWidth(env) - prefix.length
     const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
     const command = commandOf(hosts, nodeRank, request, reach, columns)
-    const connection = new Connection(host, command, reach, (stream, text) => {
+    const connection = openConnection(host, command, reach, (stream, text) => {
       const lines = splitters[stream].push(Buffer.from(text))
       console.write(stream, lines.map((line) => `${prefix}${line.text}\n`).join(''))
     })
@@ -102,8 +101,8 @@ async function runJobOn(
     })
   }
   const ends = await Promise.all(
-    connections.map(async (connection): Promise<RemoteEnd> => {
-      const end = await connection.ended
+    connections.map(async ({ ended }) => {
+      const end = await ended
       // A job needs all of its hosts, so stop the other hosts when one is lost.
       if (end.isLost) for (const other of connections) other.send('SIGTERM')
       return end

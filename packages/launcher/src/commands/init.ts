@@ -3,14 +3,13 @@ import {
   constants,
   lstatSync,
   readFileSync,
-  renameSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { anything, makeFolders, parseJson, readFileText, record } from '@tsrun/core'
-import { usageError } from '../args/readers.ts'
+import { anything, makeFolders, parseJson, readFileText, record, replaceFile } from '@tsrun/core'
+import { quoted, usageError } from '../args/readers.ts'
 import { packageFolder, version } from '../package.ts'
 import { declareCommand } from './context.ts'
 
@@ -67,14 +66,14 @@ function initProject(folder: string, cwd: string): string {
     }
     if (manifest === before) lines.push('  kept      package.json')
     else if (before !== undefined) {
-      replaceFile(join(home, 'package.json'), manifest)
+      replaceFile(join(home, 'package.json'), manifest, 0o666)
       lines.push('  completed package.json')
     }
   } catch (error) {
     for (const name of made) rmSync(join(home, name), { force: true })
     throw usageError(`the project cannot be written: ${(error as Error).message}`)
   }
-  const enter = home === cwd ? [] : [`  cd ${quote(folder)}`]
+  const enter = home === cwd ? [] : [`  cd ${quoted(folder)}`]
   // Suggest `npm run` only if the project's script equals the script of the template.
   const { scripts: own } = JSON.parse(manifest) as { scripts: Record<string, string> }
   const runs = Object.entries(templateManifest().scripts)
@@ -149,18 +148,6 @@ function templateManifest(): Record<DependencyKind | 'scripts', Record<string, s
   return JSON.parse(text) as Record<DependencyKind | 'scripts', Record<string, string>>
 }
 
-/** Replaces a file atomically: on a full disk, the old file stays. */
-function replaceFile(path: string, text: string): void {
-  const unfinished = `${path}.${process.pid}`
-  try {
-    writeFileSync(unfinished, text, { flag: 'wx' })
-    renameSync(unfinished, path)
-  } catch (error) {
-    rmSync(unfinished, { force: true })
-    throw error
-  }
-}
-
 /** Whether the name exists, even as a dangling link. */
 function isThere(path: string): boolean {
   return attempt(() => lstatSync(path, { throwIfNoEntry: false })) !== undefined
@@ -193,8 +180,4 @@ function attempt<T>(act: () => T): T | undefined {
   } catch {
     return undefined
   }
-}
-
-function quote(word: string): string {
-  return /^[\w./@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }

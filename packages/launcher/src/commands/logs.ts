@@ -10,7 +10,7 @@ import type { StreamName } from '../logs/lines.ts'
 import { OLDER, streamNames } from '../logs/log-files.ts'
 import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
-import { RecordedOutput } from '../logs/recorded-output.ts'
+import { recordedOutput, type RecordedOutput } from '../logs/recorded-output.ts'
 import { declareCommand, type CommandContext } from './context.ts'
 import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
 
@@ -52,7 +52,7 @@ export const command = declareCommand({
       prefix: prefix && readPrefix({ value: prefix, source: '--log-prefix' }),
     }
     const found = findLogs(run, context.env, context.cwd)
-    await new LogCommand({ ...chosen, ...found }, context).run()
+    await showLogs({ ...chosen, ...found }, context)
   },
 })
 
@@ -74,126 +74,59 @@ const TURN = 100
  */
 const LONGEST_PAUSE = 12_000
 
-class LogCommand {
-  readonly #request: Request
-  readonly #context: CommandContext
+/** Shows the logs of a run. @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
+async function showLogs(request: Request, context: CommandContext): Promise<void> {
+  const { folder, ranks, streams, tail, format, prefix, record } = request
+  const { env, console, interrupts } = context
+  const { stop } = interrupts
   /** The last lines so far, while `--tail` waits for the end of the logs. */
-  #kept: { readonly stream: StreamName; readonly text: string }[] | undefined
+  let kept: { readonly stream: StreamName; readonly text: string }[] | undefined =
+    tail === undefined ? undefined : []
   /** When all known ranks had ended. */
-  #endedAt: number | undefined
+  let endedAt: number | undefined
+  const attempts = (): number[] =>
+    attemptsIn(folder).filter((one) => (request.attempt ?? one) === one)
+  const pathOf = (attempt: number): string => join(folder, `attempt_${attempt}`)
+  const wait = (): Promise<void> => pause(LOOK, undefined, { signal: stop }).catch(() => undefined)
 
-  constructor(request: Request, context: CommandContext) {
-    this.#request = request
-    this.#context = context
-    this.#kept = request.tail === undefined ? undefined : []
-  }
-
-  /** @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
-  async run(): Promise<void> {
-    const { folder } = this.#request
-    while (this.#attempts().length === 0 && !this.#isOver([])) await this.#wait()
-    let next = this.#attempts()[0]
-    if (next === undefined && !this.#isStopped) {
-      throw noLogs(folder, 'there are no files of ranks in this folder')
+  function write(stream: StreamName, text: string): void {
+    if (text === '') return
+    if (kept === undefined) {
+      console.write(stream, text)
+      return
     }
-    while (next !== undefined && !this.#isStopped) {
-      const attempt: number = next
-      await this.#showAttempt(attempt)
-      next = this.#attempts().find((one) => one > attempt)
-      if (next !== undefined) this.#write('stderr', `tsrun: attempt ${next}\n`)
-    }
-    this.#showKept()
-    const said = readLauncherLog(folder)
-    const { streams, format } = this.#request
-    if (streams.includes('stderr')) {
-      this.#context.console.print('stderr', said, format === 'raw')
-    }
-    this.#context.interrupts.stop.throwIfAborted()
+    for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) kept.push({ stream, text: line })
+    if (kept.length > 2 * tail! + TURN) kept = last(kept, tail!)
   }
 
-  get #isStopped(): boolean {
-    return this.#context.interrupts.stop.aborted
+  function showKept(): void {
+    const lines = last(kept ?? [], tail ?? 0)
+    kept = undefined
+    for (const { stream, text } of lines) console.write(stream, text)
   }
 
-  #attempts(): number[] {
-    const { folder, attempt } = this.#request
-    return attemptsIn(folder).filter((one) => attempt === undefined || one === attempt)
+  /** Whether the run writes no more output, or the user has stopped the command. */
+  function isOver(readers: readonly RankReader[]): boolean {
+    if (!request.isFollowing || stop.aborted) return true
+    if (record !== undefined) return !isRunning(reread(record, env))
+    // A run without a record belongs to another host, so only its log files show its end.
+    const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
+    endedAt = haveEnded ? (endedAt ?? performance.now()) : undefined
+    return endedAt !== undefined && performance.now() - endedAt > LONGEST_PAUSE
   }
 
-  #pathOf(attempt: number): string {
-    return join(this.#request.folder, `attempt_${attempt}`)
-  }
-
-  async #showAttempt(attempt: number): Promise<void> {
-    const { format, prefix } = this.#request
-    const { env } = this.#context
-    const readers: RankReader[] = []
-    const output = new RecordedOutput({
-      ...{ format, prefix },
-      worldSize: () => 1 + Math.max(...ranksIn(this.#pathOf(attempt))),
-      colour: {
-        stdout: wantsColour(process.stdout, env),
-        stderr: wantsColour(process.stderr, env),
-      },
-      write: (stream, text) => {
-        this.#write(stream, text)
-      },
-    })
-    try {
-      for (;;) {
-        const isLast = this.#attempts().at(-1) === attempt
-        // If all ranks have ended, the next poll reads the rest of their output.
-        const isOver = !isLast || this.#isOver(readers)
-        this.#findRanks(attempt, readers)
-        const isNew = await this.#showNew(readers, output)
-        if (isOver || this.#isStopped) break
-        if (!isNew) output.flush()
-        this.#showKept()
-        await this.#wait()
-      }
-      this.#checkRanks(readers)
-      for (const reader of readers) {
-        for (const piece of reader.rest()) output.take(reader, piece)
-      }
-      output.end(readers)
-    } finally {
-      for (const reader of readers) reader.close()
-    }
-  }
-
-  /** Shows all new output in order of time. @returns whether any output was new */
-  async #showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
-    const { console } = this.#context
-    for (let count = 0; ; count++) {
-      let first: RankReader | undefined
-      let time = Infinity
-      for (const reader of readers) {
-        const own = reader.peek()
-        if (own === undefined || own >= time) continue
-        first = reader
-        time = own
-      }
-      if (first === undefined || this.#isStopped) return count > 0
-      output.take(first, first.next())
-      // Apply back-pressure from a slow reader.
-      if (console.isWaiting()) await console.flush()
-      else if (count % TURN === 0) await setImmediate()
-    }
-  }
-
-  #findRanks(attempt: number, readers: RankReader[]): void {
-    const { ranks, rank, streams, tail } = this.#request
-    const path = this.#pathOf(attempt)
+  function findRanks(attempt: number, readers: RankReader[]): void {
+    const path = pathOf(attempt)
     for (const found of ranksIn(path)) {
-      if (ranks?.has(found) === false || (rank !== undefined && rank !== found)) continue
-      const folder = join(path, String(found))
-      const last = readers.findLast((reader) => reader.rank === found)
-      if (last?.isReplaced === false) continue
-      const older = join(folder, OLDER)
-      if (last === undefined && existsSync(older)) {
+      if (ranks?.has(found) === false || (request.rank ?? found) !== found) continue
+      const own = join(path, String(found))
+      const before = readers.findLast((reader) => reader.rank === found)
+      if (before?.isReplaced === false) continue
+      const older = join(own, OLDER)
+      if (before === undefined && existsSync(older)) {
         readers.push(new RankReader(older, found, streams, tail))
       }
-      readers.push(new RankReader(folder, found, streams, last === undefined ? tail : undefined))
+      readers.push(new RankReader(own, found, streams, before === undefined ? tail : undefined))
     }
     for (const old of readers.filter(
       (reader) => reader.isReplaced && reader.peek() === undefined,
@@ -204,49 +137,82 @@ class LogCommand {
     readers.sort((a, b) => a.rank - b.rank)
   }
 
+  /** Shows all new output in order of time. @returns whether any output was new */
+  async function showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
+    for (let count = 0; ; count++) {
+      let first: RankReader | undefined
+      let time = Infinity
+      for (const reader of readers) {
+        const own = reader.peek()
+        if (own === undefined || own >= time) continue
+        first = reader
+        time = own
+      }
+      if (first === undefined || stop.aborted) return count > 0
+      output.take(first, first.next())
+      // Apply back-pressure from a slow reader.
+      if (console.isWaiting()) await console.flush()
+      else if (count % TURN === 0) await setImmediate()
+    }
+  }
+
   /** @throws ERR_TSR_USAGE if none of the requested ranks exists */
-  #checkRanks(readers: readonly RankReader[]): void {
-    const { ranks } = this.#request
-    if (readers.length > 0 || ranks === undefined || this.#isStopped) return
-    const all = this.#attempts().flatMap((one) => ranksIn(this.#pathOf(one)))
+  function checkRanks(readers: readonly RankReader[]): void {
+    if (readers.length > 0 || ranks === undefined || stop.aborted) return
+    const all = attempts().flatMap((one) => ranksIn(pathOf(one)))
     if (all.some((rank) => ranks.has(rank)) || all.length === 0) return
     const known = formatRankList(new Set(all))
     throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)
   }
 
-  /** Whether the run writes no more output, or the user has stopped the command. */
-  #isOver(readers: readonly RankReader[]): boolean {
-    const { isFollowing, record } = this.#request
-    if (!isFollowing || this.#isStopped) return true
-    if (record !== undefined) return !isRunning(reread(record, this.#context.env))
-    // A run without a record belongs to another host, so only its log files show its end.
-    const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
-    this.#endedAt = haveEnded ? (this.#endedAt ?? performance.now()) : undefined
-    return this.#endedAt !== undefined && performance.now() - this.#endedAt > LONGEST_PAUSE
-  }
-
-  async #wait(): Promise<void> {
-    const { stop } = this.#context.interrupts
-    await pause(LOOK, undefined, { signal: stop }).catch(() => undefined)
-  }
-
-  #write(stream: StreamName, text: string): void {
-    if (text === '') return
-    if (this.#kept === undefined) {
-      this.#context.console.write(stream, text)
-      return
+  async function showAttempt(attempt: number): Promise<void> {
+    const readers: RankReader[] = []
+    const output = recordedOutput({
+      ...{ format, prefix, write },
+      worldSize: () => 1 + Math.max(...ranksIn(pathOf(attempt))),
+      colour: {
+        stdout: wantsColour(process.stdout, env),
+        stderr: wantsColour(process.stderr, env),
+      },
+    })
+    try {
+      for (;;) {
+        const isLast = attempts().at(-1) === attempt
+        // If all ranks have ended, the next poll reads the rest of their output.
+        const hasEnded = !isLast || isOver(readers)
+        findRanks(attempt, readers)
+        const isNew = await showNew(readers, output)
+        if (hasEnded || stop.aborted) break
+        if (!isNew) output.flush()
+        showKept()
+        await wait()
+      }
+      checkRanks(readers)
+      for (const reader of readers) {
+        for (const piece of reader.rest()) output.take(reader, piece)
+      }
+      output.end(readers)
+    } finally {
+      for (const reader of readers) reader.close()
     }
-    for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? [])
-      this.#kept.push({ stream, text: line })
-    const tail = this.#request.tail!
-    if (this.#kept.length > 2 * tail + TURN) this.#kept = last(this.#kept, tail)
   }
 
-  #showKept(): void {
-    const kept = last(this.#kept ?? [], this.#request.tail ?? 0)
-    this.#kept = undefined
-    for (const { stream, text } of kept) this.#context.console.write(stream, text)
+  while (attempts().length === 0 && !isOver([])) await wait()
+  let next = attempts()[0]
+  if (next === undefined && !stop.aborted) {
+    throw noLogs(folder, 'there are no files of ranks in this folder')
   }
+  while (next !== undefined && !stop.aborted) {
+    const attempt: number = next
+    await showAttempt(attempt)
+    next = attempts().find((one) => one > attempt)
+    if (next !== undefined) write('stderr', `tsrun: attempt ${next}\n`)
+  }
+  showKept()
+  if (streams.includes('stderr')) {
+    console.print('stderr', readLauncherLog(folder), format === 'raw')
+  }
+  stop.throwIfAborted()
 }
 
 function last<T>(items: readonly T[], count: number): T[] {

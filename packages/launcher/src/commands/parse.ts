@@ -14,18 +14,6 @@ import { commandNames, commands } from './table.ts'
 /** The first argument when a completion script calls tsrun. The words of the command line follow. */
 const COMPLETION_REQUEST = '--get-yargs-completions'
 
-/** What a command line asks for. */
-export interface Parsed {
-  /** What yargs prints: help, the version, or completions. */
-  readonly printed: string
-  /** Undefined: a job. */
-  readonly command: Command | undefined
-  /** The texts of the given flags by name; undefined if there is nothing to run. */
-  readonly texts: Readonly<Record<string, string>> | undefined
-  /** The arguments of the command, or the script and its arguments, unchanged. */
-  readonly words: readonly string[]
-}
-
 /**
  * Parses the command line.
  *
@@ -35,7 +23,7 @@ export interface Parsed {
 export async function parse(
   given: readonly string[],
   say: (note: string) => void = () => undefined,
-): Promise<Parsed> {
+) {
   const argv = withoutDetours(given)
   const isRequest = argv[0] === COMPLETION_REQUEST
   const line = isRequest ? argv.slice(2) : argv
@@ -113,8 +101,13 @@ export async function parse(
   })
   const values = runs[0]
   return {
-    ...{ printed, command },
+    /** What yargs prints: help, the version, or completions. */
+    printed,
+    /** Undefined: a job. */
+    command,
+    /** The texts of the given flags by name; undefined if there is nothing to run. */
     texts: values && textsOf(values, flags),
+    /** The arguments of the command, or the script and its arguments, unchanged. */
     words: [values?.[argument] ?? []].flat() as string[],
   }
 }

@@ -15,7 +15,7 @@ import { findDevices, usesGpus } from '../job/placement/devices.ts'
 import { HostGpus } from '../job/placement/gpus.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
 import { createJob } from '../job/job.ts'
-import { FailureReport } from '../job/on-failure.ts'
+import { failureReport, type FailureReport } from '../job/on-failure.ts'
 import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
@@ -26,14 +26,14 @@ import {
   describePlanAsJson,
   planAttempt,
 } from '../job/plan.ts'
-import { openTraceFolder, removeTraceFolder, TraceReport } from '../job/trace-folder.ts'
+import { openTraceFolder, removeTraceFolder, traceReport } from '../job/trace-folder.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/code/script.ts'
 import { Announcer } from '../logs/console.ts'
 import type { Chaos } from '../job/chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
 import { finishTrace, openWatchers } from '../observe.ts'
-import { JobInput } from '../job/process/input.ts'
+import { distributeInput } from '../job/process/input.ts'
 import type { CommandContext } from './context.ts'
 import { commandNames } from './table.ts'
 
@@ -63,7 +63,7 @@ export async function startJob(
   const { binding, nproc } = given.placement
   if (binding !== undefined) coresOf(binding, 0, nproc)
   const announcer = new Announcer(console, given.output.format)
-  const failure = new FailureReport(given, context, announcer)
+  const failure = failureReport(given, context, announcer)
   try {
     await runGiven(given, settings, gpus, context, announcer, failure)
   } catch (error) {
@@ -125,17 +125,15 @@ async function runGiven(
   }
   const startedAt = performance.now()
   const events = openEventLog(output.eventLog, cwd, console, announcer)
-  const input = context.stdin === undefined ? undefined : new JobInput(context.stdin, program.stdin)
+  const input = context.stdin && distributeInput(context.stdin, program.stdin)
   const chaos = await openChaos(options, cwd, announcer, events)
   const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
   const jobContext = {
-    ...{ console, announcer, interrupts, events, chaos },
-    watchers: [dashboard, metrics, failure, given.output.trace && new TraceReport(trace!)].filter(
+    ...{ console, announcer, interrupts, events, chaos, onLine, input },
+    watchers: [dashboard, metrics, failure, given.output.trace && traceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),
-    ...(onLine === undefined ? {} : { onLine }),
-    ...(input === undefined ? {} : { input }),
     remember: (runId: string) => {
       started = failure.runId = runId
       const end = recordRun(env, cwd, {
@@ -182,11 +180,11 @@ async function openChaos(
 ): Promise<Chaos | undefined> {
   if (chaos === undefined) return undefined
   // Load the fault injection only when needed, so that other jobs start faster.
-  const [{ Chaos }, { readChaosPlan }] = await Promise.all([
+  const [{ createChaos }, { readChaosPlan }] = await Promise.all([
     import('../job/chaos/chaos.ts'),
     import('../job/chaos/plan-file.ts'),
   ])
-  return new Chaos(
+  return createChaos(
     readChaosPlan(chaos, cwd, { isProgram: kind === 'program', size: nproc * nnodes }),
     announcer,
     events,

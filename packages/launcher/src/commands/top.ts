@@ -3,7 +3,7 @@ import { isatty } from 'node:tty'
 import { flag, formatBytes, formatTable, visibleText } from '@tsrun/core'
 import type { RankStatus, StatusSnapshot } from '@tsrun/distributed/record'
 import { time } from '../args/readers.ts'
-import { GpuWatch } from '../gpu-use.ts'
+import { watchGpus } from '../gpu-use.ts'
 import { ratesOf, useOf, type GpuUse, type RankUse } from '../job/process/rank-use.ts'
 import { declareCommand, type CommandContext } from './context.ts'
 import { describeState, jobTitle } from './ps.ts'
@@ -46,7 +46,7 @@ async function watch(
   const isTerminal = isatty(1)
   const width = isTerminal ? columns : Infinity
   const isScreen = isTerminal && !once
-  const gpus = new GpuWatch(env, interrupts.stop)
+  const gpus = watchGpus(env, interrupts.stop)
   let before = sample(runningJobs('top', runId), [])
   // Use the alternate screen, so that the terminal restores its contents at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')

@@ -2,7 +2,23 @@ import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
 import { isOldNode, OLDEST_NODE, version } from '../package.ts'
 import { systemAdvice } from '../setup/blas.ts'
-import type { Check, Facts, Finding } from './facts.ts'
+import type { Facts } from './gather.ts'
+
+/** The result of a check. */
+export interface Finding {
+  readonly name: string
+  /**
+   * `note`: the default backend can train, and `advice` is optional. `problem`: the default backend
+   * cannot train until the user follows `advice`.
+   */
+  readonly state: 'ok' | 'note' | 'problem'
+  readonly found: string
+  readonly advice?: string | undefined
+  /** Output lines of a tool. */
+  readonly details?: readonly string[]
+}
+
+export type Check = (facts: Facts) => readonly Finding[]
 
 /** Makes a finding, whose default state is `note` if there is advice. */
 function finding(
@@ -11,7 +27,7 @@ function finding(
   advice?: string,
   state: Finding['state'] = advice === undefined ? 'ok' : 'note',
 ): Finding[] {
-  return [{ name, state, found, ...(advice === undefined ? {} : { advice }) }]
+  return [{ name, state, found, advice }]
 }
 
 export function checkNode({ node }: Facts): Finding[] {
@@ -98,7 +114,7 @@ export function checkSharedMemory({ sharedMemory, native }: Facts): Finding[] {
  */
 export function checkScheduler({ autogroups, native }: Facts): Finding[] {
   const name = 'scheduler'
-  if (autogroups !== true) return finding(name, 'no autogroups')
+  if (!autogroups) return finding(name, 'no autogroups')
   if (native.available) return finding(name, 'autogroups, and all ranks in one session')
   const found = 'autogroups, and ranks would be in sessions of their own'
   const advice = 'Install koffi, or run as root: sysctl kernel.sched_autogroup_enabled=0.'

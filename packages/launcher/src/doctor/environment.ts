@@ -2,12 +2,14 @@ import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { namesIn, object, parseJson, readTensorFlowManifest, text } from '@tsrun/core'
+import { namesIn, object, parseJson, text, thisSystem } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
+import { readAvailable } from '../job/failure/memory-events.ts'
 import { linesOf } from '../job/placement/devices.ts'
 import { readSystemFile as read } from '../job/placement/limits.ts'
 import { version } from '../package.ts'
 import { resolveFrom } from '../job/code/script.ts'
+import { readTensorFlow } from './gather.ts'
 import { attempt, findBlas, findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
@@ -19,15 +21,6 @@ interface GpuReports {
   /** Why nvidia-smi fails; null if it works or is not installed. */
   readonly gpuProblem: string | null
 }
-
-type TensorFlowReport =
-  | {
-      readonly version: string
-      readonly package: string
-      readonly packageVersion: string
-      readonly devices: readonly string[]
-    }
-  | { readonly problem: string }
 
 type Environment = NodeJS.ProcessEnv
 
@@ -54,7 +47,7 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     npm: npm.failure === undefined ? (linesOf(npm.stdout)[0] ?? null) : null,
     tsx: versionOf('tsx'),
     typescript: versionOf('typescript'),
-    system: `${process.platform}-${process.arch}`,
+    system: thisSystem,
     os: /^PRETTY_NAME="?(.*?)"?$/m.exec(read('/etc/os-release') ?? '')?.[1] ?? null,
     kernel: release(),
     libc: attempt(readLibc) ?? null,
@@ -66,7 +59,7 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     numaNodes: readNumaNodes(),
     ...gpus,
     backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
-    tensorflow: readTensorFlow(env),
+    tensorflow: reportTensorFlow(env),
     blas,
     koffi: {
       version: versionOf('koffi'),
@@ -159,11 +152,10 @@ function readCpu() {
 
 /** `limit` is the memory limit of the cgroup in bytes. */
 function readMemory() {
-  const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1]
   const limit = process.constrainedMemory()
   return {
     size: totalmem(),
-    free: available === undefined ? freemem() : 1024 * Number(available),
+    free: readAvailable() ?? freemem(),
     limit: limit > 0 && limit < totalmem() ? limit : null,
   }
 }
@@ -174,7 +166,7 @@ function readNumaNodes(): string[] {
   return namesIn(folder)
     .filter((name) => /^node\d+$/.test(name))
     .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4)))
-    .map((name) => (read(join(folder, name, 'cpulist')) ?? '').trim())
+    .map((name) => read(join(folder, name, 'cpulist')) ?? '')
 }
 
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
@@ -194,15 +186,12 @@ async function readGpuReports(options: Parameters<typeof run>[2]): Promise<GpuRe
 }
 
 /** The installation of `tsrun setup tensorflow`. */
-function readTensorFlow(env: Environment): TensorFlowReport | null {
-  try {
-    const manifest = readTensorFlowManifest(env)
-    if (manifest === undefined) return null
-    const { tensorflowVersion, packageVersion, devices } = manifest
-    return { version: tensorflowVersion, package: manifest.package, packageVersion, devices }
-  } catch (error) {
-    return { problem: (error as Error).message }
-  }
+function reportTensorFlow(env: Environment) {
+  const found = readTensorFlow(env)
+  if (found.problem !== undefined) return { problem: found.problem }
+  if (found.manifest === undefined) return null
+  const { tensorflowVersion: version, package: name, packageVersion, devices } = found.manifest
+  return { version, package: name, packageVersion, devices }
 }
 
 function readInterfaces() {

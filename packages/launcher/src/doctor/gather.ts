@@ -9,6 +9,7 @@ import {
   parseJson,
   readTensorFlowManifest,
   text,
+  thisSystem,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { deviceEnvironment, findDevices, type Devices } from '../job/placement/devices.ts'
@@ -17,7 +18,6 @@ import { locateObserve } from '../observe-package.ts'
 import { packageFolder } from '../package.ts'
 import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
 import { LONGEST_START } from '../setup/proof.ts'
-import type { BackendFacts, Facts, NodeFacts, TensorFlowFacts } from './facts.ts'
 import {
   findBlas,
   findMpi,
@@ -32,16 +32,26 @@ import {
   type RunOptions,
 } from './machine.ts'
 
+/** The facts about this host, which the checks assess. */
+export type Facts = Awaited<ReturnType<typeof gatherFacts>>
+
+/** The result of training one step in a new process. */
+type BackendFacts = { readonly name: string } & (
+  | {
+      readonly works: true
+      readonly version: string
+      readonly device?: string | undefined
+      readonly threads?: number | undefined
+    }
+  | { readonly works: false; readonly reason: string; readonly missing: boolean }
+)
+
 /**
  * Collects the facts about this host. Programs that do not answer in time are killed.
  *
  * @param signal - stops the tests of the backends, which take most of the time
  */
-export async function gatherFacts(
-  env: NodeJS.ProcessEnv,
-  cwd: string,
-  signal: AbortSignal,
-): Promise<Facts> {
+export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
   const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
   const hostGpus = new HostGpus(env)
@@ -53,11 +63,17 @@ export async function gatherFacts(
   ])
   return {
     observe: locateObserve(cwd),
-    node: readNode(env, cwd),
+    node: {
+      ...nodeAbilities(env),
+      system: thisSystem,
+      /** Path of the package tsx, if installed. */
+      tsx: resolveFrom([join(cwd, 'any.js'), import.meta.url], 'tsx'),
+    },
     npm,
     native: isAvailable(),
     sharedMemory: await trySharedMemory(),
     autogroups: readAutogroups(),
+    /** Maximum open files of a process. */
     openFiles: readOpenFiles(),
     cores: readCores(),
     memory: measureMemory(),
@@ -75,19 +91,12 @@ export async function gatherFacts(
   }
 }
 
-function readTensorFlow(env: NodeJS.ProcessEnv): TensorFlowFacts {
+/** The installation of `tsrun setup tensorflow`, if there is one, or why it cannot be used. */
+export function readTensorFlow(env: NodeJS.ProcessEnv) {
   try {
     return { manifest: readTensorFlowManifest(env) }
   } catch (error) {
     return { problem: (error as Error).message }
-  }
-}
-
-function readNode(env: NodeJS.ProcessEnv, cwd: string): NodeFacts {
-  return {
-    ...nodeAbilities(env),
-    system: `${process.platform}-${process.arch}`,
-    tsx: resolveFrom([join(cwd, 'any.js'), import.meta.url], 'tsx'),
   }
 }
 

@@ -8,17 +8,8 @@ import { linesOf } from '../job/placement/devices.ts'
 import { describeUse, visibleProblem, type HostGpus } from '../job/placement/gpus.ts'
 import { cpuQuota, readSystemFile as read, softLimit } from '../job/placement/limits.ts'
 import { proveBlas } from '../setup/blas.ts'
-import type {
-  BlasFacts,
-  CoreFacts,
-  GpuFacts,
-  MemoryFacts,
-  MpiFacts,
-  NpmFacts,
-  SharedMemoryFacts,
-} from './facts.ts'
 
-export interface RunResult {
+interface RunResult {
   readonly stdout: string
   readonly stderr: string
   /** Why the program failed; undefined for exit code 0. */
@@ -60,14 +51,26 @@ export function run(
   })
 }
 
-export async function readNpm(cwd: string): Promise<NpmFacts | undefined> {
+export async function readNpm(cwd: string) {
   const { stdout, failure } = await run('npm', ['config', 'list', '--json'], { cwd })
   if (failure !== undefined) return undefined
   const config = parseJson(stdout, record(anything()))
   // Not `user-agent`, whose version is the placeholder {npm-version} in some versions of npm.
   const version = config?.['npm-version']
   if (typeof version !== 'string') return undefined
-  return { version, ignoresScripts: config!['ignore-scripts'] === true }
+  return {
+    version,
+    /** Whether npm's configuration sets `ignore-scripts`. */
+    ignoresScripts: config!['ignore-scripts'] === true,
+  }
+}
+
+export interface SharedMemoryFacts {
+  /** Why two processes cannot share a file in memory; undefined if they can. */
+  readonly problem: string | undefined
+  /** Size of /dev/shm in bytes; undefined if it is missing. */
+  readonly size?: number | undefined
+  readonly free?: number | undefined
 }
 
 /** Tests whether a child process can write into a memory-backed file of this process. */
@@ -103,16 +106,16 @@ function firstError(stderr: string): string {
 }
 
 /** Bytes of /dev/shm; undefined if it is missing. */
-export function sizeOfShm(): { readonly size: number; readonly free: number } | undefined {
+export function sizeOfShm() {
   return attempt(() => {
     const { blocks, bavail, bsize } = statfsSync('/dev/shm')
     return { size: blocks * bsize, free: bavail * bsize }
   })
 }
 
-export function readAutogroups(): boolean | undefined {
-  const text = read('/proc/sys/kernel/sched_autogroup_enabled')
-  return text === undefined ? undefined : text.trim() === '1'
+/** Whether the scheduler divides CPU time among sessions first (autogroups). */
+export function readAutogroups(): boolean {
+  return read('/proc/sys/kernel/sched_autogroup_enabled') === '1'
 }
 
 /** The limit on open files, which Node raises to the maximum and ranks inherit. */
@@ -120,15 +123,21 @@ export function readOpenFiles(): number | undefined {
   return softLimit('Max open files')
 }
 
-export function readCores(): CoreFacts {
-  return { allowed: availableParallelism(), all: cpus().length, quota: cpuQuota() }
+export function readCores() {
+  return {
+    /** The cores on which this process may run. */
+    allowed: availableParallelism(),
+    all: cpus().length,
+    /** CPU limit of the container, in cores; undefined: no limit. */
+    quota: cpuQuota(),
+  }
 }
 
 const BLOCK = 64 * 2 ** 20
 const COPIES = 5
 
 /** Times several copies, for about a tenth of a second, and reports the fastest copy. */
-export function measureMemory(): MemoryFacts {
+export function measureMemory() {
   const [from, to] = [Buffer.alloc(BLOCK, 1), Buffer.alloc(BLOCK, 2)]
   const seconds = Array.from({ length: COPIES }, () => {
     const start = performance.now()
@@ -136,8 +145,12 @@ export function measureMemory(): MemoryFacts {
     return (performance.now() - start) / 1000
   })
   const limit = process.constrainedMemory()
-  const size = limit > 0 && limit < totalmem() ? limit : totalmem()
-  return { size, copied: BLOCK / Math.min(...seconds) }
+  return {
+    /** Memory in bytes: the limit of the container, if any, else the size of the machine. */
+    size: limit > 0 && limit < totalmem() ? limit : totalmem(),
+    /** Bytes per second that one core copies, in blocks larger than the caches. */
+    copied: BLOCK / Math.min(...seconds),
+  }
 }
 
 /** Returns the result of `probe`, or undefined if `probe` throws. */
@@ -149,13 +162,34 @@ export function attempt<T>(probe: () => T): T | undefined {
   }
 }
 
-export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv): Promise<GpuFacts> {
+export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv) {
   const { lines: nvidia, problem } = gpus.list
-  const topology =
-    nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : []
   const used = gpus.all.filter(({ use }) => use !== undefined)
-  const uses = used.length === 0 ? undefined : describeUse(used)
-  return { nvidia, topology, problem, uses, misnamed: visibleProblem(env, gpus.list) }
+  return {
+    /** The lines of `nvidia-smi -L`, one for each GPU. */
+    nvidia,
+    /** The lines of `nvidia-smi topo -m`. */
+    topology:
+      nvidia.length > 1 ? linesOf((await run('nvidia-smi', ['topo', '-m'], { env })).stdout) : [],
+    /** Why nvidia-smi fails; undefined if it works or is not installed. */
+    problem,
+    /** Which GPUs are in use, and by what; undefined: none. */
+    uses: used.length === 0 ? undefined : describeUse(used),
+    /** Why CUDA_VISIBLE_DEVICES does not fit these GPUs. */
+    misnamed: visibleProblem(env, gpus.list),
+  }
+}
+
+/** The BLAS that the backend wasm uses. */
+export interface BlasFacts {
+  /** The first library whose products are right. */
+  readonly library: string | null
+  /** What named it or brought it. */
+  readonly origin: string | null
+  /** The kernels that it selected, and the variable that selects them. */
+  readonly kernels: string | null
+  /** Why those before it cannot be used. */
+  readonly problems: readonly string[]
 }
 
 /** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */
@@ -178,7 +212,7 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
 const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
 
 /** Finds MPI libraries as the dynamic linker would, without loading them. */
-export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
+export async function findMpi(env: NodeJS.ProcessEnv) {
   const [version, cache] = await Promise.all([
     run('mpirun', ['--version'], { env }),
     run('ldconfig', ['-p'], { env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` } }),
@@ -191,7 +225,9 @@ export async function findMpi(env: NodeJS.ProcessEnv): Promise<MpiFacts> {
     ...Array.from(cached, ([, name, path]) => (mpiNames.includes(name!) ? path! : '')),
   ].filter((path) => path !== '' && existsSync(path))
   return {
+    /** Paths of libmpi. */
     libraries: [...new Set(libraries)],
+    /** The first line of `mpirun --version`. */
     mpirun: version.failure === undefined ? linesOf(version.stdout)[0] : undefined,
   }
 }

@@ -23,9 +23,9 @@ import {
   type NodePlace,
   type Nodes,
 } from './nodes.ts'
-import type { Interruption, NodePlan, RankOutcome, Verdict } from '../protocol/nodes.ts'
+import type { Interruption, NodePlan, RankOutcome } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
-import { StackRequests } from './process/stack-requests.ts'
+import { openStackRequests } from './process/stack-requests.ts'
 import { openStatusPage } from './status-page.ts'
 import { limitTime, type TimeLimit } from './time-limit.ts'
 
@@ -127,7 +127,9 @@ async function runAttempts(
     const { number, of } = verdict.restart
     const message = `starting all ranks again (restart ${number} of ${of})`
     announcer.say('restart', message, { restartCount: number })
-    await pauseBeforeRestart(restartCount, interrupts.stop)
+    // Exponential back-off from 0.1 s to 10 s, because the failed resource may need time to recover.
+    const milliseconds = Math.min(10_000, 100 * 2 ** restartCount)
+    await pause(milliseconds, undefined, { signal: interrupts.stop }).catch(() => undefined)
   }
 }
 
@@ -150,7 +152,7 @@ export async function runOnce(
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const debuggers = await placeDebuggers(program.inspect, ranksOf(plan, nodeRank))
   announceDebuggers(debuggers, context.announcer)
-  const stackRequests = await StackRequests.open(program)
+  const stackRequests = await openStackRequests(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
@@ -192,9 +194,7 @@ export async function runOnce(
         isDetailed: job.env['TSRUN_DEBUG'] === 'detail',
         records: flight.kept(),
       },
-      flight: interrupted
-        ? []
-        : readFlight(flight.folder, { ...run, ranks: ranksOf(plan, nodeRank) }),
+      flight: interrupted ? [] : readFlight(flight.folder, run, ranksOf(plan, nodeRank)),
     })
     // After a second Ctrl-C, do not wait for a host that does not answer.
     const { verdict, reports } = await Promise.race([conclusion, giveUp(kill, concluded.signal)])
@@ -207,7 +207,9 @@ export async function runOnce(
       run,
     )
     keepsRecords = true
-    return { verdict: withRecords(verdict, flight.kept()), reports }
+    if (verdict.kind === 'lost') return { verdict, reports }
+    const failure = { ...verdict.failure, records: flight.kept() }
+    return { verdict: { ...verdict, failure }, reports }
   } finally {
     concluded.abort()
     flight.close(keepsRecords)
@@ -220,11 +222,6 @@ async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclus
   await pause(ANSWER_TIME)
   const { exitCode } = kill.reason as Interruption
   return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
-}
-
-function withRecords(verdict: Verdict, records: string | undefined): Verdict {
-  if (verdict.kind !== 'failure') return verdict
-  return { ...verdict, failure: { ...verdict.failure, records } }
 }
 
 /** Lists the nodes on node 0; another node says which it is. */
@@ -278,12 +275,6 @@ function announceInterrupts(
   }
   interrupts.stop.addEventListener('abort', stop, { signal: over })
   interrupts.kill.addEventListener('abort', kill, { signal: over })
-}
-
-/** Exponential back-off from 0.1 s to 10 s, because the failed resource may need time to recover. */
-async function pauseBeforeRestart(restartCount: number, stop: AbortSignal): Promise<void> {
-  const milliseconds = Math.min(10_000, 100 * 2 ** restartCount)
-  await pause(milliseconds, undefined, { signal: stop }).catch(() => undefined)
 }
 
 /** Shows the errors of the ranks of an interrupted job, which has no failure report. */

@@ -4,12 +4,12 @@ import { relayJobControl } from './process/interrupts.ts'
 import { settle, stopGroups } from './process/escalation.ts'
 import { RankProcess, type RankPlan } from './process/rank-process.ts'
 import { toOutcome } from './failure/outcome.ts'
-import type { RankOutcome } from '../protocol/nodes.ts'
+import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
 import type { Job, JobContext } from './job.ts'
-import { RankEvents } from './events.ts'
+import { recordRanks } from './events.ts'
 import type { NodePlace, SharedAttempt } from './nodes.ts'
-import { logRank, openFiles, openFiltered, openMerger, type RankLog } from './rank-log.ts'
+import { openRankLogs } from './rank-log.ts'
 import type { StackRequests } from './process/stack-requests.ts'
 import type { AttemptPage } from './status-page.ts'
 
@@ -27,17 +27,6 @@ export interface Attempt {
   readonly stackRequests: StackRequests
 }
 
-export interface AttemptResult {
-  readonly outcomes: readonly RankOutcome[]
-  /** True if the attempt was stopped from outside before any rank failed. */
-  readonly interrupted: boolean
-}
-
-interface LoggedRank {
-  readonly process: RankProcess
-  readonly log: RankLog
-}
-
 /** Milliseconds to wait for remaining output once all ranks of this host have exited. */
 const DRAIN_TIME = 1000
 
@@ -47,67 +36,54 @@ const DRAIN_TIME = 1000
  *
  * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
-export async function runAttempt(
-  job: Job,
-  attempt: Attempt,
-  context: JobContext,
-): Promise<AttemptResult> {
+export async function runAttempt(job: Job, attempt: Attempt, context: JobContext) {
   const { plan, worldSize, directory, shared, page, stackRequests, place, restartCount } = attempt
   const { input } = context
-  const ranks: LoggedRank[] = []
+  const ranks: RankProcess[] = []
+  const tails: StderrTail[] = []
   let interrupted = false
   let endChaos: (() => void) | undefined
   let places: ReturnType<AttemptPage['places']> = new Map()
-  const { output, placement, restart, colour } = job
-  const filtered = openFiltered(output.filters, directory, context.announcer)
-  const merger = openMerger(output, worldSize, colour.stderr, context.console)
-  const events = new RankEvents(context.events, page)
+  const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
+  const logs = openRankLogs(job, context, directory, { worldSize, ...run })
+  const events = recordRanks(context.events, page)
   try {
-    const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
-    const to = {
-      output,
-      role: placement.role,
-      worldSize,
-      ...run,
-      colour,
-      directory,
-      filtered,
-      merger,
-      ...context,
-    }
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
-      const files = openFiles(to, one.rank, localRank)
+      const files = logs.open(one.rank, localRank)
       const process = await RankProcess.start(one, worldSize, job.env, input?.kindFor(one.rank))
       stackRequests.add(process)
       page.follow(process, localRank)
       input?.add(process)
-      ranks.push({ process, log: logRank({ process, localRank }, files, to) })
+      ranks.push(process)
+      tails.push(logs.follow(process, localRank, files))
       events.add(process, localRank)
     }
     endChaos = context.chaos?.begin({
       worldSize,
       restartCount,
-      ranks: processesOf(ranks),
+      ranks,
       status: () => page.ranks(),
     })
-    interrupted = await untilDecided(processesOf(ranks), context, attempt)
+    interrupted = await untilDecided(ranks, context, attempt)
   } finally {
     endChaos?.()
     places = page.places()
-    page.abort(processesOf(ranks))
-    await stopRanks(processesOf(ranks), restart.grace, context)
-    merger?.flush()
-    for (const { log } of ranks) log.close()
-    filtered.close()
+    page.abort(ranks)
+    await stopRanks(ranks, job.restart.grace, context)
+    logs.close()
     events.close()
     page.close()
     stackRequests.close()
   }
-  const outcomes = ranks.map(({ process, log }) =>
-    toOutcome(process, log.tail, places.get(process.rank)),
+  const outcomes = ranks.map((process, i) =>
+    toOutcome(process, tails[i]!, places.get(process.rank)),
   )
-  return { outcomes, interrupted }
+  return {
+    outcomes,
+    /** True if the attempt was stopped from outside before any rank failed. */
+    interrupted,
+  }
 }
 
 /**
@@ -172,8 +148,4 @@ async function stopRanks(
     drained = await Promise.race([closed.then(() => true), pause(DRAIN_TIME, false)])
   } while (!drained && console.isWaiting() && !interrupts.kill.aborted)
   for (const rank of ranks) rank.release()
-}
-
-function processesOf(ranks: readonly LoggedRank[]): RankProcess[] {
-  return ranks.map(({ process }) => process)
 }

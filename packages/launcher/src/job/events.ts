@@ -85,57 +85,43 @@ export function recordVerdict(
 const LOOK = 100
 
 /** Records the events of the ranks of this host in one attempt. */
-export class RankEvents {
-  readonly #events: EventLog | undefined
-  readonly #page: AttemptPage
-  readonly #waiting = new Set<number>()
-  readonly #timer: NodeJS.Timeout | undefined
-  #isOpen = true
-
-  constructor(events: EventLog | undefined, page: AttemptPage) {
-    this.#events = events
-    this.#page = page
-    if (events === undefined) return
-    this.#timer = setInterval(() => {
-      this.#look()
-    }, LOOK).unref()
-  }
-
-  add(process: RankProcess, localRank: number): void {
-    const events = this.#events
-    if (events === undefined) return
-    const { rank, pid } = process
-    events.record('rank-spawned', { rank, localRank, pid })
-    this.#waiting.add(rank)
-    process.onCheckpoint = ({ step, path }) => {
-      events.record('checkpoint-saved', { rank, step, path })
-    }
-    const { onError } = process
-    process.onError = (report) => {
-      onError(report)
-      const { name, message, code = null, distance } = report
-      events.record('rank-error', { rank, name, message, code, consequence: distance === 3 })
-    }
-    void process.ended.then(({ at, exitCode, signal }) => {
-      this.#look()
-      this.#waiting.delete(rank)
-      const seconds = Math.round(at - process.startedAt) / 1000
-      const stoppedBy = process.stopSignal ?? null
-      events.record('rank-exited', { rank, pid, exitCode, signal, stoppedBy, seconds })
-    })
-  }
-
-  close(): void {
-    this.#isOpen = false
-    clearInterval(this.#timer)
-  }
-
+export function recordRanks(events: EventLog | undefined, page: AttemptPage) {
+  const waiting = new Set<number>()
+  let isOpen = true
   /** A rank is ready when it has joined its first process group. */
-  #look(): void {
-    if (!this.#isOpen || this.#waiting.size === 0) return
-    for (const { rank, pid, state } of this.#page.ranks()) {
-      if (state === 'starting' || !this.#waiting.delete(rank)) continue
-      this.#events?.record('rank-ready', { rank, pid })
+  const look = (): void => {
+    if (!isOpen || waiting.size === 0) return
+    for (const { rank, pid, state } of page.ranks()) {
+      if (state === 'starting' || !waiting.delete(rank)) continue
+      events?.record('rank-ready', { rank, pid })
     }
+  }
+  const timer = events && setInterval(look, LOOK).unref()
+  return {
+    add(process: RankProcess, localRank: number): void {
+      if (events === undefined) return
+      const { rank, pid, onError } = process
+      events.record('rank-spawned', { rank, localRank, pid })
+      waiting.add(rank)
+      process.onCheckpoint = ({ step, path }) => {
+        events.record('checkpoint-saved', { rank, step, path })
+      }
+      process.onError = (report) => {
+        onError(report)
+        const { name, message, code = null, distance } = report
+        events.record('rank-error', { rank, name, message, code, consequence: distance === 3 })
+      }
+      void process.ended.then(({ at, exitCode, signal }) => {
+        look()
+        waiting.delete(rank)
+        const seconds = Math.round(at - process.startedAt) / 1000
+        const stoppedBy = process.stopSignal ?? null
+        events.record('rank-exited', { rank, pid, exitCode, signal, stoppedBy, seconds })
+      })
+    },
+    close(): void {
+      isOpen = false
+      clearInterval(timer)
+    },
   }
 }

@@ -10,14 +10,13 @@ import type { ProgramOptions } from '../args/program-options.ts'
 import { usageError } from '../args/readers.ts'
 import type { Announcer, Console } from '../logs/console.ts'
 import type { EventLog } from '../logs/event-log.ts'
-import type { StreamName } from '../logs/lines.ts'
+import type { RankLineReader } from '../logs/lines.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import type { JobInput } from './process/input.ts'
 import type { Interrupts } from './process/interrupts.ts'
-import { findDevices, type Devices } from './placement/devices.ts'
+import { findDevices } from './placement/devices.ts'
 import { softLimit } from './placement/limits.ts'
 import { packageFolder } from '../package.ts'
-import type { RankLineReader } from './rank-log.ts'
 import { isTypeless, refuseModuleSyntax } from './code/module-format.ts'
 import {
   hasLoader,
@@ -28,18 +27,7 @@ import {
 } from './code/script.ts'
 
 /** A job with validated options, from which every attempt is planned. */
-export interface Job extends JobOptions {
-  readonly env: NodeJS.ProcessEnv
-  readonly identity: RunIdentity
-  readonly devices: Devices
-  readonly colour: Readonly<Record<StreamName, boolean>>
-  /** The path of the script or program. */
-  readonly script: string
-  /** Whether Node warns that no package.json gives the module type of the script. */
-  readonly isTypeless: boolean
-  /** The command that runs the script, without the script's arguments. */
-  readonly command: readonly [string, ...string[]]
-}
+export type Job = ReturnType<typeof createJob>
 
 /** An attempt of the job. */
 export interface AttemptFacts {
@@ -62,9 +50,9 @@ export interface JobContext {
   readonly announcer: Announcer
   readonly interrupts: Interrupts
   /** Receives every line of the ranks, including hidden ones. */
-  readonly onLine?: RankLineReader
+  readonly onLine?: RankLineReader | undefined
   /** The standard input of the ranks; without it, their input is empty. */
-  readonly input?: JobInput
+  readonly input?: JobInput | undefined
   /** Records the run for `tsrun logs`. Call the returned function with the exit code at the end. */
   readonly remember?: (runId: string) => (exitCode: number) => void
   readonly chaos?: Chaos | undefined
@@ -83,7 +71,7 @@ export function createJob(
   script: Script,
   code = script,
   devices = findDevices(env),
-): Job {
+) {
   const { placement, rendezvous, protection, program } = options
   return {
     ...options,
@@ -94,9 +82,16 @@ export function createJob(
       stdout: wantsColour(process.stdout, env),
       stderr: wantsColour(process.stderr, env),
     },
+    /** The path of the script or program. */
     script: script.path,
+    /** Whether Node warns that no package.json gives the module type of the script. */
     isTypeless: isTypeless(code),
-    command: [process.execPath, ...argumentsOf(script, env, cwd, code, program), script.path],
+    /** The command that runs the script, without the script's arguments. */
+    command: [
+      process.execPath,
+      ...argumentsOf(script, env, cwd, code, program),
+      script.path,
+    ] as const,
   }
 }
 
@@ -125,16 +120,6 @@ function argumentsOf(
   return ['--enable-source-maps', '--import', preload.href, ...loader, ...memory, ...nodeArguments]
 }
 
-export interface RunIdentity {
-  /**
-   * The name of the job in logs and folders, for example 20261121-153012-9f3a1c. It sorts by start time.
-   * A `--rdzv-id` is its prefix.
-   */
-  readonly runId: string
-  /** The secret of the job, hexadecimal: 256 random bits, or the user's token. */
-  readonly token: string
-}
-
 /**
  * Makes a unique run ID, and reads the token from `--token-file`, else from TSRUN_TOKEN. On a single
  * host the default is a random token.
@@ -150,10 +135,15 @@ export function makeRunIdentity(
     readonly rdzvId?: string | undefined
   },
   now = new Date(),
-): RunIdentity {
+) {
   const [date, time] = now.toISOString().replaceAll(/[-:]/g, '').split(/[T.]/) as [string, string]
   return {
+    /**
+     * The name of the job in logs and folders, for example 20261121-153012-9f3a1c. It sorts by start time.
+     * A `--rdzv-id` is its prefix.
+     */
     runId: `${facts.rdzvId === undefined ? '' : `${facts.rdzvId}-`}${date}-${time}-${randomBytes(3).toString('hex')}`,
+    /** The secret of the job, hexadecimal: 256 random bits, or the user's token. */
     token: givenToken(env, facts.tokenFile) ?? makeToken(facts.nnodes),
   }
 }

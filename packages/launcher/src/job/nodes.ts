@@ -55,20 +55,17 @@ export function exitCodeAt(interruption: Interruption, isElastic: boolean): numb
   return isElastic && isLeave(interruption) ? TRY_AGAIN : interruption.exitCode
 }
 
-export function worldSizeOf({ nodes }: NodePlan): number {
+export function worldSizeOf({ nodes }: Pick<NodePlan, 'nodes'>): number {
   return nodes.reduce((sum, { nproc }) => sum + nproc, 0)
 }
 
 /** Counts the ranks with this role on the nodes before `nodeRank`, by default on all nodes. */
 export function roleSizeOf({ nodes }: NodePlan, role: string, nodeRank = nodes.length): number {
-  return nodes
-    .slice(0, nodeRank)
-    .filter((node) => node.role === role)
-    .reduce((sum, { nproc }) => sum + nproc, 0)
+  return worldSizeOf({ nodes: nodes.slice(0, nodeRank).filter((node) => node.role === role) })
 }
 
 /** The ranks of one node. Node 0 has the first ones, node 1 the next, and so on. */
 export function ranksOf({ nodes }: NodePlan, nodeRank: number): number[] {
-  const first = nodes.slice(0, nodeRank).reduce((sum, { nproc }) => sum + nproc, 0)
+  const first = worldSizeOf({ nodes: nodes.slice(0, nodeRank) })
   return Array.from({ length: nodes[nodeRank]?.nproc ?? 0 }, (_, i) => first + i)
 }

@@ -4,7 +4,6 @@ import { isTsrError, messageOf, visibleText } from '@tsrun/core'
 import type { JobOptions } from '../args/job-options.ts'
 import type { Announcer } from '../logs/console.ts'
 import { TIMED_OUT } from './failure/exit-codes.ts'
-import type { JobWatcher } from './job.ts'
 import type { Interrupts } from './process/interrupts.ts'
 
 /** What `--on-failure` tells about a failed job. */
@@ -23,50 +22,38 @@ interface Ended {
   readonly status: number | null
 }
 
-interface Surroundings {
-  readonly env: NodeJS.ProcessEnv
-  readonly interrupts: Interrupts
-}
+export type FailureReport = ReturnType<typeof failureReport>
 
 /** Reports the failure of a job once, as `--on-failure` says. */
-export class FailureReport implements JobWatcher {
-  runId = ''
-  script: string
-  #report = ''
-  #to: string | undefined
-  readonly #context: Surroundings
-  readonly #announcer: Announcer
-
-  constructor(
-    { restart, program, dryRun }: JobOptions,
-    context: Surroundings,
-    announcer: Announcer,
-  ) {
-    this.#to = dryRun ? undefined : restart.onFailure
-    this.script = program.script
-    this.#context = context
-    this.#announcer = announcer
+export function failureReport(
+  { restart, program, dryRun }: JobOptions,
+  { env, interrupts }: { readonly env: NodeJS.ProcessEnv; readonly interrupts: Interrupts },
+  announcer: Announcer,
+) {
+  let to = dryRun ? undefined : restart.onFailure
+  let lastReport = ''
+  const failure = {
+    runId: '',
+    script: program.script,
+    showFailure(report: string): void {
+      lastReport = report
+    },
+    /** @param error - why the job could not start; nothing is reported of a usage error */
+    async send(exitCode: number, error?: unknown): Promise<void> {
+      const receiver = to
+      to = undefined
+      // A signal is no failure of the job.
+      const isStopped = interrupts.stop.aborted && exitCode !== TIMED_OUT
+      if (receiver === undefined || exitCode === 0 || isStopped) return
+      if (isTsrError(error) && error.code === 'ERR_TSR_USAGE') return
+      const report = error === undefined ? lastReport : visibleText(messageOf(error))
+      const { runId, script } = failure
+      const facts = { runId, exitCode, script, host: hostname(), report }
+      const problem = await reportJobFailure(receiver, facts, env)
+      if (problem !== undefined) announcer.say('on-failure', `--on-failure: ${problem}`)
+    },
   }
-
-  showFailure(report: string): void {
-    this.#report = report
-  }
-
-  /** @param error - why the job could not start; nothing is reported of a usage error */
-  async send(exitCode: number, error?: unknown): Promise<void> {
-    const to = this.#to
-    this.#to = undefined
-    const { env, interrupts } = this.#context
-    // A signal is no failure of the job.
-    const isStopped = interrupts.stop.aborted && exitCode !== TIMED_OUT
-    if (to === undefined || exitCode === 0 || isStopped) return
-    if (isTsrError(error) && error.code === 'ERR_TSR_USAGE') return
-    const report = error === undefined ? this.#report : visibleText(messageOf(error))
-    const { runId, script } = this
-    const facts = { runId, exitCode, script, host: hostname(), report }
-    const problem = await reportJobFailure(to, facts, env)
-    if (problem !== undefined) this.#announcer.say('on-failure', `--on-failure: ${problem}`)
-  }
+  return failure
 }
 
 /** Milliseconds for the command or the URL. */

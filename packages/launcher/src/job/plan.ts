@@ -172,9 +172,8 @@ export function describePlan(ranks: readonly RankPlan[]): string {
 export function describePlanAsJson(ranks: readonly RankPlan[]): string {
   return ranks
     .map(({ rank, environment, command }) =>
-      JSON.stringify({ rank, environment: withoutSecret(environment), command }),
+      JSON.stringify({ rank, environment: withoutSecret(environment), command }).concat('\n'),
     )
-    .map((line) => line + '\n')
     .join('')
 }
 

@@ -108,8 +108,9 @@ export const KEPT_BYTES = 8 * 2 ** 20
  */
 export function keptLogs(env: Environment): string | undefined {
   const isWanted = readVariable('TSRUN_KEEP_LOGS', flag.default(true), env)
-  if (!isWanted || distrustOfRecords(env) !== undefined) return undefined
-  if (distrustOf(tsrunHome(env)) !== undefined) return undefined
+  if (!isWanted || (distrustOfRecords(env) ?? distrustOf(tsrunHome(env))) !== undefined) {
+    return undefined
+  }
   try {
     makeOwnFolder(keptFolder(env))
     return keptFolder(env)

@@ -6,30 +6,18 @@ import { statFields, type RankProcess } from './process/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
-/** The status page of this host during one attempt of a job. */
-export interface AttemptPage {
-  /** The variables that tell the ranks the path of the page. */
-  readonly environment: Readonly<Record<string, string>>
-  /** If a rank has failed, tells the engines of the other ranks to stop waiting. */
-  abort(ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void
-  /** What each rank does now, by rank. A rank that has joined no group is missing. */
-  places(): ReadonlyMap<number, RankPlace>
-  /** Marks the rank as ended when its process ends. */
-  follow(process: RankProcess, localRank: number): void
-  /** The states of the ranks of this host; after `close`, the last states. */
-  ranks(): readonly RankStatus[]
-  close(): void
-}
+export type AttemptPage = ReturnType<typeof openStatusPage>
 
-/** Opens the page. If that fails, the job runs without one. */
+/** Opens the status page of this host for one attempt of a job. If that fails, the job runs without one. */
 export function openStatusPage(
   { script }: Pick<Job, 'script'>,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
   socket: string | undefined,
-): AttemptPage {
+) {
+  let page: StatusPage | undefined
   try {
-    const page = new StatusPage({
+    page = new StatusPage({
       runId: plan.runId,
       script,
       worldSize: worldSizeOf(plan),
@@ -37,51 +25,51 @@ export function openStatusPage(
       socket,
       slots: ranksOf(plan, nodeRank).length,
     })
-    let last: readonly RankStatus[] | undefined
-    return {
-      environment: { TSRUN_STATUS_PAGE: page.path },
-      abort: (ranks) => {
-        const failed = ranks.find(({ end }) => end !== undefined && end.exitCode !== 0)
-        if (failed !== undefined) page.abort(failed.rank)
-      },
-      places: () => readPlaces(page),
-      follow: (process, localRank) => {
-        void process.ended.then(() => {
-          if (last === undefined) page.end(localRank, process, process.fate!)
-        })
-      },
-      ranks: () => last ?? page.read().ranks,
-      close: () => {
-        last = page.read().ranks
-        page.close()
-      },
-    }
   } catch (error) {
     logProblem(error, 'no status page')
-    // Override the variable, which may name the page of an outer job.
-    return {
-      environment: { TSRUN_STATUS_PAGE: '' },
-      abort: () => undefined,
-      places: () => new Map(),
-      follow: () => undefined,
-      ranks: () => [],
-      close: () => undefined,
-    }
+  }
+  let last: readonly RankStatus[] | undefined
+  const read = (): readonly RankStatus[] => last ?? page?.read().ranks ?? []
+  return {
+    /**
+     * The variables that tell the ranks the path of the page. Without a page, overrides the variable, which
+     * may name the page of an outer job.
+     */
+    environment: { TSRUN_STATUS_PAGE: page?.path ?? '' },
+    /** If a rank has failed, tells the engines of the other ranks to stop waiting. */
+    abort: (ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void => {
+      const failed = ranks.find(({ end }) => end !== undefined && end.exitCode !== 0)
+      if (failed !== undefined) page?.abort(failed.rank)
+    },
+    /** What each rank does now, by rank. A rank that has joined no group is missing. */
+    places: () => placesOf(read()),
+    /** Marks the rank as ended when its process ends. */
+    follow: (process: RankProcess, localRank: number): void => {
+      void process.ended.then(() => {
+        if (last === undefined) page?.end(localRank, process, process.fate!)
+      })
+    },
+    /** The states of the ranks of this host; after `close`, the last states. */
+    ranks: read,
+    close: (): void => {
+      last = read()
+      page?.close()
+    },
   }
 }
 
-function readPlaces(page: StatusPage): ReadonlyMap<number, RankPlace> {
+function placesOf(ranks: readonly RankStatus[]): ReadonlyMap<number, RankPlace> {
   const now = monotonicNow()
-  const places = page
-    .read()
-    .ranks.map(({ rank, pid, state, operation, group, sequence, since }): [number, RankPlace] => {
-      const milliseconds = now - since
-      return [
-        rank,
-        { state, operation, group, sequence, milliseconds, isSuspended: isSuspended(pid) },
-      ]
-    })
-  return new Map(places)
+  return new Map(
+    ranks.map(({ rank, pid, state, operation, group, sequence, since }) => [
+      rank,
+      {
+        ...{ state, operation, group, sequence },
+        milliseconds: now - since,
+        isSuspended: isSuspended(pid),
+      },
+    ]),
+  )
 }
 
 function isSuspended(pid: number): boolean {

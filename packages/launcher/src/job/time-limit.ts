@@ -1,23 +1,14 @@
 import { TIMED_OUT } from './failure/exit-codes.ts'
 import type { JobContext } from './job.ts'
 
-/** The time limit of `--job-timeout`. */
-export interface TimeLimit {
-  /** Returns the stacks of the ranks; set only while an attempt runs. */
-  lastWords: (() => Promise<string>) | undefined
-  /** The exit code of the job; undefined before the time limit is reached. */
-  readonly exitCode: number | undefined
-  /** Cancels the time limit, because the job has ended. */
-  end(): void
-}
+export type TimeLimit = ReturnType<typeof limitTime>
 
-/** When the time is over, shows the stacks of the ranks and stops the job. */
+/** When the time of `--job-timeout` is over, shows the stacks of the ranks and stops the job. */
 export function limitTime(
   milliseconds: number | undefined,
   { announcer, interrupts }: Pick<JobContext, 'announcer' | 'interrupts'>,
-): TimeLimit {
+) {
   let hasEnded = false
-  let exitCode: number | undefined
   const stop = async (): Promise<void> => {
     const seconds = (milliseconds ?? 0) / 1000
     const text = await limit.lastWords?.()
@@ -26,15 +17,16 @@ export function limitTime(
       announcer.show('stacks', `tsrun: stacks after ${seconds} s:\n${text}`, { text })
     }
     const reason = `the job has taken ${seconds} s (--job-timeout)`
-    exitCode = TIMED_OUT
-    interrupts.interrupt({ exitCode, reason })
+    limit.exitCode = TIMED_OUT
+    interrupts.interrupt({ exitCode: TIMED_OUT, reason })
   }
   const timer = milliseconds === undefined ? undefined : setTimeout(() => void stop(), milliseconds)
-  const limit: TimeLimit = {
-    lastWords: undefined,
-    get exitCode() {
-      return exitCode
-    },
+  const limit = {
+    /** Returns the stacks of the ranks; set only while an attempt runs. */
+    lastWords: undefined as (() => Promise<string>) | undefined,
+    /** The exit code of the job; undefined before the time limit is reached. */
+    exitCode: undefined as number | undefined,
+    /** Cancels the time limit, because the job has ended. */
     end: () => {
       hasEnded = true
       clearTimeout(timer)

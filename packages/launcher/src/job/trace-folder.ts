@@ -50,27 +50,21 @@ export function removeTraceFolder(trace: TraceOptions | undefined): void {
 }
 
 /** Writes the report of a failure beside the spans of the ranks. */
-export class TraceReport implements JobWatcher {
-  readonly #directory: string
-  #attempt: Pick<AttemptFacts, 'runId' | 'restartCount'> = { runId: '', restartCount: 0 }
-
-  constructor({ directory }: TraceOptions) {
-    this.#directory = directory
-  }
-
-  follow(attempt: AttemptFacts): void {
-    this.#attempt = attempt
-  }
-
-  showFailure(report: string): void {
-    const { runId, restartCount } = this.#attempt
-    const folder = spansFolder(this.#directory, runId)
-    try {
-      makeOwnFolder(folder)
-      replaceFile(join(folder, reportName(restartCount)), report)
-    } catch {
-      // The disk may be full; the report is in the output as well.
-    }
+export function traceReport({ directory }: TraceOptions): JobWatcher {
+  let attempt: Pick<AttemptFacts, 'runId' | 'restartCount'> = { runId: '', restartCount: 0 }
+  return {
+    follow: (next) => {
+      attempt = next
+    },
+    showFailure: (report) => {
+      const folder = spansFolder(directory, attempt.runId)
+      try {
+        makeOwnFolder(folder)
+        replaceFile(join(folder, reportName(attempt.restartCount)), report)
+      } catch {
+        // The disk may be full; the report is in the output as well.
+      }
+    },
   }
 }
 

@@ -5,19 +5,12 @@ import type { ResourceUsage } from '../protocol/control.ts'
 import type { RankOutcome } from '../protocol/nodes.ts'
 
 /** The time and memory that one rank used. */
-export interface RankUsage {
-  readonly rank: number
-  readonly node: number
-  readonly host: string
-  readonly seconds: number
-  readonly cpuSeconds: number | undefined
-  readonly peakBytes: number | undefined
-}
+export type RankUsage = ReturnType<typeof rankUsage>
 
 export function rankUsage(
   { rank, startedAt, endedAt, usage }: RankOutcome,
   place: { readonly node: number; readonly host: string },
-): RankUsage {
+) {
   return {
     rank,
     ...place,

@@ -24,8 +24,10 @@ export class Console {
     stderr: new Set(),
   }
   readonly #closed = new Set<StreamName>()
-  #isIncomplete = false
-  #isUsed = false
+  /** Whether output was lost for a reason other than a closed reader. */
+  isIncomplete = false
+  /** Whether anything was written. */
+  isUsed = false
 
   /** @param onClosed - receives the error, unless the reader is gone */
   constructor(
@@ -44,28 +46,18 @@ export class Console {
           onClosed()
           return
         }
-        this.#isIncomplete = true
+        this.isIncomplete = true
         this.write(others[name], `tsrun: ${name} cannot be written: ${error.message}\n`)
         onClosed(error)
       })
     }
   }
 
-  /** Whether output was lost for a reason other than a closed reader. */
-  get isIncomplete(): boolean {
-    return this.#isIncomplete
-  }
-
-  /** Whether anything was written. */
-  get isUsed(): boolean {
-    return this.#isUsed
-  }
-
   /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
   write(name: StreamName, text: string): void {
-    this.#isUsed = true
+    this.isUsed = true
     if (this.#closed.has(name)) {
-      if (name === 'stderr' && this.#isIncomplete) this.write('stdout', text)
+      if (name === 'stderr' && this.isIncomplete) this.write('stdout', text)
       return
     }
     const written = this.#outputs[name].write(text, (error) => {

@@ -80,25 +80,22 @@ interface Scope {
   generation: number | null
 }
 
+export type EventLog = ReturnType<typeof eventLog>
+
 /** Writes `--event-log`: a line of JSON for each event, at the time of the event. */
-export class EventLog {
-  readonly #write: (line: string) => void
-  readonly #host = hostname()
-  readonly #scope: Scope = { job: null, node: null, generation: null }
-
-  constructor(write: (line: string) => void) {
-    this.#write = write
-  }
-
-  /** Sets the job, node and attempt of the following events. */
-  within(scope: Partial<Scope>): void {
-    Object.assign(this.#scope, scope)
-  }
-
-  record<Name extends keyof JobEvents>(event: Name, facts: JobEvents[Name]): void {
-    const { job, node, generation } = this.#scope
-    const head = { time: new Date().toISOString(), event, job, host: this.#host, node, generation }
-    this.#write(`${JSON.stringify({ ...head, ...facts })}\n`)
+function eventLog(write: (line: string) => void) {
+  const host = hostname()
+  const scope: Scope = { job: null, node: null, generation: null }
+  return {
+    /** Sets the job, node and attempt of the following events. */
+    within(next: Partial<Scope>): void {
+      Object.assign(scope, next)
+    },
+    record<Name extends keyof JobEvents>(event: Name, facts: JobEvents[Name]): void {
+      const { job, node, generation } = scope
+      const head = { time: new Date().toISOString(), event, job, host, node, generation }
+      write(`${JSON.stringify({ ...head, ...facts })}\n`)
+    },
   }
 }
 
@@ -115,13 +112,20 @@ export function openEventLog(
 ): EventLog | undefined {
   if (target === undefined) return undefined
   if (target === 'console') {
-    return new EventLog((line) => {
+    return eventLog((line) => {
       console.write('stderr', line)
     })
   }
   const path = resolve(cwd, target.file)
-  let fd: number | undefined = openAppending(path, target.file)
-  return new EventLog((line) => {
+  const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = constants
+  let fd: number | undefined
+  try {
+    fd = openFile(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600)
+  } catch (cause) {
+    const { message } = cause as Error
+    throw usageError(`The event log ${target.file} cannot be opened: ${message}`, cause)
+  }
+  return eventLog((line) => {
     if (fd === undefined) return
     try {
       writeWhole(fd, Buffer.from(line))
@@ -132,16 +136,4 @@ export function openEventLog(
       announcer.say('log-failure', `the event log ${path} ends here: ${reason}`, { path })
     }
   })
-}
-
-const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = constants
-
-/** @throws ERR_TSR_USAGE */
-function openAppending(path: string, given: string): number {
-  try {
-    return openFile(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600)
-  } catch (cause) {
-    const { message } = cause as Error
-    throw usageError(`The event log ${given} cannot be opened: ${message}`, cause)
-  }
 }

@@ -11,6 +11,9 @@ export interface Line {
   readonly end: '\n' | '\r' | ''
 }
 
+/** Receives the lines of all ranks. */
+export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void
+
 /** Maximum characters of a piece. Longer lines are split, so that memory is bounded. */
 const LINE_LIMIT = 64 * 1024
 
@@ -40,15 +43,12 @@ export class LineSplitter {
     const lines: Line[] = []
     let start = 0
     for (const match of text.matchAll(/\r?\n|\r/g)) {
-      this.#cut(text.slice(start, match.index), match[0] === '\r' ? '\r' : '\n', lines)
+      const line = this.#cutLong(text.slice(start, match.index), lines)
+      lines.push({ text: line, end: match[0] === '\r' ? '\r' : '\n' })
       start = match.index + match[0].length
     }
     this.#rest = this.#cutLong(text.slice(start), lines)
     return lines
-  }
-
-  #cut(text: string, end: Line['end'], lines: Line[]): void {
-    lines.push({ text: this.#cutLong(text, lines), end })
   }
 
   #cutLong(text: string, lines: Line[]): string {
@@ -114,18 +114,14 @@ const KEPT_CHARACTERS = 2000
 
 /** The last lines of a rank's standard error, for the failure report. */
 export class StderrTail {
-  readonly #lines: string[] = []
+  readonly lines: string[] = []
   /** Whether V8 ran out of heap. Kept separately, because the native stack after that line displaces it. */
   heapExhausted = false
 
   push({ text, end }: Line): void {
     if (end === '\r') return
     if (/^FATAL ERROR: .*JavaScript heap out of memory/.test(text)) this.heapExhausted = true
-    this.#lines.push(withoutCodes(text.slice(0, KEPT_CHARACTERS)))
-    if (this.#lines.length > KEPT_LINES) this.#lines.shift()
-  }
-
-  get lines(): readonly string[] {
-    return this.#lines
+    this.lines.push(withoutCodes(text.slice(0, KEPT_CHARACTERS)))
+    if (this.lines.length > KEPT_LINES) this.lines.shift()
   }
 }

@@ -73,17 +73,8 @@ export function attemptDirectory(logDir: string, runId: string, restartCount: nu
   return join(logDir, runId, `attempt_${restartCount}`)
 }
 
-/** Log files, without prefixes or colours. */
-export interface LineFiles {
-  write(stream: StreamName, lines: readonly Line[]): void
-  close(): void
-}
-
-/** The log files of a rank. */
-export interface RankFiles extends LineFiles {
-  /** Writes the header of the index once the rank runs. */
-  describe(header: Omit<IndexHeader, 'format'>): void
-}
+/** The log files of a rank, without prefixes or colours. */
+export type RankFiles = ReturnType<typeof openRankFiles>
 
 /**
  * Opens the log files of a rank. Writes are synchronous, so they include the last line before a crash.
@@ -97,7 +88,7 @@ export function openRankFiles(
   streams: readonly StreamName[],
   onFailure: (reason: string) => void,
   limit = Infinity,
-): RankFiles {
+) {
   const names = [INDEX_NAME, ...streams.map((stream) => `${stream}.log`)]
   let files = new OpenFiles(folder, names, onFailure)
   let header: object = {}
@@ -121,11 +112,12 @@ export function openRankFiles(
     }
   }
   return {
-    describe: (given) => {
+    /** Writes the header of the index once the rank runs. */
+    describe: (given: Omit<IndexHeader, 'format'>): void => {
       header = { format: INDEX_FORMAT, ...given }
       note(header)
     },
-    write: (stream, lines) => {
+    write: (stream: StreamName, lines: readonly Line[]): void => {
       const bytes = files.write(`${stream}.log`, textOf(lines))
       if (bytes === 0) return
       size += bytes + note([stamp(), stream, bytes] satisfies IndexEntry)
@@ -137,18 +129,32 @@ export function openRankFiles(
   }
 }
 
-/** Opens `filtered_stdout.log` and `filtered_stderr.log`. @throws ERR_TSR_LOG_DIRECTORY */
+/**
+ * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams with filters. They
+ * get the lines of all ranks that contain one of the texts.
+ *
+ * @param folder - undefined: no files
+ * @throws ERR_TSR_LOG_DIRECTORY
+ */
 export function openFilteredFiles(
-  folder: string,
-  streams: readonly StreamName[],
+  folder: string | undefined,
+  filters: Readonly<Record<StreamName, readonly string[]>>,
   onFailure: (reason: string) => void,
-): LineFiles {
+) {
   const nameOf = (stream: StreamName): string => `filtered_${stream}.log`
-  const files = new OpenFiles(folder, streams.map(nameOf), onFailure)
+  const names = streamNames.filter((stream) => filters[stream].length > 0).map(nameOf)
+  const files =
+    folder === undefined || names.length === 0 ? undefined : new OpenFiles(folder, names, onFailure)
   return {
-    write: (stream, lines) => void files.write(nameOf(stream), textOf(lines)),
-    close: () => {
-      files.close()
+    write: (stream: StreamName, lines: readonly Line[]): void => {
+      if (files === undefined) return
+      const wanted = lines.filter((line) =>
+        filters[stream].some((text) => line.text.includes(text)),
+      )
+      if (wanted.length > 0) files.write(nameOf(stream), textOf(wanted))
+    },
+    close: (): void => {
+      files?.close()
     },
   }
 }

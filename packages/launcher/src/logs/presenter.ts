@@ -31,23 +31,30 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   if (format === 'json') {
     return inWholeLines('stdout', (text) => jsonLine(time(), rank, stream, text), clock)
   }
-  const make = format === 'raw' ? (text: string) => text : libraryLines(stream)
-  const colour = how.colour[stream]
-  const shown = (text: string): string => visibleText(make(text), colour)
-  const template = format === 'raw' ? undefined : how.prefix
   // A single rank has the console to itself, so its progress bars may overwrite lines.
-  if (worldSize === 1 && template === undefined) {
-    if (format === 'raw') return asWritten(stream, make)
+  const isAlone = worldSize === 1
+  if (format === 'raw') {
+    return isAlone
+      ? asWritten(stream, (text) => text)
+      : inWholeLines(stream, (text) => `${text}\n`, clock)
+  }
+  const make = libraryLines(stream)
+  const colour = how.colour[stream]
+  const template = how.prefix
+  if (isAlone && template === undefined) {
     const end = colour ? endingColours : withoutCodes
     return asWritten(stream, (text) => end(make(text)))
   }
-  if (format === 'raw') return inWholeLines(stream, (text) => `${text}\n`, clock)
   const usual = rankPrefix(rank, worldSize, colour)
   const prefix =
     template === undefined
       ? () => usual
       : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
-  return inWholeLines(stream, (text) => withPrefix(prefix(), shown(text)), clock)
+  return inWholeLines(
+    stream,
+    (text) => withPrefix(prefix(), visibleText(make(text), colour)),
+    clock,
+  )
 }
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */
@@ -56,7 +63,7 @@ export function prefixWidth(
   facts: RankFacts,
 ): number {
   const { rank, worldSize, startedAt } = facts
-  if (format === 'json' || format === 'raw') return 0
+  if (format !== 'pretty') return 0
   if (prefix !== undefined)
     return fillTemplate(prefix, { facts, stream: 'stdout', time: startedAt }).length
   return worldSize === 1 ? 0 : rankPrefix(rank, worldSize, false).length

@@ -15,74 +15,73 @@ export interface RecordedOutputOptions {
   readonly write: (stream: StreamName, text: string) => void
 }
 
+export type RecordedOutput = ReturnType<typeof recordedOutput>
+
 /** Presents the recorded output of one attempt in the same way as the running job did. */
-export class RecordedOutput {
-  readonly #options: RecordedOutputOptions
-  readonly #outputs = new Map<string, { splitter: LineSplitter; presenter: Presenter }>()
-  readonly #merger: TraceMerger
+export function recordedOutput(options: RecordedOutputOptions) {
+  const { format, colour, worldSize, write } = options
+  const outputs = new Map<string, { splitter: LineSplitter; presenter: Presenter }>()
   /** The time of the lines that are being shown. */
-  #time = 0
+  let now = 0
+  const clock = (): number => now
+  const merger = new TraceMerger({
+    colour: colour.stderr,
+    write: (text) => {
+      write('stderr', text)
+    },
+    clock,
+  })
+  const prefixOf = ({ header }: RankReader): string | undefined =>
+    options.prefix ?? header?.prefix ?? undefined
 
-  constructor(options: RecordedOutputOptions) {
-    this.#options = options
-    this.#merger = new TraceMerger({
-      colour: options.colour.stderr,
-      write: (text) => {
-        options.write('stderr', text)
-      },
-      clock: () => this.#time,
-    })
-  }
-
-  take(reader: RankReader, { time, stream, bytes }: LogPiece): void {
-    this.#time = time
-    this.#merger.flush(TRACE_WINDOW)
-    const key = `${reader.rank} ${stream}`
-    let output = this.#outputs.get(key)
-    if (output === undefined) {
-      output = { splitter: new LineSplitter(), presenter: this.#present(reader, stream) }
-      this.#outputs.set(key, output)
-    }
-    this.#show(reader, stream, output.presenter, output.splitter.push(bytes))
-  }
-
-  /** Shows the stack traces that wait for other ranks. */
-  flush(): void {
-    this.#merger.flush()
-  }
-
-  /** Shows the incomplete last lines. */
-  end(readers: readonly RankReader[]): void {
-    for (const [key, { splitter, presenter }] of this.#outputs) {
-      const [rank, stream] = key.split(' ') as [string, StreamName]
-      const reader = readers.find((one) => one.rank === Number(rank))!
-      this.#show(reader, stream, presenter, splitter.flush())
-      this.#merger.flush()
-      this.#options.write(presenter.output, presenter.end())
-    }
-    this.#merger.flush()
-  }
-
-  #present({ rank, header }: RankReader, stream: StreamName): Presenter {
-    const { format, colour } = this.#options
-    const prefix = this.#options.prefix ?? header?.prefix ?? undefined
+  const makeOutput = (reader: RankReader, stream: StreamName) => {
+    const { rank, header } = reader
     const facts: RankFacts = header ?? {
-      ...{ rank, localRank: rank, worldSize: this.#options.worldSize(), role: 'default' },
+      ...{ rank, localRank: rank, worldSize: worldSize(), role: 'default' },
       ...{ host: '', node: 0, pid: 0, generation: 0, startedAt: 0 },
     }
-    return makePresenter({ format, colour, prefix, clock: () => this.#time }, facts, stream)
+    const how = { format, colour, prefix: prefixOf(reader), clock }
+    return { splitter: new LineSplitter(), presenter: makePresenter(how, facts, stream) }
   }
 
-  #show(
-    { rank, header }: RankReader,
+  const show = (
+    reader: RankReader,
     stream: StreamName,
     presenter: Presenter,
     lines: readonly Line[],
-  ): void {
+  ): void => {
     const present = (line: Line): string => presenter.present(line)
-    const { format, prefix = header?.prefix ?? undefined } = this.#options
-    const isMerged = format === 'pretty' && prefix === undefined && header?.worldSize !== 1
-    if (stream === 'stderr' && isMerged) this.#merger.take(rank, lines, present)
-    else this.#options.write(presenter.output, lines.map(present).join(''))
+    const isPlain = format === 'pretty' && prefixOf(reader) === undefined
+    if (stream === 'stderr' && isPlain && reader.header?.worldSize !== 1) {
+      merger.take(reader.rank, lines, present)
+    } else write(presenter.output, lines.map(present).join(''))
+  }
+
+  return {
+    take(reader: RankReader, { time, stream, bytes }: LogPiece): void {
+      now = time
+      merger.flush(TRACE_WINDOW)
+      const key = `${reader.rank} ${stream}`
+      const output = outputs.get(key) ?? makeOutput(reader, stream)
+      outputs.set(key, output)
+      show(reader, stream, output.presenter, output.splitter.push(bytes))
+    },
+
+    /** Shows the stack traces that wait for other ranks. */
+    flush(): void {
+      merger.flush()
+    },
+
+    /** Shows the incomplete last lines. */
+    end(readers: readonly RankReader[]): void {
+      for (const [key, { splitter, presenter }] of outputs) {
+        const [rank, stream] = key.split(' ') as [string, StreamName]
+        const reader = readers.find((one) => one.rank === Number(rank))!
+        show(reader, stream, presenter, splitter.flush())
+        merger.flush()
+        write(presenter.output, presenter.end())
+      }
+      merger.flush()
+    },
   }
 }

@@ -33,210 +33,175 @@ export interface ArrivedNode {
 
 const ZERO = 'zero'
 
+export type Members = Awaited<ReturnType<typeof openMembers>>
+
 /**
- * The nodes of a job on node 0, as they join and leave. `gather` makes the plan of the first attempt,
- * and in an elastic job the plan of each later attempt.
+ * Starts to accept the nodes of a job on node 0, which may join and leave. `gather` makes the plan of the
+ * first attempt, and in an elastic job the plan of each later attempt.
  */
-export class Members {
-  /** All present nodes except node 0 by id, in the order of their arrival. */
-  readonly arrived = new Map<string, ArrivedNode>()
-  onArrival: (node: ArrivedNode) => void = () => undefined
-  /** Called when the launcher of a node has ended. */
-  onLeave: (node: ArrivedNode) => void = () => undefined
-  readonly #job: Job
-  readonly #jobStore: JobStore
-  readonly #publish: string | undefined
-  readonly #nodeZero: NumberedNode
-  readonly #context: JobContext
-  readonly #ended = new AbortController()
+export async function openMembers(
+  job: Job,
+  jobStore: JobStore,
+  { publish }: ListenAddress,
+  { announcer, interrupts }: JobContext,
+) {
+  const { placement, rendezvous } = job
+  const { iface, nnodes, minNodes } = placement
+  const { local: store } = jobStore
+  let own = iface === undefined ? '' : addressOfInterface(iface)
+  // Otherwise, the address is derived from the one that the other nodes use.
+  if (own === '' && publish !== undefined) own = await localAddressTowards(publish, rendezvous.port)
+  const nodeZero: NumberedNode = { ...describeSelf(job, own), nodeRank: 0 }
+  const arrived = new Map<string, ArrivedNode>()
+  const ended = new AbortController()
   /** Why no more nodes can arrive. */
-  #failure: unknown
-  #plan: NodePlan | undefined
-  #changed: () => void = () => undefined
-
-  private constructor(
-    job: Job,
-    jobStore: JobStore,
-    publish: string | undefined,
-    nodeZero: NumberedNode,
-    context: JobContext,
-  ) {
-    this.#job = job
-    this.#jobStore = jobStore
-    this.#publish = publish
-    this.#nodeZero = nodeZero
-    this.#context = context
-    this.#collect().catch((error: unknown) => {
-      this.#failure = error
-      this.#changed()
-    })
-  }
-
-  /** Starts to accept nodes. */
-  static async open(
-    job: Job,
-    jobStore: JobStore,
-    { publish }: ListenAddress,
-    context: JobContext,
-  ): Promise<Members> {
-    const { iface } = job.placement
-    let address = iface === undefined ? '' : addressOfInterface(iface)
-    // Otherwise, the address is derived from the one that the other nodes use.
-    if (address === '' && publish !== undefined) {
-      address = await localAddressTowards(publish, job.rendezvous.port)
-    }
-    const nodeZero = { ...describeSelf(job, address), nodeRank: 0 }
-    return new Members(job, jobStore, publish, nodeZero, context)
-  }
-
-  /**
-   * Waits until enough nodes are present, and makes a plan with them. If more may join, it waits for the
-   * last-call time as well.
-   *
-   * @param attempt - the number of the attempt in which nodes without a plan start
-   * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK, ERR_TSR_ABORTED;
-   *   the waiting nodes receive the error
-   */
-  async gather(attempt: number): Promise<NodePlan> {
-    const { placement, rendezvous } = this.#job
-    const waiting = new WaitAnnouncer(this.#context.announcer, '')
-    const deadline = Deadline.after(rendezvous.timeout)
-    let lastCall: Deadline | undefined
-    try {
-      for (;;) {
-        if (this.#failure !== undefined) throw this.#failure as Error
-        const here = 1 + this.arrived.size
-        if (here >= placement.nnodes) break
-        lastCall =
-          here < placement.minNodes ? undefined : (lastCall ?? Deadline.after(rendezvous.lastCall))
-        if (lastCall?.expired === true) break
-        const missing = this.#missing(here)
-        waiting.whom = missing + loopbackHint(this.#publish ?? '')
-        await post(this.#store, keys.missing, missing)
-        if (lastCall === undefined && deadline.expired) {
-          const { host, port, timeout } = rendezvous
-          const endpoint = nameEndpoint(host, port)
-          throw rendezvousTimeout(timeout, `${waiting.whom} did not connect to ${endpoint}`)
-        }
-        await this.#change((lastCall ?? deadline).remaining())
-      }
-      return await this.#makePlan(attempt)
-    } catch (error) {
-      const message = errorForOthers(error, this.#nodeZero)
-      await post(this.#store, keys.refused, message).catch(() => undefined)
-      throw error
-    } finally {
-      waiting.end()
-    }
-  }
-
-  /** Removes a lost node, although its launcher may still be running. */
-  remove(id: string): void {
-    this.arrived.delete(id)
-  }
-
-  close(): void {
-    this.#ended.abort()
-  }
-
-  get #store(): Store {
-    return this.#jobStore.local
-  }
+  let failure: unknown
+  let current: NodePlan | undefined
+  let onChange = (): void => undefined
 
   /** Resolves when a node has joined or left, or after the time limit. */
-  async #change(limit: number): Promise<void> {
-    await new Promise<void>((resolve) => {
+  const changed = (limit: number): Promise<void> =>
+    new Promise((resolve) => {
       const timer = setTimeout(resolve, Math.min(limit, 2 ** 31 - 1))
-      this.#changed = () => {
+      onChange = () => {
         clearTimeout(timer)
         resolve()
       }
     })
+
+  const leave = (node: ArrivedNode): void => {
+    members.onLeave(node)
+    arrived.delete(node.id)
+    onChange()
   }
 
-  async #collect(): Promise<void> {
-    const signal = AbortSignal.any([this.#context.interrupts.stop, this.#ended.signal])
-    for (;;) {
-      const arrival = await nextNode(this.#store, Deadline.after(Infinity), signal)
-      if (arrival === undefined) continue
-      const free = this.#freeRanks()[0]
-      const next: ArrivedNode = {
-        ...arrival,
-        node: { ...arrival.node, nodeRank: arrival.node.nodeRank ?? free ?? this.arrived.size + 1 },
-      }
-      const problem = this.#problemOf(next, free === undefined)
-      if (problem !== undefined) {
-        const error = tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
-        // Before the first plan, a mismatched node ends the job, because its command line is mistyped.
-        if (this.#plan === undefined) throw error
-        await post(this.#store, keys.declined(next.id), error.toJSON())
-        continue
-      }
-      this.arrived.set(next.id, next)
-      await this.#store.watch(keys.node(next.id), ({ value }) => {
-        if (value === undefined) this.#leave(next)
-      })
-      if (!(await this.#store.check([keys.node(next.id)]))) this.#leave(next)
-      if (this.arrived.has(next.id)) this.onArrival(next)
-      this.#changed()
-    }
-  }
-
-  #leave(node: ArrivedNode): void {
-    this.onLeave(node)
-    this.arrived.delete(node.id)
-    this.#changed()
-  }
-
-  #problemOf({ node }: ArrivedNode, isFull: boolean): string | undefined {
-    const known = new Map([
-      [0, this.#nodeZero],
-      ...[...this.arrived.values()].map((one) => [one.node.nodeRank, one.node] as const),
-    ])
-    const problem = findMismatch(node, this.#nodeZero, known)
-    if (problem !== undefined || !isFull) return problem
-    const { nnodes } = this.#job.placement
-    return `the job has its ${nnodes} nodes, and ${node.host} is one more`
-  }
-
-  #freeRanks(): number[] {
-    const taken = new Set([...this.arrived.values()].map(({ node }) => node.nodeRank))
-    const { nnodes } = this.#job.placement
+  const freeRanks = (): number[] => {
+    const taken = new Set([...arrived.values()].map(({ node }) => node.nodeRank))
     return Array.from({ length: nnodes - 1 }, (_, i) => i + 1).filter((rank) => !taken.has(rank))
   }
 
+  const problemOf = ({ node }: ArrivedNode, isFull: boolean): string | undefined => {
+    const known = new Map([
+      [0, nodeZero],
+      ...[...arrived.values()].map((one) => [one.node.nodeRank, one.node] as const),
+    ])
+    const problem = findMismatch(node, nodeZero, known)
+    if (problem !== undefined || !isFull) return problem
+    return `the job has its ${nnodes} nodes, and ${node.host} is one more`
+  }
+
+  const collect = async (): Promise<void> => {
+    const signal = AbortSignal.any([interrupts.stop, ended.signal])
+    for (;;) {
+      const arrival = await nextNode(store, Deadline.after(Infinity), signal)
+      if (arrival === undefined) continue
+      const free = freeRanks()[0]
+      const nodeRank = arrival.node.nodeRank ?? free ?? arrived.size + 1
+      const next: ArrivedNode = { ...arrival, node: { ...arrival.node, nodeRank } }
+      const problem = problemOf(next, free === undefined)
+      if (problem !== undefined) {
+        const error = tsrError('ERR_TSR_RENDEZVOUS_REFUSED', { problem })
+        // Before the first plan, a mismatched node ends the job, because its command line is mistyped.
+        if (current === undefined) throw error
+        await post(store, keys.declined(next.id), error.toJSON())
+        continue
+      }
+      arrived.set(next.id, next)
+      await store.watch(keys.node(next.id), ({ value }) => {
+        if (value === undefined) leave(next)
+      })
+      if (!(await store.check([keys.node(next.id)]))) leave(next)
+      if (arrived.has(next.id)) members.onArrival(next)
+      onChange()
+    }
+  }
+
   /** Describes the missing nodes. @param here - number of present nodes */
-  #missing(here: number): string {
-    const { nnodes, minNodes } = this.#job.placement
-    if (minNodes === nnodes) return nameNodes(this.#freeRanks())
+  const describeMissing = (here: number): string => {
+    if (minNodes === nnodes) return nameNodes(freeRanks())
     const of = `${here} of ${minNodes} to ${nnodes} nodes are here`
     return here < minNodes ? `more nodes: ${of}` : `the last call to end: ${of}`
   }
 
-  async #makePlan(attempt: number): Promise<NodePlan> {
-    const { rendezvous, identity } = this.#job
-    const nodes = [...this.arrived.values()]
-    const master = this.#publish ?? usedAddress(nodes) ?? rendezvous.host
-    const { address } = this.#nodeZero
-    const own = { ...this.#nodeZero, address: address === '' ? master : address }
-    const all = [own, ...nodes.map(({ node }) => node)]
-    const unreachable = findUnreachable(all, isLoopback)
+  const plan = async (attempt: number): Promise<NodePlan> => {
+    const nodes = [...arrived.values()]
+    const master = publish ?? usedAddress(nodes) ?? rendezvous.host
+    const zero = { ...nodeZero, address: own === '' ? master : own }
+    const unreachable = findUnreachable([zero, ...nodes.map(({ node }) => node)], isLoopback)
     if (unreachable !== undefined) throw loopbackError(unreachable)
-    const before = this.#plan
-    const { endpoint } = this.#jobStore
-    const plan = makePlan(identity.runId, { ...endpoint, host: master }, [
-      { id: ZERO, node: own },
+    const before = current
+    current = makePlan(job.identity.runId, { ...jobStore.endpoint, host: master }, [
+      { id: ZERO, node: zero },
       ...nodes,
     ])
-    this.#plan = plan
-    if (before !== undefined) await post(this.#store, keys.plan(attempt), plan)
-    const invitation: Invitation = { plan, attempt }
+    if (before !== undefined) await post(store, keys.plan(attempt), current)
     for (const { id } of nodes) {
       if (before?.nodes.some((one) => one.id === id) === true) continue
-      await post(this.#store, keys.invitation(id), invitation)
+      await post(store, keys.invitation(id), { plan: current, attempt } satisfies Invitation)
     }
-    return plan
+    return current
   }
+
+  const members = {
+    /** All present nodes except node 0 by id, in the order of their arrival. */
+    arrived: arrived as ReadonlyMap<string, ArrivedNode>,
+    onArrival: (() => undefined) as (node: ArrivedNode) => void,
+    /** Called when the launcher of a node has ended. */
+    onLeave: (() => undefined) as (node: ArrivedNode) => void,
+
+    /**
+     * Waits until enough nodes are present, and makes a plan with them. If more may join, it waits for
+     * the last-call time as well.
+     *
+     * @param attempt - the number of the attempt in which nodes without a plan start
+     * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK,
+     *   ERR_TSR_ABORTED; the waiting nodes receive the error
+     */
+    async gather(attempt: number): Promise<NodePlan> {
+      const waiting = new WaitAnnouncer(announcer, '')
+      const deadline = Deadline.after(rendezvous.timeout)
+      let lastCall: Deadline | undefined
+      try {
+        for (;;) {
+          if (failure !== undefined) throw failure as Error
+          const here = 1 + arrived.size
+          if (here >= nnodes) break
+          lastCall = here < minNodes ? undefined : (lastCall ?? Deadline.after(rendezvous.lastCall))
+          if (lastCall?.expired === true) break
+          const missing = describeMissing(here)
+          waiting.whom = missing + loopbackHint(publish ?? '')
+          await post(store, keys.missing, missing)
+          if (lastCall === undefined && deadline.expired) {
+            const { host, port, timeout } = rendezvous
+            const endpoint = nameEndpoint(host, port)
+            throw rendezvousTimeout(timeout, `${waiting.whom} did not connect to ${endpoint}`)
+          }
+          await changed((lastCall ?? deadline).remaining())
+        }
+        return await plan(attempt)
+      } catch (error) {
+        const message = errorForOthers(error, nodeZero)
+        await post(store, keys.refused, message).catch(() => undefined)
+        throw error
+      } finally {
+        waiting.end()
+      }
+    },
+
+    /** Removes a lost node, although its launcher may still be running. */
+    remove(id: string): void {
+      arrived.delete(id)
+    },
+
+    close(): void {
+      ended.abort()
+    },
+  }
+  collect().catch((error: unknown) => {
+    failure = error
+    onChange()
+  })
+  return members
 }
 
 /** The next node in the queue that has not left again; undefined at the deadline. */

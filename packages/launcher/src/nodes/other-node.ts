@@ -1,11 +1,10 @@
 import { anything } from '@tsrun/core'
-import type { Store } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
-import { isLeave, type Conclusion, type Nodes, type SharedAttempt } from '../job/nodes.ts'
+import { isLeave, type Conclusion, type Nodes } from '../job/nodes.ts'
 import type { Joined } from './join.ts'
 import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
 import {
-  type NodePlan,
+  type NodeFacts,
   type NodeReport,
   type Verdict,
   type LostNode,
@@ -15,132 +14,121 @@ import {
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
 
-/** A node other than node 0. It reports to node 0 and receives its verdicts. */
-export class OtherNode implements Nodes {
-  readonly firstAttempt: number
-  plan: NodePlan
-  readonly #id: string
-  readonly #isElastic: boolean
-  readonly #store: Store
-  readonly #announcer: JobContext['announcer']
-  readonly #heartbeat: NodeJS.Timeout
+/** Creates a node other than node 0. It reports to node 0 and receives its verdicts. */
+export function createOtherNode(
+  { placement, rendezvous: { hostTimeout } }: Job,
+  { store, id, invitation }: Joined,
+  { announcer, interrupts }: JobContext,
+): Nodes {
+  let { plan } = invitation
+  const isElastic = placement.minNodes < placement.nnodes
   /** Aborted when node 0 is lost. */
-  readonly #alone = new AbortController()
-  #closed = false
+  const alone = new AbortController()
+  let isClosed = false
+  const find = (): NodeFacts => plan.nodes.find((node) => node.id === id)!
 
-  constructor(
-    { placement, rendezvous: { hostTimeout } }: Job,
-    { store, id, invitation }: Joined,
-    { announcer, interrupts }: JobContext,
-  ) {
-    const { plan, attempt } = invitation
-    this.#announcer = announcer
-    this.plan = plan
-    this.firstAttempt = attempt
-    this.#id = id
-    this.#isElastic = placement.minNodes < placement.nnodes
-    this.#store = store
-    const nodeZero = `node 0 (${plan.nodes[0]!.host})`
-    const limit = hostTimeout / 1000
-    const monitor = new HeartbeatMonitor(hostTimeout, {
-      onSilent: (seconds) => {
-        const message = `${nodeZero} has not answered for ${seconds} s; the job fails after ${limit} s`
-        announcer.say('silent', message, { node: 0, seconds })
-      },
-      onBack: (seconds) => {
-        const message = `${nodeZero} is back after ${seconds} s of silence`
-        announcer.say('silent', message, { node: 0, seconds })
-      },
-      onLost: () => {
-        this.#lose(`it did not answer for ${limit} s`)
-      },
-    })
-    let answered = true
-    this.#heartbeat = setInterval(() => {
-      monitor.tick()
-      if (!answered) return
-      answered = false
-      const heard = (): void => {
-        answered = true
-        monitor.heard()
-      }
-      store.set(keys.heartbeat(id), '').then(heard, () => undefined)
-    }, HEARTBEAT)
-    const own = plan.nodes[this.nodeRank]!
-    shareInterrupts(store, own, interrupts, this.#isElastic).catch(() => undefined)
+  const lose = (reason: string): void => {
+    if (isClosed) return
+    const { host, address } = plan.nodes[0]!
+    alone.abort({ node: 0, host, address, reason } satisfies LostNode)
   }
 
-  get nodeRank(): number {
-    return this.plan.nodes.find(({ id }) => id === this.#id)!.nodeRank
+  const nodeZero = `node 0 (${plan.nodes[0]!.host})`
+  const limit = hostTimeout / 1000
+  const say = (seconds: number, text: string): void => {
+    announcer.say('silent', `${nodeZero} ${text}`, { node: 0, seconds })
   }
-
-  begin(restartCount: number): SharedAttempt {
-    const halt = new AbortController()
-    const verdict = receive(this.#store, keys.verdict(restartCount), verdictMessage)
-    verdict.catch(() => {
-      this.#lose('its launcher has ended')
-    })
-    receive(this.#store, keys.failing(restartCount), anything()).then(
-      () => {
-        halt.abort()
-      },
-      () => undefined,
-    )
-    return {
-      halt: AbortSignal.any([halt.signal, this.#alone.signal]),
-      fail: () => {
-        post(this.#store, keys.failing(restartCount), this.nodeRank).catch(() => undefined)
-      },
-      conclude: (report) => this.#conclude(restartCount, report, verdict),
+  const monitor = new HeartbeatMonitor(hostTimeout, {
+    onSilent: (seconds) => {
+      say(seconds, `has not answered for ${seconds} s; the job fails after ${limit} s`)
+    },
+    onBack: (seconds) => {
+      say(seconds, `is back after ${seconds} s of silence`)
+    },
+    onLost: () => {
+      lose(`it did not answer for ${limit} s`)
+    },
+  })
+  let answered = true
+  const heartbeat = setInterval(() => {
+    monitor.tick()
+    if (!answered) return
+    answered = false
+    const heard = (): void => {
+      answered = true
+      monitor.heard()
     }
-  }
+    store.set(keys.heartbeat(id), '').then(heard, () => undefined)
+  }, HEARTBEAT)
+  shareInterrupts(store, find(), interrupts, isElastic).catch(() => undefined)
 
-  async close(): Promise<void> {
-    this.#closed = true
-    clearInterval(this.#heartbeat)
-    await this.#store.close()
-  }
-
-  async #conclude(
+  const conclude = async (
     restartCount: number,
     report: NodeReport,
     verdict: Promise<Verdict>,
-  ): Promise<Conclusion> {
+  ): Promise<Conclusion> => {
     const { interruption } = report
-    if (this.#isElastic && isLeave(interruption)) {
+    if (isElastic && isLeave(interruption)) {
       const { exitCode } = interruption!
-      this.#announcer.say('leave', 'this host has left the job, which continues without it')
+      announcer.say('leave', 'this host has left the job, which continues without it')
       return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
     }
-    const key = keys.report(restartCount, this.#id)
-    post(this.#store, key, packReport(report)).catch(() => undefined)
+    post(store, keys.report(restartCount, id), packReport(report)).catch(() => undefined)
     const listening = new AbortController()
-    const alone = new Promise<Conclusion>((resolve) => {
+    const withoutZero = new Promise<Conclusion>((resolve) => {
       const decide = (): void => {
-        const lost = [this.#alone.signal.reason as LostNode]
-        const budget = { restarts: 0, maxRestarts: 0 }
+        const lost = [alone.signal.reason as LostNode]
         const reports = [report]
-        resolve({ verdict: judge({ plan: this.plan, reports, lost, ...budget }), reports })
+        const evidence = { plan, reports, lost, restarts: 0, maxRestarts: 0 }
+        resolve({ verdict: judge(evidence), reports })
       }
-      if (this.#alone.signal.aborted) decide()
-      this.#alone.signal.addEventListener('abort', decide, { signal: listening.signal })
+      if (alone.signal.aborted) decide()
+      alone.signal.addEventListener('abort', decide, { signal: listening.signal })
     })
-    // If the store is lost, the promise `alone` settles before `verdict` rejects.
+    // If the store is lost, the promise `withoutZero` settles before `verdict` rejects.
     const common = verdict.then(
       (said): Conclusion => ({ verdict: said, reports: undefined }),
-      () => alone,
+      () => withoutZero,
     )
-    const conclusion = await Promise.race([common, alone])
+    const conclusion = await Promise.race([common, withoutZero])
     listening.abort()
-    if (this.#isElastic && goesOn(conclusion.verdict))
-      this.plan = await receive(this.#store, keys.plan(restartCount + 1), planWith(this.#id))
+    if (isElastic && goesOn(conclusion.verdict))
+      plan = await receive(store, keys.plan(restartCount + 1), planWith(id))
     return conclusion
   }
 
-  #lose(reason: string): void {
-    if (this.#closed) return
-    const { host, address } = this.plan.nodes[0]!
-    const lost: LostNode = { node: 0, host, address, reason }
-    this.#alone.abort(lost)
+  return {
+    firstAttempt: invitation.attempt,
+    get plan() {
+      return plan
+    },
+    get nodeRank() {
+      return find().nodeRank
+    },
+    begin(restartCount) {
+      const halt = new AbortController()
+      const verdict = receive(store, keys.verdict(restartCount), verdictMessage)
+      verdict.catch(() => {
+        lose('its launcher has ended')
+      })
+      receive(store, keys.failing(restartCount), anything()).then(
+        () => {
+          halt.abort()
+        },
+        () => undefined,
+      )
+      return {
+        halt: AbortSignal.any([halt.signal, alone.signal]),
+        fail: () => {
+          post(store, keys.failing(restartCount), find().nodeRank).catch(() => undefined)
+        },
+        conclude: (report) => conclude(restartCount, report, verdict),
+      }
+    },
+    async close() {
+      isClosed = true
+      clearInterval(heartbeat)
+      await store.close()
+    },
   }
 }

@@ -13,11 +13,11 @@ import type { Job, JobContext } from '../job/job.ts'
 import type { Nodes } from '../job/nodes.ts'
 import type { NodePlan } from '../protocol/nodes.ts'
 import { findFreePort, findStoreAddress, startJobStore, type JobStore } from './endpoint.ts'
-import { Members } from './gather.ts'
+import { openMembers } from './gather.ts'
 import { joinNodes } from './join.ts'
 import { forgetAttempt } from './messages.ts'
-import { NodeZero } from './node-zero.ts'
-import { OtherNode } from './other-node.ts'
+import { createNodeZero } from './node-zero.ts'
+import { createOtherNode } from './other-node.ts'
 import { judge, RestartBudget } from './verdict.ts'
 
 /** Maximum refused connections that are announced, so that a port scan does not fill the console. */
@@ -47,7 +47,7 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   const mayLead = isZero === undefined && address === undefined
   const joined = await joinNodes(job, context, mayLead ? isHere : undefined)
   if (joined === undefined) return await rendezvous(job, context)
-  return new OtherNode(job, joined, context)
+  return createOtherNode(job, joined, context)
 }
 
 /**
@@ -95,8 +95,8 @@ async function lead(
   context: JobContext,
 ): Promise<Nodes> {
   try {
-    const members = await Members.open(job, store, address, context)
-    return new NodeZero(job, store, members, await members.gather(0), context)
+    const members = await openMembers(job, store, address, context)
+    return createNodeZero(job, store, members, await members.gather(0), context)
   } catch (error) {
     await store.close()
     throw error

@@ -1,6 +1,6 @@
 import { exitCodeAt, ranksOf, worldSizeOf } from '../job/nodes.ts'
 import { exitCodeOf, TRY_AGAIN } from '../job/failure/exit-codes.ts'
-import { describeFailure, describeLostNode } from '../job/failure/failure.ts'
+import { describeFailure, describeOthers } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
 import { findCauses } from '../job/failure/flight-causes.ts'
@@ -50,17 +50,16 @@ export interface Evidence {
  * Judges one attempt by the reports of all nodes. A rank's own failure takes precedence over a lost
  * host, which takes precedence over errors that are consequences of either.
  */
-export function judge(evidence: Evidence): Verdict {
-  const {
-    plan,
-    reports,
-    lost,
-    restarts,
-    maxRestarts,
-    change,
-    hasLeft,
-    isElastic = false,
-  } = evidence
+export function judge({
+  plan,
+  reports,
+  lost,
+  restarts,
+  maxRestarts,
+  change,
+  hasLeft,
+  isElastic = false,
+}: Evidence): Verdict {
   const outcomes = reports.flatMap((report) => report.outcomes)
   // The flight records of a lost host are unknown.
   const here = reports.flatMap(({ nodeRank }) => ranksOf(plan, nodeRank))
@@ -79,7 +78,9 @@ export function judge(evidence: Evidence): Verdict {
       kind: 'lost',
       failure: {
         runId: plan.runId,
-        ...describeLostNode(firstLost, ranksOf(plan, firstLost.node), outcomes),
+        ...firstLost,
+        ranks: ranksOf(plan, firstLost.node),
+        others: describeOthers(outcomes),
         jobExitCode: TRY_AGAIN,
       },
     }

@@ -28,8 +28,8 @@ export function describeThrown(
     text: cut(print(thrown), LONGEST_TEXT),
     peers: own === undefined ? [] : peersOf(own),
     distance,
-    ...(wait === undefined ? {} : { wait }),
-    ...(known === undefined ? {} : { code: cut(known, LONGEST_NAME) }),
+    wait,
+    code: known && cut(known, LONGEST_NAME),
   }
 }
 
@@ -63,8 +63,8 @@ function waitOf({ code, facts }: TsrError): TimedOutWait {
   const first = code === 'ERR_TSR_TIMEOUT' ? 'initProcessGroup' : 'monitoredBarrier'
   return {
     operation: String(facts['operation'] ?? first),
-    ...(label === undefined ? {} : { label: String(label) }),
-    ...(group === undefined ? {} : { group: String(group) }),
+    label: label === undefined ? undefined : String(label),
+    group: group === undefined ? undefined : String(group),
     milliseconds: Number(facts['milliseconds']),
     peers: ranksIn(peers ?? missing),
   }

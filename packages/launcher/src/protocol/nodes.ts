@@ -94,7 +94,7 @@ export function planWith(id: string): Schema<NodePlan> {
 }
 
 /** The answer to a node that is admitted. */
-export function invitationOf(id: string): Schema<Invitation> {
+export function invitationOf(id: string) {
   return object({ plan: planWith(id), attempt: count() })
 }
 
@@ -266,10 +266,7 @@ export type Arrival = Of<typeof arrivalMessage>
 export type NodeFacts = Of<typeof nodeFacts>
 export type StoreEndpoint = Of<typeof storeEndpoint>
 export type NodePlan = Of<typeof nodePlan>
-export interface Invitation {
-  readonly plan: NodePlan
-  readonly attempt: number
-}
+export type Invitation = Of<ReturnType<typeof invitationOf>>
 export type RankPlace = Of<typeof rankPlace>
 export type RankOutcome = Omit<Of<typeof outcome>, 'stoppedAt'> & { readonly stoppedAt: number }
 export type Interruption = Of<typeof interruption>

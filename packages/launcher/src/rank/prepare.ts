@@ -23,14 +23,12 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   dieIfOrphan(launcherPid)
 }
 
-/** What the launcher passes only to this process. */
-export interface Place {
-  readonly control: ControlPipe
-  readonly launcherPid: number
-}
-
-/** Takes over the control pipe, and makes a process group. */
-export function takePlace(env: NodeJS.ProcessEnv): Place {
+/**
+ * Takes over the control pipe, and makes a process group.
+ *
+ * @returns what the launcher passes only to this process
+ */
+export function takePlace(env: NodeJS.ProcessEnv) {
   const place = {
     control: new ControlPipe(Number(env['TSRUN_CONTROL_FD'])),
     launcherPid: Number(env['TSRUN_LAUNCHER_PID']),
@@ -71,7 +69,7 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * blocking native code. Uses the kernel's parent-death signal or, if unavailable, a thread that watches
  * the control pipe.
  */
-export function dieWithLauncher({ launcherPid, control }: Place): void {
+export function dieWithLauncher({ launcherPid, control }: ReturnType<typeof takePlace>): void {
   if (!askKernel()) watchLauncher(control.fd, true)
   dieIfOrphan(launcherPid)
 }

@@ -32,7 +32,7 @@ export function reportToLauncher(control: ControlPipe): void {
     const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage()
     const usage = { cpuSeconds: (userCPUTime + systemCPUTime) / 1e6, peakBytes: maxRSS * 1024 }
     const exitedAt = code === 0 || failed ? undefined : callerOfExit()
-    control.send({ kind: 'exit', usage, ...(exitedAt === undefined ? {} : { exitedAt }) })
+    control.send({ kind: 'exit', usage, exitedAt })
   })
 }
 

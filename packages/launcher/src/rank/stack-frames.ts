@@ -17,20 +17,14 @@ const libraryPlaces = [
   '/node_modules/esbuild/',
 ]
 
-/** Number of omitted frames. */
-export interface ShortStack {
-  readonly text: string
-  /** Number of omitted frames. */
-  readonly hidden: number
-}
-
 /**
  * Omits the frames of libraries, so that the first frame is the user's line. A stack without any user
  * frame stays as it is, unless the message names the place, as for a syntax error or a missing package.
  *
  * @param text - an error as Node prints it, with its causes
+ * @returns the text, and the number of omitted frames
  */
-export function hideLibraryFrames(text: string): ShortStack {
+export function hideLibraryFrames(text: string) {
   const lines = text.split('\n')
   const kept = lines.filter((line) => !isFrame(line) || !isOfLibrary(line))
   const hidden = lines.length - kept.length

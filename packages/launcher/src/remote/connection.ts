@@ -1,6 +1,5 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { dirname } from 'node:path'
-import { StringDecoder } from 'node:string_decoder'
 import { quoted } from '../args/readers.ts'
 import { version } from '../package.ts'
 import type { RemoteHost } from './hostfile.ts'
@@ -20,71 +19,56 @@ export function readSsh(text: string): Reach['ssh'] {
   return [program, ...args]
 }
 
-/** How the command on a host ended. */
-export interface RemoteEnd {
-  readonly code: number
-  /** Whether ssh failed: the host is unreachable, or the connection was lost. */
-  readonly isLost: boolean
-}
-
 /** Exit code of ssh if ssh failed instead of the command. */
 export const SSH_FAILED = 255
 
 /**
- * A command that runs on another host. Signals are sent as lines to its standard input, whose end tells
- * the command that the connection is lost.
+ * Runs a command on another host. Signals are sent as lines to its standard input, whose end tells the
+ * command that the connection is lost.
  */
-export class Connection {
-  readonly host: RemoteHost
-  readonly ended: Promise<RemoteEnd>
-  readonly #child: ChildProcess
-
-  constructor(
-    host: RemoteHost,
-    command: string,
-    { ssh: [program, ...args], env }: Reach,
-    onOutput: (stream: 'stdout' | 'stderr', text: string) => void,
-  ) {
-    this.host = host
-    const { name, user, port } = host
-    // The user's options come first, because ssh uses the first value of an option.
-    const own = ['BatchMode=yes', 'ServerAliveInterval=10', 'ConnectTimeout=15']
-    const options = ['-T', ...own.flatMap((option) => ['-o', option])]
-    const place = [
-      ...(port === undefined ? [] : ['-p', String(port)]),
-      user === undefined ? name : `${user}@${name}`,
-    ]
-    // In a separate process group, the terminal's Ctrl-C does not end the connection.
-    this.#child = spawn(program, [...args, ...options, ...place, command], {
-      env,
-      detached: true,
-      stdio: ['pipe', 'pipe', 'pipe'],
+export function openConnection(
+  { name, user, port }: RemoteHost,
+  command: string,
+  { ssh: [program, ...args], env }: Reach,
+  onOutput: (stream: 'stdout' | 'stderr', text: string) => void,
+) {
+  // The user's options come first, because ssh uses the first value of an option.
+  const own = ['BatchMode=yes', 'ServerAliveInterval=10', 'ConnectTimeout=15']
+  const options = ['-T', ...own.flatMap((option) => ['-o', option])]
+  const place = [
+    ...(port === undefined ? [] : ['-p', String(port)]),
+    user === undefined ? name : `${user}@${name}`,
+  ]
+  // In a separate process group, the terminal's Ctrl-C does not end the connection.
+  const child = spawn(program, [...args, ...options, ...place, command], {
+    env,
+    detached: true,
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  child.stdin.on('error', () => undefined)
+  for (const stream of ['stdout', 'stderr'] as const) {
+    child[stream].setEncoding('utf8').on('data', (text: string) => {
+      onOutput(stream, text)
     })
-    this.#child.stdin!.on('error', () => undefined)
-    for (const stream of ['stdout', 'stderr'] as const) {
-      const decoder = new StringDecoder('utf8')
-      this.#child[stream]!.on('data', (chunk: Buffer) => {
-        onOutput(stream, decoder.write(chunk))
-      })
-    }
-    this.ended = new Promise((resolve) => {
-      this.#child.once('error', (error) => {
+  }
+  return {
+    /** How the command ended. It is lost if ssh failed: the host is unreachable, or the connection broke. */
+    ended: new Promise<{ readonly code: number; readonly isLost: boolean }>((resolve) => {
+      child.once('error', (error) => {
         onOutput('stderr', `${program}: ${error.message}\n`)
         resolve({ code: SSH_FAILED, isLost: true })
       })
-      this.#child.once('close', (code) => {
+      child.once('close', (code) => {
         resolve({ code: code ?? SSH_FAILED, isLost: code === null || code === SSH_FAILED })
       })
-    })
-  }
-
-  send(line: string): void {
-    this.#child.stdin!.write(`${line}\n`)
-  }
-
-  /** Ends the connection without waiting. The command stops when it detects that. */
-  close(): void {
-    this.#child.kill('SIGKILL')
+    }),
+    send(line: string): void {
+      child.stdin.write(`${line}\n`)
+    },
+    /** Ends the connection without waiting. The command stops when it detects that. */
+    close(): void {
+      child.kill('SIGKILL')
+    },
   }
 }
 
@@ -94,17 +78,21 @@ export function commandIn(cwd: string, command: string): string {
   return `cd ${quoted(cwd)} && ${path} && export PATH && ${command}`
 }
 
+/** The last line of a text; undefined if the text is blank. */
+export function lastLineOf(text: string): string | undefined {
+  return text.trim().split('\n').findLast(Boolean)
+}
+
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string | undefined> {
   let [stdout, stderr] = ['', '']
   const command = commandIn(reach.cwd, 'npx --no -- tsrun --version </dev/null')
-  const connection = new Connection(host, command, reach, (stream, text) => {
+  const connection = openConnection(host, command, reach, (stream, text) => {
     if (stream === 'stdout') stdout += text
     else stderr += text
   })
   const { code } = await connection.ended
-  const said = stderr.trim().split('\n').at(-1) ?? ''
-  if (code !== 0) return said === '' ? `exit code ${code}` : said
+  if (code !== 0) return lastLineOf(stderr) ?? `exit code ${code}`
   // A start-up file of the shell may print something, too.
   const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
   return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`

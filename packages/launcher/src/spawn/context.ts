@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import type { JobContext } from '../job/job.ts'
-import { Chaos } from '../job/chaos/chaos.ts'
+import { createChaos } from '../job/chaos/chaos.ts'
 import type { ChaosPlan } from '../job/chaos/plan.ts'
 import { Announcer, Console } from '../logs/console.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
@@ -50,15 +50,14 @@ export function createContext(
   return {
     console,
     announcer,
-    chaos: plan && new Chaos(plan, announcer, undefined),
+    chaos: plan && createChaos(plan, announcer, undefined),
     interrupts,
-    ...(typeof output === 'function'
-      ? {
-          onLine: (rank, stream, { text }) => {
+    onLine:
+      typeof output === 'function'
+        ? (rank, stream, { text }) => {
             output({ rank, stream, text })
-          },
-        }
-      : {}),
+          }
+        : undefined,
     stopReason: () => reason,
     release: () => {
       clearTimeout(timer)

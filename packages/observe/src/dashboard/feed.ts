@@ -5,7 +5,6 @@ import type {
   JobView,
   LinksView,
   LogLine,
-  PageSource,
   RankView,
   StepView,
 } from './views.ts'
@@ -35,71 +34,64 @@ export interface DashboardSources {
 }
 
 /** Collects the page's data in bounded memory. */
-export class DashboardFeed implements PageSource {
-  readonly isLive = true
-  readonly #sources: DashboardSources
-  readonly #start = monotonicNow()
-  readonly #lines: LogLine[] = []
-  readonly #points: ChartPoint[] = []
-  #newLines: LogLine[] = []
-  #newPoints: ChartPoint[] = []
-  #dropped = 0
-  #lastPoint = -Infinity
-  #nextLook = -Infinity
-  #links: LinksView | undefined
-  #step: StepView | undefined
-  #report: string | undefined
-
-  constructor(sources: DashboardSources) {
-    this.#sources = sources
-  }
-
-  addLine({ rank, stream, text }: LogLine): void {
-    const line = { rank, stream, text: shortened(text, LINE_LENGTH) }
-    keep(this.#lines, line, KEPT_LINES)
-    this.#newLines.push(line)
-    if (this.#newLines.length <= UPDATE_LINES) return
-    this.#newLines.shift()
-    this.#dropped += 1
-  }
-
-  setReport(text: string | undefined): void {
-    this.#report = text === undefined ? undefined : shortened(text, REPORT_LENGTH)
-  }
-
-  /** See `PageSource`. Links and steps are not read while no page is open. */
-  update(isWatched: boolean): DashboardUpdate {
-    const job = this.#sources.job()
-    const now = monotonicNow()
-    const at = (now - this.#start) / 1000
-    if (job.phase === 'running' && now - this.#lastPoint >= POINT_INTERVAL) {
-      this.#lastPoint = now
-      const point = pointOf(at, job.ranks)
-      keep(this.#points, point, KEPT_POINTS)
-      this.#newPoints.push(point)
-    }
-    const looked = isWatched ? this.#look(now, job) : {}
-    const added = { points: this.#newPoints, lines: this.#newLines, dropped: this.#dropped }
-    this.#newLines = []
-    this.#newPoints = []
-    this.#dropped = 0
-    return { at, job, ...added, report: this.#report, ...looked }
-  }
-
-  snapshot(update: DashboardUpdate): DashboardUpdate {
-    const kept = { links: this.#links, step: this.#step }
-    return { ...update, ...kept, points: this.#points, lines: this.#lines, dropped: 0 }
-  }
+export function createFeed(sources: DashboardSources) {
+  const started = monotonicNow()
+  const lines: LogLine[] = []
+  const points: ChartPoint[] = []
+  let added = { points: [] as ChartPoint[], lines: [] as LogLine[], dropped: 0 }
+  let lastPoint = -Infinity
+  let nextLook = -Infinity
+  let links: LinksView | undefined
+  let step: StepView | undefined
+  let report: string | undefined
 
   /** Polls the links and the last step, at most once per second. */
-  #look(now: number, { phase }: JobView): Pick<DashboardUpdate, 'links' | 'step'> {
-    if (phase !== 'running' || now < this.#nextLook) return {}
-    const [links, step] = [this.#sources.links(), this.#sources.step()]
+  const look = (now: number, { phase }: JobView): Pick<DashboardUpdate, 'links' | 'step'> => {
+    if (phase !== 'running' || now < nextLook) return {}
+    const [newLinks, newStep] = [sources.links(), sources.step()]
     const wanted = LOOK_PAUSE * (monotonicNow() - now)
-    this.#nextLook = now + Math.max(POINT_INTERVAL, Math.min(LONGEST_PAUSE, wanted))
-    if (links.ranks.length > 0) this.#links = links
-    this.#step = step ?? this.#step
-    return { links: this.#links, ...(step === undefined ? {} : { step }) }
+    nextLook = now + Math.max(POINT_INTERVAL, Math.min(LONGEST_PAUSE, wanted))
+    if (newLinks.ranks.length > 0) links = newLinks
+    step = newStep ?? step
+    return { links, step: newStep }
+  }
+
+  return {
+    isLive: true,
+
+    addLine({ rank, stream, text }: LogLine): void {
+      const line = { rank, stream, text: shortened(text, LINE_LENGTH) }
+      keep(lines, line, KEPT_LINES)
+      added.lines.push(line)
+      if (added.lines.length <= UPDATE_LINES) return
+      added.lines.shift()
+      added.dropped += 1
+    },
+
+    setReport(text: string | undefined): void {
+      report = text && shortened(text, REPORT_LENGTH)
+    },
+
+    /** See `PageSource`. Links and steps are not read while no page is open. */
+    update(isWatched: boolean): DashboardUpdate {
+      const job = sources.job()
+      const now = monotonicNow()
+      const at = (now - started) / 1000
+      if (job.phase === 'running' && now - lastPoint >= POINT_INTERVAL) {
+        lastPoint = now
+        const point = pointOf(at, job.ranks)
+        keep(points, point, KEPT_POINTS)
+        added.points.push(point)
+      }
+      const looked = isWatched ? look(now, job) : {}
+      const update = { at, job, ...added, report, ...looked }
+      added = { points: [], lines: [], dropped: 0 }
+      return update
+    },
+
+    snapshot(update: DashboardUpdate): DashboardUpdate {
+      return { ...update, links, step, points, lines, dropped: 0 }
+    },
   }
 }
 

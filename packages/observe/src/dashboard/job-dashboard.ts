@@ -4,7 +4,7 @@ import { isatty } from 'node:tty'
 import { monotonicNow, visibleText } from '@tsrun/core'
 import { activityOf, spansFolder, type RankStatus } from '@tsrun/distributed/record'
 import type { AttemptFacts, ObserveHost, RankRates } from '../host.ts'
-import { DashboardFeed } from './feed.ts'
+import { createFeed } from './feed.ts'
 import { DashboardServer } from './server.ts'
 import { StepTail } from './step-tail.ts'
 import type { JobPhase, JobView, LinksView, LogLine, RankView, StepView } from './views.ts'
@@ -35,7 +35,7 @@ export interface DashboardOptions {
 export class JobDashboard {
   readonly #options: DashboardOptions
   readonly #host: ObserveHost
-  readonly #feed = new DashboardFeed({
+  readonly #feed = createFeed({
     job: () => this.#view(),
     links: () => this.#links(),
     step: () => this.#step(),

@@ -1,4 +1,4 @@
-import { RecordedSteps } from '../trace/recorded-steps.ts'
+import { readSteps, type RecordedSteps } from '../trace/recorded-steps.ts'
 import { summarizeSteps } from '../trace/summary.ts'
 import { summarySentences } from '../trace/summary-text.ts'
 import type { TracedRun } from '../trace/traced-run.ts'
@@ -38,55 +38,45 @@ export interface RecordedPageOptions {
  * @throws the system's error if the port cannot be used
  */
 export function servePage(port: number, options: RecordedPageOptions): Promise<DashboardServer> {
-  return DashboardServer.open({ port, feed: new RecordedPage(options) })
+  return DashboardServer.open({ port, feed: recordedPage(options) })
 }
 
-class RecordedPage implements PageSource {
-  readonly isLive = false
-  readonly #steps: RecordedSteps | undefined
-  readonly #update: DashboardUpdate
-
-  constructor({ runId, script, trace, lines, dropped, report }: RecordedPageOptions) {
-    this.#steps = trace && new RecordedSteps(trace)
-    const recorded = this.#steps && recordedView(this.#steps)
-    const facts = { runId, script, phase: 'recorded' as const }
-    this.#update = {
-      at: 0,
-      job: { ...facts, ...placeOf(this.#steps, lines) },
-      points: this.#steps === undefined ? [] : pointsOf(this.#steps),
-      step: recorded && this.step({ index: recorded.steps - 1 })?.view,
-      ...{ lines, dropped, report, recorded },
-    }
-  }
-
-  /** A recorded run never changes. */
-  update(): DashboardUpdate {
-    return { ...this.#update, points: [], lines: [], dropped: 0 }
-  }
-
-  snapshot(): DashboardUpdate {
-    return this.#update
-  }
-
-  step({
+function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOptions): PageSource {
+  const steps = trace && readSteps(trace)
+  const step = ({
     index,
     number,
-  }: Parameters<NonNullable<PageSource['step']>>[0]): RecordedStepView | undefined {
-    if (this.#steps === undefined) return undefined
-    const { numbers, ranks } = this.#steps
+  }: Parameters<NonNullable<PageSource['step']>>[0]): RecordedStepView | undefined => {
+    if (steps === undefined) return undefined
+    const { numbers, ranks } = steps
     const place = index ?? positionOf(numbers, number ?? 0)
-    const step = numbers[place]
-    if (step === undefined) return undefined
+    const chosen = numbers[place]
+    if (chosen === undefined) return undefined
     const view = stepView(
-      step,
+      chosen,
       ranks
         .map(({ header, windows, spansBetween }) => {
-          const window = windows.get(step)!
+          const window = windows.get(chosen)!
           return { rank: header.rank, window, spans: spansBetween(window.start, window.end) }
         })
         .sort((a, b) => a.rank - b.rank),
     )
     return { index: place, view }
+  }
+  const recorded = steps && recordedView(steps)
+  const all: DashboardUpdate = {
+    at: 0,
+    job: { ...run, phase: 'recorded', ...placeOf(steps, lines) },
+    points: steps === undefined ? [] : pointsOf(steps),
+    step: recorded && step({ index: recorded.steps - 1 })?.view,
+    ...{ lines, dropped, report, recorded },
+  }
+  return {
+    isLive: false,
+    /** A recorded run never changes. */
+    update: () => ({ ...all, points: [], lines: [], dropped: 0 }),
+    snapshot: () => all,
+    step,
   }
 }
 

@@ -1,6 +1,6 @@
-import { closeSync, fstatSync, readdirSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readSync } from 'node:fs'
 import { join } from 'node:path'
-import { openFile } from '@tsrun/core'
+import { namesIn, openFile } from '@tsrun/core'
 import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
 import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
@@ -67,7 +67,7 @@ export class StepTail {
       const place = parseSpanFileName(name)
       if (place?.restartCount !== this.#attempt || !ranks.includes(place.rank)) continue
       try {
-        const tail = new SpanTail(join(this.#folder, name))
+        const tail = openSpanTail(join(this.#folder, name))
         this.#seen.add(name)
         const known = this.#files.get(place.rank)
         // Another process may have replaced the rank.
@@ -79,102 +79,88 @@ export class StepTail {
   }
 }
 
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
-  }
-}
+type SpanTail = ReturnType<typeof openSpanTail>
 
-class SpanTail {
-  readonly rank: number
-  /** The last completed steps, by number. */
-  readonly windows = new Map<number, Window>()
-  spans: Span[] = []
-  /** Creation time of the file on the monotonic clock. */
-  readonly begun: number
-  readonly #path: string
-  readonly #decoder: SpanDecoder
-  #at: number
-  /**
-   * All spans from this time on have been read. Infinity after a skipped part, until the next step
-   * ends.
-   */
-  #from: number
+/** @throws Error if the file is no span file */
+function openSpanTail(path: string) {
+  const { header, begin } = new SpanFileReader(path)
+  const decoder = new SpanDecoder(header)
+  let at = begin
+  /** All spans from this time on have been read. Infinity after a skipped part, until the next step ends. */
+  let from = header.monotonic
 
-  /** @throws Error if the file is no span file */
-  constructor(path: string) {
-    const { header, begin } = new SpanFileReader(path)
-    this.#path = path
-    this.rank = header.rank
-    this.begun = this.#from = header.monotonic
-    this.#decoder = new SpanDecoder(header)
-    this.#at = begin
-  }
-
-  /** Reads up to `most` appended bytes. @returns the number of bytes read */
-  read(most: number): number {
-    let total = 0
-    for (let isBehind = true; isBehind && total < most && !this.#decoder.isDamaged;) {
-      const { bytes, isPassedOver } = this.#added(most - total)
-      const added: Span[] = []
-      const used = this.#decoder.decode(bytes, isPassedOver ? undefined : added)
-      this.#at += used
-      total += used
-      isBehind = isPassedOver && used > 0
-      if (isPassedOver) {
-        this.spans = []
-        this.windows.clear()
-        this.#from = Infinity
-      } else this.#add(added)
+  const forget = (): void => {
+    const { windows } = tail
+    const last = Math.max(...Array.from(windows.values(), ({ end }) => end))
+    for (const [step, { end }] of [...windows].slice(0, -KEPT_STEPS)) {
+      if (end < last - KEPT_TIME) windows.delete(step)
     }
-    return total
+    const [oldest] = windows.values()
+    const first = oldest?.start ?? -Infinity
+    const spans = tail.spans.filter(({ end }) => end >= first)
+    tail.spans = spans.slice(-KEPT_SPANS)
+    if (tail.spans.length === spans.length) return
+    // Do not show steps with missing spans.
+    const complete = tail.spans[0]!.end
+    for (const [step, { start }] of windows) if (start < complete) windows.delete(step)
   }
 
-  #add(added: readonly Span[]): void {
+  const add = (added: readonly Span[]): void => {
     for (const span of added) {
       const { kind, step, start, end } = span
-      if (kind !== 'step' || step === undefined) this.spans.push(span)
+      if (kind !== 'step' || step === undefined) tail.spans.push(span)
       // Earlier spans were skipped, or are in a file that was removed.
-      else if (start >= this.#from) this.windows.set(step, span)
-      else this.#from = Math.min(this.#from, end)
+      else if (start >= from) tail.windows.set(step, span)
+      else from = Math.min(from, end)
     }
-    this.#forget()
-  }
-
-  #forget(): void {
-    const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
-    for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
-      if (end < last - KEPT_TIME) this.windows.delete(step)
-    }
-    const [oldest] = this.windows.values()
-    const from = oldest?.start ?? -Infinity
-    const spans = this.spans.filter(({ end }) => end >= from)
-    this.spans = spans.slice(-KEPT_SPANS)
-    if (this.spans.length === spans.length) return
-    // Do not show steps with missing spans.
-    const complete = this.spans[0]!.end
-    for (const [step, { start }] of this.windows) if (start < complete) this.windows.delete(step)
+    forget()
   }
 
   /** Returns appended bytes, or marks a part as skipped because it is too old. */
-  #added(most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } {
+  const readAdded = (most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } => {
     let fd: number
     try {
-      fd = openFile(this.#path)
+      fd = openFile(path)
     } catch {
       // A newer file has replaced this file.
       return { bytes: Buffer.alloc(0), isPassedOver: false }
     }
     try {
-      const added = Math.max(0, fstatSync(fd).size - this.#at)
+      const added = Math.max(0, fstatSync(fd).size - at)
       const isPassedOver = added > 1.5 * END_BYTES
       const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
       const bytes = Buffer.allocUnsafe(length)
-      return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, this.#at)), isPassedOver }
+      return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, at)), isPassedOver }
     } finally {
       closeSync(fd)
     }
   }
+
+  const tail = {
+    rank: header.rank,
+    /** The last completed steps, by number. */
+    windows: new Map<number, Window>(),
+    spans: [] as Span[],
+    /** Creation time of the file on the monotonic clock. */
+    begun: header.monotonic,
+    /** Reads up to `most` appended bytes. @returns the number of bytes read */
+    read(most: number): number {
+      let total = 0
+      for (let isBehind = true; isBehind && total < most && !decoder.isDamaged;) {
+        const { bytes, isPassedOver } = readAdded(most - total)
+        const added: Span[] = []
+        const used = decoder.decode(bytes, isPassedOver ? undefined : added)
+        at += used
+        total += used
+        isBehind = isPassedOver && used > 0
+        if (isPassedOver) {
+          tail.spans = []
+          tail.windows.clear()
+          from = Infinity
+        } else add(added)
+      }
+      return total
+    },
+  }
+  return tail
 }

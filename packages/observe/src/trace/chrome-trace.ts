@@ -3,7 +3,7 @@ import { openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span } from '@tsrun/distributed/record'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
-import { Tracks } from './tracks.ts'
+import { assignTracks, type Tracks } from './tracks.ts'
 
 /** Number of spans that are sorted at once. */
 const CHUNK = 50_000
@@ -23,7 +23,7 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
   const offsets = alignClocks(files)
   const offsetOf = (file: SpanFileReader): number => offsets.get(hostOf(file.header)) ?? 0
   const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
-  const output = new EventFile(path)
+  const output = openEventFile(path)
   try {
     const hosts = [...new Set(files.map(({ header }) => hostOf(header)))]
     for (const [at, host] of hosts.entries()) {
@@ -41,7 +41,7 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
       const key = `${host} ${rank}`
       let own = tracks.get(key)
       if (own === undefined) {
-        own = new Tracks(rank, (tid, name, place) => {
+        own = assignTracks(rank, (tid, name, place) => {
           output.name('thread', pid, tid, name, place)
         })
         tracks.set(key, own)
@@ -137,37 +137,34 @@ const shownFacts = [
   'step',
 ] as const
 
+type EventFile = ReturnType<typeof openEventFile>
+
 /** A file of events, written in parts. */
-class EventFile {
-  readonly #fd: number
-  #text = '{"displayTimeUnit":"ms","traceEvents":[\n'
-  #isFirst = true
-
-  constructor(path: string) {
-    this.#fd = openOwnFile(path)
+function openEventFile(path: string) {
+  const fd = openOwnFile(path)
+  let text = '{"displayTimeUnit":"ms","traceEvents":[\n'
+  let separator = ''
+  const flush = (): void => {
+    writeWhole(fd, Buffer.from(text))
+    text = ''
   }
-
-  name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number): void {
-    const common = { ph: 'M', pid, tid }
-    this.write({ ...common, name: `${what}_name`, args: { name } })
-    this.write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
+  const write = (event: object): void => {
+    text += separator + JSON.stringify(event)
+    separator = ',\n'
+    if (text.length > 1 << 18) flush()
   }
-
-  close(): void {
-    this.#text += '\n]}\n'
-    this.#flush()
-    closeSync(this.#fd)
-  }
-
-  write(event: object): void {
-    this.#text += (this.#isFirst ? '' : ',\n') + JSON.stringify(event)
-    this.#isFirst = false
-    if (this.#text.length > 1 << 18) this.#flush()
-  }
-
-  #flush(): void {
-    writeWhole(this.#fd, Buffer.from(this.#text))
-    this.#text = ''
+  return {
+    write,
+    name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number): void {
+      const common = { ph: 'M', pid, tid }
+      write({ ...common, name: `${what}_name`, args: { name } })
+      write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
+    },
+    close(): void {
+      text += '\n]}\n'
+      flush()
+      closeSync(fd)
+    },
   }
 }
 

@@ -65,7 +65,7 @@ export function addCriticalPath(
       const { part, start, end, operation } = own[i]!
       const until = Math.min(end, time)
       const cause = part === 'waiting' ? causeOf(operation, arrivals) : undefined
-      const to = cause === undefined ? undefined : places.get(cause.rank)
+      const to = cause && places.get(cause.rank)
       const ready = cause?.start ?? until
       if (to === undefined || to === at || ready >= time || ready < windows[to]!.start) {
         add(rank, part, until - start)

@@ -1,7 +1,7 @@
-import type { Span, SpanFileHeader } from '@tsrun/distributed/record'
+import type { Span } from '@tsrun/distributed/record'
 import { alignClocks, hostOf } from './clocks.ts'
 import type { Window } from './division.ts'
-import { SpanFileIndex, type SpanFileReader } from './span-file-reader.ts'
+import { indexSpans } from './span-file-reader.ts'
 import type { TracedRun } from './traced-run.ts'
 
 /** A step of a rank, on the common clock. */
@@ -9,105 +9,70 @@ export interface RecordedStep extends Window {
   readonly loss: number | undefined
 }
 
-interface RankSteps {
-  readonly header: SpanFileHeader
-  /** By step number. */
-  readonly windows: ReadonlyMap<number, RecordedStep>
-  /** Returns the spans that overlap an interval of the common clock, without steps, ordered by start. */
-  readonly spansBetween: (start: number, end: number) => Span[]
-}
+/** The steps of a run's last attempt. */
+export type RecordedSteps = ReturnType<typeof readSteps>
 
 /** Finds the steps and spans of a run's last attempt, without keeping all spans in memory. */
-export class RecordedSteps {
-  readonly runId: string
-  readonly attempts: number
-  readonly restartCount: number
-  readonly ranks: readonly RankSteps[]
-  /** Step numbers common to all ranks that report steps, in order. */
-  readonly numbers: readonly number[]
-  /** Whether the program reports steps. If not, the whole run counts as one step. */
-  readonly hasSteps: boolean
-  /** Mean number of spans in a step, over all ranks together. */
-  readonly spansPerStep: number
-
-  constructor({ runId, lastAttempt, files }: TracedRun) {
-    this.runId = runId
-    this.attempts = new Set(files.map(({ header }) => header.restartCount)).size
-    this.restartCount = lastAttempt
-    const own = files.filter(({ header }) => header.restartCount === lastAttempt)
-    const offsets = alignClocks(own)
-    const read = filesByRank(own).map((ofRank) => {
-      const offset = offsets.get(hostOf(ofRank[0]!.header)) ?? 0
-      const windows = new Windows(offset)
-      const indexes = ofRank.map(
-        (file) =>
-          new SpanFileIndex(file, (span) => {
-            windows.add(span)
-          }),
-      )
-      const spansBetween = (start: number, end: number): Span[] =>
+export function readSteps({ runId, lastAttempt, files }: TracedRun) {
+  const own = files.filter(({ header }) => header.restartCount === lastAttempt)
+  const offsets = alignClocks(own)
+  const read = [...new Set(own.map(({ header }) => header.rank))].map((rank) => {
+    // A process that replaced a lost rank has written a separate file.
+    const ofRank = own
+      .filter(({ header }) => header.rank === rank)
+      .sort((a, b) => a.header.time - b.header.time)
+    const { header } = ofRank.at(-1)!
+    const offset = offsets.get(hostOf(ofRank[0]!.header)) ?? 0
+    const steps = new Map<number, RecordedStep>()
+    let count = 0
+    let [first, last] = [Infinity, -Infinity]
+    const visit = ({ kind, step, start, end, loss }: Span): void => {
+      count++
+      if (['F', 'batch', 'input'].includes(kind)) first = Math.min(first, start + offset)
+      if (kind !== 'gc') last = Math.max(last, end + offset)
+      if (kind !== 'step' || step === undefined) return
+      steps.set(step, { start: start + offset, end: end + offset, loss })
+    }
+    const indexes = ofRank.map((file) => indexSpans(file, visit))
+    const whole = { start: first, end: last, loss: undefined }
+    return {
+      header,
+      /** Number of spans. */
+      count,
+      steps,
+      whole: new Map<number, RecordedStep>(first < last ? [[0, whole]] : []),
+      /** Returns the spans that overlap an interval of the common clock, without steps, ordered by start. */
+      spansBetween: (start: number, end: number): Span[] =>
         indexes
-          .flatMap((index) => index.between(start - offset, end - offset))
+          .flatMap((between) => between(start - offset, end - offset))
           .filter(({ kind }) => kind !== 'step')
           .map((span) => ({ ...span, start: span.start + offset, end: span.end + offset }))
-          .sort((a, b) => a.start - b.start)
-      return { header: ofRank.at(-1)!.header, windows, spansBetween }
-    })
-    this.hasSteps = read.some(({ windows }) => windows.steps.size > 0)
-    // If only rank 0 reports steps, use its steps for all ranks.
-    const reported = read.find(({ windows }) => windows.steps.size > 0)?.windows.steps
-    this.ranks = read.map(({ header, windows, spansBetween }) => {
-      const { steps, all } = windows
-      return { header, windows: steps.size > 0 ? steps : (reported ?? all), spansBetween }
-    })
-    this.spansPerStep = read.reduce(
-      (sum, { windows }, i) => sum + windows.spans / Math.max(1, this.ranks[i]!.windows.size),
-      0,
-    )
-    const [first, ...others] = this.ranks
-    this.numbers = [...(first?.windows.keys() ?? [])]
-      .filter((number) => others.every(({ windows }) => windows.has(number)))
-      .sort((a, b) => a - b)
-  }
-}
-
-/** A process that replaced a lost rank has written a separate file. */
-function filesByRank(files: readonly SpanFileReader[]): SpanFileReader[][] {
-  const byRank = new Map<number, SpanFileReader[]>()
-  for (const file of files) {
-    const { rank } = file.header
-    const list = byRank.get(rank)
-    if (list === undefined) byRank.set(rank, [file])
-    else list.push(file)
-  }
-  const begun = ({ header }: SpanFileReader): number => header.time
-  return [...byRank.values()].map((list) => list.sort((a, b) => begun(a) - begun(b)))
-}
-
-class Windows {
-  spans = 0
-  readonly steps = new Map<number, RecordedStep>()
-  readonly #offset: number
-  #from = Infinity
-  #to = -Infinity
-
-  constructor(offset: number) {
-    this.#offset = offset
-  }
-
-  add({ kind, step, start, end, loss }: Span): void {
-    this.spans++
-    if (kind === 'F' || kind === 'batch' || kind === 'input') {
-      this.#from = Math.min(this.#from, start)
+          .sort((a, b) => a.start - b.start),
     }
-    if (kind !== 'gc') this.#to = Math.max(this.#to, end)
-    if (kind !== 'step' || step === undefined) return
-    this.steps.set(step, { start: start + this.#offset, end: end + this.#offset, loss })
-  }
-
-  get all(): ReadonlyMap<number, RecordedStep> {
-    if (this.#from >= this.#to) return new Map()
-    const [start, end] = [this.#from + this.#offset, this.#to + this.#offset]
-    return new Map([[0, { start, end, loss: undefined }]])
+  })
+  // If only rank 0 reports steps, use its steps for all ranks.
+  const reported = read.find(({ steps }) => steps.size > 0)?.steps
+  const ranks = read.map(({ header, count, steps, whole, spansBetween }) => {
+    /** By step number. */
+    const windows: ReadonlyMap<number, RecordedStep> = steps.size > 0 ? steps : (reported ?? whole)
+    return { header, count, windows, spansBetween }
+  })
+  const [one, ...others] = ranks
+  return {
+    runId,
+    attempts: new Set(files.map(({ header }) => header.restartCount)).size,
+    restartCount: lastAttempt,
+    ranks,
+    /** Step numbers common to all ranks that report steps, in order. */
+    numbers: [...(one?.windows.keys() ?? [])]
+      .filter((number) => others.every(({ windows }) => windows.has(number)))
+      .sort((a, b) => a - b),
+    /** Whether the program reports steps. If not, the whole run counts as one step. */
+    hasSteps: reported !== undefined,
+    /** Mean number of spans in a step, over all ranks together. */
+    spansPerStep: ranks.reduce(
+      (sum, { windows, count }) => sum + count / Math.max(1, windows.size),
+      0,
+    ),
   }
 }

@@ -88,33 +88,32 @@ interface SpanFilePart {
   readonly spans: readonly Span[]
 }
 
-/** An index of a file by time. It reads only the parts that may contain matching spans. */
-export class SpanFileIndex {
-  readonly #file: SpanFileReader
-  readonly #decoder: SpanDecoder
-  readonly #parts: (Omit<SpanFilePart, 'spans'> & { start: number; end: number })[] = []
-
-  /** @param visit - called once for each span of the file */
-  constructor(file: SpanFileReader, visit: (span: Span) => void) {
-    this.#file = file
-    this.#decoder = new SpanDecoder(file.header)
-    for (const { from, to, spans } of file.parts(this.#decoder)) {
-      let [start, end] = [Infinity, -Infinity]
-      for (const span of spans) {
-        start = Math.min(start, span.start)
-        end = Math.max(end, noticedEnd(span))
-        visit(span)
-      }
-      this.#parts.push({ from, to, start, end })
+/**
+ * Indexes a file by time.
+ *
+ * @param visit - called once for each span of the file
+ * @returns a function that returns the spans that overlap an interval, or whose end was noticed in the
+ *   interval; it reads only the parts of the file that may contain such spans
+ */
+export function indexSpans(
+  file: SpanFileReader,
+  visit: (span: Span) => void,
+): (start: number, end: number) => Span[] {
+  const decoder = new SpanDecoder(file.header)
+  const parts = Array.from(file.parts(decoder), ({ from, to, spans }) => {
+    let [start, end] = [Infinity, -Infinity]
+    for (const span of spans) {
+      start = Math.min(start, span.start)
+      end = Math.max(end, noticedEnd(span))
+      visit(span)
     }
-  }
-
-  /** The spans that overlap an interval, or whose end was noticed in the interval. */
-  between(start: number, end: number): Span[] {
+    return { from, to, start, end }
+  })
+  return (start, end) => {
     const found: Span[] = []
-    for (const part of this.#parts) {
+    for (const part of parts) {
       if (part.start > end || part.end < start) continue
-      for (const { spans } of this.#file.parts(this.#decoder, part.from, part.to)) {
+      for (const { spans } of file.parts(decoder, part.from, part.to)) {
         for (const span of spans)
           if (span.start <= end && noticedEnd(span) >= start) found.push(span)
       }

@@ -2,9 +2,9 @@ import type { StepRange } from '@tsrun/distributed/record'
 import { balancedIdle } from './balanced-idle.ts'
 import { hostOf } from './clocks.ts'
 import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
-import { Arrivals, divideWindow, noticedEnd, Sweep, type Piece, type Window } from './division.ts'
-import { RecordedSteps } from './recorded-steps.ts'
-import { sharesFrom, sharesOf, timeShares, type TimeShare, type TimeShares } from './shares.ts'
+import { Arrivals, divideWindow, noticedEnd, Sweep } from './division.ts'
+import { readSteps, type RecordedSteps } from './recorded-steps.ts'
+import { sharesFrom, sharesOf, timeShares, type TimeShares } from './shares.ts'
 import type { TracedRun } from './traced-run.ts'
 
 /** The mean step of a rank. */
@@ -46,7 +46,7 @@ export interface TraceSummary {
  * @returns undefined if there is nothing to summarize
  */
 export function summarizeTrace(run: TracedRun, range?: StepRange): TraceSummary | undefined {
-  return summarizeSteps(new RecordedSteps(run), range)
+  return summarizeSteps(readSteps(run), range)
 }
 
 /** Summarizes steps that have been found already. */
@@ -57,28 +57,52 @@ export function summarizeSteps(
   const { runId, ranks, attempts, hasSteps } = recorded
   const numbers = chooseSteps(recorded, range)
   if (numbers.length === 0) return undefined
-  const total = new Totals(ranks.map(({ header }) => ({ rank: header.rank, host: header.host })))
+  const totals = ranks.map(() => ({ step: 0, shares: sharesFrom(() => 0) }))
+  const critical: PathTotals = { path: new Map(), causes: new Map() }
   const spans = ranks.map(({ windows, spansBetween }) =>
     spansBetween(windows.get(numbers[0]!)!.start, windows.get(numbers.at(-1)!)!.end),
   )
   const arrivals = new Arrivals()
   for (const each of spans.flat()) arrivals.add(each)
   const sweeps = spans.map((each) => new Sweep(each, noticedEnd))
+  const rankNumbers = ranks.map(({ header }) => header.rank)
   for (const number of numbers) {
     const windows = ranks.map((rank) => rank.windows.get(number)!)
     const inStep = windows.map((window, i) => sweeps[i]!.overlapping(window))
     const pieces = windows.map((window, i) => divideWindow(window, inStep[i]!, arrivals))
-    total.addStep(windows, pieces, balancedIdle(inStep, windows), arrivals)
+    const idle = balancedIdle(inStep, windows)
+    for (const [i, { start, end }] of windows.entries()) {
+      const total = totals[i]!
+      total.step += end - start
+      const added = sharesOf(pieces[i]!, idle?.[i] ?? 0)
+      for (const share of timeShares) total.shares[share] += added[share]
+    }
+    addCriticalPath(rankNumbers, windows, pieces, arrivals, critical)
   }
+  const { length: count } = numbers
+  const byRank = ranks.map(({ header: { rank, host } }, i): RankSummary => ({
+    ...{ rank, host, step: totals[i]!.step / count },
+    shares: sharesFrom((share) => totals[i]!.shares[share] / count),
+    causes: (critical.causes.get(rank) ?? 0) / count,
+  }))
+  const mean = (of: (rank: RankSummary) => number): number =>
+    byRank.reduce((sum, rank) => sum + of(rank), 0) / byRank.length
+  const slowest = byRank.reduce((most, each) => (each.causes > most.causes ? each : most))
   return {
     runId,
     ranks: ranks.length,
     hosts: new Set(ranks.map(({ header }) => hostOf(header))).size,
     attempts,
-    steps: hasSteps
-      ? { first: numbers[0]!, last: numbers.at(-1)!, count: numbers.length }
-      : undefined,
-    ...total.means(numbers.length),
+    steps: hasSteps ? { first: numbers[0]!, last: numbers.at(-1)!, count } : undefined,
+    byRank,
+    mean: {
+      step: mean(({ step }) => step),
+      shares: sharesFrom((share) => mean(({ shares }) => shares[share])),
+    },
+    criticalPath: [...critical.path.values()]
+      .map((share) => ({ ...share, milliseconds: share.milliseconds / count }))
+      .sort((a, b) => b.milliseconds - a.milliseconds),
+    slowest: slowest.causes > 0 ? slowest.rank : undefined,
   }
 }
 
@@ -94,62 +118,4 @@ function chooseSteps(
       ? numbers
       : numbers.filter((number) => number >= range.first && number <= range.last)
   return chosen.slice(-Math.max(1, Math.floor(MOST_SPANS / Math.max(1, spansPerStep))))
-}
-
-class Totals {
-  readonly #places: readonly Pick<RankSummary, 'rank' | 'host'>[]
-  readonly #steps: number[]
-  readonly #shares: Record<TimeShare, number>[]
-  readonly #critical: PathTotals = { path: new Map(), causes: new Map() }
-
-  constructor(places: readonly Pick<RankSummary, 'rank' | 'host'>[]) {
-    this.#places = places
-    this.#steps = places.map(() => 0)
-    this.#shares = places.map(() => sharesFrom(() => 0))
-  }
-
-  /**
-   * @param pieces - by rank, in the order of `windows`
-   * @param idle - by rank, milliseconds of waiting inherent in the pipeline schedule
-   */
-  addStep(
-    windows: readonly Window[],
-    pieces: readonly (readonly Piece[])[],
-    idle: readonly number[] | undefined,
-    arrivals: Arrivals,
-  ): void {
-    for (const [i, own] of pieces.entries()) {
-      const shares = this.#shares[i]!
-      this.#steps[i]! += windows[i]!.end - windows[i]!.start
-      const added = sharesOf(own, idle?.[i] ?? 0)
-      for (const share of timeShares) shares[share] += added[share]
-    }
-    const ranks = this.#places.map(({ rank }) => rank)
-    addCriticalPath(ranks, windows, pieces, arrivals, this.#critical)
-  }
-
-  means(steps: number): Pick<TraceSummary, 'byRank' | 'mean' | 'criticalPath' | 'slowest'> {
-    const { path, causes } = this.#critical
-    const byRank = this.#places.map(({ rank, host }, i): RankSummary => ({
-      rank,
-      host,
-      step: this.#steps[i]! / steps,
-      shares: sharesFrom((share) => this.#shares[i]![share] / steps),
-      causes: (causes.get(rank) ?? 0) / steps,
-    }))
-    const mean = (of: (rank: RankSummary) => number): number =>
-      byRank.reduce((sum, rank) => sum + of(rank), 0) / byRank.length
-    const slowest = byRank.reduce((most, each) => (each.causes > most.causes ? each : most))
-    return {
-      byRank,
-      mean: {
-        step: mean(({ step }) => step),
-        shares: sharesFrom((share) => mean(({ shares }) => shares[share])),
-      },
-      criticalPath: [...path.values()]
-        .map((share) => ({ ...share, milliseconds: share.milliseconds / steps }))
-        .sort((a, b) => b.milliseconds - a.milliseconds),
-      slowest: slowest.causes > 0 ? slowest.rank : undefined,
-    }
-  }
 }

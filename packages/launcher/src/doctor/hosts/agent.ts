@@ -18,43 +18,13 @@ import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { version } from '../../package.ts'
 import { attempt, readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
-import { answerLinks, measureLink, type Link, type LinkOptions } from './link.ts'
+import { answerLinks, measureLink, type LinkOptions } from './link.ts'
 
 /** The facts about a host for `tsrun doctor --hosts`. */
-export interface HostFacts {
-  /** The name that the host reports for itself. */
-  readonly hostname: string
-  readonly version: string
-  readonly node: string
-  /** Address at which other hosts reach the ranks of this host; undefined if there is a `problem`. */
-  readonly address: string | undefined
-  readonly problem: string | undefined
-  /** The address to which this host resolves the name of the first host. */
-  readonly first: string | undefined
-  readonly interfaces: readonly HostInterface[]
-  readonly cores: number
-  /** Why the ranks of this host cannot share memory; undefined if they can. */
-  readonly sharing: string | undefined
-  /** Free bytes of /dev/shm; undefined if it is missing. */
-  readonly shm: number | undefined
-  readonly openFiles: number | undefined
-}
-
-export interface HostInterface {
-  readonly name: string
-  readonly address: string
-  /** The largest packet in bytes; undefined if the system does not say. */
-  readonly mtu: number | undefined
-}
+export type HostFacts = Awaited<ReturnType<typeof gather>>
 
 /** The requests to an agent, and their answers. */
-export interface Questions {
-  /** `first` is the name of the host with the store, and `port` is the port of the store. */
-  facts: (ask: { first: string; port: number; iface: string | undefined }) => Promise<HostFacts>
-  /** Listens on any port, or on a port of a range such as `29600-29699`. Returns the port. */
-  listen: (ask: { ports: string | undefined }) => Promise<number>
-  measure: (ask: Omit<LinkOptions, 'secret'>) => Promise<Link>
-}
+export type Questions = ReturnType<typeof answersWith>
 
 const question = object({
   id: count(),
@@ -113,25 +83,28 @@ function reasonOf(error: unknown): string {
   return reasons[code ?? ''] ?? message
 }
 
-function answersWith(secret: Buffer): Questions {
+function answersWith(secret: Buffer) {
   return {
     facts: gather,
-    listen: async ({ ports }) => {
+    /** Listens on any port, or on a port of a range such as `29600-29699`. Returns the port. */
+    listen: async ({ ports }: { readonly ports: string | undefined }) => {
       const { port } = await answerLinks(
         secret,
         ports === undefined ? undefined : parsePortRange(ports),
       )
       return port
     },
-    measure: (ask) => measureLink({ ...ask, secret }),
+    measure: (ask: Omit<LinkOptions, 'secret'>) => measureLink({ ...ask, secret }),
   }
 }
 
-async function gather({
-  first,
-  port,
-  iface,
-}: Parameters<Questions['facts']>[0]): Promise<HostFacts> {
+/** @param ask - the name of the host with the store, the port of the store, and `--iface` */
+async function gather(ask: {
+  readonly first: string
+  readonly port: number
+  readonly iface: string | undefined
+}) {
+  const { first, port, iface } = ask
   const { problem: sharing, free } = await trySharedMemory()
   const koffi = isAvailable()
   let [address, problem]: (string | undefined)[] = []
@@ -142,23 +115,29 @@ async function gather({
     problem = reasonOf(error)
   }
   return {
+    /** The name that the host reports for itself. */
     hostname: hostname(),
     version,
     node: process.version,
-    ...{ address, problem },
+    /** Address at which other hosts reach the ranks of this host; undefined if there is a `problem`. */
+    address,
+    problem,
+    /** The address to which this host resolves the name of the first host. */
     first: await lookup(first).then(
       (found) => found.address,
       () => undefined,
     ),
     interfaces: listInterfaces(),
     cores: readCores().allowed,
+    /** Why the ranks of this host cannot share memory; undefined if they can. */
     sharing: koffi.available ? sharing : koffi.reason,
+    /** Free bytes of /dev/shm; undefined if it is missing. */
     shm: free,
     openFiles: readOpenFiles(),
   }
 }
 
-function listInterfaces(): HostInterface[] {
+function listInterfaces() {
   return Object.entries(networkInterfaces()).flatMap(([name, of = []]) =>
     of
       // Link-local addresses (fe80::) are only valid with the name of an interface.
@@ -166,6 +145,7 @@ function listInterfaces(): HostInterface[] {
       .map(({ address }) => ({
         name,
         address,
+        /** The largest packet in bytes; undefined if the system does not say. */
         mtu: attempt(() => Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'))),
       })),
   )

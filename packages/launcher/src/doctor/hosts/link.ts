@@ -13,18 +13,7 @@ const ANSWER = 8
 const PATIENCE = 5000
 
 /** Measurements from one host to another. */
-export interface Link {
-  /** Milliseconds to connect. */
-  readonly connect: number
-  /** Median of the round trips of a few bytes, in milliseconds. */
-  readonly roundTrip: number
-  /** Milliseconds that the other host's clock is ahead of this one. */
-  readonly ahead: number
-  /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
-  readonly doubt: number
-  /** Bytes per second of one connection; undefined if not measured. */
-  readonly bandwidth: number | undefined
-}
+export type Link = Awaited<ReturnType<typeof measureLink>>
 
 /** Wall-clock time in milliseconds, with fractions. */
 const clock = (): number => performance.timeOrigin + performance.now()
@@ -120,11 +109,11 @@ export interface LinkOptions {
 }
 
 /** Measures the link to a host. @throws an Error that says what went wrong */
-export async function measureLink(options: LinkOptions): Promise<Link> {
+export async function measureLink(options: LinkOptions) {
   const { host, port, secret, limit, hasBandwidth } = options
   const start = performance.now()
   const socket = connect({ host, port, noDelay: true })
-  const answers = new Answers(socket, limit)
+  const answers = answersOn(socket, limit)
   try {
     await answers.connected()
     const connected = performance.now() - start
@@ -133,10 +122,15 @@ export async function measureLink(options: LinkOptions): Promise<Link> {
     const shortest = trips.reduce((best, trip) => (trip.time < best.time ? trip : best))
     const times = trips.map(({ time }) => time).sort((a, b) => a - b)
     return {
+      /** Milliseconds to connect. */
       connect: connected,
+      /** Median of the round trips of a few bytes, in milliseconds. */
       roundTrip: times[times.length >> 1]!,
+      /** Milliseconds that the other host's clock is ahead of this one. */
       ahead: shortest.ahead,
+      /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
       doubt: shortest.time / 2,
+      /** Bytes per second of one connection; undefined if not measured. */
       bandwidth: hasBandwidth ? await measureBandwidth(socket, answers) : undefined,
     }
   } finally {
@@ -144,15 +138,10 @@ export async function measureLink(options: LinkOptions): Promise<Link> {
   }
 }
 
-interface RoundTrip {
-  readonly time: number
-  readonly ahead: number
-}
-
-async function measureRoundTrips(socket: Socket, answers: Answers): Promise<RoundTrip[]> {
+async function measureRoundTrips(socket: Socket, answers: Answers) {
   const header = Buffer.alloc(HEADER)
   header[0] = PING
-  const trips: RoundTrip[] = []
+  const trips: { readonly time: number; readonly ahead: number }[] = []
   for (let i = 0; i < WARM_UP + ROUND_TRIPS; i++) {
     const [sent, from] = [clock(), performance.now()]
     socket.write(header)
@@ -185,62 +174,53 @@ async function stream(socket: Socket, answers: Answers, bytes: number): Promise<
   return performance.now() - start
 }
 
-class Answers {
-  readonly #socket: Socket
-  readonly #limit: number
-  #rest: Buffer = Buffer.alloc(0)
-  #wake: () => void = () => undefined
-  #problem: Error | undefined
+type Answers = ReturnType<typeof answersOn>
 
-  constructor(socket: Socket, limit: number) {
-    this.#socket = socket
-    this.#limit = limit
-    const wake = (): void => {
-      this.#wake()
-    }
-    socket.on('data', (chunk) => {
-      this.#rest = Buffer.concat([this.#rest, chunk])
-      this.#wake()
+function answersOn(socket: Socket, limit: number) {
+  let rest: Buffer = Buffer.alloc(0)
+  let wake = (): void => undefined
+  let problem: Error | undefined
+  const fail = (error: Error): void => {
+    problem ??= error
+    wake()
+  }
+  socket
+    .on('data', (chunk) => {
+      rest = Buffer.concat([rest, chunk])
+      wake()
     })
-    socket.on('connect', wake).on('drain', wake)
-    socket.on('error', (error) => {
-      this.#problem = error
-      this.#wake()
+    .on('connect', () => {
+      wake()
     })
-    socket.on('close', () => {
-      this.#problem ??= new Error('the connection was closed')
-      this.#wake()
+    .on('drain', () => {
+      wake()
     })
-  }
-
-  async connected(): Promise<void> {
-    await this.#until(() => !this.#socket.connecting)
-  }
-
-  async drained(): Promise<void> {
-    await this.#until(() => !this.#socket.writableNeedDrain)
-  }
-
-  async next(): Promise<Buffer> {
-    await this.#until(() => this.#rest.length >= ANSWER)
-    const answer = this.#rest.subarray(0, ANSWER)
-    this.#rest = this.#rest.subarray(ANSWER)
-    return answer
-  }
-
-  async #until(isThere: () => boolean): Promise<void> {
+    .on('error', fail)
+    .on('close', () => {
+      fail(new Error('the connection was closed'))
+    })
+  const until = async (isThere: () => boolean): Promise<void> => {
     const timer = setTimeout(() => {
-      this.#problem = new Error(`no answer within ${this.#limit / 1000} s`)
-      this.#wake()
-    }, this.#limit)
+      fail(new Error(`no answer within ${limit / 1000} s`))
+    }, limit)
     try {
       for (;;) {
-        if (this.#problem !== undefined) throw this.#problem
+        if (problem !== undefined) throw problem
         if (isThere()) return
-        await new Promise<void>((resolve) => (this.#wake = resolve))
+        await new Promise<void>((resolve) => (wake = resolve))
       }
     } finally {
       clearTimeout(timer)
     }
+  }
+  return {
+    connected: () => until(() => !socket.connecting),
+    drained: () => until(() => !socket.writableNeedDrain),
+    async next(): Promise<Buffer> {
+      await until(() => rest.length >= ANSWER)
+      const answer = rest.subarray(0, ANSWER)
+      rest = rest.subarray(ANSWER)
+      return answer
+    },
   }
 }

@@ -1,6 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { parseJson } from '@tsrun/core'
-import { commandIn, Connection, whyNotOn, type Reach } from '../../remote/connection.ts'
+import {
+  commandIn,
+  lastLineOf,
+  openConnection,
+  whyNotOn,
+  type Reach,
+} from '../../remote/connection.ts'
 import type { RemoteHost } from '../../remote/hostfile.ts'
 import { reply, type HostFacts, type Questions, type Reply } from './agent.ts'
 import { SECRET_BYTES, type Link } from './link.ts'
@@ -34,13 +40,7 @@ export type LinkFinding = { readonly from: number; readonly to: number } & (
     }
 )
 
-export interface Survey {
-  readonly hosts: readonly HostFinding[]
-  /** Between all hosts whose agents answered, in both directions. */
-  readonly links: readonly LinkFinding[]
-  /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
-  readonly store: readonly (string | undefined)[]
-}
+export type Survey = Awaited<ReturnType<typeof surveyHosts>>
 
 /** Milliseconds for a connection or an answer between hosts. */
 const LIMIT = 5000
@@ -60,7 +60,7 @@ interface Asked {
 }
 
 /** Surveys all hosts and the connections between them. A host takes part in one measurement at a time. */
-export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
+export async function surveyHosts(request: SurveyRequest) {
   const secret = randomBytes(SECRET_BYTES).toString('hex')
   const agents: Agent[] = []
   const end = (): void => {
@@ -73,7 +73,7 @@ export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
         const { name } = host
         const problem = await whyNotOn(host, request.reach)
         if (problem !== undefined) return { finding: { name, problem } }
-        const agent = new Agent(host, request.reach, secret)
+        const agent = startAgent(host, request.reach, secret)
         agents.push(agent)
         try {
           const first = request.hosts[0]!.name
@@ -98,7 +98,9 @@ export async function surveyHosts(request: SurveyRequest): Promise<Survey> {
     }
     return {
       hosts: found.map(({ finding }) => finding),
+      /** Between all hosts whose agents answered, in both directions. */
       links: links.toSorted((a, b) => a.from - b.from || a.to - b.to),
+      /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
       store: found.map((_, index) => store.get(index)),
     }
   } finally {
@@ -201,63 +203,59 @@ async function measure(from: Asked, to: Asked): Promise<LinkFinding> {
   }
 }
 
-/** The process of `tsrun doctor --answer` on a host. */
-class Agent {
-  readonly #connection: Connection
-  readonly #waiting = new Map<number, (reply: Reply) => void>()
-  #asked = 0
-  #rest = ''
-  #errors = ''
-  #end: string | undefined
+type Agent = ReturnType<typeof startAgent>
 
-  constructor(host: RemoteHost, reach: Reach, secret: string) {
-    const command = commandIn(reach.cwd, 'exec npx --no -- tsrun doctor --answer')
-    this.#connection = new Connection(host, command, reach, (stream, text) => {
-      if (stream === 'stderr') this.#errors = (this.#errors + text).slice(-2000)
-      else this.#read(text)
-    })
-    void this.#connection.ended.then(({ code }) => {
-      const said = this.#errors.trim().split('\n').at(-1) ?? ''
-      this.#end = said === '' ? `the connection has ended (exit code ${code})` : said
-      for (const [id, answer] of this.#waiting) answer({ id, problem: this.#end })
-    })
-    this.#connection.send(secret)
-  }
-
-  /** @throws an Error that says why there is no answer */
-  async ask<Name extends keyof Questions>(
-    name: Name,
-    ask: Parameters<Questions[Name]>[0],
-  ): Promise<Awaited<ReturnType<Questions[Name]>>> {
-    if (this.#end !== undefined) throw new Error(this.#end)
-    const id = this.#asked++
-    const answered = await new Promise<Reply>((resolve) => {
-      const late = setTimeout(() => {
-        resolve({ id, problem: `no answer within ${LONGEST / 1000} s` })
-      }, LONGEST)
-      this.#waiting.set(id, (answer) => {
-        clearTimeout(late)
-        resolve(answer)
-      })
-      this.#connection.send(JSON.stringify({ id, do: name, ask }))
-    })
-    this.#waiting.delete(id)
-    if (answered.problem !== undefined) throw new Error(answered.problem)
-    return answered.value as Awaited<ReturnType<Questions[Name]>>
-  }
-
-  #read(text: string): void {
-    const lines = (this.#rest + text).split('\n')
-    this.#rest = lines.pop() ?? ''
+/** Starts the process of `tsrun doctor --answer` on a host. */
+function startAgent(host: RemoteHost, reach: Reach, secret: string) {
+  const waiting = new Map<number, (reply: Reply) => void>()
+  let asked = 0
+  let rest = ''
+  let errors = ''
+  let end: string | undefined
+  const read = (text: string): void => {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop()!
     for (const line of lines) {
       // Skip greetings that the shell of the host may print.
       if (!line.startsWith('{"id":')) continue
       const answer = parseJson(line, reply)
-      if (answer !== undefined) this.#waiting.get(answer.id)?.(answer)
+      if (answer !== undefined) waiting.get(answer.id)?.(answer)
     }
   }
-
-  close(): void {
-    this.#connection.close()
+  const command = commandIn(reach.cwd, 'exec npx --no -- tsrun doctor --answer')
+  const connection = openConnection(host, command, reach, (stream, text) => {
+    if (stream === 'stderr') errors = (errors + text).slice(-2000)
+    else read(text)
+  })
+  void connection.ended.then(({ code }) => {
+    end = lastLineOf(errors) ?? `the connection has ended (exit code ${code})`
+    for (const [id, answer] of waiting) answer({ id, problem: end })
+  })
+  connection.send(secret)
+  return {
+    /** @throws an Error that says why there is no answer */
+    async ask<Name extends keyof Questions>(
+      name: Name,
+      ask: Parameters<Questions[Name]>[0],
+    ): Promise<Awaited<ReturnType<Questions[Name]>>> {
+      if (end !== undefined) throw new Error(end)
+      const id = asked++
+      const { problem, value } = await new Promise<Reply>((resolve) => {
+        const late = setTimeout(() => {
+          resolve({ id, problem: `no answer within ${LONGEST / 1000} s` })
+        }, LONGEST)
+        waiting.set(id, (answer) => {
+          clearTimeout(late)
+          resolve(answer)
+        })
+        connection.send(JSON.stringify({ id, do: name, ask }))
+      })
+      waiting.delete(id)
+      if (problem !== undefined) throw new Error(problem)
+      return value as Awaited<ReturnType<Questions[Name]>>
+    },
+    close(): void {
+      connection.close()
+    },
   }
 }

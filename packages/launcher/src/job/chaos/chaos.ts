@@ -17,58 +17,48 @@ interface Attempt {
   readonly status: () => readonly RankStatus[]
 }
 
+export type Chaos = ReturnType<typeof createChaos>
+
 /**
  * Injects the faults of a plan into the ranks of this host: by signals, or by code that the rank
  * evaluates (`rank/faults.ts`). On several hosts, each launcher has the same plan and injects the
  * faults of its ranks.
  */
-export class Chaos {
-  readonly #seed: number
-  readonly #faults: readonly PlannedFault[]
-  readonly #announcer: Announcer
-  readonly #events: EventLog | undefined
+export function createChaos(
+  { seed, faults }: ChaosPlan,
+  announcer: Announcer,
+  events: EventLog | undefined,
+) {
+  const plan = faults.map((fault): PlannedFault => ({ fault, left: fault.times ?? Infinity }))
 
-  constructor(plan: ChaosPlan, announcer: Announcer, events: EventLog | undefined) {
-    this.#seed = plan.seed
-    this.#faults = plan.faults.map((fault) => ({ fault, left: fault.times ?? Infinity }))
-    this.#announcer = announcer
-    this.#events = events
+  const inject = (injection: Injection, when: string, rank = chooseRank(injection)): void => {
+    const { fault, after } = injection
+    const { kind } = fault
+    const process = injection.ranks.find((one) => one.rank === rank)
+    if (process === undefined || process.end !== undefined) return
+    const what = describe(fault)
+    announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind })
+    events?.record('fault-injected', { rank, kind, what, when })
+    if (kind === 'kill') process.signal(fault.signal)
+    else if (kind === 'stop') {
+      process.signal('SIGSTOP')
+      after(fault.forSeconds, () => {
+        process.signal('SIGCONT')
+      })
+    } else if (kind === 'slow') slowDown(process, fault, after)
+    else process.inject(fault)
   }
 
-  /** Injects faults into ranks that have just started, until the returned function is called. */
-  begin(attempt: Attempt): () => void {
-    const timers: NodeJS.Timeout[] = []
-    const after = (seconds: number, run: () => void): void => {
-      timers.push(setTimeout(run, Math.min(1000 * seconds, 2 ** 31 - 1)))
-    }
-    for (const [i, planned] of this.#faults.entries()) {
-      const { fault } = planned
-      // Derive the same seed on all hosts, independent of faults injected in earlier attempts.
-      const random = seededRandom(hashOf(this.#seed, i, attempt.restartCount))
-      const injection = { ...attempt, fault, random, after }
-      if (fault.meanSeconds !== undefined) this.#repeat(planned, injection)
-      else if (fault.attempt !== attempt.restartCount) continue
-      else if (fault.seconds !== undefined) {
-        after(fault.seconds, () => {
-          this.#inject(injection, `${fault.seconds} s after the start`)
-        })
-      } else this.#injectWhenDone(injection)
-    }
-    return () => {
-      for (const timer of timers) clearTimeout(timer)
-    }
-  }
-
-  #repeat(planned: PlannedFault, injection: Injection): void {
+  const repeat = (planned: PlannedFault, injection: Injection): void => {
     if (planned.left <= 0) return
     injection.after(-injection.fault.meanSeconds! * Math.log(1 - injection.random()), () => {
       planned.left--
-      this.#inject(injection, 'by chance')
-      this.#repeat(planned, injection)
+      inject(injection, 'by chance')
+      repeat(planned, injection)
     })
   }
 
-  #injectWhenDone(injection: Injection): void {
+  const injectWhenDone = (injection: Injection): void => {
     const rank = chooseRank(injection)
     const { step, operations } = injection.fault
     if (!injection.ranks.some((process) => process.rank === rank)) return
@@ -80,26 +70,35 @@ export class Chaos {
         return
       }
       const when = operations === undefined ? `after step ${done}` : `after ${done} operations`
-      this.#inject(injection, when, rank)
+      inject(injection, when, rank)
     }
     poll()
   }
 
-  #inject(injection: Injection, when: string, rank = chooseRank(injection)): void {
-    const { fault, after } = injection
-    const process = injection.ranks.find((one) => one.rank === rank)
-    if (process === undefined || process.end !== undefined) return
-    const what = describe(fault)
-    this.#announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind: fault.kind })
-    this.#events?.record('fault-injected', { rank, kind: fault.kind, what, when })
-    if (fault.kind === 'kill') process.signal(fault.signal)
-    else if (fault.kind === 'stop') {
-      process.signal('SIGSTOP')
-      after(fault.forSeconds, () => {
-        process.signal('SIGCONT')
-      })
-    } else if (fault.kind === 'slow') slowDown(process, fault, after)
-    else process.inject(fault)
+  return {
+    /** Injects faults into ranks that have just started, until the returned function is called. */
+    begin(attempt: Attempt): () => void {
+      const timers: NodeJS.Timeout[] = []
+      const after = (seconds: number, run: () => void): void => {
+        timers.push(setTimeout(run, Math.min(1000 * seconds, 2 ** 31 - 1)))
+      }
+      for (const [i, planned] of plan.entries()) {
+        const { fault } = planned
+        // Derive the same seed on all hosts, independent of faults injected in earlier attempts.
+        const random = seededRandom(hashOf(seed, i, attempt.restartCount))
+        const injection = { ...attempt, fault, random, after }
+        if (fault.meanSeconds !== undefined) repeat(planned, injection)
+        else if (fault.attempt !== attempt.restartCount) continue
+        else if (fault.seconds !== undefined) {
+          after(fault.seconds, () => {
+            inject(injection, `${fault.seconds} s after the start`)
+          })
+        } else injectWhenDone(injection)
+      }
+      return () => {
+        for (const timer of timers) clearTimeout(timer)
+      }
+    },
   }
 }
 

@@ -1,8 +1,9 @@
-import { existsSync, readFileSync, realpathSync } from 'node:fs'
+import { readFileSync, realpathSync } from 'node:fs'
 import module, { createRequire } from 'node:module'
-import { basename, dirname, extname, join } from 'node:path'
+import { basename, dirname, extname } from 'node:path'
 import { compileFunction } from 'node:vm'
 import { anything, object, parseJson, readFileText, tsrError } from '@tsrun/core'
+import { findUp } from '../../rank/typescript/settings.ts'
 import type { Script } from './script.ts'
 
 /** What determines how Node reads the script. */
@@ -39,8 +40,8 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
   const extension = extname(file)
   if (['.mjs', '.mts'].includes(extension)) return undefined
   if (['.cjs', '.cts'].includes(extension)) return `${extension} stands for CommonJS`
-  const manifest = findManifest(dirname(file))
-  const type = manifest === undefined ? undefined : typeOf(manifest)
+  const manifest = findUp('package.json', dirname(file))
+  const type = manifest && typeOf(manifest)
   if (type === 'module') return undefined
   if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
   // Without a type in package.json, Node detects the format from the syntax; tsx does not.
@@ -54,15 +55,8 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
 /** True if Node detects the script's format from its syntax. Node then prints a warning. */
 export function isTypeless({ path, language }: Script): boolean {
   if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
-  const manifest = findManifest(dirname(realpathSync(path)))
+  const manifest = findUp('package.json', dirname(realpathSync(path)))
   return manifest === undefined || typeOf(manifest) === undefined
-}
-
-function findManifest(folder: string): string | undefined {
-  const manifest = join(folder, 'package.json')
-  if (existsSync(manifest)) return manifest
-  const parent = dirname(folder)
-  return parent === folder ? undefined : findManifest(parent)
 }
 
 function typeOf(manifest: string): unknown {

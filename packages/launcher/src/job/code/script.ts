@@ -116,22 +116,15 @@ function refuse(script: string, problem: string, cause?: unknown): Error {
   return tsrError('ERR_TSR_SCRIPT', { script, problem }, { cause })
 }
 
-export interface NodeAbilities {
-  /** `process.features.typescript`: how Node itself handles TypeScript. */
-  readonly typescript: unknown
-  readonly version: string
-  /** NODE_OPTIONS and `--node-args` of the ranks. */
-  readonly nodeOptions: string
-}
+export type NodeAbilities = ReturnType<typeof nodeAbilities>
 
 /** The abilities of the Node that runs this process; ranks run on the same Node. */
-export function nodeAbilities(
-  env: NodeJS.ProcessEnv,
-  execArgv: readonly string[] = [],
-): NodeAbilities {
+export function nodeAbilities(env: NodeJS.ProcessEnv, execArgv: readonly string[] = []) {
   return {
+    /** How Node itself handles TypeScript. */
     typescript: (process.features as { typescript?: unknown }).typescript,
     version: process.version,
+    /** NODE_OPTIONS and `--node-args` of the ranks. */
     nodeOptions: [env['NODE_OPTIONS'] ?? '', ...execArgv].join(' '),
   }
 }

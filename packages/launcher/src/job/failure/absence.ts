@@ -1,5 +1,11 @@
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import type { FlightFinding, MissingFinding, RankPlace as FlightPlace } from './flight-findings.ts'
+import {
+  inBrackets,
+  isAbsentIn,
+  type FlightFinding,
+  type MissingFinding,
+  type RankPlace as FlightPlace,
+} from './flight-findings.ts'
 import type { TimedOutWait } from '../../protocol/control.ts'
 import type { RankOutcome } from '../../protocol/nodes.ts'
 
@@ -11,13 +17,6 @@ export interface Absence {
   readonly last: string
 }
 
-/** The absent rank, and a rank whose time-out is evidence of the absence. */
-export interface Absent {
-  readonly culprit: RankOutcome
-  readonly witness: RankOutcome
-  readonly absence: Absence
-}
-
 type Waiting = RankOutcome & {
   readonly error: { readonly wait: TimedOutWait }
 }
@@ -26,12 +25,10 @@ type Waiting = RankOutcome & {
  * Finds the rank that others waited for when their operations timed out. Follows the chain of waits in
  * the errors, the flight records and the status page to a rank that does not wait.
  *
- * @returns undefined if nothing timed out, or if the waits form a cycle and no rank misses a collective
+ * @returns the absent rank, and a rank whose time-out is evidence of the absence; undefined if nothing
+ *   timed out, or if the waits form a cycle and no rank misses a collective
  */
-export function findAbsent(
-  outcomes: readonly RankOutcome[],
-  findings: readonly FlightFinding[],
-): Absent | undefined {
+export function findAbsent(outcomes: readonly RankOutcome[], findings: readonly FlightFinding[]) {
   const waiting = outcomes.filter(isWaiting).sort((a, b) => a.error.at - b.error.at)
   const [witness] = waiting
   if (witness === undefined) return undefined
@@ -44,7 +41,8 @@ export function findAbsent(
     outcomes.find(({ rank }) => missing.some((place) => place.rank === rank))
   if (culprit === undefined) return undefined
   const first = waiting.find(({ rank }) => waits.get(rank)?.has(culprit.rank) === true) ?? witness
-  return { culprit, witness: first, absence: describeAbsence(culprit, first, waiting, findings) }
+  const absence = describeAbsence(culprit, first, waiting, findings)
+  return { culprit, witness: first, absence, presumed: false }
 }
 
 function isWaiting(outcome: RankOutcome): outcome is Waiting {
@@ -134,8 +132,15 @@ function describeAbsence(
   waiting: readonly Waiting[],
   findings: readonly FlightFinding[],
 ): Absence {
-  const { rank, place } = culprit
-  const { ranks, operation, known } = describeWait(rank, wait, waiting, findings)
+  const { rank: absent, place } = culprit
+  const finding = findings.find((each) => isAbsentIn(each, absent))
+  // What the flight records say about the absent rank.
+  const known = finding?.missing.find(({ rank }) => rank === absent)
+  const alike = waiting.filter(({ error }) => error.wait.group === wait.group)
+  const ranks = finding?.waiting ?? alike.map(({ rank }) => rank).filter((rank) => rank !== absent)
+  const { label, group = '' } = finding ?? wait
+  const name = finding === undefined ? wait.operation : `${finding.name} #${finding.sequence}`
+  const operation = `${name}${inBrackets(label)} of group ${group}`
   const waited = formatSeconds(wait.milliseconds / 1000)
   const who = formatRanks(ranks)
   const last = describeLast(culprit, known)
@@ -152,37 +157,6 @@ function describeAbsence(
         ? 'did not continue in'
         : 'never entered'
   return { what: `${how} ${operation}, in which ${who} waited ${waited}`, last }
-}
-
-interface DescribedWait {
-  readonly operation: string
-  readonly ranks: readonly number[]
-  /** What the flight records say about the absent rank. */
-  readonly known: FlightPlace | undefined
-}
-
-function describeWait(
-  culprit: number,
-  wait: TimedOutWait,
-  waiting: readonly Waiting[],
-  findings: readonly FlightFinding[],
-): DescribedWait {
-  const alike = waiting.filter(({ error }) => error.wait.group === wait.group)
-  const ranks = alike.map(({ rank }) => rank).filter((rank) => rank !== culprit)
-  for (const finding of findings) {
-    if (finding.kind !== 'missing') continue
-    const known = finding.missing.find(({ rank }) => rank === culprit)
-    if (known === undefined && !finding.unknown.includes(culprit)) continue
-    const { name, sequence, label, group } = finding
-    const operation = `${name} #${sequence}${inBrackets(label)} of group ${group}`
-    return { operation, ranks: finding.waiting, known }
-  }
-  const { operation, label, group = '' } = wait
-  return {
-    operation: `${operation}${inBrackets(label)} of group ${group}`,
-    ranks,
-    known: undefined,
-  }
 }
 
 /** A sentence such as `Its last operation was …, and it has been computing for 30 s.` */
@@ -209,8 +183,4 @@ function describeLast({ place }: RankOutcome, known: FlightPlace | undefined): s
   }
   if (place?.state === 'operation') return `It was in ${published ?? last}${time}.`
   return `Its last operation was ${last}, and it had been computing or waiting${time} since.`
-}
-
-function inBrackets(label: string | undefined): string {
-  return label === undefined ? '' : ` (${label})`
 }

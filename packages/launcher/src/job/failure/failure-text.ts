@@ -27,42 +27,33 @@ export function failureText(failure: Failure, colour: boolean, here = ownHost.na
   const ranks = worldSize === 1 ? 'the only rank' : `rank ${rank} of ${worldSize}`
   const away = host === here ? '' : ` on ${host}`
   const when = last === undefined ? `, after ${formatSeconds(seconds)}` : ''
-  return reportText(
-    [
-      { title: 'first cause', lines: wrap(`${ranks} ${ended}${when}`) },
-      // A rank in a web page has no process.
-      { title: 'process', lines: pid === 0 ? [] : [`${pid} on ${host}`] },
-      { title: 'last', lines: last === undefined ? [] : wrap(last) },
-      { title: 'meaning', lines: explanation === undefined ? [] : wrap(explanation) },
-      { title: 'error', lines: error?.split('\n') ?? [] },
-      { title: 'stderr', lines: stderr },
-      { title: 'others', lines: others.flatMap(wrap) },
-      { title: 'operations', lines: findings.flatMap(wrap) },
-      { title: 'run', lines: runId === undefined ? [] : [runId] },
-      { title: 'logs', lines: logs === undefined ? [] : [`${logs}${away}`] },
-      { title: 'records', lines: records === undefined ? [] : [`tsrun flight ${records}`] },
-    ],
-    failure.jobExitCode,
-    colour,
-  )
+  const blocks = {
+    'first cause': wrap(`${ranks} ${ended}${when}`),
+    // A rank in a web page has no process.
+    process: pid === 0 ? [] : [`${pid} on ${host}`],
+    last: wrap(last),
+    meaning: wrap(explanation),
+    error: error?.split('\n') ?? [],
+    stderr,
+    others: others.flatMap(wrap),
+    operations: findings.flatMap(wrap),
+    run: wrap(runId),
+    logs: logs === undefined ? [] : [`${logs}${away}`],
+    records: records === undefined ? [] : [`tsrun flight ${records}`],
+  }
+  return reportText(blocks, failure.jobExitCode, colour)
 }
 
 /** Formats the report of a job that failed because a host is gone. */
 export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
   const { node, host, address, reason, ranks, others, jobExitCode, runId } = failure
-  return reportText(
-    [
-      {
-        title: 'first cause',
-        lines: wrap(`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`),
-      },
-      { title: 'host', lines: [`${host}, ${address}`] },
-      { title: 'others', lines: others.flatMap(wrap) },
-      { title: 'run', lines: runId === undefined ? [] : [runId] },
-    ],
-    jobExitCode,
-    colour,
-  )
+  const blocks = {
+    'first cause': wrap(`node ${node} (${formatRanks(ranks)}) is gone: ${reason}`),
+    host: [`${host}, ${address}`],
+    others: others.flatMap(wrap),
+    run: wrap(runId),
+  }
+  return reportText(blocks, jobExitCode, colour)
 }
 
 /** Formats the report in one line. @param where - where the details are */
@@ -84,27 +75,28 @@ function describeNode({ node, host, ranks, reason }: NodeFailure): string {
   return `node ${node} (${host}, ${formatRanks(ranks)}) is gone: ${reason}`
 }
 
-interface Block {
-  readonly title: string
-  readonly lines: readonly string[]
-}
-
-function reportText(blocks: readonly Block[], exitCode: number, colour: boolean): string {
+/** @param blocks - the lines beside each title */
+function reportText(
+  blocks: Readonly<Record<string, readonly string[]>>,
+  exitCode: number,
+  colour: boolean,
+): string {
   const lines = [
     colour ? boldRed(rule(TITLE)) : rule(TITLE),
-    ...blocks.flatMap(titled),
+    ...Object.entries(blocks).flatMap(titled),
     rule(` exit code ${exitCode} `),
   ]
   return lines.join('\n') + '\n'
 }
 
 /** Puts the first line beside the title and the other lines below it. */
-function titled({ title, lines }: Block): string[] {
+function titled([title, lines]: [string, readonly string[]]): string[] {
   return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
 }
 
-/** Breaks a paragraph into lines that fit beside the titles. */
-function wrap(text: string): string[] {
+/** Breaks a paragraph, if there is one, into lines that fit beside the titles. */
+function wrap(text: string | undefined): string[] {
+  if (text === undefined) return []
   const lines = ['']
   for (const word of text.split(' ')) {
     const line = lines.at(-1)!

@@ -1,18 +1,11 @@
-import { describeFinding, type FlightFinding } from './flight-findings.ts'
+import { describeFinding, isAbsentIn, type FlightFinding } from './flight-findings.ts'
 import { formatRanks, formatSeconds } from '@tsrun/core'
 import { findTrace } from '../../logs/find-trace.ts'
 import { prettyLine } from '../../logs/pretty-line.ts'
 import { explainEnd } from './explanation.ts'
 import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
 import type { ErrorReport } from '../../protocol/control.ts'
-import type {
-  Failure,
-  HostFacts,
-  LostNode,
-  MemoryEvents,
-  NodeFailure,
-  RankOutcome,
-} from '../../protocol/nodes.ts'
+import type { Failure, HostFacts, MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import type { RootCause } from './root-cause.ts'
 
 /** Facts from all hosts. */
@@ -22,14 +15,6 @@ export interface JobFacts {
   readonly worldSize?: number
   /** Ranks whose end is unknown because their host is gone. */
   readonly missing?: readonly number[]
-}
-
-export function describeLostNode(
-  lost: LostNode,
-  ranks: readonly number[],
-  outcomes: readonly RankOutcome[],
-): Omit<NodeFailure, 'jobExitCode'> {
-  return { ...lost, ranks, others: describeOthers(outcomes, undefined) }
 }
 
 /**
@@ -62,16 +47,19 @@ export function describeFailure(
     what: shown.error && `${shown.error.name}: ${shown.error.message}`,
     code: shown.error?.code,
     stderr: rest,
-    others: [...describeOthers(outcomes, culprit, shown), ...describeMissing(missing)],
-    findings: findings.filter((finding) => !isTold(finding, cause)).map(describeFinding),
+    others: [
+      ...describeOthers(outcomes, culprit, shown),
+      ...(missing.length === 0
+        ? []
+        : [`${formatRanks(missing)}: unknown, because the host is gone`]),
+    ],
+    findings: findings
+      // The description of the absence says the same.
+      .filter((finding) => absence === undefined || !isAbsentIn(finding, culprit.rank))
+      .map(describeFinding),
     logs,
     records,
   }
-}
-
-function isTold(finding: FlightFinding, { culprit: { rank }, absence }: RootCause): boolean {
-  if (absence === undefined || finding.kind !== 'missing') return false
-  return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
 }
 
 function describeCulprit({ culprit, witness, absence, presumed }: RootCause): string {
@@ -126,13 +114,13 @@ function explainCause(
 }
 
 /** Ranks that ended in the same way share a line, so that the cause stays visible among many ranks. */
-function describeOthers(
+export function describeOthers(
   outcomes: readonly RankOutcome[],
-  culprit: RankOutcome | undefined,
+  culprit?: RankOutcome,
   shown = culprit,
 ): string[] {
   const alike = new Map<string, RankOutcome[]>()
-  for (const outcome of [...outcomes].sort((a, b) => failedAt(a) - failedAt(b))) {
+  for (const outcome of outcomes.toSorted((a, b) => failedAt(a) - failedAt(b))) {
     if (outcome === culprit) continue
     const what = describeOther(outcome, shown)
     alike.set(what, [...(alike.get(what) ?? []), outcome])
@@ -199,11 +187,6 @@ function traceOf({ stderrTail }: RankOutcome): string | undefined {
   return place && stderrTail.slice(place.from, place.to).join('\n')
 }
 
-function describeMissing(ranks: readonly number[]): string[] {
-  if (ranks.length === 0) return []
-  return [`${formatRanks(ranks)}: unknown, because the host is gone`]
-}
-
 function textOf(
   { error, rank }: RankOutcome,
   isDetailed: boolean,
@@ -233,21 +216,17 @@ function secondsUntilFailure(outcome: RankOutcome): number {
 
 const SHOWN_LINES = 20
 
-interface CrashDump {
-  /** Location of the error: file and line, source, and a marker; empty if Node printed none. */
-  readonly frame: readonly string[]
-  /** The last lines on stderr, without Node's crash message. */
-  readonly rest: readonly string[]
-}
-
 /**
  * Splits the crash message that Node prints on stderr, so that the report shows each part once. The
  * frame is needed for syntax errors, whose stack does not name the file.
+ *
+ * @returns the location of the error (file and line, source, and a marker), which is empty if Node printed
+ *   none, and the last lines on stderr without Node's crash message
  */
-function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome): CrashDump {
+function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome) {
   if (heapExhausted) return { frame: [], rest: last(beforeHeapDump(stderrTail)) }
   const text = error?.text ?? ''
-  const top = text.split('\n', 1)[0] ?? ''
+  const top = firstLine(text)
   const start = top === '' ? -1 : stderrTail.indexOf(top)
   if (start < 0) return { frame: [], rest: last(stderrTail) }
   const frameStart = findFrame(stderrTail, start)

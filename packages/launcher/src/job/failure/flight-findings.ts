@@ -1,4 +1,5 @@
 import { formatRankList, formatRanks } from '@tsrun/core'
+import type { FlightEntry } from '@tsrun/distributed/record'
 
 /** A result of comparing the flight records of all ranks. Ranks are world ranks. */
 export type FlightFinding =
@@ -10,7 +11,7 @@ interface AboutOperation {
   /** For example `allReduce`. */
   readonly name: string
   readonly operation: string
-  readonly label?: string
+  readonly label?: string | undefined
 }
 
 /** A collective that some ranks have entered and others have not. */
@@ -42,7 +43,7 @@ export interface MismatchFinding {
   /** Each operation, with the ranks that ran it and their call sites. */
   readonly calls: readonly {
     readonly operation: string
-    readonly label?: string
+    readonly label?: string | undefined
     readonly ranks: readonly number[]
     readonly sites: readonly string[]
   }[]
@@ -55,7 +56,7 @@ export interface MessageFinding {
   readonly rank: number
   readonly name: string
   readonly operation: string
-  readonly label?: string
+  readonly label?: string | undefined
   /** Undefined: a receive from any rank. */
   readonly peer: number | undefined
   readonly tag: number
@@ -87,6 +88,12 @@ export interface SlowFinding {
   readonly behind: number
 }
 
+/** Whether the rank has not entered a collective, or may not have. */
+export function isAbsentIn(finding: FlightFinding, rank: number): finding is MissingFinding {
+  if (finding.kind !== 'missing') return false
+  return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)
+}
+
 export function describeFinding(finding: FlightFinding): string {
   switch (finding.kind) {
     case 'missing':
@@ -94,7 +101,7 @@ export function describeFinding(finding: FlightFinding): string {
     case 'mismatch': {
       const calls = finding.calls.map(({ ranks, operation, label, sites }) => {
         const where = sites.length === 0 ? '' : ` called at ${sites.join(' and ')}`
-        return `${ranksText(ranks)} ran ${operation}${inBrackets(label)}${where}`
+        return `${formatRanks(ranks)} ran ${operation}${inBrackets(label)}${where}`
       })
       return `mismatch at #${finding.sequence} of group ${finding.group}: ${calls.join('; ')}`
     }
@@ -103,8 +110,8 @@ export function describeFinding(finding: FlightFinding): string {
     case 'unfinished': {
       const { name, sequence, label, group, running, errors, waitsFor } = finding
       const how = errors.length === 0 ? 'is not finished' : `failed (${errors.join(', ')})`
-      const whom = waitsFor.length === 0 ? '' : `, waiting for messages of ${ranksText(waitsFor)}`
-      return `${name} #${sequence}${inBrackets(label)} of group ${group} ${how} on ${ranksText(running)}${whom}; all ranks had entered it`
+      const whom = waitsFor.length === 0 ? '' : `, waiting for messages of ${formatRanks(waitsFor)}`
+      return `${name} #${sequence}${inBrackets(label)} of group ${group} ${how} on ${formatRanks(running)}${whom}; all ranks had entered it`
     }
     case 'slow': {
       const { rank, group, collectives, last, behind } = finding
@@ -114,12 +121,23 @@ export function describeFinding(finding: FlightFinding): string {
 }
 
 function describeMessage(finding: MessageFinding): string {
-  const { rank, name, operation, label, peer, tag, group, place } = finding
-  const other = peer === undefined ? 'any rank' : `rank ${peer}`
-  const what = `${operation.replace('send/recv', name)} ${name === 'send' ? 'to' : 'from'} ${other}`
-  const waits = `rank ${rank} waits in ${what}, tag ${tag}${inBrackets(label)} of group ${group}`
+  const { rank, label, peer, group, place } = finding
+  const what = `${nameMessage(finding)}${inBrackets(label)} of group ${group}`
+  const waits = `rank ${rank} waits in ${what}`
   if (peer === undefined) return waits
   return `${waits}; ${place === undefined ? `rank ${peer} left no record` : `rank ${peer}: ${doing(place, group)}`}`
+}
+
+/** `send float32[4] to rank 3, tag 0` */
+export function nameMessage({
+  name,
+  operation,
+  peer,
+  tag = 0,
+}: Pick<FlightEntry, 'name' | 'operation' | 'peer' | 'tag'>): string {
+  const other = peer === undefined ? 'any rank' : `rank ${peer}`
+  const way = name === 'send' ? 'to' : 'from'
+  return `${operation.replace('send/recv', name)} ${way} ${other}, tag ${tag}`
 }
 
 /** `rank 2 never entered allReduce #17 (layer4.weight) of group world; last op ...; waiting for it: 0, 1` */
@@ -134,7 +152,7 @@ function describeMissing(finding: MissingFinding): string {
   })
   if (unknown.length > 0) {
     const it = parts.length > 0 ? 'it' : operation
-    parts.push(`${ranksText(unknown)} left no record, so it is unknown whether it entered ${it}`)
+    parts.push(`${formatRanks(unknown)} left no record, so it is unknown whether it entered ${it}`)
   }
   return `${parts.join('; ')}; waiting for ${missing.length + unknown.length > 1 ? 'them' : 'it'}: ${formatRankList(waiting)}`
 }
@@ -145,10 +163,6 @@ function doing({ last, running }: RankPlace, group: string): string {
   return `${before}, now in ${running}`
 }
 
-function inBrackets(label: string | undefined): string {
-  return label === undefined ? '' : ` (${label})`
-}
-
-function ranksText(ranks: readonly number[]): string {
-  return formatRanks(ranks)
+export function inBrackets(label = ''): string {
+  return label === '' ? '' : ` (${label})`
 }

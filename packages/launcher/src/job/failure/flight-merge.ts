@@ -1,16 +1,19 @@
-import type { FlightFinding, MessageFinding, RankPlace, SlowFinding } from './flight-findings.ts'
+import {
+  inBrackets,
+  nameMessage,
+  type FlightFinding,
+  type MessageFinding,
+  type RankPlace,
+  type SlowFinding,
+} from './flight-findings.ts'
 import type { FlightDump, FlightEntry } from '@tsrun/distributed/record'
 
 /** A group with the collectives of its members. */
-export interface MergedGroup {
+interface MergedGroup {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
   /** Collectives by sequence number, then by rank, without rejected ones. */
-  readonly collectives: ReadonlyMap<number, ReadonlyMap<number, FlightEntry>>
-}
-
-interface GrowingGroup extends MergedGroup {
   readonly collectives: Map<number, Map<number, FlightEntry>>
 }
 
@@ -31,14 +34,12 @@ export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   // A mismatch often explains why a rank waits for a message, so it comes first.
   const rank = ({ kind }: FlightFinding): number =>
     ['mismatch', 'missing', 'message', 'unfinished', 'slow'].indexOf(kind)
-  return [...collectives, ...messages, ...groups.flatMap((group) => findSlowRanks(group, byRank))]
-    .map((finding, i) => ({ finding, i }))
-    .sort((a, b) => rank(a.finding) - rank(b.finding) || a.i - b.i)
-    .map(({ finding }) => finding)
+  const slow = groups.flatMap((group) => findSlowRanks(group, byRank))
+  return [...collectives, ...messages, ...slow].sort((a, b) => rank(a) - rank(b))
 }
 
 function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
-  const groups = new Map<number, GrowingGroup>()
+  const groups = new Map<number, MergedGroup>()
   for (const { header, entries } of dumps) {
     for (const { id, name, ranks } of header.groups) {
       if (!groups.has(id)) groups.set(id, { id, name, ranks, collectives: new Map() })
@@ -73,7 +74,7 @@ function examineGroup(
       .map((rank) => placeOf(rank, group, sequence, byRank.get(rank)!))
     const unknown = absent.filter((rank) => !byRank.has(rank))
     const { name, operation, label } = calls.find(({ label }) => label !== undefined) ?? calls[0]!
-    const about = { group: group.name, sequence, name, operation, ...(label ? { label } : {}) }
+    const about = { group: group.name, sequence, name, operation, label }
     if (missing.length > 0 || unknown.length > 0) {
       return [{ kind: 'missing', ...about, missing, waiting, unknown }]
     }
@@ -92,10 +93,9 @@ function mismatchOf(
   const operations = [...new Set([...entered.values()].map(({ operation }) => operation))]
   const calls = operations.map((operation) => {
     const own = [...entered].filter(([, entry]) => entry.operation === operation)
-    const label = own.map(([, entry]) => entry.label).find((text) => text !== undefined)
     return {
       operation,
-      ...(label === undefined ? {} : { label }),
+      label: own.map(([, entry]) => entry.label).find((text) => text !== undefined),
       ranks: own.map(([rank]) => rank),
       sites: [...new Set(own.flatMap(([, { site }]) => site ?? []))],
     }
@@ -116,10 +116,9 @@ function findMessages(
       const { peer, tag = 0, name, operation, label } = entry
       if (group === undefined) return []
       const dump = peer === undefined ? undefined : byRank.get(peer)
-      const place =
-        dump === undefined ? undefined : placeOf(dump.header.rank, group, Infinity, dump)
-      const about = { name, operation, ...(label ? { label } : {}) }
-      return [{ kind: 'message', group: group.name, rank: header.rank, ...about, peer, tag, place }]
+      const place = dump && placeOf(dump.header.rank, group, Infinity, dump)
+      const about = { name, operation, label, peer, tag, place }
+      return [{ kind: 'message', group: group.name, rank: header.rank, ...about }]
     })
   })
 }
@@ -156,33 +155,23 @@ function lastSequence(group: MergedGroup, rank: number): number {
   return last
 }
 
-function placeOf(rank: number, group: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
+function placeOf(rank: number, { id }: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
   const { entries } = dump
-  const last = entries.findLast(
-    (entry) => entry.group === group.id && !isMessage(entry) && entry.state !== 'refused',
-  )
+  const own = entries.filter((entry) => entry.group === id && !isMessage(entry))
+  const last = own.findLast(({ state }) => state !== 'refused')
   const running = entries.findLast(({ state }) => state === 'running')
-  const late = entries.some(
-    (entry) =>
-      entry.group === group.id &&
-      !isMessage(entry) &&
-      entry.state === 'refused' &&
-      entry.sequence === sequence,
-  )
   return {
     rank,
-    last: last === undefined ? undefined : nameOf(last),
-    running: running === undefined ? undefined : nameOf(running),
-    late,
+    last: last && nameOf(last),
+    running: running && nameOf(running),
+    late: own.some((entry) => entry.state === 'refused' && entry.sequence === sequence),
   }
 }
 
 function nameOf(entry: FlightEntry): string {
-  const { operation, sequence, label, name, peer, tag } = entry
-  const what = isMessage(entry)
-    ? `${operation.replace('send/recv', name)} ${name === 'send' ? 'to' : 'from'} ${peer === undefined ? 'any rank' : `rank ${peer}`}, tag ${tag ?? 0}`
-    : `${operation} #${sequence}`
-  return label === undefined ? what : `${what} (${label})`
+  const { operation, sequence, label } = entry
+  const what = isMessage(entry) ? nameMessage(entry) : `${operation} #${sequence}`
+  return what + inBrackets(label)
 }
 
 /** Ranks are compared only if they share at least this number of collectives. */

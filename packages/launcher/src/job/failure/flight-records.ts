@@ -73,36 +73,36 @@ function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
   return (a?.header.time ?? '').localeCompare(b?.header.time ?? '')
 }
 
+/** An attempt of a run. */
+type Run = Pick<FlightDump['header'], 'runId' | 'restartCount'>
+
 /** Reads the flight records of the given ranks in one attempt. */
 export function readFlight(
   directory: string | undefined,
-  {
-    runId,
-    restartCount,
-    ranks,
-  }: {
-    readonly runId: string
-    readonly restartCount: number
-    readonly ranks: readonly number[]
-  },
+  { runId, restartCount }: Run,
+  ranks: readonly number[],
 ): FlightDump[] {
-  if (directory === undefined || !existsSync(directory)) return []
   // A folder chosen by the user may hold records of other runs and of ranks of other hosts.
-  return readFlightFolder(directory).dumps.filter(
+  return readAll(directory).filter(
     ({ header }) =>
       header.runId === runId && header.restartCount === restartCount && ranks.includes(header.rank),
   )
+}
+
+function readAll(directory: string | undefined): readonly FlightDump[] {
+  if (directory === undefined || !existsSync(directory)) return []
+  return readFlightFolder(directory).dumps
 }
 
 /** Adds the records of ranks on other hosts, unless a shared folder already holds them. */
 export function addFlight(
   folder: string | undefined,
   dumps: readonly FlightDump[],
-  run: { readonly runId: string; readonly restartCount: number },
+  run: Run,
 ): void {
   if (folder === undefined) return
   const ranks = dumps.map(({ header }) => header.rank)
-  const here = readFlight(folder, { ...run, ranks }).map(({ header }) => header.rank)
+  const here = readFlight(folder, run, ranks).map(({ header }) => header.rank)
   try {
     for (const dump of dumps) if (!here.includes(dump.header.rank)) writeFlightDump(folder, dump)
   } catch (error) {
@@ -114,42 +114,35 @@ const TEMPORARY = 'tsrun-flight-'
 /** Milliseconds for which temporary folders with records are kept: a week. */
 const LONGEST_KEPT = 7 * 86_400_000
 
-/** The folder in which the ranks of one attempt write their flight records. */
-export interface FlightPlace {
-  /** Undefined if no folder can be created. */
-  readonly folder: string | undefined
-  /** The environment variable that passes the folder to the ranks. */
-  readonly environment: Readonly<Record<string, string>>
-  /** The folder, if it is temporary and holds records, so that the report must name it. */
-  kept(): string | undefined
-  /** Removes a temporary folder, unless the job has failed and the folder holds records. */
-  close(hasFailed: boolean): void
-}
-
 /**
- * Opens the folder of TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a new temporary folder that
- * only this user can read.
+ * Opens the folder in which the ranks of one attempt write their flight records: that of
+ * TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a new temporary folder that only this user can
+ * read.
  */
-export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv): FlightPlace {
+export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
   const given = env['TSRUN_FLIGHT_DIR']
-  if (given !== undefined && given !== '') return lasting(resolve(given))
-  if (logs !== undefined) return lasting(resolve(logs, 'flight'))
-  let folder: string
+  let folder = logs && resolve(logs, 'flight')
+  if (given !== undefined && given !== '') folder = resolve(given)
+  const isTemporary = folder === undefined
   try {
-    folder = mkdtempSync(join(tmpdir(), TEMPORARY))
+    folder ??= mkdtempSync(join(tmpdir(), TEMPORARY))
   } catch {
     // Continue, because the job can run without records.
-    return { folder: undefined, environment: {}, kept: () => undefined, close: () => undefined }
   }
+  /** The environment variable that passes the folder to the ranks. */
+  const environment: Record<string, string> = {}
+  if (folder !== undefined) environment['TSRUN_FLIGHT_DIR'] = folder
+  /** The folder, if it is temporary and holds records, so that the report must name it. */
   const kept = (): string | undefined =>
-    existsSync(folder) && readFlightFolder(folder).dumps.some(({ entries }) => entries.length > 0)
-      ? folder
-      : undefined
+    isTemporary && readAll(folder).some(({ entries }) => entries.length > 0) ? folder : undefined
   return {
+    /** Undefined if no folder can be created. */
     folder,
-    environment: { TSRUN_FLIGHT_DIR: folder },
+    environment,
     kept,
-    close: (hasFailed) => {
+    /** Removes a temporary folder, unless the job has failed and the folder holds records. */
+    close: (hasFailed: boolean): void => {
+      if (!isTemporary || folder === undefined) return
       if (!hasFailed || kept() === undefined) rmSync(folder, { recursive: true, force: true })
       else removeTemporary(TEMPORARY, ({ mtimeMs }) => Date.now() - mtimeMs > LONGEST_KEPT)
     },
@@ -168,9 +161,4 @@ export function removeTemporary(
     if (status?.isDirectory() !== true || status.uid !== process.getuid?.()) continue
     if (isOver(status, name.slice(prefix.length))) rmSync(path, { recursive: true, force: true })
   }
-}
-
-function lasting(folder: string): FlightPlace {
-  const environment = { TSRUN_FLIGHT_DIR: folder }
-  return { folder, environment, kept: () => undefined, close: () => undefined }
 }

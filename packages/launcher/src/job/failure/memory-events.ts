@@ -20,7 +20,8 @@ function countKills(): number {
   return Number(/^oom_kill (\d+)$/m.exec(counts ?? '')?.[1] ?? NaN)
 }
 
-function readAvailable(): number | undefined {
+/** Bytes that can be allocated now without swapping. */
+export function readAvailable(): number | undefined {
   const kibibytes = /^MemAvailable:\s+(\d+) kB$/m.exec(readSystemFile('/proc/meminfo') ?? '')?.[1]
   return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
 }

@@ -44,7 +44,7 @@ export function findRootCause(
   if (own !== undefined) return { culprit: own, presumed: false }
   return (
     findEarlyLeave(outcomes, failures) ??
-    blameAbsent(outcomes, findings) ??
+    findAbsent(outcomes, findings) ??
     presume(outcomes, failures[0])
   )
 }
@@ -68,20 +68,12 @@ function findEarlyLeave(
   return undefined
 }
 
-function blameAbsent(
-  outcomes: readonly RankOutcome[],
-  findings: readonly FlightFinding[],
-): RootCause | undefined {
-  const absent = findAbsent(outcomes, findings)
-  return absent && { ...absent, presumed: false }
-}
-
 function findOdd(
   outcomes: readonly RankOutcome[],
   findings: readonly FlightFinding[],
 ): RankOutcome | undefined {
   const mismatch = findings.find((finding) => finding.kind === 'mismatch')
-  const odd = mismatch === undefined ? undefined : minorityOf(mismatch)
+  const odd = mismatch && minorityOf(mismatch)
   return outcomes.find(({ rank }) => rank === odd)
 }
 

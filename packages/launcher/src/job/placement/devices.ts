@@ -2,7 +2,7 @@ import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
 import { libraryPath, namesIn, readTensorFlowManifest, thisSystem } from '@tsrun/core'
 import { usableCores } from './limits.ts'
 
-type Environment = Readonly<Record<string, string | undefined>>
+export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The cores and GPUs that the ranks of this host share. */
 export interface Devices {

@@ -1,10 +1,15 @@
-import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { formatBytes, formatRankList } from '@tsrun/core'
 import { usageError } from '../../args/readers.ts'
-import { askNvidiaSmi, findGpus, linesOf, listGpus, type GpuList } from './devices.ts'
-
-type Environment = Readonly<Record<string, string | undefined>>
+import {
+  askNvidiaSmi,
+  findGpus,
+  linesOf,
+  listGpus,
+  type Environment,
+  type GpuList,
+} from './devices.ts'
+import { readSystemFile } from './limits.ts'
 
 /** A GPU or MIG instance that ranks of this host may use. */
 export interface HostGpu {
@@ -55,7 +60,7 @@ export class HostGpus {
    * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
    * same time choose different ones.
    */
-  async claim(ranks: number): Promise<ClaimedGpus> {
+  async claim(ranks: number) {
     const claims: Server[] = []
     const names: string[] = []
     const busy: HostGpu[] = []
@@ -69,7 +74,9 @@ export class HostGpus {
     const isShared = this.#isChosen || names.length === 0
     const gpus = names.length === 0 ? this.all.map(({ name }) => name) : names
     return {
+      /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
       gpus,
+      /** Undefined if each rank has a GPU of its own and no GPU was in use. */
       warning: warningOf(gpus, isShared ? [] : busy, isShared ? busy : [], ranks),
       release: () => {
         for (const claim of claims) claim.close()
@@ -80,14 +87,6 @@ export class HostGpus {
   get #isChosen(): boolean {
     return this.#env['CUDA_VISIBLE_DEVICES'] !== undefined
   }
-}
-
-export interface ClaimedGpus {
-  /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
-  readonly gpus: readonly string[]
-  /** Undefined if each rank has a GPU of its own and no GPU was in use. */
-  readonly warning: string | undefined
-  readonly release: () => void
 }
 
 function warningOf(
@@ -202,11 +201,7 @@ function claimGpu(uuid: string): Promise<Server | undefined> {
 
 /** The UUIDs of the GPUs that launchers of this host have claimed. */
 function readClaims(): Set<string> {
-  try {
-    // The kernel shows NUL as @.
-    const names = readFileSync('/proc/net/unix', 'utf8').matchAll(/ @tsrun-gpu-([^\s@]+)@*$/gm)
-    return new Set(Array.from(names, ([, uuid]) => uuid!))
-  } catch {
-    return new Set()
-  }
+  // The kernel shows NUL as @.
+  const names = (readSystemFile('/proc/net/unix') ?? '').matchAll(/ @tsrun-gpu-([^\s@]+)@*$/gm)
+  return new Set(Array.from(names, ([, uuid]) => uuid!))
 }

@@ -5,20 +5,13 @@ import type { Binding } from '../../args/placement-options.ts'
 import { usageError } from '../../args/readers.ts'
 import { readSystemFile, type ReadSystemFile } from './limits.ts'
 
-/** The cores of a rank. */
-export interface RankCores {
-  readonly cores: readonly number[]
-  /** Number of ranks of this host that have these cores, including this rank. */
-  readonly ranks: number
-}
-
 /**
  * The cores to which a rank is bound, out of those that this process may use. The ranks of a host are
  * spread over its NUMA nodes (sockets, last-level caches). Neighbouring ranks share one, because they
  * exchange the most data.
  *
  * @returns the same cores for all ranks of a node (socket, cache); with `core` and `exclusive`, a separate
- *   share for each rank
+ *   share for each rank; and the number of ranks of this host that have these cores, including this rank
  * @throws ERR_TSR_USAGE for `core` with more ranks than cores
  */
 export function coresOf(
@@ -27,7 +20,7 @@ export function coresOf(
   localWorldSize: number,
   read: ReadSystemFile = readSystemFile,
   usable: readonly number[] = coresOfProcess(),
-): RankCores {
+) {
   if (binding === 'core' && localWorldSize > usable.length) {
     const cores = usable.length === 1 ? '1 core' : `${usable.length} cores`
     throw usageError(

@@ -7,98 +7,90 @@ export interface InputSource {
   readonly open: () => Readable
 }
 
+export type JobInput = ReturnType<typeof distributeInput>
+
 /**
  * Distributes the launcher's standard input to ranks. If only one rank reads a file or pipe, it
  * inherits the descriptor, so nothing is read ahead. The launcher reads terminals, because only it is
  * in the terminal's foreground process group (ranks would be stopped by SIGTTIN). It also reads input
  * that several ranks get, and sends each a copy.
+ *
+ * @param wanted - the ranks that get the input
  */
-export class JobInput {
-  readonly #source: InputSource
-  readonly #wanted: number | 'all' | 'none'
-  readonly #readers = new Set<Writable>()
-  readonly #waiting = new Set<Writable>()
-  #stream: Readable | undefined
-  #hasEnded = false
+export function distributeInput(source: InputSource, wanted: number | 'all' | 'none') {
+  const readers = new Set<Writable>()
+  const waiting = new Set<Writable>()
+  let stream: Readable | undefined
+  let hasEnded = false
 
-  /** @param wanted - the ranks that get the input */
-  constructor(source: InputSource, wanted: number | 'all' | 'none') {
-    this.#source = source
-    this.#wanted = wanted
+  const flow = (): void => {
+    const stops = readers.size === 0 || waiting.size > 0 || hasEnded
+    if (stops || (source.isTerminal && isInBackground())) stream?.pause()
+    else (stream ??= open()).resume()
   }
 
-  kindFor(rank: number): RankInput {
-    if (this.#wanted !== 'all' && this.#wanted !== rank) return 'ignore'
-    return this.#wanted === 'all' || this.#source.isTerminal ? 'pipe' : 'inherit'
+  const release = (reader: Writable): void => {
+    waiting.delete(reader)
+    flow()
   }
 
-  /** Starts writing to the rank, if it reads from a pipe. */
-  add({ stdin }: Pick<RankProcess, 'stdin'>): void {
-    if (stdin === null) return
-    // The rank has closed its input or has ended.
-    stdin
-      .on('error', () => undefined)
-      .on('close', () => {
-        this.#readers.delete(stdin)
-        this.#release(stdin)
-      })
-    if (this.#hasEnded) {
-      stdin.end()
-      return
-    }
-    this.#readers.add(stdin)
-    this.#flow()
-  }
-
-  /** Stops reading, for example before Ctrl-Z stops the launcher. */
-  pause(): void {
-    this.#stream?.pause()
-  }
-
-  /** Resumes reading, unless the launcher is in the background now. */
-  resume(): void {
-    this.#flow()
-  }
-
-  /** Closes the input, so that an open terminal or pipe does not keep the launcher running. */
-  close(): void {
-    this.#stream?.destroy()
-  }
-
-  #flow(): void {
-    const stops = this.#readers.size === 0 || this.#waiting.size > 0 || this.#hasEnded
-    if (stops || (this.#source.isTerminal && isInBackground())) this.#stream?.pause()
-    else this.#opened().resume()
-  }
-
-  #opened(): Readable {
-    if (this.#stream !== undefined) return this.#stream
-    const stream = this.#source.open()
+  const open = (): Readable => {
     const end = (): void => {
-      this.#hasEnded = true
-      for (const reader of this.#readers) reader.end()
+      hasEnded = true
+      for (const reader of readers) reader.end()
     }
-    stream
+    return source
+      .open()
       .on('data', (chunk: Buffer) => {
-        for (const reader of this.#readers) if (!reader.write(chunk)) this.#wait(reader)
+        for (const reader of readers) {
+          if (reader.write(chunk)) continue
+          waiting.add(reader)
+          stream?.pause()
+          reader.once('drain', () => {
+            release(reader)
+          })
+        }
       })
       .on('end', end)
       .on('error', end)
-    this.#stream = stream
-    return stream
   }
 
-  #wait(reader: Writable): void {
-    this.#waiting.add(reader)
-    this.#stream?.pause()
-    reader.once('drain', () => {
-      this.#release(reader)
-    })
-  }
+  return {
+    kindFor(rank: number): RankInput {
+      if (wanted !== 'all' && wanted !== rank) return 'ignore'
+      return wanted === 'all' || source.isTerminal ? 'pipe' : 'inherit'
+    },
 
-  #release(reader: Writable): void {
-    this.#waiting.delete(reader)
-    this.#flow()
+    /** Starts writing to the rank, if it reads from a pipe. */
+    add({ stdin }: Pick<RankProcess, 'stdin'>): void {
+      if (stdin === null) return
+      // The rank has closed its input or has ended.
+      stdin
+        .on('error', () => undefined)
+        .on('close', () => {
+          readers.delete(stdin)
+          release(stdin)
+        })
+      if (hasEnded) {
+        stdin.end()
+        return
+      }
+      readers.add(stdin)
+      flow()
+    },
+
+    /** Stops reading, for example before Ctrl-Z stops the launcher. */
+    pause(): void {
+      stream?.pause()
+    },
+
+    /** Resumes reading, unless the launcher is in the background now. */
+    resume: flow,
+
+    /** Closes the input, so that an open terminal or pipe does not keep the launcher running. */
+    close(): void {
+      stream?.destroy()
+    },
   }
 }
 

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
-import { statFields } from './rank-process.ts'
+import { readSystemFile } from '../placement/limits.ts'
+import { sendSignal, statFields } from './rank-process.ts'
 
 /** Clock ticks per second in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux that Node supports. */
 const TICKS = 100
@@ -8,7 +8,7 @@ const TICKS = 100
 export function cpuSeconds(pid: number): number | undefined {
   const fields = statFields(pid)
   // utime and stime, which are fields 14 and 15 of the file.
-  return fields === undefined ? undefined : (Number(fields[11]) + Number(fields[12])) / TICKS
+  return fields && (Number(fields[11]) + Number(fields[12])) / TICKS
 }
 
 /** Resident bytes of a process; undefined if it has ended, or without /proc. */
@@ -22,20 +22,12 @@ export function peakBytes(pid: number): number | undefined {
 }
 
 function bytesOf(pid: number, line: string): number | undefined {
-  try {
-    const status = readFileSync(`/proc/${pid}/status`, 'latin1')
-    const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(status) ?? []
-    return kibibytes === undefined ? undefined : 1024 * Number(kibibytes)
-  } catch {
-    return undefined
-  }
+  const status = readSystemFile(`/proc/${pid}/status`) ?? ''
+  const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(status) ?? []
+  return kibibytes === undefined ? undefined : 1024 * Number(kibibytes)
 }
 
 /** Whether a process with this ID exists; it may belong to another user. */
 export function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
+  return sendSignal(pid, 0)
 }

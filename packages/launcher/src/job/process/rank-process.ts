@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import type { Duplex, Readable, Writable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, tsrError } from '@tsrun/core'
@@ -18,7 +18,7 @@ import {
   type StackReport,
 } from '../../protocol/control.ts'
 import { CONTROL_FD } from '../../protocol/channel.ts'
-import { describeLimits } from '../placement/limits.ts'
+import { describeLimits, readSystemFile } from '../placement/limits.ts'
 
 /** How to start one rank. */
 export interface RankPlan {
@@ -166,7 +166,7 @@ export class RankProcess {
    */
   get groupAlive(): boolean {
     // A process that has just started may not have made its group yet.
-    this.#groupGone ||= this.#hasExited && !groupExists(this.pid)
+    this.#groupGone ||= this.#hasExited && !sendSignal(-this.pid, 0)
     return !this.#groupGone
   }
 
@@ -209,24 +209,17 @@ export class RankProcess {
   }
 
   #signal(signal: NodeJS.Signals): void {
-    if (!signalGroup(this.pid, signal)) this.#child.kill(signal)
+    if (!sendSignal(-this.pid, signal)) this.#child.kill(signal)
   }
 
   #take(message: ControlMessage): void {
-    if (message.kind === 'stack') {
-      this.#questions.get(message.id)?.(message)
-      return
+    if (message.kind === 'stack') this.#questions.get(message.id)?.(message)
+    else if (message.kind === 'exit') this.exitReport = message
+    else if (message.kind === 'checkpoint') this.onCheckpoint(message)
+    else {
+      this.error = message
+      this.onError(message)
     }
-    if (message.kind === 'exit') {
-      this.exitReport = message
-      return
-    }
-    if (message.kind === 'checkpoint') {
-      this.onCheckpoint(message)
-      return
-    }
-    this.error = message
-    this.onError(message)
   }
 
   async #waitForEnd(control: Readable): Promise<RankEnd> {
@@ -268,17 +261,8 @@ function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage
   pipe.on('error', () => undefined)
 }
 
-function signalGroup(group: number, signal: NodeJS.Signals): boolean {
-  return kill(group, signal)
-}
-
-/** Whether any process belongs to the group, including zombies. */
-function groupExists(group: number): boolean {
-  return kill(group, 0)
-}
-
 /**
- * The groups that have a running member. Unlike `groupExists`, ignores zombies that a slow init has not
+ * The groups that have a running member. Unlike `sendSignal`, ignores zombies that a slow init has not
  * reaped yet. Undefined without /proc.
  */
 export function livingGroups(): Set<number> | undefined {
@@ -299,19 +283,20 @@ export function livingGroups(): Set<number> | undefined {
  * gone.
  */
 export function statFields(pid: number | string): string[] | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The name, in parentheses, may contain spaces.
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  } catch {
-    return undefined
-  }
+  const stat = readSystemFile(`/proc/${pid}/stat`)
+  // The name, in parentheses, may contain spaces.
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')
 }
 
-function kill(group: number, signal: NodeJS.Signals | 0): boolean {
+/**
+ * Sends a signal; 0 sends nothing.
+ *
+ * @param id - of a process; negative: of a process group
+ * @returns whether there is such a process
+ */
+export function sendSignal(id: number, signal: NodeJS.Signals | 0): boolean {
   try {
-    process.kill(-group, signal)
-    return true
+    return process.kill(id, signal)
   } catch (error) {
     // EPERM: the process exists, but belongs to another user now.
     return (error as NodeJS.ErrnoException).code === 'EPERM'

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import { monotonicNow } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
 import type { RankRates } from '@tsrun/observe'
+import { readSystemFile } from '../placement/limits.ts'
 import { cpuSeconds, residentBytes } from './process-use.ts'
 
 /** The usage of a GPU according to nvidia-smi. */
@@ -15,30 +15,22 @@ export interface GpuUse {
 }
 
 /** The cumulative usage of a rank at one time. */
-export interface RankUse {
-  /** Milliseconds on the monotonic clock. */
-  readonly at: number
-  /** Milliseconds outside operations. */
-  readonly ownTime: number
-  readonly step: number | undefined
-  /** Undefined: the process has ended. */
-  readonly cpuSeconds: number | undefined
-  /** Milliseconds that its main thread was runnable but waited for a core. */
-  readonly delay: number
-  readonly hasGpu: boolean
-  readonly gpu: GpuUse | undefined
-}
+export type RankUse = ReturnType<typeof useOf>
 
 /** Least milliseconds outside operations for which the resolution of CPU times suffices. */
 const SHORTEST = 50
 
 /** The usage of a rank so far, from /proc and nvidia-smi. */
-export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[] = []): RankUse {
+export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[] = []) {
   return {
+    /** Milliseconds on the monotonic clock. */
     at: monotonicNow(),
+    /** Milliseconds outside operations. */
     ownTime,
     step,
+    /** Undefined: the process has ended. */
     cpuSeconds: cpuSeconds(pid),
+    /** Milliseconds that its main thread was runnable but waited for a core. */
     delay: delayOf(pid),
     hasGpu: visibleDevices(pid) !== '',
     gpu: gpuOf(pid, gpus),
@@ -89,19 +81,11 @@ function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
 }
 
 function delayOf(pid: number): number {
-  try {
-    return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6
-  } catch {
-    return 0
-  }
+  return Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6
 }
 
 /** Empty if neither the launcher nor a user has chosen devices. */
 function visibleDevices(pid: number): string {
-  try {
-    const environment = readFileSync(`/proc/${pid}/environ`, 'utf8')
-    return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
-  } catch {
-    return ''
-  }
+  const environment = readSystemFile(`/proc/${pid}/environ`) ?? ''
+  return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
 }

@@ -1,6 +1,6 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type Server, type Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { PendingConnections } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
@@ -17,95 +17,84 @@ const MEASURED = 250
 /** Maximum number of unauthenticated connections. */
 const MOST_PENDING = 64
 
+export type StackRequests = Awaited<ReturnType<typeof openStackRequests>>
+
 /**
  * Returns the JavaScript stacks of the ranks of this host during one attempt, to the launcher itself and
  * to clients of a Unix socket (`tsrun stacks`). The socket is abstract, so a crash leaves no file. Every
- * user can connect to it, but only this user can read the secret, which is in the status page.
+ * user can connect to it, but only this user can read the secret, which is in the status page. If the
+ * socket cannot be opened, the job runs without one.
  */
-export class StackRequests {
-  /** The states of the ranks. */
-  readStatus: () => readonly RankStatus[] = () => []
-  readonly #kind: ProgramOptions['kind']
-  readonly #server: Server
-  readonly #name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
-  readonly #secret = randomBytes(32).toString('hex')
-  readonly #ranks: RankProcess[] = []
-  readonly #pending = new PendingConnections<Socket>({
+export async function openStackRequests({ kind }: Pick<ProgramOptions, 'kind'>) {
+  const name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
+  const secret = randomBytes(32).toString('hex')
+  const ranks: RankProcess[] = []
+  const pending = new PendingConnections<Socket>({
     limit: MOST_PENDING,
     drop: (socket) => {
       socket.destroy()
     },
   })
 
-  private constructor(kind: ProgramOptions['kind'], server: Server) {
-    this.#kind = kind
-    this.#server = server
-    server.on('connection', (socket) => {
-      this.#serve(socket).catch(() => socket.destroy())
-    })
-  }
-
-  /** If the socket cannot be opened, the job runs without one. */
-  static async open({ kind }: Pick<ProgramOptions, 'kind'>): Promise<StackRequests> {
-    const server = createServer({ allowHalfOpen: true }).unref()
-    const requests = new StackRequests(kind, server)
-    try {
-      await once(server.listen(`\0${requests.#name}`), 'listening')
-    } catch (error) {
-      logProblem(error, 'no socket for stacks')
-    }
-    return requests
-  }
-
-  /** The name of the socket and the secret, for the status page; undefined if there is no socket. */
-  get address(): string | undefined {
-    return this.#server.listening ? `${this.#name} ${this.#secret}` : undefined
-  }
-
-  add(rank: RankProcess): void {
-    this.#ranks.push(rank)
-  }
-
-  /** Requests the stacks of all ranks at the same time. Takes about 2 seconds at most. */
-  async text(): Promise<string> {
-    const uses = new Map(this.readStatus().map((status) => [status.rank, useOf(status)]))
-    await pause(MEASURED)
-    const ranks = this.#ranks.filter(({ fate }) => fate !== 'ended')
-    const isNode = this.#kind !== 'program'
-    const stacks = await Promise.all(
-      ranks.map(async (process) => ({
-        rank: process.rank,
-        pid: process.pid,
-        isNode,
-        fate: process.fate,
-        report: isNode ? await process.stack() : undefined,
-      })),
-    )
-    const states = this.readStatus().map((status) => ({
-      ...status,
-      computing: computingShare(uses.get(status.rank), useOf(status)),
-    }))
-    return stacksText(stacks, states)
-  }
-
-  close(): void {
-    this.#server.close()
-  }
-
-  async #serve(socket: Socket): Promise<void> {
-    socket.on('error', () => undefined).on('close', () => this.#pending.delete(socket))
-    this.#pending.add(socket, '')
+  const serve = async (socket: Socket): Promise<void> => {
+    socket.on('error', () => undefined).on('close', () => pending.delete(socket))
+    pending.add(socket, '')
     const limit = setTimeout(() => socket.destroy(), PROOF_TIME)
-    const expected = Buffer.from(this.#secret)
+    const expected = Buffer.from(secret)
     let given = Buffer.alloc(0)
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
       given = Buffer.concat([given, chunk as Buffer])
       if (given.length >= expected.length) break
     }
     clearTimeout(limit)
-    this.#pending.delete(socket)
+    pending.delete(socket)
     const isKnown = given.length === expected.length && timingSafeEqual(given, expected)
-    if (isKnown) socket.end(await this.text())
+    if (isKnown) socket.end(await requests.text())
     else socket.destroy()
   }
+
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    serve(socket).catch(() => socket.destroy())
+  }).unref()
+  const requests = {
+    /** The states of the ranks. */
+    readStatus: (): readonly RankStatus[] => [],
+    /** The name of the socket and the secret, for the status page; undefined if there is no socket. */
+    address: undefined as string | undefined,
+    add(rank: RankProcess): void {
+      ranks.push(rank)
+    },
+    /** Requests the stacks of all ranks at the same time. Takes about 2 seconds at most. */
+    async text(): Promise<string> {
+      const uses = new Map(requests.readStatus().map((status) => [status.rank, useOf(status)]))
+      await pause(MEASURED)
+      const isNode = kind !== 'program'
+      const stacks = await Promise.all(
+        ranks
+          .filter(({ fate }) => fate !== 'ended')
+          .map(async (process) => ({
+            rank: process.rank,
+            pid: process.pid,
+            isNode,
+            fate: process.fate,
+            report: isNode ? await process.stack() : undefined,
+          })),
+      )
+      const states = requests.readStatus().map((status) => ({
+        ...status,
+        computing: computingShare(uses.get(status.rank), useOf(status)),
+      }))
+      return stacksText(stacks, states)
+    },
+    close(): void {
+      server.close()
+    },
+  }
+  try {
+    await once(server.listen(`\0${name}`), 'listening')
+    requests.address = `${name} ${secret}`
+  } catch (error) {
+    logProblem(error, 'no socket for stacks')
+  }
+  return requests
 }

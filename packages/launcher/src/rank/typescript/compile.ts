@@ -10,23 +10,18 @@ interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }
 
-export interface Compiler {
-  readonly settings: Settings
-  /** Everything besides the source that affects the result. */
-  readonly identity: string
-  /** Folder of the cache; undefined if there is none. */
-  readonly cache: string | undefined
-  load(): Promise<Esbuild>
-}
+export type Compiler = ReturnType<typeof findCompiler>
 
 /** Finds the esbuild that tsx uses. It is loaded only for a source that is not cached. */
-export function findCompiler(tsx: string, settings: Settings): Compiler {
+export function findCompiler(tsx: string, settings: Settings) {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
   let loading: Promise<Esbuild> | undefined
   return {
     settings,
+    /** Everything besides the source that affects the result. */
     identity: JSON.stringify({ version, ...settings }),
+    /** Folder of the cache; undefined if there is none. */
     cache: openCache(),
     load: () =>
       (loading ??= import(pathToFileURL(require.resolve('esbuild')).href) as Promise<Esbuild>),
@@ -37,8 +32,8 @@ export function findCompiler(tsx: string, settings: Settings): Compiler {
 export async function compile(path: string, source: string, compiler: Compiler): Promise<string> {
   const { cache, identity, settings } = compiler
   const key = createHash('sha256').update(`${identity}\0${path}\0${source}`).digest('hex')
-  const file = cache === undefined ? undefined : join(cache, `${key}.mjs`)
-  const known = file === undefined ? undefined : read(file)
+  const file = cache && join(cache, `${key}.mjs`)
+  const known = file && read(file)
   if (known !== undefined) return known
   const esbuild = await compiler.load()
   const { code } = await esbuild.transform(source, {

@@ -6,10 +6,10 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire, type LoadHook, type ResolveHook } from 'node:module'
-import { dirname, extname, join } from 'node:path'
+import { dirname, extname } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { compile, findCompiler, type Compiler } from './compile.ts'
-import { findTsconfig, readSettings } from './settings.ts'
+import { findUp, readSettings } from './settings.ts'
 
 interface Tsx {
   initialize(data: object): void | Promise<void>
@@ -36,7 +36,7 @@ let compiler: Compiler | undefined
 export function initialize({ tsx: url, folder }: LoaderData): void {
   tsxUrl = url
   // The current folder may be the root of several packages.
-  tsconfig = findTsconfig(folder) ?? findTsconfig(process.cwd())
+  tsconfig = findUp('tsconfig.json', folder) ?? findUp('tsconfig.json', process.cwd())
   const require = createRequire(url)
   const manifests = ['tsx/package.json', 'esbuild/package.json'].map((name) =>
     require.resolve(name),
@@ -119,15 +119,9 @@ const folders = new Map<string, boolean>()
 function isInModule(folder: string): boolean {
   const known = folders.get(folder)
   if (known !== undefined) return known
-  const manifest = join(folder, 'package.json')
-  let answer: boolean
-  if (existsSync(manifest)) {
-    const { type } = JSON.parse(readFileSync(manifest, 'utf8')) as { type?: unknown }
-    answer = type === 'module'
-  } else {
-    const parent = dirname(folder)
-    answer = parent !== folder && isInModule(parent)
-  }
-  folders.set(folder, answer)
-  return answer
+  const manifest = findUp('package.json', folder)
+  const text = manifest === undefined ? '{}' : readFileSync(manifest, 'utf8')
+  const isModule = (JSON.parse(text) as { type?: unknown }).type === 'module'
+  folders.set(folder, isModule)
+  return isModule
 }

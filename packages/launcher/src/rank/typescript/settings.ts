@@ -40,11 +40,11 @@ export function readSettings(
   }
 }
 
-/** Finds the tsconfig.json of a folder, in it or above it. */
-export function findTsconfig(folder: string): string | undefined {
-  const file = join(folder, 'tsconfig.json')
+/** Finds the nearest file of this name, in a folder or above it. */
+export function findUp(name: string, folder: string): string | undefined {
+  const file = join(folder, name)
   if (existsSync(file)) return file
-  return dirname(folder) === folder ? undefined : findTsconfig(dirname(folder))
+  return dirname(folder) === folder ? undefined : findUp(name, dirname(folder))
 }
 
 const LONGEST_CHAIN = 10
