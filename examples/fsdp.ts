@@ -12,7 +12,8 @@
 // process has used is not returned. Compare two runs:
 //
 //   ledger    the bytes of parameters, gradients and moments that each rank held at most; `formula` is
-//             what the stage promises
+//             what the stage promises. In stage 3 they hold a little more, because the next layer is
+//             gathered while one computes
 //   process   how much the process has grown since it began to train: also activations, buffers for
 //             messages, compiled code, and what V8 has not collected yet
 //   digest    a hash of all parameters at the end. On wasm and cpu it is the same for all stages: they
