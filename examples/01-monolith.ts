@@ -1,6 +1,6 @@
 // Step 1: the whole network in one process.
 //
-//   npx tsx examples/01-monolith.ts [--steps 8] [--batch 1024] [--width 256] [--layers 16] [--seed 0]
+//   npx tsx examples/01-monolith.ts [--steps 8] [--batch 2048] [--width 256] [--layers 16] [--seed 0]
 //
 // 16 linear layers learn to read digits. Nothing is parallel here. Every later lesson trains the same
 // network on the same batches, and must reproduce these losses. Note the three parts of a training step,
@@ -12,7 +12,7 @@
 //
 // More and larger steps show that it learns: --steps 200 --lr 0.01.
 //
-// Exercises: examples/exercises.md
+// Read: docs/training.md#by-hand. Exercises: examples/exercises.md#01-the-monolith
 
 import { setImmediate } from 'node:timers/promises'
 import {

@@ -1,6 +1,6 @@
 // Step 2: the network of step 1 in two parts, cut by hand.
 //
-//   npx tsx examples/02-manual-split.ts [--cut 8] [--steps 8] [--batch 1024] [--width 256] [--layers 16]
+//   npx tsx examples/02-manual-split.ts [--cut 8] [--steps 8] [--batch 2048] [--width 256] [--layers 16]
 //
 // Part A has layers 0 to 7, part B has layers 8 to 15. First both parts are in one graph: the output of A
 // is the input of B, and autograd carries the gradient from B to A. Then the graph is cut. The parts
@@ -15,7 +15,7 @@
 // that is the gradient of B's input. The cut changes where values are computed and not what they are, so
 // the losses have to be those of step 1.
 //
-// Exercises: examples/exercises.md
+// Read: docs/models.md#in-slices. Exercises: examples/exercises.md#02-the-manual-split
 
 import { setImmediate } from 'node:timers/promises'
 import {

@@ -15,7 +15,7 @@
 // The first thousands of messages are slower: V8 still compiles the code that handles them. So they are
 // not counted.
 //
-// Exercises: examples/exercises.md
+// Read: docs/concepts.md#what-a-message-costs. Exercises: examples/exercises.md#03-ping-pong
 
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recvTensor, sendTensor, tf, type Tensor } from '@tsrun/training'

@@ -25,7 +25,7 @@
 //
 // With `--overlap on`, messages move while a rank computes. That needs two cores for each rank.
 //
-// Exercises: examples/exercises.md
+// Read: docs/concepts.md#what-a-bubble-is. Exercises: examples/exercises.md#04-the-naive-pipeline
 
 import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'

@@ -20,7 +20,7 @@
 //
 // With `--overlap on`, messages move while a rank computes. That needs two cores for each rank.
 //
-// Exercises: examples/exercises.md
+// Read: docs/pipeline.md#the-schedules. Exercises: examples/exercises.md#05-gpipe
 
 import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'

@@ -19,7 +19,7 @@
 //
 // With `--overlap on`, messages move while a rank computes. That needs two cores for each rank.
 //
-// Exercises: examples/exercises.md
+// Read: docs/questions.md#why-is-1f1b-not-faster-than-gpipe. Exercises: examples/exercises.md#06-1f1b
 
 import { recvTensor } from '@tsrun/training'
 import { runLesson } from './lib/lesson.ts'

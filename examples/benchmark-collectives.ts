@@ -10,6 +10,8 @@
 //
 // With `--device`, the values are tensors of that backend: the time includes copying them to the memory
 // that the ranks exchange, and back.
+//
+// Read: docs/concepts.md#and-a-collective
 
 import { formatTable, readRankEnvironment } from '@tsrun/core'
 import { tensorFrom, tf, writeTo } from '@tsrun/training'

@@ -7,6 +7,8 @@
 //
 // Two convolutions, each with max pooling, then a hidden layer; dropout before both linear layers. What
 // is dropped depends on the step and the place in the batch, so all numbers of ranks train alike.
+//
+// Read: docs/models.md
 
 import * as training from '@tsrun/training'
 import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'

@@ -14,7 +14,7 @@
 // large buffers are all-reduced, and why data parallel training can shard the state of the optimizer
 // over the ranks without more communication.
 //
-// Exercises: examples/exercises.md
+// Read: docs/glossary.md#collectives. Exercises: examples/exercises.md#collectives
 
 import type { ProcessGroup } from '@tsrun/distributed'
 import { join, joinFlags, readFlags } from './lib/flags.ts'

@@ -1,7 +1,7 @@
 // Training that is stopped and continues from a checkpoint, with another number of ranks or in another
 // layout. The losses are those of a training run that was never stopped.
 //
-//   npx tsrun --nproc 4 examples/continue.ts
+//   npx tsrun --nproc auto examples/continue.ts
 //   node --import tsx examples/continue.ts             (the same script in one process)
 //
 // These commands run both halves in one job: the first half in a pipeline of two stages with replicas,
@@ -14,6 +14,8 @@
 //
 // A checkpoint is written every few steps while training continues. At the end, rank 0 trains the same
 // network alone, from the first step, and compares the losses.
+//
+// Read: docs/checkpoints.md
 
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -23,6 +25,7 @@ import * as training from '@tsrun/training'
 import { count, integer, jobFlags, positive, readFlags, text } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
 import { printResult } from './lib/output.ts'
+import { checkDivides } from './lib/stages.ts'
 
 const flags = readFlags({
   directory: text(''),
@@ -39,6 +42,8 @@ const flags = readFlags({
   ...jobFlags(),
 })
 const { batch, every, layers, width, lr: learningRate, seed, steps } = flags
+
+if (flags.directory === '') checkDivides('width', width)
 
 const world = await startJob(flags)
 const { rank, size } = world

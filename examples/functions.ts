@@ -9,6 +9,8 @@
 //
 // Data, pipeline and tensor parallel training of the same network on the same batches must reach the
 // losses of a single process.
+//
+// Read: docs/spawn.md
 
 import { formatTable } from '@tsrun/core'
 import { initProcessGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'

@@ -12,6 +12,8 @@
 // On every mesh, the ranks draw the same batches, start from the same weights and reach the same loss as
 // a single process, and at the end they write a text together. The ranks that the flags leave over are
 // replicas.
+//
+// Read: docs/training.md#the-layout. Exercises: examples/exercises.md#gpt
 
 import { generate, gpt, gptPlan } from '@tsrun/models'
 import * as training from '@tsrun/training'

@@ -15,6 +15,8 @@
 //
 // `looped` runs the same chunks breadth-first: all micro-batches pass through one chunk, then through
 // the next. The bubble is the same, but all activations are held.
+//
+// Read: docs/pipeline.md#the-schedules. Exercises: examples/exercises.md#interleaved
 
 import { comparisonFlags, compareSchedules, type Variant } from './lib/compare-schedules.ts'
 import { readFlags } from './lib/flags.ts'

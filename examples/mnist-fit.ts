@@ -7,6 +7,8 @@
 // Two things differ from a script for one process: the optimizer is wrapped, and each rank fits a part of
 // the images. All ranks have the same number of images, so the mean of their gradients is that of the
 // whole batch. After each step, the weights of all ranks are bitwise identical.
+//
+// Read: docs/data-parallel.md#fit-of-a-tflayers-model
 
 import { createHash } from 'node:crypto'
 import * as tfl from '@tensorflow/tfjs-layers'

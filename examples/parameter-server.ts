@@ -14,6 +14,8 @@
 // Both spend the same number of gradients, and the last worker is slow: `--slow` milliseconds are added to
 // each of its gradients. All-reduce gives the same loss in every run. With the server it depends on who
 // comes first.
+//
+// Read: docs/distributed.md#messages
 
 import { setTimeout } from 'node:timers/promises'
 import { formatTable } from '@tsrun/core'

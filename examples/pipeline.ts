@@ -12,6 +12,8 @@
 // several others. Activations are sent from rank to rank and gradients back, in the order of the schedule.
 // The result equals that of a single process in every layout. `--report` shows the time of each rank, the
 // timeline of a step and the schedule; `--messages` shows what each rank sends.
+//
+// Read: docs/pipeline.md. Exercises: examples/exercises.md#pipeline
 
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -35,7 +37,7 @@ import { startJob } from './lib/job.ts'
 import { describeSending, messagesFlag } from './lib/messages.ts'
 import { explainBubble, formatReport } from './lib/pipeline-report.ts'
 import { gridLegend, grouped, percent, printResult } from './lib/output.ts'
-import { checkStages, chunksOf, stagesFlag } from './lib/stages.ts'
+import { checkRanks, checkStages, chunksOf, stagesFlag } from './lib/stages.ts'
 import { describeUtilisation, pollUtilisation, type Utilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
@@ -60,6 +62,7 @@ const flags = readFlags({
   ...jobFlags('auto'),
 })
 const { epochs, seed } = flags
+checkRanks(flags.layers)
 
 const group = await startJob(flags)
 const { rank, size } = group

@@ -11,6 +11,8 @@
 //
 // Each step computes the mean over the whole batch, however many replicas share it. So training ends with
 // the loss of one that was left in peace, but for the last digits: no example is lost, and none counts twice.
+//
+// Read: docs/distributed.md#surviving-a-loss
 
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'

@@ -1,7 +1,7 @@
 // Tensor parallel training: every rank has a part of every layer.
 //
-//   npx tsrun --nproc 2 examples/tensor-parallel.ts
-//   npx tsrun --nproc 2 examples/tensor-parallel.ts --layers 8 --width 256
+//   npx tsrun --nproc auto examples/tensor-parallel.ts
+//   npx tsrun --nproc auto examples/tensor-parallel.ts --layers 8 --width 256
 //
 // The same network is trained three times:
 //
@@ -21,13 +21,14 @@
 // process: each step starts from slightly other parameters, and a ReLU that is just above zero in one
 // may be just below zero in the other.
 //
-// Exercises: examples/exercises.md
+// Read: docs/tensor-parallel.md. Exercises: examples/exercises.md#tensor-parallel
 
 import { formatTable } from '@tsrun/core'
 import * as training from '@tsrun/training'
 import { count, endWith, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
 import { printResult } from './lib/output.ts'
+import { checkDivides } from './lib/stages.ts'
 import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
 const { columnParallel, rowParallel, tf } = training
@@ -42,6 +43,7 @@ const flags = readFlags({
 })
 const { layers, width } = flags
 if (layers < 3) endWith(`--layers ${layers} leaves no pair to split; expected at least 3`)
+checkDivides('width', width)
 
 const group = await startJob(flags)
 const { rank, size } = group

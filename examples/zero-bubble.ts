@@ -15,6 +15,8 @@
 // micro-batch are held until its W, so every rank holds as many as rank 0 does: compare them in the output.
 // It helps where each rank has a core, the bubble of 1F1B is large, and I and W together take no longer
 // than B. The output says how long a step should take.
+//
+// Read: docs/pipeline.md#the-schedules. Exercises: examples/exercises.md#zero-bubble
 
 import { comparisonFlags, compareSchedules } from './lib/compare-schedules.ts'
 import { readFlags } from './lib/flags.ts'

@@ -4,9 +4,9 @@
 //   npx tsrun --nproc auto examples/from-scratch/schedule.ts gpipe
 //   npx tsrun --nproc auto examples/from-scratch/schedule.ts 1f1b --microbatches 16
 //
-// A schedule is a list of passes for each rank. To run it, a rank receives what a pass needs, computes,
-// and sends what the pass gives. The losses are those of the lessons 04 to 06, which do the same with the
-// library, for every schedule and number of micro-batches.
+// A schedule is a list of passes for each rank. A rank receives what a pass needs, computes, and sends the
+// result. The losses are those of the lessons 04 to 06, for every schedule and number of micro-batches.
+// Read: docs/concepts.md. Exercises: examples/exercises.md#from-scratch
 
 import { availableParallelism } from 'node:os'
 import { batches, mnist, tf, type Tensor } from '@tsrun/training'
@@ -21,7 +21,7 @@ import { judge, LAYERS, ShardedMLP, WIDTH } from './model.ts'
 
 type Pass = readonly [kind: 'forward' | 'backward', microbatch: number]
 
-const [STEPS, BATCH, RATE] = [8, 1024, 0.0005]
+const [STEPS, BATCH, RATE] = [8, 2048, 0.0005]
 
 const F = (m: number): Pass => ['forward', m]
 const B = (m: number): Pass => ['backward', m]
@@ -64,8 +64,9 @@ async function train(passes: readonly Pass[]): Promise<void> {
   let [busy, elapsed, most] = [0, 0, 0]
 
   for (const batch of batches(mnist({ split: 'train' }), { batch: BATCH })) {
-    const [inputs, labels] = [batch.inputs(), batch.labels()]
-    const part = (whole: Tensor, m: number) => tf.slice(whole, m * rows, rows)
+    const inputs = isFirst ? batch.inputs() : undefined
+    const labels = isLast ? batch.labels() : undefined
+    const part = (whole: Tensor | undefined, m: number) => tf.slice(whole!, m * rows, rows)
     const starts = new Map<number, Tensor>()
     // A rank does not wait for its sends: its neighbour may be sending to it at the same time.
     const sends: Promise<void>[] = []
@@ -121,8 +122,7 @@ async function train(passes: readonly Pass[]): Promise<void> {
   const plan = schedule(name, { stages: S, microbatches: M })
   console.log(`all ranks: ${idle} idle; ${formula} = ${percent(plan.simulate().bubble)}`)
   const shared = percent(plan.simulate({ cores }).bubble)
-  if (cores < S)
-    console.log(`With ${cores} cores for ${S} ranks, the simulator predicts ${shared}.`)
+  if (cores < S) console.log(`With ${cores} cores, the simulator predicts ${shared}.`)
   console.log(`result ${JSON.stringify({ losses: seen, idles })}`)
 }
 

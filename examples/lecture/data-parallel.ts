@@ -11,6 +11,8 @@
 // none for the gradients.
 //
 // The third loop is one line: `trainer` does all of it.
+//
+// Read: docs/data-parallel.md#by-hand. Exercises: examples/exercises.md#lecture-data-parallel
 
 import {
   AdamW,

@@ -12,6 +12,8 @@
 //
 // A rank does not wait until its messages are sent before the end of the step.
 // `--messages` prints them: `sending [32, 1024] to rank 1`.
+//
+// Read: docs/distributed.md#tensors. Exercises: examples/exercises.md#lecture-pipeline-parallel
 
 import {
   AdamW,

@@ -14,6 +14,8 @@
 // has contributed to the columns of all ranks, so its gradient is the sum of their parts. Taking this
 // rank's columns of its own dx instead would be wrong, without an error. Only after the last layer the
 // gradient is whole: all ranks compute the same loss from all columns.
+//
+// Read: docs/tensor-parallel.md#in-segments. Exercises: examples/exercises.md#lecture-tensor-parallel
 
 import {
   AdamW,

@@ -18,7 +18,8 @@ export const courseFlags = {
     expected: 'a whole number from 2',
     read: (text: string) => (text === '1' ? undefined : steps.read(text)),
   },
-  batch: count(1024),
+  // Micro-batches of 256 rows: a pass is long beside a message.
+  batch: count(2048),
   layers: count(16),
   width: count(256),
   // So small that rounding errors, which depend on the order of sums, do not grow from step to step.

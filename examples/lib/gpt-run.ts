@@ -1,6 +1,7 @@
 // What gpt.ts does besides training: it checks its mesh, and measures how fast the ranks could be.
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tf, type Tensor } from '@tsrun/training'
+import { ranksThatDivide } from './stages.ts'
 
 interface Sizes {
   readonly dp: number
@@ -25,7 +26,11 @@ export function meshProblem(sizes: Sizes, ranks: number): string | undefined {
       places === ranks,
       `a mesh of dp ${dp}, pp ${pp}, cp ${cp} and tp ${tp} has ${places} places, but the job has ${ranks} ranks`,
     ],
-    [batch % dp === 0, `--batch ${batch} does not divide by ${dp} replicas`],
+    [
+      batch % dp === 0,
+      `--batch ${batch} does not divide by ${dp} replicas: start it with --nproc ` +
+        `${(ranks / dp) * ranksThatDivide([batch], dp)}`,
+    ],
     [pp <= layers, `--layers ${layers} are too few for --pp ${pp} stages`],
     [width % heads === 0, `--width ${width} does not divide by --heads ${heads}`],
     [heads % tp === 0, `--heads ${heads} do not divide by --tp ${tp} ranks`],

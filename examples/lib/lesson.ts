@@ -139,7 +139,14 @@ export async function runLesson(lesson: string, name: ScheduleName, step: Step):
       variant: describeFlags(flags, given, ['microbatches', 'transport', 'engine', 'overlap']),
     })
     const shares = { idle: report.bubble, ideal: bubble }
-    printResult({ loss: trained.at(-1)!, maxDifference, ...shares, peaks, bytes })
+    printResult({
+      loss: trained.at(-1)!,
+      maxDifference,
+      ...shares,
+      peaks,
+      bytes,
+      predicted: report.predictedBubble,
+    })
   }
   await group.destroy()
 }

@@ -31,6 +31,20 @@ export function checkRanks(layers: number, ranks = ranksOfJob()): void {
   endWith(`${layers} layers are too few for ${ranks} ranks: start it with --nproc ${layers}`)
 }
 
+/** The largest number of ranks, up to `ranks`, that divides each of `sizes`. */
+export function ranksThatDivide(sizes: readonly number[], ranks: number): number {
+  let fit = ranks
+  while (sizes.some((size) => size % fit !== 0)) fit--
+  return fit
+}
+
+/** Ends the process with exit code 2 if a size does not divide by the ranks of this job. */
+export function checkDivides(flag: string, size: number, ranks = ranksOfJob()): void {
+  const fit = ranksThatDivide([size], ranks)
+  if (fit === ranks) return
+  endWith(`--${flag} ${size} does not divide by ${ranks} ranks: start it with --nproc ${fit}`)
+}
+
 /**
  * Where `--stages` differs from the ranks of the job: predicts how long so many ranks would be idle, and
  * ends the process.

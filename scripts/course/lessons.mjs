@@ -37,6 +37,9 @@ const FASTER = 0.98
 
 const share = (/** @type {number} */ value) => `${(100 * value).toFixed(0)} %`
 const mebibytes = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`
+/** The bytes of a rank's ledger, of those that its process has grown by. */
+const ledger = (/** @type {number} */ bytes, /** @type {number} */ process) =>
+  `${(bytes / 2 ** 20).toFixed(1)} of ${rounded(process / 2 ** 20)} MiB`
 const rounded = (/** @type {number} */ value) => Math.round(value).toLocaleString('en-US')
 const times = (/** @type {number} */ value) => `${value.toFixed(2)} x`
 const mean = (/** @type {readonly number[]} */ values) =>
@@ -99,6 +102,17 @@ const bubbleOf = (name, { ranks, cores }) =>
   schedule(name, { stages: ranks, microbatches: 8 }).simulate({ cores }).bubble
 
 /**
+ * The idle share that a pipeline is compared with: the formula with a core for each rank, otherwise what the
+ * simulator predicts from the CPU times of its passes.
+ *
+ * @param {Schedule} name
+ * @param {Machine} machine
+ * @param {number} predicted
+ */
+const theoryOf = (name, machine, predicted) =>
+  machine.cores < machine.ranks ? predicted : bubbleOf(name, machine)
+
+/**
  * @param {Schedule} name
  * @returns {Lesson}
  */
@@ -121,8 +135,8 @@ const fromScratch = (name) => ({
 const pipelineLesson = (title, name, script) => ({
   title,
   script,
-  show: ({ loss, idle: measured, bytes }, machine) => ({
-    ...idle(bubbleOf(name, machine), measured, mebibytes(Math.max(...bytes))),
+  show: ({ loss, idle: measured, predicted, bytes }, machine) => ({
+    ...idle(theoryOf(name, machine, predicted), measured, mebibytes(Math.max(...bytes))),
     loss,
   }),
 })
@@ -215,8 +229,8 @@ export const lessons = [
   {
     title: 'pipeline',
     script: 'pipeline.ts',
-    show: ({ accuracy, bubble }, machine) =>
-      idle(bubbleOf('1f1b', machine), bubble, `${share(accuracy)} right`),
+    show: ({ accuracy, bubble, predictedBubble }, machine) =>
+      idle(theoryOf('1f1b', machine, predictedBubble), bubble, `${share(accuracy)} right`),
   },
   {
     title: 'collectives',
@@ -289,13 +303,29 @@ export const lessons = [
     }),
   },
   {
+    title: 'replicas',
+    script: 'fsdp.ts',
+    args: ['--zero', '0'],
+    show: ({ bytes, formula, process, lastLoss: loss }) => ({
+      theory: mebibytes(formula),
+      measured: ledger(bytes, process),
+      loss,
+    }),
+  },
+  {
     title: 'fsdp',
     script: 'fsdp.ts',
-    show: ({ bytes, formula, lastLoss: loss }) => ({
-      theory: mebibytes(formula),
-      measured: mebibytes(bytes),
-      ...(loss !== undefined && { loss }),
-    }),
+    show: ({ bytes, formula, process, digest, backend, lastLoss: loss }, _, former) => {
+      const whole = former('replicas')
+      // Other backends round passes of whole networks and of single layers differently.
+      const isExact = whole !== undefined && (backend === 'wasm' || backend === 'cpu')
+      return {
+        theory: mebibytes(formula),
+        measured: ledger(bytes, process),
+        ...(isExact && { isRight: digest === whole['digest'] }),
+        loss,
+      }
+    },
   },
   {
     title: 'continue',

@@ -1,6 +1,7 @@
 // Runs the lessons of examples/README.md in their order, and shows theory beside measurement:
 //   npm run course -- --help
-import { availableParallelism } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { availableParallelism, cpus } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import {
@@ -13,7 +14,7 @@ import {
 } from '../bench/command-line.mjs'
 import { runToEnd, tsrunLine } from '../bench/programs.mjs'
 import { lessons } from './lessons.mjs'
-import { exitCodeOf, judge, readResult, tableOf } from './verdict.mjs'
+import { exitCodeOf, judge, readResult, recordIn, tableOf } from './verdict.mjs'
 
 /** @typedef {import('./lessons.mjs').Figures} Figures */
 /** @typedef {import('./lessons.mjs').Lesson} Lesson */
@@ -40,6 +41,7 @@ const options = {
     default: '1',
   },
   check: { description: 'exit code 1 if a measurement misses its bound' },
+  write: { description: 'writes the table into examples/README.md' },
 }
 
 /**
@@ -79,6 +81,12 @@ async function main(args) {
   console.log(`\n${tableOf(runs, machine).join('\n')}\n`)
   console.log(`${runs.length} lessons, ${repeat} x each, in ${total} s on ${cores} cores:`)
   console.log(`${failed} failed, ${wrong} with wrong numbers, ${missed} beyond their bounds.`)
+  if (values['write'] === 'true') {
+    const page = join(examples, 'README.md')
+    const processor = `${cores} cores of ${cpus()[0]?.model ?? 'an unknown processor'}`
+    const where = `Medians of ${repeat} on ${processor}, Node.js ${process.version}:`
+    writeFileSync(page, recordIn(readFileSync(page, 'utf8'), where, runs, machine))
+  }
   return exitCodeOf(verdicts, values['check'] === 'true')
 }
 

@@ -118,6 +118,19 @@ export function exitCodeOf(verdicts, isChecked) {
 }
 
 /**
+ * @param {readonly Run[]} runs
+ * @param {Machine} machine
+ * @returns {string[][]} the headings, and a row for each run
+ */
+function rowsOf(runs, machine) {
+  const rows = runs.map((run) => {
+    const { theory = '', measured, bound = '', verdict, loss } = judge(run, machine, runs)
+    return [run.title, String(run.ranks), theory, measured, bound, verdict, loss?.toFixed(4) ?? '']
+  })
+  return [['lesson', 'ranks', 'theory', 'measured', 'bound', 'verdict', 'loss'], ...rows]
+}
+
+/**
  * The table of all runs, in lines of at most 80 characters.
  *
  * @param {readonly Run[]} runs
@@ -125,10 +138,32 @@ export function exitCodeOf(verdicts, isChecked) {
  * @returns {string[]}
  */
 export function tableOf(runs, machine) {
-  const rows = runs.map((run) => {
-    const { theory = '', measured, bound = '', verdict, loss } = judge(run, machine, runs)
-    return [run.title, String(run.ranks), theory, measured, bound, verdict, loss?.toFixed(4) ?? '']
+  return formatTable(rowsOf(runs, machine), 'left', 80)
+}
+
+const [BEGIN, END] = ['<!-- recorded -->', '<!-- end of the record -->']
+
+/**
+ * Replaces the recorded table of a page.
+ *
+ * @param {string} page - with a line for the begin and the end of the record
+ * @param {string} where - the machine, as a sentence with a colon
+ * @param {readonly Run[]} runs
+ * @param {Machine} machine
+ * @returns {string}
+ */
+export function recordIn(page, where, runs, machine) {
+  const rows = rowsOf(runs, machine)
+  const widths = (rows[0] ?? []).map((_, at) =>
+    Math.max(...rows.map((row) => row[at]?.length ?? 0)),
+  )
+  const lines = rows.map((row) => {
+    const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0))
+    return `| ${cells.join(' | ')} |`
   })
-  const headings = ['lesson', 'ranks', 'theory', 'measured', 'bound', 'verdict', 'loss']
-  return formatTable([headings, ...rows], 'left', 80)
+  lines.splice(1, 0, `| ${widths.map((width) => '-'.repeat(width)).join(' | ')} |`)
+  const [before, after] = [page.indexOf(BEGIN), page.indexOf(END)]
+  return [`${page.slice(0, before)}${BEGIN}`, where, lines.join('\n'), page.slice(after)].join(
+    '\n\n',
+  )
 }

@@ -6,6 +6,7 @@ import {
   judge,
   medianOf,
   readResult,
+  recordIn,
   tableOf,
   type Run,
 } from '../../scripts/course/verdict.mjs'
@@ -28,6 +29,24 @@ describe('npm run course', () => {
     const listed = [...page.matchAll(/^\| `np\w+ [^`]*examples\/([\w/-]+\.ts)[^`]*` /gm)]
     const scripts = listed.map(([, script]) => script)
     expect([...new Set(lessons.map(({ script }) => script))]).toEqual([...new Set(scripts)])
+  })
+
+  it('links from each lesson to the page and the exercises of its row', () => {
+    const page = readFileSync(new URL('../../examples/README.md', import.meta.url), 'utf8')
+    const rows = page.matchAll(/^\| `np\w+ [^`]*(examples\/[\w/-]+\.ts)[^`]*` .*$/gm)
+    for (const [row, script] of rows) {
+      const head = readFileSync(new URL(`../../${script!}`, import.meta.url), 'utf8').split(
+        '\nimport ',
+        1,
+      )[0]
+      const read = /\(\.\.\/(docs\/[^)]+)\)/.exec(row)![1]!
+      const exercises = /\((exercises\.md[^)]+)\)/.exec(row)?.[1]
+      const more = exercises === undefined ? '' : `. Exercises: examples/${exercises}`
+      expect({ script, head }).toEqual({
+        script,
+        head: expect.stringContaining(`\n// Read: ${read}${more}\n`) as string,
+      })
+    }
   })
 
   it('reads the last result of rank 0, with or without the prefix of tsrun', () => {
@@ -53,7 +72,8 @@ describe('npm run course', () => {
     expect(shown(scratch)).toEqual(['idle 11 %', '12 %', '8 points', 'met'])
     // One of two ranks always waits for the only core, or for the other.
     expect(shown(scratch, [], 1)).toEqual(['idle 50 %', '12 %', '8 points', 'MISSED'])
-    const lesson = { losses: [2.3], loss: 2.3, idle: 0.2, bytes: [2 ** 20, 2 ** 19] }
+    const sizes = { bytes: [2 ** 20, 2 ** 19], predicted: 0.54 }
+    const lesson = { losses: [2.3], loss: 2.3, idle: 0.2, ...sizes }
     expect(shown(run('06 1f1b', lesson))).toEqual([
       'idle 11 %',
       '20 %, 1.0 MiB',
@@ -95,6 +115,16 @@ describe('npm run course', () => {
     const data = run('lecture/data', { isSame: true, losses })
     const pipeline = run('lecture/pipeline', { losses: [[], [5, 3.03]] })
     expect(shown(pipeline, [data])).toEqual(['equal', 'within 1e-2', '1e-5', 'WRONG'])
+  })
+
+  it('compares the parameters of replicas and of sharded training', () => {
+    const figures = { bytes: 2 ** 25, formula: 2 ** 25, process: 2 ** 26, lastLoss: 3 }
+    const replicas = run('replicas', { ...figures, digest: 'a', backend: 'wasm' })
+    const verdictOf = (digest: string, backend: string): string | undefined =>
+      shown(run('fsdp', { ...figures, digest, backend }), [replicas]).at(-1)
+    expect(verdictOf('a', 'wasm')).toBe('')
+    expect(verdictOf('b', 'wasm')).toBe('WRONG')
+    expect(verdictOf('b', 'tensorflow')).toBe('')
   })
 
   it('finds the one run of several in which the ranks differ', () => {
@@ -139,7 +169,7 @@ describe('npm run course', () => {
       run('03 ping-pong', { latencyUs: 12.34, bandwidthGBs: 12.34 }),
       run('benchmark', { allReduceBusbw: 12.345 }),
       run('gpt', { tokensPerSecond: 12_345, loss: 2 }),
-      run('fsdp', { bytes: 2 ** 26, formula: 2 ** 26 }),
+      run('fsdp', { bytes: 2 ** 26, formula: 2 ** 26, process: 2 ** 27 }),
       run('continue', { difference: 1.25e-7, loss: 0.5 }),
       run('parameter-server', { ranks: 4, staleness: 2 }, 4),
     ]
@@ -149,6 +179,29 @@ describe('npm run course', () => {
     expect(table[1]).toMatch(/^04 naive +2 +FAILED$/)
     expect(table[3]).toMatch(/^interleaved +2 +0\.96 x +1\.10 x 1F1B +below 1 +MISSED +2\.3000$/)
   })
+})
+
+it('records the table in a page, as often as it is run', () => {
+  const page = 'before\n\n<!-- recorded -->\n\n<!-- end of the record -->\n\nafter\n'
+  const ping = run('03 ping-pong', { latencyUs: 12.34, bandwidthGBs: 12.34 })
+  const once = recordIn(page, 'On one machine:', [ping], machine)
+  expect(once.split('\n')).toEqual([
+    'before',
+    '',
+    '<!-- recorded -->',
+    '',
+    'On one machine:',
+    '',
+    '| lesson       | ranks | theory | measured         | bound | verdict | loss |',
+    '| ------------ | ----- | ------ | ---------------- | ----- | ------- | ---- |',
+    '| 03 ping-pong | 2     |        | 12.3 us, 12 GB/s |       |         |      |',
+    '',
+    '<!-- end of the record -->',
+    '',
+    'after',
+    '',
+  ])
+  expect(recordIn(once, 'On one machine:', [ping], machine)).toBe(once)
 })
 
 describe('the examples that compare schedules', () => {

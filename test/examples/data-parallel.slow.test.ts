@@ -7,7 +7,8 @@ afterEach(killLeftovers)
 
 async function train(nproc: number, ...flags: string[]): Promise<Record<string, number>> {
   const script = 'examples/data-parallel.ts'
-  return resultIn(await runScript(nproc, script, '--images', '2048', ...flags))
+  const small = ['--images', '2048', '--batch', '256', '--epochs', '1']
+  return resultIn(await runScript(nproc, script, ...small, ...flags))
 }
 
 describe('data-parallel.ts', () => {

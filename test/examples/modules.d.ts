@@ -28,4 +28,10 @@ declare module '*/course/verdict.mjs' {
   export function judge(run: Run, machine: Machine, runs: readonly Run[]): Judged
   export function exitCodeOf(verdicts: readonly Verdict[], isChecked: boolean): 0 | 1
   export function tableOf(runs: readonly Run[], machine: Machine): string[]
+  export function recordIn(
+    page: string,
+    where: string,
+    runs: readonly Run[],
+    machine: Machine,
+  ): string
 }

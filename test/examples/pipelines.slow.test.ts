@@ -29,7 +29,7 @@ describe('the examples 04 to 06', () => {
     ['06-1f1b.ts', 3 / 11, [4, 3, 2, 1]],
   ])('%s trains like a single process and shows its figures', async (script, ideal, peaks) => {
     const [result, shown] = await example(4, script)
-    const keys = ['loss', 'maxDifference', 'idle', 'ideal', 'peaks', 'bytes']
+    const keys = ['loss', 'maxDifference', 'idle', 'ideal', 'peaks', 'bytes', 'predicted']
     expect(Object.keys(result)).toEqual(keys)
     expect(result['maxDifference']).toBeLessThan(1e-5)
     expect(result['ideal']).toBeCloseTo(ideal, 3)
