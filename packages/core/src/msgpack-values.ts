@@ -127,7 +127,7 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
  *
  * @throws Error for a typed array class that the reader may not have
  */
-export function toEncodable(whole: unknown): unknown {
+export function toEncodable(message: unknown): unknown {
   const numbers = new Map<object, number>()
   let count = 0
 
@@ -194,7 +194,7 @@ export function toEncodable(whole: unknown): unknown {
       : result
   }
 
-  return convert(whole)
+  return convert(message)
 }
 
 /**

@@ -61,8 +61,8 @@ export class WindowRun extends EpochRun implements Window {
   }
 
   protected get published(): number {
-    const { name, count, dtype } = this.operation
-    return bytesOf(this.operation) * (name === 'reduceScatter' ? this.size : 1)
+    const { operation, size } = this
+    return bytesOf(operation) * (operation.name === 'reduceScatter' ? size : 1)
   }
 
   protected show(): void {

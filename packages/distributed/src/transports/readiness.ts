@@ -31,7 +31,7 @@ function watchDescriptors() {
       timer = undefined
       idle++
       look()
-      if (waiters.size > 0) timer ??= lookLater()
+      if (waiters.size > 0) timer = lookLater()
     }, interval)
   }
 
