@@ -37,8 +37,15 @@ export function recordedOutput(options: RecordedOutputOptions) {
   const makeOutput = (reader: RankReader, stream: StreamName) => {
     const { rank, header } = reader
     const facts: RankFacts = header ?? {
-      ...{ rank, localRank: rank, worldSize: worldSize(), role: 'default' },
-      ...{ host: '', node: 0, pid: 0, generation: 0, startedAt: 0 },
+      rank,
+      localRank: rank,
+      worldSize: worldSize(),
+      role: 'default',
+      host: '',
+      node: 0,
+      pid: 0,
+      generation: 0,
+      startedAt: 0,
     }
     const how = { format, colour, prefix: prefixOf(reader), clock }
     return { splitter: new LineSplitter(), presenter: makePresenter(how, facts, stream) }

@@ -37,7 +37,11 @@ export async function findStoreAddress(
   const what = 'looking for the address of node 0'
   try {
     return await awaitListenAddress(host, {
-      ...{ isSaid, deadline, what, signal: stop, names },
+      isSaid,
+      deadline,
+      what,
+      signal: stop,
+      names,
       onMissing: (reason) => {
         if (isIP(host) !== 0) throw storeError(host, port, reason)
         waiting.whom = `the name of node 0: ${reason}`

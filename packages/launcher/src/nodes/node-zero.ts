@@ -148,7 +148,11 @@ export function createNodeZero(
     const reports = [own, ...(await Promise.all(others))].filter((report) => report !== undefined)
     current = undefined
     const evidence = {
-      ...{ plan, reports, lost, hasLeft, change },
+      plan,
+      reports,
+      lost,
+      hasLeft,
+      change,
       restarts: budget.used,
       maxRestarts: restart.maxRestarts,
     }

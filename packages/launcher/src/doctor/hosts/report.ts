@@ -60,8 +60,15 @@ function hostTable(survey: Survey): string[] {
     const { address, interfaces, node, cores, shm } = finding.facts
     const used = interfaces.find((one) => one.address === address)
     return [
-      ...[number, finding.name, address ?? '–', used?.name ?? '–', String(used?.mtu ?? '–')],
-      ...[node, String(cores), shm === undefined ? '–' : formatBytes(shm), clocks[i]!],
+      number,
+      finding.name,
+      address ?? '–',
+      used?.name ?? '–',
+      String(used?.mtu ?? '–'),
+      node,
+      String(cores),
+      shm === undefined ? '–' : formatBytes(shm),
+      clocks[i]!,
     ]
   })
   return formatTable([titles, ...rows])
@@ -95,10 +102,7 @@ function linkTables(survey: Survey): string[] {
     speed: 'Bandwidth of one connection in GB/s, from the host of the line:',
   }
   if (survey.hosts.length <= MOST_COLUMNS) {
-    return [
-      ...['', titles.trip, ...matrix(survey, trip)],
-      ...['', titles.speed, ...matrix(survey, speed)],
-    ]
+    return ['', titles.trip, ...matrix(survey, trip), '', titles.speed, ...matrix(survey, speed)]
   }
   const links = survey.links.filter((one) => 'link' in one)
   const name = ({ from, to }: LinkFinding): string =>
