@@ -1,9 +1,8 @@
 import { formatBytes, formatTable } from '@tsrun/core'
 import { isLoopback } from '@tsrun/store'
 import { version } from '../../package.ts'
-import type { HostFacts } from './agent.ts'
 import type { Link } from './link.ts'
-import type { LinkFinding, Survey } from './survey.ts'
+import type { Survey } from './survey.ts'
 
 /** A problem that prevents a job (`FAILS`), or a note. */
 export interface Remark {
@@ -43,10 +42,6 @@ export function surveyJson(survey: Survey, storePort: number): string {
 
 export function canRun(remarks: readonly Remark[]): boolean {
   return remarks.every(({ state }) => state !== 'FAILS')
-}
-
-function factsOf(survey: Survey): (HostFacts | undefined)[] {
-  return survey.hosts.map((finding) => ('facts' in finding ? finding.facts : undefined))
 }
 
 function hostTable(survey: Survey): string[] {
@@ -105,14 +100,12 @@ function linkTables(survey: Survey): string[] {
     return ['', titles.trip, ...matrix(survey, trip), '', titles.speed, ...matrix(survey, speed)]
   }
   const links = survey.links.filter((one) => 'link' in one)
-  const name = ({ from, to }: LinkFinding): string =>
-    `${survey.hosts[from]!.name} to ${survey.hosts[to]!.name}`
   const slow = [...links].sort((a, b) => b.link.roundTrip - a.link.roundTrip)
   const thin = [...links].sort((a, b) => (a.link.bandwidth ?? 0) - (b.link.bandwidth ?? 0))
-  const row = (one: (typeof links)[number]): string[] => [
-    name(one),
-    trip(one.link),
-    speed(one.link),
+  const row = ({ from, to, link }: (typeof links)[number]): string[] => [
+    `${survey.hosts[from]!.name} to ${survey.hosts[to]!.name}`,
+    trip(link),
+    speed(link),
   ]
   return [
     '',
@@ -220,7 +213,9 @@ function failedLinks({ hosts, links }: Survey): Remark[] {
 }
 
 function differences(survey: Survey): Remark[] {
-  const nodes = new Set(factsOf(survey).flatMap((facts) => facts?.node ?? []))
+  const nodes = new Set(
+    survey.hosts.flatMap((finding) => ('facts' in finding ? finding.facts.node : [])),
+  )
   const remarks: Remark[] = []
   if (nodes.size > 1) {
     const text = `the hosts have different versions of Node: ${[...nodes].sort().join(', ')}`
