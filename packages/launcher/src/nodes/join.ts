@@ -80,7 +80,7 @@ async function connect(
   { interrupts }: JobContext,
   waiting: WaitAnnouncer,
   isHere?: () => Promise<boolean>,
-): Promise<({ readonly store: Store } & StoreConnection) | undefined> {
+) {
   const { host, port, timeout } = rendezvous
   const tls = storeTlsOf(protection)
   const here = new AbortController()
