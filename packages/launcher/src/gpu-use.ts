@@ -37,7 +37,9 @@ function parseUse(line: string): GpuUse {
   const [index = '', uuid = '', busy, mebibytes] = line.split(',').map((field) => field.trim())
   const memory = toNumber(mebibytes)
   return {
-    ...{ index, uuid, busy: toNumber(busy) },
+    index,
+    uuid,
+    busy: toNumber(busy),
     memory: memory === undefined ? undefined : memory * 2 ** 20,
   }
 }

@@ -11,9 +11,7 @@ export const OBSERVE = '@tsrun/observe'
  *
  * @returns undefined if the package is not installed
  */
-export function locateObserve(
-  cwd: string,
-): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {
+export function locateObserve(cwd: string) {
   const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
     const path = resolveFrom([place], OBSERVE)
     if (path === undefined) return []

@@ -12,4 +12,4 @@ export {
 export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-files.ts'
 export { RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
 export { findTrace } from '../../../packages/launcher/src/logs/find-trace.ts'
-export { TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'
+export { mergeTraces, type TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

@@ -8,7 +8,10 @@ export {
 } from '../../../packages/launcher/src/nodes/messages.ts'
 export { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/registration.ts'
 export { judge, RestartBudget } from '../../../packages/launcher/src/nodes/verdict.ts'
-export { HeartbeatMonitor } from '../../../packages/launcher/src/nodes/waiting.ts'
+export {
+  type HeartbeatMonitor,
+  monitorHeartbeats,
+} from '../../../packages/launcher/src/nodes/waiting.ts'
 export {
   type ErrorReport,
   parseControlMessage,

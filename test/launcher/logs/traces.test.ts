@@ -1,4 +1,9 @@
-import { findTrace, TraceMerger, type Line } from '../../internals/launcher/logs.ts'
+import {
+  findTrace,
+  mergeTraces,
+  type Line,
+  type TraceMerger,
+} from '../../internals/launcher/logs.ts'
 
 const trace = ['TypeError: x is not a function', '    at f (/a.mjs:1:2)', '    at g (/a.mjs:3:4)']
 const node = [
@@ -51,7 +56,7 @@ describe('a TraceMerger', () => {
   beforeEach(() => {
     now = 0
     shown = ''
-    merger = new TraceMerger({ colour: false, write: (text) => (shown += text), clock: () => now })
+    merger = mergeTraces({ colour: false, write: (text) => (shown += text), clock: () => now })
   })
   const take = (rank: number, texts: readonly string[]): void => {
     const lines = texts.map((text): Line => ({ text, end: '\n' }))

@@ -1,8 +1,8 @@
-import { HeartbeatMonitor } from '../../internals/launcher/nodes.ts'
+import { type HeartbeatMonitor, monitorHeartbeats } from '../../internals/launcher/nodes.ts'
 
 function listen(limit: number): { said: string[]; monitor: HeartbeatMonitor } {
   const said: string[] = []
-  const monitor = new HeartbeatMonitor(limit, {
+  const monitor = monitorHeartbeats(limit, {
     onSilent: (seconds) => said.push(`silent ${seconds}`),
     onBack: (seconds) => said.push(`back ${seconds}`),
     onLost: () => said.push('lost'),

@@ -48,8 +48,14 @@ export function hintFor(unknown: string, known: readonly string[]): string {
 
 /** Flags that a script hardly has itself. */
 const early: readonly FlagName[] = [
-  ...(['nproc', 'nnodes', 'node-rank', 'rdzv-endpoint', 'rdzv-backend'] as const),
-  ...(['master-addr', 'master-port', 'max-restarts'] as const),
+  'nproc',
+  'nnodes',
+  'node-rank',
+  'rdzv-endpoint',
+  'rdzv-backend',
+  'master-addr',
+  'master-port',
+  'max-restarts',
 ]
 
 /** Variables of tsrun that are no flags, without TSRUN_. */

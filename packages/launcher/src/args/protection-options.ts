@@ -19,7 +19,9 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
   try {
     const { protection, certificate } = readProtection(environment)
     return {
-      ...{ protection, certificate, environment },
+      protection,
+      certificate,
+      environment,
       /** The file with the secret that the hosts share. */
       tokenFile: values['token-file'],
     }

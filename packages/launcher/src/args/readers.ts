@@ -131,9 +131,7 @@ export const metricsAddress = written(
 )
 
 /** Reads the address at which ranks listen for a debugger; `auto` means any free port. */
-export function inspectorFrom(
-  highest: number,
-): Schema<{ readonly host: string; readonly port: number | undefined }> {
+export function inspectorFrom(highest: number) {
   const expected = `a port from 1 to ${highest} or auto, with the address of this host and a colon before it or not`
   return written(expected, (place) => {
     const [, host = LOOPBACK, digits = ''] = /^(?:(\[[^\]]+\]|[^:]+):)?([^:]*)$/.exec(place) ?? []
@@ -143,7 +141,7 @@ export function inspectorFrom(
   })
 }
 
-function atPort<P>(host: string, found: P | undefined): { host: string; port: P } | undefined {
+function atPort(host: string, found: number | undefined) {
   return found === undefined ? undefined : { host, port: found }
 }
 

@@ -79,12 +79,26 @@ const LAST_CALL = 10_000
 
 /** The settings of torchrun's rendezvous that tsrun accepts and ignores. */
 const withoutEffect = [
-  ...['close_timeout', 'heartbeat_timeout', 'read_timeout'],
-  ...['rank', 'store_type', 'use_libuv', 'use_agent_store', 'protocol', 'ssl_cert', 'ssl_cert_key'],
-  ...['ca_cert', 'cacert', 'local_addr'],
+  'close_timeout',
+  'heartbeat_timeout',
+  'read_timeout',
+  'rank',
+  'store_type',
+  'use_libuv',
+  'use_agent_store',
+  'protocol',
+  'ssl_cert',
+  'ssl_cert_key',
+  'ca_cert',
+  'cacert',
+  'local_addr',
 ]
 const withEffect = [
-  ...['timeout', 'join_timeout', 'keep_alive_interval', 'keep_alive_max_attempt', 'is_host'],
+  'timeout',
+  'join_timeout',
+  'keep_alive_interval',
+  'keep_alive_max_attempt',
+  'is_host',
   'last_call_timeout',
 ]
 

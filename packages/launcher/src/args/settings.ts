@@ -19,7 +19,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
     const setting = find(flag, values[flag.name], withoutRank(env))
     if (setting !== undefined) settings[flag.name] = setting
   }
-  const several = settings.nnodes ?? severalOf(scheduledNodes(env))
+  const several = settings.nnodes ?? scheduledNodes(env)
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
@@ -50,10 +50,6 @@ export function readSettings(settings: Settings): Values {
 function withoutRank(env: Environment): Environment {
   const isRank = env['RANK'] !== undefined && env['TSRUN_RUN_ID'] !== undefined
   return isRank ? { ...env, TSRUN_NNODES: undefined } : env
-}
-
-function severalOf(nodes: Setting | undefined): Setting | undefined {
-  return nodes?.value === '1' ? undefined : nodes
 }
 
 /** Finds the flag for a word of the command line. */
@@ -88,7 +84,8 @@ function upperCase(name: string): string {
 }
 
 /**
- * The number of nodes on which Slurm or Open MPI has started this command; undefined without a scheduler.
+ * The number of nodes on which Slurm or Open MPI has started this command; undefined without a scheduler,
+ * and for a single node.
  * A batch script of Slurm runs on only one node, so its node count is ignored.
  *
  * @throws ERR_TSR_USAGE when a node has several tasks, because each task would be a launcher
@@ -96,9 +93,10 @@ function upperCase(name: string): string {
 function scheduledNodes(env: Environment): Setting | undefined {
   const layout = openMpi(env) ?? slurm(env)
   if (layout === undefined) return undefined
-  if (layout.severalTasks === undefined) return layout.nnodes
+  const { nnodes, severalTasks } = layout
+  if (severalTasks === undefined) return nnodes.value === '1' ? undefined : nnodes
   throw usageError(
-    `${layout.severalTasks}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
+    `${severalTasks}: start tsrun once on each node (srun --ntasks-per-node=1, mpirun --map-by ` +
       'ppr:1:node), or use --nnodes 1 if each task is a job of its own',
   )
 }

@@ -137,8 +137,14 @@ function commandOf(
   const first = hosts[0]!.name
   const endpoint = `${first.includes(':') && !first.startsWith('[') ? `[${first}]` : first}:${request.port}`
   const flags = [
-    ...['--nnodes', String(hosts.length), '--node-rank', String(nodeRank)],
-    ...['--rdzv-endpoint', endpoint, '--nproc', String(hosts[nodeRank]!.slots)],
+    '--nnodes',
+    String(hosts.length),
+    '--node-rank',
+    String(nodeRank),
+    '--rdzv-endpoint',
+    endpoint,
+    '--nproc',
+    String(hosts[nodeRank]!.slots),
   ]
   const words = ['exec', 'env', ...variables, `${PARENT_PIPE}=1`, 'npx', '--no', '--', 'tsrun']
   const line = [...words, ...[...flags, ...request.job].map(quoted)].join(' ')

@@ -47,7 +47,10 @@ export const command = declareCommand({
   run: async ({ rank: ranks, stream, tail, follow, ...lines }, context, [run]) => {
     const prefix = lines['log-prefix']
     const chosen = {
-      ...{ ranks, tail, isFollowing: follow === true, format: lines['log-format'] },
+      ranks,
+      tail,
+      isFollowing: follow === true,
+      format: lines['log-format'],
       streams: stream === undefined ? streamNames : [stream],
       prefix: prefix && readPrefix({ value: prefix, source: '--log-prefix' }),
     }
@@ -168,7 +171,9 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
   async function showAttempt(attempt: number): Promise<void> {
     const readers: RankReader[] = []
     const output = recordedOutput({
-      ...{ format, prefix, write },
+      format,
+      prefix,
+      write,
       worldSize: () => 1 + Math.max(...ranksIn(pathOf(attempt))),
       colour: {
         stdout: wantsColour(process.stdout, env),

@@ -8,12 +8,7 @@ import {
   monotonicNow,
   textWidth,
 } from '@tsrun/core'
-import {
-  activityOf,
-  type RankActivity,
-  type RankStatus,
-  type StatusSnapshot,
-} from '@tsrun/distributed/record'
+import { activityOf, type RankStatus, type StatusSnapshot } from '@tsrun/distributed/record'
 import { declareCommand } from './context.ts'
 import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 
@@ -66,21 +61,13 @@ const titles = ['rank', 'pid', 'state', 'since', 'operation', 'bytes', 'waits fo
  *
  * @param computing - see `activityOf`
  */
-export function describeState(
-  rank: RankStatus,
-  computing?: number,
-): {
-  readonly state: RankActivity
-  /** Duration of this state. */
-  readonly time: string
-  readonly operation: string
-  readonly waits: string
-} {
+export function describeState(rank: RankStatus, computing?: number) {
   const { operation, group, sequence, running, since, waitsFor } = rank
   const state = activityOf(rank, computing)
   const more = running > 1 ? ` (and ${running - 1} more)` : ''
   return {
     state,
+    /** Duration of this state. */
     time: rank.end === undefined ? formatSeconds(Math.max(0, monotonicNow() - since) / 1000) : '–',
     operation: operation === undefined ? '–' : `${operation} #${sequence} of ${group ?? ''}${more}`,
     waits: state === 'waiting' ? formatRankList(waitsFor) : '–',

@@ -130,7 +130,13 @@ async function runGiven(
   const { dashboard, metrics, onLine } = await openWatchers(output, job, context, announcer)
   let started: string | undefined
   const jobContext = {
-    ...{ console, announcer, interrupts, events, chaos, onLine, input },
+    console,
+    announcer,
+    interrupts,
+    events,
+    chaos,
+    onLine,
+    input,
     watchers: [dashboard, metrics, failure, given.output.trace && traceReport(trace!)].filter(
       (watcher) => watcher !== undefined,
     ),

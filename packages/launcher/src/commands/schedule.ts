@@ -75,7 +75,10 @@ export const command = declareCommand({
     const plan = planOf(planning, chosen, values, cwd)
     const { svg, json, csv, trace, forward, backward, transfer, cores } = values
     const durations = {
-      ...{ forward, backward, transfer, cores },
+      forward,
+      backward,
+      transfer,
+      cores,
       inputGradient: values['input-gradient'],
       weightGradient: values['weight-gradient'],
     } as SimulationOptions
@@ -113,7 +116,8 @@ function planOf(
   const isChunked = ['interleaved', 'looped', 'interleaved-zb'].includes(chosen)
   const usual = isChunked && stages % 2 === 0 ? { ranks: stages / 2 } : {}
   return planning.schedule(chosen, {
-    ...{ stages, microbatches },
+    stages,
+    microbatches,
     ...(ranks === undefined ? usual : { ranks }),
   })
 }
@@ -136,7 +140,10 @@ function describe(
   const peak = (inFlight: number): string =>
     bytes === undefined ? String(inFlight) : `${(inFlight * bytes) / 1e9} GB`
   const table = ranks.map((each, rank) => [
-    ...[`rank ${rank}`, round(each.busy), round(each.idle), peak(each.peakInFlight)],
+    `rank ${rank}`,
+    round(each.busy),
+    round(each.idle),
+    peak(each.peakInFlight),
     ...reasons.map((reason) => round(idleFor(idle, rank, reason))),
   ])
   const path = criticalPath.map((action) => planning.formatAction(action)).join(' ')

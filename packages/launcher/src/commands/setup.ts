@@ -61,7 +61,8 @@ export function requestOf(
   cwd: string,
 ): TensorFlowRequest {
   return {
-    ...{ gpu: gpu === true, official: official === true },
+    gpu: gpu === true,
+    official: official === true,
     wheel: existing('--wheel', wheel, cwd),
     python: existing('--python', python, cwd),
   }

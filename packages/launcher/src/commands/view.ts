@@ -71,7 +71,9 @@ function readPage(
   const record = readRuns(env).find((each) => each.runId === runId)
   const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
   return {
-    ...{ runId, trace, script: record?.script ?? runId },
+    runId,
+    trace,
+    script: record?.script ?? runId,
     ...readLastLines(own.length > 0 ? own : kept, MOST_LINES),
     report: traces
       .map((path) => readFailureReport(path, runId, trace?.lastAttempt ?? 0))

@@ -6,7 +6,7 @@ import { isatty } from 'node:tty'
 import { formatRanks, isTsrError, visibleText } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
-import { USAGE } from './failure/exit-codes.ts'
+import { TIMED_OUT, USAGE } from './failure/exit-codes.ts'
 import { failureText, nodeFailureText, shortFailureText } from './failure/failure-text.ts'
 import { watchMemoryEvents } from './failure/memory-events.ts'
 import { addFlight, openFlightPlace, readFlight } from './failure/flight-records.ts'
@@ -27,7 +27,6 @@ import type { Interruption, NodePlan, RankOutcome } from '../protocol/nodes.ts'
 import { planAttempt } from './plan.ts'
 import { openStackRequests } from './process/stack-requests.ts'
 import { openStatusPage } from './status-page.ts'
-import { limitTime, type TimeLimit } from './time-limit.ts'
 
 /** Milliseconds to wait for the other hosts when the job is killed. */
 const ANSWER_TIME = 1000
@@ -236,6 +235,37 @@ function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobCon
     })
   const count = `${nodes.length} nodes${own === 0 ? '' : '; this one is'}`
   announcer.say('nodes', `run ${plan.runId} on ${count}: ${list.join('; ')}`, { nodes })
+}
+
+type TimeLimit = ReturnType<typeof limitTime>
+
+/** When the time of `--job-timeout` is over, shows the stacks of the ranks and stops the job. */
+function limitTime(milliseconds: number | undefined, { announcer, interrupts }: JobContext) {
+  let hasEnded = false
+  const stop = async (): Promise<void> => {
+    const seconds = (milliseconds ?? 0) / 1000
+    const text = await limit.lastWords?.()
+    if (hasEnded || interrupts.stop.aborted) return
+    if (text !== undefined) {
+      announcer.show('stacks', `tsrun: stacks after ${seconds} s:\n${text}`, { text })
+    }
+    const reason = `the job has taken ${seconds} s (--job-timeout)`
+    limit.exitCode = TIMED_OUT
+    interrupts.interrupt({ exitCode: TIMED_OUT, reason })
+  }
+  const timer = milliseconds === undefined ? undefined : setTimeout(() => void stop(), milliseconds)
+  const limit = {
+    /** Returns the stacks of the ranks; set only while an attempt runs. */
+    lastWords: undefined as (() => Promise<string>) | undefined,
+    /** The exit code of the job; undefined before the time limit is reached. */
+    exitCode: undefined as number | undefined,
+    /** Cancels the time limit, because the job has ended. */
+    end: () => {
+      hasEnded = true
+      clearTimeout(timer)
+    },
+  }
+  return limit
 }
 
 /** Milliseconds without any output after which a terminal shows that the job runs. */

@@ -11,8 +11,12 @@ export function recordStart(job: Job, { events, interrupts }: JobContext): void 
   if (events === undefined) return
   const { nproc, minNodes, nnodes } = job.placement
   events.record('launcher-started', {
-    ...{ version, pid: process.pid, script: job.script, arguments: job.program.arguments },
-    ...{ nproc, nnodes: [minNodes, nnodes] },
+    version,
+    pid: process.pid,
+    script: job.script,
+    arguments: job.program.arguments,
+    nproc,
+    nnodes: [minNodes, nnodes],
   })
   for (const [signal, force] of [
     [interrupts.stop, false],

@@ -171,9 +171,10 @@ export function describePlan(ranks: readonly RankPlan[]): string {
 /** The output of `--dry-run` for programs that read it: one line with a JSON object for each rank. */
 export function describePlanAsJson(ranks: readonly RankPlan[]): string {
   return ranks
-    .map(({ rank, environment, command }) =>
-      JSON.stringify({ rank, environment: withoutSecret(environment), command }).concat('\n'),
-    )
+    .map(({ rank, environment, command }) => {
+      const facts = { rank, environment: withoutSecret(environment), command }
+      return `${JSON.stringify(facts)}\n`
+    })
     .join('')
 }
 

@@ -4,7 +4,7 @@ import type { RankFacts } from '../args/log-prefix.ts'
 import { LineSplitter, StderrTail, type Line } from '../logs/lines.ts'
 import { openFilteredFiles, openRankFiles, streamNames, type RankFiles } from '../logs/log-files.ts'
 import { makePresenter } from '../logs/presenter.ts'
-import { TRACE_WINDOW, TraceMerger } from '../logs/traces.ts'
+import { mergeTraces, TRACE_WINDOW, type TraceMerger } from '../logs/traces.ts'
 import type { Job, JobContext } from './job.ts'
 import type { RankProcess } from './process/rank-process.ts'
 
@@ -28,7 +28,7 @@ export function openRankLogs(
   // Each rank shows its own traces if the lines have to stay separate.
   const merges = format === 'pretty' && prefix === undefined && attempt.worldSize > 1
   const merger: TraceMerger | undefined = merges
-    ? new TraceMerger({
+    ? mergeTraces({
         colour: colour.stderr,
         write: (text) => {
           console.write('stderr', text)

@@ -61,11 +61,16 @@ export function recordRun(
   const host = hostname()
   const path = pathOf({ runId: run.runId, host }, env)
   const record: RunRecord = {
-    ...{ format: 1, runId: run.runId, script: run.script, host, launcherPid: process.pid },
+    format: 1,
+    runId: run.runId,
+    script: run.script,
+    host,
+    launcherPid: process.pid,
     launcherStart: startOf(process.pid) ?? null,
     startedAt: new Date().toISOString(),
     logDir: run.logDir === undefined ? null : resolve(cwd, run.logDir),
-    ...{ endedAt: null, exitCode: null },
+    endedAt: null,
+    exitCode: null,
   }
   const write = (given: RunRecord): void => {
     try {

@@ -64,7 +64,10 @@ function placesOf(ranks: readonly RankStatus[]): ReadonlyMap<number, RankPlace> 
     ranks.map(({ rank, pid, state, operation, group, sequence, since }) => [
       rank,
       {
-        ...{ state, operation, group, sequence },
+        state,
+        operation,
+        group,
+        sequence,
         milliseconds: now - since,
         isSuspended: isSuspended(pid),
       },

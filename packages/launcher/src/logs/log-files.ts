@@ -90,7 +90,7 @@ export function openRankFiles(
   limit = Infinity,
 ) {
   const names = [INDEX_NAME, ...streams.map((stream) => `${stream}.log`)]
-  let files = new OpenFiles(folder, names, onFailure)
+  let files = openAll(folder, names, onFailure)
   let header: object = {}
   let size = 0
   const note = (entry: unknown): number => files.write(INDEX_NAME, `${JSON.stringify(entry)}\n`)
@@ -104,7 +104,7 @@ export function openRankFiles(
       makeOwnFolder(join(folder, OLDER))
       // The index counts bytes, so the files move together.
       for (const name of names) renameSync(join(folder, name), join(folder, OLDER, name))
-      files = new OpenFiles(folder, names, onFailure)
+      files = openAll(folder, names, onFailure)
       size = 0
       note(header)
     } catch (error) {
@@ -144,7 +144,7 @@ export function openFilteredFiles(
   const nameOf = (stream: StreamName): string => `filtered_${stream}.log`
   const names = streamNames.filter((stream) => filters[stream].length > 0).map(nameOf)
   const files =
-    folder === undefined || names.length === 0 ? undefined : new OpenFiles(folder, names, onFailure)
+    folder === undefined || names.length === 0 ? undefined : openAll(folder, names, onFailure)
   return {
     write: (stream: StreamName, lines: readonly Line[]): void => {
       if (files === undefined) return
@@ -163,41 +163,37 @@ function textOf(lines: readonly Line[]): string {
   return lines.map(({ text, end }) => withoutCodes(text) + end).join('')
 }
 
-class OpenFiles {
-  readonly #open = new Map<string, number>()
-  readonly #onFailure: (reason: string) => void
-
-  /** @throws ERR_TSR_LOG_DIRECTORY */
-  constructor(folder: string, names: readonly string[], onFailure: (reason: string) => void) {
-    this.#onFailure = onFailure
-    try {
-      makeOwnFolder(folder)
-      for (const name of names) this.#open.set(name, openOwnFile(join(folder, name)))
-    } catch (cause) {
-      this.close()
-      const reason = (cause as Error).message
-      throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
-    }
+/** @throws ERR_TSR_LOG_DIRECTORY */
+function openAll(folder: string, names: readonly string[], onFailure: (reason: string) => void) {
+  const open = new Map<string, number>()
+  const close = (): void => {
+    for (const fd of open.values()) closeSync(fd)
+    open.clear()
   }
-
-  /** @returns the number of bytes */
-  write(name: string, text: string): number {
-    const fd = this.#open.get(name)
-    if (fd === undefined) return 0
-    const bytes = Buffer.from(text)
-    try {
-      writeWhole(fd, bytes)
-    } catch (error) {
-      this.close()
-      this.#onFailure((error as Error).message)
-      return 0
-    }
-    return bytes.length
+  try {
+    makeOwnFolder(folder)
+    for (const name of names) open.set(name, openOwnFile(join(folder, name)))
+  } catch (cause) {
+    close()
+    const reason = (cause as Error).message
+    throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
   }
-
-  close(): void {
-    for (const fd of this.#open.values()) closeSync(fd)
-    this.#open.clear()
+  return {
+    close,
+    /** @returns the number of bytes */
+    write(name: string, text: string): number {
+      const fd = open.get(name)
+      if (fd === undefined) return 0
+      const bytes = Buffer.from(text)
+      try {
+        writeWhole(fd, bytes)
+      } catch (error) {
+        close()
+        onFailure((error as Error).message)
+        return 0
+      }
+      return bytes.length
+    },
   }
 }
 

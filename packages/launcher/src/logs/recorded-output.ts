@@ -3,7 +3,7 @@ import type { LogFormat } from '../args/output-options.ts'
 import { LineSplitter, type Line, type StreamName } from './lines.ts'
 import type { LogPiece, RankReader } from './log-reader.ts'
 import { makePresenter, type Presenter } from './presenter.ts'
-import { TRACE_WINDOW, TraceMerger } from './traces.ts'
+import { mergeTraces, TRACE_WINDOW } from './traces.ts'
 
 export interface RecordedOutputOptions {
   readonly format: LogFormat
@@ -24,7 +24,7 @@ export function recordedOutput(options: RecordedOutputOptions) {
   /** The time of the lines that are being shown. */
   let now = 0
   const clock = (): number => now
-  const merger = new TraceMerger({
+  const merger = mergeTraces({
     colour: colour.stderr,
     write: (text) => {
       write('stderr', text)
@@ -37,8 +37,15 @@ export function recordedOutput(options: RecordedOutputOptions) {
   const makeOutput = (reader: RankReader, stream: StreamName) => {
     const { rank, header } = reader
     const facts: RankFacts = header ?? {
-      ...{ rank, localRank: rank, worldSize: worldSize(), role: 'default' },
-      ...{ host: '', node: 0, pid: 0, generation: 0, startedAt: 0 },
+      rank,
+      localRank: rank,
+      worldSize: worldSize(),
+      role: 'default',
+      host: '',
+      node: 0,
+      pid: 0,
+      generation: 0,
+      startedAt: 0,
     }
     const how = { format, colour, prefix: prefixOf(reader), clock }
     return { splitter: new LineSplitter(), presenter: makePresenter(how, facts, stream) }

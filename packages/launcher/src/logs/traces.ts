@@ -36,109 +36,106 @@ export interface TraceMergerOptions {
   readonly onHold?: () => void
 }
 
+export type TraceMerger = ReturnType<typeof mergeTraces>
+
 /**
  * Shows a stack trace that several ranks print at about the same time once, with the list of ranks.
  * Later output of these ranks waits for it, so that the lines of a rank keep their order.
  */
-export class TraceMerger {
-  readonly #options: TraceMergerOptions
-  readonly #held = new Map<string, HeldTrace>()
+export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions) {
+  const held = new Map<string, HeldTrace>()
   /** Characters that wait behind held traces. */
-  #waitingLength = 0
+  let waitingLength = 0
 
-  constructor(options: TraceMergerOptions) {
-    this.#options = options
+  const show = (text: string): void => {
+    if (text !== '') write(text)
   }
 
-  /** Shows lines of a rank that arrived together. */
-  take(rank: number, lines: readonly Line[], present: (line: Line) => string): void {
-    const own = this.#waiting(rank)
-    if (own !== undefined) {
-      this.#wait(own.after, lines)
-      if (this.#waitingLength > LONGEST_WAIT) this.flush()
-      return
-    }
-    const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))
-    const show = (some: readonly Line[]): void => {
-      this.#write(some.map(present).join(''))
-    }
-    if (place === undefined) {
-      show(lines)
-      return
-    }
-    show(lines.slice(0, place.from))
-    const after = this.#hold(rank, lines.slice(place.from, place.to), present)
-    this.#wait(after, lines.slice(place.to))
-  }
-
-  /** Shows the remaining text when the stream of a rank has ended. */
-  end(rank: number, rest: () => string): void {
-    const own = this.#waiting(rank)
-    if (own === undefined) this.#write(rest())
-    else own.end = rest
-  }
-
-  /** Shows the traces that are older than the window, or all. */
-  flush(window?: number): void {
-    const limit = window === undefined ? Infinity : this.#options.clock() - window
-    // Output after a trace may contain another trace.
-    for (let isMore = true; isMore;) {
-      const due = [...this.#held].filter(([, { since }]) => since <= limit)
-      for (const [key] of due) this.#held.delete(key)
-      for (const [, trace] of due) this.#show(trace)
-      isMore = due.length > 0 && window === undefined
-    }
-  }
-
-  /** @returns the lines after the trace */
-  #hold(rank: number, lines: readonly Line[], present: RankOutput['present']): Line[] {
-    const key = lines.map(({ text }) => text).join('\n')
-    const known = this.#held.get(key)
-    const held: HeldTrace = known ?? { since: this.#options.clock(), lines, ranks: new Map() }
-    const after: Line[] = []
-    held.ranks.set(rank, { present, after })
-    if (known === undefined) {
-      this.#held.set(key, held)
-      this.#options.onHold?.()
-    }
-    return after
-  }
-
-  #wait(after: Line[], lines: readonly Line[]): void {
-    for (const line of lines) after.push(line)
-    this.#waitingLength += lengthOf(lines)
-  }
-
-  #waiting(rank: number): { after: Line[]; end?: () => string } | undefined {
-    for (const { ranks } of this.#held.values()) {
+  const waitingOf = (rank: number) => {
+    for (const { ranks } of held.values()) {
       const own = ranks.get(rank)
       if (own !== undefined) return own
     }
     return undefined
   }
 
-  #show({ lines, ranks }: HeldTrace): void {
+  const wait = (after: Line[], lines: readonly Line[]): void => {
+    for (const line of lines) after.push(line)
+    waitingLength += lengthOf(lines)
+  }
+
+  /** @returns the lines after the trace */
+  const hold = (rank: number, lines: readonly Line[], present: RankOutput['present']): Line[] => {
+    const key = lines.map(({ text }) => text).join('\n')
+    const known = held.get(key)
+    const trace: HeldTrace = known ?? { since: clock(), lines, ranks: new Map() }
+    const after: Line[] = []
+    trace.ranks.set(rank, { present, after })
+    if (known === undefined) {
+      held.set(key, trace)
+      onHold?.()
+    }
+    return after
+  }
+
+  const showTrace = ({ lines, ranks }: HeldTrace): void => {
     const numbers = [...ranks.keys()]
     const first = Math.min(...numbers)
     const alone = ranks.size === 1 ? ranks.get(first)! : undefined
-    const prefix = `${coloured(`[${formatRanks(numbers)}]`, first, this.#options.colour)} `
-    this.#write(
+    const prefix = `${coloured(`[${formatRanks(numbers)}]`, first, colour)} `
+    show(
       alone === undefined
         ? withPrefix(prefix, lines.map(({ text }) => text).join('\n'))
         : lines.map(alone.present).join(''),
     )
     for (const [rank, { present, after, end }] of ranks) {
-      this.#waitingLength -= lengthOf(after)
+      waitingLength -= lengthOf(after)
       // A rank that prints many traces does not wait for each of them.
-      if (after.length > MOST_LINES) this.#write(after.map(present).join(''))
-      else if (after.length > 0) this.take(rank, after, present)
-      if (end !== undefined) this.end(rank, end)
+      if (after.length > MOST_LINES) show(after.map(present).join(''))
+      else if (after.length > 0) merger.take(rank, after, present)
+      if (end !== undefined) merger.end(rank, end)
     }
   }
 
-  #write(text: string): void {
-    if (text !== '') this.#options.write(text)
+  const merger = {
+    /** Shows lines of a rank that arrived together. */
+    take(rank: number, lines: readonly Line[], present: (line: Line) => string): void {
+      const own = waitingOf(rank)
+      if (own !== undefined) {
+        wait(own.after, lines)
+        if (waitingLength > LONGEST_WAIT) merger.flush()
+        return
+      }
+      const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))
+      if (place === undefined) {
+        show(lines.map(present).join(''))
+        return
+      }
+      show(lines.slice(0, place.from).map(present).join(''))
+      const after = hold(rank, lines.slice(place.from, place.to), present)
+      wait(after, lines.slice(place.to))
+    },
+
+    /** Shows the remaining text when the stream of a rank has ended. */
+    end(rank: number, rest: () => string): void {
+      const own = waitingOf(rank)
+      if (own === undefined) show(rest())
+      else own.end = rest
+    },
+
+    /** Shows the traces that are older than the window, or all. */
+    flush(window?: number): void {
+      const limit = window === undefined ? Infinity : clock() - window
+      // Output after a trace may contain another trace.
+      for (let isMore = true; isMore;) {
+        const due = [...held].filter(([, { since }]) => since <= limit)
+        for (const [key] of due) held.delete(key)
+        for (const [, trace] of due) showTrace(trace)
+        isMore = due.length > 0 && window === undefined
+      }
+    },
   }
+  return merger
 }
 
 function lengthOf(lines: readonly Line[]): number {

@@ -14,7 +14,7 @@ import {
 import type { RendezvousOptions } from '../args/rendezvous-options.ts'
 import type { JobContext } from '../job/job.ts'
 import type { StoreEndpoint } from '../protocol/nodes.ts'
-import { WaitAnnouncer } from './waiting.ts'
+import { announceWait } from './waiting.ts'
 
 /**
  * Determines where the store of node 0 listens. A new host may start before its name resolves, or the
@@ -33,11 +33,15 @@ export async function findStoreAddress(
   names = systemNames,
 ): Promise<ListenAddress | undefined> {
   const deadline = Deadline.after(timeout)
-  const waiting = new WaitAnnouncer(announcer, 'the name of node 0')
+  const waiting = announceWait(announcer, 'the name of node 0')
   const what = 'looking for the address of node 0'
   try {
     return await awaitListenAddress(host, {
-      ...{ isSaid, deadline, what, signal: stop, names },
+      isSaid,
+      deadline,
+      what,
+      signal: stop,
+      names,
       onMissing: (reason) => {
         if (isIP(host) !== 0) throw storeError(host, port, reason)
         waiting.whom = `the name of node 0: ${reason}`

@@ -20,7 +20,7 @@ import {
   type Arrival,
   type Invitation,
 } from '../protocol/nodes.ts'
-import { nameNodes, WaitAnnouncer } from './waiting.ts'
+import { announceWait, nameNodes } from './waiting.ts'
 
 /** A node that has arrived. */
 export interface ArrivedNode {
@@ -158,7 +158,7 @@ export async function openMembers(
      *   ERR_TSR_ABORTED; the waiting nodes receive the error
      */
     async gather(attempt: number): Promise<NodePlan> {
-      const waiting = new WaitAnnouncer(announcer, '')
+      const waiting = announceWait(announcer, '')
       const deadline = Deadline.after(rendezvous.timeout)
       let lastCall: Deadline | undefined
       try {

@@ -14,7 +14,7 @@ import { loopbackHint, rendezvousTimeout } from './endpoint.ts'
 import { keys, parse, receive } from './messages.ts'
 import { describeSelf } from './registration.ts'
 import { errorMessage, invitationOf, type Arrival, type Invitation } from '../protocol/nodes.ts'
-import { WaitAnnouncer } from './waiting.ts'
+import { announceWait, type WaitAnnouncer } from './waiting.ts'
 
 export interface Joined {
   readonly store: Store
@@ -36,7 +36,7 @@ export async function joinNodes(
   isHere?: () => Promise<boolean>,
 ): Promise<Joined | undefined> {
   const { iface } = job.placement
-  const waiting = new WaitAnnouncer(context.announcer, 'node 0')
+  const waiting = announceWait(context.announcer, 'node 0')
   const reached = await connect(job, context, waiting, isHere)
   if (reached === undefined) return undefined
   const { store, localAddress, remoteAddress: storeAddress } = reached
@@ -80,7 +80,7 @@ async function connect(
   { interrupts }: JobContext,
   waiting: WaitAnnouncer,
   isHere?: () => Promise<boolean>,
-): Promise<({ readonly store: Store } & StoreConnection) | undefined> {
+) {
   const { host, port, timeout } = rendezvous
   const tls = storeTlsOf(protection)
   const here = new AbortController()

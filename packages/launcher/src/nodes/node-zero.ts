@@ -14,7 +14,7 @@ import {
   reportMessage,
 } from '../protocol/nodes.ts'
 import { goesOn, judge, RestartBudget } from './verdict.ts'
-import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
+import { HEARTBEAT, monitorHeartbeats, type HeartbeatMonitor } from './waiting.ts'
 
 /** Milliseconds for the other nodes to read the last verdict before the store closes. */
 const CLOSING_TIME = 3000
@@ -78,7 +78,7 @@ export function createNodeZero(
       const message = `node ${nodeRank} (${host}) ${text}`
       announcer.say('silent', message, { node: nodeRank, seconds })
     }
-    const monitor = new HeartbeatMonitor(hostTimeout, {
+    const monitor = monitorHeartbeats(hostTimeout, {
       onSilent: (seconds) => {
         const then = isElastic ? 'the job continues without it' : 'the job fails'
         say(seconds, `has been silent for ${seconds} s; ${then} after ${limit} s`)
@@ -148,7 +148,11 @@ export function createNodeZero(
     const reports = [own, ...(await Promise.all(others))].filter((report) => report !== undefined)
     current = undefined
     const evidence = {
-      ...{ plan, reports, lost, hasLeft, change },
+      plan,
+      reports,
+      lost,
+      hasLeft,
+      change,
       restarts: budget.used,
       maxRestarts: restart.maxRestarts,
     }

@@ -12,7 +12,7 @@ import {
   verdictMessage,
 } from '../protocol/nodes.ts'
 import { goesOn, judge } from './verdict.ts'
-import { HEARTBEAT, HeartbeatMonitor } from './waiting.ts'
+import { HEARTBEAT, monitorHeartbeats } from './waiting.ts'
 
 /** Creates a node other than node 0. It reports to node 0 and receives its verdicts. */
 export function createOtherNode(
@@ -38,7 +38,7 @@ export function createOtherNode(
   const say = (seconds: number, text: string): void => {
     announcer.say('silent', `${nodeZero} ${text}`, { node: 0, seconds })
   }
-  const monitor = new HeartbeatMonitor(hostTimeout, {
+  const monitor = monitorHeartbeats(hostTimeout, {
     onSilent: (seconds) => {
       say(seconds, `has not answered for ${seconds} s; the job fails after ${limit} s`)
     },

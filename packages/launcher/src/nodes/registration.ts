@@ -10,7 +10,12 @@ export function describeSelf(job: Job, address: string): Registration {
   const { script } = job
   const { nodeRank, nnodes, minNodes, nproc, role } = job.placement
   return {
-    ...{ nodeRank, nnodes, minNodes, nproc, role, rdzvId: job.rendezvous.rdzvId },
+    nodeRank,
+    nnodes,
+    minNodes,
+    nproc,
+    role,
+    rdzvId: job.rendezvous.rdzvId,
     host: hostname(),
     pid: process.pid,
     identity: hostIdentity(),

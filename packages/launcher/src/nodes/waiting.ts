@@ -4,33 +4,33 @@ import type { Announcer } from '../logs/console.ts'
 const FIRST = [2000, 5000, 10_000, 20_000] as const
 const LATER = 30_000
 
-/** Announces periodically which nodes this one is waiting for, until `end`. */
-export class WaitAnnouncer {
-  /** For example `nodes 1, 3`. */
-  whom: string
-  readonly #announcer: Announcer
-  readonly #started = performance.now()
-  #timer: NodeJS.Timeout | undefined
+export type WaitAnnouncer = ReturnType<typeof announceWait>
 
-  constructor(announcer: Announcer, whom: string) {
-    this.#announcer = announcer
-    this.whom = whom
-    this.#schedule(0)
-  }
-
-  end(): void {
-    clearTimeout(this.#timer)
-  }
-
-  #schedule(turn: number): void {
+/**
+ * Announces periodically which nodes this one is waiting for, until `end`.
+ *
+ * @param whom - for example `nodes 1, 3`
+ */
+export function announceWait(announcer: Announcer, whom: string) {
+  const started = performance.now()
+  let timer: NodeJS.Timeout
+  const schedule = (turn: number): void => {
     const pause = FIRST[turn] === undefined ? LATER : FIRST[turn] - (FIRST[turn - 1] ?? 0)
-    this.#timer = setTimeout(() => {
-      const { whom } = this
-      const seconds = Math.round((performance.now() - this.#started) / 1000)
-      this.#announcer.say('rendezvous', `waiting for ${whom}; ${seconds} s`, { whom, seconds })
-      this.#schedule(turn + 1)
+    timer = setTimeout(() => {
+      const seconds = Math.round((performance.now() - started) / 1000)
+      const message = `waiting for ${waiting.whom}; ${seconds} s`
+      announcer.say('rendezvous', message, { whom: waiting.whom, seconds })
+      schedule(turn + 1)
     }, pause)
   }
+  const waiting = {
+    whom,
+    end: (): void => {
+      clearTimeout(timer)
+    },
+  }
+  schedule(0)
+  return waiting
 }
 
 /** `node 1`, `nodes 1, 3`. */
@@ -50,33 +50,28 @@ export interface SilenceEvents {
   readonly onLost: () => void
 }
 
+export type HeartbeatMonitor = ReturnType<typeof monitorHeartbeats>
+
 /**
  * Counts missed heartbeats instead of reading the clock. A launcher that was suspended for an hour
  * (Ctrl-Z) then finds the heartbeats of the others in its socket when it resumes.
+ *
+ * @param limit - milliseconds
  */
-export class HeartbeatMonitor {
-  readonly #limit: number
-  readonly #events: SilenceEvents
-  #missed = 0
+export function monitorHeartbeats(limit: number, { onSilent, onBack, onLost }: SilenceEvents) {
+  const most = Math.max(1, Math.ceil(limit / HEARTBEAT))
+  let missed = 0
+  return {
+    heard(): void {
+      if (missed > NOTABLE) onBack((missed * HEARTBEAT) / 1000)
+      missed = 0
+    },
 
-  /** @param limit - milliseconds */
-  constructor(limit: number, events: SilenceEvents) {
-    this.#limit = Math.max(1, Math.ceil(limit / HEARTBEAT))
-    this.#events = events
-  }
-
-  heard(): void {
-    if (this.#missed > NOTABLE) this.#events.onBack((this.#missed * HEARTBEAT) / 1000)
-    this.#missed = 0
-  }
-
-  /** Must be called every HEARTBEAT milliseconds. */
-  tick(): void {
-    this.#missed++
-    const isLost = this.#missed === this.#limit + 1
-    if (isLost) this.#events.onLost()
-    else if (this.#missed === NOTABLE + 1 && this.#missed <= this.#limit) {
-      this.#events.onSilent((NOTABLE * HEARTBEAT) / 1000)
-    }
+    /** Must be called every HEARTBEAT milliseconds. */
+    tick(): void {
+      missed++
+      if (missed === most + 1) onLost()
+      else if (missed === NOTABLE + 1 && missed <= most) onSilent((NOTABLE * HEARTBEAT) / 1000)
+    },
   }
 }

@@ -87,7 +87,10 @@ async function examine(
 ): Promise<Tested & { readonly folder?: string | undefined }> {
   const command = `npx tsrun setup ${name}`
   const unusable = (sentence: string, folder?: string) => ({
-    ...{ sentence, folder, isUsable: false, isCurrent: false },
+    sentence,
+    folder,
+    isUsable: false,
+    isCurrent: false,
   })
   let found: Installation | undefined
   try {

@@ -179,7 +179,13 @@ export async function installWithPip(
 ): Promise<void> {
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
   const output = await runTool(context, python, [
-    ...['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...args],
+    '-m',
+    'pip',
+    'install',
+    ...flags,
+    '--no-compile',
+    '--no-deps',
+    ...args,
   ])
   if (output?.ok === true) return
   const { log, title } = context

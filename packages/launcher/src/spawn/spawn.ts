@@ -1,18 +1,22 @@
+import { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { argumentError, readProtection, tsrError, type TsrError } from '@tsrun/core'
 import { storeTlsOf } from '@tsrun/store'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { completeSettings } from '../args/settings.ts'
+import { createChaos } from '../job/chaos/chaos.ts'
 import { checkRanks, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
+import type { Interrupts } from '../job/process/interrupts.ts'
+import { Announcer, Console } from '../logs/console.ts'
+import type { RankLineReader } from '../logs/lines.ts'
 import { packageFolder } from '../package.ts'
 import { findScript } from '../job/code/script.ts'
 import { startJobStore, type JobStore } from '../nodes/endpoint.ts'
 import { createOnlyNode } from '../nodes/rendezvous.ts'
 import { failureText } from '../job/failure/failure-text.ts'
-import type { Verdict, Failure } from '../protocol/nodes.ts'
-import { createContext, type SpawnContext, type StopReason } from './context.ts'
+import type { Failure, Interruption } from '../protocol/nodes.ts'
 import { putValue, takeValue, TASK, valueOf } from './messages.ts'
 import { readOptions, type CompleteOptions, type SpawnOptions } from './options.ts'
 import { planTask, type PlannedTask, type Program } from './task.ts'
@@ -84,12 +88,89 @@ async function run(
     const nodes = createOnlyNode(job, store)
     const { verdict } = await runOnce(job, nodes, 0, context)
     await context.console.flush()
-    throwFailure(verdict, context, complete)
+    if (verdict.kind === 'failure') throw rankError(verdict.failure)
+    if (verdict.kind !== 'success') throw stopError(context.stopReason() ?? 'aborted', complete)
     return await collect(store, complete.nproc)
   } finally {
     context.release()
     await store.close()
   }
+}
+
+/** Why a job was stopped before its ranks ended. */
+type StopReason = 'aborted' | 'timeout'
+
+/** The context of a job inside a program, whose signals and streams stay unchanged. */
+function createContext(
+  { output, signal, timeout }: CompleteOptions,
+  plan: ChaosPlan | undefined,
+  disposal: AbortSignal,
+) {
+  const console = new Console(
+    { stdout: forwardTo(process.stdout), stderr: forwardTo(process.stderr) },
+    () => undefined,
+  )
+  let reason: StopReason | undefined
+  const stop = new AbortController()
+  const end = (why: StopReason): void => {
+    reason ??= why
+    stop.abort({ exitCode: 1, reason: undefined } satisfies Interruption)
+  }
+  const abort = (): void => {
+    end('aborted')
+  }
+  signal?.addEventListener('abort', abort)
+  disposal.addEventListener('abort', abort)
+  if (signal?.aborted === true || disposal.aborted) abort()
+  const timer = timeout === undefined ? undefined : setTimeout(end, timeout, 'timeout')
+  const interrupts: Interrupts = {
+    stop: stop.signal,
+    kill: new AbortController().signal,
+    handle: () => undefined,
+    interrupt: () => undefined,
+    force: () => undefined,
+  }
+  const announcer = new Announcer(console, 'pretty')
+  const onLine: RankLineReader | undefined =
+    typeof output === 'function'
+      ? (rank, stream, { text }) => {
+          output({ rank, stream, text })
+        }
+      : undefined
+  return {
+    console,
+    announcer,
+    chaos: plan && createChaos(plan, announcer, undefined),
+    interrupts,
+    onLine,
+    /** Undefined if the job was not stopped. */
+    stopReason: () => reason,
+    release: () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', abort)
+    },
+  }
+}
+
+/**
+ * Wraps a stream, so that the program's own listeners are unaffected. Passes no callback to `write`,
+ * because the program may have replaced `write` with a function that ignores callbacks.
+ */
+function forwardTo(stream: NodeJS.WriteStream): Writable {
+  return new Writable({
+    write: (chunk: Buffer, _, done) => {
+      const isFull = !stream.write(chunk) && stream.writableNeedDrain && !stream.destroyed
+      if (!isFull) {
+        done()
+        return
+      }
+      const goOn = (): void => {
+        stream.off('drain', goOn).off('close', goOn)
+        done()
+      }
+      stream.on('drain', goOn).on('close', goOn)
+    },
+  })
 }
 
 function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
@@ -126,16 +207,6 @@ function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
   } catch (error) {
     throw argumentError('chaos', (error as Error).message, 'a plan of faults')
   }
-}
-
-/** @throws ERR_TSR_RANK_FAILED, ERR_TSR_ABORTED, ERR_TSR_TIMEOUT */
-function throwFailure(
-  verdict: Verdict,
-  { stopReason }: SpawnContext,
-  options: CompleteOptions,
-): void {
-  if (verdict.kind === 'failure') throw rankError(verdict.failure)
-  if (verdict.kind !== 'success') throw stopError(stopReason() ?? 'aborted', options)
 }
 
 function stopError(reason: StopReason, options: CompleteOptions): TsrError {

@@ -142,7 +142,9 @@ export class JobDashboard {
 function toView(status: RankStatus, now: number, rates: RankRates | undefined): RankView {
   const state = activityOf(status, rates?.computing)
   return {
-    ...{ ...ended(status), ...rates, state },
+    ...ended(status),
+    ...rates,
+    state,
     seconds: Math.max(0, now - status.since) / 1000,
     waitsFor: state === 'waiting' ? status.waitsFor : [],
   }

@@ -69,7 +69,10 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
     job: { ...run, phase: 'recorded', ...placeOf(steps, lines) },
     points: steps === undefined ? [] : pointsOf(steps),
     step: recorded && step({ index: recorded.steps - 1 })?.view,
-    ...{ lines, dropped, report, recorded },
+    lines,
+    dropped,
+    report,
+    recorded,
   }
   return {
     isLive: false,
@@ -106,8 +109,11 @@ function placeOf(
     ranks: [...ranks]
       .sort((a, b) => a - b)
       .map((rank): RankView => ({
-        ...{ rank, pid: pids.get(rank) ?? 0, state: 'ended' },
-        ...{ waitsFor: [], seconds: 0 },
+        rank,
+        pid: pids.get(rank) ?? 0,
+        state: 'ended',
+        waitsFor: [],
+        seconds: 0,
       })),
   }
 }

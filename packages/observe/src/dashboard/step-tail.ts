@@ -117,7 +117,7 @@ function openSpanTail(path: string) {
   }
 
   /** Returns appended bytes, or marks a part as skipped because it is too old. */
-  const readAdded = (most: number): { readonly bytes: Buffer; readonly isPassedOver: boolean } => {
+  const readAdded = (most: number) => {
     let fd: number
     try {
       fd = openFile(path)

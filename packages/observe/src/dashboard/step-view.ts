@@ -111,8 +111,11 @@ function collectivesOf(
       const { name = '', bytes = 0, start, end } = span
       const arrived = Math.min(end, arrivals.of(span)?.start ?? start)
       return {
-        ...{ name, bytes, ready: rounded(start - origin) },
-        ...{ arrived: rounded(arrived - origin), end: rounded(end - origin) },
+        name,
+        bytes,
+        ready: rounded(start - origin),
+        arrived: rounded(arrived - origin),
+        end: rounded(end - origin),
       }
     })
 }

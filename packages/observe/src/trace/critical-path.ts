@@ -83,10 +83,7 @@ export function addCriticalPath(
 }
 
 /** The rank that an operation waits for, and when that rank became ready; undefined if unknown. */
-function causeOf(
-  operation: Span | undefined,
-  arrivals: Arrivals,
-): { readonly rank: number; readonly start: number } | undefined {
+function causeOf(operation: Span | undefined, arrivals: Arrivals) {
   if (operation === undefined) return undefined
   if (operation.kind === 'collective') return arrivals.of(operation)
   const { peer, start, waited = 0 } = operation

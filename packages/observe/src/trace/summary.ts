@@ -81,7 +81,9 @@ export function summarizeSteps(
   }
   const { length: count } = numbers
   const byRank = ranks.map(({ header: { rank, host } }, i): RankSummary => ({
-    ...{ rank, host, step: totals[i]!.step / count },
+    rank,
+    host,
+    step: totals[i]!.step / count,
     shares: sharesFrom((share) => totals[i]!.shares[share] / count),
     causes: (critical.causes.get(rank) ?? 0) / count,
   }))

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import type { PortRange } from '@tsrun/core'
 
 /** Bytes of the secret that a client must send first. */
@@ -25,10 +25,7 @@ const clock = (): number => performance.timeOrigin + performance.now()
  * @returns the server, whose connections end with the process
  * @throws the error of the last port, for example EADDRINUSE
  */
-export async function answerLinks(
-  secret: Buffer,
-  ports: PortRange = { first: 0, last: 0 },
-): Promise<{ readonly server: Server; readonly port: number }> {
+export async function answerLinks(secret: Buffer, ports: PortRange = { first: 0, last: 0 }) {
   for (let port = ports.first; ; port++) {
     const server = createServer({ noDelay: true }, (socket) => {
       serve(socket, secret)

@@ -1,9 +1,8 @@
 import { formatBytes, formatTable } from '@tsrun/core'
 import { isLoopback } from '@tsrun/store'
 import { version } from '../../package.ts'
-import type { HostFacts } from './agent.ts'
 import type { Link } from './link.ts'
-import type { LinkFinding, Survey } from './survey.ts'
+import type { Survey } from './survey.ts'
 
 /** A problem that prevents a job (`FAILS`), or a note. */
 export interface Remark {
@@ -45,10 +44,6 @@ export function canRun(remarks: readonly Remark[]): boolean {
   return remarks.every(({ state }) => state !== 'FAILS')
 }
 
-function factsOf(survey: Survey): (HostFacts | undefined)[] {
-  return survey.hosts.map((finding) => ('facts' in finding ? finding.facts : undefined))
-}
-
 function hostTable(survey: Survey): string[] {
   const titles = ['', 'host', 'address', 'interface', 'MTU', 'Node', 'cores', '/dev/shm', 'clock']
   const clocks = survey.hosts.map((_, to) =>
@@ -60,8 +55,15 @@ function hostTable(survey: Survey): string[] {
     const { address, interfaces, node, cores, shm } = finding.facts
     const used = interfaces.find((one) => one.address === address)
     return [
-      ...[number, finding.name, address ?? '–', used?.name ?? '–', String(used?.mtu ?? '–')],
-      ...[node, String(cores), shm === undefined ? '–' : formatBytes(shm), clocks[i]!],
+      number,
+      finding.name,
+      address ?? '–',
+      used?.name ?? '–',
+      String(used?.mtu ?? '–'),
+      node,
+      String(cores),
+      shm === undefined ? '–' : formatBytes(shm),
+      clocks[i]!,
     ]
   })
   return formatTable([titles, ...rows])
@@ -95,20 +97,15 @@ function linkTables(survey: Survey): string[] {
     speed: 'Bandwidth of one connection in GB/s, from the host of the line:',
   }
   if (survey.hosts.length <= MOST_COLUMNS) {
-    return [
-      ...['', titles.trip, ...matrix(survey, trip)],
-      ...['', titles.speed, ...matrix(survey, speed)],
-    ]
+    return ['', titles.trip, ...matrix(survey, trip), '', titles.speed, ...matrix(survey, speed)]
   }
   const links = survey.links.filter((one) => 'link' in one)
-  const name = ({ from, to }: LinkFinding): string =>
-    `${survey.hosts[from]!.name} to ${survey.hosts[to]!.name}`
   const slow = [...links].sort((a, b) => b.link.roundTrip - a.link.roundTrip)
   const thin = [...links].sort((a, b) => (a.link.bandwidth ?? 0) - (b.link.bandwidth ?? 0))
-  const row = (one: (typeof links)[number]): string[] => [
-    name(one),
-    trip(one.link),
-    speed(one.link),
+  const row = ({ from, to, link }: (typeof links)[number]): string[] => [
+    `${survey.hosts[from]!.name} to ${survey.hosts[to]!.name}`,
+    trip(link),
+    speed(link),
   ]
   return [
     '',
@@ -216,7 +213,9 @@ function failedLinks({ hosts, links }: Survey): Remark[] {
 }
 
 function differences(survey: Survey): Remark[] {
-  const nodes = new Set(factsOf(survey).flatMap((facts) => facts?.node ?? []))
+  const nodes = new Set(
+    survey.hosts.flatMap((finding) => ('facts' in finding ? finding.facts.node : [])),
+  )
   const remarks: Remark[] = []
   if (nodes.size > 1) {
     const text = `the hosts have different versions of Node: ${[...nodes].sort().join(', ')}`

@@ -31,7 +31,9 @@ export function describeFailure(
   const { culprit, witness, absence } = cause
   const shown = witness ?? culprit
   const { frame, rest } = readCrashDump(shown)
-  const error = textOf(shown, isDetailed, logs) ?? describeExit(shown)
+  const { exitedAt } = shown
+  const call = exitedAt && `process.exit(${shown.exitCode ?? ''}) called\n${exitedAt}`
+  const error = textOf(shown, isDetailed, logs) ?? call
   return {
     rank: culprit.rank,
     worldSize,
@@ -200,10 +202,6 @@ function textOf(
       ? 'TSRUN_DEBUG=detail shows them'
       : `the whole stack is in ${logs}/${rank}/stderr.log`
   return `${text}\n    (${frames} of libraries hidden; ${where})`
-}
-
-function describeExit({ exitCode, exitedAt }: RankOutcome): string | undefined {
-  return exitedAt === undefined ? undefined : `process.exit(${exitCode ?? ''}) called\n${exitedAt}`
 }
 
 function firstLine(text: string): string {

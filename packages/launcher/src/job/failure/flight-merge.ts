@@ -207,10 +207,7 @@ function findSlowRanks(
   })
 }
 
-function lagOf(
-  entered: ReadonlyMap<number, FlightEntry>,
-  members: readonly number[],
-): { last: number; behind: number } {
+function lagOf(entered: ReadonlyMap<number, FlightEntry>, members: readonly number[]) {
   const posted = members
     .map((rank) => ({ rank, at: entered.get(rank)!.posted }))
     .sort((a, b) => a.at - b.at)

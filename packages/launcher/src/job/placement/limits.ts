@@ -19,7 +19,7 @@ function readCgroup(name: string, old: string, read: ReadSystemFile): string | u
   const [controller = ''] = old.split('.')
   const v2 = /^0::(.*)$/m.exec(own)?.[1] ?? '/'
   const v1 = new RegExp(`^\\d+:(?:.*,)?${controller}(?:,.*)?:(.*)$`, 'm').exec(own)?.[1] ?? '/'
-  return [...[join(v2, name), name], ...[join(controller, v1, old), join(controller, old)]]
+  return [join(v2, name), name, join(controller, v1, old), join(controller, old)]
     .map((path) => read(join('/sys/fs/cgroup', path)))
     .find((text = '') => parseInt(text) > 0)
 }
