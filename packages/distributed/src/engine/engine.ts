@@ -11,7 +11,7 @@ import type { Transport } from '../transports/transport.ts'
 import { createFailures, type Failures } from './failures.ts'
 import { SharedCollectives } from './shared-collectives.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
-import { MatchingQueues } from './matching-queue.ts'
+import { createMatching, type MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
@@ -94,7 +94,7 @@ export class Engine implements TaskContext {
         : new Link(peer, transport, this.memory, events),
     )
     this.#peers = this.links.filter((link) => link !== undefined)
-    this.matching = new MatchingQueues(this.links, {
+    this.matching = createMatching(this.links, {
       onFailed: (task, cause) => {
         this.#failures.fail(task, thrownError(cause))
       },

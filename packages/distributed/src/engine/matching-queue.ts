@@ -18,118 +18,54 @@ interface PostedReceive extends MatchedReceive {
 }
 
 export interface MatchingEvents {
-  onFailed(task: Task, cause: unknown): void
+  readonly onFailed: (task: Task, cause: unknown) => void
   /**
    * Called when all possible sources of a receive have departed. `link` leads to the last of them.
    */
-  onDeparted(task: Task, link: Link): void
+  readonly onDeparted: (task: Task, link: Link) => void
 }
+
+export type MatchingQueues = ReturnType<typeof createMatching>
 
 /**
  * Matches receives from any source, across links. A receive from any source takes the first
  * unclaimed message of its tag that has arrived, or that a request to send has announced. Later
  * receives on the same tag wait for it, so that messages match receives in call order.
  */
-export class MatchingQueues {
-  readonly #links: readonly (Link | undefined)[]
-  readonly #events: MatchingEvents
+export function createMatching(
+  links: readonly (Link | undefined)[],
+  { onFailed, onDeparted }: MatchingEvents,
+) {
   /**
    * Receives without a source, by group and tag. The first receive of each queue is from any
    * source.
    */
-  readonly #queues = new Map<number, PostedReceive[]>()
+  const queues = new Map<number, PostedReceive[]>()
 
-  constructor(links: readonly (Link | undefined)[], events: MatchingEvents) {
-    this.#links = links
-    this.#events = events
-  }
-
-  /** Whether any receive waits for a source. */
-  get isWaiting(): boolean {
-    return this.#queues.size > 0
-  }
-
-  /** @param begin - starts the receive once the source is known */
-  post(task: Task, from: number, begin: (source: number) => Transfer): MatchedReceive {
-    const key = keyOf(task)
-    const posted: PostedReceive = {
-      task,
-      from,
-      begin,
-      done: false,
-      source: from,
-      message: undefined,
-    }
-    const queue = this.#queues.get(key)
-    if (queue === undefined && from !== ANY_SOURCE) {
-      posted.message = begin(from)
-      posted.done = true
-      return posted
-    }
-    if (queue === undefined) this.#queues.set(key, [posted])
-    else queue.push(posted)
-    this.#match(key)
-    if (posted.done) return posted
-    // From now on, the calling thread must not receive messages before this receive.
-    for (const peer of task.group.ranks) {
-      const { mail } = this.#links[peer] ?? {}
-      if (mail !== undefined) mail.incoming.isWanted = true
-    }
-    this.#checkDeparted(posted)
-    return posted
-  }
-
-  /** Handles a message without a receive, which has arrived or was announced. */
-  onArrival({ space, key }: Stream): void {
-    if (space === spaces.message && this.#queues.has(key)) this.#match(key)
-  }
-
-  onClosed(link: Link): void {
-    for (const queue of [...this.#queues.values()]) {
-      for (const posted of [...queue]) {
-        if (posted.task.group.ranks.includes(link.peer)) this.#checkDeparted(posted)
-      }
-    }
-  }
-
-  remove(task: Task): void {
-    if (this.#queues.size === 0) return
-    const key = keyOf(task)
-    const queue = this.#queues.get(key)
-    const place = queue?.findIndex((posted) => posted.task === task) ?? -1
-    if (queue === undefined || place < 0) return
-    queue.splice(place, 1)
-    this.#match(key)
-  }
-
-  #match(key: number): void {
-    const queue = this.#queues.get(key)
+  const match = (key: number): void => {
+    const queue = queues.get(key)
     if (queue === undefined) return
     let isBehind = false
     for (const posted of [...queue]) {
       const source =
-        posted.from === ANY_SOURCE
-          ? this.#findSource(posted, key)
-          : isBehind
-            ? undefined
-            : posted.from
+        posted.from === ANY_SOURCE ? findSource(posted, key) : isBehind ? undefined : posted.from
       if (source === undefined) isBehind = true
       else if (queue.includes(posted)) {
         queue.splice(queue.indexOf(posted), 1)
-        this.#begin(posted, source)
+        claim(posted, source)
       }
     }
-    if (queue.length === 0) this.#queues.delete(key)
+    if (queue.length === 0) queues.delete(key)
   }
 
-  #begin(posted: PostedReceive, source: number): void {
+  const claim = (posted: PostedReceive, source: number): void => {
     posted.source = source
     posted.done = true
     try {
       posted.message = posted.begin(source)
       posted.task.resume(posted)
     } catch (cause) {
-      this.#events.onFailed(posted.task, cause)
+      onFailed(posted.task, cause)
     }
   }
 
@@ -137,11 +73,11 @@ export class MatchingQueues {
    * Finds a rank whose next message has arrived. The search starts after this rank, so that
    * different ranks prefer different sources.
    */
-  #findSource({ task }: PostedReceive, key: number): number | undefined {
+  const findSource = ({ task }: PostedReceive, key: number): number | undefined => {
     const { rank, ranks } = task.group
     for (let distance = 1; distance < ranks.length; distance++) {
       const source = (rank + distance) % ranks.length
-      const stream = this.#links[ranks[source]!]?.streams.get(key)
+      const stream = links[ranks[source]!]?.streams.get(key)
       if (stream?.unexpected.some(({ index }) => index === stream.nextReceive) === true) {
         return source
       }
@@ -149,18 +85,74 @@ export class MatchingQueues {
     return undefined
   }
 
-  #checkDeparted({ task, from, done }: PostedReceive): void {
+  const checkDeparted = ({ task, from, done }: PostedReceive): void => {
     const { rank, ranks } = task.group
     const sources = from === ANY_SOURCE ? ranks.filter((_, peer) => peer !== rank) : [ranks[from]!]
-    const links = sources.map((source) => this.#links[source])
-    const last = links.at(-1)
+    const possible = sources.map((source) => links[source])
+    const last = possible.at(-1)
     if (
       !done &&
       last !== undefined &&
-      links.every((link) => link !== undefined && hasDeparted(task.group, link))
+      possible.every((link) => link !== undefined && hasDeparted(task.group, link))
     ) {
-      this.#events.onDeparted(task, last)
+      onDeparted(task, last)
     }
+  }
+
+  return {
+    /** Whether any receive waits for a source. */
+    get isWaiting(): boolean {
+      return queues.size > 0
+    },
+    /** @param begin - starts the receive once the source is known */
+    post(task: Task, from: number, begin: (source: number) => Transfer): MatchedReceive {
+      const key = keyOf(task)
+      const posted: PostedReceive = {
+        task,
+        from,
+        begin,
+        done: false,
+        source: from,
+        message: undefined,
+      }
+      const queue = queues.get(key)
+      if (queue === undefined && from !== ANY_SOURCE) {
+        posted.message = begin(from)
+        posted.done = true
+        return posted
+      }
+      if (queue === undefined) queues.set(key, [posted])
+      else queue.push(posted)
+      match(key)
+      if (posted.done) return posted
+      // From now on, the calling thread must not receive messages before this receive.
+      for (const peer of task.group.ranks) {
+        const { mail } = links[peer] ?? {}
+        if (mail !== undefined) mail.incoming.isWanted = true
+      }
+      checkDeparted(posted)
+      return posted
+    },
+    /** Handles a message without a receive, which has arrived or was announced. */
+    onArrival({ space, key }: Stream): void {
+      if (space === spaces.message && queues.has(key)) match(key)
+    },
+    onClosed(link: Link): void {
+      for (const queue of [...queues.values()]) {
+        for (const posted of [...queue]) {
+          if (posted.task.group.ranks.includes(link.peer)) checkDeparted(posted)
+        }
+      }
+    },
+    remove(task: Task): void {
+      if (queues.size === 0) return
+      const key = keyOf(task)
+      const queue = queues.get(key)
+      const place = queue?.findIndex((posted) => posted.task === task) ?? -1
+      if (queue === undefined || place < 0) return
+      queue.splice(place, 1)
+      match(key)
+    },
   }
 }
 
