@@ -10,7 +10,7 @@ import type { Ticket, TicketDriver } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import { copyFrom, hostsOf, openShared } from '../transports/shared-memory/neighbours.ts'
 import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
-import { EngineThread, LEAVE_TIME } from './engine-thread.ts'
+import { createThread, LEAVE_TIME, type EngineThread } from './engine-thread.ts'
 import { haveCores, type ConnectOptions } from './open-transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
 import { CallingThread } from './calling-thread/calling-thread.ts'
@@ -62,7 +62,7 @@ export class WorkerRunner implements Runner, TicketDriver {
   readonly #onExit = (code: number): void => {
     if (code !== 0) this.journal.dumpFailure(`the process exits with code ${code}`)
     this.#stop(code === 0 ? 1 : 2)
-    if (!this.#thread.isGone) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
+    if (!this.#thread.isGone()) Atomics.wait(this.#shared.control, control.closed, 0, LEAVE_TIME)
   }
 
   constructor(options: RunnerOptions) {
@@ -78,12 +78,12 @@ export class WorkerRunner implements Runner, TicketDriver {
     const { gone } = this
     const epochs = this.#epochs
     const input = { ...options, shared, journal: journal.shared, gone, epochs }
-    this.#thread = new EngineThread(input, this.#shared.control, () => {
+    this.#thread = createThread(input, this.#shared.control, () => {
       this.#failAll()
     })
   }
 
-  /** Starts the engine's thread and connects the engine, as `EngineThread.start` documents. */
+  /** Starts the engine's thread and connects the engine, as `start` of the thread documents. */
   async open(
     exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
     signal?: AbortSignal,
@@ -189,7 +189,7 @@ export class WorkerRunner implements Runner, TicketDriver {
     }
     while (Atomics.load(states, ticket.slot) === slotStates.running) {
       const end = Atomics.wait(states, ticket.slot, slotStates.running, SLICE)
-      if (end === 'timed-out' && this.#thread.isGone) this.#failAll()
+      if (end === 'timed-out' && this.#thread.isGone()) this.#failAll()
     }
   }
 
@@ -270,7 +270,7 @@ export class WorkerRunner implements Runner, TicketDriver {
       }
       this.#thread.wake()
       const end = Atomics.wait(words, control.read, read, SLICE)
-      if (end === 'timed-out' && this.#thread.isGone) this.#failAll()
+      if (end === 'timed-out' && this.#thread.isGone()) this.#failAll()
     }
     this.#failAll()
     return false
@@ -308,6 +308,6 @@ export class WorkerRunner implements Runner, TicketDriver {
   }
 
   #deathOr(what: string): TsrError {
-    return this.#thread.death ?? tsrError('ERR_TSR_INTERNAL', { what })
+    return this.#thread.death() ?? tsrError('ERR_TSR_INTERNAL', { what })
   }
 }
