@@ -34,106 +34,91 @@ interface Open {
  * @throws Error that describes why the message is invalid
  */
 export function scanMessage(bytes: Uint8Array, most: number): boolean {
-  const scan = new Scan(bytes, most)
-  scan.run()
-  return scan.hasReferences
-}
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const stack: Open[] = [{ missing: 1, isMap: false }]
+  let hasReferences = false
+  let containers = 0
+  let at = 0
 
-class Scan {
-  hasReferences = false
-  readonly #bytes: Uint8Array
-  readonly #view: DataView
-  readonly #most: number
-  #containers = 0
-  #at = 0
-  readonly #open: Open[] = [{ missing: 1, isMap: false }]
-
-  constructor(bytes: Uint8Array, most: number) {
-    this.#bytes = bytes
-    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-    this.#most = most
-  }
-
-  run(): void {
-    for (let open = this.#open.at(-1); open !== undefined; open = this.#open.at(-1)) {
-      if (open.missing === 0) this.#open.pop()
-      else if (open.isMap && open.missing-- % 2 === 0) this.#key()
-      else {
-        if (!open.isMap) open.missing--
-        this.#value()
-      }
-    }
-    if (this.#at < this.#bytes.length) throw new Error('it is followed by more')
-  }
-
-  #key(): void {
-    const token = this.#take(1)
+  const readKey = (): void => {
+    const token = take(1)
     const size = token >= 0xd9 ? SIZED[token] : undefined
     if (size === undefined && (token < 0xa0 || token >= 0xc0))
       throw new Error('a key is not a text')
-    const length = size === undefined ? token & 31 : this.#take(size)
-    const start = this.#at
-    this.#skip(length)
-    if (length === PROTO.length && PROTO.every((byte, i) => byte === this.#bytes[start + i])) {
+    const length = size === undefined ? token & 31 : take(size)
+    const start = at
+    skip(length)
+    if (length === PROTO.length && PROTO.every((byte, i) => byte === bytes[start + i])) {
       throw new Error('it has the key __proto__')
     }
   }
 
-  #value(): void {
-    const token = this.#take(1)
+  const readValue = (): void => {
+    const token = take(1)
     if (token < 0x80 || token >= 0xe0) return
-    if (token < 0x90) this.#map(token & 15)
-    else if (token < 0xa0) this.#array(token & 15)
-    else if (token < 0xc0) this.#skip(token & 31)
-    else if (token >= 0xd4 && token <= 0xd8) this.#extension(1 << (token - 0xd4))
-    else if (token >= 0xc7 && token <= 0xc9) this.#extension(this.#take(1 << (token - 0xc7)))
-    else if (token === 0xdc || token === 0xdd) this.#array(this.#take(token === 0xdc ? 2 : 4))
-    else if (token === 0xde || token === 0xdf) this.#map(this.#take(token === 0xde ? 2 : 4))
-    else if (FIXED[token] !== undefined) this.#skip(FIXED[token])
-    else if (SIZED[token] !== undefined) this.#skip(this.#take(SIZED[token]))
+    if (token < 0x90) readMap(token & 15)
+    else if (token < 0xa0) readArray(token & 15)
+    else if (token < 0xc0) skip(token & 31)
+    else if (token >= 0xd4 && token <= 0xd8) readExtension(1 << (token - 0xd4))
+    else if (token >= 0xc7 && token <= 0xc9) readExtension(take(1 << (token - 0xc7)))
+    else if (token === 0xdc || token === 0xdd) readArray(take(token === 0xdc ? 2 : 4))
+    else if (token === 0xde || token === 0xdf) readMap(take(token === 0xde ? 2 : 4))
+    else if (FIXED[token] !== undefined) skip(FIXED[token])
+    else if (SIZED[token] !== undefined) skip(take(SIZED[token]))
     else throw new Error('it has a byte that MessagePack does not use')
   }
 
-  #array(length: number): void {
-    this.#count()
-    this.#open.push({ missing: length, isMap: false })
+  const readArray = (length: number): void => {
+    count()
+    stack.push({ missing: length, isMap: false })
   }
 
-  #map(entries: number): void {
-    this.#count()
-    this.#open.push({ missing: 2 * entries, isMap: true })
+  const readMap = (entries: number): void => {
+    count()
+    stack.push({ missing: 2 * entries, isMap: true })
   }
 
-  #extension(length: number): void {
-    this.#count()
-    const type = this.#bytes[this.#at]
+  const readExtension = (length: number): void => {
+    count()
+    const type = bytes[at]
     const form = type === undefined ? undefined : formOf(type)
     if (form === undefined) {
       throw new Error(`it has an extension of the unknown type ${String(type)}`)
     }
-    if (form === 'reference') this.hasReferences = true
-    this.#skip(1 + length)
+    if (form === 'reference') hasReferences = true
+    skip(1 + length)
     if (form !== 'tag') return
-    const next = this.#bytes[this.#at] ?? 0
+    const next = bytes[at] ?? 0
     const isList = (next >= 0x90 && next < 0xa0) || next === 0xdc || next === 0xdd
     if (length !== 1 || !isList) throw new Error('it has a tag without a list')
-    this.#value()
+    readValue()
   }
 
-  #count(): void {
-    if (++this.#containers <= this.#most) return
-    throw new Error(`it has more than ${this.#most} containers`)
+  const count = (): void => {
+    if (++containers <= most) return
+    throw new Error(`it has more than ${most} containers`)
   }
 
-  #take(size: number): number {
-    const at = this.#at
-    this.#skip(size)
-    if (size === 1) return this.#view.getUint8(at)
-    return size === 2 ? this.#view.getUint16(at) : this.#view.getUint32(at)
+  const take = (size: number): number => {
+    const start = at
+    skip(size)
+    if (size === 1) return view.getUint8(start)
+    return size === 2 ? view.getUint16(start) : view.getUint32(start)
   }
 
-  #skip(length: number): void {
-    this.#at += length
-    if (this.#at > this.#bytes.length) throw new Error('it ends in the middle of a value')
+  const skip = (length: number): void => {
+    at += length
+    if (at > bytes.length) throw new Error('it ends in the middle of a value')
   }
+
+  for (let open = stack.at(-1); open !== undefined; open = stack.at(-1)) {
+    if (open.missing === 0) stack.pop()
+    else if (open.isMap && open.missing-- % 2 === 0) readKey()
+    else {
+      if (!open.isMap) open.missing--
+      readValue()
+    }
+  }
+  if (at < bytes.length) throw new Error('it is followed by more')
+  return hasReferences
 }

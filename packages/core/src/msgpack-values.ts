@@ -46,24 +46,25 @@ class Reference {
 }
 
 /**
- * Constructors of the byte containers, by class name. They create instances in the realm of the
- * reader.
+ * Constructors of the byte containers, by class name, besides ArrayBuffer. They create instances in
+ * the realm of the reader.
  */
-const byteClasses: Readonly<Record<string, (buffer: ArrayBuffer) => unknown>> = {
-  Int8Array: (buffer) => new Int8Array(buffer),
-  Uint8Array: (buffer) => new Uint8Array(buffer),
-  Uint8ClampedArray: (buffer) => new Uint8ClampedArray(buffer),
-  Int16Array: (buffer) => new Int16Array(buffer),
-  Uint16Array: (buffer) => new Uint16Array(buffer),
-  Int32Array: (buffer) => new Int32Array(buffer),
-  Uint32Array: (buffer) => new Uint32Array(buffer),
-  Float32Array: (buffer) => new Float32Array(buffer),
-  Float64Array: (buffer) => new Float64Array(buffer),
-  BigInt64Array: (buffer) => new BigInt64Array(buffer),
-  BigUint64Array: (buffer) => new BigUint64Array(buffer),
-  DataView: (buffer) => new DataView(buffer),
-  ArrayBuffer: (buffer) => buffer,
-}
+const byteClasses: ReadonlyMap<unknown, new (buffer: ArrayBuffer) => unknown> = new Map(
+  [
+    Int8Array,
+    Uint8Array,
+    Uint8ClampedArray,
+    Int16Array,
+    Uint16Array,
+    Int32Array,
+    Uint32Array,
+    Float32Array,
+    Float64Array,
+    BigInt64Array,
+    BigUint64Array,
+    DataView,
+  ].map((type) => [type.name, type]),
+)
 
 const errors: ReadonlyMap<unknown, ErrorConstructor> = new Map(
   [Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].map((type) => [
@@ -126,55 +127,51 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
  *
  * @throws Error for a typed array class that the reader may not have
  */
-export function toEncodable(value: unknown): unknown {
-  return new Conversion().convert(value)
-}
+export function toEncodable(message: unknown): unknown {
+  const numbers = new Map<object, number>()
+  let count = 0
 
-class Conversion {
-  readonly #numbers = new Map<object, number>()
-  #count = 0
-
-  convert(value: unknown): unknown {
+  const convert = (value: unknown): unknown => {
     if (typeof value === 'number') return Object.is(value, -0) ? minusZero : value
     if (typeof value === 'function') return undefined
-    return typeof value === 'object' && value !== null ? this.#object(value) : value
+    return typeof value === 'object' && value !== null ? convertObject(value) : value
   }
 
-  #object(original: object): unknown {
-    const known = this.#numbers.get(original)
+  const convertObject = (original: object): unknown => {
+    const known = numbers.get(original)
     if (known !== undefined) return new Reference(known)
     const value = jsonOf(original)
-    if (typeof value !== 'object' || value === null) return this.convert(value)
+    if (typeof value !== 'object' || value === null) return convert(value)
     if (value !== original) {
-      const number = this.#numbers.get(value)
+      const number = numbers.get(value)
       if (number !== undefined) return new Reference(number)
-      this.#numbers.set(value, this.#count)
+      numbers.set(value, count)
     }
-    this.#numbers.set(original, this.#count++)
-    return this.#parts(value)
+    numbers.set(original, count++)
+    return convertParts(value)
   }
 
-  #parts(value: object): unknown {
-    if (Array.isArray(value)) return this.#list(value)
-    if (Object.getPrototypeOf(value) === Object.prototype) return this.#fields(value)
+  const convertParts = (value: object): unknown => {
+    if (Array.isArray(value)) return convertList(value)
+    if (Object.getPrototypeOf(value) === Object.prototype) return convertFields(value)
     if (host.isBuffer(value)) return value
     if (ArrayBuffer.isView(value) || host.types.isAnyArrayBuffer(value)) return bytesIn(value)
-    if (host.types.isMap(value)) return new MapEntries(this.#list(flat(value)))
-    if (host.types.isSet(value)) return new SetMembers(this.#list([...value]))
+    if (host.types.isMap(value)) return new MapEntries(convertList(flat(value)))
+    if (host.types.isSet(value)) return new SetMembers(convertList([...value]))
     if (host.types.isDate(value)) return new Date(Number(value))
     if (value instanceof Error || host.types.isNativeError(value)) {
       const { name, message, cause } = value as Readonly<
         Record<'name' | 'message' | 'cause', unknown>
       >
-      return new ErrorParts(this.#list([String(name), String(message), cause]))
+      return new ErrorParts(convertList([String(name), String(message), cause]))
     }
-    return this.#fields(value)
+    return convertFields(value)
   }
 
-  #list(list: readonly unknown[]): readonly unknown[] {
+  const convertList = (list: readonly unknown[]): readonly unknown[] => {
     let copy: unknown[] | undefined
     for (let i = 0; i < list.length; i++) {
-      const part = this.convert(list[i])
+      const part = convert(list[i])
       if (Object.is(part, list[i])) continue
       copy ??= Array.from(list)
       copy[i] = part
@@ -182,11 +179,11 @@ class Conversion {
     return copy ?? list
   }
 
-  #fields(value: object): unknown {
+  const convertFields = (value: object): unknown => {
     const fields = value as Readonly<Record<string, unknown>>
     let copy: Record<string, unknown> | undefined
     for (const key of Object.keys(fields)) {
-      const part = this.convert(fields[key])
+      const part = convert(fields[key])
       if (Object.is(part, fields[key])) continue
       copy ??= { ...fields }
       copy[key] = part
@@ -196,6 +193,8 @@ class Conversion {
       ? new ObjectEntries(flat(Object.entries(result)))
       : result
   }
+
+  return convert(message)
 }
 
 /**
@@ -248,16 +247,18 @@ function jsonOf(value: object): unknown {
 
 function bytesIn(value: ArrayBufferView | ArrayBufferLike): Bytes {
   const name = (value as NodeJS.ArrayBufferView)[Symbol.toStringTag]
-  if (!Object.hasOwn(byteClasses, name)) throw new Error(`a ${name}`)
+  if (name !== 'ArrayBuffer' && !byteClasses.has(name)) throw new Error(`a ${name}`)
   return new Bytes([name, host.bytesOf(value)])
 }
 
 function bytesOf([name, bytes]: readonly unknown[]): unknown {
-  const known = textOf(name)
-  if (!Object.hasOwn(byteClasses, known) || !host.types.isUint8Array(bytes)) {
+  const type = byteClasses.get(name)
+  const isKnown = type !== undefined || name === 'ArrayBuffer'
+  if (!isKnown || !host.types.isUint8Array(bytes)) {
     throw new Error('it has bytes of an unknown class')
   }
-  return byteClasses[known]!(new Uint8Array(bytes).buffer)
+  const { buffer } = new Uint8Array(bytes)
+  return type === undefined ? buffer : new type(buffer)
 }
 
 function flat(pairs: Iterable<readonly [unknown, unknown]>): readonly unknown[] {
