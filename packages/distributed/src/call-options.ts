@@ -14,7 +14,7 @@ export interface CallOptions {
    */
   readonly dtype?: DType
   /** A signal that aborts the operation, which then fails with ERR_TSR_OPERATION_ABORTED. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** Prefix of the messages of the operation's errors, for example the name of a parameter. */
   readonly label?: string
 }

@@ -229,7 +229,7 @@ export interface JoinOptions {
   /** Milliseconds until the wait fails. Default: the time-out of the group. */
   readonly timeout?: number
   /** Aborts the wait. Decisions that the ranks have already made stay valid. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Options of `newGroup`. */

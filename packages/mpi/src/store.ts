@@ -36,7 +36,7 @@ export async function openSharedStore(
     const reason = 'it is not the address of a store; do all ranks run the same version of tsrun?'
     throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: Buffer.byteLength(json), reason })
   }
-  const store = await connectStore({ ...told, ...(timeout === undefined ? {} : { timeout }) })
+  const store = await connectStore({ ...told, timeout })
   return {
     store,
     close: async () => {

@@ -52,11 +52,11 @@ export interface StoreConnectOptions {
   readonly port: number
   readonly token: string
   /** How the store encrypts its connections, as in `StoreServerOptions`. Default: no encryption. */
-  readonly tls?: StoreTls | boolean
+  readonly tls?: StoreTls | boolean | undefined
   /** Milliseconds to keep trying to connect, and the default time-out of calls. Default: 300 000. */
-  readonly timeout?: number
+  readonly timeout?: number | undefined
   /** Aborts connecting. Has no effect once the store is connected. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   readonly onProgress?: (progress: StoreProgress) => void
   /** Called with the addresses of the connection once it is established. */
   readonly onConnect?: (ends: StoreConnection) => void
@@ -105,7 +105,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
           const elapsed = monotonicNow() - started
           onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
         },
-        ...(signal && { signal }),
+        signal,
       },
     )
     const { localAddress = host, remoteAddress = host } = socket

@@ -49,7 +49,7 @@ export interface StoreServerOptions {
    * Encrypts all connections: by the token (`true` or 'token'), or by a certificate. Clients need the
    * same setting. Default: no encryption.
    */
-  readonly tls?: StoreTls | boolean
+  readonly tls?: StoreTls | boolean | undefined
   /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
   readonly timeout?: number
   /** Milliseconds for a connection to prove the token. Default: 5 000. */

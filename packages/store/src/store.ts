@@ -2,7 +2,7 @@
 export interface StoreCallOptions {
   /** Milliseconds until the call fails. Default: the time-out of the store. */
   readonly timeout?: number
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Options of `Store.set`. */

@@ -7,7 +7,7 @@ export interface RetryOptions {
   /** First pause in milliseconds; pauses double up to `longestPause`, with jitter. */
   readonly firstPause?: number
   readonly longestPause?: number
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** Whether to try again after this error. By default every error is retried. */
   readonly isTransient?: (error: unknown) => boolean
   /** Called after each failed try that will be repeated, for progress messages. */
@@ -25,7 +25,7 @@ export async function retry<T>(run: () => Promise<T>, options: RetryOptions): Pr
         Math.min(longestPause, firstPause * 2 ** (tries - 1)) * (0.5 + Math.random() / 2)
       if (isTransient?.(error) === false || deadline.remaining() <= pause) throw error
       onFailure?.(error, tries)
-      await sleep(pause, undefined, signal === undefined ? {} : { signal })
+      await sleep(pause, undefined, { signal })
     }
   }
 }

@@ -179,28 +179,24 @@ export class FlightRecorder {
     const fingerprint = { kind: of('kind'), root: of('root'), count: of('count') }
     const peer = of('peer')
     const isMessage = peer !== NO_PEER
-    const label = this.textOf(number, 'label')
-    const site = this.textOf(number, 'site')
-    const peers = this.textOf(number, 'peers')
     const name = nameOfFingerprint(fingerprint)
-    const error = codes[of('error')]
     return {
       number,
       group: of('group'),
       sequence: of('sequence'),
       name: isMessage ? (of('isReceive') === 1 ? 'recv' : 'send') : name,
       operation: describeFingerprint(fingerprint),
-      ...(label === undefined ? {} : { label }),
-      ...(site === undefined ? {} : { site }),
-      ...(peer >= 0 ? { peer } : {}),
-      ...(isMessage ? { tag: of('tag') } : {}),
+      label: this.textOf(number, 'label'),
+      site: this.textOf(number, 'site'),
+      peer: peer >= 0 ? peer : undefined,
+      tag: isMessage ? of('tag') : undefined,
       bytes: of('bytes'),
       posted: of('posted'),
       started: of('started'),
       completed: of('completed'),
       state: flightStates[of('state')] ?? 'running',
-      ...(error === undefined ? {} : { error }),
-      ...(peers === undefined ? {} : { waitsFor: peers.split(',').map(Number) }),
+      error: codes[of('error')],
+      waitsFor: this.textOf(number, 'peers')?.split(',').map(Number),
     }
   }
 

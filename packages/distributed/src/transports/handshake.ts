@@ -30,7 +30,7 @@ export interface Credentials {
   /** Identifies the job and its attempt, so that ranks of other jobs and attempts are rejected. */
   readonly purpose: string
   /** Whether the connections are encrypted; default: 'none'. */
-  readonly protection?: Protection
+  readonly protection?: Protection | undefined
 }
 
 /**

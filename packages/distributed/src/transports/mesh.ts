@@ -203,7 +203,7 @@ async function acceptPeers<Channel extends ByteChannel>(
 function credentialsOf(options: MeshOptions, called: number): Credentials {
   const { token, purpose, protection, endpoints } = options
   const key = `${token}${endpoints[called]?.secret ?? ''}`
-  return { token: key, purpose, ...(protection && { protection }) }
+  return { token: key, purpose, protection }
 }
 
 function logRefusal(error: unknown): void {

@@ -215,8 +215,8 @@ export function checkTimeout(timeout: number | undefined, usual: number): number
 export function waitOptions(
   { timeout, signal }: JoinOptions,
   usual: number,
-): { readonly timeout: number; readonly signal?: AbortSignal } {
-  return { timeout: checkTimeout(timeout, usual), ...(signal && { signal }) }
+): { readonly timeout: number; readonly signal: AbortSignal | undefined } {
+  return { timeout: checkTimeout(timeout, usual), signal }
 }
 
 /**  @throws ERR_TSR_ARGUMENT */

@@ -101,7 +101,7 @@ export async function exchangeEndpoints(
   own: Published,
 ): Promise<ConnectOptions> {
   await store.set(endpointKey(rank), JSON.stringify(own))
-  const wait = { timeout, ...(signal && { signal }) }
+  const wait = { timeout, signal }
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
   let texts: Uint8Array[]
   try {

@@ -95,7 +95,7 @@ export async function joinGeneration(
   }
 
   const generation = await chooseGeneration(settings, root, departures)
-  return await join(generation, { timeout, ...(signal && { signal }) })
+  return await join(generation, { timeout, signal })
 }
 
 /**
@@ -144,7 +144,7 @@ async function chooseGeneration(
       { rank, generation: newest },
       'this rank was here before: waits until the others call reconfigure()',
     )
-    const wait = { timeout: Math.max(1, deadline.remaining()), ...(signal && { signal }) }
+    const wait = { timeout: Math.max(1, deadline.remaining()), signal }
     await root.wait([begunKey(newest + 1)], wait).catch((cause: unknown) => {
       if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
       const what = `rank ${rank}, which was in the job before: waiting for the others to call reconfigure()`

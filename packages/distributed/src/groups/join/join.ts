@@ -120,11 +120,14 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   const at = await awaitName(settings, environment, isHost)
   checkToken(token, host, await addressForPeers(environment))
   const tls = storeTlsOf(settings.protection)
-  const common = { port, token, ...(tls && { tls }) }
+  const common = { port, token, tls }
   const server = isHost ? await hostStore(past, { host: at, ...common }) : undefined
   let from: string | undefined
   const connecting = connectStore({
-    ...{ host, ...common, timeout, ...(signal && { signal }) },
+    ...common,
+    host,
+    timeout,
+    signal,
     onConnect: ({ localAddress }) => (from = localAddress),
   })
   const client = await connecting.catch(async (error: unknown) => {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { createLogger, tsrError } from '@tsrun/core'
+import { createLogger, messageOf, tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { beginTrace } from '../../record/rank-trace.ts'
 import { identityOf } from './tuning-file.ts'
@@ -39,7 +39,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
         ...endpoint,
         on: hostIdentity(),
         segment: segment?.address,
-        ...(refusal !== undefined && { refusal }),
+        refusal,
         tuning: identityOf(settings.tuning),
         protection,
         ...(protection !== 'none' && { secret: randomBytes(32).toString('hex') }),
@@ -110,7 +110,7 @@ function offerSegment(
   try {
     return { segment: createSegment(memory) }
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     if (sharedMemory === 'required') {
       return { refusal: `rank ${rank} cannot make memory that is shared: ${reason}` }
     }

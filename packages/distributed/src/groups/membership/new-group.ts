@@ -134,7 +134,7 @@ export async function ranksOfColor(
   group: ProcessGroup,
   color: number | null,
   key: number,
-  wait: { readonly timeout: number; readonly signal?: AbortSignal },
+  wait: { readonly timeout: number; readonly signal: AbortSignal | undefined },
 ): Promise<number[] | undefined> {
   const own: SplitChoice = [colorRule.check('color', color), keyRule.check('key', key)]
   const all = checkChoices(await group.allGatherObject<unknown>(own, { ...wait, label: 'split' }))

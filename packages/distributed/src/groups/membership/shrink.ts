@@ -101,7 +101,7 @@ async function waitForDecision(
   signal: AbortSignal | undefined,
 ): Promise<Decision | undefined> {
   try {
-    const text = await store.get(key, { timeout: CHECK_INTERVAL, ...(signal && { signal }) })
+    const text = await store.get(key, { timeout: CHECK_INTERVAL, signal })
     return readDecision(text, ranks)
   } catch (error) {
     if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
