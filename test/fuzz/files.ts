@@ -8,7 +8,7 @@ import { decodeContents, encodeContents, parseHeader } from '../internals/traini
 import { readGPT2Config } from '../internals/models.ts'
 import { summarizeTrace, writeChromeTrace } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
-import { sendSpansTo, SpanFile } from '../internals/distributed/record.ts'
+import { openSpanFile, sendSpansTo } from '../internals/distributed/record.ts'
 import { SpanFileReader } from '../internals/observe.ts'
 import { type Target } from './campaign.ts'
 import { fileOf, folder, json, textOf } from './inputs.ts'
@@ -34,7 +34,7 @@ const contents = {
 function spans(): Buffer {
   const path = join(folder, 'seed.spans')
   const place = { rank: 1, worldSize: 2, node: 0, host: 'h', pid: 7 }
-  const file = new SpanFile(
+  const file = openSpanFile(
     path,
     { runId: 'r', restartCount: 0, ...place, monotonic: 0, time: 5 },
     () => undefined,

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { StepTail } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
-import { sendSpansTo, SpanFile } from '../internals/distributed/record.ts'
+import { openSpanFile, sendSpansTo, type SpanFile } from '../internals/distributed/record.ts'
 
 let folder: string
 beforeEach(() => {
@@ -18,7 +18,7 @@ function open(rank: number, attempt = 0): SpanFile {
   const place = { rank, worldSize: 2, node: 0, host: 'node0', pid: 77 }
   const clock = { monotonic: 0, time: 0 }
   const owner = { runId: 'run-1', restartCount: attempt, ...place, ...clock }
-  return new SpanFile(path, owner, (error) => {
+  return openSpanFile(path, owner, (error) => {
     throw error
   })
 }
@@ -95,7 +95,7 @@ it('a step tail reads only the end of long files, and the newest process of each
     time: 9,
   }
   const path = join(folder, 'attempt-0.rank-1.5.spans')
-  const next = new SpanFile(path, { runId: 'run-1', restartCount: 0, ...owner }, () => undefined)
+  const next = openSpanFile(path, { runId: 'run-1', restartCount: 0, ...owner }, () => undefined)
   addStep(zero, 0, 12_001, 1_200_100)
   addStep(next, 1, 12_001, 1_200_100)
   expect(tail.look([0, 1])).toMatchObject({ step: 12_001 })

@@ -1,4 +1,8 @@
 export { parseFlightDump } from '../../../packages/distributed/src/record/flight-records.ts'
 export { openRankTrace } from '../../../packages/distributed/src/record/rank-trace.ts'
-export { SpanFile, type SpanFileOwner } from '../../../packages/distributed/src/record/span-file.ts'
+export {
+  openSpanFile,
+  type SpanFile,
+  type SpanFileOwner,
+} from '../../../packages/distributed/src/record/span-file.ts'
 export { sendSpansTo } from '../../../packages/distributed/src/record/spans.ts'

@@ -1,7 +1,11 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { SpanRecorder, spansFolder, type Span } from '@tsrun/distributed/record'
-import { sendSpansTo, SpanFile, type SpanFileOwner } from '../../internals/distributed/record.ts'
+import {
+  openSpanFile,
+  sendSpansTo,
+  type SpanFileOwner,
+} from '../../internals/distributed/record.ts'
 
 export const RUN = '20260102-030405-abcdef'
 
@@ -20,7 +24,7 @@ export function writeSpans(
   const folder = spansFolder(directory, whole.runId)
   mkdirSync(folder, { recursive: true })
   const path = join(folder, `attempt-${whole.restartCount}.rank-${rank}.${whole.pid}.spans`)
-  const file = new SpanFile(path, whole, (error) => {
+  const file = openSpanFile(path, whole, (error) => {
     throw error
   })
   sendSpansTo(file)

@@ -12,7 +12,7 @@ import {
 } from '@tsrun/core'
 import { setCurrentTrace, type CurrentTrace } from './current-trace.ts'
 import { sendSpansTo, SpanRecorder, spanKinds } from './spans.ts'
-import { SpanFile, type SpanFileOwner } from './span-file.ts'
+import { openSpanFile, type SpanFile, type SpanFileOwner } from './span-file.ts'
 import { spanFileName } from './trace-folder.ts'
 
 /** The range of steps that a trace keeps. Steps are numbered from 1. */
@@ -90,7 +90,7 @@ export function openRankTrace(directory: string, extent: Extent, owner: Owner): 
   const open = (): { file: SpanFile; path: string } => {
     const path = join(directory, spanFileName({ restartCount, rank, pid, part }))
     const now = { monotonic: monotonicNow(), time: Date.now() }
-    const file = new SpanFile(path, { ...owner, host: hostname(), pid, ...now }, ({ message }) => {
+    const file = openSpanFile(path, { ...owner, host: hostname(), pid, ...now }, ({ message }) => {
       createLogger('distributed').warn({ path, reason: message }, 'the trace ends here')
     })
     return { file, path }

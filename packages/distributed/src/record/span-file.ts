@@ -67,103 +67,98 @@ export type SpanFileOwner = Omit<SpanFileHeader, 'format' | 'version' | 'kinds' 
 const BUFFER = 64 * 1024
 const LARGEST = SPAN_HEAD + 8 * factNames.length + NAME_HEAD + LONGEST_NAME
 
+export interface SpanFile extends SpanSink {
+  /** Bytes of records written to the operating system. */
+  readonly written: number
+  /** Writes the buffer to the operating system. Flushed data survives if this process is killed. */
+  flush(): void
+  close(): void
+}
+
 /**
  * Appends spans to a file. Writes to the operating system when the buffer is full, and on `flush`.
  * A file error stops the writing, not the training.
+ *
+ * @throws the error of the file system if the file cannot be made
  */
-export class SpanFile implements SpanSink {
-  readonly #buffer = Buffer.alloc(BUFFER)
-  readonly #view = new DataView(this.#buffer.buffer, this.#buffer.byteOffset, BUFFER)
-  readonly #names = new Map<string, number>()
-  readonly #onError: (error: Error) => void
-  #fd: number | undefined
-  #used = 0
-  #written = 0
+export function openSpanFile(
+  path: string,
+  owner: SpanFileOwner,
+  onError: (error: Error) => void,
+): SpanFile {
+  const buffer = Buffer.alloc(BUFFER)
+  const view = new DataView(buffer.buffer, buffer.byteOffset, BUFFER)
+  const names = new Map<string, number>()
+  let fd: number | undefined = openOwnFile(path)
+  let used = 0
+  let written = 0
+  const header = {
+    format: SPANS_FORMAT,
+    version: SPANS_VERSION,
+    ...owner,
+    kinds: spanKinds,
+    facts: factNames,
+  }
+  writeWhole(fd, Buffer.from(`${JSON.stringify(header)}\n`))
 
-  /** @throws the error of the file system if the file cannot be made */
-  constructor(path: string, owner: SpanFileOwner, onError: (error: Error) => void) {
-    this.#onError = onError
-    this.#fd = openOwnFile(path)
-    const header = {
-      format: SPANS_FORMAT,
-      version: SPANS_VERSION,
-      ...owner,
-      kinds: spanKinds,
-      facts: factNames,
-    }
-    writeWhole(this.#fd, Buffer.from(`${JSON.stringify(header)}\n`))
+  const close = (): void => {
+    if (fd === undefined) return
+    closeSync(fd)
+    fd = undefined
   }
 
-  /** Bytes of records written to the operating system. */
-  get written(): number {
-    return this.#written
-  }
-
-  /** Appends a span, as `SpanSink` documents. */
-  add(
-    kind: number,
-    start: number,
-    end: number,
-    name: string | undefined,
-    facts: Float64Array,
-    at: number,
-  ): void {
-    if (this.#used + LARGEST > BUFFER) this.flush()
-    const number = name === undefined ? 0 : this.#numberOf(name)
-    const view = this.#view
-    const begin = this.#used
-    let bits = 0
-    let next = begin + SPAN_HEAD
-    for (let fact = 0; fact < factNames.length; fact++) {
-      const value = facts[at + fact]!
-      if (Number.isNaN(value)) continue
-      bits |= 1 << fact
-      view.setFloat64(next, value, true)
-      next += 8
+  const flush = (): void => {
+    if (fd !== undefined) {
+      try {
+        writeWhole(fd, buffer.subarray(0, used))
+        written += used
+      } catch (error) {
+        close()
+        onError(error as Error)
+      }
     }
-    view.setUint8(begin, kind)
-    view.setUint16(begin + 1, bits, true)
-    view.setUint16(begin + 3, number, true)
-    view.setFloat64(begin + 5, start, true)
-    view.setFloat64(begin + 13, end, true)
-    this.#used = next
-  }
-
-  /** Writes the buffer to the operating system. Flushed data survives if this process is killed. */
-  flush(): void {
-    if (this.#fd === undefined) {
-      this.#used = 0
-      return
-    }
-    try {
-      writeWhole(this.#fd, this.#buffer.subarray(0, this.#used))
-      this.#written += this.#used
-    } catch (error) {
-      this.close()
-      this.#onError(error as Error)
-    }
-    this.#used = 0
-  }
-
-  close(): void {
-    if (this.#fd === undefined) return
-    closeSync(this.#fd)
-    this.#fd = undefined
+    used = 0
   }
 
   /** Returns the number of a name, or 0 for no name. */
-  #numberOf(name: string): number {
-    const known = this.#names.get(name)
+  const numberOf = (name: string): number => {
+    const known = names.get(name)
     if (known !== undefined) return known
-    if (this.#names.size === MOST_NAMES) return 0
-    const number = this.#names.size + 1
-    this.#names.set(name, number)
-    const at = this.#used
-    const length = this.#buffer.write(name, at + NAME_HEAD, LONGEST_NAME)
-    this.#buffer[at] = NAME
-    this.#buffer.writeUInt16LE(number, at + 1)
-    this.#buffer.writeUInt16LE(length, at + 3)
-    this.#used = at + NAME_HEAD + length
+    if (names.size === MOST_NAMES) return 0
+    const number = names.size + 1
+    names.set(name, number)
+    const length = buffer.write(name, used + NAME_HEAD, LONGEST_NAME)
+    buffer[used] = NAME
+    buffer.writeUInt16LE(number, used + 1)
+    buffer.writeUInt16LE(length, used + 3)
+    used += NAME_HEAD + length
     return number
+  }
+
+  return {
+    get written() {
+      return written
+    },
+    add: (kind, start, end, name, facts, at) => {
+      if (used + LARGEST > BUFFER) flush()
+      const number = name === undefined ? 0 : numberOf(name)
+      let bits = 0
+      let next = used + SPAN_HEAD
+      for (let fact = 0; fact < factNames.length; fact++) {
+        const value = facts[at + fact]!
+        if (Number.isNaN(value)) continue
+        bits |= 1 << fact
+        view.setFloat64(next, value, true)
+        next += 8
+      }
+      view.setUint8(used, kind)
+      view.setUint16(used + 1, bits, true)
+      view.setUint16(used + 3, number, true)
+      view.setFloat64(used + 5, start, true)
+      view.setFloat64(used + 13, end, true)
+      used = next
+    },
+    flush,
+    close,
   }
 }
