@@ -5,7 +5,7 @@ import {
   connectMesh,
   openNodeDialer,
   nodeTransport,
-  SocketChannel,
+  socketChannel,
   openTcpDialer,
   TcpTransport,
   CLOSED,
@@ -147,7 +147,7 @@ describe('node sockets', () => {
     const accepted = once(server, 'connection') as Promise<[Socket]>
     const caller = connect((server.address() as AddressInfo).port, '127.0.0.1')
     const [socket] = await accepted
-    const channel = new SocketChannel(socket)
+    const channel = socketChannel(socket)
     caller.end('last words')
     await once(socket, 'close')
     const heap = heapOf(createMemory(1024 * 1024))

@@ -17,7 +17,8 @@ export {
 export {
   nodeTransport,
   openNodeDialer,
-  SocketChannel,
+  type SocketChannel,
+  socketChannel,
 } from '../../../packages/distributed/src/transports/node-transport.ts'
 export {
   nativeCipher,
@@ -55,7 +56,7 @@ export {
   SLOTS_BYTES,
 } from '../../../packages/distributed/src/transports/shared-memory/slots.ts'
 export {
-  DescriptorChannel,
+  type DescriptorChannel,
   openTcpDialer,
   TcpTransport,
 } from '../../../packages/distributed/src/transports/tcp-transport.ts'

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
-import type { SessionKeys } from '@tsrun/core'
 import type { Heap } from '../arena/heap.ts'
 import { takeChunks, type Chunks } from './chunks.ts'
 import {
@@ -176,7 +175,7 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
     async accept() {
       for (;;) {
         const caller = callers.shift()
-        if (caller !== undefined) return new SocketChannel(caller)
+        if (caller !== undefined) return socketChannel(caller)
         if (!listening) throw new Error('stopped listening')
         await new Promise<void>((resolve) => {
           wake = resolve
@@ -194,7 +193,7 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
       } finally {
         signal?.removeEventListener('abort', giveUp)
       }
-      return new SocketChannel(socket)
+      return socketChannel(socket)
     },
     stopListening() {
       listening = false
@@ -208,77 +207,72 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
 /** Largest number of bytes to read ahead during a handshake. */
 const LARGEST_REST = 64 * 1024
 
-/**
- * A node:net socket during the handshake. `release` hands over the socket and the bytes read ahead.
- */
-export class SocketChannel implements ByteChannel {
+/** A node:net socket during the handshake. */
+export interface SocketChannel extends ByteChannel {
   readonly socket: Socket
-  readonly from: string
-  keys?: SessionKeys | undefined
-  #rest: Buffer[] = []
-  #held = 0
-  #wake: (() => void) | undefined
-  #ended: string | undefined
-  readonly #onData = (chunk: Buffer): void => {
-    this.#rest.push(chunk)
-    this.#held += chunk.length
-    // A handshake is short. Stop reading if a peer sends more.
-    if (this.#held > LARGEST_REST) this.socket.pause()
-    this.#wake?.()
-  }
-
-  constructor(socket: Socket) {
-    this.socket = socket
-    this.from = socket.remoteAddress ?? ''
-    const end = (reason: string): void => {
-      this.#ended ??= reason
-      this.#wake?.()
-    }
-    socket.on('data', this.#onData)
-    socket.resume()
-    socket.on('error', (error) => {
-      end(error.message)
-    })
-    socket.on('close', () => {
-      end('the connection ended')
-    })
-  }
-
-  async write(bytes: Uint8Array): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.socket.write(bytes, (error) => {
-        if (error === undefined || error === null) resolve()
-        else reject(error)
-      })
-    })
-  }
-
-  async read(length: number): Promise<Uint8Array> {
-    for (;;) {
-      const bytes = Buffer.concat(this.#rest)
-      if (bytes.length >= length) {
-        this.#rest = bytes.length > length ? [bytes.subarray(length)] : []
-        this.#held = bytes.length - length
-        if (this.#held <= LARGEST_REST) this.socket.resume()
-        return new Uint8Array(bytes.subarray(0, length))
-      }
-      if (this.#ended !== undefined) throw new Error(this.#ended)
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve
-      })
-    }
-  }
-
   /**
    * Stops reading. Returns the bytes that followed the handshake, and why the stream has ended, if
    * it has.
    */
-  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined } {
-    this.socket.off('data', this.#onData)
-    return { chunks: this.#rest, ended: this.#ended }
-  }
+  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined }
+}
 
-  close(): void {
-    this.socket.destroy()
+export function socketChannel(socket: Socket): SocketChannel {
+  let rest: Buffer[] = []
+  let held = 0
+  let wake: (() => void) | undefined
+  let ended: string | undefined
+  const onData = (chunk: Buffer): void => {
+    rest.push(chunk)
+    held += chunk.length
+    // A handshake is short. Stop reading if a peer sends more.
+    if (held > LARGEST_REST) socket.pause()
+    wake?.()
+  }
+  const end = (reason: string): void => {
+    ended ??= reason
+    wake?.()
+  }
+  socket.on('data', onData)
+  socket.resume()
+  socket.on('error', (error) => {
+    end(error.message)
+  })
+  socket.on('close', () => {
+    end('the connection ended')
+  })
+  return {
+    socket,
+    from: socket.remoteAddress ?? '',
+    write: async (bytes) => {
+      await new Promise<void>((resolve, reject) => {
+        socket.write(bytes, (error) => {
+          if (error === undefined || error === null) resolve()
+          else reject(error)
+        })
+      })
+    },
+    read: async (length) => {
+      for (;;) {
+        const bytes = Buffer.concat(rest)
+        if (bytes.length >= length) {
+          rest = bytes.length > length ? [bytes.subarray(length)] : []
+          held = bytes.length - length
+          if (held <= LARGEST_REST) socket.resume()
+          return new Uint8Array(bytes.subarray(0, length))
+        }
+        if (ended !== undefined) throw new Error(ended)
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      }
+    },
+    release: () => {
+      socket.off('data', onData)
+      return { chunks: rest, ended }
+    },
+    close: () => {
+      socket.destroy()
+    },
   }
 }

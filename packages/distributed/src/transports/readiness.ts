@@ -19,58 +19,58 @@ interface Waiter {
  * `poll` is no alternative, because it could not be ended with its rank. After a wait, callers must
  * check the descriptor again, because it may have been closed.
  */
-class Readiness {
-  readonly #waiters = new Set<Waiter>()
-  #timer: NodeJS.Timeout | undefined
-  #idle = 0
-  #pollfds = new Int32Array(0)
+function watchDescriptors() {
+  const waiters = new Set<Waiter>()
+  let timer: NodeJS.Timeout | undefined
+  let idle = 0
+  let pollfds = new Int32Array(0)
 
-  /** Resolves when the descriptor has one of these events, or when `forget` is called for it. */
-  async wait(fd: number, events: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#waiters.add({ fd, events, resolve })
-      this.#timer ??= this.#lookLater()
-    })
-  }
-
-  /** Ends all waits on a descriptor. The owner must call it before it closes the descriptor. */
-  forget(fd: number): void {
-    for (const waiter of this.#waiters) if (waiter.fd === fd) this.#wake(waiter)
-  }
-
-  #lookLater(): NodeJS.Timeout {
-    const interval = this.#idle < IDLE_LOOKS ? INTERVAL : IDLE_INTERVAL
+  const lookLater = (): NodeJS.Timeout => {
+    const interval = idle < IDLE_LOOKS ? INTERVAL : IDLE_INTERVAL
     return setTimeout(() => {
-      this.#timer = undefined
-      this.#idle++
-      this.#look()
-      if (this.#waiters.size > 0) this.#timer ??= this.#lookLater()
+      timer = undefined
+      idle++
+      look()
+      if (waiters.size > 0) timer = lookLater()
     }, interval)
   }
 
-  #look(): void {
-    const waiters = [...this.#waiters]
+  const look = (): void => {
+    const all = [...waiters]
     const words = POLLFD_BYTES / 4
-    if (this.#pollfds.length < words * waiters.length) {
-      this.#pollfds = new Int32Array(2 * words * waiters.length)
+    if (pollfds.length < words * all.length) {
+      pollfds = new Int32Array(2 * words * all.length)
     }
-    const pollfds = this.#pollfds
-    for (const [i, { fd, events }] of waiters.entries()) pollfds.set([fd, events], words * i)
-    if (waiters.length === 0 || pollFds(addressOf(pollfds), waiters.length, 0) === 0) return
-    for (const [i, waiter] of waiters.entries()) {
-      if (pollfds[words * i + 1]! >>> 16 !== 0) this.#wake(waiter)
+    for (const [i, { fd, events }] of all.entries()) pollfds.set([fd, events], words * i)
+    if (all.length === 0 || pollFds(addressOf(pollfds), all.length, 0) === 0) return
+    for (const [i, waiter] of all.entries()) {
+      if (pollfds[words * i + 1]! >>> 16 !== 0) wake(waiter)
     }
   }
 
-  #wake(waiter: Waiter): void {
-    this.#waiters.delete(waiter)
-    this.#idle = 0
+  const wake = (waiter: Waiter): void => {
+    waiters.delete(waiter)
+    idle = 0
     waiter.resolve()
-    if (this.#waiters.size > 0) return
-    clearTimeout(this.#timer)
-    this.#timer = undefined
+    if (waiters.size > 0) return
+    clearTimeout(timer)
+    timer = undefined
+  }
+
+  return {
+    /** Resolves when the descriptor has one of these events, or when `forget` is called for it. */
+    async wait(fd: number, events: number): Promise<void> {
+      await new Promise<void>((resolve) => {
+        waiters.add({ fd, events, resolve })
+        timer ??= lookLater()
+      })
+    },
+    /** Ends all waits on a descriptor. The owner must call it before it closes the descriptor. */
+    forget(fd: number): void {
+      for (const waiter of waiters) if (waiter.fd === fd) wake(waiter)
+    },
   }
 }
 
 /** The waits on all descriptors of this thread. */
-export const readiness = new Readiness()
+export const readiness = watchDescriptors()

@@ -175,7 +175,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
     async accept() {
       while (listening) {
         const fd = tryAccept(listener)
-        if (fd >= 0) return new DescriptorChannel(fd, peerAddress(fd))
+        if (fd >= 0) return descriptorChannel(fd, peerAddress(fd))
         await readiness.wait(listener, POLLIN)
       }
       throw new Error('stopped listening')
@@ -200,7 +200,7 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
       } finally {
         signal?.removeEventListener('abort', wake)
       }
-      return new DescriptorChannel(fd)
+      return descriptorChannel(fd)
     },
     stopListening() {
       if (!listening) return
@@ -224,49 +224,45 @@ function tryAccept(listener: number): number {
 }
 
 /** A connected non-blocking socket during the handshake. */
-export class DescriptorChannel implements ByteChannel {
+export interface DescriptorChannel extends ByteChannel {
   readonly fd: number
-  readonly from: string
-  keys?: SessionKeys | undefined
-  #closed = false
+}
 
-  constructor(fd: number, from = '') {
-    this.fd = fd
-    this.from = from
-  }
-
-  async write(bytes: Uint8Array): Promise<void> {
-    await this.#move(bytes, POLLOUT, (at, length) => sendBytes(this.fd, at, length, false))
-  }
-
-  async read(length: number): Promise<Uint8Array> {
-    const bytes = new Uint8Array(length)
-    await this.#move(bytes, POLLIN, (at, left) => {
-      const taken = receiveBytes(this.fd, at, left)
-      if (taken === 0) throw new Error('the connection ended')
-      return taken
-    })
-    return bytes
-  }
-
-  close(): void {
-    if (this.#closed) return
-    this.#closed = true
-    readiness.forget(this.fd)
-    closeNative(this.fd)
-  }
-
-  async #move(
+function descriptorChannel(fd: number, from = ''): DescriptorChannel {
+  let isClosed = false
+  const moveAll = async (
     bytes: Uint8Array,
     events: number,
     move: (at: number, length: number) => number,
-  ): Promise<void> {
+  ): Promise<void> => {
     for (let done = 0; done < bytes.length;) {
-      if (this.#closed) throw new Error('the connection was closed')
+      if (isClosed) throw new Error('the connection was closed')
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await readiness.wait(this.fd, events)
+      else if (moved === -EAGAIN) await readiness.wait(fd, events)
       else throw new Error(`the connection failed with ${errnoName(-moved)}`)
     }
+  }
+  return {
+    fd,
+    from,
+    write: async (bytes) => {
+      await moveAll(bytes, POLLOUT, (at, length) => sendBytes(fd, at, length, false))
+    },
+    read: async (length) => {
+      const bytes = new Uint8Array(length)
+      await moveAll(bytes, POLLIN, (at, left) => {
+        const taken = receiveBytes(fd, at, left)
+        if (taken === 0) throw new Error('the connection ended')
+        return taken
+      })
+      return bytes
+    },
+    close: () => {
+      if (isClosed) return
+      isClosed = true
+      readiness.forget(fd)
+      closeNative(fd)
+    },
   }
 }
