@@ -53,7 +53,8 @@ export function publishStatus(slot: StatusSlot, thread: 'engine' | 'caller') {
     let texts = known.get(kind)
     const last = texts?.get(count)
     if (last !== undefined && sameFingerprint(last.of, fingerprint)) return last.text
-    if (texts === undefined || texts.size === KEPT) known.set(kind, (texts = new Map()))
+    if (texts === undefined || texts.size === KEPT)
+      known.set(kind, (texts = new Map<number, Known>()))
     const text = encoder.encode(describeFingerprint(fingerprint))
     texts.set(count, { of: fingerprint, text })
     return text

@@ -18,11 +18,11 @@ interface PostedReceive extends MatchedReceive {
 }
 
 export interface MatchingEvents {
-  onFailed(task: Task, cause: unknown): void
+  readonly onFailed: (task: Task, cause: unknown) => void
   /**
    * Called when all possible sources of a receive have departed. `link` leads to the last of them.
    */
-  onDeparted(task: Task, link: Link): void
+  readonly onDeparted: (task: Task, link: Link) => void
 }
 
 export type MatchingQueues = ReturnType<typeof createMatching>
