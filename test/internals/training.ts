@@ -8,6 +8,6 @@ export { decodeContents, encodeContents } from '../../packages/training/src/chec
 export { copyCommon } from '../../packages/training/src/checkpoint/piece.ts'
 export { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
 export { planBuckets } from '../../packages/training/src/parallel/gradients/buckets.ts'
-export { PreparedMessages } from '../../packages/training/src/parallel/pipeline/activations.ts'
+export { preparedMessages } from '../../packages/training/src/parallel/pipeline/activations.ts'
 export { executionOrder } from '../../packages/training/src/parallel/pipeline/schedule/dependencies.ts'
 export { xoshiro128 } from '../../packages/training/src/random/generator.ts'

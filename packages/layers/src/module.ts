@@ -7,7 +7,7 @@ import {
   type Parameter,
   type Tensor,
 } from '@tsrun/training'
-import { weightsOf, type LayersModel, type LayersVariable } from './model.ts'
+import { weightsOf, type LayersModel, type LayersVariable, type LayersWeight } from './model.ts'
 import { drawByPass, type Compound } from './random-layers.ts'
 
 /**
@@ -45,7 +45,7 @@ export function adaptLayers(model: LayersModel): AdaptedLayers {
   return {
     endsInSoftmax:
       last?.getClassName() === 'Softmax' || last?.getConfig()['activation'] === 'softmax',
-    build: () => new LayersModule(model),
+    build: () => layersModule(model),
   }
 }
 
@@ -54,40 +54,29 @@ export function adaptLayers(model: LayersModel): AdaptedLayers {
  * this module's parameters, so that the tape records them. Untrained weights, such as moving
  * averages and weights of frozen layers, are buffers.
  */
-class LayersModule implements Module {
-  readonly usesPass = true
-  readonly parameters: readonly Parameter[]
-  readonly buffers: readonly Parameter[]
-  readonly #model: LayersModel
-  readonly #values: ReadonlyMap<LayersVariable, Parameter>
-
-  constructor(model: LayersModel) {
-    this.#model = model
-    const weights = weightsOf(model)
-    const values = new Map(
-      weights.map(({ variable, name, shape }) => [variable, take(variable, name, shape)]),
-    )
-    const those = (isTrained: boolean) =>
-      weights
-        .filter((each) => each.isTrained === isTrained)
-        .map(({ variable }) => values.get(variable)!)
-    this.parameters = those(true)
-    this.buffers = those(false)
-    this.#values = values
-  }
-
-  forward(x: Tensor): Tensor {
-    const options = { training: currentPass()?.training === true }
-    const layers = this.#model.layers as unknown as readonly Compound[]
-    return drawByPass(layers, () => this.#model.apply(x, options)) as Tensor
-  }
-
-  restore(): void {
-    for (const [variable, { value }] of this.#values) {
-      delete (variable as Partial<LayersVariable>).read
-      delete (variable as Partial<LayersVariable>).write
-      variable.write(value)
-    }
+function layersModule(model: LayersModel): ReturnType<AdaptedLayers['build']> {
+  const weights = weightsOf(model)
+  const values = new Map(weights.map((weight) => [weight.variable, take(weight)]))
+  const those = (isTrained: boolean) =>
+    weights
+      .filter((each) => each.isTrained === isTrained)
+      .map(({ variable }) => values.get(variable)!)
+  return {
+    usesPass: true,
+    parameters: those(true),
+    buffers: those(false),
+    forward(x) {
+      const options = { training: currentPass()?.training === true }
+      const layers = model.layers as unknown as readonly Compound[]
+      return drawByPass(layers, () => model.apply(x, options)) as Tensor
+    },
+    restore() {
+      for (const [variable, { value }] of values) {
+        delete (variable as Partial<LayersVariable>).read
+        delete (variable as Partial<LayersVariable>).write
+        variable.write(value)
+      }
+    },
   }
 }
 
@@ -95,7 +84,7 @@ class LayersModule implements Module {
  * Creates a parameter with a copy of a weight's value. The weight then reads its value from the
  * parameter.
  */
-function take(variable: LayersVariable, name: string, shape: readonly number[]): Parameter {
+function take({ variable, name, shape }: LayersWeight): Parameter {
   // Clone the value, because the variable of tf.layers keeps its own value until `restore`.
   const parameter = { name, shape: [...shape], value: tf.keep(tf.clone(variable.read())) }
   variable.read = () => parameter.value

@@ -20,7 +20,7 @@ export interface CachedAttention extends AttentionCore {
  * precision. Calling a TensorFlow.js operation would take longer than computing one position.
  */
 export function cachedAttention(): CachedAttention {
-  return isHostAccessible() ? new HostCache() : new DeviceCache()
+  return isHostAccessible() ? hostCache() : deviceCache()
 }
 
 function noGradient(): never {
@@ -31,66 +31,40 @@ function noGradient(): never {
   )
 }
 
-class HostCache implements CachedAttention {
-  length = 0
+function hostCache(): CachedAttention {
+  let length = 0
   /** The number of rows allocated for each head. */
-  #capacity = 0
-  #keys: Float32Array = new Float32Array(0)
-  #values: Float32Array = new Float32Array(0)
+  let capacity = 0
+  let cachedKeys = new Float32Array(0)
+  let cachedValues = new Float32Array(0)
 
-  forward(q: Tensor, k: Tensor, v: Tensor): { output: Tensor; saved: Tensor[] } {
-    const [batch, heads, count, size] = q.shape as [number, number, number, number]
-    const before = this.length
-    const sequences = batch * heads
-    this.#reserve(before + count, sequences, size)
-    for (const [from, to] of [
-      [viewOf(k), this.#keys],
-      [viewOf(v), this.#values],
-    ] as const) {
-      for (let s = 0; s < sequences; s++) {
-        const rows = from.subarray(s * count * size, (s + 1) * count * size)
-        to.set(rows, (s * this.#capacity + before) * size)
+  const reserve = (positions: number, sequences: number, size: number) => {
+    const before = capacity
+    if (positions <= before) return
+    capacity = Math.max(positions, 2 * before, 64)
+    const grow = (old: Float32Array) => {
+      const grown = new Float32Array(sequences * capacity * size)
+      for (let s = 0; s < sequences && before > 0; s++) {
+        const rows = old.subarray(s * before * size, (s + 1) * before * size)
+        grown.set(rows, s * capacity * size)
       }
+      return grown
     }
-    this.length = before + count
-    // Compute a prompt with matrix products, which are faster for many positions.
-    if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
-    const output = scopedTensor(q.shape, (out) => {
-      const queries = viewOf(q)
-      for (let s = 0; s < sequences; s++) {
-        for (let i = 0; i < count; i++) {
-          const at = (s * count + i) * size
-          this.#attend(queries, out, { at, start: s * this.#capacity, keys: before + i + 1, size })
-        }
-      }
-    })
-    return { output, saved: [] }
+    cachedKeys = grow(cachedKeys)
+    cachedValues = grow(cachedValues)
   }
-
-  backward(): never {
-    noGradient()
-  }
-
-  truncate(length: number): void {
-    this.length = Math.min(this.length, length)
-  }
-
-  dispose(): void {
-    this.length = 0
-  }
-
-  #attend(
+  const attendRow = (
     queries: Float32Array,
     out: Float32Array,
     { at, start, keys, size }: { at: number; start: number; keys: number; size: number },
-  ): void {
+  ) => {
     const scale = 1 / Math.sqrt(size)
     const scores = new Float64Array(keys)
     let largest = -Infinity
     for (let j = 0; j < keys; j++) {
       const row = (start + j) * size
       let product = 0
-      for (let i = 0; i < size; i++) product += queries[at + i]! * this.#keys[row + i]!
+      for (let i = 0; i < size; i++) product += queries[at + i]! * cachedKeys[row + i]!
       scores[j] = product * scale
       if (scores[j]! > largest) largest = scores[j]!
     }
@@ -100,69 +74,88 @@ class HostCache implements CachedAttention {
     for (let j = 0; j < keys; j++) {
       const row = (start + j) * size
       const weight = scores[j]! / total
-      for (let i = 0; i < size; i++) sums[i]! += weight * this.#values[row + i]!
+      for (let i = 0; i < size; i++) sums[i]! += weight * cachedValues[row + i]!
     }
     out.set(sums, at)
   }
 
-  #reserve(length: number, sequences: number, size: number): void {
-    const before = this.#capacity
-    if (length <= before) return
-    this.#capacity = Math.max(length, 2 * before, 64)
-    const grow = (old: Float32Array): Float32Array => {
-      const grown = new Float32Array(sequences * this.#capacity * size)
-      for (let s = 0; s < sequences && before > 0; s++) {
-        const rows = old.subarray(s * before * size, (s + 1) * before * size)
-        grown.set(rows, s * this.#capacity * size)
+  return {
+    get length() {
+      return length
+    },
+    forward(q, k, v) {
+      const [batch, heads, count, size] = q.shape as [number, number, number, number]
+      const before = length
+      const sequences = batch * heads
+      reserve(before + count, sequences, size)
+      for (const [from, to] of [
+        [viewOf(k), cachedKeys],
+        [viewOf(v), cachedValues],
+      ] as const) {
+        for (let s = 0; s < sequences; s++) {
+          const rows = from.subarray(s * count * size, (s + 1) * count * size)
+          to.set(rows, (s * capacity + before) * size)
+        }
       }
-      return grown
-    }
-    this.#keys = grow(this.#keys)
-    this.#values = grow(this.#values)
+      length = before + count
+      // Compute a prompt with matrix products, which are faster for many positions.
+      if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
+      const output = scopedTensor(q.shape, (out) => {
+        const queries = viewOf(q)
+        for (let s = 0; s < sequences; s++) {
+          for (let i = 0; i < count; i++) {
+            const at = (s * count + i) * size
+            attendRow(queries, out, { at, start: s * capacity, keys: before + i + 1, size })
+          }
+        }
+      })
+      return { output, saved: [] }
+    },
+    backward: noGradient,
+    truncate(to) {
+      length = Math.min(length, to)
+    },
+    dispose() {
+      length = 0
+    },
   }
 }
 
-class DeviceCache implements CachedAttention {
-  #keys: Tensor | undefined
-  #values: Tensor | undefined
+function deviceCache(): CachedAttention {
+  let cached: readonly [keys: Tensor, values: Tensor] | undefined
 
-  get length(): number {
-    return this.#keys?.shape[2] ?? 0
+  const lengthOf = () => cached?.[0].shape[2] ?? 0
+  const replace = (next: typeof cached) => {
+    if (cached !== undefined) tf.dispose([...cached])
+    cached = next
   }
-
-  forward(q: Tensor, k: Tensor, v: Tensor): { output: Tensor; saved: Tensor[] } {
-    const before = this.length
-    const keys = this.#keys === undefined ? tf.clone(k) : tf.concat([this.#keys, k], 2)
-    const values = this.#values === undefined ? tf.clone(v) : tf.concat([this.#values, v], 2)
-    this.dispose()
-    this.#keys = tf.keep(keys)
-    this.#values = tf.keep(values)
-    if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
-    const rows = Array.from({ length: q.shape[2]! }, (_, i) => {
-      const [query, seen] = [rowsOf(q, i, 1), before + i + 1]
-      const { probabilities } = attend(query, rowsOf(keys, 0, seen), 'full')
-      return tf.matMul(probabilities, rowsOf(values, 0, seen))
-    })
-    return { output: rows.length === 1 ? rows[0]! : tf.concat(rows, 2), saved: [] }
-  }
-
-  backward(): never {
-    noGradient()
-  }
-
-  truncate(length: number): void {
-    if (length >= this.length) return
-    const [keys, values] = [this.#keys!, this.#values!]
-    this.#keys = length === 0 ? undefined : tf.keep(rowsOf(keys, 0, length))
-    this.#values = length === 0 ? undefined : tf.keep(rowsOf(values, 0, length))
-    tf.dispose([keys, values])
-  }
-
-  dispose(): void {
-    this.#keys?.dispose()
-    this.#values?.dispose()
-    this.#keys = undefined
-    this.#values = undefined
+  return {
+    get length() {
+      return lengthOf()
+    },
+    forward(q, k, v) {
+      const before = lengthOf()
+      const keys = tf.keep(cached === undefined ? tf.clone(k) : tf.concat([cached[0], k], 2))
+      const values = tf.keep(cached === undefined ? tf.clone(v) : tf.concat([cached[1], v], 2))
+      replace([keys, values])
+      if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
+      const rows = Array.from({ length: q.shape[2]! }, (_, i) => {
+        const [query, seen] = [rowsOf(q, i, 1), before + i + 1]
+        const { probabilities } = attend(query, rowsOf(keys, 0, seen), 'full')
+        return tf.matMul(probabilities, rowsOf(values, 0, seen))
+      })
+      return { output: rows.length === 1 ? rows[0]! : tf.concat(rows, 2), saved: [] }
+    },
+    backward: noGradient,
+    truncate(length) {
+      if (cached === undefined || length >= lengthOf()) return
+      const [keys, values] = cached
+      const first = (x: Tensor) => tf.keep(rowsOf(x, 0, length))
+      replace(length === 0 ? undefined : [first(keys), first(values)])
+    },
+    dispose() {
+      replace(undefined)
+    },
   }
 }
 

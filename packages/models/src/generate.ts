@@ -12,7 +12,7 @@ import {
 import { generator, type Module, type Tensor, tf } from '@tsrun/training'
 import { describe, runForward } from '@tsrun/training/parts'
 import { isGPT } from './gpt.ts'
-import { GenerationPass, scoresAt } from './generation-pass.ts'
+import { scoresAt, startGeneration, type GenerationPass } from './generation-pass.ts'
 import { sampleToken } from './sampling.ts'
 
 /** Options of `generate`. */
@@ -137,7 +137,7 @@ export async function generate(
     ? (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => model.infer(inputs, read)
     : (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) =>
         inferAlone(model, inputs, read)
-  const pass = new GenerationPass(modules, cache)
+  const pass = startGeneration(modules, cache)
   try {
     return await drawTokens(pass, infer, Array.from(tokens), { ...complete, cache })
   } finally {

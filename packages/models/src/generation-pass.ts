@@ -10,106 +10,101 @@ import {
 import {
   causalAttention,
   hasPositions,
+  isAttention,
   isSequenceParallel,
   isVocabParallelHead,
   modulesOf,
-  type VocabParallelHead,
 } from '@tsrun/training/parts'
 import { cachedAttention, type CachedAttention } from './cached-attention.ts'
 import { isGPT, type GPT } from './gpt.ts'
+
+export type GenerationPass = ReturnType<typeof startGeneration>
 
 /**
  * Prepares the modules of a rank for generation. Attention caches keys and values, position
  * embeddings continue after the previous call, and scores are computed only for the last position.
  * `end` restores the modules.
+ *
+ * @param keeps - whether to cache keys and values; if not, each input is a whole sequence
  */
-export class GenerationPass {
-  /** The largest number of input tokens; Infinity if no module limits it. */
-  readonly block: number
-  /** A divisor of the number of input positions. The input is padded to a multiple of it. */
-  readonly multiple: number
-  /** The output head, if each rank computes the scores of only some tokens; otherwise undefined. */
-  readonly head: VocabParallelHead | undefined
-  readonly #caches: CachedAttention[] = []
-  readonly #undo: (() => void)[] = []
+export function startGeneration(modules: readonly Module[], keeps: boolean) {
+  const all = modules.flatMap((root) => [
+    root,
+    ...Array.from(modulesOf(root), (each) => each.module),
+  ])
+  const shared = all.filter(isSequenceParallel)
+  const caches: CachedAttention[] = []
+  const undo: (() => void)[] = []
   /** The number of positions computed so far, without the padding of the last input. */
-  #length = 0
-
-  /** @param keeps - whether to cache keys and values; if not, each input is a whole sequence */
-  constructor(modules: readonly Module[], keeps: boolean) {
-    const all = modules.flatMap((root) => [
-      root,
-      ...Array.from(modulesOf(root), (each) => each.module),
-    ])
-    const shared = all.filter(isSequenceParallel)
-    this.block = Math.min(...all.map(blockOf))
-    this.multiple = shared[0]?.ranks ?? 1
-    this.head = all.find(isVocabParallelHead)
-    for (const module of all) {
-      if (isAttention(module)) this.#replaceCore(module, keeps)
-      else if (hasPositions(module)) this.#replacePositions(module, everyPosition)
-      else if (isSequenceParallel(module) && hasPositions(module.layer)) {
-        this.#replacePositions(module.layer, module.layer.positions)
-      }
-    }
-    const isWhole = shared.length === 0
-    for (const module of modules) if (isWhole && isGPT(module)) this.#shortenHead(module)
-  }
-
-  get length(): number {
-    return this.#length
-  }
-
-  /** Drops all cached positions from index `length` on. */
-  truncate(length: number): void {
-    this.#length = length
-    for (const cache of this.#caches) cache.truncate(length)
-  }
-
-  end(): void {
-    for (const undo of this.#undo.reverse()) undo()
-    for (const cache of this.#caches) cache.dispose()
-  }
+  let computed = 0
 
   /**
    * Replaces the core of an attention layer. Without a cache, each context parallel rank then computes
    * the whole sequence.
    */
-  #replaceCore(module: CausalSelfAttention, keeps: boolean): void {
+  const replaceCore = (module: CausalSelfAttention) => {
     const { core } = module
     if (keeps) {
       const cache = cachedAttention()
-      this.#caches.push(cache)
+      caches.push(cache)
       module.core = cache
     } else if (core.dividesSequences === true) {
       module.core = causalAttention
     }
-    this.#undo.push(() => {
+    undo.push(() => {
       module.core = core
     })
   }
-
-  #replacePositions(module: PositionEmbedding, positions: Positions): void {
+  const replacePositions = (module: PositionEmbedding, positions: Positions) => {
     const { positions: original } = module
     const last = module.weight.shape[0]! - 1
     // Give all padding positions the last valid index, because they may lie beyond the table.
     module.positions = (length) =>
-      positions(length).map((position) => Math.min(position + this.#length, last))
-    this.#undo.push(() => {
+      positions(length).map((position) => Math.min(position + computed, last))
+    undo.push(() => {
       module.positions = original
     })
   }
-
-  #shortenHead({ children }: GPT): void {
+  const shortenHead = ({ children }: GPT) => {
     const { lm_head: head } = children
     if (head === undefined) return
     children['lm_head'] = {
       parameters: head.parameters,
       forward: (x) => head.forward(lastPosition(x)),
     }
-    this.#undo.push(() => {
+    undo.push(() => {
       children['lm_head'] = head
     })
+  }
+  for (const module of all) {
+    if (isAttention(module)) replaceCore(module)
+    else if (hasPositions(module)) replacePositions(module, everyPosition)
+    else if (isSequenceParallel(module) && hasPositions(module.layer)) {
+      replacePositions(module.layer, module.layer.positions)
+    }
+  }
+  const isWhole = shared.length === 0
+  for (const module of modules) if (isWhole && isGPT(module)) shortenHead(module)
+
+  return {
+    /** The largest number of input tokens; Infinity if no module limits it. */
+    block: Math.min(...all.map(blockOf)),
+    /** A divisor of the number of input positions. The input is padded to a multiple of it. */
+    multiple: shared[0]?.ranks ?? 1,
+    /** The output head, if each rank computes the scores of only some tokens; otherwise undefined. */
+    head: all.find(isVocabParallelHead),
+    get length() {
+      return computed
+    },
+    /** Drops all cached positions from index `length` on. */
+    truncate(length: number) {
+      computed = length
+      for (const cache of caches) cache.truncate(length)
+    },
+    end() {
+      for (const restore of undo.reverse()) restore()
+      for (const cache of caches) cache.dispose()
+    },
   }
 }
 
@@ -137,8 +132,4 @@ export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
 function blockOf(module: Module): number {
   if (isGPT(module)) return module.block
   return hasPositions(module) ? module.weight.shape[0]! : Infinity
-}
-
-function isAttention(module: Module): module is CausalSelfAttention {
-  return module.kind === 'attention'
 }

@@ -19,6 +19,7 @@ import {
   dropoutRate,
   Head,
   ModuleChain,
+  ofKind,
   tableParameter,
 } from '@tsrun/training/parts'
 
@@ -175,9 +176,7 @@ export function gpt(options: Omit<GPTOptions, 'range'> = {}) {
 }
 
 /** Whether the module is a `GPT` or a part of one. */
-export function isGPT(module: Module): module is GPT {
-  return module.kind === 'gpt'
-}
+export const isGPT = ofKind<GPT>('gpt')
 
 /** Options of `gptPlan`. */
 export interface GptPlanOptions {

@@ -1,6 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
-import type { Tensor } from '@tensorflow/tfjs-core'
+import { timeSpan } from '@tsrun/distributed/record'
 import type { Parameter } from '../model/parameter.ts'
 import {
   checkOutputGradient,
@@ -9,7 +8,7 @@ import {
   type RecordOptions,
 } from '../model/recording.ts'
 import { isLocal, type Exchange, type LocalSegment, type Segment } from '../model/segment.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { RepeatableRecording } from './record.ts'
 import { sumInto } from './sum-gradients.ts'
 
@@ -70,158 +69,84 @@ export interface ChainOptions extends RecordOptions {
 export async function recordChain(
   segments: readonly Segment[],
   x: Tensor,
-  options: ChainOptions,
+  { needsInputGradient, hooks, recorder, recompute = [] }: ChainOptions,
 ): Promise<SegmentedRecording> {
-  const chain = new Chain(x, options)
-  try {
-    for (const segment of segments) await chain.append(segment)
-    return chain
-  } catch (error) {
-    chain.dispose()
-    throw error
-  }
-}
-
-interface RecordedSegment {
-  readonly segment: LocalSegment
-  readonly pass: RepeatableRecording
-}
-
-class Chain implements SegmentedRecording {
-  readonly #needsInputGradient: boolean
-  readonly #hooks: ChainHooks | undefined
-  readonly #recompute: readonly boolean[]
-  readonly #keepsInputs: boolean
-  readonly #recorder: SpanRecorder | undefined
-  readonly #links: (RecordedSegment | Exchange)[] = []
-  #first: number | undefined
-  #value: Tensor
+  const keepsInputs = recompute.includes(true)
+  const links: (RecordedSegment | Exchange)[] = []
+  /** The first link with a backward pass. */
+  let first = needsInputGradient ? 0 : undefined
   /**
    * The tensors that the chain owns: if a segment is recomputed, the inputs of all links; otherwise the
    * output of the last exchange until the next segment has used it.
    */
-  readonly #kept: Tensor[] = []
-  #isSpent = false
+  const kept: Tensor[] = []
+  let isSpent = false
 
-  constructor(x: Tensor, { needsInputGradient, hooks, recorder, recompute = [] }: ChainOptions) {
-    this.#needsInputGradient = needsInputGradient
-    this.#hooks = hooks
-    this.#recompute = recompute
-    this.#keepsInputs = recompute.includes(true)
-    this.#recorder = recorder
-    this.#value = this.#keepsInputs ? this.#keep(tf.keep(tf.clone(x))) : x
-    if (needsInputGradient) this.#first = 0
+  const keep = (tensor: Tensor) => {
+    kept.push(tensor)
+    return tensor
   }
-
-  get value(): Tensor {
-    return this.#value
+  const freeKept = () => {
+    tf.dispose(kept)
+    kept.length = 0
   }
-
-  async append(segment: Segment): Promise<void> {
-    if (isLocal(segment)) {
-      const index = this.#links.length
-      if (this.#hooks !== undefined) await this.#hooks.beforeForward(index)
-      timeSpan(this.#recorder, 'F', {}, () => {
-        this.#record(segment, index)
-      })
-      this.#hooks?.afterForward(index)
-    } else {
-      const next = await segment.forward(this.#value)
-      if (!this.#keepsInputs) this.#freeKept()
-      this.#links.push(segment)
-      this.#value = this.#keep(next)
-    }
+  const dispose = () => {
+    isSpent = true
+    for (const link of links) if ('pass' in link) link.pass.free()
+    freeKept()
   }
-
-  async backward(dy: Tensor, onGradient: GradientListener): Promise<Tensor | undefined> {
-    if (this.#isSpent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-    checkOutputGradient(dy, this.#value)
-    this.#isSpent = true
-    const links = this.#links.slice(this.#first ?? this.#links.length)
-    const recorded = links.flatMap((link) => ('pass' in link ? link.segment : []))
-    const gradients = new SharedGradients(recorded, onGradient)
-    try {
-      return await this.#backward(dy, gradients)
-    } finally {
-      gradients.dispose()
-    }
-  }
-
-  dispose(): void {
-    this.#isSpent = true
-    for (const link of this.#links) if ('pass' in link) link.pass.free()
-    this.#freeKept()
-  }
-
-  #record(segment: LocalSegment, index: number): void {
-    const needsInputGradient = this.#first !== undefined
-    if (segment.parameters.length > 0) this.#first ??= index
-    const pass = new RepeatableRecording(segment, this.#value, { needsInputGradient })
-    const { value } = pass.recording
-    this.#links.push({ segment, pass })
-    if (this.#recompute[index] === true) {
-      this.#value = this.#keep(tf.keep(tf.clone(value)))
+  let value = keepsInputs ? keep(tf.keep(tf.clone(x))) : x
+  const record = (segment: LocalSegment, index: number) => {
+    const needsGradient = first !== undefined
+    if (segment.parameters.length > 0) first ??= index
+    const pass = new RepeatableRecording(segment, value, { needsInputGradient: needsGradient })
+    const output = pass.recording.value
+    links.push({ segment, pass })
+    if (recompute[index] === true) {
+      value = keep(tf.keep(tf.clone(output)))
       pass.free()
     } else {
-      this.#value = value
+      value = output
       // Free the input: the recording has saved the tensors that its backward pass needs.
-      if (!this.#keepsInputs) this.#freeKept()
+      if (!keepsInputs) freeKept()
     }
   }
-
-  async #backward(dy: Tensor, gradients: SharedGradients): Promise<Tensor | undefined> {
-    const first = this.#first ?? this.#links.length
-    let gradient: Tensor | undefined = dy
-    for (let index = this.#links.length - 1; index >= first; index--) {
-      const former: Tensor = gradient!
-      try {
-        const link = this.#links[index]!
-        if (!('pass' in link)) {
-          gradient = await link.backward(former)
-          continue
-        }
-        if (this.#hooks !== undefined) await this.#hooks.beforeBackward(index)
-        const before = index > first ? this.#links[index - 1] : undefined
-        const { recording } = link.pass
-        if (before === undefined || 'pass' in before) {
-          gradient = timeSpan(this.#recorder, 'B', {}, () =>
-            recording.backward(former, gradients.listener),
-          )
-        } else {
-          gradient = await this.#backwardInto(before, recording, former, gradients.listener)
-        }
-        timeSpan(this.#recorder, 'B', { name: 'free' }, () => {
-          gradients.finish(link.segment)
-          // Keep the last recording, because the caller may still read its output.
-          if (recording.value !== this.#value) link.pass.free()
+  try {
+    for (const segment of segments) {
+      if (isLocal(segment)) {
+        const index = links.length
+        if (hooks !== undefined) await hooks.beforeForward(index)
+        timeSpan(recorder, 'F', {}, () => {
+          record(segment, index)
         })
-        this.#hooks?.afterBackward(index)
-        if (before !== undefined && !('pass' in before)) index--
-      } catch (error) {
-        if (gradient !== former) gradient?.dispose()
-        throw error
-      } finally {
-        if (former !== dy) former.dispose()
+        hooks?.afterForward(index)
+      } else {
+        const next = await segment.forward(value)
+        if (!keepsInputs) freeKept()
+        links.push(segment)
+        value = keep(next)
       }
     }
-    return this.#needsInputGradient ? gradient : undefined
+  } catch (error) {
+    dispose()
+    throw error
   }
 
   /**
    * Runs the backward pass of a segment and of the exchange before it. Computes the gradient of the
    * segment's input first. Computes the gradients of its parameters during the exchange.
    */
-  async #backwardInto(
+  const backwardInto = async (
     exchange: Exchange,
     recording: Recording,
     dy: Tensor,
     onGradient: GradientListener,
-  ): Promise<Tensor> {
-    const dx = timeSpan(this.#recorder, 'I', {}, () => recording.backwardInput!(dy)!)
+  ) => {
+    const dx = timeSpan(recorder, 'I', {}, () => recording.backwardInput!(dy)!)
     try {
       const sent = exchange.backward(dx)
       try {
-        timeSpan(this.#recorder, 'W', {}, () => {
+        timeSpan(recorder, 'W', {}, () => {
           recording.backwardParameters!(onGradient)
         })
       } catch (error) {
@@ -238,58 +163,103 @@ class Chain implements SegmentedRecording {
       dx.dispose()
     }
   }
-
-  #keep(tensor: Tensor): Tensor {
-    this.#kept.push(tensor)
-    return tensor
+  const runBackward = async (dy: Tensor, from: number, gradients: SharedGradients) => {
+    let gradient: Tensor | undefined = dy
+    for (let index = links.length - 1; index >= from; index--) {
+      const former: Tensor = gradient!
+      try {
+        const link = links[index]!
+        if (!('pass' in link)) {
+          gradient = await link.backward(former)
+          continue
+        }
+        if (hooks !== undefined) await hooks.beforeBackward(index)
+        const before = index > from ? links[index - 1] : undefined
+        const { recording } = link.pass
+        if (before === undefined || 'pass' in before) {
+          gradient = timeSpan(recorder, 'B', {}, () =>
+            recording.backward(former, gradients.listener),
+          )
+        } else {
+          gradient = await backwardInto(before, recording, former, gradients.listener)
+        }
+        timeSpan(recorder, 'B', { name: 'free' }, () => {
+          gradients.finish(link.segment)
+          // Keep the last recording, because the caller may still read its output.
+          if (recording.value !== value) link.pass.free()
+        })
+        hooks?.afterBackward(index)
+        if (before !== undefined && !('pass' in before)) index--
+      } catch (error) {
+        if (gradient !== former) gradient?.dispose()
+        throw error
+      } finally {
+        if (former !== dy) former.dispose()
+      }
+    }
+    return needsInputGradient ? gradient : undefined
   }
 
-  #freeKept(): void {
-    tf.dispose(this.#kept)
-    this.#kept.length = 0
+  return {
+    value,
+    async backward(dy, onGradient) {
+      if (isSpent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+      checkOutputGradient(dy, value)
+      isSpent = true
+      const from = first ?? links.length
+      const recorded = links.slice(from).flatMap((link) => ('pass' in link ? link.segment : []))
+      const gradients = sharedGradients(recorded, onGradient)
+      try {
+        return await runBackward(dy, from, gradients)
+      } finally {
+        gradients.dispose()
+      }
+    },
+    dispose,
   }
+}
+
+interface RecordedSegment {
+  readonly segment: LocalSegment
+  readonly pass: RepeatableRecording
 }
 
 /**
  * Reports the gradient of each parameter once. If several segments use a parameter, reports the sum after
  * the backward passes of all these segments.
  */
-class SharedGradients {
-  /** The gradient listener that segments report to. */
-  readonly listener: GradientListener
-  readonly #onGradient: GradientListener
+type SharedGradients = ReturnType<typeof sharedGradients>
+
+function sharedGradients(segments: readonly LocalSegment[], onGradient: GradientListener) {
   /** The number of pending backward passes of each parameter that several segments use. */
-  readonly #left = new Map<Parameter, number>()
-  readonly #sums = new Map<string, Tensor>()
-  readonly #add = sumInto(this.#sums)
-
-  constructor(segments: readonly LocalSegment[], onGradient: GradientListener) {
-    this.#onGradient = onGradient
-    const all = segments.flatMap(({ parameters }) => parameters)
-    for (const parameter of all) this.#left.set(parameter, (this.#left.get(parameter) ?? 0) + 1)
-    for (const [parameter, count] of this.#left) if (count === 1) this.#left.delete(parameter)
-    const take: GradientListener = (parameter, gradient) => {
-      const next = this.#left.has(parameter) ? this.#add : onGradient
-      next(parameter, gradient)
-    }
-    this.listener = this.#left.size === 0 ? onGradient : take
+  const left = new Map<Parameter, number>()
+  const sums = new Map<string, Tensor>()
+  const add = sumInto(sums)
+  const all = segments.flatMap(({ parameters }) => parameters)
+  for (const parameter of all) left.set(parameter, (left.get(parameter) ?? 0) + 1)
+  for (const [parameter, count] of left) if (count === 1) left.delete(parameter)
+  const take: GradientListener = (parameter, gradient) => {
+    const next = left.has(parameter) ? add : onGradient
+    next(parameter, gradient)
   }
-
-  finish({ parameters }: LocalSegment): void {
-    for (const parameter of parameters) {
-      const left = this.#left.get(parameter)
-      if (left === undefined) continue
-      this.#left.set(parameter, left - 1)
-      const sum = this.#sums.get(parameter.name)
-      if (left > 1 || sum === undefined) continue
-      this.#sums.delete(parameter.name)
-      this.#onGradient(parameter, sum)
-    }
-  }
-
-  /** Frees sums that were not reported because a pass failed. */
-  dispose(): void {
-    for (const sum of this.#sums.values()) sum.dispose()
-    this.#sums.clear()
+  return {
+    /** The gradient listener that segments report to. */
+    listener: left.size === 0 ? onGradient : take,
+    finish({ parameters }: LocalSegment) {
+      for (const parameter of parameters) {
+        const count = left.get(parameter)
+        if (count === undefined) continue
+        left.set(parameter, count - 1)
+        const sum = sums.get(parameter.name)
+        if (count > 1 || sum === undefined) continue
+        sums.delete(parameter.name)
+        onGradient(parameter, sum)
+      }
+    },
+    /** Frees sums that were not reported because a pass failed. */
+    dispose() {
+      for (const sum of sums.values()) sum.dispose()
+      sums.clear()
+    },
   }
 }

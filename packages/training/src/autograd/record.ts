@@ -1,4 +1,4 @@
-import { argumentError, tsrError } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, onHostBackend } from '../backend/current.ts'
@@ -7,8 +7,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { currentPass, inPass } from '../model/pass.ts'
 import {
   checkAlive,
-  checkOutputGradient,
-  type GradientListener,
+  checkedRecording,
   type Recording,
   type RecordOptions,
 } from '../model/recording.ts'
@@ -170,27 +169,16 @@ export function recordOnTape(
   if (needsInputGradient) sources.add(x.id)
   const { nodes, rest } = dependentNodes(tape, sources, value)
   disposeTape(rest)
-  let isSpent = false
-  let isDisposed = false
   let halved: HalvedPass | undefined
-  return {
-    value,
-    backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-      if (isSpent || isDisposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      checkOutputGradient(dy, value)
-      isSpent = true
-      return walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient })
-    },
-    backwardInput(dy: Tensor): Tensor | undefined {
-      if (isSpent || isDisposed) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      checkOutputGradient(dy, value)
-      isSpent = true
+  return checkedRecording(value, {
+    backward: (dy, onGradient) =>
+      walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient }),
+    backwardInput(dy) {
       halved = walkInput(nodes, { value, dy, x, wanted, needsInputGradient })
       return halved.inputGradient
     },
-    backwardParameters(onGradient: GradientListener): void {
-      if (halved === undefined) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      const { finish, dispose } = halved
+    backwardParameters(onGradient) {
+      const { finish, dispose } = halved!
       halved = undefined
       try {
         finish(onGradient)
@@ -198,12 +186,10 @@ export function recordOnTape(
         dispose()
       }
     },
-    dispose(): void {
-      if (isDisposed) return
-      isDisposed = true
+    dispose() {
       halved?.dispose()
       disposeTape(nodes)
       value.dispose()
     },
-  }
+  })
 }

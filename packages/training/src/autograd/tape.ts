@@ -1,7 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Differentiable } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /*
  * This file contains all code that relies on private parts of the TensorFlow.js engine. `self-test.ts`

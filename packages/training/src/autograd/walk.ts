@@ -1,8 +1,7 @@
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener } from '../model/recording.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { ownedResults, type TapeNode } from './tape.ts'
 
 export interface BackwardPass {

@@ -1,5 +1,4 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { currentEager } from './tensorflow/eager.ts'
 import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 

@@ -1,10 +1,9 @@
 import { backends } from '#backends'
 import { registerCpu } from '#tfjs'
 import { tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { TensorBackend } from '../tfjs/backend.ts'
 import { genericBackend } from '../tfjs/generic-backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /** Returns the current backend of TensorFlow.js. @throws ERR_TSR_BACKEND_NOT_LOADED */
 export function currentBackend(): TensorBackend {

@@ -1,5 +1,4 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { isHostAccessible } from './current.ts'
 import { isFreeable, viewOf, writeTo } from './host-memory.ts'
 

@@ -1,7 +1,6 @@
 import { argumentError, count, declareOptions, flag, shown, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { createTensor } from '../backend/host-memory.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Dataset } from './dataset.ts'
 import { fieldTensor, isExamples, type Examples } from './examples.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'

@@ -9,7 +9,6 @@ import {
   type Complete,
   type Schema,
 } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import {
   dtypeRule,
@@ -19,7 +18,7 @@ import {
   type HostArrays,
   type HostDType,
 } from '../tfjs/host-arrays.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /** One tensor of each example, for example its image or its label. */
 export interface Field<D extends HostDType = HostDType> {

@@ -1,7 +1,6 @@
 import { anything, argumentError, count, declareOptions, where, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { generator } from '../random/generator.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { endsOfShare, orderRules, shareRule, type Share } from './order.ts'
 
 /** A long sequence of tokens. */

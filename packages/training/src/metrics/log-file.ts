@@ -11,99 +11,89 @@ const append = promisify(appendFile)
 /** The capacity of the write buffer in bytes, and the delay in milliseconds before it is written. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
-/** Appends to a file in the background. When the process exits, the buffer is written synchronously. */
-export class LogFile {
-  readonly #path: string
-  readonly #begin: (size: number, last: number | undefined) => Uint8Array
-  #waiting: Uint8Array[] = []
-  #bytes = 0
-  #fd: number | undefined
+type LogFile = ReturnType<typeof openLog>
+
+/**
+ * Appends to a file in the background. When the process exits, the buffer is written synchronously.
+ *
+ * @param begin - returns bytes to write first, given the size and the last byte of an existing file
+ */
+export function openLog(
+  path: string,
+  begin: (size: number, last: number | undefined) => Uint8Array,
+) {
+  let waiting: Uint8Array[] = []
+  let bytes = 0
+  let fd: number | undefined
   /** Settles when all previous writes have completed; rejects if one failed. */
-  #writes = Promise.resolve()
-  #timer: NodeJS.Timeout | undefined
-  #isClosed = false
-  readonly #onExit = (): void => {
-    if (this.#bytes === 0) return
+  let writes = Promise.resolve()
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+
+  const open = () => {
+    makeFolders(dirname(path))
+    const opened = openFile(path, APPENDING)
     try {
-      this.#fd ??= this.#open()
-      writeWhole(this.#fd, Buffer.concat(this.#waiting))
+      const { size } = fstatSync(opened)
+      const last = Buffer.alloc(1)
+      if (size > 0) readSync(opened, last, 0, 1, size - 1)
+      writeWhole(opened, begin(size, size > 0 ? last[0] : undefined))
+      return opened
+    } catch (error) {
+      closeSync(opened)
+      throw error
+    }
+  }
+  const onExit = () => {
+    if (bytes === 0) return
+    try {
+      fd ??= open()
+      writeWhole(fd, Buffer.concat(waiting))
     } catch (error) {
       // The process is exiting, so no caller can catch the error.
-      const facts = { path: this.#path, reason: (error as Error).message }
+      const facts = { path, reason: (error as Error).message }
       createLogger('training').warn(facts, 'the last metrics could not be written')
     }
   }
-
-  /**
-   * @param begin - returns bytes to write first, given the size and the last byte of an existing
-   *   file
-   */
-  constructor(path: string, begin: (size: number, last: number | undefined) => Uint8Array) {
-    this.#path = path
-    this.#begin = begin
-    process.once('exit', this.#onExit)
-  }
-
-  /** @throws ERR_TSR_ARGUMENT after `close` */
-  write(bytes: Uint8Array): void {
-    if (this.#isClosed) {
-      throw argumentError(this.#path, 'a closed log', 'no more metrics after close()')
-    }
-    this.#waiting.push(bytes)
-    this.#bytes += bytes.length
-    if (this.#bytes >= BYTES) this.#start()
-    else
-      this.#timer ??= setTimeout(() => {
-        this.#start()
-      }, INTERVAL).unref()
-  }
-
-  async flush(): Promise<void> {
-    this.#start()
-    await this.#writes
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true
-    process.removeListener('exit', this.#onExit)
-    try {
-      await this.flush()
-    } finally {
-      if (this.#fd !== undefined) closeSync(this.#fd)
-      this.#fd = undefined
-    }
-  }
-
-  #start(): void {
-    clearTimeout(this.#timer)
-    this.#timer = undefined
-    if (this.#bytes === 0) return
-    const bytes = Buffer.concat(this.#waiting)
-    this.#waiting = []
-    this.#bytes = 0
-    this.#writes = this.#writes.then(() => this.#append(bytes))
+  const start = () => {
+    clearTimeout(timer)
+    timer = undefined
+    if (bytes === 0) return
+    const content = Buffer.concat(waiting)
+    waiting = []
+    bytes = 0
+    writes = writes.then(async () => {
+      fd ??= open()
+      await append(fd, content)
+    })
     // Ignore the error here: `flush` and `close` throw it.
-    this.#writes.catch(() => undefined)
+    writes.catch(() => undefined)
   }
-
-  async #append(bytes: Uint8Array): Promise<void> {
-    this.#fd ??= this.#open()
-    await append(this.#fd, bytes)
+  const flush = async () => {
+    start()
+    await writes
   }
-
-  #open(): number {
-    makeFolders(dirname(this.#path))
-    const fd = openFile(this.#path, APPENDING)
-    try {
-      const { size } = fstatSync(fd)
-      const last = Buffer.alloc(1)
-      if (size > 0) readSync(fd, last, 0, 1, size - 1)
-      writeWhole(fd, this.#begin(size, size > 0 ? last[0] : undefined))
-      return fd
-    } catch (error) {
-      closeSync(fd)
-      throw error
-    }
+  process.once('exit', onExit)
+  return {
+    /** @throws ERR_TSR_ARGUMENT after `close` */
+    write(content: Uint8Array) {
+      if (isClosed) throw argumentError(path, 'a closed log', 'no more metrics after close()')
+      waiting.push(content)
+      bytes += content.length
+      if (bytes >= BYTES) start()
+      else timer ??= setTimeout(start, INTERVAL).unref()
+    },
+    flush,
+    async close() {
+      isClosed = true
+      process.removeListener('exit', onExit)
+      try {
+        await flush()
+      } finally {
+        if (fd !== undefined) closeSync(fd)
+        fd = undefined
+      }
+    },
   }
 }
 
@@ -111,7 +101,7 @@ const NEWLINE = 10
 
 /** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
 export function lineFile(path: string, header = ''): LogFile {
-  return new LogFile(path, (size, last) => {
+  return openLog(path, (size, last) => {
     if (size === 0) return Buffer.from(header)
     return Buffer.from(last === NEWLINE ? '' : '\n')
   })

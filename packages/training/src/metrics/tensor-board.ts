@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { join as joinPath } from 'node:path'
 import { histogramOf } from './histogram.ts'
-import { LogFile } from './log-file.ts'
+import { openLog } from './log-file.ts'
 import type { MetricLog } from './metric-log.ts'
 import { bytesField, doubleField, doublesField, floatField, join, varintField } from './protobuf.ts'
 import { logOfRank, type MetricLogOptions } from './ranks.ts'
@@ -27,7 +27,7 @@ export function tensorBoard(directory: string, options: MetricLogOptions = {}): 
     const seconds = Math.floor(Date.now() / 1000)
     const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
     const path = joinPath(folder, name)
-    const file = new LogFile(path, () => recordOf(event(0, bytesField(3, 'brain.Event:2'))))
+    const file = openLog(path, () => recordOf(event(0, bytesField(3, 'brain.Event:2'))))
     const write = (step: number, tag: string, value: Uint8Array): void => {
       const summary = bytesField(1, join([bytesField(1, tag), value]))
       file.write(recordOf(event(step, bytesField(5, summary))))

@@ -68,6 +68,11 @@ export interface Separable extends Module {
   forwardWith(values: readonly Tensor[], x: Tensor): Tensor
 }
 
+/** Returns a function that tells whether a module is of a kind. Only modules of the type `M` are of it. */
+export function ofKind<M extends Module>(kind: M['kind']): (module: Module) => module is M {
+  return (module): module is M => module.kind === kind
+}
+
 /** Returns the parameters of all children, without duplicates. */
 export function parametersOf(children: Readonly<Record<string, Module>>): readonly Parameter[] {
   return [...new Set(Object.values(children).flatMap(({ parameters }) => parameters))]

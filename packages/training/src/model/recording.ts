@@ -1,4 +1,4 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
@@ -55,6 +55,53 @@ export interface Recording {
 
   /** Frees `value` and everything saved for the backward pass. */
   dispose(): void
+}
+
+/** What a recording does once the order of its calls was checked. Each method is called at most once. */
+export type BackwardPasses = Omit<Required<Recording>, 'value'>
+
+/**
+ * A recording that checks the order of its calls, and the gradient of its output.
+ *
+ * @param check - further checks before a backward pass
+ */
+export function checkedRecording(
+  value: Tensor,
+  passes: BackwardPasses,
+  check?: () => void,
+): Required<Recording> {
+  let state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
+  const expect = (expected: typeof state) => {
+    if (state !== expected) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
+  }
+  const begin = (dy: Tensor) => {
+    expect('recorded')
+    checkOutputGradient(dy, value)
+    check?.()
+  }
+  return {
+    value,
+    backward(dy, onGradient) {
+      begin(dy)
+      state = 'spent'
+      return passes.backward(dy, onGradient)
+    },
+    backwardInput(dy) {
+      begin(dy)
+      state = 'halved'
+      return passes.backwardInput(dy)
+    },
+    backwardParameters(onGradient) {
+      expect('halved')
+      state = 'spent'
+      passes.backwardParameters(onGradient)
+    },
+    dispose() {
+      if (state === 'disposed') return
+      state = 'disposed'
+      passes.dispose()
+    },
+  }
 }
 
 /** Receives each gradient of a backward pass when it is complete, and owns it. */

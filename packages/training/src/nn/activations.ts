@@ -1,10 +1,9 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
 

@@ -1,9 +1,8 @@
 import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
 import {
   dropoutRate,
@@ -12,7 +11,7 @@ import {
   type ProbabilityMask,
 } from './dropout.ts'
 import { JointLinear, Linear } from './linear.ts'
-import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
+import { areRepeatable, ofKind, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** Options of `CausalSelfAttention`. */
@@ -105,6 +104,8 @@ export class CausalSelfAttention implements Module {
     return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core, mask))
   }
 }
+
+export const isAttention = ofKind<CausalSelfAttention>('attention')
 
 /** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
 export function checkHeads(width: number, heads: number): void {

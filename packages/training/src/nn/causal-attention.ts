@@ -1,7 +1,6 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Probabilities, ProbabilityMask } from './dropout.ts'
 import { inOrder } from './embedding.ts'
 

@@ -1,10 +1,9 @@
 import { argumentError, tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { checkOutputGradient, type Recording } from '../model/recording.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /**
  * Whether to average or to sum the losses of the examples. The loss of one example is the mean over
@@ -75,13 +74,13 @@ export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
   let spent = false
   return {
     value,
-    backward(dy: Tensor): Tensor {
+    backward(dy) {
       if (spent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
       checkOutputGradient(dy, value)
       spent = true
       return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
     },
-    dispose(): void {
+    dispose() {
       spent = true
       value.dispose()
       gradient.dispose()

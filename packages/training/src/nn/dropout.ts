@@ -1,12 +1,11 @@
 import { argumentError, declareOptions, finite, where, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { isTapeActive } from '../autograd/tape.ts'
 import { scopedTensorFrom } from '../backend/host-memory.ts'
-import type { Module } from '../model/module.ts'
+import { ofKind, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { currentPass, type Pass } from '../model/pass.ts'
 import { counterHash } from '../random/generator.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Positions } from './embedding.ts'
 
 /** Options of `Dropout`. */
@@ -85,9 +84,7 @@ export class Dropout implements Module {
   }
 }
 
-export function isDropout(module: Module): module is Dropout {
-  return module.kind === 'dropout'
-}
+export const isDropout = ofKind<Dropout>('dropout')
 
 /** The block of attention probabilities that a rank computes at once. */
 export interface Probabilities {

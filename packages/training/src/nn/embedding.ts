@@ -1,9 +1,8 @@
 import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { valuesAtHand } from '../backend/host-memory.ts'
-import type { Module, Separable } from '../model/module.ts'
+import { ofKind, type Module, type Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { uniform } from './init.ts'
 import { createParameter } from './initialize.ts'
 import { onRows } from './linear.ts'
@@ -130,9 +129,7 @@ export class PositionEmbedding extends Embedding implements Separable {
 }
 
 /** Whether a module adds position embeddings. */
-export function hasPositions(module: Module): module is PositionEmbedding {
-  return module.kind === 'positions'
-}
+export const hasPositions = ofKind<PositionEmbedding>('positions')
 
 /** Computes x W' for W [count, width], which may be the table of an embedding. */
 export class Head implements Module {

@@ -3,7 +3,7 @@ import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
 import {
-  checkOutputGradient,
+  checkedRecording,
   type GradientListener,
   type Recording,
   type RecordOptions,
@@ -29,41 +29,14 @@ export function recordLinearStack(
   const passes =
     currentBackend().linearPasses?.(layers, x, needsInputGradient) ??
     kernelPasses(layers, x, needsInputGradient)
-  let state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
-  const check = (dy: Tensor): void => {
-    if (state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-    checkOutputGradient(dy, passes.output)
+  return checkedRecording(passes.output, passes, () => {
     const stale = layers.find(({ weight }, i) => weight.value !== weights[i])
     if (stale !== undefined) {
       throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
     }
-  }
-  return {
-    value: passes.output,
-    backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-      check(dy)
-      state = 'spent'
-      return passes.backward(dy, onGradient)
-    },
-    backwardInput(dy: Tensor): Tensor | undefined {
-      check(dy)
-      state = 'halved'
-      return passes.backwardInput(dy)
-    },
-    backwardParameters(onGradient: GradientListener): void {
-      if (state !== 'halved') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      state = 'spent'
-      passes.backwardParameters(onGradient)
-    },
-    dispose(): void {
-      if (state === 'disposed') return
-      state = 'disposed'
-      passes.dispose()
-    },
-  }
+  })
 }
 
-/** Checks the shape, because kernels do not and would read out of bounds. */
 function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   const fits = shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]
   if (fits && dtype === 'float32') return

@@ -1,14 +1,13 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
 import type { LinearLayer } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, uniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
 import { recordLinearStack } from './linear-stack.ts'
-import type { Module } from '../model/module.ts'
+import { ofKind, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** Options of `Linear`. */
@@ -92,9 +91,7 @@ export class Linear implements Module {
 }
 
 /** True for a `Linear` that tensor parallelism has not replaced. */
-export function isLinear(module: Module): module is Linear {
-  return module.kind === 'linear'
-}
+export const isLinear = ofKind<Linear>('linear')
 
 /** Whether `recordLinearStack` can record the layer. */
 export function isStackable(layer: Linear): layer is Linear & LinearLayer {

@@ -1,9 +1,8 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { isHostAccessible } from '../backend/current.ts'
 import { takeScalar, viewOf } from '../backend/host-memory.ts'
 import { checkAlive, type Recording } from '../model/recording.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 type Maybe<T> = T | Promise<T>
 

@@ -1,9 +1,8 @@
 import { argumentError, callback, choice, shown, where } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
-import { isTensor, tf } from '../tfjs/tfjs.ts'
+import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 import { isPartial, recordEvaluated } from './cross-entropy.ts'
 import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
 
@@ -44,163 +43,150 @@ export function meanOf({ loss, count, examples }: Omit<Tally, 'correct' | 'of'>)
   return count === 0 ? 0 : loss / count
 }
 
+export type PartLoss = ReturnType<typeof partLoss>
+
 /**
  * A loss as a sum over parts of the data, divided by the final denominator. If a loss does not
  * declare whether it is a mean or a sum, a trial calls it with all examples twice. A mean stays the
  * same, and its gradient per example halves. A sum doubles, and its gradient per example stays the
  * same. If value and gradient are 0, later examples are tried.
+ *
+ * @throws ERR_TSR_ARGUMENT unless the loss is a function with valid properties
  */
-export class PartLoss {
-  readonly #loss: Loss
-  readonly #count: Loss['count']
-  readonly #countCorrect: Loss['countCorrect']
-  #reduction: 'mean' | 'sum' | undefined
-  /** Whether a trial determined `#reduction`. */
-  #isTried = false
-
-  /** @throws ERR_TSR_ARGUMENT unless the loss is a function with valid properties */
-  constructor(given: Loss) {
-    if (typeof given !== 'function') {
-      throw argumentError(
-        'loss',
-        typeof given,
-        'a function of the outputs and the labels, for example crossEntropy',
-      )
-    }
-    const { summed } = given
-    const reduction = reductionRule.check('loss.reduction', given.reduction)
-    functionRule.check('loss.summed', summed)
-    this.#loss = summed ?? given
-    this.#reduction = summed === undefined ? reduction : 'sum'
-    this.#count = given.count ?? summed?.count
-    this.#countCorrect = given.countCorrect ?? summed?.countCorrect
-    functionRule.check('loss.count', this.#count)
-    functionRule.check('loss.countCorrect', this.#countCorrect)
+export function partLoss(given: Loss) {
+  if (typeof given !== 'function') {
+    throw argumentError(
+      'loss',
+      typeof given,
+      'a function of the outputs and the labels, for example crossEntropy',
+    )
   }
+  const { summed } = given
+  const declared = reductionRule.check('loss.reduction', given.reduction)
+  functionRule.check('loss.summed', summed)
+  const loss = summed ?? given
+  let reduction: 'mean' | 'sum' | undefined = summed === undefined ? declared : 'sum'
+  /** Whether a trial determined the reduction. */
+  let isTried = false
+  const countLabels = given.count ?? summed?.count
+  const countCorrect = given.countCorrect ?? summed?.countCorrect
+  functionRule.check('loss.count', countLabels)
+  functionRule.check('loss.countCorrect', countCorrect)
 
-  get countsLabels(): boolean {
-    return this.#count !== undefined
-  }
-
-  /** The reduction that this rank's trial determined, for ranks without a trial. */
-  get found(): 'mean' | 'sum' | undefined {
-    return this.#isTried ? this.#reduction : undefined
-  }
-
-  /** Adopts the reduction that another rank's trial determined. */
-  adopt(found: 'mean' | 'sum' | undefined): void {
-    if (this.#reduction !== undefined || found === undefined) return
-    this.#reduction = found
-    this.#isTried = true
-  }
-
-  /**
-   * Returns the denominator for a batch. Reads the labels only if the loss has a `count`.
-   *
-   * @throws ERR_TSR_ARGUMENT when `count` returns anything but a number from 0
-   */
-  count({ size, allLabels }: { readonly size: number; allLabels: () => Tensor }): Maybe<number> {
-    const count = this.#count
-    if (count === undefined || size === 0) return size
+  const count = ({ size, allLabels }: Countable): Maybe<number> => {
+    if (countLabels === undefined || size === 0) return size
     const labels = allLabels()
-    const check = (value: unknown): number => countRule.check('the count of the loss', value)
-    const made: unknown = tidied(() => count(labels))
+    const check = (value: unknown) => countRule.check('the count of the loss', value)
+    const made: unknown = tidied(() => countLabels(labels))
     return isPromise(made) ? made.then(check) : check(made)
   }
+  const countOf = (labels: Tensor) => count({ size: labels.shape[0], allLabels: () => labels })
+  const computed = (outputs: Tensor, labels: Tensor) => checkScalar(loss(outputs, labels))
 
-  /**
-   * Records the loss as a sum over the examples.
-   *
-   * @throws ERR_TSR_ARGUMENT when the loss is not a scalar, or neither a mean nor a sum
-   */
-  record(outputs: Tensor, labels: Tensor): Maybe<Recording> {
-    const tried = this.#try(outputs, labels)
-    return tried === undefined
-      ? this.#record(outputs, labels)
-      : tried.then(() => this.#record(outputs, labels))
-  }
-
-  /** Computes the sum of the losses, and counts the correct answers. The caller still owns both tensors. */
-  async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
-    await this.#try(outputs, labels)
-    const count = await this.#countOf(labels)
-    const isMean = this.#reduction !== 'sum'
-    const value =
-      isMean && count === 0
-        ? 0
-        : await takeScalar(tf.tidy(() => checkScalar(this.#loss(outputs, labels))))
-    const hasClasses =
-      labels.dtype === 'int32' && outputs.rank === labels.rank + 1 && !isPartial(outputs)
-    const countCorrect = this.#countCorrect
-    const counted =
-      countCorrect === undefined
-        ? hasClasses
-          ? answersOf(outputs, labels)
-          : NaN
-        : tidied(() => countCorrect(outputs, labels))
-    const answers = answersRule.check('the right answers of the loss', await counted)
-    return {
-      loss: isMean ? value * count : value,
-      count,
-      examples: labels.shape[0],
-      ...(typeof answers === 'number' ? { correct: answers, of: labels.size } : answers),
-    }
-  }
-
-  #countOf(labels: Tensor): Maybe<number> {
-    return this.count({ size: labels.shape[0], allLabels: () => labels })
-  }
-
-  #record(outputs: Tensor, labels: Tensor): Maybe<Recording> {
-    const loss = this.#loss
-    if (this.#reduction === 'sum') {
-      if (loss.record !== undefined) return recordLoss(loss, outputs, labels)
-      return taped((x) => checkScalar(loss(x, labels)), outputs)
-    }
-    const scaled = (count: number): Recording =>
-      count === 0
-        ? recordEvaluated({ value: tf.scalar(0), gradient: tf.keep(tf.zerosLike(outputs)) })
-        : taped((x) => tf.mul(checkScalar(loss(x, labels)), count), outputs)
-    const count = this.#countOf(labels)
-    return typeof count === 'number' ? scaled(count) : count.then(scaled)
-  }
-
-  /** @returns a promise if values must be fetched asynchronously */
-  #try(outputs: Tensor, labels: Tensor): Promise<void> | undefined {
-    if (this.#reduction !== undefined) return undefined
-    const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
-    const once = this.#probe(outputs, labels)
-    const [twoOutputs, twoLabels] = [double(outputs), double(labels)]
-    const twice = this.#probe(twoOutputs, twoLabels)
-    tf.dispose([twoOutputs, twoLabels])
-    const decide = ([a, slope]: Probe, [b, other]: Probe): void => {
-      this.#reduction = reductionOf(a, b, slope, other)
-      this.#isTried = this.#reduction !== undefined
-    }
-    const [a, slope, b, other] = [...once, ...twice]
-    if ([a, slope, b, other].every((value) => typeof value === 'number')) {
-      decide([a, slope] as Probe, [b, other] as Probe)
-      return undefined
-    }
-    const fetched = async (): Promise<void> => {
-      decide([await a, await slope], [await b, await other])
-    }
-    return fetched()
-  }
-
-  #probe(outputs: Tensor, labels: Tensor): [Maybe<number>, Maybe<number>] {
-    const recorded = taped((x) => checkScalar(this.#loss(x, labels)), outputs)
+  const probe = (outputs: Tensor, labels: Tensor) => {
+    const recorded = taped((x) => computed(x, labels), outputs)
     const one = tf.onesLike(recorded.value)
     const gradient = recorded.backward(one, () => undefined)!
     const value = takeScalar(tf.clone(recorded.value))
     const slope = takeScalar(tf.tidy(() => tf.max(tf.abs(gradient))))
     recorded.dispose()
     tf.dispose([one, gradient])
-    return [value, slope]
+    return [value, slope] as const
+  }
+  /** @returns a promise if values must be fetched asynchronously */
+  const attempt = (outputs: Tensor, labels: Tensor) => {
+    if (reduction !== undefined) return undefined
+    const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
+    const once = probe(outputs, labels)
+    const twofold = [double(outputs), double(labels)] as const
+    const figures = [...once, ...probe(...twofold)]
+    tf.dispose([...twofold])
+    const decide = (numbers: readonly number[]) => {
+      reduction = reductionOf(numbers as Figures)
+      isTried = reduction !== undefined
+    }
+    const atHand = figures.filter((figure) => typeof figure === 'number')
+    if (atHand.length < figures.length) {
+      return Promise.all(figures.map(async (figure) => await figure)).then(decide)
+    }
+    decide(atHand)
+    return undefined
+  }
+  const recordSum = (outputs: Tensor, labels: Tensor): Maybe<Recording> => {
+    if (reduction === 'sum') {
+      if (loss.record !== undefined) return recordLoss(loss, outputs, labels)
+      return taped((x) => computed(x, labels), outputs)
+    }
+    const scaled = (factor: number) =>
+      factor === 0
+        ? recordEvaluated({ value: tf.scalar(0), gradient: tf.keep(tf.zerosLike(outputs)) })
+        : taped((x) => tf.mul(computed(x, labels), factor), outputs)
+    const counted = countOf(labels)
+    return typeof counted === 'number' ? scaled(counted) : counted.then(scaled)
+  }
+
+  return {
+    countsLabels: countLabels !== undefined,
+
+    /** Returns the reduction that this rank's trial determined, for ranks without a trial. */
+    found: () => (isTried ? reduction : undefined),
+
+    /** Adopts the reduction that another rank's trial determined. */
+    adopt(found: 'mean' | 'sum' | undefined) {
+      if (reduction !== undefined || found === undefined) return
+      reduction = found
+      isTried = true
+    },
+
+    /**
+     * Returns the denominator for a batch. Reads the labels only if the loss has a `count`.
+     *
+     * @throws ERR_TSR_ARGUMENT when `count` returns anything but a number from 0
+     */
+    count,
+
+    /**
+     * Records the loss as a sum over the examples.
+     *
+     * @throws ERR_TSR_ARGUMENT when the loss is not a scalar, or neither a mean nor a sum
+     */
+    record(outputs: Tensor, labels: Tensor) {
+      const tried = attempt(outputs, labels)
+      return tried === undefined
+        ? recordSum(outputs, labels)
+        : tried.then(() => recordSum(outputs, labels))
+    },
+
+    /** Computes the sum of the losses, and counts the correct answers. The caller still owns both tensors. */
+    async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
+      await attempt(outputs, labels)
+      const counted = await countOf(labels)
+      const isMean = reduction !== 'sum'
+      const value =
+        isMean && counted === 0 ? 0 : await takeScalar(tf.tidy(() => computed(outputs, labels)))
+      const hasClasses =
+        labels.dtype === 'int32' && outputs.rank === labels.rank + 1 && !isPartial(outputs)
+      const correct =
+        countCorrect === undefined
+          ? hasClasses
+            ? answersOf(outputs, labels)
+            : NaN
+          : tidied(() => countCorrect(outputs, labels))
+      const answers = answersRule.check('the right answers of the loss', await correct)
+      return {
+        loss: isMean ? value * counted : value,
+        count: counted,
+        examples: labels.shape[0],
+        ...(typeof answers === 'number' ? { correct: answers, of: labels.size } : answers),
+      }
+    },
   }
 }
 
-type Probe = readonly [value: number, slope: number]
+interface Countable {
+  readonly size: number
+  readonly allLabels: () => Tensor
+}
 
 function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording {
   return record(compute, outputs, [], { needsInputGradient: true })
@@ -209,17 +195,11 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
 /** Rounding errors alone may cause a loss below this value. */
 const TINY = 1e-6
 
-/**
- * @param a - the loss of the examples; `b` is their loss if each example occurs twice
- * @param slope - the largest slope of the loss `a`; `other` is the largest slope of the loss `b`
- * @returns undefined if the reduction cannot be determined, and does not matter yet
- */
-function reductionOf(
-  a: number,
-  b: number,
-  slope: number,
-  other: number,
-): 'mean' | 'sum' | undefined {
+/** The loss of the examples and its largest slope, then both if each example occurs twice. */
+type Figures = readonly [a: number, slope: number, b: number, other: number]
+
+/** @returns undefined if the reduction cannot be determined, and does not matter yet */
+function reductionOf([a, slope, b, other]: Figures): 'mean' | 'sum' | undefined {
   // Ignore non-finite losses here: the training step reports them.
   if (![a, b, slope, other].every(Number.isFinite)) return undefined
   const isZero = Math.abs(a) < TINY

@@ -1,8 +1,7 @@
 import { argumentError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { differentiable, recordEvaluated, type Reduction } from './cross-entropy.ts'
 
 /** A loss that is computed value by value, from outputs and targets of equal shapes. */

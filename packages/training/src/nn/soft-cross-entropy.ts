@@ -1,10 +1,9 @@
 import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend } from '../backend/current.ts'
 import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import {
   checkLabels,
   checkShapes,

@@ -1,9 +1,8 @@
 import { declareOptions, finite, where, type Rules } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { adamStep, addScaled, type AdamStep } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
 import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 

@@ -1,10 +1,9 @@
 import { anything, argumentError, declareOptions, positive, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, repeated } from '../backend/current.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { gradientNorm, normRule, type NormPart } from './gradient-norm.ts'
 
 /** The groups whose ranks hold different parts of a model. */

@@ -1,10 +1,9 @@
 import { choice } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /** A gradient, or this rank's part of a gradient. */
 export interface NormPart {

@@ -1,10 +1,9 @@
 import { argumentError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { holdArray, holdTensor, type HeldValues } from '../backend/held-values.ts'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** Gradients by parameter name, as tensors or as arrays of their values in row-major order. */

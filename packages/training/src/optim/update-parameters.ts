@@ -1,4 +1,3 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { UpdateArrays } from '../backend/arithmetic.ts'
 import { copyHeld, isAlone } from '../backend/held-values.ts'
 import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
@@ -7,7 +6,7 @@ import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { currentBackend, isHostAccessible, repeated } from '../backend/current.ts'
 import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { checkStep, decayByName, withGradients, type Optimizer } from './optimizer.ts'
 import {
   type Gradients,

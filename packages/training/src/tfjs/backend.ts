@@ -1,7 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { GradientListener, Recording } from '../model/recording.ts'
+import type { BackwardPasses, Recording } from '../model/recording.ts'
 import type { HostArray, HostDType } from './host-arrays.ts'
 
 /** The current tensor backend. */
@@ -226,22 +226,12 @@ export interface LinearLayer {
   readonly activation: 'linear' | 'relu'
 }
 
-/** A recorded forward pass of a stack of linear layers. Callers must check all arguments. */
-export interface LinearPasses {
+/**
+ * A recorded forward pass of a stack of linear layers. Callers must check all arguments. The backward pass
+ * runs while the layers still have the parameters of the forward pass.
+ */
+export interface LinearPasses extends BackwardPasses {
   readonly output: Tensor
-
-  /**
-   * Runs the backward pass. Call at most once, while the layers still have the parameters of the forward
-   * pass.
-   */
-  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined
-
-  /** Run the backward pass in two halves. Call one after the other, each at most once. */
-  backwardInput(dy: Tensor): Tensor | undefined
-  backwardParameters(onGradient: GradientListener): void
-
-  /** Frees the output and all saved values. Call once. */
-  dispose(): void
 }
 
 /**

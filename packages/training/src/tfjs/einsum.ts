@@ -1,6 +1,5 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { sizeOf } from './host-arrays.ts'
-import { tf } from './tfjs.ts'
+import { tf, type Tensor } from './tfjs.ts'
 
 /** An operand of an einsum: a tensor, and one letter for each axis. */
 export interface Term {

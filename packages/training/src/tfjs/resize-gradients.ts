@@ -1,5 +1,4 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
-import { tf } from './tfjs.ts'
+import { tf, type Tensor } from './tfjs.ts'
 
 interface Attributes {
   readonly alignCorners: boolean

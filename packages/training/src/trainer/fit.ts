@@ -16,7 +16,7 @@ import {
   type Source,
 } from './fit-data.ts'
 import { readFitOptions, type FitEnd, type FitOptions, type FitResult } from './fit-options.ts'
-import { FitProgress } from './fit-progress.ts'
+import { fitProgress } from './fit-progress.ts'
 import { Interruption } from './interruption.ts'
 import type { Trainer } from './trainer.ts'
 
@@ -38,10 +38,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const isFirst = run.rank === 0
   const steps = Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity))
   if (Number.isFinite(steps)) run.layout.world.reportProgress({ of: steps })
-  const progress = new FitProgress(options.progress && isFirst, {
-    ...{ first: run.steps, unit: options.unit, flops: options.flops, steps },
-  })
-  if (resumed !== undefined) progress.resumed(resumed.checkpoint)
+  const { unit, flops } = options
+  const progress =
+    options.progress && isFirst ? fitProgress({ first: run.steps, unit, flops, steps }) : undefined
+  if (resumed !== undefined) progress?.resumed(resumed.checkpoint)
   const logs = isFirst ? options.log : []
   const interruption = new Interruption()
   let end: FitEnd | undefined
@@ -84,7 +84,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     evaluations.push(info)
     const isBest = found.loss < smallest
     if (isBest) smallest = found.loss
-    progress.evaluated(found)
+    progress?.evaluated(found)
     for (const log of logs) {
       log.scalar('evaluate/loss', found.loss, run.steps)
       if (Number.isFinite(found.accuracy))
@@ -116,7 +116,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
           epoch,
           learningRate: run.optimizer?.learningRate,
         }
-        progress.step(info)
+        progress?.step(info)
         for (const log of logs) {
           log.scalar('loss', info.loss, info.step)
           if (info.learningRate !== undefined) {
@@ -146,7 +146,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
       await evaluate()
       end = (await interruption.agree(run, asksToStop)) ?? 'complete'
     }
-    if (end !== 'complete') progress.stopped(end, run.steps)
+    if (end !== 'complete') progress?.stopped(end, run.steps)
     if (saving === undefined) await checkValues(run)
     else if (saved !== run.steps) await save(saving.directory, saving.keep)
     await settle()
@@ -158,7 +158,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     // Await the pending save even if the training fails.
     await Promise.allSettled([pending?.checkpoint.done])
     interruption.dispose()
-    progress.end()
+    progress?.end()
     for (const log of logs) await log.flush()
   }
 }

@@ -1,12 +1,12 @@
 import { runWorld, type PersistentOperation, type ProcessGroup } from '@tsrun/distributed'
-import { PreparedMessages } from '../../../internals/training.ts'
+import { preparedMessages } from '../../../internals/training.ts'
 
 const LENGTH = 6000
 
 /** Counts what is allocated and prepared. */
 function counted(group: ProcessGroup): {
   counts: { allocated: number; freed: number; prepared: number }
-  messages: PreparedMessages
+  messages: ReturnType<typeof preparedMessages>
   prepare: (key: number) => (buffer: Float32Array) => PersistentOperation
 } {
   const counts = { allocated: 0, freed: 0, prepared: 0 }
@@ -20,7 +20,7 @@ function counted(group: ProcessGroup): {
       group.free(buffer)
     },
   } as ProcessGroup
-  const messages = new PreparedMessages(counting)
+  const messages = preparedMessages(counting)
   const prepare = (tag: number) => (buffer: Float32Array) => {
     counts.prepared++
     return group.rank === 0
@@ -30,7 +30,7 @@ function counted(group: ProcessGroup): {
   return { counts, messages, prepare }
 }
 
-describe('PreparedMessages', () => {
+describe('preparedMessages', () => {
   it('uses the same buffers and operations in each pass', async () => {
     await runWorld({ size: 2, seed: 5 }, async (group) => {
       const { counts, messages, prepare } = counted(group)

@@ -1,4 +1,4 @@
-import type { DataType, Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { host } from '@tsrun/core'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
@@ -81,263 +81,215 @@ export interface Attribute {
  * TensorFlow operations on float32 that bypass the TensorFlow.js engine. On small tensors, the engine
  * takes as long as the operation itself. Results are handles; `take` makes a tensor from a handle.
  */
-export class Eager {
-  readonly #backend: NodeBackend
-  readonly #float: readonly Attribute[]
-  readonly #products: readonly (readonly Attribute[])[]
-  readonly #losses: readonly Attribute[]
-  readonly #sums: readonly Attribute[]
-  readonly #variables: readonly Attribute[]
+export type Eager = ReturnType<typeof createEager>
+
+function createEager(backend: NodeBackend) {
+  const isOnHost = !backend.isUsingGpuDevice
+  const { TF_FLOAT: float, TF_INT32: int32, TF_ATTR_TYPE, TF_ATTR_BOOL } = backend.binding
+  const typeAttribute = (name: string, value: number): Attribute => ({
+    name,
+    type: TF_ATTR_TYPE,
+    value,
+  })
+  const flag = (name: string, value: boolean) => ({ name, type: TF_ATTR_BOOL, value })
+  const floats = [typeAttribute('T', float)]
+  const products = [0, 1, 2, 3].map((which) => [
+    flag('adj_x', (which & 1) !== 0),
+    flag('adj_y', (which & 2) !== 0),
+    ...floats,
+  ])
+  const losses = [...floats, typeAttribute('Tlabels', int32)]
+  const sums = [...floats, typeAttribute('Tidx', int32), flag('keep_dims', false)]
+  const variables = [typeAttribute('dtype', float)]
   /** The tensor [0], which selects the axis for the sum of a vector. It is never freed. */
-  readonly #firstAxis: Handle
-  readonly isOnHost: boolean
-  readonly float: number
-  readonly int32: number
-  readonly threads = threadCount()
-  readonly staging = new StagingArray()
+  const firstAxis = backend.binding.createTensor([1], int32, new Int32Array(1))
 
-  constructor(backend: NodeBackend) {
-    this.#backend = backend
-    const { binding } = backend
-    this.isOnHost = !backend.isUsingGpuDevice
-    this.float = binding.TF_FLOAT
-    this.int32 = binding.TF_INT32
-    const dtype = this.typeAttribute.bind(this)
-    const flag = (name: string, value: boolean): Attribute => ({
-      name,
-      type: binding.TF_ATTR_BOOL,
-      value,
-    })
-    this.#float = [dtype('T', binding.TF_FLOAT)]
-    this.#products = [0, 1, 2, 3].map((which) => [
-      flag('adj_x', (which & 1) !== 0),
-      flag('adj_y', (which & 2) !== 0),
-      ...this.#float,
-    ])
-    this.#losses = [...this.#float, dtype('Tlabels', binding.TF_INT32)]
-    this.#sums = [...this.#float, dtype('Tidx', binding.TF_INT32), flag('keep_dims', false)]
-    this.#variables = [dtype('dtype', binding.TF_FLOAT)]
-    this.#firstAxis = binding.createTensor([1], binding.TF_INT32, new Int32Array(1))
-  }
-
-  get #binding(): Binding {
-    return this.#backend.binding
-  }
-
-  get hasFunctions(): boolean {
-    return this.#binding.functions?.call !== undefined
-  }
-
-  /** Runs a computation with our kernels disabled. Reports its calls to the binding to `observer`. */
-  observe<T>(observer: Observer, compute: () => T): T {
-    const binding = this.#binding
-    const overrides: Partial<Binding> = {
-      kernels: undefined,
-      executeOp(name, attributes, inputs, count) {
-        const outputs = binding.executeOp(name, attributes, inputs, count)
-        observer.executed(name, attributes, inputs, outputs)
-        return outputs
-      },
-      createTensor(shape, dtype, values) {
-        const handle = binding.createTensor(shape, dtype, values)
-        observer.created(handle, shape, dtype, values)
-        return handle
-      },
-      tensorDataSync(id) {
-        observer.read(id)
-        return binding.tensorDataSync(id)
-      },
-    }
-    // The properties of the binding are read-only, so override them in a derived object.
-    const observed = Object.create(binding, Object.getOwnPropertyDescriptors(overrides)) as Binding
-    observer.created(this.#firstAxis, [1], binding.TF_INT32, new Int32Array(1))
-    const backend = this.#backend
-    const now = tf.scalar(0)
-    const first = now.id
-    now.dispose()
-    const lookUp = backend.getInputTensorIds.bind(backend)
-    backend.binding = observed
-    backend.getInputTensorIds = (tensors) => {
-      const isOld = ({ id = first }: Partial<Tensor>): boolean => id < first
-      const isOnlyHere = ({ dataId }: TensorInfo) => backend.tensorMap.get(dataId)?.values !== null
-      if (tensors.some((tensor) => isOld(tensor) && isOnlyHere(tensor))) observer.broughtIn()
-      return lookUp(tensors)
-    }
-    try {
-      return compute()
-    } finally {
-      backend.binding = binding
-      // Remove the override, so that the method of the class applies again.
-      delete (backend as Partial<NodeBackend>).getInputTensorIds
-    }
-  }
-
-  /** Defines a function of TensorFlow. @returns the number of the function, for `call` */
-  define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number {
-    return this.#binding.functions!.define(outputs, graph, inputs, index)
-  }
-
-  call(definition: number, inputs: readonly Handle[]): Handle[] {
-    return this.#binding.functions!.call!(Int32Array.from(inputs), definition)
-  }
-
-  typeAttribute(name: string, value: number): Attribute {
-    return { name, type: this.#binding.TF_ATTR_TYPE, value }
-  }
-
-  /** Returns TensorFlow's number for a dtype; undefined if a function cannot take that dtype. */
-  typeOf(dtype: DataType): number | undefined {
-    return { float32: this.float, int32: this.int32 }[dtype as string]
-  }
-
-  get kernels(): BindingKernels | undefined {
-    return this.isOnHost ? this.#binding.kernels : undefined
-  }
-
-  /**
-   * Copies the values of a tensor on any device into `target`; false if the binding does not support
-   * that.
-   */
-  copyOut(tensor: TensorInfo, target: Float32Array): boolean {
-    const { kernels } = this.#binding
-    kernels?.copyOut(Int32Array.of(this.handleOf(tensor)), target)
-    return kernels !== undefined
-  }
-
-  /** Creates a tensor from a copy of an array. */
-  copyIn(source: Float32Array, shape: readonly number[]): Handle {
-    const binding = this.#binding
-    if (this.kernels !== undefined) return this.kernels.copyIn(Int32Array.from(shape), source)[0]
+  // `observe` replaces the binding, so look it up at each call.
+  const run = (name: string, attributes: readonly Attribute[], inputs: readonly Handle[]) =>
+    backend.binding.executeOp(name, attributes, inputs, 1)[0]!.id
+  const kernels = () => (isOnHost ? backend.binding.kernels : undefined)
+  const handlesOf = (tensors: readonly TensorInfo[]) => backend.getInputTensorIds(tensors)
+  const handleOf = (tensor: TensorInfo) => handlesOf([tensor])[0]!
+  const copyIn = (source: Float32Array, shape: readonly number[]) =>
     // On the CPU, TensorFlow takes over the array; on a GPU, TensorFlow copies it.
-    return binding.createTensor(shape, binding.TF_FLOAT, this.isOnHost ? source.slice() : source)
-  }
+    kernels()?.copyIn(Int32Array.from(shape), source)[0] ??
+    backend.binding.createTensor(shape, float, isOnHost ? source.slice() : source)
 
-  /**
-   * Returns an int32 tensor as a float32 tensor of the same bits. As an argument of a function on a
-   * GPU, TensorFlow would pass int32 through other threads. The caller frees the result.
-   */
-  bitsOf(tensor: Tensor): Handle {
-    const { buffer, byteOffset, length } = tf.engine().readSync(tensor.dataId) as Int32Array
-    return this.copyIn(new Float32Array(buffer, byteOffset, length), tensor.shape)
-  }
+  return {
+    isOnHost,
+    float,
+    int32,
+    threads: threadCount(),
+    staging: stagingArray(),
+    typeAttribute,
 
-  /** Whether to pass a tensor to a function by `bitsOf`. */
-  takesBits({ dtype }: TensorInfo): boolean {
-    return dtype === 'int32' && !this.isOnHost
-  }
+    get hasFunctions() {
+      return backend.binding.functions?.call !== undefined
+    },
+    get kernels() {
+      return kernels()
+    },
 
-  /** Returns the handle of a tensor. The tensor still owns the handle. */
-  handleOf(tensor: TensorInfo): Handle {
-    return this.#backend.getInputTensorIds([tensor])[0]!
-  }
+    /** Runs a computation with our kernels disabled. Reports its calls to the binding to `observer`. */
+    observe<T>(observer: Observer, compute: () => T): T {
+      const { binding } = backend
+      const overrides: Partial<Binding> = {
+        kernels: undefined,
+        executeOp(name, attributes, inputs, count) {
+          const outputs = binding.executeOp(name, attributes, inputs, count)
+          observer.executed(name, attributes, inputs, outputs)
+          return outputs
+        },
+        createTensor(shape, dtype, values) {
+          const handle = binding.createTensor(shape, dtype, values)
+          observer.created(handle, shape, dtype, values)
+          return handle
+        },
+        tensorDataSync(id) {
+          observer.read(id)
+          return binding.tensorDataSync(id)
+        },
+      }
+      // The properties of the binding are read-only, so override them in a derived object.
+      const observed = Object.create(
+        binding,
+        Object.getOwnPropertyDescriptors(overrides),
+      ) as Binding
+      observer.created(firstAxis, [1], int32, new Int32Array(1))
+      const now = tf.scalar(0)
+      const first = now.id
+      now.dispose()
+      const lookUp = backend.getInputTensorIds.bind(backend)
+      backend.binding = observed
+      backend.getInputTensorIds = (tensors) => {
+        const isOld = ({ id = first }: Partial<Tensor>): boolean => id < first
+        const isOnlyHere = ({ dataId }: TensorInfo) =>
+          backend.tensorMap.get(dataId)?.values !== null
+        if (tensors.some((tensor) => isOld(tensor) && isOnlyHere(tensor))) observer.broughtIn()
+        return lookUp(tensors)
+      }
+      try {
+        return compute()
+      } finally {
+        backend.binding = binding
+        // Remove the override, so that the method of the class applies again.
+        delete (backend as Partial<NodeBackend>).getInputTensorIds
+      }
+    },
 
-  handlesOf(tensors: readonly TensorInfo[]): Handle[] {
-    return this.#backend.getInputTensorIds(tensors)
-  }
+    /** Defines a function of TensorFlow. @returns the number of the function, for `call` */
+    define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number) {
+      return backend.binding.functions!.define(outputs, graph, inputs, index)
+    },
+    call(definition: number, inputs: readonly Handle[]) {
+      return backend.binding.functions!.call!(Int32Array.from(inputs), definition)
+    },
 
-  /** Creates a tensor that owns the handle. It outlives any tf.tidy. */
-  take(id: Handle, shape: readonly number[]): Tensor {
-    const dataId = {}
-    const dtype = this.#binding.TF_FLOAT
-    this.#backend.tensorMap.set(dataId, { id, shape, dtype, values: null, refCount: 1 })
-    const info: TensorInfo = { dataId, shape: [...shape], dtype: 'float32' }
-    return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
-  }
+    /** Returns TensorFlow's number for a dtype; undefined if a function cannot take that dtype. */
+    typeOf(dtype: string): number | undefined {
+      return { float32: float, int32 }[dtype]
+    },
 
-  /** Creates a new tensor with the memory of the given one, and disposes the given one. */
-  retake(tensor: Tensor): Tensor {
-    const { dataId, shape, dtype } = tensor
-    this.#backend.incRef(dataId)
-    const next = tf.keep(tf.engine().makeTensorFromTensorInfo({ dataId, shape, dtype }))
-    tensor.dispose()
-    return next
-  }
+    /**
+     * Copies the values of a tensor on any device into `target`; false if the binding does not support
+     * that.
+     */
+    copyOut(tensor: TensorInfo, target: Float32Array) {
+      const { kernels } = backend.binding
+      kernels?.copyOut(Int32Array.of(handleOf(tensor)), target)
+      return kernels !== undefined
+    },
 
-  /** Whether no other tensor of TensorFlow.js shares the values of this tensor. */
-  isAlone({ dataId }: TensorInfo): boolean {
-    const data = this.#backend.tensorMap.get(dataId)
-    return data?.refCount === 1 && data.values === null
-  }
+    /** Creates a tensor from a copy of an array. */
+    copyIn,
 
-  free(handle: Handle): void {
-    this.#binding.deleteTensor(handle)
-  }
+    /**
+     * Returns an int32 tensor as a float32 tensor of the same bits. As an argument of a function on a
+     * GPU, TensorFlow would pass int32 through other threads. The caller frees the result.
+     */
+    bitsOf({ dataId, shape }: TensorInfo) {
+      const { buffer, byteOffset, length } = tf.engine().readSync(dataId) as Int32Array
+      return copyIn(new Float32Array(buffer, byteOffset, length), shape)
+    },
 
-  scalar(value: number): Handle {
-    return this.#binding.createTensor([], this.#binding.TF_FLOAT, Float32Array.of(value))
-  }
+    /** Whether to pass a tensor to a function by `bitsOf`. */
+    takesBits: ({ dtype }: TensorInfo) => dtype === 'int32' && !isOnHost,
 
-  matMul(a: Handle, b: Handle, transposeA = false, transposeB = false): Handle {
-    const attributes = this.#products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
-    // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the heap.
-    return this.#run('BatchMatMulV2', attributes, [a, b])
-  }
+    /** Returns the handle of a tensor. The tensor still owns the handle. */
+    handleOf,
+    handlesOf,
 
-  addBias(x: Handle, bias: Handle): Handle {
-    return this.#run('BiasAdd', this.#float, [x, bias])
-  }
+    /** Creates a tensor that owns the handle. It outlives any tf.tidy. */
+    take(id: Handle, shape: readonly number[]): Tensor {
+      const dataId = {}
+      backend.tensorMap.set(dataId, { id, shape, dtype: float, values: null, refCount: 1 })
+      const info: TensorInfo = { dataId, shape: [...shape], dtype: 'float32' }
+      return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
+    },
 
-  biasGradient(dy: Handle): Handle {
-    return this.#run('BiasAddGrad', this.#float, [dy])
-  }
+    /** Creates a new tensor with the memory of the given one, and disposes the given one. */
+    retake(tensor: Tensor): Tensor {
+      const { dataId, shape, dtype } = tensor
+      backend.incRef(dataId)
+      const next = tf.keep(tf.engine().makeTensorFromTensorInfo({ dataId, shape, dtype }))
+      tensor.dispose()
+      return next
+    },
 
-  relu(x: Handle): Handle {
-    return this.#run('Relu', this.#float, [x])
-  }
+    /** Whether no other tensor of TensorFlow.js shares the values of this tensor. */
+    isAlone({ dataId }: TensorInfo) {
+      const data = backend.tensorMap.get(dataId)
+      return data?.refCount === 1 && data.values === null
+    },
 
-  /** Returns `dy` where the output of the ReLU is positive, else 0. */
-  reluGradient(dy: Handle, output: Handle): Handle {
-    return this.#run('ReluGrad', this.#float, [dy, output])
-  }
+    free(handle: Handle) {
+      backend.binding.deleteTensor(handle)
+    },
+    scalar: (value: number) => backend.binding.createTensor([], float, Float32Array.of(value)),
 
-  add(a: Handle, b: Handle): Handle {
-    return this.#run('AddV2', this.#float, [a, b])
-  }
+    matMul(a: Handle, b: Handle, transposeA = false, transposeB = false) {
+      const attributes = products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
+      // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the heap.
+      return run('BatchMatMulV2', attributes, [a, b])
+    },
+    addBias: (x: Handle, bias: Handle) => run('BiasAdd', floats, [x, bias]),
+    biasGradient: (dy: Handle) => run('BiasAddGrad', floats, [dy]),
+    relu: (x: Handle) => run('Relu', floats, [x]),
+    /** Returns `dy` where the output of the ReLU is positive, else 0. */
+    reluGradient: (dy: Handle, output: Handle) => run('ReluGrad', floats, [dy, output]),
+    add: (a: Handle, b: Handle) => run('AddV2', floats, [a, b]),
+    multiply: (a: Handle, b: Handle) => run('Mul', floats, [a, b]),
+    sum: (x: Handle) => run('Sum', sums, [x, firstAxis]),
 
-  multiply(a: Handle, b: Handle): Handle {
-    return this.#run('Mul', this.#float, [a, b])
-  }
+    /** Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. */
+    crossEntropy(logits: Handle, labels: Handle) {
+      const name = 'SparseSoftmaxCrossEntropyWithLogits'
+      const outputs = backend.binding.executeOp(name, losses, [logits, labels], 2)
+      return { losses: outputs[0]!.id, gradient: outputs[1]!.id }
+    },
 
-  sum(x: Handle): Handle {
-    return this.#run('Sum', this.#sums, [x, this.#firstAxis])
-  }
+    /** Returns the TensorFlow variable of this name. Variables are never freed. */
+    variable(name: string) {
+      const { TF_ATTR_SHAPE, TF_ATTR_STRING } = backend.binding
+      const attributes = [
+        ...variables,
+        { name: 'shape', type: TF_ATTR_SHAPE, value: [] },
+        { name: 'shared_name', type: TF_ATTR_STRING, value: `tsrun ${name}` },
+      ]
+      return run('VarHandleOp', attributes, [])
+    },
 
-  /** Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. */
-  crossEntropy(logits: Handle, labels: Handle): { losses: Handle; gradient: Handle } {
-    const name = 'SparseSoftmaxCrossEntropyWithLogits'
-    const [losses, gradient] = this.#binding.executeOp(name, this.#losses, [logits, labels], 2)
-    return { losses: losses!.id, gradient: gradient!.id }
-  }
-
-  /** Returns the TensorFlow variable of this name. Variables are never freed. */
-  variable(name: string): Handle {
-    const { TF_ATTR_SHAPE, TF_ATTR_STRING } = this.#binding
-    const attributes = [
-      ...this.#variables,
-      { name: 'shape', type: TF_ATTR_SHAPE, value: [] },
-      { name: 'shared_name', type: TF_ATTR_STRING, value: `tsrun ${name}` },
-    ]
-    return this.#run('VarHandleOp', attributes, [])
-  }
-
-  /**
-   * Assigns the values of a tensor to a variable. Variable and tensor share memory until one of
-   * them changes.
-   */
-  assign(variable: Handle, value: Handle): void {
-    this.#binding.executeOp('AssignVariableOp', this.#variables, [variable, value], 0)
-  }
-
-  read(variable: Handle): Handle {
-    return this.#run('ReadVariableOp', this.#variables, [variable])
-  }
-
-  apply(name: string, inputs: readonly Handle[]): void {
-    this.#binding.executeOp(name, this.#float, inputs, 0)
-  }
-
-  #run(name: string, attributes: readonly Attribute[], inputs: readonly Handle[]): Handle {
-    return this.#binding.executeOp(name, attributes, inputs, 1)[0]!.id
+    /**
+     * Assigns the values of a tensor to a variable. Variable and tensor share memory until one of
+     * them changes.
+     */
+    assign(variable: Handle, value: Handle) {
+      backend.binding.executeOp('AssignVariableOp', variables, [variable, value], 0)
+    },
+    read: (variable: Handle) => run('ReadVariableOp', variables, [variable]),
+    apply(name: string, inputs: readonly Handle[]) {
+      backend.binding.executeOp(name, floats, inputs, 0)
+    },
   }
 }
 
@@ -345,26 +297,25 @@ export class Eager {
 const MOST_STAGED = 16 * 1024 * 1024
 
 /** An array that is reused to fill new tensors. Allocating a new array would also clear it. */
-class StagingArray {
-  #array = new Float32Array(0)
-  #isInUse = false
+function stagingArray() {
+  let array = new Float32Array(0)
+  let isInUse = false
+  return {
+    /** Whether `size` values fit and no caller on the stack uses the array. */
+    isFreeFor: (size: number) => !isInUse && size <= MOST_STAGED,
 
-  /** Whether `size` values fit and no caller on the stack uses the array. */
-  isFreeFor(size: number): boolean {
-    return !this.#isInUse && size <= MOST_STAGED
-  }
-
-  /** Returns the `size` values that `fill` writes. They are valid until the next call. */
-  filled(size: number, fill: (values: Float32Array) => void): Float32Array {
-    if (this.#array.length < size) this.#array = new Float32Array(size)
-    const values = this.#array.subarray(0, size)
-    this.#isInUse = true
-    try {
-      fill(values)
-    } finally {
-      this.#isInUse = false
-    }
-    return values
+    /** Returns the `size` values that `fill` writes. They are valid until the next call. */
+    filled(size: number, fill: (values: Float32Array) => void) {
+      if (array.length < size) array = new Float32Array(size)
+      const values = array.subarray(0, size)
+      isInUse = true
+      try {
+        fill(values)
+      } finally {
+        isInUse = false
+      }
+      return values
+    },
   }
 }
 
@@ -383,7 +334,7 @@ export function currentEager(): Eager | undefined {
   const backend = engine.backend as unknown as NodeBackend
   let eager = contexts.get(backend)
   if (eager === undefined) {
-    eager = new Eager(backend)
+    eager = createEager(backend)
     contexts.set(backend, eager)
   }
   return eager

@@ -1,10 +1,9 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { GradientListener } from '../../model/recording.ts'
 import type { LinearLayer, LinearPasses } from '../../tfjs/backend.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentEager, type Eager } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
-import { KernelPasses, LayerByLayer, placesIn } from './kernel-passes.ts'
+import { kernelPasses, layerByLayer, placesIn } from './kernel-passes.ts'
 
 /**
  * The largest number of multiplications for a forward pass in one call (0.3 ms), if TensorFlow
@@ -26,13 +25,14 @@ export function linearPasses(
 ): LinearPasses {
   const eager = currentEager()!
   const { kernels } = eager
-  if (kernels === undefined) return new EagerPasses(eager, layers, x, needsInputGradient)
-  const pass = (part: readonly LinearLayer[], input: Tensor, needed: boolean): LinearPasses =>
-    new KernelPasses(eager, kernels, part, input, needed)
-  if (isForOneCall(eager, layers, x)) return pass(layers, x, needsInputGradient)
-  return eager.threads === 1 && x.shape[0] <= FEW_ROWS
-    ? new LayerByLayer(layers, x, needsInputGradient, pass)
-    : new EagerPasses(eager, layers, x, needsInputGradient)
+  if (kernels !== undefined) {
+    const pass: typeof linearPasses = (...given) => kernelPasses(eager, kernels, ...given)
+    if (isForOneCall(eager, layers, x)) return pass(layers, x, needsInputGradient)
+    if (eager.threads === 1 && x.shape[0] <= FEW_ROWS) {
+      return layerByLayer(layers, x, needsInputGradient, pass)
+    }
+  }
+  return eagerPasses(eager, layers, x, needsInputGradient)
 }
 
 /**
@@ -47,140 +47,118 @@ function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Ten
 
 /**
  * Passes made of TensorFlow operations. The results are tensors of TensorFlow.js. Intermediate
- * values are handles, which this object frees.
+ * values are handles, which the passes free.
  */
-class EagerPasses implements LinearPasses {
-  readonly output: Tensor
-  readonly #eager: Eager
-  readonly #layers: readonly LinearLayer[]
-  readonly #needsInputGradient: boolean
-  readonly #input: Tensor
-  /** The outputs of all layers but the last. The output of the last layer is a tensor. */
-  readonly #outputs: Handle[] = []
+function eagerPasses(
+  eager: Eager,
+  layers: readonly LinearLayer[],
+  x: Tensor,
+  needsInputGradient: boolean,
+): LinearPasses {
+  const input = tf.keep(tf.clone(x))
+  // The output of the last layer is a tensor.
+  const outputs: Handle[] = []
   /**
    * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.
    */
-  readonly #saved: Handle[] = []
+  const saved: Handle[] = []
   /** A clone of the gradient of the output, kept from `backwardInput` to `backwardParameters`. */
-  #lastGradient: Tensor | undefined
-  readonly #held = new Set<Handle>()
+  let lastGradient: Tensor | undefined
+  const held = new Set<Handle>()
 
-  constructor(
-    eager: Eager,
-    layers: readonly LinearLayer[],
-    x: Tensor,
-    needsInputGradient: boolean,
-  ) {
-    this.#eager = eager
-    this.#layers = layers
-    this.#needsInputGradient = needsInputGradient
-    this.#input = tf.keep(tf.clone(x))
-    let last = eager.handleOf(this.#input)
-    layers.forEach((layer, i) => {
-      last = this.#forward(layer, last)
-      if (i < layers.length - 1) this.#outputs.push(this.#hold(last))
-    })
-    const width = layers.at(-1)!.bias.shape[0]!
-    this.output = eager.take(last, [x.shape[0], width])
+  const hold = (handle: Handle) => {
+    held.add(handle)
+    return handle
   }
-
-  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-    return this.#walk(dy, (i, dz) => {
-      this.#report(i, dz, onGradient)
-      this.#drop(dz)
-    })
+  const drop = (handle: Handle) => {
+    if (held.delete(handle)) eager.free(handle)
   }
-
-  backwardInput(dy: Tensor): Tensor | undefined {
-    this.#lastGradient = tf.keep(tf.clone(dy))
-    return this.#walk(this.#lastGradient, (i, dz) => {
-      this.#saved[i] = dz
-    })
-  }
-
-  backwardParameters(onGradient: GradientListener): void {
-    for (let i = this.#layers.length - 1; i >= 0; i--) {
-      this.#report(i, this.#saved[i]!, onGradient)
-    }
-  }
-
-  dispose(): void {
-    const eager = this.#eager
-    for (const handle of this.#held) eager.free(handle)
-    this.output.dispose()
-    this.#lastGradient?.dispose()
-    this.#input.dispose()
-  }
-
-  #forward({ weight, bias, activation }: LinearLayer, x: Handle): Handle {
-    const eager = this.#eager
-    const product = eager.matMul(x, eager.handleOf(weight.value))
+  const forward = ({ weight, bias, activation }: LinearLayer, handle: Handle) => {
+    const product = eager.matMul(handle, eager.handleOf(weight.value))
     const sum = eager.addBias(product, eager.handleOf(bias.value))
     eager.free(product)
     if (activation === 'linear') return sum
-    const output = eager.relu(sum)
+    const rectified = eager.relu(sum)
     eager.free(sum)
-    return output
+    return rectified
   }
+
+  let last = eager.handleOf(input)
+  layers.forEach((layer, i) => {
+    last = forward(layer, last)
+    if (i < layers.length - 1) outputs.push(hold(last))
+  })
+  const output = eager.take(last, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
 
   /**
    * Computes the gradients of the inputs, from the last layer to the first.
    *
    * @param visit - receives the gradient of each layer before its activation, and may drop it
    */
-  #walk(dy: Tensor, visit: (layer: number, dz: Handle) => void): Tensor | undefined {
-    const eager = this.#eager
-    const layers = this.#layers
+  const walk = (dy: Tensor, visit: (layer: number, dz: Handle) => void) => {
     let gradient = eager.handleOf(dy)
     for (let i = layers.length - 1; i >= 0; i--) {
       const { activation, weight } = layers[i]!
       let dz = gradient
       if (activation === 'relu') {
-        const output = this.#outputs[i] ?? eager.handleOf(this.output)
-        dz = this.#hold(eager.reluGradient(gradient, output))
-        this.#drop(gradient)
+        dz = hold(eager.reluGradient(gradient, outputs[i] ?? eager.handleOf(output)))
+        drop(gradient)
       }
       const isInput = i === 0
       const dx =
-        isInput && !this.#needsInputGradient
+        isInput && !needsInputGradient
           ? undefined
-          : this.#hold(eager.matMul(dz, eager.handleOf(weight.value), false, true))
+          : hold(eager.matMul(dz, eager.handleOf(weight.value), false, true))
       visit(i, dz)
       if (dx === undefined) return undefined
       if (isInput) {
-        this.#held.delete(dx)
-        return eager.take(dx, this.#input.shape)
+        held.delete(dx)
+        return eager.take(dx, input.shape)
       }
       gradient = dx
     }
     return undefined
   }
 
-  #report(i: number, dz: Handle, onGradient: GradientListener): void {
-    const eager = this.#eager
-    const { weight, bias } = this.#layers[i]!
-    const input = i === 0 ? eager.handleOf(this.#input) : this.#outputs[i - 1]!
+  const report = (i: number, dz: Handle, onGradient: GradientListener) => {
+    const { weight, bias } = layers[i]!
+    const from = i === 0 ? eager.handleOf(input) : outputs[i - 1]!
     const { kernels } = eager
     // With one thread, our kernels are as fast as TensorFlow. With several threads, TensorFlow is faster.
     if (kernels !== undefined && eager.threads === 1) {
       const places = placesIn(kernels, onGradient, [weight, bias])
       if (places !== undefined) {
-        kernels.linearBackwardParameters(Int32Array.of(input, dz), places.values, places.adds)
+        kernels.linearBackwardParameters(Int32Array.of(from, dz), places.values, places.adds)
         onGradient.memory!.written(bias)
         onGradient.memory!.written(weight)
         return
       }
     }
     onGradient(bias, eager.take(eager.biasGradient(dz), bias.shape))
-    onGradient(weight, eager.take(eager.matMul(input, dz, true), weight.shape))
+    onGradient(weight, eager.take(eager.matMul(from, dz, true), weight.shape))
   }
 
-  #hold(handle: Handle): Handle {
-    this.#held.add(handle)
-    return handle
-  }
-
-  #drop(handle: Handle): void {
-    if (this.#held.delete(handle)) this.#eager.free(handle)
+  return {
+    output,
+    backward: (dy, onGradient) =>
+      walk(dy, (i, dz) => {
+        report(i, dz, onGradient)
+        drop(dz)
+      }),
+    backwardInput(dy) {
+      lastGradient = tf.keep(tf.clone(dy))
+      return walk(lastGradient, (i, dz) => {
+        saved[i] = dz
+      })
+    },
+    backwardParameters(onGradient) {
+      for (let i = layers.length - 1; i >= 0; i--) report(i, saved[i]!, onGradient)
+    },
+    dispose() {
+      for (const handle of held) eager.free(handle)
+      output.dispose()
+      lastGradient?.dispose()
+      input.dispose()
+    },
   }
 }

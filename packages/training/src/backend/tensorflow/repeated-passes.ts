@@ -1,16 +1,11 @@
-import { createLogger, tsrError } from '@tsrun/core'
-import type { Tensor } from '@tensorflow/tfjs-core'
+import { createLogger } from '@tsrun/core'
 import { isRepeatable, partsOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import {
-  checkOutputGradient,
-  type GradientListener,
-  type Recording,
-} from '../../model/recording.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { checkedRecording, type GradientListener, type Recording } from '../../model/recording.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
-import { keyOfArgument, placeOf, Trace, type TracedFunction } from './trace.ts'
+import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'
 
 /** The largest number of plans of a module. A module has one plan for each input shape. */
 const MOST_PLANS = 8
@@ -89,10 +84,10 @@ class Plan {
   }
 
   start(x: Tensor): Recording | undefined {
-    if (this.forward !== undefined) return new RepeatedPass(this, x)
+    if (this.forward !== undefined) return repeatedPass(this, x)
     const isTraced = this.#canRepeat && !this.#isFirst
     this.#isFirst = false
-    return isTraced ? new TracedPass(this, x) : undefined
+    return isTraced ? tracedPass(this, x) : undefined
   }
 
   /** Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass. */
@@ -131,208 +126,170 @@ function isSameList(own: readonly object[], others: readonly object[]): boolean 
 const INPUT = keyOfArgument(0)
 
 /** A pass on the tape whose operations are traced. */
-class TracedPass implements Recording {
-  readonly #plan: Plan
-  readonly #trace: Trace
-  readonly #pass: Recording
-  readonly #output: string | undefined
-  readonly #length: number
-  #first: { readonly length: number; readonly outputs: readonly string[] } | undefined
-
-  constructor(plan: Plan, x: Tensor) {
-    this.#plan = plan
-    this.#trace = new Trace(plan.eager)
-    this.#trace.addArgument(x)
-    for (const { value } of plan.parameters) this.#trace.addArgument(value)
-    this.#pass = this.#trace.run(() => plan.record(x))
-    ;[this.#output] = this.#trace.keysOf([this.#pass.value])
-    this.#length = this.#trace.length
-  }
-
-  get value(): Tensor {
-    return this.#pass.value
-  }
-
-  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-    this.#trace.addArgument(dy)
-    const { dx, gradients } = this.#run((take) => this.#pass.backward(dy, take))
-    const parameters = gradients.map(([parameter]) => parameter)
-    const hasInputGradient = dx !== undefined
-    const tensors = gradients.map(([, gradient]) => gradient)
-    const outputs = this.#trace.keysOf(hasInputGradient ? [dx, ...tensors] : tensors)
-    this.#learn(() => {
-      const run = this.#trace.define(outputs, this.#length)
-      this.#plan.backward = { run, hasInputGradient, parameters }
-    })
-    for (const [parameter, gradient] of gradients) onGradient(parameter, gradient)
-    return dx
-  }
-
-  backwardInput(dy: Tensor): Tensor | undefined {
-    this.#trace.addArgument(dy)
-    const { dx } = this.#run(() => this.#pass.backwardInput!(dy))
-    const outputs = this.#trace.keysOf(dx === undefined ? [] : [dx])
-    this.#first = { length: this.#trace.length, outputs }
-    return dx
-  }
-
-  backwardParameters(onGradient: GradientListener): void {
-    const { gradients } = this.#run((take) => {
-      this.#pass.backwardParameters!(take)
-      return undefined
-    })
-    const outputs = this.#trace.keysOf(gradients.map(([, gradient]) => gradient))
-    const { length, outputs: ofInput } = this.#first!
-    this.#learn(() => {
-      const second = this.#trace.define(outputs, length)
-      const kept = second.inputs.filter((key) => this.#trace.isMade(key, this.#length, length))
-      const first = this.#trace.define([...ofInput, ...kept], this.#length)
-      const parameters = gradients.map(([parameter]) => parameter)
-      this.#plan.halves = [
-        { run: first, hasInputGradient: ofInput.length > 0, parameters: [] },
-        { run: second, hasInputGradient: false, parameters },
-      ]
-    })
-    for (const [parameter, gradient] of gradients) onGradient(parameter, gradient)
-  }
-
-  dispose(): void {
-    this.#pass.dispose()
-  }
-
-  /** The memory of sharded parameters is freed after a forward pass and reallocated at another address. */
-  #renewParameters(): void {
-    for (const [i, { value }] of this.#plan.parameters.entries()) {
-      if (!value.isDisposed) this.#trace.renew(keyOfArgument(1 + i), value)
-    }
-  }
+function tracedPass(plan: Plan, x: Tensor): Required<Recording> {
+  const trace = createTrace(plan.eager)
+  trace.addArgument(x)
+  for (const { value } of plan.parameters) trace.addArgument(value)
+  const pass = trace.run(() => plan.record(x))
+  const { value } = pass
+  const [output] = trace.keysOf([value])
+  const forward = trace.length
+  let first: { readonly length: number; readonly outputs: readonly string[] } | undefined
 
   /** Collects the gradients before calling the listener, so that the trace excludes the listener's work. */
-  #run(compute: (take: GradientListener) => Tensor | undefined) {
-    this.#renewParameters()
-    const gradients: [Parameter, Tensor][] = []
-    const take = (parameter: Parameter, gradient: Tensor): void => {
-      gradients.push([parameter, gradient])
+  const run = (compute: (take: GradientListener) => Tensor | undefined) => {
+    // The memory of sharded parameters is freed after a forward pass and reallocated at another address.
+    for (const [i, { value }] of plan.parameters.entries()) {
+      if (!value.isDisposed) trace.renew(keyOfArgument(1 + i), value)
     }
-    return { dx: this.#trace.run(() => compute(take)), gradients }
+    const parameters: Parameter[] = []
+    const gradients: Tensor[] = []
+    const take = (parameter: Parameter, gradient: Tensor) => {
+      parameters.push(parameter)
+      gradients.push(gradient)
+    }
+    const dx = trace.run(() => compute(take))
+    const report = (onGradient: GradientListener) => {
+      for (const [i, gradient] of gradients.entries()) onGradient(parameters[i]!, gradient)
+    }
+    return { dx, parameters, gradients, report }
+  }
+  const learn = (define: () => void) => {
+    plan.learn(trace, output, forward, define)
   }
 
-  #learn(define: () => void): void {
-    this.#plan.learn(this.#trace, this.#output, this.#length, define)
+  return {
+    value,
+    backward(dy, onGradient) {
+      trace.addArgument(dy)
+      const { dx, parameters, gradients, report } = run((take) => pass.backward(dy, take))
+      const hasInputGradient = dx !== undefined
+      const outputs = trace.keysOf(hasInputGradient ? [dx, ...gradients] : gradients)
+      learn(() => {
+        plan.backward = { run: trace.define(outputs, forward), hasInputGradient, parameters }
+      })
+      report(onGradient)
+      return dx
+    },
+    backwardInput(dy) {
+      trace.addArgument(dy)
+      const { dx } = run(() => pass.backwardInput!(dy))
+      const outputs = trace.keysOf(dx === undefined ? [] : [dx])
+      first = { length: trace.length, outputs }
+      return dx
+    },
+    backwardParameters(onGradient) {
+      const { parameters, gradients, report } = run((take) => {
+        pass.backwardParameters!(take)
+        return undefined
+      })
+      const outputs = trace.keysOf(gradients)
+      const { length, outputs: ofInput } = first!
+      learn(() => {
+        const second = trace.define(outputs, length)
+        const kept = second.inputs.filter((key) => trace.isMade(key, forward, length))
+        const run = trace.define([...ofInput, ...kept], forward)
+        plan.halves = [
+          { run, hasInputGradient: ofInput.length > 0, parameters: [] },
+          { run: second, hasInputGradient: false, parameters },
+        ]
+      })
+      report(onGradient)
+    },
+    dispose() {
+      pass.dispose()
+    },
   }
 }
 
-class RepeatedPass implements Recording {
-  readonly value: Tensor
-  readonly #plan: Plan
-  readonly #input: Tensor
+function repeatedPass(plan: Plan, x: Tensor): Recording {
+  const { eager } = plan
+  const input = tf.keep(tf.clone(x))
   /** The values that parameters had in the forward pass, by key. */
-  readonly #parameters = new Map<string, Tensor>()
+  const parameters = new Map<string, Tensor>()
   /** Results that the backward functions need, and the bits of an int32 input, by key. */
-  readonly #kept = new Map<string, Handle>()
-  #outputGradient: Tensor | undefined
+  const kept = new Map<string, Handle>()
+  let outputGradient: Tensor | undefined
   /** The pass on the tape, if the plan has not traced this kind of backward pass yet. */
-  #traced: TracedPass | undefined
-  #state: 'recorded' | 'halved' | 'spent' | 'disposed' = 'recorded'
+  let traced: Required<Recording> | undefined
 
-  constructor(plan: Plan, x: Tensor) {
-    this.#plan = plan
-    this.#input = tf.keep(tf.clone(x))
-    try {
-      for (const key of plan.needed) {
-        this.#parameters.set(key, tf.keep(tf.clone(plan.parameterOf(key)!.value)))
-      }
-      const { forward, eager } = plan
-      if (eager.takesBits(x)) this.#kept.set(INPUT, eager.bitsOf(x))
-      const find = (key: string): Handle =>
-        this.#kept.get(key) ??
-        eager.handleOf(key === INPUT ? this.#input : plan.parameterOf(key)!.value)
-      this.value = this.#call(forward!, forward!.inputs.map(find), 1)[0]!
-    } catch (error) {
-      this.#free()
-      throw error
-    }
+  const free = () => {
+    for (const handle of kept.values()) eager.free(handle)
+    kept.clear()
+    tf.dispose([input, ...parameters.values()])
+    parameters.clear()
+    outputGradient?.dispose()
+    outputGradient = undefined
   }
-
-  backward(dy: Tensor, onGradient: GradientListener): Tensor | undefined {
-    this.#begin(dy)
-    this.#state = 'spent'
-    const step = this.#plan.backward
-    if (step === undefined || !this.#has(step)) return this.#record().backward(dy, onGradient)
-    return this.#step(step, onGradient)
+  /** @returns tensors of the first `count` results. The other results are kept. */
+  const call = (run: TracedFunction, given: readonly Handle[], count: number) => {
+    const results = eager.call(run.definition, given)
+    results.slice(count).forEach((handle, i) => kept.set(run.outputs[count + i]!, handle))
+    return results.slice(0, count).map((handle, i) => eager.take(handle, run.shapes[i]!))
   }
-
-  backwardInput(dy: Tensor): Tensor | undefined {
-    this.#begin(dy)
-    this.#state = 'halved'
-    const first = this.#plan.halves?.[0]
-    if (first === undefined || !this.#has(first)) return this.#record().backwardInput(dy)
-    return this.#step(first, () => undefined)
+  const find = (key: string) => {
+    const tensor = key === INPUT ? input : parameters.get(key)
+    const found = key === plan.outputGradient ? outputGradient : tensor
+    return kept.get(key) ?? (found && eager.handleOf(found))
   }
-
-  backwardParameters(onGradient: GradientListener): void {
-    if (this.#state !== 'halved') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-    this.#state = 'spent'
-    if (this.#traced === undefined) this.#step(this.#plan.halves![1], onGradient)
-    else this.#traced.backwardParameters(onGradient)
-  }
-
-  dispose(): void {
-    if (this.#state === 'disposed') return
-    this.#state = 'disposed'
-    this.#traced?.dispose()
-    this.#free()
-    this.value.dispose()
-  }
-
-  #begin(dy: Tensor): void {
-    if (this.#state !== 'recorded') throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-    checkOutputGradient(dy, this.value)
-    this.#outputGradient = tf.keep(tf.clone(dy))
-  }
-
-  #record(): TracedPass {
-    this.#traced = new TracedPass(this.#plan, this.#input)
-    return this.#traced
-  }
-
   /** Whether all inputs of the step are available. Another plan's forward pass may have kept fewer. */
-  #has({ run }: Step): boolean {
-    return run.inputs.every((key) => this.#find(key) !== undefined)
-  }
-
-  #step({ run, hasInputGradient, parameters }: Step, onGradient: GradientListener) {
+  const has = ({ run }: Step) => run.inputs.every((key) => find(key) !== undefined)
+  const step = (
+    { run, hasInputGradient, parameters }: Step,
+    onGradient: GradientListener,
+    isLast = true,
+  ) => {
     const offset = hasInputGradient ? 1 : 0
-    const given = run.inputs.map((key) => this.#find(key)!)
-    const results = this.#call(run, given, offset + parameters.length)
-    if (this.#state === 'spent') this.#free()
+    const given = run.inputs.map((key) => find(key)!)
+    const results = call(run, given, offset + parameters.length)
+    if (isLast) free()
     parameters.forEach((parameter, i) => {
       onGradient(parameter, results[offset + i]!)
     })
     return hasInputGradient ? results[0] : undefined
   }
-
-  /** @returns tensors of the first `count` results. The other results are kept. */
-  #call(run: TracedFunction, given: readonly Handle[], count: number): Tensor[] {
-    const { eager } = this.#plan
-    const results = eager.call(run.definition, given)
-    results.slice(count).forEach((handle, i) => this.#kept.set(run.outputs[count + i]!, handle))
-    return results.slice(0, count).map((handle, i) => eager.take(handle, run.shapes[i]!))
+  const begin = (dy: Tensor) => {
+    outputGradient = tf.keep(tf.clone(dy))
   }
 
-  #find(key: string): Handle | undefined {
-    const { eager, outputGradient } = this.#plan
-    const tensor = key === INPUT ? this.#input : this.#parameters.get(key)
-    const found = key === outputGradient ? this.#outputGradient : tensor
-    return this.#kept.get(key) ?? (found && eager.handleOf(found))
+  const forward = (): Tensor => {
+    try {
+      for (const key of plan.needed) {
+        parameters.set(key, tf.keep(tf.clone(plan.parameterOf(key)!.value)))
+      }
+      if (eager.takesBits(x)) kept.set(INPUT, eager.bitsOf(x))
+      const valueOf = (key: string) =>
+        kept.get(key) ?? eager.handleOf(key === INPUT ? input : plan.parameterOf(key)!.value)
+      return call(plan.forward!, plan.forward!.inputs.map(valueOf), 1)[0]!
+    } catch (error) {
+      free()
+      throw error
+    }
   }
-
-  #free(): void {
-    for (const handle of this.#kept.values()) this.#plan.eager.free(handle)
-    this.#kept.clear()
-    tf.dispose([this.#input, ...this.#parameters.values()])
-    this.#parameters.clear()
-    this.#outputGradient?.dispose()
-    this.#outputGradient = undefined
-  }
+  const value = forward()
+  return checkedRecording(value, {
+    backward(dy, onGradient) {
+      begin(dy)
+      const { backward } = plan
+      if (backward !== undefined && has(backward)) return step(backward, onGradient)
+      traced = tracedPass(plan, input)
+      return traced.backward(dy, onGradient)
+    },
+    backwardInput(dy) {
+      begin(dy)
+      const first = plan.halves?.[0]
+      if (first !== undefined && has(first)) return step(first, () => undefined, false)
+      traced = tracedPass(plan, input)
+      return traced.backwardInput(dy)
+    },
+    backwardParameters(onGradient) {
+      if (traced === undefined) step(plan.halves![1], onGradient)
+      else traced.backwardParameters(onGradient)
+    },
+    dispose() {
+      traced?.dispose()
+      free()
+      value.dispose()
+    },
+  })
 }

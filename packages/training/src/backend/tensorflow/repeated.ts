@@ -2,7 +2,7 @@ import { createLogger } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
 import { currentEager } from './eager.ts'
-import { placeOf, Trace, type TracedFunction } from './trace.ts'
+import { createTrace, placeOf, type TracedFunction } from './trace.ts'
 
 /** The largest number of functions of a computation, one for each combination of input shapes. */
 const MOST_FUNCTIONS = 8
@@ -46,7 +46,7 @@ export function repeat(
     if (functions.size < MOST_FUNCTIONS) functions.set(shapes, undefined)
     return undefined
   }
-  const trace = new Trace(eager)
+  const trace = createTrace(eager)
   for (const input of inputs) trace.addArgument(input)
   const outputs = trace.run(run)
   try {

@@ -1,6 +1,6 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
-import type { Attribute, Eager, Observer, OutputInfo } from './eager.ts'
+import type { Eager, Observer } from './eager.ts'
 import { fused } from './fused.ts'
 import { serializeGraph, type GraphNode, type Value } from './graph.ts'
 
@@ -18,122 +18,89 @@ export interface TracedFunction {
 let defined = 0
 
 /** Records the operations of a computation, to make TensorFlow functions from them. */
-export class Trace implements Observer {
-  readonly #eager: Eager
-  readonly #nodes: GraphNode[] = []
-  readonly #values = new Map<Handle, Value>()
+export type Trace = ReturnType<typeof createTrace>
+
+export function createTrace(eager: Eager) {
+  const nodes: GraphNode[] = []
+  const values = new Map<Handle, Value>()
   /** The outputs of ReLU operations, by the keys of their inputs. */
-  readonly #rectified = new Map<string, Value>()
-  /** Whether all operations so far depend only on arguments and constants. */
-  isWhole = true
+  const rectified = new Map<string, Value>()
+  let isWhole = true
 
-  constructor(eager: Eager) {
-    this.#eager = eager
+  const leave = () => {
+    isWhole = false
   }
-
-  get length(): number {
-    return this.#nodes.length
+  const valuesOf = (handles: readonly Handle[]) => {
+    const known = handles.flatMap((handle) => values.get(handle) ?? [])
+    if (known.length < handles.length) leave()
+    return known
   }
-
-  /** @param tensor - a tensor that differs from call to call */
-  addArgument(tensor: TensorInfo): void {
-    const handle = this.#eager.handleOf(tensor)
-    const dtype = this.#eager.typeOf(tensor.dtype)
-    // If two arguments are the same tensor, the trace cannot tell which of them an operation uses.
-    if (dtype === undefined || this.#values.has(handle)) this.isWhole = false
-    this.#values.set(handle, { node: this.#nodes.length, output: 0 })
-    this.#nodes.push(placeholder(this.#eager, dtype ?? 0, tensor.shape))
+  /**
+   * TensorFlow.js computes the slope of y = relu(x) as relu(sign(x)). This function replaces sign(x)
+   * by sign(y), which gives the same slope, so the forward pass need not keep x.
+   */
+  const useOutputOfRelu = (inputs: Value[]) => {
+    const [value] = inputs
+    const sign = value && nodes[value.node]!
+    const y = sign?.op === 'Sign' ? rectified.get(keyOf(sign.inputs[0]!)) : undefined
+    if (y !== undefined) inputs[0] = { node: nodes.push({ ...sign!, inputs: [y] }) - 1, output: 0 }
   }
-
-  /** Maps a tensor to its argument again, after the memory of the tensor was replaced. */
-  renew(key: string, tensor: TensorInfo): void {
-    this.#values.set(this.#eager.handleOf(tensor), valueOf(key))
+  const observer: Observer = {
+    executed(op, attributes, inputs, outputs) {
+      const known = valuesOf(inputs)
+      const isRelu = op === 'Relu' && !eager.isOnHost
+      if (isRelu) useOutputOfRelu(known)
+      const node = nodes.length
+      outputs.forEach(({ id }, output) => values.set(id, { node, output }))
+      for (const value of isRelu ? known : []) rectified.set(keyOf(value), { node, output: 0 })
+      const dtypes = outputs.map(({ dtype }) => dtype)
+      const shapes = outputs.map(({ shape }) => [...shape])
+      nodes.push({ op, attributes, inputs: known, dtypes, shapes })
+    },
+    created(handle, shape, dtype, content) {
+      if (!ArrayBuffer.isView(content)) {
+        leave()
+        return
+      }
+      const constant = { shape: [...shape], values: (content as Uint8Array).slice() }
+      values.set(handle, { node: nodes.length, output: 0 })
+      const shapes = [constant.shape]
+      nodes.push({ op: 'Const', attributes: [], inputs: [], dtypes: [dtype], shapes, constant })
+    },
+    broughtIn: leave,
+    /**
+     * The trace lacks what JavaScript computes from values that it reads. TensorFlow.js and our
+     * modules read int32 values only to check that they are valid indices.
+     */
+    read(handle) {
+      const value = values.get(handle)
+      const dtype = value && nodes[value.node]!.dtypes[value.output]
+      if (dtype !== eager.int32) leave()
+    },
   }
-
-  run<T>(compute: () => T): T {
-    return this.#eager.observe(this, compute)
-  }
+  const run = <T>(compute: () => T) => eager.observe(observer, compute)
 
   /**
    * Returns the keys of tensors. A tensor that is neither an argument nor a traced result makes the
    * trace incomplete (`isWhole`).
    */
-  keysOf(tensors: readonly Tensor[]): string[] {
-    const handles = this.run(() => this.#eager.handlesOf(tensors))
-    const values = handles.flatMap((handle) => this.#values.get(handle) ?? [])
-    if (values.length < handles.length) this.isWhole = false
-    return values.map(keyOf)
-  }
+  const keysOf = (tensors: readonly Tensor[]) =>
+    valuesOf(run(() => eager.handlesOf(tensors))).map(keyOf)
 
-  /** Whether one of the nodes [from, to) computes the value. */
-  isMade(key: string, from: number, to: number): boolean {
-    const { node } = valueOf(key)
-    const { op } = this.#nodes[node]!
-    return node >= from && node < to && op !== 'Placeholder' && op !== 'Const'
-  }
-
-  executed(
-    op: string,
-    attributes: readonly Attribute[],
-    inputs: readonly Handle[],
-    outputs: readonly OutputInfo[],
-  ): void {
-    const known = inputs.flatMap((handle) => this.#values.get(handle) ?? [])
-    if (known.length < inputs.length) this.isWhole = false
-    if (op === 'Relu' && !this.#eager.isOnHost) this.#useOutputOfRelu(known)
-    const node = this.#nodes.length
-    outputs.forEach(({ id }, output) => this.#values.set(id, { node, output }))
-    if (op === 'Relu' && !this.#eager.isOnHost) {
-      for (const value of known) this.#rectified.set(keyOf(value), { node, output: 0 })
+  /** Returns the arguments and node indices that the values depend on, in the order of the trace. */
+  const nodesBehind = (from: readonly Value[], isArgument: (node: number) => boolean) => {
+    const found = new Map<string, Value>()
+    const needed = new Set<number>()
+    const open = [...from]
+    for (let value = open.pop(); value !== undefined; value = open.pop()) {
+      if (isArgument(value.node)) {
+        found.set(keyOf(value), value)
+      } else if (!needed.has(value.node)) {
+        needed.add(value.node)
+        open.push(...nodes[value.node]!.inputs)
+      }
     }
-    const dtypes = outputs.map(({ dtype }) => dtype)
-    const shapes = outputs.map(({ shape }) => [...shape])
-    this.#nodes.push({ op, attributes, inputs: known, dtypes, shapes })
-  }
-
-  /**
-   * TensorFlow.js computes the slope of y = relu(x) as relu(sign(x)). This method replaces sign(x)
-   * by sign(y), which gives the same slope, so the forward pass need not keep x.
-   */
-  #useOutputOfRelu(inputs: Value[]): void {
-    const [value] = inputs
-    const sign = value && this.#nodes[value.node]!
-    const y = sign?.op === 'Sign' ? this.#rectified.get(keyOf(sign.inputs[0]!)) : undefined
-    if (y !== undefined) {
-      inputs[0] = { node: this.#nodes.push({ ...sign!, inputs: [y] }) - 1, output: 0 }
-    }
-  }
-
-  created(handle: Handle, shape: readonly number[], dtype: number, values: unknown): void {
-    if (!ArrayBuffer.isView(values)) {
-      this.isWhole = false
-      return
-    }
-    const constant = { shape: [...shape], values: (values as Uint8Array).slice() }
-    this.#values.set(handle, { node: this.#nodes.length, output: 0 })
-    const shapes = [constant.shape]
-    this.#nodes.push({ op: 'Const', attributes: [], inputs: [], dtypes: [dtype], shapes, constant })
-  }
-
-  broughtIn(): void {
-    this.isWhole = false
-  }
-
-  /**
-   * The trace lacks what JavaScript computes from values that it reads. TensorFlow.js and our
-   * modules read int32 values only to check that they are valid indices.
-   */
-  read(handle: Handle): void {
-    const value = this.#values.get(handle)
-    const dtype = value && this.#nodes[value.node]!.dtypes[value.output]
-    if (dtype !== this.#eager.typeOf('int32')) this.isWhole = false
-  }
-
-  /** @throws Error if an output depends on anything but arguments and constants */
-  defineAll(outputs: readonly Tensor[]): TracedFunction {
-    const keys = this.keysOf(outputs)
-    if (!this.isWhole) throw new Error('a value is from outside')
-    return this.define(keys)
+    return { args: [...found.values()], needed: [...needed].sort((a, b) => a - b) }
   }
 
   /**
@@ -141,47 +108,70 @@ export class Trace implements Observer {
    *
    * @param first - values of nodes before this one become arguments, except constants
    */
-  define(outputs: readonly string[], first = 0): TracedFunction {
-    const isArgument = (node: number): boolean =>
-      this.#nodes[node]!.op === 'Placeholder' || (node < first && this.#nodes[node]!.op !== 'Const')
-    const wanted = this.#nodesBehind(outputs.map(valueOf), isArgument)
-    const assembly = new Assembly(this.#eager)
-    for (const value of wanted.arguments) {
-      const { dtypes, shapes } = this.#nodes[value.node]!
+  const define = (outputs: readonly string[], first = 0): TracedFunction => {
+    const isArgument = (node: number) =>
+      nodes[node]!.op === 'Placeholder' || (node < first && nodes[node]!.op !== 'Const')
+    const { args, needed } = nodesBehind(outputs.map(valueOf), isArgument)
+    const assembly = createAssembly(eager)
+    for (const value of args) {
+      const { dtypes, shapes } = nodes[value.node]!
       assembly.addArgument(keyOf(value), dtypes[value.output]!, shapes[value.output]!)
     }
-    for (const index of wanted.nodes) assembly.add(index, this.#nodes[index]!)
+    for (const index of needed) assembly.add(index, nodes[index]!)
     const results = outputs.map((key) => assembly.result(key))
-    const { nodes } = assembly
-    const inputs = wanted.arguments.map(keyOf)
+    const inputs = args.map(keyOf)
     defined++
-    const definition = this.#eager.define(
+    const definition = eager.define(
       Int32Array.from(results.flatMap(({ node, output }) => [node, output])),
-      serializeGraph(this.#eager.isOnHost ? nodes : fused(nodes, results)),
+      serializeGraph(eager.isOnHost ? assembly.nodes : fused(assembly.nodes, results)),
       inputs.length,
       defined,
     )
-    const shapes = results.map(({ node, output }) => nodes[node]!.shapes[output]!)
+    const shapes = results.map(({ node, output }) => assembly.nodes[node]!.shapes[output]!)
     return { definition, inputs, outputs, shapes }
   }
 
-  /** Returns the arguments and node indices that the values depend on, in the order of the trace. */
-  #nodesBehind(
-    values: readonly Value[],
-    isArgument: (node: number) => boolean,
-  ): { arguments: Value[]; nodes: number[] } {
-    const found = new Map<string, Value>()
-    const nodes = new Set<number>()
-    const open = [...values]
-    for (let value = open.pop(); value !== undefined; value = open.pop()) {
-      if (isArgument(value.node)) {
-        found.set(keyOf(value), value)
-      } else if (!nodes.has(value.node)) {
-        nodes.add(value.node)
-        open.push(...this.#nodes[value.node]!.inputs)
-      }
-    }
-    return { arguments: [...found.values()], nodes: [...nodes].sort((a, b) => a - b) }
+  return {
+    run,
+    keysOf,
+    define,
+
+    /** Whether all operations so far depend only on arguments and constants. */
+    get isWhole() {
+      return isWhole
+    },
+    get length() {
+      return nodes.length
+    },
+
+    /** @param tensor - a tensor that differs from call to call */
+    addArgument(tensor: TensorInfo) {
+      const handle = eager.handleOf(tensor)
+      const dtype = eager.typeOf(tensor.dtype)
+      // If two arguments are the same tensor, the trace cannot tell which of them an operation uses.
+      if (dtype === undefined || values.has(handle)) leave()
+      values.set(handle, { node: nodes.length, output: 0 })
+      nodes.push(placeholder(eager, dtype ?? 0, tensor.shape))
+    },
+
+    /** Maps a tensor to its argument again, after the memory of the tensor was replaced. */
+    renew(key: string, tensor: TensorInfo) {
+      values.set(eager.handleOf(tensor), valueOf(key))
+    },
+
+    /** Whether one of the nodes [from, to) computes the value. */
+    isMade(key: string, from: number, to: number) {
+      const { node } = valueOf(key)
+      const { op } = nodes[node]!
+      return node >= from && node < to && op !== 'Placeholder' && op !== 'Const'
+    },
+
+    /** @throws Error if an output depends on anything but arguments and constants */
+    defineAll(outputs: readonly Tensor[]) {
+      const keys = keysOf(outputs)
+      if (!isWhole) throw new Error('a value is from outside')
+      return define(keys)
+    },
   }
 }
 
@@ -190,85 +180,70 @@ export class Trace implements Observer {
  * constants and reshaped values in host memory, and copies them back and forth. Therefore they stay
  * float32 values of the same bits until an operation uses them.
  */
-class Assembly {
-  readonly nodes: GraphNode[] = []
-  readonly #eager: Eager
+function createAssembly(eager: Eager) {
+  const { float, int32 } = eager
+  const nodes: GraphNode[] = []
   /** The node for each value of the trace, by key. */
-  readonly #places = new Map<string, Value>()
+  const places = new Map<string, Value>()
   /** The node for each int32 value in the form of float32 bits, by key. */
-  readonly #bits = new Map<string, Value>()
+  const bits = new Map<string, Value>()
 
-  constructor(eager: Eager) {
-    this.#eager = eager
+  const push = (node: GraphNode): Value => ({ node: nodes.push(node) - 1, output: 0 })
+  const isMoved = (dtype: number | undefined) => !eager.isOnHost && dtype === int32
+  const bitcast = (value: Value, dtype: number) => {
+    const { dtypes, shapes } = nodes[value.node]!
+    const attributes = [
+      eager.typeAttribute('T', dtypes[value.output]!),
+      eager.typeAttribute('type', dtype),
+    ]
+    const node = { op: 'Bitcast', attributes, inputs: [value], dtypes: [dtype] }
+    return push({ ...node, shapes: [shapes[value.output]!] })
   }
-
-  addArgument(key: string, dtype: number, shape: readonly number[]): void {
-    const isBits = this.#isMoved(dtype)
-    const node = placeholder(this.#eager, isBits ? this.#eager.float : dtype, shape)
-    ;(isBits ? this.#bits : this.#places).set(key, this.#push(node))
-  }
-
-  /** @param index - the index of the node in the trace */
-  add(index: number, node: GraphNode): void {
-    const { op, dtypes, shapes, inputs } = node
-    const [data] = inputs
-    const bits = op === 'Reshape' && this.#isMoved(dtypes[0]!) && this.#bits.get(keyOf(data!))
-    if (bits) {
-      const attributes = [this.#eager.typeAttribute('T', this.#eager.float)]
-      const shape = this.#intsOf(keyOf(inputs[1]!))
-      const reshaped = {
-        op,
-        attributes,
-        inputs: [bits, shape],
-        dtypes: [this.#eager.float],
-        shapes,
-      }
-      this.#bits.set(keyOf({ node: index, output: 0 }), this.#push(reshaped))
-      return
-    }
-    const own = this.#push({ ...node, inputs: inputs.map((value) => this.#intsOf(keyOf(value))) })
-    for (const output of dtypes.keys()) {
-      this.#places.set(keyOf({ node: index, output }), { node: own.node, output })
-    }
-    if (op !== 'Const' || !this.#isMoved(dtypes[0]!)) return
-    const same = this.#push({ ...node, dtypes: [this.#eager.float] })
-    this.#bits.set(keyOf({ node: index, output: 0 }), same)
-  }
-
-  /** Returns the output of the function for a value. An int32 value becomes float32 of the same bits. */
-  result(key: string): Value {
-    const value = this.#bits.get(key) ?? this.#places.get(key)!
-    const { op, dtypes, shapes } = this.nodes[value.node]!
-    const dtype = dtypes[value.output]!
-    if (this.#isMoved(dtype)) return this.#bitcast(value, this.#eager.float)
-    if (op !== 'Placeholder') return value
-    // A TensorFlow function cannot return an argument directly.
-    const attributes = [this.#eager.typeAttribute('T', dtype)]
-    return this.#push({ op: 'Identity', attributes, inputs: [value], dtypes: [dtype], shapes })
-  }
-
-  #intsOf(key: string): Value {
-    const place = this.#places.get(key) ?? this.#bitcast(this.#bits.get(key)!, this.#eager.int32)
-    this.#places.set(key, place)
+  const intsOf = (value: Value) => {
+    const key = keyOf(value)
+    const place = places.get(key) ?? bitcast(bits.get(key)!, int32)
+    places.set(key, place)
     return place
   }
 
-  #bitcast(value: Value, dtype: number): Value {
-    const { dtypes, shapes } = this.nodes[value.node]!
-    const attributes = [
-      this.#eager.typeAttribute('T', dtypes[value.output]!),
-      this.#eager.typeAttribute('type', dtype),
-    ]
-    const node = { op: 'Bitcast', attributes, inputs: [value], dtypes: [dtype] }
-    return this.#push({ ...node, shapes: [shapes[value.output]!] })
-  }
+  return {
+    nodes,
 
-  #isMoved(dtype: number): boolean {
-    return !this.#eager.isOnHost && dtype === this.#eager.int32
-  }
+    addArgument(key: string, dtype: number, shape: readonly number[]) {
+      const isBits = isMoved(dtype)
+      const node = placeholder(eager, isBits ? float : dtype, shape)
+      ;(isBits ? bits : places).set(key, push(node))
+    },
 
-  #push(node: GraphNode): Value {
-    return { node: this.nodes.push(node) - 1, output: 0 }
+    /** @param index - the index of the node in the trace */
+    add(index: number, node: GraphNode) {
+      const { op, dtypes, shapes, inputs } = node
+      const key = keyOf({ node: index, output: 0 })
+      const data = op === 'Reshape' && isMoved(dtypes[0]) && bits.get(keyOf(inputs[0]!))
+      if (data) {
+        const attributes = [eager.typeAttribute('T', float)]
+        const reshaped = { op, attributes, inputs: [data, intsOf(inputs[1]!)] }
+        bits.set(key, push({ ...reshaped, dtypes: [float], shapes }))
+        return
+      }
+      const own = push({ ...node, inputs: inputs.map(intsOf) })
+      for (const output of dtypes.keys()) {
+        places.set(keyOf({ node: index, output }), { node: own.node, output })
+      }
+      if (op === 'Const' && isMoved(dtypes[0])) bits.set(key, push({ ...node, dtypes: [float] }))
+    },
+
+    /** Returns the output of the function for a value. An int32 value becomes float32 of the same bits. */
+    result(key: string) {
+      const value = bits.get(key) ?? places.get(key)!
+      const { op, dtypes, shapes } = nodes[value.node]!
+      const dtype = dtypes[value.output]!
+      if (isMoved(dtype)) return bitcast(value, float)
+      if (op !== 'Placeholder') return value
+      // A TensorFlow function cannot return an argument directly.
+      const attributes = [eager.typeAttribute('T', dtype)]
+      return push({ op: 'Identity', attributes, inputs: [value], dtypes: [dtype], shapes })
+    },
   }
 }
 

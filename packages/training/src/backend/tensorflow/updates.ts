@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { AdamFactors, Gradient, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
+import type { Gradient, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
@@ -13,86 +13,25 @@ const LARGEST_CALL = 2 ** 18
  * Updates small tensors with kernels of the binding, and large ones with the optimizer operations of
  * TensorFlow.
  */
-class EagerUpdates implements UpdatesInPlace {
-  readonly #eager: Eager
-  readonly #variables: readonly [Handle, Handle, Handle]
-  readonly #empty: Handle
-  readonly #scalars = new Map<number, Handle>()
-  #areVariablesEmpty = true
+function eagerUpdates(eager: Eager): UpdatesInPlace {
+  const variables = ['first', 'second', 'third'].map((name) => eager.variable(name))
+  const empty = eager.scalar(0)
+  const scalars = new Map<number, Handle>()
+  let areVariablesEmpty = true
 
-  constructor(eager: Eager) {
-    this.#eager = eager
-    this.#variables = [eager.variable('first'), eager.variable('second'), eager.variable('third')]
-    this.#empty = eager.scalar(0)
+  /** Returns a scalar tensor, cached until the end of the step: most parameters use the same factors. */
+  const scalarOf = (value: number) => {
+    const scalar = scalars.get(value) ?? eager.scalar(value)
+    scalars.set(value, scalar)
+    return scalar
   }
-
-  descend(value: Tensor, gradient: Gradient, rate: number, store: Store): void {
-    const isDone = this.#call([value], gradient, store, (kernels, handles, array) =>
-      kernels.descend(handles, rate, array),
-    )
-    if (isDone) return
-    this.#update([value], gradient, store, ([variable], given) => {
-      this.#eager.apply('ResourceApplyGradientDescent', [variable!, this.#scalar(rate), given])
-    })
-  }
-
-  descendWithMomentum(
-    [value, velocity]: readonly [Tensor, Tensor],
-    gradient: Gradient,
-    { rate, momentum }: { readonly rate: number; readonly momentum: number },
-    store: Store,
-  ): void {
-    const isDone = this.#call([value, velocity], gradient, store, (kernels, handles, array) =>
-      kernels.descendWithMomentum(handles, rate, momentum, array),
-    )
-    if (isDone) return
-    this.#update([value, velocity], gradient, store, (variables, given) => {
-      const inputs = [...variables, this.#scalar(rate), given, this.#scalar(momentum)]
-      this.#eager.apply('ResourceApplyMomentum', inputs)
-    })
-  }
-
-  /**
-   * Passes TensorFlow a corrected epsilon. TensorFlow adds epsilon before the bias correction of the mean
-   * square (Kingma & Ba, 2015, end of section 2); torch adds it afterwards.
-   */
-  adam(
-    tensors: readonly [value: Tensor, mean: Tensor, square: Tensor],
-    gradient: Gradient,
-    { learningRate, betas: [beta1, beta2], step, epsilon }: AdamFactors,
-    store: Store,
-  ): void {
-    // Round the betas to float32 as TensorFlow does, so that rounding errors cancel in the bias
-    // correction.
-    const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
-    const corrected = epsilon * Math.sqrt(1 - power2)
-    const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
-    const isDone = this.#call(tensors, gradient, store, (kernels, handles, array) =>
-      kernels.adam(handles, ...factors, array),
-    )
-    if (isDone) return
-    this.#update(tensors, gradient, store, (variables, given) => {
-      const scalars = factors.map((factor) => this.#scalar(factor))
-      this.#eager.apply('ResourceApplyAdam', [...variables, ...scalars, given])
-    })
-  }
-
-  finish(): void {
-    if (this.#areVariablesEmpty) return
-    this.#areVariablesEmpty = true
-    for (const variable of this.#variables) this.#eager.assign(variable, this.#empty)
-    for (const scalar of this.#scalars.values()) this.#eager.free(scalar)
-    this.#scalars.clear()
-  }
-
   /** @returns whether a kernel has updated the values of the tensors in place */
-  #call(
+  const call = (
     tensors: readonly Tensor[],
     gradient: Gradient,
     store: Store,
     update: (kernels: BindingKernels, handles: Int32Array, array?: Float32Array) => boolean,
-  ): boolean {
-    const eager = this.#eager
+  ) => {
     const { kernels } = eager
     const { array, tensor } = formOf(gradient)
     if (kernels === undefined || (array !== undefined && kernels.takesArrays !== true)) return false
@@ -109,18 +48,15 @@ class EagerUpdates implements UpdatesInPlace {
     if (isDone) store(tensors.map((tensor) => eager.retake(tensor)))
     return isDone
   }
-
-  #update(
+  const update = (
     tensors: readonly Tensor[],
     gradient: Gradient,
     store: Store,
     apply: (variables: readonly Handle[], gradient: Handle) => void,
-  ): void {
-    const eager = this.#eager
+  ) => {
     const { array, tensor } = formOf(gradient)
     const copy = array && eager.copyIn(array, tensors[0]!.shape)
-    const variables = this.#variables.slice(0, tensors.length)
-    this.#areVariablesEmpty = false
+    areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
       eager.assign(variables[i]!, eager.handleOf(tensor))
     }
@@ -129,21 +65,61 @@ class EagerUpdates implements UpdatesInPlace {
     // to them.
     for (const tensor of tensors) tensor.dispose()
     try {
-      apply(variables, copy ?? eager.handleOf(tensor!))
+      apply(variables.slice(0, tensors.length), copy ?? eager.handleOf(tensor!))
     } finally {
       if (copy !== undefined) eager.free(copy)
       store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
     }
   }
 
-  /** Returns a scalar tensor, cached until the end of the step: most parameters use the same factors. */
-  #scalar(value: number): Handle {
-    let scalar = this.#scalars.get(value)
-    if (scalar === undefined) {
-      scalar = this.#eager.scalar(value)
-      this.#scalars.set(value, scalar)
-    }
-    return scalar
+  return {
+    descend(value, gradient, rate, store) {
+      const isDone = call([value], gradient, store, (kernels, handles, array) =>
+        kernels.descend(handles, rate, array),
+      )
+      if (isDone) return
+      update([value], gradient, store, ([variable], given) => {
+        eager.apply('ResourceApplyGradientDescent', [variable!, scalarOf(rate), given])
+      })
+    },
+
+    descendWithMomentum(tensors, gradient, { rate, momentum }, store) {
+      const isDone = call(tensors, gradient, store, (kernels, handles, array) =>
+        kernels.descendWithMomentum(handles, rate, momentum, array),
+      )
+      if (isDone) return
+      update(tensors, gradient, store, (variables, given) => {
+        const inputs = [...variables, scalarOf(rate), given, scalarOf(momentum)]
+        eager.apply('ResourceApplyMomentum', inputs)
+      })
+    },
+
+    /**
+     * Passes TensorFlow a corrected epsilon. TensorFlow adds epsilon before the bias correction of the mean
+     * square (Kingma & Ba, 2015, end of section 2); torch adds it afterwards.
+     */
+    adam(tensors, gradient, { learningRate, betas: [beta1, beta2], step, epsilon }, store) {
+      // Round the betas to float32 as TensorFlow does, so that rounding errors cancel in the bias
+      // correction.
+      const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
+      const corrected = epsilon * Math.sqrt(1 - power2)
+      const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
+      const isDone = call(tensors, gradient, store, (kernels, handles, array) =>
+        kernels.adam(handles, ...factors, array),
+      )
+      if (isDone) return
+      update(tensors, gradient, store, (variables, given) => {
+        eager.apply('ResourceApplyAdam', [...variables, ...factors.map(scalarOf), given])
+      })
+    },
+
+    finish() {
+      if (areVariablesEmpty) return
+      areVariablesEmpty = true
+      for (const variable of variables) eager.assign(variable, empty)
+      for (const scalar of scalars.values()) eager.free(scalar)
+      scalars.clear()
+    },
   }
 }
 
@@ -151,7 +127,7 @@ function formOf(gradient: Gradient): { readonly array?: Float32Array; readonly t
   return ArrayBuffer.isView(gradient) ? { array: gradient } : { tensor: gradient }
 }
 
-const updates = new WeakMap<Eager, EagerUpdates>()
+const updates = new WeakMap<Eager, UpdatesInPlace>()
 
 /** Returns the in-place updates on the CPU; undefined on a GPU. */
 export function updatesInPlace(): UpdatesInPlace | undefined {
@@ -159,7 +135,7 @@ export function updatesInPlace(): UpdatesInPlace | undefined {
   if (eager?.isOnHost !== true) return undefined
   let found = updates.get(eager)
   if (found === undefined) {
-    found = new EagerUpdates(eager)
+    found = eagerUpdates(eager)
     updates.set(eager, found)
   }
   return found

@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Differentiable } from '../../tfjs/backend.ts'
-import { currentHeap, type Operand, type WasmHeap } from './heap.ts'
+import { currentHeap, type Operand } from './heap.ts'
 
 /** The number of queries in a block. A block skips the keys after its last query. */
 const QUERIES = 64
@@ -13,7 +13,7 @@ const KEPT = 2 ** 24
  * where they are in [batch, length, 3 x heads x size].
  */
 export function attention(rows: Tensor, size: number): Differentiable {
-  const heads = new Heads(rows, size)
+  const heads = headsOf(rows, size)
   const { heap, batch, count, length, width } = heads
   const value = heap.scoped([batch, length, width])
   const stats = heap.scoped([batch, count, length, 2])
@@ -30,7 +30,7 @@ export function attention(rows: Tensor, size: number): Differentiable {
 
 function gradientOf(dy: Tensor, saved: readonly Tensor[], size: number): Tensor {
   const rows = saved[0]!
-  const heads = new Heads(rows, size)
+  const heads = headsOf(rows, size)
   const { heap, channels, width, length, scale } = heads
   const gradient = heap.scoped(rows.shape)
   const shift = heap.addressOf(gradient) - heap.addressOf(rows)
@@ -81,76 +81,66 @@ interface Block {
 }
 
 /** The heads in rows [batch, length, 3 x count x size]. */
-class Heads {
-  readonly heap: WasmHeap
-  readonly batch: number
-  readonly length: number
-  readonly channels: number
-  readonly width: number
-  readonly count: number
-  readonly scale: number
+function headsOf(rows: Tensor, size: number) {
+  const [batch, length, channels] = rows.shape as [number, number, number]
+  const heap = currentHeap()!
+  const width = channels / 3
+  const count = width / size
+  const scale = 1 / Math.sqrt(size)
   /** Memory for two blocks of scores. */
-  readonly memory: number
-  readonly #rows: number
-  readonly #size: number
+  const memory = heap.temporary(8 * QUERIES * length)
+  const begin = heap.addressOf(rows)
+  return {
+    heap,
+    batch,
+    length,
+    channels,
+    width,
+    count,
+    scale,
+    memory,
 
-  constructor(rows: Tensor, size: number) {
-    const [batch, length, channels] = rows.shape as [number, number, number]
-    this.heap = currentHeap()!
-    this.batch = batch
-    this.length = length
-    this.channels = channels
-    this.width = channels / 3
-    this.count = this.width / size
-    this.scale = 1 / Math.sqrt(size)
-    this.memory = this.heap.temporary(8 * QUERIES * length)
-    this.#rows = this.heap.addressOf(rows)
-    this.#size = size
-  }
-
-  /** @param isReversed - whether the last block of each head comes first */
-  *blocks(isReversed = false): Generator<Block> {
-    const { batch, length, channels, width, count } = this
-    const steps = Math.ceil(length / QUERIES)
-    for (let head = 0; head < batch * count; head++) {
-      const sequence = Math.floor(head / count) * length
-      const column = (head % count) * this.#size
-      const start = this.#rows + 4 * (sequence * channels + column)
-      for (let step = 0; step < steps; step++) {
-        const first = QUERIES * (isReversed ? steps - 1 - step : step)
-        const queries = Math.min(QUERIES, length - first)
-        yield {
-          head,
-          first,
-          queries,
-          keys: first + queries,
-          q: matrix(start + 4 * first * channels, channels),
-          k: matrix(start + 4 * width, channels),
-          v: matrix(start + 8 * width, channels),
-          output: 4 * ((sequence + first) * width + column),
+    /** @param isReversed - whether the last block of each head comes first */
+    *blocks(isReversed = false): Generator<Block> {
+      const steps = Math.ceil(length / QUERIES)
+      for (let head = 0; head < batch * count; head++) {
+        const sequence = Math.floor(head / count) * length
+        const column = (head % count) * size
+        const start = begin + 4 * (sequence * channels + column)
+        for (let step = 0; step < steps; step++) {
+          const first = QUERIES * (isReversed ? steps - 1 - step : step)
+          const queries = Math.min(QUERIES, length - first)
+          yield {
+            head,
+            first,
+            queries,
+            keys: first + queries,
+            q: matrix(start + 4 * first * channels, channels),
+            k: matrix(start + 4 * width, channels),
+            v: matrix(start + 8 * width, channels),
+            output: 4 * ((sequence + first) * width + column),
+          }
         }
       }
-    }
-  }
+    },
 
-  /**
-   * Computes the probabilities [queries, keys] of a block, unless they were kept.
-   *
-   * @param saved - the rows, the largest scores and sums [batch, count, length, 2], and perhaps the
-   *   probabilities [batch, count, length, length]
-   * @param isKnown - whether `saved` has been computed
-   */
-  probabilities(block: Block, saved: readonly Tensor[], isKnown: boolean): Matrix {
-    const { heap, length, scale } = this
-    const { head, first, queries, keys, q, k } = block
-    const row = head * length + first
-    const [, stats, kept] = saved
-    const p = kept === undefined ? this.memory : heap.addressOf(kept) + 4 * row * length
-    if (!isKnown || kept === undefined) {
-      heap.multiply(p, q, transpose(k), [queries, keys, this.#size], { stride: length })
-      const at = heap.addressOf(stats!) + 8 * row
-      heap.kernels.softmax_rows(p, queries, keys, 4 * length, first + 1, scale, at, isKnown)
-    }
-    return matrix(p, length)
+    /**
+     * Computes the probabilities [queries, keys] of a block, unless they were kept.
+     *
+     * @param saved - the rows, the largest scores and sums [batch, count, length, 2], and perhaps the
+     *   probabilities [batch, count, length, length]
+     * @param isKnown - whether `saved` has been computed
+     */
+    probabilities(block: Block, [, stats, kept]: readonly Tensor[], isKnown: boolean) {
+      const { head, first, queries, keys, q, k } = block
+      const row = head * length + first
+      const p = kept === undefined ? memory : heap.addressOf(kept) + 4 * row * length
+      if (!isKnown || kept === undefined) {
+        heap.multiply(p, q, transpose(k), [queries, keys, size], { stride: length })
+        const at = heap.addressOf(stats!) + 8 * row
+        heap.kernels.softmax_rows(p, queries, keys, 4 * length, first + 1, scale, at, isKnown)
+      }
+      return matrix(p, length)
+    },
   }
 }

@@ -3,7 +3,7 @@ import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { attention } from './attention.ts'
 import { heapOf } from './heap.ts'
-import { WasmLinearPasses } from './linear.ts'
+import { wasmLinearPasses } from './linear.ts'
 import { passes } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -26,8 +26,7 @@ export const wasmBackend: TensorBackend = {
   makeExact() {
     heapOf(current()).makeExact()
   },
-  linearPasses: (layers, x, needsInputGradient) =>
-    new WasmLinearPasses(layers, x, needsInputGradient),
+  linearPasses: wasmLinearPasses,
   ...passes,
 }
 

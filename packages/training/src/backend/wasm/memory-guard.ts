@@ -45,7 +45,7 @@ export function guardMemory({ wasm }: WasmModule): void {
   // Call the functions of Emscripten once, because they replace themselves at their first call.
   wasm._free(wasm._malloc(1))
   limitGrowth(wasm.asm.memory)
-  const blocks = new LargeBlocks(wasm)
+  const blocks = largeBlocks(wasm)
   const allocate = (bytes: number): number => {
     const address = blocks.take(bytes) ?? tryMalloc(wasm, bytes)
     if (address !== 0 || blocks.release() === 0) return address
@@ -87,55 +87,51 @@ function limitGrowth(memory: WebAssembly.Memory): void {
 }
 
 /** Keeps large blocks for reuse if they are freed while more than half of the memory is in use. */
-class LargeBlocks {
-  readonly #wasm: WasmModule['wasm']
-  readonly #sizes = new Map<number, number>()
-  #free: number[] = []
+function largeBlocks(wasm: WasmModule['wasm']) {
+  const sizes = new Map<number, number>()
+  let free: number[] = []
+  return {
+    /**
+     * Takes the smallest kept block that fits a large request and is at most 25 % larger. Returns its
+     * address; undefined if there is none.
+     */
+    take(bytes: number) {
+      if (bytes < LARGE) return undefined
+      const sizeOf = (address: number) => sizes.get(address)!
+      const [best] = free
+        .filter((address) => sizeOf(address) >= bytes && sizeOf(address) <= 1.25 * bytes)
+        .sort((a, b) => sizeOf(a) - sizeOf(b))
+      if (best !== undefined) free = free.filter((address) => address !== best)
+      return best
+    },
 
-  constructor(wasm: WasmModule['wasm']) {
-    this.#wasm = wasm
-  }
+    note(address: number, bytes: number) {
+      const at = address >>> 0
+      if (bytes >= LARGE && !sizes.has(at)) sizes.set(at, bytes)
+    },
 
-  /**
-   * Takes the smallest kept block that fits a large request and is at most 25 % larger. Returns its
-   * address; undefined if there is none.
-   */
-  take(bytes: number): number | undefined {
-    if (bytes < LARGE) return undefined
-    const sizeOf = (address: number) => this.#sizes.get(address)!
-    const [best] = this.#free
-      .filter((address) => sizeOf(address) >= bytes && sizeOf(address) <= 1.25 * bytes)
-      .sort((a, b) => sizeOf(a) - sizeOf(b))
-    if (best !== undefined) this.#free = this.#free.filter((address) => address !== best)
-    return best
-  }
+    /** @returns true if the block is kept for reuse, false if the caller must free it */
+    keep(address: number) {
+      const at = address >>> 0
+      if (!sizes.has(at)) return false
+      if (wasm.HEAPU8.length < ADDRESSES / 2) {
+        sizes.delete(at)
+        return false
+      }
+      free.push(at)
+      return true
+    },
 
-  note(address: number, bytes: number): void {
-    const at = address >>> 0
-    if (bytes >= LARGE && !this.#sizes.has(at)) this.#sizes.set(at, bytes)
-  }
-
-  /** @returns true if the block is kept for reuse, false if the caller must free it */
-  keep(address: number): boolean {
-    const at = address >>> 0
-    if (!this.#sizes.has(at)) return false
-    if (this.#wasm.HEAPU8.length < ADDRESSES / 2) {
-      this.#sizes.delete(at)
-      return false
-    }
-    this.#free.push(at)
-    return true
-  }
-
-  /** Frees all kept blocks. @returns their number */
-  release(): number {
-    const released = this.#free
-    this.#free = []
-    for (const address of released) {
-      this.#sizes.delete(address)
-      this.#wasm.asm.free(address)
-    }
-    return released.length
+    /** Frees all kept blocks. @returns their number */
+    release() {
+      const released = free
+      free = []
+      for (const address of released) {
+        sizes.delete(address)
+        wasm.asm.free(address)
+      }
+      return released.length
+    },
   }
 }
 

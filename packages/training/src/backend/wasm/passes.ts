@@ -1,7 +1,6 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Passes } from '../../kernels/kernels.ts'
 import type { TensorBackend } from '../../tfjs/backend.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap } from './heap.ts'
 
 /** Computations that read and write each value as few times as possible. */

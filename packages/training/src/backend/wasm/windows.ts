@@ -7,7 +7,7 @@ import {
   type Places,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
-import { heapOf, type WasmHeap } from './heap.ts'
+import { heapOf } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 interface Attributes extends WindowAttributes {
@@ -49,7 +49,7 @@ function isPlain({ inputs, attrs }: Call<'x' | 'filter'>): boolean {
 function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo {
   const { x, filter, bias } = inputs
   const places = convolutionPlaces(x.shape, filter.shape, attrs)
-  const windows = new Windows(backend, places)
+  const windows = windowsOf(backend, places)
   const outputs = places.outChannels
   const out = backend.makeOutput(places.outShape, 'float32')
   const { heap } = windows
@@ -86,7 +86,7 @@ export function installWindowGradients(): void {
 function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInfo {
   const { x, dy } = inputs
   const filterShape = attrs.filterShape!
-  const windows = new Windows(backend, convolutionPlaces(x.shape, filterShape, attrs))
+  const windows = windowsOf(backend, convolutionPlaces(x.shape, filterShape, attrs))
   const outputs = filterShape[3]
   const size = sizeOf(filterShape)
   const out = zeros(backend, filterShape)
@@ -111,7 +111,7 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
 function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
   const { dy, filter } = inputs
   const inputShape = attrs.inputShape!
-  const windows = new Windows(backend, convolutionPlaces(inputShape, filter.shape, attrs))
+  const windows = windowsOf(backend, convolutionPlaces(inputShape, filter.shape, attrs))
   const outputs = filter.shape[3]!
   const out = zeros(backend, inputShape)
   const { heap } = windows
@@ -178,7 +178,7 @@ function sumOver(
   shape: readonly number[],
   add: (out: TensorInfo, windows: Windows, geometry: number) => void,
 ): TensorInfo {
-  const windows = new Windows(backend, places)
+  const windows = windowsOf(backend, places)
   const out = zeros(backend, shape)
   windows.use((geometry) => {
     add(out, windows, geometry)
@@ -198,63 +198,60 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
  */
 const PART = 2 ** 20
 
-class Windows {
-  readonly heap: WasmHeap
+type Windows = ReturnType<typeof windowsOf>
+
+function windowsOf(backend: WasmModule, places: Places) {
+  const heap = heapOf(backend)
   /** The number of windows in all images together. */
-  readonly count: number
+  const count = places.batchSize * places.outHeight * places.outWidth
   /** The number of values in one window. */
-  readonly values: number
-  readonly #numbers: readonly number[]
-
-  constructor(backend: WasmModule, places: Places) {
-    this.heap = heapOf(backend)
-    this.count = places.batchSize * places.outHeight * places.outWidth
-    this.values = places.filterHeight * places.filterWidth * places.inChannels
-    this.#numbers = [
-      ...[places.inHeight, places.inWidth, places.inChannels],
-      ...[places.outHeight, places.outWidth],
-      ...[places.filterHeight, places.filterWidth],
-      ...[places.strideHeight, places.strideWidth],
-      ...[places.padInfo.top, places.padInfo.left],
-    ]
-  }
-
-  /** Calls `run` with the address of a `Geometry` (kernels/windows.as.ts) of these windows. */
-  use(run: (geometry: number) => void): void {
-    this.#withMemory(0, run)
-  }
-
+  const values = places.filterHeight * places.filterWidth * places.inChannels
+  const numbers = [
+    ...[places.inHeight, places.inWidth, places.inChannels],
+    ...[places.outHeight, places.outWidth],
+    ...[places.filterHeight, places.filterWidth],
+    ...[places.strideHeight, places.strideWidth],
+    ...[places.padInfo.top, places.padInfo.left],
+  ]
   /**
-   * Calls `run` for ranges of windows that fit the cache, one after the other.
-   *
-   * @param bytes - the size of the block of memory passed to `run`
+   * Calls `run` with the address of a `Geometry` (kernels/windows.as.ts) of these windows, and that of
+   * `bytes` more bytes.
    */
-  forParts(
-    bytes: number,
-    run: (
-      part: { readonly first: number; readonly last: number },
-      at: { readonly geometry: number; readonly patches: number; readonly block: number },
-    ) => void,
-  ): void {
-    const most = Math.max(1, Math.min(this.count, Math.floor(PART / (4 * this.values))))
-    const patchBytes = 4 * this.values * most
-    this.#withMemory(patchBytes + bytes, (geometry, patches) => {
-      for (let first = 0; first < this.count; first += most) {
-        const last = Math.min(this.count, first + most)
-        run({ first, last }, { geometry, patches, block: patches + patchBytes })
-      }
-    })
-  }
-
-  #withMemory(bytes: number, run: (geometry: number, memory: number) => void): void {
-    const { heap } = this
-    const size = 4 * this.#numbers.length
+  const use = (run: (geometry: number, memory: number) => void, bytes = 0) => {
+    const size = 4 * numbers.length
     const at = heap.allocate(size + bytes)
     try {
-      heap.ints(at, this.#numbers.length).set(this.#numbers)
+      heap.ints(at, numbers.length).set(numbers)
       run(at, at + size)
     } finally {
       heap.free(at)
     }
+  }
+  return {
+    heap,
+    count,
+    values,
+    use,
+    /**
+     * Calls `run` for ranges of windows that fit the cache, one after the other.
+     *
+     * @param bytes - the size of the block of memory passed to `run`
+     */
+    forParts(
+      bytes: number,
+      run: (
+        part: { readonly first: number; readonly last: number },
+        at: { readonly geometry: number; readonly patches: number; readonly block: number },
+      ) => void,
+    ) {
+      const most = Math.max(1, Math.min(count, Math.floor(PART / (4 * values))))
+      const patchBytes = 4 * values * most
+      use((geometry, patches) => {
+        for (let first = 0; first < count; first += most) {
+          const last = Math.min(count, first + most)
+          run({ first, last }, { geometry, patches, block: patches + patchBytes })
+        }
+      }, patchBytes + bytes)
+    },
   }
 }

@@ -39,7 +39,34 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
   const file = await openFileHandle(path)
   try {
     const { header, start } = await readHeader(path, file)
-    return new OpenFile(path, file, header, start)
+    const entryOf = (tensor: string) => {
+      const entry = header.entries.get(tensor)
+      if (entry !== undefined) return entry
+      const found = describeNames([...header.entries.keys()])
+      throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
+    }
+    const read = async (name: string) => {
+      const { dtype, begin, end } = entryOf(name)
+      return toValues(dtype, await readBytes(file, start + begin, start + end))
+    }
+    const floatsOf = (name: string, values: TensorValues) => {
+      const { dtype } = entryOf(name)
+      const floats = toFloat32(dtype, values)
+      if (floats !== undefined) return floats
+      throw damaged(path, `${name} is ${dtype}, but floating-point numbers are expected`)
+    }
+    return {
+      ...header,
+      path,
+      entry: entryOf,
+      read,
+      readFloats: async (name) => floatsOf(name, await read(name)),
+      readFloatsSync(name) {
+        const { dtype, begin, end } = entryOf(name)
+        return floatsOf(name, toValues(dtype, readBytesSync(path, start + begin, start + end)))
+      },
+      close: () => file.close(),
+    }
   } catch (error) {
     await file.close()
     throw error
@@ -64,55 +91,6 @@ async function readHeader(
     return { header: parseHeader(json, size - start), start }
   } catch (error) {
     throw damaged(path, (error as Error).message, error)
-  }
-}
-
-class OpenFile implements SafetensorsFile {
-  readonly path: string
-  readonly entries: ReadonlyMap<string, SafetensorsEntry>
-  readonly metadata: Readonly<Record<string, string>>
-  readonly #file: FileHandle
-  readonly #start: number
-
-  constructor(path: string, file: FileHandle, header: SafetensorsHeader, start: number) {
-    this.path = path
-    this.entries = header.entries
-    this.metadata = header.metadata
-    this.#file = file
-    this.#start = start
-  }
-
-  entry(name: string): SafetensorsEntry {
-    const entry = this.entries.get(name)
-    if (entry !== undefined) return entry
-    const found = describeNames([...this.entries.keys()])
-    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path: this.path, tensor: name, found })
-  }
-
-  async read(name: string): Promise<TensorValues> {
-    const { dtype, begin, end } = this.entry(name)
-    return toValues(dtype, await readBytes(this.#file, this.#start + begin, this.#start + end))
-  }
-
-  async readFloats(name: string): Promise<Float32Array> {
-    return this.#floats(name, await this.read(name))
-  }
-
-  readFloatsSync(name: string): Float32Array {
-    const { dtype, begin, end } = this.entry(name)
-    const bytes = readBytesSync(this.path, this.#start + begin, this.#start + end)
-    return this.#floats(name, toValues(dtype, bytes))
-  }
-
-  #floats(name: string, values: TensorValues): Float32Array {
-    const { dtype } = this.entry(name)
-    const floats = toFloat32(dtype, values)
-    if (floats !== undefined) return floats
-    throw damaged(this.path, `${name} is ${dtype}, but floating-point numbers are expected`)
-  }
-
-  async close(): Promise<void> {
-    await this.#file.close()
   }
 }
 

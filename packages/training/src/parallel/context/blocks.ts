@@ -1,6 +1,5 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { attend, attendAgain, scoreGradient, times, type Mask } from '../../nn/causal-attention.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 
 /*
  * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022). It

@@ -1,7 +1,7 @@
 import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { modulesOf, type Module } from '../../model/module.ts'
-import type { CausalSelfAttention } from '../../nn/attention.ts'
+import { isAttention } from '../../nn/attention.ts'
 import { isDropout } from '../../nn/dropout.ts'
 import { hasPositions } from '../../nn/embedding.ts'
 import type { PipelineModel } from '../recipe.ts'
@@ -62,8 +62,4 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
 
 function refusal(value: string, expected: string) {
   return argumentError('the model of contextParallel', value, expected)
-}
-
-function isAttention(module: Module): module is CausalSelfAttention {
-  return module.kind === 'attention'
 }

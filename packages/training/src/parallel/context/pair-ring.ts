@@ -1,5 +1,5 @@
 import type { ProcessGroup, Work } from '@tsrun/distributed'
-import { timeSpan, type SpanFacts } from '@tsrun/distributed/record'
+import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
@@ -12,99 +12,77 @@ interface PairBuffer {
   work: Work<unknown> | undefined
 }
 
+export type PairRing = ReturnType<typeof pairRing>
+
 /**
  * Passes pairs of tensors round a ring of ranks while this rank computes. Each rank sends to the
  * next rank and receives from the previous one. Two buffers suffice for any number of ranks,
  * because at most one pair is sent and one received at a time.
  *
  * Create one ring per pass. All ranks must make the same calls.
+ *
+ * @param shape - the shape of each tensor
+ * @param options - a tag that differs between the rings of a pass, and a label for error messages
  */
-export class PairRing {
-  readonly #group: ProcessGroup
-  readonly #shape: readonly number[]
-  readonly #options: { readonly tag: number; readonly label: string }
-  readonly #length: number
-  #outgoing: PairBuffer
-  #incoming: PairBuffer
+export function pairRing(
+  group: ProcessGroup,
+  shape: readonly number[],
+  options: { readonly tag: number; readonly label: string },
+) {
+  const { rank, size, spans } = group
+  const length = sizeOf(shape)
+  const facts = { name: options.label, bytes: 8 * length }
+  const alloc = (): PairBuffer => ({ values: group.alloc('float32', 2 * length), work: undefined })
+  let outgoing = alloc()
+  let incoming = alloc()
 
-  /**
-   * @param shape - the shape of each tensor
-   * @param options - a tag that differs between the rings of a pass, and a label for error messages
-   */
-  constructor(
-    group: ProcessGroup,
-    shape: readonly number[],
-    options: { readonly tag: number; readonly label: string },
-  ) {
-    this.#group = group
-    this.#shape = shape
-    this.#options = options
-    this.#length = sizeOf(shape)
-    this.#outgoing = this.#alloc()
-    this.#incoming = this.#alloc()
+  const finish = () => {
+    outgoing.work?.wait()
   }
-
-  /** Starts to send a pair to the next rank. The caller may dispose the pair at once. */
-  send([first, second]: Pair): void {
-    const { values } = this.#outgoing
-    this.#outgoing.work?.wait()
-    timeSpan(this.#group.spans, 'pack', this.#facts(values), () => {
-      void writeTo(first, values.subarray(0, this.#length))
-      void writeTo(second, values.subarray(this.#length))
-    })
-    this.#start()
+  const start = () => {
+    outgoing.work = group.send(outgoing.values, (rank + 1) % size, options)
   }
+  return {
+    /** Starts to send a pair to the next rank. The caller may dispose the pair at once. */
+    send([first, second]: Pair) {
+      finish()
+      timeSpan(spans, 'pack', facts, () => {
+        void writeTo(first, outgoing.values.subarray(0, length))
+        void writeTo(second, outgoing.values.subarray(length))
+      })
+      start()
+    },
 
-  /** Sends the last received pair on to the next rank. */
-  forward(): void {
-    this.#outgoing.work?.wait()
-    const { values } = this.#incoming
-    this.#incoming = { values: this.#outgoing.values, work: undefined }
-    this.#outgoing = { values, work: undefined }
-    this.#start()
-  }
+    /** Sends the last received pair on to the next rank. */
+    forward() {
+      finish()
+      const { values } = incoming
+      incoming = { values: outgoing.values, work: undefined }
+      outgoing = { values, work: undefined }
+      start()
+    },
 
-  /** Starts to receive a pair from the previous rank. */
-  expect(): void {
-    const { rank, size } = this.#group
-    const from = (rank + size - 1) % size
-    this.#incoming.work = this.#group.recv(this.#incoming.values, from, this.#options)
-  }
+    /** Starts to receive a pair from the previous rank. */
+    expect() {
+      incoming.work = group.recv(incoming.values, (rank + size - 1) % size, options)
+    },
 
-  /** Waits for the pair of the previous rank. The current pass or tf.tidy disposes its tensors. */
-  receive(): Pair {
-    const { work, values } = this.#incoming
-    work?.wait()
-    const [first, second] = timeSpan(this.#group.spans, 'unpack', this.#facts(values), () =>
-      [0, this.#length].map((from) =>
-        scopedTensorFrom(values.subarray(from, from + this.#length), this.#shape),
-      ),
-    )
-    return [first!, second!]
-  }
+    /** Waits for the pair of the previous rank. The current pass or tf.tidy disposes its tensors. */
+    receive(): Pair {
+      const { work, values } = incoming
+      work?.wait()
+      const [first, second] = timeSpan(spans, 'unpack', facts, () =>
+        [0, length].map((from) => scopedTensorFrom(values.subarray(from, from + length), shape)),
+      )
+      return [first!, second!]
+    },
 
-  /** Waits until the last pair has been sent. */
-  finish(): void {
-    this.#outgoing.work?.wait()
-  }
+    /** Waits until the last pair has been sent. */
+    finish,
 
-  /** Frees each buffer as soon as no message uses it. Call it after failed passes too. */
-  dispose(): void {
-    for (const { values, work } of [this.#outgoing, this.#incoming]) {
-      freeAfter(work, this.#group, values)
-    }
-  }
-
-  #start(): void {
-    const { rank, size } = this.#group
-    this.#outgoing.work = this.#group.send(this.#outgoing.values, (rank + 1) % size, this.#options)
-  }
-
-  #facts({ byteLength }: Float32Array): SpanFacts {
-    return { name: this.#options.label, bytes: byteLength }
-  }
-
-  #alloc(): PairBuffer {
-    return { values: this.#group.alloc('float32', 2 * this.#length), work: undefined }
+    /** Frees each buffer as soon as no message uses it. Call it after failed passes too. */
+    dispose() {
+      for (const { values, work } of [outgoing, incoming]) freeAfter(work, group, values)
+    },
   }
 }

@@ -1,11 +1,10 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import type { AttentionCore } from '../../nn/causal-attention.ts'
 import type { ProbabilityMask } from '../../nn/dropout.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 import { attendBlock, blockGradients, merge, viewOn, type Part, type Partial } from './blocks.ts'
-import { PairRing, type Pair } from './pair-ring.ts'
+import { pairRing, type Pair, type PairRing } from './pair-ring.ts'
 import { zigzagPositions, type Place } from './zigzag.ts'
 
 /**
@@ -34,7 +33,7 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
     dividesSequences: true,
     forward(q, k, v, mask) {
       checkBackendBlocks()
-      const keys = new PairRing(group, k.shape, KEYS)
+      const keys = pairRing(group, k.shape, KEYS)
       try {
         let seen = startRound(keys, [k, v], () => attendTo([k, v], 0))
         for (let step = 1; step < size; step++) {
@@ -60,8 +59,8 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       const [q, k, v, output, logSums] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
       const products = tf.tidy(() => tf.sum(tf.mul(dy, output), -1, true))
       const queries = { q, dy, logSums, products }
-      const keys = new PairRing(group, k.shape, KEYS)
-      const gradients = new PairRing(group, k.shape, GRADIENTS)
+      const keys = pairRing(group, k.shape, KEYS)
+      const gradients = pairRing(group, k.shape, GRADIENTS)
       try {
         const own = startRound(keys, [k, v], () => gradientsOf([k, v], 0))
         let [dq] = own

@@ -8,7 +8,6 @@ import {
   type Rules,
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
 import { currentBackend } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
@@ -17,7 +16,7 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import { currentPass } from '../../model/pass.ts'
 import { checkInput } from '../../model/recording.ts'
 import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /** Options of `BatchNorm`. */

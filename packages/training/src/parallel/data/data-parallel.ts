@@ -10,7 +10,6 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Replicated, OwnTotals, StepTotals } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
 import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
-import type { SharedBuffers } from '../gradients/shared-buffers.ts'
 import {
   checkReduction,
   checkTrained,
@@ -30,7 +29,7 @@ import {
 } from '../gradients/replicas.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import { checkGroup } from '../requirements.ts'
-import { JoinedLoop, readJoinOptions, type JoinOptions } from './join.ts'
+import { joinedLoop, readJoinOptions, type JoinedLoop, type JoinOptions } from './join.ts'
 
 /**
  * Enables data parallel training of a model, like torch's DistributedDataParallel (Li et al.,
@@ -168,7 +167,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
     const { optimizer, divideBy } = readJoinOptions(options)
     await this.lifetime.step(async () => {
-      const joined = { divideBy, loop: new JoinedLoop(this.#group) }
+      const joined = { divideBy, loop: joinedLoop(this.#group) }
       this.#joined = joined
       try {
         await loop()
@@ -206,10 +205,10 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     this.#joined?.loop.next()
   }
 
-  protected override async shareBuffers(buffers: SharedBuffers): Promise<void> {
+  protected override async shareBuffers(): Promise<void> {
     // In a loop of `join` the first rank may have finished, so its buffers may be outdated. At the
     // end `join` broadcasts the buffers of the rank that made the most steps.
-    if (this.#joined === undefined) await super.shareBuffers(buffers)
+    if (this.#joined === undefined) await super.shareBuffers()
   }
 
   protected override divisorOf(totals: StepTotals | undefined): number {
@@ -239,7 +238,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   async #shadow(loop: JoinedLoop): Promise<void> {
     // Drop accumulated gradients of a step that this rank never announced: other ranks do not wait for
     // that step.
-    if (!loop.isAnnounced) this.#exchange.clear()
+    if (!loop.isAnnounced()) this.#exchange.clear()
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return

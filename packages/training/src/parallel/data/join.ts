@@ -23,44 +23,39 @@ export const readJoinOptions: (given: JoinOptions) => Required<JoinOptions> = de
   divideBy: choice('live', 'world').default('live'),
 })
 
+export type JoinedLoop = ReturnType<typeof joinedLoop>
+
 /** Counts the ranks that still have data in each step of `DataParallel.join`. */
-export class JoinedLoop {
-  readonly #group: ProcessGroup
-  readonly #live: Float64Array
-  #announced: Work | undefined
+export function joinedLoop(group: ProcessGroup) {
+  const live = group.alloc('float64', 1)
+  let announced: Work | undefined
+  return {
+    /** Whether this rank has already called `announce` in the current step. */
+    isAnnounced: () => announced !== undefined,
 
-  constructor(group: ProcessGroup) {
-    this.#group = group
-    this.#live = group.alloc('float64', 1)
-  }
+    /**
+     * Announces whether this rank has data for the step. Only the first call per step counts, and it
+     * must precede the step's gradients.
+     */
+    announce(hasData: boolean) {
+      if (announced !== undefined) return
+      live[0] = hasData ? 1 : 0
+      announced = group.allReduce(live, { label: 'ranks that still have data' })
+    },
 
-  /** Whether this rank has already called `announce` in the current step. */
-  get isAnnounced(): boolean {
-    return this.#announced !== undefined
-  }
+    /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
+    async live() {
+      await announced
+      return live[0]!
+    },
 
-  /**
-   * Announces whether this rank has data for the step. Only the first call per step counts, and it
-   * must precede the step's gradients.
-   */
-  announce(hasData: boolean): void {
-    if (this.#announced !== undefined) return
-    this.#live[0] = hasData ? 1 : 0
-    this.#announced = this.#group.allReduce(this.#live, { label: 'ranks that still have data' })
-  }
+    /** Prepares for the announcements of the next step. */
+    next() {
+      announced = undefined
+    },
 
-  /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
-  async live(): Promise<number> {
-    await this.#announced
-    return this.#live[0]!
-  }
-
-  /** Prepares for the announcements of the next step. */
-  next(): void {
-    this.#announced = undefined
-  }
-
-  dispose(): void {
-    freeAfter(this.#announced, this.#group, this.#live)
+    dispose() {
+      freeAfter(announced, group, live)
+    },
   }
 }

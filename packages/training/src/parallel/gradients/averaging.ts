@@ -106,17 +106,22 @@ export interface Averaging {
    * the recording sends its gradients itself, so it takes no listener.
    */
   readonly recordUnits?:
-    | ((
-        x: Tensor,
-        options: RecordOptions,
-      ) => Promise<Pick<SegmentedRecording, 'value' | 'dispose'> & ShardedBackward>)
-    | undefined
+    ((x: Tensor, options: RecordOptions) => Promise<ShardedRecording>) | undefined
   /** Unshards all parameters; `release` shards them again. */
   gather(): Promise<void>
   release(): void
 }
 
-/** The backward pass of a recording that sends each gradient to the rank that owns the parameter. */
-interface ShardedBackward {
+/** A forward pass of a sharded model, with a method for its backward pass. */
+export interface ShardedRecording extends Omit<SegmentedRecording, 'backward'> {
+  /**
+   * Runs the backward pass from `dy`, at most once. The caller still owns `dy`. Gradients of
+   * parameters are sent to the ranks that own the shards.
+   *
+   * @returns the gradient of the input, which the caller disposes; undefined unless it was
+   *   requested
+   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when the shape of `dy` is not the shape of the
+   *   output
+   */
   backward(dy: Tensor): Promise<Tensor | undefined>
 }

@@ -12,8 +12,15 @@ import type { GradientExchange } from './exchange.ts'
 import { Lifetime } from './lifetime.ts'
 import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
 import { markReplicated } from './replicas.ts'
-import { SharedBuffers } from './shared-buffers.ts'
-import { checkUsed, countRanks, factorOf, powerOfTwoNear, TotalsSum } from './step-totals.ts'
+import { bufferSharing } from './shared-buffers.ts'
+import {
+  checkUsed,
+  countRanks,
+  factorOf,
+  powerOfTwoNear,
+  totalsSum,
+  type TotalsSum,
+} from './step-totals.ts'
 
 interface ReplicaOptions extends GradientOptions {
   /** Whether buckets keep their memory between steps, so that backward passes can write into them. */
@@ -62,7 +69,7 @@ export abstract class Replica<
   readonly shard: ProcessGroup | undefined = undefined
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
-  readonly #buffers: SharedBuffers
+  readonly #share: ReturnType<typeof bufferSharing>
   readonly #sum: TotalsSum
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
   #scale: number | undefined
@@ -80,8 +87,8 @@ export abstract class Replica<
     this.replicas = options.replicas
     this.options = options
     this.lifetime = new Lifetime(axes[0]!)
-    this.#buffers = new SharedBuffers(buffers)
-    this.#sum = new TotalsSum(axes, options, trained.length)
+    this.#share = bufferSharing(buffers)
+    this.#sum = totalsSum(axes, options, trained.length)
     this.onGradient = this.#listen(options.keepsBuckets)
   }
 
@@ -176,15 +183,15 @@ export abstract class Replica<
     await this.beforeTotals()
     const totals = await this.#sum.sum(exchange, own, this.#abandoned)
     await exchange.finished()
-    await this.shareBuffers(this.#buffers)
+    await this.shareBuffers()
     const factor = factorOf(axes, this.divisorOf(totals))
     const gradients = await this.take(factor / scale, totals?.unused ?? new Set())
     this.#keepScale(factor)
     return { gradients, totals }
   }
 
-  protected async shareBuffers(buffers: SharedBuffers): Promise<void> {
-    await buffers.share(this.axes)
+  protected async shareBuffers(): Promise<void> {
+    await this.#share(this.axes)
   }
 
   protected divisorOf(totals: StepTotals | undefined): number {

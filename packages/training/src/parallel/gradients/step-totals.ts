@@ -1,5 +1,5 @@
 import { argumentError, tsrError } from '@tsrun/core'
-import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import type { ProcessGroup } from '@tsrun/distributed'
 import { timeWait } from '@tsrun/distributed/record'
 import type { OwnTotals, StepTotals } from './averaging.ts'
 import type { GradientExchange } from './exchange.ts'
@@ -11,78 +11,76 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
   return axes.reduce((product, { size }) => product * size, 1)
 }
 
+export type TotalsSum = ReturnType<typeof totalsSum>
+
 /**
  * Sums the totals of each step over all ranks. Uses one prepared all-reduce per axis, or none if
  * the options need no totals.
+ *
+ * @param parameters - the number of trained parameters
  */
-export class TotalsSum {
-  readonly #axes: readonly ProcessGroup[]
+export function totalsSum(
+  axes: readonly ProcessGroup[],
+  options: GradientOptions,
+  parameters: number,
+) {
+  const group = axes[0]!
+  const marks = options.unused === 'error' ? 0 : parameters
+  const isNeeded = options.reduction === 'token' || marks > 0
   /** The six numbers of `Figures`, then one flag per parameter: whether it was used. */
-  readonly #totals: Float64Array | undefined
-  readonly #sums: readonly PersistentOperation[]
-
-  /** Prepares the all-reduces. @param parameters - the number of trained parameters */
-  constructor(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
-    this.#axes = axes
-    const marks = options.unused === 'error' ? 0 : parameters
-    const isNeeded = options.reduction === 'token' || marks > 0
-    const totals = isNeeded ? axes[0]!.alloc('float64', MARKS + marks) : undefined
-    this.#totals = totals
-    const label = 'loss, counts, used parameters'
-    this.#sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
-  }
-
-  /**
-   * Sums the totals of this step over all ranks.
-   *
-   * @param abandoned - the number of steps that failed on this rank
-   * @returns undefined if the options need no totals
-   * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step failed on some ranks only, because later
-   *   steps would not match between ranks
-   */
-  async sum(
-    { used, names }: Pick<GradientExchange, 'used' | 'names'>,
-    own: OwnTotals,
-    abandoned: number,
-  ): Promise<StepTotals | undefined> {
-    const totals = this.#totals
-    if (totals === undefined) return undefined
-    const [group] = this.#axes
-    const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
-    totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
-    if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
-    await timeWait(group!.spans, { name: 'totals' }, async () => {
-      for (const sum of this.#sums) {
-        sum.start()
-        await sum.done()
-      }
-    })
-    const [loss, count, examples, failed, means, sums] = totals as unknown as Figures
-    if (failed !== abandoned * countRanks(this.#axes)) {
-      const rank = group!.ranks[group!.rank]!
-      const reason = 'a step has failed on some ranks only'
-      throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
-    }
-    if (means > 0 && sums > 0) {
-      throw argumentError(
-        'loss',
-        `a mean on ${means} ranks, and a sum on ${sums}`,
-        "loss.reduction = 'mean' or 'sum', which says what it is",
-      )
-    }
-    const found = means > 0 ? 'mean' : sums > 0 ? 'sum' : undefined
-    const missing = names.filter((_, i) => totals[MARKS + i] === 0)
-    return { loss, count, examples, found, unused: new Set(missing) }
-  }
-
-  dispose(): void {
-    const totals = this.#totals
-    let left = this.#sums.length
-    for (const sum of this.#sums) {
-      freeAfterRun(sum, () => {
-        if (--left === 0) this.#axes[0]!.free(totals!)
+  const totals = isNeeded ? group.alloc('float64', MARKS + marks) : undefined
+  const label = 'loss, counts, used parameters'
+  const sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
+  return {
+    /**
+     * Sums the totals of this step over all ranks.
+     *
+     * @param abandoned - the number of steps that failed on this rank
+     * @returns undefined if the options need no totals
+     * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step failed on some ranks only, because later
+     *   steps would not match between ranks
+     */
+    async sum(
+      { used, names }: Pick<GradientExchange, 'used' | 'names'>,
+      own: OwnTotals,
+      abandoned: number,
+    ): Promise<StepTotals | undefined> {
+      if (totals === undefined) return undefined
+      const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
+      totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
+      if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
+      await timeWait(group.spans, { name: 'totals' }, async () => {
+        for (const sum of sums) {
+          sum.start()
+          await sum.done()
+        }
       })
-    }
+      const [loss, count, examples, failed, onMean, onSum] = totals as unknown as Figures
+      if (failed !== abandoned * countRanks(axes)) {
+        const rank = group.ranks[group.rank]!
+        const reason = 'a step has failed on some ranks only'
+        throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
+      }
+      if (onMean > 0 && onSum > 0) {
+        throw argumentError(
+          'loss',
+          `a mean on ${onMean} ranks, and a sum on ${onSum}`,
+          "loss.reduction = 'mean' or 'sum', which says what it is",
+        )
+      }
+      const found = onMean > 0 ? 'mean' : onSum > 0 ? 'sum' : undefined
+      const missing = names.filter((_, i) => totals[MARKS + i] === 0)
+      return { loss, count, examples, found, unused: new Set(missing) }
+    },
+
+    dispose() {
+      let left = sums.length
+      for (const sum of sums) {
+        freeAfterRun(sum, () => {
+          if (--left === 0) group.free(totals!)
+        })
+      }
+    },
   }
 }
 

@@ -12,7 +12,7 @@ import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
-import { Shapes, type Message } from './shapes.ts'
+import { createShapes, type Message } from './shapes.ts'
 
 /** Exchanges messages between the pipeline stages of this rank and the neighbouring stages. */
 export interface StageMessages {
@@ -64,6 +64,7 @@ export const noMessages: StageMessages = {
 interface PreparedMessage {
   readonly buffer: Float32Array
   readonly operation: PersistentOperation
+  readonly pooled: PooledBuffer
 }
 
 /** The limit on micro-batches, because stage and micro-batch must fit into a 31-bit tag. */
@@ -84,158 +85,147 @@ const LOOKAHEAD = 4
  * The tag of a message encodes stage, direction and micro-batch, so that messages match their receives in
  * every schedule. A send never waits for another send, because each one uses its own buffer.
  */
-export class Activations implements StageMessages {
-  readonly #group: ProcessGroup
-  readonly #placement: readonly number[]
-  readonly #recorder: SpanRecorder
-  readonly #messages: PreparedMessages
-  readonly #shapes: Shapes
+export function createActivations(
+  group: ProcessGroup,
+  /** The rank of each stage. */
+  placement: readonly number[],
+  recorder: SpanRecorder,
+): StageMessages {
+  const messages = preparedMessages(group)
+  const shapes = createShapes(group, placement)
   /** The number of tensor rows of each micro-batch. An empty micro-batch has one placeholder row. */
-  #rows: readonly number[] = []
-  #expected: Message[] = []
-  #posted: Exchanged[] = []
-  #sent: Exchanged[] = []
+  let rows: readonly number[] = []
+  let expected: Message[] = []
+  let posted: Exchanged[] = []
+  let sent: Exchanged[] = []
   /** Tensors that one stage of this rank passed to another stage of this rank. */
-  readonly #handed = new Map<string, Tensor>()
+  const handed = new Map<string, Tensor>()
 
-  /** @param placement - the rank of each stage */
-  constructor(group: ProcessGroup, placement: readonly number[], recorder: SpanRecorder) {
-    this.#group = group
-    this.#placement = placement
-    this.#recorder = recorder
-    this.#messages = new PreparedMessages(group)
-    this.#shapes = new Shapes(group, placement)
-  }
-
-  async begin(batch: Microbatches, expected: readonly Message[]): Promise<void> {
-    await this.#shapes.begin(batch)
-    this.#rows = batch.rows.map((count) => Math.max(1, count))
-    this.#expected = expected.filter((message) => !this.#isOwn(message))
-    this.#posted = []
-    this.#sent = []
-    this.#post()
-  }
-
-  async arrive(message: Message): Promise<void> {
-    if (this.#isOwn(message)) return
-    if (this.#posted.length === 0) {
-      await this.#shapes.learn(message)
-      this.#post()
-    }
-    const { operation, microbatch } = this.#posted[0]!
-    const isHere = timeSpan(this.#recorder, 'call', { name: 'poll', microbatch }, () =>
-      operation.isCompleted(),
-    )
-    const start = monotonicNow()
-    await operation.done()
-    if (isHere) return
-    const end = monotonicNow()
-    const waited = Math.min(Math.max(0, (operation.timing?.started ?? end) - start), end - start)
-    this.#recorder.record('wait', start, end, { microbatch, waited })
-  }
-
-  take(message: Message): Tensor {
-    if (this.#isOwn(message)) {
-      const tensor = this.#handed.get(keyOf(message))!
-      this.#handed.delete(keyOf(message))
-      return tensor
-    }
-    const received = this.#posted.shift()!
-    const { buffer } = received
-    this.#post()
-    this.#record('recv', received)
-    const shape = [this.#rows[message.microbatch]!, ...this.#shapes.of(message)!]
-    const tensor = timeSpan(this.#recorder, 'unpack', factsOf(message, buffer), () =>
-      tensorFrom(buffer, shape),
-    )
-    this.#messages.release(received)
-    return tensor
-  }
-
-  needsGradient(stage: number): boolean {
-    return this.#shapes.needsGradient(stage)
-  }
-
-  send(message: Message, tensor: Tensor, needsGradient = false): void | Promise<void> {
-    const announced =
-      message.direction === 'forward' && this.#shapes.announce(message, tensor, needsGradient)
-    if (announced) this.#post()
-    if (this.#isOwn(message)) {
-      this.#handed.set(keyOf(message), tf.keep(tf.clone(tensor)))
-      return undefined
-    }
-    const sent = { ...message, ...this.#prepared(message, tensor.size) }
-    this.#sent.push(sent)
-    const written = timeSpan(this.#recorder, 'pack', factsOf(message, sent.buffer), () =>
-      writeTo(tensor, sent.buffer),
-    )
-    if (written === undefined) this.#messages.send(sent)
-    return written?.then(() => {
-      this.#messages.send(sent)
-    })
-  }
-
-  async end(): Promise<void> {
-    await timeWait(this.#recorder, { name: 'sends' }, async () => {
-      await this.#shapes.announced()
-      for (const { operation } of this.#sent) await operation.done()
-    })
-    for (const sent of this.#sent) this.#record('send', sent)
-  }
-
-  dispose(): void {
-    for (const tensor of this.#handed.values()) tensor.dispose()
-    this.#handed.clear()
-    this.#shapes.dispose()
-    this.#messages.dispose()
-  }
-
-  #isOwn(message: Message): boolean {
-    return this.#source(message) === this.#placement[message.stage]
-  }
-
-  #post(): void {
-    while (this.#posted.length < LOOKAHEAD && this.#expected.length > 0) {
-      const message = this.#expected[0]!
-      const shape = this.#shapes.of(message)
-      if (shape === undefined) return
-      this.#expected.shift()
-      const { direction, stage } = message
-      if (direction === 'backward' && !this.needsGradient(stage + 1)) continue
-      const length = this.#rows[message.microbatch]! * sizeOf(shape)
-      const posted = this.#prepared(message, length)
-      this.#messages.receive(posted)
-      this.#posted.push({ ...message, ...posted })
-    }
-  }
-
-  #source({ direction, stage }: Message): number {
-    return this.#placement[direction === 'forward' ? stage - 1 : stage + 1]!
-  }
-
-  #prepared(message: Message, length: number): PreparedMessage {
+  const sourceOf = ({ direction, stage }: Message) =>
+    placement[direction === 'forward' ? stage - 1 : stage + 1]!
+  const isOwn = (message: Message) => sourceOf(message) === placement[message.stage]
+  const prepared = (message: Message, length: number): Exchanged => {
     const { direction, stage, microbatch } = message
     const tag = 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
-    return this.#messages.take(tag, length, (buffer) => {
+    const operation = messages.take(tag, length, (buffer) => {
       const what = direction === 'forward' ? 'activation' : 'gradient'
       const label = `${what} of micro-batch ${microbatch} for stage ${stage}`
-      const to = this.#placement[stage]!
-      return to === this.#group.rank
-        ? this.#group.recvInit(buffer, this.#source(message), { tag, label })
-        : this.#group.sendInit(buffer, to, { tag, label })
+      const to = placement[stage]!
+      return to === group.rank
+        ? group.recvInit(buffer, sourceOf(message), { tag, label })
+        : group.sendInit(buffer, to, { tag, label })
+    })
+    return { ...message, ...operation }
+  }
+  const post = () => {
+    while (posted.length < LOOKAHEAD && expected.length > 0) {
+      const message = expected[0]!
+      const shape = shapes.of(message)
+      if (shape === undefined) return
+      expected.shift()
+      const { direction, stage } = message
+      if (direction === 'backward' && !shapes.needsGradient(stage + 1)) continue
+      const next = prepared(message, rows[message.microbatch]! * sizeOf(shape))
+      messages.receive(next)
+      posted.push(next)
+    }
+  }
+  const record = (
+    kind: SpanKind & ('send' | 'recv'),
+    { operation, buffer, ...message }: Exchanged,
+  ) => {
+    const { timing } = operation
+    // If the recorder is the group's own, the group records the operations itself.
+    if (timing === undefined || recorder === group.spans) return
+    const other = kind === 'send' ? placement[message.stage]! : sourceOf(message)
+    recorder.record(kind, timing.posted, timing.completed, {
+      ...factsOf(message, buffer),
+      peer: group.ranks[other]!,
+      waited: timing.started - timing.posted,
     })
   }
 
-  #record(kind: SpanKind & ('send' | 'recv'), { operation, buffer, ...message }: Exchanged): void {
-    const { timing } = operation
-    // If the recorder is the group's own, the group records the operations itself.
-    if (timing === undefined || this.#recorder === this.#group.spans) return
-    const { microbatch, stage } = message
-    const { posted, started, completed } = timing
-    const other = kind === 'send' ? this.#placement[stage]! : this.#source(message)
-    const peer = this.#group.ranks[other]!
-    const facts = { stage, microbatch, bytes: buffer.byteLength, peer, waited: started - posted }
-    this.#recorder.record(kind, posted, completed, facts)
+  return {
+    async begin(batch, coming) {
+      await shapes.begin(batch)
+      rows = batch.rows.map((count) => Math.max(1, count))
+      expected = coming.filter((message) => !isOwn(message))
+      posted = []
+      sent = []
+      post()
+    },
+
+    async arrive(message) {
+      if (isOwn(message)) return
+      if (posted.length === 0) {
+        await shapes.learn(message)
+        post()
+      }
+      const { operation, microbatch } = posted[0]!
+      const isHere = timeSpan(recorder, 'call', { name: 'poll', microbatch }, () =>
+        operation.isCompleted(),
+      )
+      const start = monotonicNow()
+      await operation.done()
+      if (isHere) return
+      const end = monotonicNow()
+      const waited = Math.min(Math.max(0, (operation.timing?.started ?? end) - start), end - start)
+      recorder.record('wait', start, end, { microbatch, waited })
+    },
+
+    take(message) {
+      if (isOwn(message)) {
+        const tensor = handed.get(keyOf(message))!
+        handed.delete(keyOf(message))
+        return tensor
+      }
+      const received = posted.shift()!
+      const { buffer } = received
+      post()
+      record('recv', received)
+      const shape = [rows[message.microbatch]!, ...shapes.of(message)!]
+      const tensor = timeSpan(recorder, 'unpack', factsOf(message, buffer), () =>
+        tensorFrom(buffer, shape),
+      )
+      messages.release(received)
+      return tensor
+    },
+
+    needsGradient: (stage) => shapes.needsGradient(stage),
+
+    send(message, tensor, needsGradient = false) {
+      const announced =
+        message.direction === 'forward' && shapes.announce(message, tensor, needsGradient)
+      if (announced) post()
+      if (isOwn(message)) {
+        handed.set(keyOf(message), tf.keep(tf.clone(tensor)))
+        return undefined
+      }
+      const next = prepared(message, tensor.size)
+      sent.push(next)
+      const written = timeSpan(recorder, 'pack', factsOf(message, next.buffer), () =>
+        writeTo(tensor, next.buffer),
+      )
+      if (written === undefined) messages.send(next)
+      return written?.then(() => {
+        messages.send(next)
+      })
+    },
+
+    async end() {
+      await timeWait(recorder, { name: 'sends' }, async () => {
+        await shapes.announced()
+        for (const { operation } of sent) await operation.done()
+      })
+      for (const each of sent) record('send', each)
+    },
+
+    dispose() {
+      for (const tensor of handed.values()) tensor.dispose()
+      handed.clear()
+      shapes.dispose()
+      messages.dispose()
+    },
   }
 }
 
@@ -261,78 +251,70 @@ interface PooledBuffer {
  * The float32 messages of a pipeline, in the arena of its group. All passes exchange messages with
  * the same keys and lengths, so buffers and prepared operations are reused.
  */
-export class PreparedMessages {
-  readonly #group: ProcessGroup
-  readonly #pool = new Map<number, PooledBuffer[]>()
-
-  constructor(group: ProcessGroup) {
-    this.#group = group
-  }
-
-  /**
-   * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
-   *
-   * @param key - identifies the message; the same in every pass
-   * @param prepare - prepares the message's operation for a buffer; called once per buffer and key
-   */
-  take(
-    key: number,
-    length: number,
-    prepare: (buffer: Float32Array) => PersistentOperation,
-  ): PreparedMessage {
-    const pooled = this.#freeBuffer(length)
-    let operation = pooled.operations.get(key)
-    if (operation === undefined) pooled.operations.set(key, (operation = prepare(pooled.buffer)))
-    pooled.current = operation
-    return { buffer: pooled.buffer, operation }
-  }
-
-  /** Sends a message. Its buffer stays in use until the send completes. */
-  send(message: PreparedMessage): void {
-    message.operation.start()
-    this.#pooledOf(message).isSending = true
-  }
-
-  /** Receives a message. Its buffer stays in use until `release`. */
-  receive({ operation }: PreparedMessage): void {
-    operation.start()
-  }
-
-  /** Returns the buffer of a received message to the pool. */
-  release(message: PreparedMessage): void {
-    this.#pooledOf(message).current = undefined
-  }
-
-  /** Frees each buffer as soon as no message is using it. */
-  dispose(): void {
-    for (const { buffer, operations, current } of [...this.#pool.values()].flat()) {
-      const free = (): void => {
-        this.#group.free(buffer)
-      }
-      for (const operation of operations.values()) {
-        freeAfterRun(operation, operation === current ? free : undefined)
-      }
-      if (current === undefined) free()
-    }
-    this.#pool.clear()
-  }
-
-  #freeBuffer(length: number): PooledBuffer {
-    let pool = this.#pool.get(length)
-    if (pool === undefined) this.#pool.set(length, (pool = []))
-    let pooled = pool.find(
+export function preparedMessages(group: ProcessGroup) {
+  const pool = new Map<number, PooledBuffer[]>()
+  const freeBuffer = (length: number) => {
+    const buffers = pool.get(length) ?? []
+    pool.set(length, buffers)
+    let pooled = buffers.find(
       ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
     )
     if (pooled === undefined) {
-      const buffer = this.#group.allocUnsafe('float32', length)
+      const buffer = group.allocUnsafe('float32', length)
       pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
-      pool.push(pooled)
+      buffers.push(pooled)
     }
     pooled.isSending = false
     return pooled
   }
+  return {
+    /**
+     * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
+     *
+     * @param key - identifies the message; the same in every pass
+     * @param prepare - prepares the message's operation for a buffer; called once per buffer and key
+     */
+    take(
+      key: number,
+      length: number,
+      prepare: (buffer: Float32Array) => PersistentOperation,
+    ): PreparedMessage {
+      const pooled = freeBuffer(length)
+      const { buffer, operations } = pooled
+      const operation = operations.get(key) ?? prepare(buffer)
+      operations.set(key, operation)
+      pooled.current = operation
+      return { buffer, operation, pooled }
+    },
 
-  #pooledOf({ buffer, operation }: PreparedMessage): PooledBuffer {
-    return this.#pool.get(buffer.length)!.find(({ current }) => current === operation)!
+    /** Sends a message. Its buffer stays in use until the send completes. */
+    send({ operation, pooled }: PreparedMessage) {
+      operation.start()
+      pooled.isSending = true
+    },
+
+    /** Receives a message. Its buffer stays in use until `release`. */
+    receive({ operation }: PreparedMessage) {
+      operation.start()
+    },
+
+    /** Returns the buffer of a received message to the pool. */
+    release({ pooled }: PreparedMessage) {
+      pooled.current = undefined
+    },
+
+    /** Frees each buffer as soon as no message is using it. */
+    dispose() {
+      for (const { buffer, operations, current } of [...pool.values()].flat()) {
+        const free = () => {
+          group.free(buffer)
+        }
+        for (const operation of operations.values()) {
+          freeAfterRun(operation, operation === current ? free : undefined)
+        }
+        if (current === undefined) free()
+      }
+      pool.clear()
+    },
   }
 }

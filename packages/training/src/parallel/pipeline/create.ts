@@ -7,7 +7,7 @@ import { checkRecipe, type PipelineModel } from '../recipe.ts'
 import { searchRecomputed } from '../recompute.ts'
 import { checkGroup } from '../requirements.ts'
 import { describeOptions } from './compare-ranks.ts'
-import { GroupLinks, noLinks } from './links.ts'
+import { groupLinks, noLinks } from './links.ts'
 import {
   readPipelineOptions,
   readWholeModelOptions,
@@ -15,7 +15,7 @@ import {
   type WholeModelOptions,
 } from './options.ts'
 import { Pipeline } from './pipeline.ts'
-import { Plan } from './plan.ts'
+import { planOf } from './plan.ts'
 import { stageRunner, wholeRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 
@@ -43,13 +43,13 @@ export function pipeline(
   checkRecipe(model)
   checkGroup(group)
   const checked = readPipelineOptions(options)
-  const plan = new Plan(checked.schedule, group.size, checked)
+  const plan = planOf(checked.schedule, group.size, checked)
   const split = splitAs(checked.split, model.layers, plan.stages)
   const chunks = split.filter((_, stage) => plan.placement[stage] === group.rank)
   const modules = chunks.map(({ from, to }) => model.slice(from, to))
   const recorder =
     checked.recorder ?? group.spans ?? new SpanRecorder({ rank: group.ranks[group.rank]! })
-  const links = new GroupLinks(group, {
+  const links = groupLinks(group, {
     modules,
     placement: plan.placement,
     recorder,
@@ -81,7 +81,7 @@ export function wholeModel(module: Module, options: WholeModelOptions = {}): Pip
     throw argumentError('module', describe(module), 'a module: its parameters, and forward(x)')
   }
   const checked = readWholeModelOptions(options)
-  const plan = new Plan('1f1b', 1, { microbatches: checked.accumulate, chunks: 1 })
+  const plan = planOf('1f1b', 1, { microbatches: checked.accumulate, chunks: 1 })
   const parts = {
     modules: [module],
     chunks: [{ from: 0, to: module.layers?.length ?? 1 }],

@@ -3,7 +3,7 @@ import type { SpanRecorder } from '@tsrun/distributed/record'
 import { communicates, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
-import { Activations, noMessages, type StageMessages } from './activations.ts'
+import { createActivations, noMessages, type StageMessages } from './activations.ts'
 import { compareRanks, type RankFacts } from './compare-ranks.ts'
 import { TiedParameters } from './tied-parameters.ts'
 
@@ -48,74 +48,51 @@ interface Parts {
   readonly describe: () => Omit<RankFacts, 'parameters' | 'communicates'>
 }
 
-export class GroupLinks implements StageLinks {
-  readonly group: ProcessGroup
-  readonly rank: number
-  readonly messages: StageMessages
-  readonly #tied: TiedParameters
-  readonly #communicates: boolean
-  readonly #describe: Parts['describe']
-  readonly #lastRank: number
-  readonly #figures: Float64Array
+export function groupLinks(
+  group: ProcessGroup,
+  { modules, placement, recorder, describe }: Parts,
+): StageLinks {
+  const tied = new TiedParameters(modules, group)
+  const { parameters } = tied
+  const root = placement.at(-1)!
+  const buffer = group.alloc('float64', FIGURES)
   /** The properties of all ranks, which `compare` gathers; undefined before. */
-  #told: readonly RankFacts[] | undefined
-
-  constructor(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
-    this.group = group
-    this.rank = group.rank
-    this.#tied = new TiedParameters(modules, group)
-    this.#communicates = modules.some(communicates)
-    this.messages = new Activations(group, placement, recorder)
-    this.#describe = describe
-    this.#lastRank = placement.at(-1)!
-    this.#figures = group.alloc('float64', FIGURES)
-  }
-
-  get parameters(): readonly Parameter[] {
-    return this.#tied.parameters
-  }
-
-  async compare(): Promise<boolean> {
-    if (this.#told === undefined) {
-      const parameters = this.parameters.map(({ name, shape }) => ({ name, shape }))
-      const own = { ...this.#describe(), parameters, communicates: this.#communicates }
-      this.#told = await compareRanks(own, this.group)
-    }
-    return this.#told.some(({ communicates }) => communicates)
-  }
-
-  async tie(isSharded: boolean): Promise<void> {
-    await this.#tied.prepare(this.#told!, isSharded)
-  }
-
-  isShared(name: string): boolean {
-    return this.#tied.isShared(name)
-  }
-
-  async sumShared(gradients: Map<string, Tensor>): Promise<void> {
-    await this.#tied.sum(gradients)
-  }
-
-  async tell(figures: readonly number[]): Promise<readonly number[]> {
-    if (this.group.size === 1) return figures
-    const told = this.#figures.subarray(0, figures.length)
-    told.set(figures)
-    await this.group.broadcast(told, this.#lastRank, { label: 'loss' })
-    return [...told]
-  }
-
-  async share<T>(result: T): Promise<T> {
-    return await this.group.broadcastObject(result, this.#lastRank, { label: 'outputs' })
-  }
-
-  async gather<T>(own: T): Promise<readonly T[]> {
-    if (this.group.size === 1) return [own]
-    return await this.group.allGatherObject(own, { label: 'facts of the step' })
-  }
-
-  dispose(): void {
-    this.#tied.dispose()
-    this.group.free(this.#figures)
+  let facts: readonly RankFacts[] | undefined
+  return {
+    group,
+    rank: group.rank,
+    messages: createActivations(group, placement, recorder),
+    parameters,
+    async compare() {
+      if (facts === undefined) {
+        const own = {
+          ...describe(),
+          parameters: parameters.map(({ name, shape }) => ({ name, shape })),
+          communicates: modules.some(communicates),
+        }
+        facts = await compareRanks(own, group)
+      }
+      return facts.some(({ communicates }) => communicates)
+    },
+    tie: (isSharded) => tied.prepare(facts!, isSharded),
+    isShared: (name) => tied.isShared(name),
+    sumShared: (gradients) => tied.sum(gradients),
+    async tell(figures) {
+      if (group.size === 1) return figures
+      const told = buffer.subarray(0, figures.length)
+      told.set(figures)
+      await group.broadcast(told, root, { label: 'loss' })
+      return [...told]
+    },
+    share: async (result) => await group.broadcastObject(result, root, { label: 'outputs' }),
+    async gather(own) {
+      if (group.size === 1) return [own]
+      return await group.allGatherObject(own, { label: 'facts of the step' })
+    },
+    dispose() {
+      tied.dispose()
+      group.free(buffer)
+    },
   }
 }
 

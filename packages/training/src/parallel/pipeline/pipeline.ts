@@ -4,14 +4,14 @@ import { buffersOf, communicates, disposeModule, type Module } from '../../model
 import type { Parameter } from '../../model/parameter.ts'
 import { currentPass } from '../../model/pass.ts'
 import type { GradientListener } from '../../model/recording.ts'
-import { figuresOf, meanOf, noTally, PartLoss, tallyOf, type Tally } from '../../nn/part-loss.ts'
+import { figuresOf, meanOf, noTally, partLoss, tallyOf, type Tally } from '../../nn/part-loss.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { Calls } from './calls.ts'
 import { explainSizes } from './compare-ranks.ts'
-import { StageWorker, type TrainedBatch } from './executor.ts'
+import { stageWorker, type StageWorker, type TrainedBatch } from './executor.ts'
 import type { StageLinks } from './links.ts'
 import {
   checkBatch,
@@ -31,7 +31,7 @@ import {
 import type { Plan } from './plan.ts'
 import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
-import { PipelineStage, type GradientPlan } from './stage.ts'
+import { pipelineStage, type GradientPlan } from './stage.ts'
 
 /** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
@@ -70,7 +70,7 @@ export class Pipeline implements Replicated {
   readonly #options: CheckedModelOptions
   readonly #calls: Calls
   readonly #worker: StageWorker
-  readonly #loss: PartLoss
+  readonly #loss: ReturnType<typeof partLoss>
   #averaging: Averaging | undefined
   #steps = 0
   /** Whether the check for unused parameters has run, in the first step with examples. */
@@ -95,7 +95,7 @@ export class Pipeline implements Replicated {
     this.#plan = plan
     this.#options = options
     this.#calls = new Calls(links.group)
-    this.#loss = new PartLoss(options.loss)
+    this.#loss = partLoss(options.loss)
     this.countsLabels = this.#loss.countsLabels
     const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
     // A whole model records its own passes, without a stage number.
@@ -103,7 +103,7 @@ export class Pipeline implements Replicated {
     const stages = new Map(
       own.map((stage, at) => [
         stage,
-        new PipelineStage(modules[at]!, {
+        pipelineStage(modules[at]!, {
           loss: this.#loss,
           runner: runners[at]!,
           recorder: inside,
@@ -111,7 +111,7 @@ export class Pipeline implements Replicated {
       ]),
     )
     const timed = isWhole ? undefined : recorder
-    this.#worker = new StageWorker(stages, plan.stages - 1, links.messages, timed)
+    this.#worker = stageWorker(stages, plan.stages - 1, links.messages, timed)
   }
 
   /** Whether passes communicate with replicas; see `Module.communicates`. */
@@ -307,7 +307,7 @@ export class Pipeline implements Replicated {
           gradients.delete(parameter.name)
           if (gradient !== undefined) onGradient!(parameter, gradient)
         }
-        const code = FOUND.indexOf(this.#loss.found)
+        const code = FOUND.indexOf(this.#loss.found())
         const told = await this.#links.tell([trained.loss, counted, code, first])
         const [loss, count, found, scale] = told as [number, number, number, number]
         const own = { loss, count, examples: parts.size, found: FOUND[found] }

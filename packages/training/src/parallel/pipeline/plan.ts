@@ -11,81 +11,72 @@ import {
 /** A schedule: its name, or an object with lists of actions, such as a `Schedule`. */
 export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
 
+export type Plan = ReturnType<typeof planOf>
+
 /**
  * The schedules of one pipeline. There is one for each number of micro-batches, because small batches
  * have fewer.
+ *
+ * @param choice - the name of a schedule, or a schedule for the same number of ranks as the group
+ * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number
+ *   of stages per rank, for a schedule that is given by name
+ * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
+ *   actions cannot be executed
  */
-export class Plan {
-  readonly #name: ScheduleName | undefined
-  readonly #ranks: number
-  /** The number of stages in the whole pipeline. */
-  readonly stages: number
-  /** The rank of each stage. */
-  readonly placement: readonly number[]
-  readonly #made = new Map<number, Schedule>()
-  /** The number of micro-batches of a batch that has enough examples. */
-  readonly microbatches: number
-
-  /**
-   * @param choice - the name of a schedule, or a schedule for the same number of ranks as the group
-   * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number
-   *   of stages per rank, for a schedule that is given by name
-   * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
-   *   actions cannot be executed
-   */
-  constructor(
-    choice: ScheduleChoice,
-    ranks: number,
-    {
-      microbatches,
-      chunks,
-    }: { readonly microbatches: number | undefined; readonly chunks: number },
-  ) {
-    this.#ranks = ranks
-    if (typeof choice === 'string') {
-      this.#name = choice
-      this.stages = ranks * chunks
-      this.microbatches = microbatches ?? 8
-      this.placement = this.for(this.microbatches).placement
-    } else {
-      const own = customSchedule(choice.actions)
-      checkFits(own, ranks, microbatches)
-      this.stages = own.stages
-      this.microbatches = own.microbatches
-      this.placement = own.placement
-      this.#made.set(own.microbatches, own)
-    }
+export function planOf(
+  choice: ScheduleChoice,
+  ranks: number,
+  options: { readonly microbatches: number | undefined; readonly chunks: number },
+) {
+  const name = typeof choice === 'string' ? choice : undefined
+  const own = typeof choice === 'string' ? undefined : customSchedule(choice.actions)
+  if (own !== undefined) checkFits(own, ranks, options.microbatches)
+  const { stages, microbatches } = own ?? {
+    stages: ranks * options.chunks,
+    microbatches: options.microbatches ?? 8,
   }
-
-  /** Describes the properties of the schedule that must be the same on all ranks. */
-  describe(): string[] {
-    const microbatches = `microbatches ${this.microbatches}`
-    if (this.#name !== undefined) {
-      return [`schedule ${this.#name}`, `chunks ${this.stages / this.#ranks}`, microbatches]
-    }
-    const lists = formatActions(this.for(this.microbatches).actions).trim().split('\n')
-    const own = lists.map((list, rank) => `schedule of rank ${rank}: ${list}`)
-    return ['schedule of actions', microbatches, ...own]
-  }
-
-  /**
-   * Returns the schedule for a number of micro-batches.
-   *
-   * @throws ERR_TSR_ARGUMENT when custom lists of actions have a different number of micro-batches
-   */
-  for(microbatches: number): Schedule {
-    const made = this.#made.get(microbatches)
-    if (made !== undefined) return made
-    if (this.#name === undefined) {
+  const made = new Map<number, Schedule>(own && [[microbatches, own]])
+  const scheduleFor = (count: number) => {
+    const known = made.get(count)
+    if (known !== undefined) return known
+    if (name === undefined) {
       throw argumentError(
         'batch.size',
-        microbatches,
-        `at least ${this.microbatches}, the micro-batches of the schedule`,
+        count,
+        `at least ${microbatches}, the micro-batches of the schedule`,
       )
     }
-    const next = schedule(this.#name, { stages: this.stages, ranks: this.#ranks, microbatches })
-    this.#made.set(microbatches, next)
+    const next = schedule(name, { stages, ranks, microbatches: count })
+    made.set(count, next)
     return next
+  }
+  const usual = scheduleFor(microbatches)
+  return {
+    /** The number of stages in the whole pipeline. */
+    stages,
+    /** The rank of each stage. */
+    placement: usual.placement,
+    /** The number of micro-batches of a batch that has enough examples. */
+    microbatches,
+
+    /** Describes the properties of the schedule that must be the same on all ranks. */
+    describe() {
+      const parts = `microbatches ${microbatches}`
+      if (name !== undefined) return [`schedule ${name}`, `chunks ${stages / ranks}`, parts]
+      const lists = formatActions(usual.actions).trim().split('\n')
+      return [
+        'schedule of actions',
+        parts,
+        ...lists.map((list, rank) => `schedule of rank ${rank}: ${list}`),
+      ]
+    },
+
+    /**
+     * Returns the schedule for a number of micro-batches.
+     *
+     * @throws ERR_TSR_ARGUMENT when custom lists of actions have a different number of micro-batches
+     */
+    for: scheduleFor,
   }
 }
 

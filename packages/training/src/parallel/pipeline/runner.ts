@@ -140,13 +140,5 @@ function repeatable(
 async function inOne(
   made: Promise<Pick<StagePass, 'value' | 'backward' | 'dispose'>>,
 ): Promise<StagePass> {
-  const recording = await made
-  return {
-    value: recording.value,
-    backward: (dy, onGradient) => recording.backward(dy, onGradient),
-    release: () => false,
-    dispose: () => {
-      recording.dispose()
-    },
-  }
+  return { ...(await made), release: () => false }
 }

@@ -33,87 +33,81 @@ interface Announcement {
  * Shapes depend on the shape of the inputs, which the first rank broadcasts while it computes. If
  * the input shape is the same as in the previous pass, all receives are posted at once.
  */
-export class Shapes {
-  readonly #group: ProcessGroup
-  readonly #placement: readonly number[]
-  readonly #known = new Map<number, Announcement>()
-  #announced: Work[] = []
+export function createShapes(group: ProcessGroup, placement: readonly number[]) {
+  const known = new Map<number, Announcement>()
+  let announced: Work[] = []
   /** The message about the inputs: the number of dimensions of one example, then the dimensions. */
-  readonly #inputs: Int32Array
-  #last = ''
+  const inputs = group.alloc('int32', 1 + DIMENSIONS)
+  let last = ''
 
-  constructor(group: ProcessGroup, placement: readonly number[]) {
-    this.#group = group
-    this.#placement = placement
-    this.#inputs = group.alloc('int32', 1 + DIMENSIONS)
-  }
+  return {
+    /** Starts a pass. If the shape of the inputs has changed, forgets all shapes. All ranks call it. */
+    async begin(batch: Microbatches) {
+      const root = placement[0]!
+      if (group.rank === root) {
+        const shape = batch.inputShape()
+        inputs.fill(0).set([shape.length, ...shape])
+      }
+      if (group.size > 1) {
+        const told = group.broadcast(inputs, root, { label: 'shape of the inputs' })
+        if (group.rank === root) announced.push(told)
+        else await told
+      }
+      const now = inputs.join()
+      if (now !== last) known.clear()
+      last = now
+    },
 
-  /** Starts a pass. If the shape of the inputs has changed, forgets all shapes. All ranks call it. */
-  async begin(batch: Microbatches): Promise<void> {
-    const root = this.#placement[0]!
-    if (this.#group.rank === root) {
-      const shape = batch.inputShape()
-      this.#inputs.fill(0).set([shape.length, ...shape])
-    }
-    if (this.#group.size > 1) {
-      const told = this.#group.broadcast(this.#inputs, root, { label: 'shape of the inputs' })
-      if (this.#group.rank === root) this.#announced.push(told)
-      else await told
-    }
-    const now = this.#inputs.join()
-    if (now !== this.#last) this.#known.clear()
-    this.#last = now
-  }
+    of({ direction, stage }: Message) {
+      return known.get(direction === 'forward' ? stage : stage + 1)?.shape
+    },
 
-  of({ direction, stage }: Message): readonly number[] | undefined {
-    return this.#known.get(direction === 'forward' ? stage : stage + 1)?.shape
-  }
+    /** Whether the gradients of activations for `stage` are wanted. */
+    needsGradient(stage: number) {
+      return known.get(stage)?.needsGradient ?? false
+    },
 
-  /** Whether the gradients of activations for `stage` are wanted. */
-  needsGradient(stage: number): boolean {
-    return this.#known.get(stage)?.needsGradient ?? false
-  }
+    /**
+     * Waits for another rank's announcement of an activation's shape.
+     * @throws ERR_TSR_ARGUMENT in a world with the transport fake
+     */
+    async learn({ stage }: Message) {
+      const from = placement[stage - 1]!
+      const announcement = await group.recvObject(from, { tag: SHAPE_TAG + stage })
+      if (announcement === undefined) {
+        throw argumentError(
+          'group',
+          'of a fake world',
+          'one with other ranks, from which a later stage of a pipeline learns shapes',
+        )
+      }
+      known.set(stage, announcement as Announcement)
+    },
 
-  /**
-   * Waits for another rank's announcement of an activation's shape.
-   * @throws ERR_TSR_ARGUMENT in a world with the transport fake
-   */
-  async learn({ stage }: Message): Promise<void> {
-    const from = this.#placement[stage - 1]!
-    const announcement = await this.#group.recvObject(from, { tag: SHAPE_TAG + stage })
-    if (announcement === undefined) {
-      throw argumentError(
-        'group',
-        'of a fake world',
-        'one with other ranks, from which a later stage of a pipeline learns shapes',
-      )
-    }
-    this.#known.set(stage, announcement as Announcement)
-  }
+    /**
+     * Announces the shape of an activation to the next stage, unless that stage knows it already.
+     *
+     * @returns whether an announcement was sent
+     */
+    announce({ stage }: Message, tensor: Tensor, needsGradient: boolean) {
+      if (known.has(stage)) return false
+      const announcement = { shape: tensor.shape.slice(1), needsGradient }
+      known.set(stage, announcement)
+      const to = placement[stage]!
+      if (to !== group.rank) {
+        announced.push(group.sendObject(announcement, to, { tag: SHAPE_TAG + stage }))
+      }
+      return true
+    },
 
-  /**
-   * Announces the shape of an activation to the next stage, unless that stage knows it already.
-   *
-   * @returns whether an announcement was sent
-   */
-  announce({ stage }: Message, tensor: Tensor, needsGradient: boolean): boolean {
-    if (this.#known.has(stage)) return false
-    const announcement = { shape: tensor.shape.slice(1), needsGradient }
-    this.#known.set(stage, announcement)
-    const to = this.#placement[stage]!
-    if (to !== this.#group.rank) {
-      this.#announced.push(this.#group.sendObject(announcement, to, { tag: SHAPE_TAG + stage }))
-    }
-    return true
-  }
+    async announced() {
+      const works = announced
+      announced = []
+      for (const work of works) await work
+    },
 
-  async announced(): Promise<void> {
-    const works = this.#announced
-    this.#announced = []
-    for (const work of works) await work
-  }
-
-  dispose(): void {
-    this.#group.free(this.#inputs)
+    dispose() {
+      group.free(inputs)
+    },
   }
 }

@@ -6,7 +6,7 @@ import { usesPass, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { inPass } from '../../model/pass.ts'
 import type { GradientListener, Recording } from '../../model/recording.ts'
-import type { PartLoss, Tally } from '../../nn/part-loss.ts'
+import type { PartLoss } from '../../nn/part-loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
@@ -66,189 +66,87 @@ export interface Arrival {
   readonly isEmpty: boolean
 }
 
+export type PipelineStage = ReturnType<typeof pipelineStage>
+
 /**
  * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its
  * forward to its backward pass. Sums parameter gradients over the micro-batches.
  */
-export class PipelineStage {
-  readonly #module: Module
-  readonly #options: StageOptions
-  readonly #usesPass: boolean
-  readonly #inFlight = new Map<number, InFlight>()
-  #gradients = new Map<string, Tensor>()
-  #plan: GradientPlan = { scale: 1 }
+export function pipelineStage(module: Module, { loss, runner, recorder }: StageOptions) {
+  const needsPass = usesPass(module)
+  const inFlight = new Map<number, InFlight>()
+  let gradients = new Map<string, Tensor>()
+  let plan: GradientPlan = { scale: 1 }
   /**
    * The scale of the last batch as a number and as a tensor. The backward pass of the loss starts from
    * the tensor.
    */
-  #start: { readonly scale: number; readonly tensor: Tensor } | undefined
-  #losses: (number | Promise<number>)[] = []
+  let start: { readonly scale: number; readonly tensor: Tensor } | undefined
+  let losses: (number | Promise<number>)[] = []
 
-  constructor(module: Module, options: StageOptions) {
-    this.#module = module
-    this.#usesPass = usesPass(module)
-    this.#options = options
+  const free = (microbatch: number) => {
+    const { pass, loss, labels, input } = inFlight.get(microbatch)!
+    inFlight.delete(microbatch)
+    timeSpan(recorder, 'B', { name: 'free' }, () => {
+      pass.dispose()
+      for (const each of [loss, labels, input]) each?.dispose()
+    })
   }
-
-  get parameters(): readonly Parameter[] {
-    return this.#module.parameters
-  }
-
   /** Starts a batch. Frees the activations and gradients of a previous batch that failed. */
-  begin(plan: GradientPlan = { scale: 1 }): void {
-    for (const microbatch of [...this.#inFlight.keys()]) this.free(microbatch)
-    for (const gradient of this.#gradients.values()) gradient.dispose()
-    this.#gradients = new Map()
-    this.#plan = plan
-    this.#losses = []
+  const begin = (next: GradientPlan = { scale: 1 }) => {
+    for (const microbatch of [...inFlight.keys()]) free(microbatch)
+    for (const gradient of gradients.values()) gradient.dispose()
+    gradients = new Map()
+    plan = next
+    losses = []
   }
-
-  dispose(): void {
-    this.begin()
-    this.#start?.tensor.dispose()
-    this.#start = undefined
+  const lossOf = async (flight: InFlight) => {
+    flight.loss ??= await loss.record(flight.pass.value, flight.labels!)
+    return flight.loss
   }
-
-  /** Returns the loss summed over the batch. Call it after all forward passes, on the last stage. */
-  async summedLoss(): Promise<number> {
-    let sum = 0
-    for (const loss of this.#losses) sum += await loss
-    return sum
-  }
-
   /**
-   * Runs the forward pass of a micro-batch, on the last stage including the loss.
-   *
-   * @returns the output, valid until `release` or the backward pass of the micro-batch
+   * Returns the gradient of the loss times the scale. All micro-batches use the same scale, so their
+   * gradients can be added even if their sizes differ.
    */
-  async forward(microbatch: number, arrival: Arrival): Promise<Tensor> {
-    const { input, labels, needsInputGradient, row, isEmpty } = arrival
-    const { place = { step: 0, row: 0 }, replicas, stages } = this.#plan
-    let pass: StagePass
-    try {
-      const { runner } = this.#options
-      const run = () => runner.record(input, needsInputGradient, this.#plan.averaging)
-      const made =
-        this.#usesPass || isEmpty
-          ? inPass(
-              { training: true, step: place.step, row: place.row + row, isEmpty, replicas, stages },
-              run,
-            )
-          : run()
-      pass = await made
-    } catch (error) {
-      tf.dispose([input, ...(labels === undefined ? [] : [labels])])
-      throw error
+  const lossGradient = async (flight: InFlight) => {
+    if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
+    const recorded = await lossOf(flight)
+    const { scale } = plan
+    if (start?.scale !== scale) {
+      const tensor = tf.keep(tf.scalar(scale))
+      start?.tensor.dispose()
+      start = { scale, tensor }
     }
-    const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
-    this.#inFlight.set(microbatch, flight)
-    if (labels !== undefined && !isEmpty) {
-      await timeSpan(this.#options.recorder, 'F', { name: 'loss' }, async () => {
-        const { value: sum } = await this.#lossOf(flight)
-        const value = takeScalar(tf.clone(sum))
-        // Ignore an error here, because summedLoss() awaits the same promise and throws it.
-        if (typeof value !== 'number') value.catch(() => undefined)
-        this.#losses.push(value)
-      })
-    }
-    return pass.value
+    return recorded.backward(start.tensor, () => undefined)!
   }
-
-  /**
-   * Frees all tensors of a micro-batch except its input, if `recompute` is set. Call it when the
-   * output is no longer needed.
-   */
-  release(microbatch: number): void {
-    const flight = this.#inFlight.get(microbatch)!
-    if (!flight.pass.release()) return
-    flight.loss?.dispose()
-    flight.loss = undefined
+  const handOver = (parameter: Parameter) => {
+    const { onGradient, isShared } = plan
+    const sum = gradients.get(parameter.name)
+    if (onGradient === undefined || sum === undefined || isShared?.(parameter.name)) return
+    gradients.delete(parameter.name)
+    onGradient(parameter, sum)
   }
-
-  /**
-   * Runs the backward pass of a micro-batch, and frees its activations.
-   *
-   * @param outputGradient - the gradient of the output, disposed by this call; undefined on the
-   *   last stage, which starts from the loss
-   * @param isLast - whether this is the last backward pass of the batch, which completes the
-   *   gradient sums
-   * @returns the gradient of the input, which the caller disposes; undefined if no earlier stage
-   *   needs it
-   */
-  async backward(
-    microbatch: number,
-    outputGradient: Tensor | undefined,
-    isLast: boolean,
-  ): Promise<Tensor | undefined> {
-    const { averaging } = this.#plan
-    if (averaging !== undefined) averaging.synchronizes = isLast
-    const inputGradient = await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
-      flight.pass.backward(dy, this.#sink(flight, isLast)),
-    )
-    this.#end(microbatch, isLast)
-    return inputGradient
-  }
-
-  /**
-   * Runs the first half of the backward pass, for the input gradient. Keeps the activations for the
-   * second half.
-   */
-  async backwardInput(microbatch: number, outputGradient?: Tensor): Promise<Tensor | undefined> {
-    return await this.#runBackward(microbatch, outputGradient, (flight, dy) =>
-      // A module with its own `record` may not support halves. Then run the whole backward pass here.
-      flight.pass.backwardInput === undefined
-        ? flight.pass.backward(dy, this.#sink(flight, false))
-        : flight.pass.backwardInput(dy),
-    )
-  }
-
-  /** Runs the second half of the backward pass, for the parameter gradients. */
-  backwardParameters(microbatch: number, isLast: boolean): void {
-    const flight = this.#inFlight.get(microbatch)!
-    if (flight.pass.backwardInput !== undefined) {
-      flight.pass.backwardParameters?.(this.#sink(flight, isLast))
-    }
-    this.#end(microbatch, isLast)
-  }
-
-  /**
-   * Returns the gradients that were not passed to a listener, by parameter name. The caller
-   * disposes them.
-   */
-  takeGradients(): Map<string, Tensor> {
-    const gradients = this.#gradients
-    this.#gradients = new Map()
-    return gradients
-  }
-
-  /** Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output. */
-  async infer(input: Tensor): Promise<Tensor> {
-    try {
-      return await this.#options.runner.infer(input)
-    } finally {
-      input.dispose()
+  const sink = ({ isEmpty }: InFlight, isLast: boolean): GradientListener => {
+    const { averaging, onGradient } = plan
+    if (averaging !== undefined) return averaging.onGradient
+    if (isEmpty) return drop
+    const add = sumInto(gradients)
+    // Return `add` itself if no listener receives the sums. A pass then adds to the sums in place.
+    if (!isLast || onGradient === undefined) return add
+    return (parameter, gradient) => {
+      add(parameter, gradient)
+      handOver(parameter)
     }
   }
-
-  /** Returns the summed loss and the number of correct answers for some outputs. Disposes the labels. */
-  async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
-    try {
-      return await this.#options.loss.tally(outputs, labels)
-    } finally {
-      labels.dispose()
-    }
-  }
-
-  async #runBackward(
+  const runBackward = async (
     microbatch: number,
     outputGradient: Tensor | undefined,
     run: (flight: InFlight, dy: Tensor) => Tensor | undefined | Promise<Tensor | undefined>,
-  ): Promise<Tensor | undefined> {
+  ) => {
     let dy = outputGradient
     try {
-      const flight = this.#inFlight.get(microbatch)!
-      const { recorder } = this.#options
-      dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => this.#lossGradient(flight))
+      const flight = inFlight.get(microbatch)!
+      dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => lossGradient(flight))
       const made = flight.isEmpty
         ? inPass({ training: true, step: 0, isEmpty: true }, () => run(flight, dy!))
         : run(flight, dy)
@@ -257,63 +155,156 @@ export class PipelineStage {
       dy?.dispose()
     }
   }
-
-  /**
-   * Returns the gradient of the loss times the scale. All micro-batches use the same scale, so their
-   * gradients can be added even if their sizes differ.
-   */
-  async #lossGradient(flight: InFlight): Promise<Tensor> {
-    if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
-    const loss = await this.#lossOf(flight)
-    const { scale } = this.#plan
-    if (this.#start?.scale !== scale) {
-      const tensor = tf.keep(tf.scalar(scale))
-      this.#start?.tensor.dispose()
-      this.#start = { scale, tensor }
-    }
-    return loss.backward(this.#start.tensor, () => undefined)!
-  }
-
-  #sink({ isEmpty }: InFlight, isLast: boolean): GradientListener {
-    const { averaging, onGradient } = this.#plan
-    if (averaging !== undefined) return averaging.onGradient
-    if (isEmpty) return drop
-    const add = sumInto(this.#gradients)
-    // Return `add` itself if no listener receives the sums. A pass then adds to the sums in place.
-    if (!isLast || onGradient === undefined) return add
-    return (parameter, gradient) => {
-      add(parameter, gradient)
-      this.#handOver(parameter)
-    }
-  }
-
-  #end(microbatch: number, isLast: boolean): void {
-    this.free(microbatch)
+  const end = (microbatch: number, isLast: boolean) => {
+    free(microbatch)
     // Pass on sums to which the last micro-batch added no gradient.
-    if (isLast) for (const parameter of this.parameters) this.#handOver(parameter)
+    if (isLast) for (const parameter of module.parameters) handOver(parameter)
   }
 
-  #handOver(parameter: Parameter): void {
-    const { onGradient, isShared } = this.#plan
-    const sum = this.#gradients.get(parameter.name)
-    if (onGradient === undefined || sum === undefined || isShared?.(parameter.name)) return
-    this.#gradients.delete(parameter.name)
-    onGradient(parameter, sum)
-  }
+  return {
+    get parameters() {
+      return module.parameters
+    },
+    begin,
+    /** Frees all tensors that are held for a micro-batch. */
+    free,
 
-  /** Frees all tensors that are held for a micro-batch. */
-  free(microbatch: number): void {
-    const { pass, loss, labels, input } = this.#inFlight.get(microbatch)!
-    this.#inFlight.delete(microbatch)
-    timeSpan(this.#options.recorder, 'B', { name: 'free' }, () => {
-      pass.dispose()
-      for (const each of [loss, labels, input]) each?.dispose()
-    })
-  }
+    dispose() {
+      begin()
+      start?.tensor.dispose()
+      start = undefined
+    },
 
-  async #lossOf(flight: InFlight): Promise<Recording> {
-    flight.loss ??= await this.#options.loss.record(flight.pass.value, flight.labels!)
-    return flight.loss
+    /** Returns the loss summed over the batch. Call it after all forward passes, on the last stage. */
+    async summedLoss() {
+      let sum = 0
+      for (const each of losses) sum += await each
+      return sum
+    },
+
+    /**
+     * Runs the forward pass of a micro-batch, on the last stage including the loss.
+     *
+     * @returns the output, valid until `release` or the backward pass of the micro-batch
+     */
+    async forward(microbatch: number, arrival: Arrival) {
+      const { input, labels, needsInputGradient, row, isEmpty } = arrival
+      const { place = { step: 0, row: 0 }, replicas, stages } = plan
+      let pass: StagePass
+      try {
+        const run = () => runner.record(input, needsInputGradient, plan.averaging)
+        const made =
+          needsPass || isEmpty
+            ? inPass(
+                {
+                  training: true,
+                  step: place.step,
+                  row: place.row + row,
+                  isEmpty,
+                  replicas,
+                  stages,
+                },
+                run,
+              )
+            : run()
+        pass = await made
+      } catch (error) {
+        tf.dispose([input, ...(labels === undefined ? [] : [labels])])
+        throw error
+      }
+      const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
+      inFlight.set(microbatch, flight)
+      if (labels !== undefined && !isEmpty) {
+        await timeSpan(recorder, 'F', { name: 'loss' }, async () => {
+          const { value: sum } = await lossOf(flight)
+          const value = takeScalar(tf.clone(sum))
+          // Ignore an error here, because summedLoss() awaits the same promise and throws it.
+          if (typeof value !== 'number') value.catch(() => undefined)
+          losses.push(value)
+        })
+      }
+      return pass.value
+    },
+
+    /**
+     * Frees all tensors of a micro-batch except its input, if `recompute` is set. Call it when the
+     * output is no longer needed.
+     */
+    release(microbatch: number) {
+      const flight = inFlight.get(microbatch)!
+      if (!flight.pass.release()) return
+      flight.loss?.dispose()
+      flight.loss = undefined
+    },
+
+    /**
+     * Runs the backward pass of a micro-batch, and frees its activations.
+     *
+     * @param outputGradient - the gradient of the output, disposed by this call; undefined on the
+     *   last stage, which starts from the loss
+     * @param isLast - whether this is the last backward pass of the batch, which completes the
+     *   gradient sums
+     * @returns the gradient of the input, which the caller disposes; undefined if no earlier stage
+     *   needs it
+     */
+    async backward(microbatch: number, outputGradient: Tensor | undefined, isLast: boolean) {
+      const { averaging } = plan
+      if (averaging !== undefined) averaging.synchronizes = isLast
+      const inputGradient = await runBackward(microbatch, outputGradient, (flight, dy) =>
+        flight.pass.backward(dy, sink(flight, isLast)),
+      )
+      end(microbatch, isLast)
+      return inputGradient
+    },
+
+    /**
+     * Runs the first half of the backward pass, for the input gradient. Keeps the activations for the
+     * second half.
+     */
+    backwardInput: (microbatch: number, outputGradient?: Tensor) =>
+      runBackward(microbatch, outputGradient, (flight, dy) =>
+        // A module with its own `record` may not support halves. Then run the whole backward pass here.
+        flight.pass.backwardInput === undefined
+          ? flight.pass.backward(dy, sink(flight, false))
+          : flight.pass.backwardInput(dy),
+      ),
+
+    /** Runs the second half of the backward pass, for the parameter gradients. */
+    backwardParameters(microbatch: number, isLast: boolean) {
+      const flight = inFlight.get(microbatch)!
+      if (flight.pass.backwardInput !== undefined) {
+        flight.pass.backwardParameters?.(sink(flight, isLast))
+      }
+      end(microbatch, isLast)
+    },
+
+    /**
+     * Returns the gradients that were not passed to a listener, by parameter name. The caller
+     * disposes them.
+     */
+    takeGradients() {
+      const taken = gradients
+      gradients = new Map()
+      return taken
+    },
+
+    /** Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output. */
+    async infer(input: Tensor) {
+      try {
+        return await runner.infer(input)
+      } finally {
+        input.dispose()
+      }
+    },
+
+    /** Returns the summed loss and the number of correct answers for some outputs. Disposes the labels. */
+    async tally(outputs: Tensor, labels: Tensor) {
+      try {
+        return await loss.tally(outputs, labels)
+      } finally {
+        labels.dispose()
+      }
+    },
   }
 }
 

@@ -24,7 +24,6 @@ export class TiedParameters {
   readonly #group: ProcessGroup
   readonly #shared = new Set<string>()
   #ties: readonly Tie[] | undefined
-  #groups: readonly ProcessGroup[] = []
 
   /** @throws ERR_TSR_ARGUMENT when two parameters with the same name have different shapes */
   constructor(modules: readonly Module[], group: ProcessGroup) {
@@ -65,7 +64,6 @@ export class TiedParameters {
       const isIn = set.includes(this.#group.rank)
       groups.set(set.join(), await this.#group.split(isIn ? 0 : null))
     }
-    this.#groups = [...groups.values()].filter((group) => group !== undefined)
     this.#ties = shared.flatMap(([name, set]) => {
       const group = groups.get(set.join())
       const parameter = this.parameters.find((each) => each.name === name)
@@ -120,8 +118,8 @@ export class TiedParameters {
   }
 
   dispose(): void {
-    for (const group of this.#groups) group.destroy().catch(() => undefined)
-    this.#groups = []
+    const groups = new Set(this.#ties?.map(({ group }) => group))
+    for (const group of groups) group.destroy().catch(() => undefined)
   }
 }
 

@@ -1,10 +1,9 @@
 import { argumentError } from '@tsrun/core'
 import type { CallOptions, ProcessGroup, ReduceOptions, Work } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { newArray, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { allocateAll, freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 

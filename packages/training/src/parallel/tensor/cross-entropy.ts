@@ -1,6 +1,5 @@
 import { argumentError, choice } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { withGradients } from '../../autograd/tape.ts'
 import { scopedTensor, viewOf } from '../../backend/host-memory.ts'
 import {
@@ -16,7 +15,7 @@ import {
   readCrossEntropyOptions,
   type CrossEntropyOptions,
 } from '../../nn/soft-cross-entropy.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /**

@@ -1,13 +1,12 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { withLazyGradients } from '../../autograd/tape.ts'
-import type { Module } from '../../model/module.ts'
+import { ofKind, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { LocalSegment, Segment } from '../../model/segment.ts'
 import { activate } from '../../nn/activations.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import { onRows, type JointLinear, type Linear } from '../../nn/linear.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { runWhile, sum } from './collectives.ts'
 import { copyToRanks, exchange, operations, through, type LayerSegment } from './operations.ts'
 import { inOnePiece } from './record-segments.ts'
@@ -122,9 +121,7 @@ function present(...parameters: readonly (Parameter | undefined)[]): readonly Pa
 
 const GATHERS = { replicated: 'gatherReplicated', partial: 'gatherPartial' } as const
 
-export function isColumnParallel(module: Module): module is ColumnParallelLinear {
-  return module.kind === 'column-parallel'
-}
+export const isColumnParallel = ofKind<ColumnParallelLinear>('column-parallel')
 
 /** Options of `rowParallel`. */
 export interface RowParallelOptions {

@@ -1,7 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import {
   gatherAlong,
   reduceScatterAlong,

@@ -1,10 +1,9 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Module, Separable } from '../../model/module.ts'
+import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Segment } from '../../model/segment.ts'
 import { hasPositions, type Positions } from '../../nn/embedding.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { LayerContext } from './linear-layers.ts'
 import { copyToRanks } from './operations.ts'
 import { inOnePiece } from './record-segments.ts'
@@ -47,9 +46,7 @@ export class SequenceParallel implements Module {
 }
 
 /** Whether a module computes on a part of each sequence. */
-export function isSequenceParallel(module: Module): module is SequenceParallel {
-  return module.kind === 'sequence-parallel'
-}
+export const isSequenceParallel = ofKind<SequenceParallel>('sequence-parallel')
 
 /** Returns the tensors unchanged. Their gradients are summed over the ranks in one collective. */
 function copyTogether(values: readonly Tensor[], { group, name }: LayerContext): readonly Tensor[] {

@@ -1,9 +1,9 @@
 import { argumentError, choice, declareOptions, flag } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../../model/describe.ts'
-import type { Module, Separable } from '../../model/module.ts'
+import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Embedding, Head } from '../../nn/embedding.ts'
-import type { JointLinear, Linear } from '../../nn/linear.ts'
+import { isLinear, type JointLinear } from '../../nn/linear.ts'
 import {
   ColumnParallelLinear,
   RowParallelLinear,
@@ -99,10 +99,9 @@ export function sequenceParallel(): ParallelStyle {
   }
 }
 
-const isLinear = (layer: Module): layer is Linear => layer.kind === 'linear'
-const isJoint = (layer: Module): layer is JointLinear => layer.kind === 'joint-linear'
-const isEmbedding = (layer: Module): layer is Embedding => layer.kind === 'embedding'
-const isHead = (layer: Module): layer is Head => layer.kind === 'head'
+const isJoint = ofKind<JointLinear>('joint-linear')
+const isEmbedding = ofKind<Embedding>('embedding')
+const isHead = ofKind<Head>('head')
 
 function misfit(style: string, name: string, expected: string) {
   return argumentError('plan', `${style} for ${name}`, `${expected} of that name`)

@@ -1,12 +1,11 @@
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
-import type { Module } from '../../model/module.ts'
+import { ofKind, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Segment } from '../../model/segment.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import { checkIds, lookUp, type Embedding, type Head } from '../../nn/embedding.ts'
 import { onRows } from '../../nn/linear.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { LayerContext } from './linear-layers.ts'
 import { copyToRanks, gatherSequence, scatterSequence, sumOverRanks } from './operations.ts'
 import { inOnePiece } from './record-segments.ts'
@@ -129,6 +128,4 @@ function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: 
 }
 
 /** Whether a module is an output head whose vocabulary the ranks share. */
-export function isVocabParallelHead(module: Module): module is VocabParallelHead {
-  return module.kind === 'vocab-parallel-head'
-}
+export const isVocabParallelHead = ofKind<VocabParallelHead>('vocab-parallel-head')

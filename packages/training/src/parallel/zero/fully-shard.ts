@@ -8,7 +8,13 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { RecordOptions } from '../../model/recording.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Averaged, Replicated, OwnTotals } from '../gradients/averaging.ts'
+import type {
+  Averaged,
+  Averaging,
+  Replicated,
+  OwnTotals,
+  ShardedRecording,
+} from '../gradients/averaging.ts'
 import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
 import type { Traffic } from '../gradients/exchange.ts'
 import {
@@ -32,10 +38,10 @@ import {
   type ZeroStage,
 } from './options.ts'
 import { ReduceScatterExchange } from './reduce-scatter.ts'
-import { ShardedValues } from './sharded-values.ts'
+import { shardedValues } from './sharded-values.ts'
 import { planUnits, type UnitPlan } from './unit.ts'
-import { UnshardedValues } from './unsharded-values.ts'
-import type { GradientSink, ShardedRecording, Values } from './values.ts'
+import { unshardedValues } from './unsharded-values.ts'
+import type { GradientSink, Values } from './values.ts'
 
 /**
  * Enables ZeRO for a model, like torch's FullyShardedDataParallel (Rajbhandari et al., 2020). The
@@ -95,8 +101,8 @@ export async function fullyShard<M extends Replicated>(
   const exchange = new ReduceScatterExchange(groups, buckets, accounting, how)
   const values =
     stage === 3
-      ? await ShardedValues.create(module, units, { group: groups.shard, accounting }, given)
-      : new UnshardedValues(module, groups.shard, buckets, exchange, accounting)
+      ? await shardedValues(module, units, { group: groups.shard, accounting }, given)
+      : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
   const replicas = await groupsForPasses(module, axesOf(groups))
   const parts = {
@@ -200,8 +206,7 @@ export class FullyShard<M extends Replicated = Replicated>
     return this.#parts.accounting
   }
 
-  get recordUnits():
-    ((x: Tensor, options: RecordOptions) => Promise<ShardedRecording>) | undefined {
+  get recordUnits(): Averaging['recordUnits'] {
     return this.stage === 3 ? (x, options) => this.record(x, options) : undefined
   }
 

@@ -68,7 +68,7 @@ export class ReduceScatterExchange extends GradientExchange {
   /** Waits until memory for another whole bucket is available. */
   async makeRoom(): Promise<void> {
     while (this.started - this.#scattered > UNDER_WAY) {
-      await this.#fillings[this.#scattered]!.exchange!.scattered()
+      await this.#fillings[this.#scattered]!.exchange!.scattered
       this.#reap()
     }
   }
@@ -139,7 +139,7 @@ export class ReduceScatterExchange extends GradientExchange {
 
   protected override start(index: number): void {
     const { memory, share, scatter, label } = this.#fillings[index]!
-    const exchange = new BucketExchange(this.#groups, this.#last, {
+    const exchange = exchangeBucket(this.#groups, this.#last, {
       ...this.#options,
       memory: memory!,
       share,
@@ -172,7 +172,7 @@ export class ReduceScatterExchange extends GradientExchange {
   #reap(): void {
     while (this.#scattered < this.started) {
       const filling = this.#fillings[this.#scattered]!
-      if (!filling.exchange!.isScattered) return
+      if (!filling.exchange!.isScattered()) return
       filling.exchange!.collect()
       this.#scattered++
       if (this.#options.keepsBuckets || filling.memory === undefined) continue
@@ -191,92 +191,39 @@ interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'determin
   readonly label: string
 }
 
-interface Scatter extends Pick<PersistentOperation, 'isCompleted' | 'wait'> {
-  readonly done: Promise<void>
-}
+type BucketExchange = ReturnType<typeof exchangeBucket>
 
 /**
  * Averages one bucket: a reduce-scatter among the ranks of a replica, then an all-reduce of the
  * share between replicas.
+ *
+ * @param previous - the exchange of the previous bucket; between replicas, shares must be reduced
+ *   in the same order
  */
-class BucketExchange {
-  /** Resolves when `share` contains the averages. */
-  readonly done: Promise<void>
-  readonly #scatter: Scatter
-  readonly #groups: ShardingGroups
-  readonly #options: BucketExchangeOptions
+function exchangeBucket(
+  groups: ShardingGroups,
+  previous: { readonly done: Promise<void> } | undefined,
+  { memory, share, scatter, wire, deterministic, label }: BucketExchangeOptions,
+) {
+  const { shard, replicate } = groups
   /** The bucket in the 16-bit wire format; undefined if the wire format is float32. */
-  #encoded: Uint16Array | undefined
+  let encoded: Uint16Array | undefined
 
-  /**
-   * Starts the exchange.
-   *
-   * @param previous - the exchange of the previous bucket; between replicas, shares must be reduced
-   *   in the same order
-   */
-  constructor(
-    groups: ShardingGroups,
-    previous: BucketExchange | undefined,
-    options: BucketExchangeOptions,
-  ) {
-    this.#groups = groups
-    this.#options = options
-    this.#scatter = this.#start()
-    this.done = this.#finish(previous)
-    // Ignore the error here: the caller that awaits `done` gets it.
-    this.done.catch(() => undefined)
-  }
-
-  /** Whether the reduce-scatter has completed, so that `memory` is free again. */
-  get isScattered(): boolean {
-    return this.#scatter.isCompleted()
-  }
-
-  async scattered(): Promise<void> {
-    await this.#scatter.done
-  }
-
-  /** Blocks until `memory` is free again. Returns false at once on a thread that cannot block. */
-  block(): boolean {
-    try {
-      this.#scatter.wait()
-      return true
-    } catch (error) {
-      if ((error as { code?: unknown }).code === 'ERR_TSR_SYNC_UNSUPPORTED') return false
-      throw error
-    }
-  }
-
-  /**
-   * Decodes a 16-bit share after the reduce-scatter. With several replicas, this method does nothing,
-   * because the all-reduce between replicas comes first.
-   */
-  collect(): void {
-    if (this.#groups.replicate === undefined) this.#decode()
-  }
-
+  /** This rank's share of the bucket in the 16-bit wire format. */
+  const part = () => encoded!.subarray(shard.rank * share.length, (shard.rank + 1) * share.length)
   /** Frees the bucket in the 16-bit wire format. */
-  dispose(): void {
-    if (this.#encoded !== undefined) this.#groups.shard.free(this.#encoded)
-    this.#encoded = undefined
+  const dispose = () => {
+    if (encoded !== undefined) shard.free(encoded)
+    encoded = undefined
   }
-
-  async #finish(previous: BucketExchange | undefined): Promise<void> {
-    await this.#scatter.done
-    const { replicate } = this.#groups
-    if (replicate !== undefined) {
-      await previous?.done
-      const { share, wire, deterministic, label } = this.#options
-      if (this.#encoded === undefined) {
-        await replicate.allReduce(share, { op: 'avg', deterministic, label })
-      } else await replicate.allReduce(this.#part, { dtype: wire, deterministic, label })
-    }
-    this.#decode()
+  const decode = () => {
+    if (encoded === undefined) return
+    timeSpan(shard.spans, 'reduce', { name: 'from 16 bits', bytes: share.byteLength }, () => {
+      shard.convert(share, part())
+    })
+    dispose()
   }
-
-  #start(): Scatter {
-    const { memory, share, scatter, wire, deterministic, label } = this.#options
-    const { shard } = this.#groups
+  const start = () => {
     if (scatter !== undefined) {
       scatter.start()
       return underWay(scatter, scatter.done())
@@ -285,31 +232,56 @@ class BucketExchange {
       const work = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
       return underWay(work, work)
     }
-    const encoded = shard.allocUnsafe(wire, memory.length)
-    this.#encoded = encoded
+    const whole = shard.allocUnsafe(wire, memory.length)
+    encoded = whole
     // Divide before summing, because a sum may exceed 65504, the largest float16.
     timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
-      shard.convert(encoded, memory, 1 / countRanks(axesOf(this.#groups)))
+      shard.convert(whole, memory, 1 / countRanks(axesOf(groups)))
     })
-    const work = shard.reduceScatter(this.#part, encoded, { dtype: wire, deterministic, label })
+    const work = shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
     return underWay(work, work)
   }
-
-  /** This rank's share of the bucket in the 16-bit wire format. */
-  get #part(): Uint16Array {
-    const { rank } = this.#groups.shard
-    const { length } = this.#options.share
-    return this.#encoded!.subarray(rank * length, (rank + 1) * length)
+  const started = start()
+  const finish = async (before: typeof previous) => {
+    await started.done
+    if (replicate !== undefined) {
+      await before?.done
+      if (encoded === undefined) {
+        await replicate.allReduce(share, { op: 'avg', deterministic, label })
+      } else await replicate.allReduce(part(), { dtype: wire, deterministic, label })
+    }
+    decode()
   }
+  const done = finish(previous)
+  // Ignore the error here: the caller that awaits `done` gets it.
+  done.catch(() => undefined)
+  return {
+    /** Resolves when `share` contains the averages. */
+    done,
+    /** Resolves when the reduce-scatter has completed. */
+    scattered: started.done,
+    /** Whether the reduce-scatter has completed, so that `memory` is free again. */
+    isScattered: () => started.isCompleted(),
 
-  #decode(): void {
-    if (this.#encoded === undefined) return
-    const { shard } = this.#groups
-    const { share } = this.#options
-    timeSpan(shard.spans, 'reduce', { name: 'from 16 bits', bytes: share.byteLength }, () => {
-      shard.convert(share, this.#part)
-    })
-    this.dispose()
+    /** Blocks until `memory` is free again. Returns false at once on a thread that cannot block. */
+    block() {
+      try {
+        started.wait()
+        return true
+      } catch (error) {
+        if ((error as { code?: unknown }).code === 'ERR_TSR_SYNC_UNSUPPORTED') return false
+        throw error
+      }
+    },
+
+    /**
+     * Decodes a 16-bit share after the reduce-scatter. With several replicas, this method does nothing,
+     * because the all-reduce between replicas comes first.
+     */
+    collect() {
+      if (replicate === undefined) decode()
+    },
+    dispose,
   }
 }
 
@@ -322,7 +294,7 @@ class BucketExchange {
 function underWay(
   operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
   end: PromiseLike<void>,
-): Scatter {
+) {
   const done = Promise.resolve(end)
   // Ignore the error here: the caller that awaits `done` gets it.
   done.catch(() => undefined)

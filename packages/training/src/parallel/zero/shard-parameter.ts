@@ -1,12 +1,10 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/distributed/record'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { holdArray, holdTensor, type HeldValues } from '../../backend/held-values.ts'
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
-import { partOfParameter, type HeldPiece, type Part, type Piece } from '../../checkpoint/piece.ts'
-import type { Parameter, Shard } from '../../model/parameter.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { partOfParameter, type HeldPiece, type Piece } from '../../checkpoint/piece.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { OwnedRange } from '../gradients/buckets.ts'
 
 /** Holds the values of a shard between two steps. */
@@ -84,113 +82,111 @@ function writeInto(
   )
 }
 
+export type ShardParameter = ReturnType<typeof shardParameter>
+
 /**
  * This rank's shard of a parameter, as an optimizer sees it: a flat tensor with the name of the
  * parameter. The values are in a `ShardOwner`. Reading `value` creates a tensor, and setting it
  * copies the values to the owner at once.
  */
-export class ShardParameter implements Parameter {
-  readonly name: string
-  readonly shape: number[]
-  /**
-   * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
-   * tensor.
-   */
-  readonly shard?: Shard
-  readonly range: OwnedRange
-  readonly #owner: ShardOwner
-  #value: Tensor | undefined
+export function shardParameter(range: OwnedRange, owner: ShardOwner) {
+  const { parameter, from, to } = range
+  const { name, shape: whole, shard } = parameter
+  const shape = [to - from]
+  /** The range of the parameter that this shard covers, for checkpoints. */
+  const part = partOfParameter(parameter, [from, to])
+  let value: Tensor | undefined
   /** Called with the values of held pieces before a step changes them. */
-  readonly #holders = new Set<(value: Tensor) => void>()
-  #written: Promise<void>[] = []
-  #isNew = false
-
-  constructor(range: OwnedRange, owner: ShardOwner) {
-    this.name = range.parameter.name
-    this.shape = [range.to - range.from]
-    const { shape, shard } = range.parameter
-    if (shard !== undefined && shard.shape.join() !== shape.join()) this.shard = shard
-    this.range = range
-    this.#owner = owner
-  }
-
-  get countedElsewhere(): boolean {
-    return this.range.parameter.countedElsewhere === true
-  }
-
-  /** Whether `value` has been set since the last `settle`. */
-  get isNew(): boolean {
-    return this.#isNew
-  }
+  const holders = new Set<(value: Tensor) => void>()
+  let written: Promise<void>[] = []
+  let isNew = false
 
   /** Returns the tensor of the values, which held pieces share from now on. */
-  #read(): Tensor {
-    this.#value ??= this.#owner.read()
-    for (const preserve of this.#holders) preserve(this.#value)
-    this.#holders.clear()
-    return this.#value
+  const read = () => {
+    value ??= owner.read()
+    for (const preserve of holders) preserve(value)
+    holders.clear()
+    return value
   }
-
-  get value(): Tensor {
-    return this.#read()
-  }
-
-  /** Copies the values to the owner, and then disposes the tensor. */
-  set value(next: Tensor) {
-    if (this.#holders.size > 0) this.#read()
-    const written = this.#owner.write(next)
-    this.#value = undefined
-    this.#isNew = true
-    if (written === undefined) next.dispose()
+  const write = (next: Tensor) => {
+    if (holders.size > 0) read()
+    const writing = owner.write(next)
+    value = undefined
+    isNew = true
+    if (writing === undefined) next.dispose()
     else
-      this.#written.push(
-        written.finally(() => {
+      written.push(
+        writing.finally(() => {
           next.dispose()
         }),
       )
   }
-
-  /** Ends a step. Afterwards the owner has the current values, whether or not the step updated them. */
-  async settle(): Promise<void> {
-    if (!this.#isNew) await this.#owner.keep?.()
-    this.release()
-    await Promise.all(this.#written)
-    this.#written = []
-    this.#isNew = false
+  const release = () => {
+    value?.dispose()
+    value = undefined
   }
+  return {
+    name,
+    shape,
+    range,
+    part,
+    /**
+     * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
+     * tensor.
+     */
+    ...(shard !== undefined && shard.shape.join() !== whole.join() && { shard }),
 
-  /** The range of the parameter that this shard covers, for checkpoints. */
-  get part(): Part {
-    const { parameter, from, to } = this.range
-    return partOfParameter(parameter, [from, to])
-  }
+    get countedElsewhere() {
+      return parameter.countedElsewhere === true
+    },
 
-  /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
-  piece(): HeldPiece {
-    let held = this.#owner.hold()
-    const preserve = (value: Tensor): void => {
-      held.release()
-      held = holdTensor(value)
-    }
-    this.#holders.add(preserve)
-    const values: HeldValues = {
-      length: held.length,
-      read: (target, from) => held.read(target, from),
-      release: () => {
-        this.#holders.delete(preserve)
+    /** Whether `value` has been set since the last `settle`. */
+    get isNew() {
+      return isNew
+    },
+
+    get value() {
+      return read()
+    },
+
+    /** Copies the values to the owner, and then disposes the tensor. */
+    set value(next: Tensor) {
+      write(next)
+    },
+
+    /** Ends a step. Afterwards the owner has the current values, whether or not the step updated them. */
+    async settle() {
+      if (!isNew) await owner.keep?.()
+      release()
+      await Promise.all(written)
+      written = []
+      isNew = false
+    },
+
+    /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
+    piece(): HeldPiece {
+      let held = owner.hold()
+      const preserve = (tensor: Tensor) => {
         held.release()
-      },
-    }
-    return { ...this.part, values }
-  }
+        held = holdTensor(tensor)
+      }
+      holders.add(preserve)
+      const values: HeldValues = {
+        length: held.length,
+        read: (target, at) => held.read(target, at),
+        release() {
+          holders.delete(preserve)
+          held.release()
+        },
+      }
+      return { ...part, values }
+    },
 
-  load({ values }: Piece): void {
-    this.value = tensorFrom(values as Float32Array, this.shape)
-  }
+    load({ values }: Piece) {
+      write(tensorFrom(values as Float32Array, shape))
+    },
 
-  /** Disposes the tensor that reading `value` created. */
-  release(): void {
-    this.#value?.dispose()
-    this.#value = undefined
+    /** Disposes the tensor that reading `value` created. */
+    release,
   }
 }

@@ -8,7 +8,7 @@ import type { Replicated } from '../gradients/averaging.ts'
 import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/buckets.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { ReshardableParameter } from './reshardable-parameter.ts'
-import { ownerInShare, ShardParameter } from './shard-parameter.ts'
+import { ownerInShare, shardParameter } from './shard-parameter.ts'
 
 /**
  * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
@@ -84,114 +84,53 @@ export interface UnitOptions {
 }
 
 /** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
-export class Unit {
-  /** This rank's shards of the unit's parameters. */
-  readonly owned: readonly ShardParameter[]
-  /** This rank's shards of the unit's trained parameters. */
-  readonly shards: readonly ShardParameter[]
-  readonly #buckets: readonly ShardedBucket[]
-  readonly #parameters: ReadonlyMap<string, ReshardableParameter>
-  readonly #options: UnitOptions
-  #holders = 0
-  #unsharded: Promise<void> | undefined
-  #isGathering = false
+export type Unit = Awaited<ReturnType<typeof createUnit>>
 
-  private constructor(
-    buckets: readonly ShardedBucket[],
-    trained: SharedBucket | undefined,
-    options: UnitOptions,
-  ) {
-    this.#buckets = buckets
-    this.#options = options
-    const parameters = buckets.flatMap(({ bucket }) => bucket.slots.map((slot) => slot.parameter))
-    this.#parameters = new Map(
-      parameters.map((parameter) => [
-        parameter.name,
-        new ReshardableParameter(parameter, options.keepsTensors),
-      ]),
-    )
-    this.owned = buckets.flatMap(({ bucket, share }) =>
-      ownedRanges(bucket, options.group.rank).map(
-        (range) => new ShardParameter(range, ownerInShare(range, share, options.group)),
-      ),
-    )
-    const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
-    this.shards = this.owned.filter(({ name }) => names.has(name))
-  }
-
-  /** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
-  static async create({ trained, frozen }: UnitPlan, options: UnitOptions): Promise<Unit> {
-    const { group, accounting } = options
-    const sharded: ShardedBucket[] = []
-    for (const bucket of [trained, frozen]) {
-      if (bucket === undefined) continue
-      const whole = accounting.alloc('parameters', bucket.padded)
-      for (const { parameter, offset, length } of bucket.slots) {
-        await writeTo(parameter.value, whole.subarray(offset, offset + length))
-        accounting.count('parameters', 4 * length)
-      }
-      const share = accounting.alloc('parameters', bucket.share)
-      share.set(whole.subarray(group.rank * bucket.share, (group.rank + 1) * bucket.share))
-      accounting.free('parameters', whole)
-      sharded.push({ bucket, share })
+/** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
+export async function createUnit(
+  { trained, frozen }: UnitPlan,
+  { group, accounting, keepsTensors }: UnitOptions,
+) {
+  const buckets: ShardedBucket[] = []
+  for (const bucket of [trained, frozen]) {
+    if (bucket === undefined) continue
+    const whole = accounting.alloc('parameters', bucket.padded)
+    for (const { parameter, offset, length } of bucket.slots) {
+      await writeTo(parameter.value, whole.subarray(offset, offset + length))
+      accounting.count('parameters', 4 * length)
     }
-    const unit = new Unit(sharded, trained, options)
-    unit.#reshard()
-    return unit
+    const share = accounting.alloc('parameters', bucket.share)
+    share.set(whole.subarray(group.rank * bucket.share, (group.rank + 1) * bucket.share))
+    accounting.free('parameters', whole)
+    buckets.push({ bucket, share })
   }
+  const all = buckets.flatMap(({ bucket }) => bucket.slots.map((slot) => slot.parameter))
+  const parameters = new Map(
+    all.map((parameter) => [parameter.name, new ReshardableParameter(parameter, keepsTensors)]),
+  )
+  const owned = buckets.flatMap(({ bucket, share }) =>
+    ownedRanges(bucket, group.rank).map((range) =>
+      shardParameter(range, ownerInShare(range, share, group)),
+    ),
+  )
+  const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
+  let holders = 0
+  let unsharded: Promise<void> | undefined
+  let isGathering = false
 
-  get buckets(): readonly SharedBucket[] {
-    return this.#buckets.map(({ bucket }) => bucket)
+  const reshard = () => {
+    for (const parameter of parameters.values()) {
+      if (parameter.isUnsharded) accounting.count('parameters', -parameter.bytes)
+      parameter.reshard()
+    }
   }
-
-  /** Resolves when the parameters are unsharded. Undefined if no holder has requested them. */
-  get unsharded(): Promise<void> | undefined {
-    return this.#unsharded
+  const reshardUnheld = () => {
+    if (holders > 0) return
+    unsharded = undefined
+    reshard()
   }
-
-  /**
-   * Holds the unit, and gathers its parameters unless another holder has done so. The collectives
-   * start at once, so all ranks must call `hold` in the same order.
-   */
-  hold(): Promise<void> {
-    this.#holders++
-    this.#unsharded ??= this.#gather()
-    return this.#unsharded
-  }
-
-  /** Releases the unit. When no holder is left, its parameters are resharded. */
-  release(): void {
-    this.#holders--
-    if (!this.#isGathering) this.#reshardUnheld()
-  }
-
-  /** Gathers the parameters again after a step, if they are unsharded. */
-  async refresh(): Promise<void> {
-    if (this.#unsharded === undefined) return
-    this.#unsharded = this.#gather()
-    await this.#unsharded
-  }
-
-  dispose(): void {
-    for (const shard of this.owned) shard.release()
-    for (const parameter of this.#parameters.values()) parameter.dispose()
-    for (const { share } of this.#buckets) this.#options.accounting.free('parameters', share)
-  }
-
-  #gather(): Promise<void> {
-    this.#isGathering = true
-    const gathered = this.#gatherValues().finally(() => {
-      this.#isGathering = false
-      this.#reshardUnheld()
-    })
-    // Ignore the error here: the caller that awaits `hold` gets it.
-    gathered.catch(() => undefined)
-    return gathered
-  }
-
-  async #gatherValues(): Promise<void> {
-    const { group, accounting } = this.#options
-    const started = this.#buckets.map(({ bucket, share }) => {
+  const gatherValues = async () => {
+    const started = buckets.map(({ bucket, share }) => {
       const whole = accounting.borrow('parameters', bucket.padded)
       const label = `values of ${bucket.slots[0]!.parameter.name}`
       return { bucket, whole, work: group.allGather(whole, share, { label }) }
@@ -200,7 +139,7 @@ export class Unit {
       await timeWait(group.spans, { name: 'values' }, () => work)
       timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
         for (const { parameter, offset, length } of bucket.slots) {
-          const own = this.#parameters.get(parameter.name)!
+          const own = parameters.get(parameter.name)!
           if (!own.isUnsharded) accounting.count('parameters', own.bytes)
           own.unshard(whole.subarray(offset, offset + length))
         }
@@ -208,17 +147,57 @@ export class Unit {
       accounting.giveBack('parameters', whole)
     }
   }
-
-  #reshardUnheld(): void {
-    if (this.#holders > 0) return
-    this.#unsharded = undefined
-    this.#reshard()
+  const gather = () => {
+    isGathering = true
+    const gathered = gatherValues().finally(() => {
+      isGathering = false
+      reshardUnheld()
+    })
+    // Ignore the error here: the caller that awaits `hold` gets it.
+    gathered.catch(() => undefined)
+    return gathered
   }
 
-  #reshard(): void {
-    for (const parameter of this.#parameters.values()) {
-      if (parameter.isUnsharded) this.#options.accounting.count('parameters', -parameter.bytes)
-      parameter.reshard()
-    }
+  reshard()
+  return {
+    buckets: buckets.map(({ bucket }) => bucket),
+    /** This rank's shards of the unit's parameters. */
+    owned,
+    /** This rank's shards of the unit's trained parameters. */
+    shards: owned.filter(({ name }) => names.has(name)),
+
+    /** Resolves when the parameters are unsharded. Undefined if no holder has requested them. */
+    get unsharded() {
+      return unsharded
+    },
+
+    /**
+     * Holds the unit, and gathers its parameters unless another holder has done so. The collectives
+     * start at once, so all ranks must call `hold` in the same order.
+     */
+    hold() {
+      holders++
+      unsharded ??= gather()
+      return unsharded
+    },
+
+    /** Releases the unit. When no holder is left, its parameters are resharded. */
+    release() {
+      holders--
+      if (!isGathering) reshardUnheld()
+    },
+
+    /** Gathers the parameters again after a step, if they are unsharded. */
+    async refresh() {
+      if (unsharded === undefined) return
+      unsharded = gather()
+      await unsharded
+    },
+
+    dispose() {
+      for (const shard of owned) shard.release()
+      for (const parameter of parameters.values()) parameter.dispose()
+      for (const { share } of buckets) accounting.free('parameters', share)
+    },
   }
 }

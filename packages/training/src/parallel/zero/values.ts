@@ -1,25 +1,10 @@
 import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { SegmentedRecording } from '../../autograd/chain.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
-import type { Replicated } from '../gradients/averaging.ts'
+import type { Replicated, ShardedRecording } from '../gradients/averaging.ts'
 import type { ShardParameter } from './shard-parameter.ts'
-
-/** A forward pass of a sharded model, with a method for its backward pass. */
-export interface ShardedRecording extends Omit<SegmentedRecording, 'backward'> {
-  /**
-   * Runs the backward pass from `dy`, at most once. The caller still owns `dy`. Gradients of
-   * parameters are sent to the ranks that own the shards.
-   *
-   * @returns the gradient of the input, which the caller disposes; undefined unless it was
-   *   requested
-   * @throws ERR_TSR_BACKWARD_TWICE; ERR_TSR_ARGUMENT when the shape of `dy` is not the shape of the
-   *   output
-   */
-  backward(dy: Tensor): Promise<Tensor | undefined>
-}
 
 /** Takes the gradients that a backward pass computes. */
 export interface GradientSink {

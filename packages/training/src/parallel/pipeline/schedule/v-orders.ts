@@ -5,58 +5,48 @@ import { act, type Action } from './actions.ts'
  * stage r (`first`) and stage 2 x ranks - 1 - r (`second`). So rank 0 has the first and the last
  * stage, and the last rank has the two middle stages.
  */
-class VList {
-  readonly actions: Action[] = []
-  readonly #stages: { readonly first: number; readonly second: number }
-  readonly #next = new Map<string, number>()
+function createList(rank: number, ranks: number) {
+  const stages = { first: rank, second: 2 * ranks - 1 - rank }
+  const actions: Action[] = []
+  const next = new Map<string, number>()
   /** Second halves of backward passes (`W`) that are not in the list yet. */
-  readonly #open: Action[] = []
+  const open: Action[] = []
 
-  constructor(rank: number, ranks: number) {
-    this.#stages = { first: rank, second: 2 * ranks - 1 - rank }
+  const count = (pass: 'F' | 'B', chunk: Chunk) => next.get(`${pass} ${chunk}`) ?? 0
+  const add = (kind: 'F' | 'B' | 'I', chunk: Chunk) => {
+    const pass = kind === 'F' ? 'F' : 'B'
+    const action = act(kind, stages[chunk], count(pass, chunk))
+    next.set(`${pass} ${chunk}`, action.microbatch + 1)
+    actions.push(action)
+    return action
   }
-
-  get hasOpen(): boolean {
-    return this.#open.length > 0
-  }
-
-  /**
-   * Returns the number of micro-batches in the list whose forward (or backward) pass goes through a
-   * stage.
-   */
-  count(pass: 'F' | 'B', chunk: Chunk): number {
-    return this.#next.get(`${pass} ${chunk}`) ?? 0
-  }
-
-  forward(chunk: Chunk): void {
-    this.actions.push(act('F', this.#stages[chunk], this.#take('F', chunk)))
-  }
-
-  backward(chunk: Chunk): void {
-    this.actions.push(act('B', this.#stages[chunk], this.#take('B', chunk)))
-  }
-
-  /** Adds the first half (`I`) of the stage's next backward pass. */
-  input(chunk: Chunk): void {
-    const half = act('I', this.#stages[chunk], this.#take('B', chunk))
-    this.actions.push(half)
-    this.#open.push({ ...half, kind: 'W' })
-  }
-
-  /**
-   * Adds the oldest second half (`W`) that is not in the list yet, of stage `chunk` if given. Does
-   * nothing if there is none.
-   */
-  weights(chunk?: Chunk): void {
-    const stage = chunk === undefined ? undefined : this.#stages[chunk]
-    const at = this.#open.findIndex((each) => stage === undefined || each.stage === stage)
-    if (at >= 0) this.actions.push(...this.#open.splice(at, 1))
-  }
-
-  #take(pass: 'F' | 'B', chunk: Chunk): number {
-    const microbatch = this.count(pass, chunk)
-    this.#next.set(`${pass} ${chunk}`, microbatch + 1)
-    return microbatch
+  return {
+    actions,
+    hasOpen: () => open.length > 0,
+    /**
+     * Returns the number of micro-batches in the list whose forward (or backward) pass goes through a
+     * stage.
+     */
+    count,
+    forward(chunk: Chunk) {
+      add('F', chunk)
+    },
+    backward(chunk: Chunk) {
+      add('B', chunk)
+    },
+    /** Adds the first half (`I`) of the stage's next backward pass. */
+    input(chunk: Chunk) {
+      open.push({ ...add('I', chunk), kind: 'W' })
+    },
+    /**
+     * Adds the oldest second half (`W`) that is not in the list yet, of stage `chunk` if given. Does
+     * nothing if there is none.
+     */
+    weights(chunk?: Chunk) {
+      const stage = chunk && stages[chunk]
+      const at = open.findIndex((each) => stage === undefined || each.stage === stage)
+      if (at >= 0) actions.push(...open.splice(at, 1))
+    },
   }
 }
 
@@ -72,7 +62,7 @@ export function zeroBubbleV(rank: number, ranks: number, microbatches: number): 
   // Plan at least enough micro-batches to fill the pipeline. Actions of surplus micro-batches are
   // removed at the end.
   const total = Math.max(2 * ranks - 1, microbatches)
-  const list = new VList(rank, ranks)
+  const list = createList(rank, ranks)
   const backward = (chunk: Chunk): void => {
     list.input(chunk)
     list.weights(chunk)
@@ -105,7 +95,7 @@ export function zeroBubbleV(rank: number, ranks: number, microbatches: number): 
   times(rank, () => {
     list.weights('second')
   })
-  while (list.hasOpen) list.weights('first')
+  while (list.hasOpen()) list.weights('first')
   return list.actions.filter(({ microbatch }) => microbatch < microbatches)
 }
 
@@ -118,7 +108,7 @@ export function dualPipeV(rank: number, ranks: number, microbatches: number): Ac
   // Plan at least enough micro-batches to fill the pipeline. Actions of surplus micro-batches are
   // removed at the end.
   const total = Math.max(2 * ranks, microbatches)
-  const list = new VList(rank, ranks)
+  const list = createList(rank, ranks)
   const later = ranks - rank - 1
   times(2 * later, () => {
     list.forward('first')
@@ -155,7 +145,7 @@ export function dualPipeV(rank: number, ranks: number, microbatches: number): Ac
     list.weights()
     list.input('first')
   })
-  while (list.hasOpen) list.weights()
+  while (list.hasOpen()) list.weights()
   return list.actions.filter(({ microbatch }) => microbatch < microbatches)
 }
 
