@@ -5,6 +5,7 @@ import { openFile, writeWhole } from '@tsrun/core'
 import type { OutputOptions } from '../args/output-options.ts'
 import { usageError } from '../args/readers.ts'
 import type { Announcer, Console } from './console.ts'
+import { jsonLine } from './json-line.ts'
 
 /** A host of the job. */
 export interface EventNode {
@@ -98,7 +99,7 @@ export class EventLog {
   record<Name extends keyof JobEvents>(event: Name, facts: JobEvents[Name]): void {
     const { job, node, generation } = this.#scope
     const head = { time: new Date().toISOString(), event, job, host: this.#host, node, generation }
-    this.#write(`${JSON.stringify({ ...head, ...facts })}\n`)
+    this.#write(jsonLine({ ...head, ...facts }))
   }
 }
 
