@@ -1,5 +1,5 @@
 import { isTsrError, tsrError } from '@tsrun/core'
-import type { StoreData, Wait } from './data.ts'
+import { costOf, type StoreData, type Wait } from './data.ts'
 import {
   checkLimit,
   checkRequest,
@@ -14,6 +14,9 @@ import {
 type Waiting = 'get' | 'multiGet' | 'wait' | 'queuePop'
 
 type Immediate = Exclude<Request, { op: 'set' | Waiting | 'watch' | 'unwatch' }>
+
+/** Most bytes of keys, with their overhead, that a client may wait for or watch at a time. */
+const WAITING_LIMIT = 64 * 1024 * 1024
 
 /** Sends messages to a client. */
 export interface Outlet {
@@ -30,6 +33,9 @@ export class Session {
   /** Finished waits whose answers are delayed by back-pressure, by the id of the request. */
   readonly #delayed = new Map<number, () => void>()
   readonly #watches = new Map<number, () => void>()
+  /** The cost of each wait and watch in bytes, by the id of the request. */
+  readonly #costs = new Map<number, number>()
+  #cost = 0
   /** Values that the client has taken from queues but not confirmed, by the id of the request. */
   readonly #taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
   /** Keys to delete when this client disconnects, with the values that the client has set. */
@@ -66,6 +72,7 @@ export class Session {
     for (const [id, answer] of this.#delayed) {
       if (this.#outlet.isFull()) return
       this.#delayed.delete(id)
+      this.#release(id)
       this.#orFail(id, answer)
     }
   }
@@ -109,6 +116,7 @@ export class Session {
       case 'unwatch':
         this.#watches.get(request.watch)?.()
         this.#watches.delete(request.watch)
+        this.#release(request.watch)
         this.#answer(id, { result: null })
         return
       case 'set':
@@ -141,6 +149,7 @@ export class Session {
       this.#answer(id, { result: result() })
       return
     }
+    this.#take(id, keys)
     const wait = this.#data.waiters.add(keys, missing, () => {
       this.#waits.delete(id)
       // Keep no values while the client is slow. Once the client has caught up, read the keys
@@ -151,6 +160,7 @@ export class Session {
         })
         return
       }
+      this.#release(id)
       // Catch exceptions: they would reach the client that set the last key.
       this.#orFail(id, () => {
         this.#answer(id, { result: result() })
@@ -169,14 +179,17 @@ export class Session {
       give(value)
       return
     }
+    this.#take(id, [queue])
     const wait = this.#data.queues.await(queue, (next) => {
       this.#waits.delete(id)
+      this.#release(id)
       give(next)
     })
     this.#waits.set(id, wait)
   }
 
   #watch(id: number, key: string): void {
+    this.#take(id, [key])
     const stop = this.#data.watch(key, (value) => {
       this.#outlet.send(value === undefined ? { id, changed: true } : { id, changed: true, value })
     })
@@ -190,7 +203,21 @@ export class Session {
     if (wait === undefined) return
     wait.cancel()
     this.#waits.delete(id)
+    this.#release(id)
     this.#answer(id, { missing: [...wait.missing] })
+  }
+
+  /** @throws ERR_TSR_STORE_LIMIT */
+  #take(id: number, keys: readonly string[]): void {
+    const cost = keys.reduce((sum, key) => sum + costOf(key), 0)
+    checkLimit('What the client waits for', this.#cost + cost, WAITING_LIMIT)
+    this.#cost += cost
+    this.#costs.set(id, cost)
+  }
+
+  #release(id: number): void {
+    this.#cost -= this.#costs.get(id) ?? 0
+    this.#costs.delete(id)
   }
 
   #orFail(id: number, action: () => void): void {
