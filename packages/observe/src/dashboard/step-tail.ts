@@ -144,7 +144,8 @@ class SpanTail {
   }
 
   #forget(): void {
-    const last = Math.max(...Array.from(this.windows.values(), ({ end }) => end))
+    const ends = Array.from(this.windows.values(), ({ end }) => end)
+    const last = ends.reduce((most, end) => Math.max(most, end), -Infinity)
     for (const [step, { end }] of [...this.windows].slice(0, -KEPT_STEPS)) {
       if (end < last - KEPT_TIME) this.windows.delete(step)
     }
