@@ -8,7 +8,7 @@ describe('foreign text on a terminal', () => {
     ['a title that is set', `${ESC}]0;evil\u0007`, '␛]0;evil␇'],
     ['a line that is written over', 'all is well\rfailed', 'all is well␍failed'],
     ['letters that are taken back', 'ab\b\bcd', 'ab␈␈cd'],
-    ['an escape in one character', '\u009b2J', '\\x9b2J'],
+    ['an escape in one character', '\u009b2J', '\\u009b2J'],
     ['an order of letters that is reversed', 'a\u202eb\u2066c', 'a\\u202eb\\u2066c'],
     ['a delete', 'a\u007f', 'a␡'],
     ['plain text of any language', 'wörter ✓\tund\nmehr', 'wörter ✓\tund\nmehr'],

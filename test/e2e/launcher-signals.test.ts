@@ -124,6 +124,18 @@ it.each([
   expect(stderr).toBe(`tsrun: ${stopping}: stopping the ranks (SIGKILL after 10 s)\n`)
 })
 
+it('SIGTERM to all processes of a job is no failure of a rank', async () => {
+  const run = new Run(['--nproc', '2', 'wait.mjs'])
+  const pids = pidsOf(await run.announced(2))
+  for (const pid of pids) process.kill(pid, 'SIGTERM')
+  run.signal('SIGTERM')
+  const { code, stderr } = await run.finished
+  expect({ code, stderr }).toEqual({
+    code: 143,
+    stderr: 'tsrun: SIGTERM: stopping the ranks (SIGKILL after 10 s)\n',
+  })
+})
+
 it('SIGUSR1 does not open the debugger of a rank', async () => {
   const run = new Run(['wait.mjs'])
   const [rank] = await run.announced(1)

@@ -29,8 +29,8 @@ function fifo(name: string): string {
 const LIMIT = 20_000
 
 describe('a folder below /proc', () => {
-  it.each(['--log-dir', '--trace'])('is refused by %s', async (flag) => {
-    const { code, stderr } = await tsrun([flag, '/proc/x', 'hello.mjs'])
+  it.each(['--log-dir', '--trace', '--detach --log-dir'])('is refused by %s', async (flags) => {
+    const { code, stderr } = await tsrun([...flags.split(' '), '/proc/x', 'hello.mjs'])
     expect({ code, stderr }).toEqual({
       code: 2,
       stderr: expect.stringContaining('the file system of /proc has no place for new folders'),
@@ -82,6 +82,17 @@ describe('a FIFO in place of a file', () => {
     fifo(name)
     const { code, stderr } = await tsrun([command, folder])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
+  })
+
+  it('does not block tsrun logs of a detached run', async () => {
+    const path = fifo('run/launcher.log')
+    mkdirSync(join(folder, 'run/attempt_0/0'), { recursive: true })
+    writeFileSync(join(folder, 'run/attempt_0/0/stdout.log'), 'hello\n')
+    expect(await tsrun(['logs', join(folder, 'run')])).toMatchObject({
+      code: 2,
+      stdout: expect.stringContaining('hello'),
+      stderr: expect.stringContaining(refused(path)),
+    })
   })
 
   it('is refused as TSRUN_TUNING', async () => {

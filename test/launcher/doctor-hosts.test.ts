@@ -1,5 +1,11 @@
 import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { version } from '../internals/launcher/job.ts'
+import { tsrunHere } from './support/in-process.ts'
+import { bin } from './support/tsrun.ts'
 import {
   answerLinks,
   measureLink,
@@ -134,5 +140,26 @@ describe('the report', () => {
     expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(80)
     // Of many hosts only the worst links are shown.
     expect(lines.length).toBeLessThan(count + 30)
+  })
+})
+
+it('tsrun doctor --hosts names a host whose ranks have no free port', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-doctor-'))
+  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
+  writeFileSync(
+    ssh,
+    `case "$*" in
+      *--version*) echo ${version} ;;
+      *) exec ${process.execPath} ${bin} doctor --answer ;;
+    esac`,
+  )
+  writeFileSync(file, 'a\nb\n')
+  const port = String(await listen())
+  const args = ['doctor', '--hosts', file, '--ssh', `sh ${ssh}`, '--port-range', port]
+  const { code, stdout } = await tsrunHere(args, { cwd: folder })
+  rmSync(folder, { recursive: true })
+  expect({ code, stdout }).toEqual({
+    code: 1,
+    stdout: expect.stringContaining('the port is in use'),
   })
 })

@@ -26,6 +26,19 @@ it.each([
   expect(parseHostfile(text, 'hosts')).toEqual([expect.objectContaining(host)])
 })
 
+it('a host file may have a line of many blanks', () => {
+  const blanks = ' '.repeat(500_000)
+  expect(parseHostfile(`node1${blanks}slots=2${blanks}`, 'hosts')).toEqual([
+    expect.objectContaining({ name: 'node1', slots: 2 }),
+  ])
+})
+
+it('a host file has at most 4096 hosts', () => {
+  const names = Array.from({ length: 4097 }, (_, i) => `n${i}`)
+  expect(parseHostfile(names.slice(1).join('\n'), 'hosts')).toHaveLength(4096)
+  expect(() => parseHostfile(names.join('\n'), 'hosts')).toThrow('hosts has more than 4096 hosts')
+})
+
 it.each([
   ['', 'hosts has no host'],
   ['a:0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],

@@ -290,6 +290,15 @@ describe('the store server', () => {
     await expectToServe()
   })
 
+  it('limits the memory of the keys that a client waits for', async () => {
+    const keys = Array.from({ length: 330_000 }, (_, i) => `k${i}`)
+    await expect(store.wait(keys)).rejects.toMatchObject({
+      code: 'ERR_TSR_STORE_LIMIT',
+      facts: { what: 'What the client waits for' },
+    })
+    await expectToServe()
+  })
+
   it('refuses a frame of millions of empty containers without allocating them', async () => {
     const socket = await openProven(server.endpoint, token)
     const payload = Buffer.alloc(8 * 1024 * 1024, 0x80)

@@ -70,9 +70,9 @@ function reset(line: string): string {
 
 function signOf(code: number): string {
   if (code === 0x7f) return '␡'
-  // Replace the character by its picture in Unicode, for example ␛ for escape.
+  // Replace the character by its picture in Unicode, for example ␛ for escape, or by its escape in JSON.
   if (code < 0x20) return String.fromCharCode(0x2400 + code)
-  return `\\${code < 0x100 ? 'x' : 'u'}${code.toString(16)}`
+  return `\\u${code.toString(16).padStart(4, '0')}`
 }
 
 const CONCEAL = 8

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { mkdirSync } from 'node:fs'
+import { lstatSync, mkdirSync } from 'node:fs'
 import module from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,12 +17,27 @@ process.on('SIGUSR1', () => undefined)
 // eslint-disable-next-line n/no-unsupported-features/node-builtins -- only where it is there
 const { enableCompileCache } = module
 if (enableCompileCache !== undefined) {
-  try {
-    mkdirSync(join(tmpdir(), 'node-compile-cache'))
-  } catch ({ code }) {
-    // Below /proc, for example, Node would try to make this folder for ever, here and in the ranks.
-    if (code !== 'EEXIST') process.env.NODE_DISABLE_COMPILE_CACHE = '1'
-  }
+  const isSafe =
+    process.env.NODE_COMPILE_CACHE !== undefined ||
+    isOwnFolder(join(tmpdir(), 'node-compile-cache'))
+  // The variable holds for the ranks, too.
+  if (!isSafe) process.env.NODE_DISABLE_COMPILE_CACHE = '1'
   enableCompileCache()
 }
 await import('../dist/main.js')
+
+/**
+ * Makes the folder if necessary. Below /proc, for example, Node would try to make it forever. A folder of
+ * another user may hold code of that user.
+ */
+function isOwnFolder(path) {
+  try {
+    mkdirSync(path, { mode: 0o700 })
+  } catch ({ code }) {
+    if (code !== 'EEXIST') return false
+  }
+  const status = lstatSync(path)
+  const own = process.geteuid?.()
+  if (own === undefined) return status.isDirectory()
+  return status.isDirectory() && status.uid === own && (status.mode & 0o022) === 0
+}

@@ -42,9 +42,11 @@ export function moveToCore(core: number): boolean {
  * Restricts this process to some cores: its existing threads, and all threads that they start
  * later.
  *
- * @returns false if it may run on none of them
+ * @returns false if it may run on none of them, or if a number is not that of a core
  */
 export function stayOnCores(cores: readonly number[]): boolean {
+  if (!cores.every((core) => Number.isInteger(core) && core >= 0 && core < 8 * SET_BYTES))
+    return false
   const set = new Uint8Array(SET_BYTES)
   for (const core of cores) set[core >> 3]! |= 1 << (core & 7)
   const threads = readdirSync('/proc/self/task').map(Number)

@@ -15,8 +15,9 @@ type Watcher = (value: Uint8Array | undefined) => void
 /** Estimated overhead in bytes of each key and each value of a queue. */
 const ENTRY_COST = 200
 
-function costOf(name: string, value: Uint8Array): number {
-  return ENTRY_COST + 2 * name.length + value.byteLength
+/** Estimated memory of a key, or of a queue's value, in bytes. @param size - bytes of the value */
+export function costOf(name: string, size = 0): number {
+  return ENTRY_COST + 2 * name.length + size
 }
 
 /** Counts the memory of a store, so that no client can exhaust the launcher's memory. */
@@ -123,7 +124,7 @@ export class StoreData {
     const entry = this.#entries.get(key)
     if (entry === undefined) return false
     clearTimeout(entry.timer)
-    this.#room.free(costOf(key, entry.value))
+    this.#room.free(costOf(key, entry.value.byteLength))
     this.#entries.delete(key)
     this.waiters.vanished(key)
     this.#tell(key, undefined)
@@ -146,7 +147,7 @@ export class StoreData {
 
   clear(): void {
     for (const { timer } of this.#entries.values()) clearTimeout(timer)
-    for (const [key, { value }] of this.#entries) this.#room.free(costOf(key, value))
+    for (const [key, { value }] of this.#entries) this.#room.free(costOf(key, value.byteLength))
     this.#entries.clear()
   }
 
@@ -157,8 +158,8 @@ export class StoreData {
 
   #write(key: string, value: Uint8Array, expires: number | undefined): void {
     const former = this.#entries.get(key)
-    const freed = former === undefined ? 0 : costOf(key, former.value)
-    this.#room.take(costOf(key, value) - freed)
+    const freed = former === undefined ? 0 : costOf(key, former.value.byteLength)
+    this.#room.take(costOf(key, value.byteLength) - freed)
     clearTimeout(former?.timer)
     const entry: Entry = { value, expires }
     this.#entries.set(key, entry)
@@ -273,7 +274,7 @@ class Queues {
 
   /** Returns the new length, which is 0 if a waiting client took the value. */
   push(queue: string, value: Uint8Array): number {
-    this.#room.take(costOf(queue, value))
+    this.#room.take(costOf(queue, value.byteLength))
     if (this.#hand(queue, value)) return 0
     const values = this.#values.get(queue) ?? []
     this.#values.set(queue, values)
@@ -289,7 +290,7 @@ class Queues {
 
   /** Releases the memory of a confirmed value. */
   forget(queue: string, value: Uint8Array): void {
-    this.#room.free(costOf(queue, value))
+    this.#room.free(costOf(queue, value.byteLength))
   }
 
   /**

@@ -1,5 +1,5 @@
 import { isTsrError, tsrError } from '@tsrun/core'
-import type { StoreData, Wait } from './data.ts'
+import { costOf, type StoreData, type Wait } from './data.ts'
 import {
   checkLimit,
   checkRequest,
@@ -12,6 +12,9 @@ import {
 } from './protocol.ts'
 
 type Result = Results[keyof Results]
+
+/** Most bytes of keys, with their overhead, that a client may wait for or watch at a time. */
+const WAITING_LIMIT = 64 * 1024 * 1024
 
 /** Sends messages to a client. */
 export interface Outlet {
@@ -26,6 +29,9 @@ export function createSession(data: StoreData, outlet: Outlet) {
   /** Finished waits whose answers are delayed by back-pressure, by the id of the request. */
   const delayed = new Map<number, () => void>()
   const watches = new Map<number, () => void>()
+  /** The cost of each wait and watch in bytes, by the id of the request. */
+  const costs = new Map<number, number>()
+  let waiting = 0
   /** Values that the client has taken from queues but not confirmed, by the id of the request. */
   const taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
   /** Keys to delete when this client disconnects, with the values that the client has set. */
@@ -64,6 +70,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
       case 'unwatch':
         watches.get(request.watch)?.()
         watches.delete(request.watch)
+        release(request.watch)
         return null
       case 'set':
         set(request)
@@ -105,12 +112,17 @@ export function createSession(data: StoreData, outlet: Outlet) {
       const found = awaitKeys(id, keys, result)
       if (found !== undefined) answer(id, { result: found })
     }
+    take(id, keys)
     const wait = data.waiters.add(keys, missing, () => {
       waits.delete(id)
       // Keep no values while the client is slow. Once the client has caught up, read the keys
       // again, or wait again. Catch exceptions: they would reach the client that set the last key.
-      if (outlet.isFull()) delayed.set(id, retry)
-      else orFail(id, retry)
+      if (outlet.isFull()) {
+        delayed.set(id, retry)
+        return
+      }
+      release(id)
+      orFail(id, retry)
     })
     waits.set(id, wait)
     return undefined
@@ -119,8 +131,10 @@ export function createSession(data: StoreData, outlet: Outlet) {
   const pop = (id: number, queue: string): Uint8Array | undefined => {
     const value = data.queues.take(queue)
     if (value === undefined) {
+      take(id, [queue])
       const wait = data.queues.await(queue, (next) => {
         waits.delete(id)
+        release(id)
         taken.set(id, { queue, value: next })
         answer(id, { result: next })
       })
@@ -132,6 +146,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
   }
 
   const watch = (id: number, key: string): void => {
+    take(id, [key])
     const stop = data.watch(key, (value) => {
       outlet.send(value === undefined ? { id, changed: true } : { id, changed: true, value })
     })
@@ -144,7 +159,21 @@ export function createSession(data: StoreData, outlet: Outlet) {
     if (wait === undefined) return
     wait.cancel()
     waits.delete(id)
+    release(id)
     answer(id, { missing: [...wait.missing] })
+  }
+
+  /** @throws ERR_TSR_STORE_LIMIT */
+  const take = (id: number, keys: readonly string[]): void => {
+    const cost = keys.reduce((sum, key) => sum + costOf(key), 0)
+    checkLimit('What the client waits for', waiting + cost, WAITING_LIMIT)
+    waiting += cost
+    costs.set(id, cost)
+  }
+
+  const release = (id: number): void => {
+    waiting -= costs.get(id) ?? 0
+    costs.delete(id)
   }
 
   return {
@@ -174,6 +203,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
       for (const [id, retry] of delayed) {
         if (outlet.isFull()) return
         delayed.delete(id)
+        release(id)
         orFail(id, retry)
       }
     },

@@ -26,6 +26,7 @@ export { EngineMemory } from '../../../packages/distributed/src/engine/messages/
 export { streamKey } from '../../../packages/distributed/src/engine/messages/stream.ts'
 export { EngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
 export { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
+export { openStatus } from '../../../packages/distributed/src/runners/status-page.ts'
 export type { EpochContext } from '../../../packages/distributed/src/shared/epoch-run.ts'
 export { createEpochs, Epochs } from '../../../packages/distributed/src/shared/epochs.ts'
 export { WindowRun } from '../../../packages/distributed/src/shared/window-run.ts'

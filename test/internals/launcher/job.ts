@@ -34,6 +34,7 @@ export {
   loaderArguments,
   type Script,
 } from '../../../packages/launcher/src/job/code/script.ts'
+export { areTerminated, settle } from '../../../packages/launcher/src/job/process/escalation.ts'
 export {
   computingShare,
   type RankUse,

@@ -11,5 +11,6 @@ export {
 } from '../../../packages/launcher/src/logs/presenter.ts'
 export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-files.ts'
 export { RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
+export { readLastLines } from '../../../packages/launcher/src/logs/recorded-lines.ts'
 export { findTrace } from '../../../packages/launcher/src/logs/find-trace.ts'
 export { mergeTraces, type TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

@@ -161,6 +161,9 @@ it('--ranks is checked against the number of ranks of the job', () => {
     checkRanks(options, 3)
   }).toThrow('--ranks names rank 3, but this job has ranks 0 to 2')
   expect(() => {
+    checkRanks(read({ ranks: '0-999999' }), 2)
+  }).toThrow('--ranks names rank 999999, but this job has ranks 0 to 1')
+  expect(() => {
     checkRanks(options, 1)
   }).toThrow('--ranks names rank 3, but this job has only rank 0')
 })

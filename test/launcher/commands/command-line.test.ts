@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { FlagValues } from '../../internals/launcher/args.ts'
 import { commandNames, parse } from '../../internals/launcher/commands.ts'
 import { tsrunHere } from '../support/in-process.ts'
@@ -72,6 +75,21 @@ describe('the flags of a job', () => {
     expect(await read(['--nproc', '2', flag, 'x.js'])).toBeUndefined()
   })
 })
+
+it.each([['trace'], ['view'], ['logs'], ['flight'], []])(
+  'tsrun %s names a path that the system refuses, without a stack',
+  async (...name: string[]) => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))
+    const loop = join(folder, 'loop')
+    symlinkSync('loop', loop)
+    const { code, stderr } = await tsrunHere([...name, loop])
+    rmSync(folder, { recursive: true })
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringMatching(/^tsrun: ELOOP: [^\n]*loop'\n$/),
+    })
+  },
+)
 
 describe('a mistake in the command line', () => {
   it.each([

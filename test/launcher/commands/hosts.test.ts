@@ -28,6 +28,36 @@ it.each(['$(touch made)', 'A;touch made', 'A=B', '1A', '`touch made`'])(
   },
 )
 
+it('tsrun hosts shows control sequences that a host sends, and a last line without an end', async () => {
+  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
+  writeFileSync(
+    ssh,
+    `case "$*" in
+      *--version*) echo ${version} ;;
+      *) printf 'a\\033[2Jb\nlast' ;;
+    esac`,
+  )
+  writeFileSync(file, 'here\n')
+  const args = ['hosts', '--hostfile', file, '--ssh', `sh ${ssh}`, '--', 'hello.mjs']
+  expect(await tsrunHere(args, { cwd: folder })).toEqual({
+    code: 0,
+    stdout: 'here | a␛[2Jb\nhere | last\n',
+    stderr: '',
+  })
+})
+
+it('tsrun hosts makes a token if TSRUN_TOKEN is empty', async () => {
+  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
+  writeFileSync(
+    ssh,
+    `case "$*" in *--version*) echo ${version} ;; *) read token; echo "$token" ;; esac`,
+  )
+  writeFileSync(file, 'here\n')
+  const args = ['hosts', '--hostfile', file, '--ssh', `sh ${ssh}`, '--', 'hello.mjs']
+  const { stdout } = await tsrunHere(args, { cwd: folder, env: { TSRUN_TOKEN: '' } })
+  expect(stdout).toMatch(/^here \| [0-9a-f]{64}\n$/)
+})
+
 it('tsrun hosts ends with 75 if the connection to a host is lost, and skips what a shell prints first', async () => {
   const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
   writeFileSync(

@@ -98,6 +98,16 @@ it('--on-failure posts JSON to a URL', async () => {
   }
 })
 
+it('--on-failure says why a URL cannot be reached', async () => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  const { stderr } = await tsrunHere(['--on-failure', `http://127.0.0.1:${port}/`, ...failing])
+  expect(stderr).toContain('--on-failure: fetch failed: connect ECONNREFUSED')
+})
+
 it('--on-failure receives no control characters of an error', async () => {
   const script = join(folder, 'red.mjs')
   writeFileSync(script, "throw new Error('a \\x1b[31mred \\x1b]0;title\\x07 reason')")

@@ -1,7 +1,7 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { OLDER, openRankFiles, RankReader } from '../../internals/launcher/logs.ts'
+import { OLDER, openRankFiles, RankReader, readLastLines } from '../../internals/launcher/logs.ts'
 
 let folder: string
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
@@ -83,4 +83,25 @@ it.each([
   expect([shown, reader.hasEnded]).toEqual(['hello\n', true])
   expect(reader.header?.runId).toBe(first === described ? 'run' : undefined)
   reader.close()
+})
+
+it('a reader of log files returns a long piece of an index in parts of at most 1 MiB', () => {
+  const bytes = 2.5 * 2 ** 20
+  writeFileSync(join(folder, 'stdout.log'), 'x'.repeat(bytes))
+  writeFileSync(join(folder, 'index.jsonl'), `${described}\n[1,"stdout",${bytes}]\n`)
+  const reader = new RankReader(folder, 0, streams)
+  const pieces: number[] = []
+  while (reader.peek() !== undefined) pieces.push(reader.next().bytes.length)
+  expect(pieces).toEqual([2 ** 20, 2 ** 20, 2 ** 19])
+  reader.close()
+})
+
+it('the last lines of a run are the newest of each rank, shortened, and the others are counted', () => {
+  const rank = join(folder, 'attempt_0/0')
+  mkdirSync(rank, { recursive: true })
+  // A line without an end is cut into parts of 64 KiB.
+  writeFileSync(join(rank, 'stdout.log'), 'x'.repeat(40 * 2 ** 16))
+  const { lines, dropped } = readLastLines([folder], 3)
+  expect(lines.map(({ text }) => text.length)).toEqual([2002, 2002, 2002])
+  expect(dropped).toBe(37)
 })

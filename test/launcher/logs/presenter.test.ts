@@ -57,6 +57,13 @@ it('the JSON format writes both streams to stdout', () => {
   })
 })
 
+it('the JSON format escapes control characters that a terminal obeys', () => {
+  const line = '\x1b[8m \u009b8m \x7f \u202e \u2066 é ✓'
+  const shown = make('json', 1).present({ text: line, end: '\n' })
+  expect(JSON.parse(shown)).toMatchObject({ line })
+  expect(shown).toMatch(/^[ -~é✓]+\n$/)
+})
+
 it.each(['\x1b[\x008mhidden', '\x1b[1\x7f;8mhidden', '\u009b8mhidden', '\x1b]0;hidden'])(
   'control codes of a single rank cannot hide later output, and never reach a pipe: %j',
   (text) => {

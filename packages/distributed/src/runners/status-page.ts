@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs'
-import { createLogger, monotonicNow } from '@tsrun/core'
+import { createLogger, monotonicNow, openFile } from '@tsrun/core'
 import {
   addressOf,
   closeNative,
@@ -8,7 +8,13 @@ import {
   openNative,
   statusOf,
 } from '@tsrun/native'
-import { STATUS_HEADER_BYTES, STATUS_SLOT_BYTES, StatusSlot } from '../record/status-slot.ts'
+import {
+  headerWord,
+  STATUS_HEADER_BYTES,
+  STATUS_MAGIC,
+  STATUS_SLOT_BYTES,
+  StatusSlot,
+} from '../record/status-slot.ts'
 import type { SharedJournal } from '../diagnosis/journal.ts'
 import type { StatusPlace } from '../diagnosis/status-publisher.ts'
 
@@ -24,6 +30,7 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
   if (path === undefined || path === '') return undefined
   try {
+    checkPage(path)
     const index = Number(LOCAL_RANK ?? 0)
     const isMapped = isAvailable().available
     const buffer = isMapped ? mapPage(path) : copyPage(path)
@@ -38,6 +45,18 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
     const reason = (error as Error).message
     createLogger('distributed').warn({ reason }, 'no status page: tsrun ps does not show this rank')
     return undefined
+  }
+}
+
+/** Protects other files that the variable may name. @throws Error if the file is not a status page */
+function checkPage(path: string): void {
+  const fd = openFile(path)
+  try {
+    const magic = new Int32Array(1)
+    readSync(fd, magic, 0, 4, headerWord.magic * 4)
+    if (magic[0] !== STATUS_MAGIC) throw new Error(`${path} is not a status page`)
+  } finally {
+    closeSync(fd)
   }
 }
 

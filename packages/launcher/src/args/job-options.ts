@@ -53,7 +53,8 @@ export function checkRanks(
   { program, output }: Pick<JobOptions, 'program' | 'output'>,
   worldSize: number,
 ): void {
-  const highest = Math.max(...(output.ranks ?? []))
+  const ranks = [...(output.ranks ?? [])]
+  const highest = ranks.reduce((most, rank) => Math.max(most, rank), -Infinity)
   const named = { ranks: highest, 'inspect-rank': program.inspect?.rank, stdin: program.stdin }
   for (const [flag, rank] of Object.entries(named)) {
     if (typeof rank !== 'number' || rank < worldSize) continue

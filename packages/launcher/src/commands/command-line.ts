@@ -1,11 +1,11 @@
 import { Writable } from 'node:stream'
 import { isatty } from 'node:tty'
-import { isTsrError, writeWhole } from '@tsrun/core'
+import { isObject, isTsrError, writeWhole } from '@tsrun/core'
 import { statusOf } from '@tsrun/native'
 import type { Flags } from '../args/flag.ts'
 import { readSetting, usageError } from '../args/readers.ts'
 import { Console } from '../logs/console.ts'
-import { exitCodeOfError } from '../job/failure/exit-codes.ts'
+import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
 import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
 import {
   aborted,
@@ -91,6 +91,10 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
   } catch (error) {
     // Commands throw the reason of an aborted signal.
     if (error === interrupts.stop.reason) return (error as Interruption).exitCode
+    if (isSystemError(error)) {
+      console.print('stderr', `tsrun: ${error.message}\n`)
+      return USAGE
+    }
     if (!isTsrError(error)) throw error
     const { name, value, expected } = error.facts
     // The advice for this code is about scripts.
@@ -102,6 +106,11 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
     console.write('stderr', `tsrun: ${message.replace(HELP, page)}\n`)
     return exitCodeOfError(error)
   }
+}
+
+/** Whether a system call failed, for example for a path that is a loop of links, or on a full disk. */
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return isObject(error) && typeof error['syscall'] === 'string'
 }
 
 /** The values of a command's flags. @throws ERR_TSR_USAGE */

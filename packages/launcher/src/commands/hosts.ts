@@ -4,7 +4,8 @@ import type { Flags, ValuesOf } from '../args/flag.ts'
 import { quoted, usageError } from '../args/readers.ts'
 import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
-import { LineSplitter } from '../logs/lines.ts'
+import { LineSplitter, type Line, type StreamName } from '../logs/lines.ts'
+import { streamNames } from '../logs/log-files.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import {
   commandIn,
@@ -74,7 +75,8 @@ async function runJobOn(
   reach: Reach,
   { console, env, interrupts }: CommandContext,
 ): Promise<number> {
-  const token = env['TSRUN_TOKEN'] ?? randomBytes(32).toString('hex')
+  const given = env['TSRUN_TOKEN'] ?? ''
+  const token = given === '' ? randomBytes(32).toString('hex') : given
   const width = Math.max(...hosts.map(({ name }) => name.length))
   const isRaw = /--log[-_]format[= ](json|raw)/.test(request.job.join(' '))
   const connections = hosts.map((host, nodeRank) => {
@@ -82,9 +84,17 @@ async function runJobOn(
     const columns = textWidth(env) - prefix.length
     const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
     const command = commandOf(hosts, nodeRank, request, reach, columns)
+    const show = (stream: StreamName, lines: readonly Line[]): void => {
+      const text = lines.map((line) => `${prefix}${line.text}\n`).join('')
+      // Output that is not from tsrun, such as a greeting of ssh, may contain control sequences.
+      if (isRaw) console.write(stream, text)
+      else console.print(stream, text)
+    }
     const connection = openConnection(host, command, reach, (stream, text) => {
-      const lines = splitters[stream].push(Buffer.from(text))
-      console.write(stream, lines.map((line) => `${prefix}${line.text}\n`).join(''))
+      show(stream, splitters[stream].push(Buffer.from(text)))
+    })
+    void connection.ended.then(() => {
+      for (const stream of streamNames) show(stream, splitters[stream].flush())
     })
     // Send the token as input, because other users of the host can read process arguments.
     connection.send(token)

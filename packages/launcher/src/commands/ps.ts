@@ -9,6 +9,7 @@ import {
   textWidth,
 } from '@tsrun/core'
 import { activityOf, type RankStatus, type StatusSnapshot } from '@tsrun/distributed/record'
+import { jsonLine } from '../logs/json-line.ts'
 import { declareCommand } from './context.ts'
 import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 
@@ -21,8 +22,7 @@ export const command = declareCommand({
   argument: ONE_JOB,
   flags: { json: { reads: flag, description: 'as a JSON array of jobs, for programs' } },
   run: ({ json }, { console }, [runId]) => {
-    if (json === true)
-      console.write('stdout', `${JSON.stringify(runningJobs('ps', runId).map(toJson))}\n`)
+    if (json === true) console.write('stdout', jsonLine(runningJobs('ps', runId).map(toJson)))
     else console.print('stdout', psText(runId))
   },
 })

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks } from '@tsrun/core'
 import { relayJobControl } from './process/interrupts.ts'
-import { settle, stopGroups } from './process/escalation.ts'
+import { areTerminated, settle, stopGroups } from './process/escalation.ts'
 import { RankProcess, type RankPlan } from './process/rank-process.ts'
 import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
@@ -98,6 +98,7 @@ async function untilDecided(
   const endSampling = sampleUsage(ranks)
   const endRelay = relayJobControl(ranks, input)
   const listening = new AbortController()
+  const isStopped = (): boolean => stop.aborted
   try {
     await new Promise<void>((resolve) => {
       const decide = (): void => {
@@ -113,10 +114,12 @@ async function untilDecided(
       })
       void Promise.all(ends).then(decide)
     })
-    if (stop.aborted) return true
+    if (isStopped()) return true
     if (halt.aborted) return false
     if (ranks.every(({ end }) => end?.exitCode === 0)) return false
-    await settle(ranks, AbortSignal.any([stop, halt]), ranks.length < worldSize)
+    const cut = AbortSignal.any([stop, halt])
+    await settle(ranks, cut, ranks.length < worldSize)
+    if (isStopped() && areTerminated(ranks)) return true
     fail()
     return false
   } finally {

@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, existsSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeOwnFolder, openOwnFile, readFileText } from '@tsrun/core'
+import { makeOwnFolder, messageOf, openOwnFile, readFileText, tsrError } from '@tsrun/core'
+import { usageError } from '../args/readers.ts'
 import type { JobContext } from './job.ts'
 
 /** Set for the launcher in the background. */
@@ -28,15 +29,15 @@ export function announceDetached(runId: string): void {
  *
  * @param logs - the folder of the log files
  * @returns the exit code
+ * @throws ERR_TSR_LOG_DIRECTORY
  */
 export async function detach(
   logs: string,
   env: NodeJS.ProcessEnv,
   { console, interrupts }: Pick<JobContext, 'console' | 'interrupts'>,
 ): Promise<number> {
-  makeOwnFolder(logs)
   const file = join(logs, `launcher-${process.pid}.log`)
-  const fd = openOwnFile(file)
+  const fd = openLog(logs, file)
   const child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
     detached: true,
     env: { ...env, [DETACHED]: '1' },
@@ -62,8 +63,28 @@ export async function detach(
   return 0
 }
 
-/** What tsrun itself has said about a detached job; empty for other jobs. @param run - DIR/RUN-ID */
+function openLog(directory: string, file: string): number {
+  try {
+    makeOwnFolder(directory)
+    return openOwnFile(file)
+  } catch (cause) {
+    const reason = messageOf(cause)
+    throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory, reason }, { cause })
+  }
+}
+
+/**
+ * What tsrun itself has said about a detached job; empty for other jobs.
+ *
+ * @param run - DIR/RUN-ID
+ * @throws ERR_TSR_USAGE
+ */
 export function readLauncherLog(run: string): string {
   const path = join(run, LAUNCHER_LOG)
-  return existsSync(path) ? readFileText(path) : ''
+  if (!existsSync(path)) return ''
+  try {
+    return readFileText(path)
+  } catch (error) {
+    throw usageError(messageOf(error), error)
+  }
 }

@@ -96,8 +96,16 @@ async function reportJobFailure(
     if (error !== undefined && error.code !== 'EPIPE') return error.message
     return status === 0 ? undefined : `exit code ${status ?? 'unknown'}`
   } catch (error) {
-    return (error as Error).message
+    return reasonOf(error)
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** The message of an error of `fetch` says only that it failed, and its cause why. */
+function reasonOf(error: unknown): string {
+  const { message, cause } = error as Error
+  const { code, message: reason } = Object(cause) as NodeJS.ErrnoException
+  const why = reason || code
+  return why === undefined ? message : `${message}: ${why}`
 }

@@ -1,6 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { visibleText } from '@tsrun/core'
 import type { LogFormat } from '../args/output-options.ts'
+import { jsonLine } from './json-line.ts'
 import type { StreamName } from './lines.ts'
 import { wantsColour } from './presenter.ts'
 
@@ -142,8 +143,7 @@ export class Announcer {
   /** Prints text on stderr; with `--log-format json`, an event with only the facts. */
   show(event: string, text: string, facts: object): void {
     if (this.#format === 'json') {
-      const line = JSON.stringify({ time: new Date().toISOString(), event, ...facts })
-      this.#console.write('stdout', line + '\n')
+      this.#console.write('stdout', jsonLine({ time: new Date().toISOString(), event, ...facts }))
     } else if (text !== '') {
       this.#console.print('stderr', text, this.#format === 'raw')
     }

@@ -5,6 +5,7 @@ import { openFile, writeWhole } from '@tsrun/core'
 import type { OutputOptions } from '../args/output-options.ts'
 import { usageError } from '../args/readers.ts'
 import type { Announcer, Console } from './console.ts'
+import { jsonLine } from './json-line.ts'
 
 /** A host of the job. */
 export interface EventNode {
@@ -94,7 +95,7 @@ function eventLog(write: (line: string) => void) {
     record<Name extends keyof JobEvents>(event: Name, facts: JobEvents[Name]): void {
       const { job, node, generation } = scope
       const head = { time: new Date().toISOString(), event, job, host, node, generation }
-      write(`${JSON.stringify({ ...head, ...facts })}\n`)
+      write(jsonLine({ ...head, ...facts }))
     },
   }
 }

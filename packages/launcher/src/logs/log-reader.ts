@@ -22,6 +22,8 @@ export interface LogPiece {
 }
 
 const BLOCK = 64 * 1024
+/** Most bytes of a piece. An index may be damaged or say more. */
+const LONGEST_PIECE = 2 ** 20
 
 const indexLine = either(indexHeader, indexEntry, indexEnd)
 
@@ -157,11 +159,15 @@ export class RankReader {
   }
 
   next(): LogPiece {
-    const [time, stream, bytes] = this.#entries.shift()!
-    this.#described[stream] += bytes
+    const [time, stream, length] = this.#entries.shift()!
+    this.#described[stream] += length
     this.#last = time
     const file = this.#files[stream]
-    return { time, stream, bytes: file.read(this.#described[stream] - file.position) }
+    const left = this.#described[stream] - file.position
+    const bytes = file.read(Math.min(left, LONGEST_PIECE))
+    // Read the rest as a further piece of the same time.
+    if (left > LONGEST_PIECE && bytes.length > 0) this.#entries.unshift([time, stream, 0])
+    return { time, stream, bytes }
   }
 
   /** Output missing from the index, because the launcher was killed or the disk was full. */

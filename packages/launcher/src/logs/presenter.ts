@@ -2,6 +2,7 @@ import { styleText } from 'node:util'
 import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
+import { jsonLine } from './json-line.ts'
 import { ProgressCollapser, withoutCodes, type Line, type StreamName } from './lines.ts'
 import { prettyLibraryLine } from './pretty-line.ts'
 
@@ -29,7 +30,9 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const { rank, worldSize } = facts
   const time = clock ?? Date.now
   if (format === 'json') {
-    return inWholeLines('stdout', (text) => jsonLine(time(), rank, stream, text), clock)
+    const lineOf = (line: string): string =>
+      jsonLine({ time: new Date(time()).toISOString(), rank, stream, line })
+    return inWholeLines('stdout', lineOf, clock)
   }
   // A single rank has the console to itself, so its progress bars may overwrite lines.
   const isAlone = worldSize === 1
@@ -88,10 +91,6 @@ export function coloured(text: string, rank: number, colour: boolean): string {
 
 function libraryLines(stream: StreamName): (text: string) => string {
   return stream === 'stdout' ? (text) => text : (text) => prettyLibraryLine(text) ?? text
-}
-
-function jsonLine(time: number, rank: number, stream: StreamName, line: string): string {
-  return JSON.stringify({ time: new Date(time).toISOString(), rank, stream, line }) + '\n'
 }
 
 function asWritten(output: StreamName, make: (text: string) => string): Presenter {

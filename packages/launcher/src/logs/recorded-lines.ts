@@ -23,25 +23,42 @@ export interface RecordedLines {
  */
 export function readLastLines(runs: readonly string[], most: number): RecordedLines {
   const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
-  const all = runs.flatMap((run) => {
+  const ranks = runs.flatMap((run) => {
     const path = join(run, `attempt_${attempt}`)
-    return ranksIn(path).flatMap((rank) => linesOf(path, rank, most))
+    return ranksIn(path).map((rank) => linesOf(path, rank, most))
   })
-  all.sort((a, b) => a.time - b.time)
+  const all = ranks.flatMap(({ lines }) => lines).sort((a, b) => a.time - b.time)
   const kept = all.slice(-most)
+  const dropped = ranks.reduce((sum, rank) => sum + rank.dropped, all.length - kept.length)
   return {
     lines: kept.map(({ rank, stream, text }) => ({ rank, stream, text })),
-    dropped: all.length - kept.length,
+    dropped,
   }
 }
 
-function linesOf(path: string, rank: number, most: number): (RecordedLine & { time: number })[] {
+/** Maximum characters of a line, as on the page of a running job. */
+const LINE_LENGTH = 2000
+
+/** Copies the start of a long text, because a part of a text keeps the whole text in memory. */
+function shortened(text: string): string {
+  if (text.length <= LINE_LENGTH) return text
+  return Buffer.from(`${text.slice(0, LINE_LENGTH)} …`).toString()
+}
+
+interface LinesOfRank {
+  readonly lines: readonly (RecordedLine & { readonly time: number })[]
+  readonly dropped: number
+}
+
+function linesOf(path: string, rank: number, most: number): LinesOfRank {
   const reader = new RankReader(join(path, String(rank)), rank, streamNames, most)
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
-  const lines: (RecordedLine & { time: number })[] = []
-  let last = 0
+  const lines: LinesOfRank['lines'][number][] = []
+  let [last, dropped] = [0, 0]
   const add = (stream: StreamName, found: readonly Line[]): void => {
-    for (const { text } of found) lines.push({ rank, stream, text, time: last })
+    for (const { text } of found) lines.push({ rank, stream, text: shortened(text), time: last })
+    // Lines may be long and many.
+    if (lines.length > 2 * most) dropped += lines.splice(0, lines.length - most).length
   }
   const take = ({ time, stream, bytes }: LogPiece): void => {
     last = Math.max(last, time)
@@ -54,5 +71,5 @@ function linesOf(path: string, rank: number, most: number): (RecordedLine & { ti
   } finally {
     reader.close()
   }
-  return lines
+  return { lines, dropped }
 }

@@ -26,10 +26,14 @@ export interface RemoteHost {
   readonly port: number | undefined
 }
 
+/** Limits of a host file. */
+const MOST_BYTES = 2 ** 20
+const MOST_HOSTS = 4096
+
 /** Reads the hosts of a file. @throws ERR_TSR_USAGE */
 export function readHosts(file: string, cwd: string): RemoteHost[] {
   try {
-    return parseHostfile(readFileText(resolve(cwd, file)), file)
+    return parseHostfile(readFileText(resolve(cwd, file), MOST_BYTES), file)
   } catch (error) {
     if (isTsrError(error)) throw error
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
@@ -48,10 +52,10 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
 export function parseHostfile(text: string, file: string): RemoteHost[] {
   const hosts: RemoteHost[] = []
   for (const [index, line] of text.split(/\r?\n/).entries()) {
-    const words = line
-      .replace(/#.*/, '')
-      .replaceAll(/\s*=\s*/g, '=')
-      .trim()
+    const parts = line.replace(/#.*/, '').split('=')
+    const words = parts
+      .map((part) => part.trim())
+      .join('=')
       .split(/\s+/)
     const [word = '', ...settings] = words
     if (word === '') continue
@@ -62,6 +66,7 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
     // ssh would take a name with a leading dash as an option.
     if (!/^[\w[:][\w.:%\]-]*$/.test(name))
       throw usageError(`${where}: ${name} is no name of a host`)
+    if (hosts.length === MOST_HOSTS) throw usageError(`${file} has more than ${MOST_HOSTS} hosts`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
     hosts.push({ name, ...readSettings(settings, where) })

@@ -91,7 +91,8 @@ function openSpanTail(path: string) {
 
   const forget = (): void => {
     const { windows } = tail
-    const last = Math.max(...Array.from(windows.values(), ({ end }) => end))
+    const ends = Array.from(windows.values(), ({ end }) => end)
+    const last = ends.reduce((most, end) => Math.max(most, end), -Infinity)
     for (const [step, { end }] of [...windows].slice(0, -KEPT_STEPS)) {
       if (end < last - KEPT_TIME) windows.delete(step)
     }

@@ -40,6 +40,16 @@ it('counts a refused operation as not entered', () => {
   ])
 })
 
+it('compares records of many operations in linear time', () => {
+  const receive = {
+    ...{ name: 'recv', operation: 'send/recv float32[8]', peer: 1, tag: 7 },
+    state: 'failed',
+    error: 'ERR_TSR_OPERATION_TIMEOUT',
+  } as const
+  const receives = Array.from({ length: 150_000 }, (_, sequence) => ({ ...receive, sequence }))
+  expect(found([dumpOf(0, 2, receives), dumpOf(1, 2, done(20_000))])).toHaveLength(150_000)
+})
+
 it('names ranks that left no flight record', () => {
   const dumps = [0, 1].map((rank) =>
     dumpOf(rank, 3, [...done(1), { sequence: 1, state: 'failed' }]),

@@ -1,4 +1,7 @@
-import { decode, encode } from '@tsrun/core'
+import { decode, encode, tsrError } from '@tsrun/core'
+
+/** Largest encoded value in bytes. */
+const LARGEST = 16 * 1024 * 1024
 
 /** A value as MessagePack, padded to 32-bit words. The sender first sends its length in bytes. */
 export interface EncodedObject {
@@ -6,12 +9,16 @@ export interface EncodedObject {
   readonly words: Int32Array
 }
 
+/** @throws ERR_TSR_MESSAGE_TOO_LARGE for a length that no rank sends */
 export function wordsFor(bytes: number): number {
+  if (bytes < 0 || bytes > LARGEST) {
+    throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes, limit: LARGEST })
+  }
   return Math.ceil(bytes / 4)
 }
 
 export function encodeObject(value: unknown): EncodedObject {
-  const bytes = encode(value)
+  const bytes = encode(value, LARGEST)
   const words = new Int32Array(wordsFor(bytes.length))
   new Uint8Array(words.buffer).set(bytes)
   return { length: Int32Array.of(bytes.length), words }
@@ -23,7 +30,7 @@ export function encodeObject(value: unknown): EncodedObject {
  */
 export function decodeObject(words: Int32Array, length: number): unknown {
   if (length === 0) return undefined
-  return decode(new Uint8Array(words.buffer, words.byteOffset, length))
+  return decode(new Uint8Array(words.buffer, words.byteOffset, length), LARGEST)
 }
 
 /** Several concatenated values. */

@@ -77,17 +77,15 @@ export async function surveyHosts(request: SurveyRequest) {
         agents.push(agent)
         try {
           const first = request.hosts[0]!.name
-          const { port, iface } = request
-          return {
-            finding: { name, facts: await agent.ask('facts', { first, port, iface }) },
-            agent,
-          }
+          const { port, iface, portRange: ports } = request
+          const facts = await agent.ask('facts', { first, port, iface })
+          return { finding: { name, facts }, agent, port: await agent.ask('listen', { ports }) }
         } catch (error) {
           return { finding: { name, problem: (error as Error).message } }
         }
       }),
     )
-    const asked = await listenOn(found, request)
+    const asked = placesOf(found, request)
     const store = await tryStore(asked, request)
     const links: LinkFinding[] = []
     for (const pairs of rounds(asked)) {
@@ -111,29 +109,26 @@ export async function surveyHosts(request: SurveyRequest) {
 interface Found {
   readonly finding: HostFinding
   readonly agent?: Agent
+  /** The port at which the agent listens. */
+  readonly port?: number
 }
 
-async function listenOn(
-  found: readonly Found[],
-  { hosts, portRange }: SurveyRequest,
-): Promise<Asked[]> {
+/** The hosts that other hosts can reach. */
+function placesOf(found: readonly Found[], { hosts }: SurveyRequest): Asked[] {
   // If the first host knows only its loopback address, use an address that the other hosts know.
   const known = found.flatMap(({ finding }, index) =>
     index > 0 && 'facts' in finding ? [finding.facts.first] : [],
   )
-  const asked = await Promise.all(
-    found.map(async ({ finding, agent }, index): Promise<Asked | undefined> => {
-      if (!('facts' in finding) || agent === undefined) return undefined
-      const { facts } = finding
-      const own = facts.address
-      const address =
-        index === 0 && own?.startsWith('127.') === true && known[0] !== undefined ? known[0] : own
-      if (address === undefined) return undefined
-      const port = await agent.ask('listen', { ports: portRange })
-      return { index, host: hosts[index]!, agent, facts, address, port }
-    }),
-  )
-  return asked.filter((one) => one !== undefined)
+  return found.flatMap(({ finding, agent, port }, index): Asked[] => {
+    if (!('facts' in finding) || agent === undefined || port === undefined) return []
+    const { facts } = finding
+    const own = facts.address
+    const address =
+      index === 0 && own?.startsWith('127.') === true && known[0] !== undefined ? known[0] : own
+    return address === undefined
+      ? []
+      : [{ index, host: hosts[index]!, agent, facts, address, port }]
+  })
 }
 
 /** Tests whether the other hosts reach a server on the first host, at the port of the store. */

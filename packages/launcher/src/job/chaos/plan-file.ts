@@ -7,6 +7,9 @@ import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } fro
 /** Faults that the launcher causes with signals, which work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 
+/** Largest plan, because YAML is parsed slowly. */
+const MOST_BYTES = 2 ** 20
+
 interface Job {
   /** True if the ranks are not Node processes. */
   readonly isProgram: boolean
@@ -20,7 +23,7 @@ interface Job {
  */
 export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
   try {
-    const plan = parseChaosPlan(readFileText(resolve(cwd, file)))
+    const plan = parseChaosPlan(readFileText(resolve(cwd, file), MOST_BYTES))
     checkRanks(plan, size)
     const inside = plan.faults.find(({ kind }) => !outside.includes(kind))
     if (isProgram && inside !== undefined) {

@@ -108,11 +108,12 @@ function findMessages(
   byRank: ReadonlyMap<number, FlightDump>,
 ): MessageFinding[] {
   const all = [...byRank.values()]
-  const expired = Math.min(...all.flatMap(timeOutsOf))
+  const byId = new Map(groups.map((group) => [group.id, group]))
+  const expired = all.flatMap(timeOutsOf).reduce((first, time) => Math.min(first, time), Infinity)
   return all.flatMap(({ header, entries }) => {
     const pending = entries.filter((entry) => isPendingMessage(entry, expired - startOf(header)))
     return pending.flatMap((entry): MessageFinding[] => {
-      const group = groups.find(({ id }) => id === entry.group)
+      const group = byId.get(entry.group)
       const { peer, tag = 0, name, operation, label } = entry
       if (group === undefined) return []
       const dump = peer === undefined ? undefined : byRank.get(peer)
@@ -155,17 +156,44 @@ function lastSequence(group: MergedGroup, rank: number): number {
   return last
 }
 
-function placeOf(rank: number, { id }: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
-  const { entries } = dump
-  const own = entries.filter((entry) => entry.group === id && !isMessage(entry))
-  const last = own.findLast(({ state }) => state !== 'refused')
-  const running = entries.findLast(({ state }) => state === 'running')
+function placeOf(rank: number, group: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
+  const { last, running, refused } = summaryOf(dump)
+  const own = last.get(group.id)
   return {
     rank,
-    last: last && nameOf(last),
-    running: running && nameOf(running),
-    late: own.some((entry) => entry.state === 'refused' && entry.sequence === sequence),
+    last: own === undefined ? undefined : nameOf(own),
+    running: running === undefined ? undefined : nameOf(running),
+    late: refused.has(`${group.id} ${sequence}`),
   }
+}
+
+interface DumpSummary {
+  /** The last collective of each group. */
+  readonly last: ReadonlyMap<number, FlightEntry>
+  readonly running: FlightEntry | undefined
+  /** The group and the sequence number of each refused collective. */
+  readonly refused: ReadonlySet<string>
+}
+
+const summaries = new WeakMap<FlightDump, DumpSummary>()
+
+/** Reads a dump once, because it may be asked for each of its many entries. */
+function summaryOf(dump: FlightDump): DumpSummary {
+  const known = summaries.get(dump)
+  if (known !== undefined) return known
+  const collectives = dump.entries.filter((entry) => !isMessage(entry))
+  const isRefused = ({ state }: FlightEntry): boolean => state === 'refused'
+  const summary = {
+    last: new Map(
+      collectives.filter((entry) => !isRefused(entry)).map((entry) => [entry.group, entry]),
+    ),
+    running: dump.entries.findLast(({ state }) => state === 'running'),
+    refused: new Set(
+      collectives.filter(isRefused).map(({ group, sequence }) => `${group} ${sequence}`),
+    ),
+  }
+  summaries.set(dump, summary)
+  return summary
 }
 
 function nameOf(entry: FlightEntry): string {

@@ -52,16 +52,21 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
 }
 
+type SettlingRank = Pick<RankProcess, 'end' | 'ended' | 'error'>
+
+/** The exit code of a program that handles SIGTERM, by convention. */
+const TERMINATED = 143
+
 /** Milliseconds to wait for the root cause after a failure that may be a consequence. */
 const SETTLING_TIME = 300
 
 /**
  * Waits until it is clear which rank failed first. It stays unclear while all failures may be
- * consequences of another one, on this or another host. It also stays unclear while a rank that
- * reported an error still runs.
+ * consequences of another one, on this or another host, or of a SIGTERM to all processes of the job. It
+ * also stays unclear while a rank that reported an error still runs.
  */
 export async function settle(
-  ranks: readonly RankProcess[],
+  ranks: readonly SettlingRank[],
   cut: AbortSignal,
   hasOtherHosts: boolean,
 ): Promise<void> {
@@ -73,14 +78,23 @@ export async function settle(
   }
 }
 
-function isClear(ranks: readonly RankProcess[], hasOtherHosts: boolean): boolean {
+/** Whether all failed ranks were ended by SIGTERM. A scheduler may signal them before the launcher. */
+export function areTerminated(ranks: readonly SettlingRank[]): boolean {
+  return ranks.every(({ end }) => {
+    if (end === undefined || end.exitCode === 0) return true
+    return end.signal === 'SIGTERM' || end.exitCode === TERMINATED
+  })
+}
+
+function isClear(ranks: readonly SettlingRank[], hasOtherHosts: boolean): boolean {
+  if (areTerminated(ranks)) return false
   const running = ranks.filter((rank) => rank.end === undefined)
   if (running.length === 0 && !hasOtherHosts) return true
   if (running.some((rank) => rank.error !== undefined)) return false
   return ranks.some(isCulprit)
 }
 
-function isCulprit({ end, error }: RankProcess): boolean {
+function isCulprit({ end, error }: SettlingRank): boolean {
   if (end === undefined || end.exitCode === 0) return false
   if (end.signal !== null) return true
   return error !== undefined && !blamesOthers(error)
