@@ -1,4 +1,4 @@
-import { dtypeByCode, type DType } from './dtype.ts'
+import { dtypeByCode, dtypes, type DType } from './dtype.ts'
 import { reductionCodes, type Reduction } from './reduction.ts'
 
 /** Wire codes of the operations. Frames contain them, so they never change. */
@@ -160,6 +160,11 @@ export interface Operation {
   readonly begun: number
 }
 
+/** Returns the size in bytes of `count` elements, or 0 if it is unknown before the end. */
+export function bytesOf({ count, dtype }: Pick<Operation, 'count' | 'dtype'>): number {
+  return Math.max(0, count) * dtypes[dtype].bytes
+}
+
 /**
  * Whether libmpi runs an operation. Such an operation cannot be cancelled, and the peers that it
  * waits for are unknown.
@@ -194,12 +199,12 @@ export interface Fingerprint {
 }
 
 /** Returns the fingerprint of an operation. A receive has the same fingerprint as its send. */
-export function fingerprintOf(operation: Operation, dtypeCode: number): Fingerprint {
-  const { name, reduction, algorithm, peer, count } = operation
+export function fingerprintOf(operation: Operation): Fingerprint {
+  const { name, dtype, reduction, algorithm, peer, count } = operation
   const isMessage = !isCollective(operation)
   const kind =
     operationCodes[isMessage ? 'send' : name] |
-    (empty.has(name) ? 0 : dtypeCode << 8) |
+    (empty.has(name) ? 0 : dtypes[dtype].code << 8) |
     (reducing.has(name) ? reductionCodes[reduction] << 16 : 0) |
     (isMessage ? 0 : algorithmNames.indexOf(algorithm) << 24)
   const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : factorWord(operation)

@@ -4,7 +4,7 @@ import {
   instantiateKernels,
   type Heap,
 } from '../../internals/distributed/arena.ts'
-import { dtypes, fingerprintOf, type Operation } from '../../internals/distributed/algorithms.ts'
+import { fingerprintOf, type Operation } from '../../internals/distributed/algorithms.ts'
 import {
   createEpochs,
   Epochs,
@@ -58,7 +58,7 @@ function createRanks(operation: Operation): Rank[] {
       let scratch: number = SCRATCH[thread]
       const run = new WindowRun(context, new Epochs(epochs, 0), {
         operation: { ...operation, begun },
-        fingerprint: fingerprintOf(operation, dtypes.float32.code),
+        fingerprint: fingerprintOf(operation),
         ...{ group: { id: 0, rank, ranks, layout: 'together' }, state: 'running', started: 0 },
         resume: () => undefined,
         scratch: (bytes) => (scratch += bytes) - bytes,

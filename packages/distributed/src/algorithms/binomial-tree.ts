@@ -1,5 +1,4 @@
-import { dtypes } from '../dtype.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 
@@ -11,8 +10,8 @@ import { until, untilAll, type Channel, type Message, type Steps } from './chann
 
 export function* binomialBroadcast(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: at, count, peer: root, dtype } = operation
-  const bytes = count * dtypes[dtype].bytes
+  const { input: at, peer: root } = operation
+  const bytes = bytesOf(operation)
   const virtual = (rank - root + size) % size
   const lowest = virtual === 0 ? 2 ** Math.ceil(Math.log2(size)) : virtual & -virtual
   if (virtual !== 0) {
@@ -31,9 +30,9 @@ export function* binomialBroadcast(channel: Channel, operation: Operation): Step
  */
 export function* binomialReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: at, count, peer: root } = operation
+  const { input: at, peer: root } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = count * arithmetic.bytesPerElement
+  const bytes = bytesOf(operation)
   const virtual = (rank - root + size) % size
   const scratch = channel.scratch(bytes)
   for (let bit = 1; bit < size; bit <<= 1) {
@@ -78,7 +77,8 @@ interface Child {
   readonly family: number
 }
 
-function treeOf({ rank, size }: Channel, { peer: root, count, dtype }: Operation): Tree {
+function treeOf({ rank, size }: Channel, operation: Operation): Tree {
+  const root = operation.peer
   const virtual = (rank - root + size) % size
   const lowest = virtual === 0 ? 2 ** Math.ceil(Math.log2(size)) : virtual & -virtual
   const children: Child[] = []
@@ -91,7 +91,7 @@ function treeOf({ rank, size }: Channel, { peer: root, count, dtype }: Operation
     })
   }
   return {
-    slice: count * dtypes[dtype].bytes,
+    slice: bytesOf(operation),
     virtual,
     family: Math.min(lowest, size - virtual),
     parent: (virtual - lowest + root + size) % size,

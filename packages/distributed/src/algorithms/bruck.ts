@@ -1,5 +1,4 @@
-import { dtypes } from '../dtype.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { until, type Channel, type Steps } from './channel.ts'
 
 /*
@@ -14,8 +13,8 @@ import { until, type Channel, type Steps } from './channel.ts'
  */
 export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
-  const { input, output, count, dtype } = operation
-  const slice = count * dtypes[dtype].bytes
+  const { input, output } = operation
+  const slice = bytesOf(operation)
   const held = rank === 0 ? output : channel.scratch(n * slice)
   if (held !== input) kernels.copy(held, input, slice)
   for (let distance = 1; distance < n; distance *= 2) {
@@ -38,8 +37,8 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
  */
 export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
-  const { input, output, count, dtype } = operation
-  const slice = count * dtypes[dtype].bytes
+  const { input, output } = operation
+  const slice = bytesOf(operation)
   const held = channel.scratch(n * slice)
   const packed = channel.scratch(Math.ceil(n / 2) * slice)
   const arrived = channel.scratch(Math.ceil(n / 2) * slice)

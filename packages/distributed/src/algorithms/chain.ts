@@ -1,6 +1,5 @@
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
-import { dtypes } from '../dtype.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { cutIntoSegments, segmentBytes } from './pieces.ts'
 
@@ -13,8 +12,8 @@ const WINDOW = 4
 
 export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: base, count, peer: root, dtype } = operation
-  const bytes = count * dtypes[dtype].bytes
+  const { input: base, peer: root } = operation
+  const bytes = bytesOf(operation)
   const place = (rank - root + size) % size
   const segments = cutIntoSegments({ at: base, bytes }, segmentBytes(bytes))
   const isFirst = place === 0
@@ -39,9 +38,9 @@ export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
  */
 export function* chainReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: base, count, peer: root } = operation
+  const { input: base, peer: root } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = count * arithmetic.bytesPerElement
+  const bytes = bytesOf(operation)
   const place = (rank - root + size) % size
   const segmentSize = segmentBytes(bytes)
   const segments = cutIntoSegments({ at: base, bytes }, segmentSize)

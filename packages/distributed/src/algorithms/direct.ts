@@ -1,5 +1,4 @@
-import { dtypes } from '../dtype.ts'
-import { SKIPPED, type Operation } from '../operation.ts'
+import { bytesOf, SKIPPED, type Operation } from '../operation.ts'
 import { arithmeticOf, otherRanks } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from './pieces.ts'
@@ -23,11 +22,11 @@ const AHEAD = 3
 
 export function* directAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: base, count } = operation
+  const { input: base } = operation
   const arithmetic = arithmeticOf(channel, operation)
   const peers = otherRanks(channel)
   const blocks = cutIntoSegments(
-    { at: base, bytes: count * arithmetic.bytesPerElement },
+    { at: base, bytes: bytesOf(operation) },
     partBytes(AHEAD * peers.length) * size,
   ).map(({ at, bytes }) =>
     cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
@@ -74,9 +73,9 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
  */
 export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank } = channel
-  const { input, output, count } = operation
+  const { input, output } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const slice = count * arithmetic.bytesPerElement
+  const slice = bytesOf(operation)
   const peers = otherRanks(channel)
   const segments = cutIntoSegments({ at: 0, bytes: slice }, partBytes(peers.length))
   const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
@@ -105,8 +104,8 @@ export function* directReduceScatter(channel: Channel, operation: Operation): St
 /** Copies rank r's `input` to slice r of every `output`. */
 export function* directAllGather(channel: Channel, operation: Operation): Steps {
   const { rank, kernels } = channel
-  const { input, output, count } = operation
-  const slice = count * arithmeticOf(channel, operation).bytesPerElement
+  const { input, output } = operation
+  const slice = bytesOf(operation)
   const own = output + rank * slice
   const started = otherRanks(channel).flatMap((peer) => [
     channel.send(peer, input, slice),
@@ -118,8 +117,8 @@ export function* directAllGather(channel: Channel, operation: Operation): Steps 
 
 export function* directBroadcast(channel: Channel, operation: Operation): Steps {
   const { rank } = channel
-  const { input: at, count, peer: root } = operation
-  const bytes = count * arithmeticOf(channel, operation).bytesPerElement
+  const { input: at, peer: root } = operation
+  const bytes = bytesOf(operation)
   if (rank === root)
     yield* untilAll(otherRanks(channel).map((peer) => channel.send(peer, at, bytes)))
   else yield* until(channel.receive(root, at, bytes))
@@ -127,19 +126,17 @@ export function* directBroadcast(channel: Channel, operation: Operation): Steps 
 
 /** Implements sends and receives, and the collectives of a group of one rank, which only copy. */
 
-export function* sendMessage(channel: Channel, { input, count, dtype, peer }: Operation): Steps {
-  yield* until(channel.send(peer, input, count * dtypes[dtype].bytes))
+export function* sendMessage(channel: Channel, operation: Operation): Steps {
+  yield* until(channel.send(operation.peer, operation.input, bytesOf(operation)))
 }
 
-export function* receiveMessage(
-  channel: Channel,
-  { input, count, dtype, peer, table }: Operation,
-): Steps {
+export function* receiveMessage(channel: Channel, operation: Operation): Steps {
+  const { input, count, peer, table } = operation
   if (count === SKIPPED) {
     channel.skip(peer)
     return
   }
-  const matched = channel.receiveMatched(peer, input, count * dtypes[dtype].bytes)
+  const matched = channel.receiveMatched(peer, input, bytesOf(operation))
   yield* until(matched)
   if (matched.message !== undefined) yield* until(matched.message)
   if (table !== 0) channel.heap.doubles[table / 8] = matched.source

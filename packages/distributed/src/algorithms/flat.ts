@@ -1,5 +1,5 @@
 import { dtypes } from '../dtype.ts'
-import type { Operation, OperationName } from '../operation.ts'
+import { bytesOf, type Operation, type OperationName } from '../operation.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 
 /*
@@ -65,16 +65,16 @@ export const NOBODY = -2
  * Returns the largest number of bytes that a rank publishes. Returns undefined for an operation
  * without a flat algorithm.
  */
-export function flatBytes({ name, count, dtype }: Operation, size: number): number | undefined {
-  const collective = collectives[name]
+export function flatBytes(operation: Operation, size: number): number | undefined {
+  const collective = collectives[operation.name]
   if (collective === undefined) return undefined
-  return count * dtypes[dtype].bytes * (collective.isSliced === true ? size : 1)
+  return bytesOf(operation) * (collective.isSliced === true ? size : 1)
 }
 
 export function planOf(operation: Operation, rank: number, size: number): FlatPlan {
-  const { name, count, dtype, peer: root } = operation
+  const { name, peer: root } = operation
   const { readers, isSliced, take } = collectives[name]!
-  const bytes = count * dtypes[dtype].bytes
+  const bytes = bytesOf(operation)
   const isPublished = readers !== 'all read the root' || rank === root
   const isReader = readers !== 'the root reads all' || rank === root
   return {

@@ -1,4 +1,4 @@
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf, type Arithmetic } from './algorithm.ts'
 import { until, type Channel, type Steps } from './channel.ts'
 import { chunksOf, type Piece } from './pieces.ts'
@@ -46,9 +46,9 @@ type CornerSteps = (
  */
 function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: CornerSteps): Steps {
   const { rank } = channel
-  const { input: at, count } = operation
+  const { input: at } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = count * arithmetic.bytesPerElement
+  const bytes = bytesOf(operation)
   const place = hypercubePlace(rank, channel.size)
   if (place.role === 'gives') {
     const given = channel.send(rank + 1, at, bytes)
@@ -154,9 +154,9 @@ function* halveAndDouble(
  */
 export function* recursiveHalvingReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n, kernels } = channel
-  const { input, output, count } = operation
+  const { input, output } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const slice = count * arithmetic.bytesPerElement
+  const slice = bytesOf(operation)
   const sums = channel.scratch(n * slice)
   const arrived = channel.scratch(Math.floor(n / 2) * slice)
   kernels.copy(sums, input + rank * slice, (n - rank) * slice)

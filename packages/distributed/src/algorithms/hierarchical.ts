@@ -1,4 +1,4 @@
-import type { Operation, OperationName } from '../operation.ts'
+import { bytesOf, type Operation, type OperationName } from '../operation.ts'
 import { arithmeticOf, type Algorithm } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import type { TuningTable } from './tuning-table.ts'
@@ -32,8 +32,8 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
     const hosts = ranksByHost(channel)
     const local = hosts.find((ranks) => ranks.includes(rank))!
     const smallest = Math.min(...hosts.map(({ length }) => length))
-    const { input: base, count } = operation
-    const bytes = count * arithmetic.bytesPerElement
+    const { input: base } = operation
+    const bytes = bytesOf(operation)
     const chunks = cutIntoChunks(bytes, smallest).map((chunk) => ({
       ...chunk,
       at: base + chunk.at,
@@ -64,8 +64,8 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
 export function hierarchicalBroadcast(between: Between): Algorithm {
   return function* (channel, operation) {
     const { rank } = channel
-    const { input: at, count, peer: root } = operation
-    const bytes = count * arithmeticOf(channel, operation).bytesPerElement
+    const { input: at, peer: root } = operation
+    const bytes = bytesOf(operation)
     const hosts = ranksByHost(channel)
     const leaders = hosts.map((ranks) => (ranks.includes(root) ? root : ranks[0]!))
     const local = hosts.find((ranks) => ranks.includes(rank))!

@@ -1,5 +1,5 @@
 import { until, untilAll, type Channel, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
 import { slicesOf } from './pieces.ts'
 
@@ -68,9 +68,9 @@ export function* linearBarrier(channel: Channel): Steps {
  */
 export function* linearAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: at, count } = operation
+  const { input: at } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = count * arithmetic.bytesPerElement
+  const bytes = bytesOf(operation)
   const places = Array.from({ length: size }, (_, peer) =>
     peer === rank ? at : channel.scratch(bytes),
   )

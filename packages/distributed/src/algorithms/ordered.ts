@@ -1,5 +1,5 @@
 import { untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks, type Arithmetic } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
@@ -24,9 +24,9 @@ export function* orderedReduce(channel: Channel, operation: Operation): Steps {
 }
 
 export function* orderedReduceScatter(channel: Channel, operation: Operation): Steps {
-  const { input, output, count } = operation
+  const { input, output } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = count * arithmetic.bytesPerElement
+  const bytes = bytesOf(operation)
   const slices = Array.from({ length: channel.size }, (_, i) => ({ at: input + i * bytes, bytes }))
   const sends = sendShares(channel, slices)
   yield* foldShare(channel, arithmetic, slices[channel.rank]!, output, () => undefined)
@@ -35,9 +35,9 @@ export function* orderedReduceScatter(channel: Channel, operation: Operation): S
 
 function* foldInPlace(channel: Channel, operation: Operation, wanted: readonly number[]): Steps {
   const { rank, size } = channel
-  const { input, count } = operation
+  const { input } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, size).map(({ at, bytes }) => ({
+  const chunks = cutIntoChunks(bytesOf(operation), size).map(({ at, bytes }) => ({
     at: input + at,
     bytes,
   }))

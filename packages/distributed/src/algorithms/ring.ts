@@ -1,5 +1,5 @@
 import { until, type Channel, type Message, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
 import { cutIntoChunks, cutIntoSegments, segmentBytes, slicesOf, type Piece } from './pieces.ts'
 
@@ -45,9 +45,9 @@ function downFrom(first: number, steps: number): number[] {
 
 export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size: n } = channel
-  const { input: base, count } = operation
+  const { input: base } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const chunks = cutIntoChunks(count * arithmetic.bytesPerElement, n)
+  const chunks = cutIntoChunks(bytesOf(operation), n)
   const segment = segmentBytes(chunks[0]!.bytes)
   const next = (rank + 1) % n
   const previous = (rank + n - 1) % n
@@ -85,9 +85,9 @@ export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
  */
 export function* ringReduceScatter(channel: Channel, operation: Operation): Steps {
   const { rank, size: n } = channel
-  const { input, output, count } = operation
+  const { input, output } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const slice = count * arithmetic.bytesPerElement
+  const slice = bytesOf(operation)
   const next = (rank + 1) % n
   const previous = (rank + n - 1) % n
   const segments = cutIntoSegments({ at: 0, bytes: slice }, segmentBytes(slice))

@@ -1,5 +1,10 @@
-import { dtypes } from '../dtype.ts'
-import { sliced, type AlgorithmName, type Operation, type OperationName } from '../operation.ts'
+import {
+  bytesOf,
+  sliced,
+  type AlgorithmName,
+  type Operation,
+  type OperationName,
+} from '../operation.ts'
 import type { Algorithm } from './algorithm.ts'
 import {
   binomialBroadcast,
@@ -155,10 +160,10 @@ export function resolveAlgorithm(
   layout: Layout,
   tuning: TuningTable,
 ): Operation {
-  const { name, algorithm, count, dtype, deterministic } = operation
+  const { name, algorithm, deterministic } = operation
   if (deterministic) return { ...operation, algorithm: 'ordered' }
   if (algorithm !== 'auto' && algorithms[name][algorithm] !== undefined) return operation
-  const bytes = count * dtypes[dtype].bytes * (sliced.has(name) ? size : 1)
+  const bytes = bytesOf(operation) * (sliced.has(name) ? size : 1)
   return { ...operation, algorithm: chooseMessages(name, { bytes, layout }, tuning) }
 }
 

@@ -1,6 +1,6 @@
 import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { Operation, OperationName } from '../operation.ts'
+import { bytesOf, type Operation, type OperationName } from '../operation.ts'
 import { otherRanks } from './algorithm.ts'
 import { cutIntoSegments, GRAIN } from './pieces.ts'
 
@@ -69,8 +69,8 @@ export function findWindowCollective(name: OperationName): WindowCollective | un
 
 function* windowAllReduce(window: Window, operation: Operation): WindowSteps {
   const { rank, size } = window
-  const { input, count, dtype } = operation
-  const bytes = count * dtypes[dtype].bytes
+  const { input } = operation
+  const bytes = bytesOf(operation)
   const block = CHUNK * size
   const blocks = Math.max(1, Math.ceil(bytes / block))
   const folding = new Folding(window, operation, chunkBytes(Math.min(bytes, block), size))
@@ -106,8 +106,8 @@ function chunkBytes(bytes: number, size: number): number {
 }
 
 function* windowReduceScatter(window: Window, operation: Operation): WindowSteps {
-  const { input, output, count, dtype } = operation
-  const slice = count * dtypes[dtype].bytes
+  const { input, output } = operation
+  const slice = bytesOf(operation)
   const first = window.rank * slice
   const segments = cutIntoSegments({ at: 0, bytes: slice }, CHUNK)
   const folding = new Folding(window, operation, segments[0]!.bytes)
@@ -120,8 +120,8 @@ function* windowReduceScatter(window: Window, operation: Operation): WindowSteps
 
 function* windowAllGather(window: Window, operation: Operation): WindowSteps {
   const { rank } = window
-  const { input, output, count, dtype } = operation
-  const bytes = count * dtypes[dtype].bytes
+  const { input, output } = operation
+  const bytes = bytesOf(operation)
   for (const peer of otherRanks(window)) window.read(peer, output + peer * bytes, 0, bytes)
   window.advance()
   if (output + rank * bytes !== input) window.kernels.copy(output + rank * bytes, input, bytes)

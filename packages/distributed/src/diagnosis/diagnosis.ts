@@ -1,13 +1,12 @@
 import { monotonicNow } from '@tsrun/core'
 import { StatusSlot } from '../record/status-slot.ts'
 import type { FlightEntry } from '../record/flight-records.ts'
-import { dtypes } from '../dtype.ts'
 import { refuses } from '../engine/group.ts'
 import { spaces } from '../engine/messages/frame.ts'
 import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
 import type { Task } from '../engine/task.ts'
-import { isCollective } from '../operation.ts'
+import { bytesOf, isCollective } from '../operation.ts'
 import { CallSites } from './call-sites.ts'
 import { ANY_PEER, NO_PEER } from './flight-recorder.ts'
 import { Journal, type SharedJournal } from './journal.ts'
@@ -96,7 +95,7 @@ export function diagnose(
         fingerprint,
         posted,
         peer: isMessage ? (group.ranks[operation.peer] ?? ANY_PEER) : NO_PEER,
-        bytes: Math.max(0, operation.count) * dtypes[operation.dtype].bytes,
+        bytes: bytesOf(operation),
       }
       recorder.start(departure, isRefused ? 'refused' : 'running')
       if (!isRefused) publisher?.onStart(task, running.size)

@@ -8,8 +8,7 @@ import {
   type FlightDump,
   type FlightGroup,
 } from '../record/flight-records.ts'
-import { dtypes } from '../dtype.ts'
-import { joint, LARGEST_GROUP, type Operation } from '../operation.ts'
+import { bytesOf, joint, LARGEST_GROUP, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
 import { FlightRecorder } from './flight-recorder.ts'
@@ -188,7 +187,7 @@ export function recordSpan(
   label: string | undefined,
 ): void {
   if (recorder === undefined || timing === undefined) return
-  const { name, count, dtype, peer } = operation
+  const { name, peer } = operation
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
   const isMessage = kind !== 'collective'
@@ -196,7 +195,7 @@ export function recordSpan(
   const { generation } = owner.runner.journal
   recorder.record(kind, posted, completed, {
     name: label ?? name,
-    bytes: Math.max(0, count) * dtypes[dtype].bytes,
+    bytes: bytesOf(operation),
     peer: isMessage ? owner.ranks[peer] : undefined,
     tag: isMessage ? operation.tag : undefined,
     waited: started - posted,

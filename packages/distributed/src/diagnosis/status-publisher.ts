@@ -1,7 +1,6 @@
 import { rankStates, type StatusSlot } from '../record/status-slot.ts'
-import { dtypes } from '../dtype.ts'
 import type { Task } from '../engine/task.ts'
-import { describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
+import { bytesOf, describeFingerprint, sameFingerprint, type Fingerprint } from '../operation.ts'
 
 /** This rank's slot on the status page of its launcher. */
 export interface StatusPlace {
@@ -106,9 +105,4 @@ export class StatusPublisher {
     texts.set(count, { of: fingerprint, text })
     return text
   }
-}
-
-/** Returns the size of the operation's buffer in bytes, or 0 if it is unknown before the end. */
-function bytesOf({ count, dtype }: Task['operation']): number {
-  return Math.max(0, count) * dtypes[dtype].bytes
 }

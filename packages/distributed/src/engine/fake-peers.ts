@@ -1,8 +1,7 @@
 import { arithmeticOf } from '../algorithms/algorithm.ts'
 import type { Resumable } from '../algorithms/channel.ts'
 import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
-import { dtypes } from '../dtype.ts'
-import { ANY_SOURCE, SKIPPED, type Operation } from '../operation.ts'
+import { ANY_SOURCE, bytesOf, SKIPPED, type Operation } from '../operation.ts'
 import type {
   GroupFacts,
   RunningOperation,
@@ -38,8 +37,8 @@ export class FakePeers implements TransportCollectives {
 
 function answer(running: RunningOperation): void {
   const { rank, size, kernels, heap, operation } = running
-  const { name, input, output, peer, count, dtype, table } = operation
-  const bytes = count * dtypes[dtype].bytes
+  const { name, input, output, peer, count, table } = operation
+  const bytes = bytesOf(operation)
   const slices = slicesOf(running, operation)
   const own = slices[rank]!
   const isRoot = rank === peer

@@ -2,7 +2,6 @@ import { monotonicNow, tsrError, type TsrError } from '@tsrun/core'
 import type { MatchedReceive, Resumable, Waited } from '../algorithms/channel.ts'
 import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
-import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import {
   ANY_SOURCE,
@@ -81,7 +80,7 @@ export class Task implements RunningOperation {
     this.engine = engine
     this.operation = operation
     this.group = group
-    this.fingerprint = fingerprintOf(operation, dtypes[operation.dtype].code)
+    this.fingerprint = fingerprintOf(operation)
     this.deadline = this.posted + operation.timeout
     this.onSettled = onSettled
   }

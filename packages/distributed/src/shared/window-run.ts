@@ -1,6 +1,5 @@
 import { ALL, findWindowCollective, type Window, type WindowSteps } from '../algorithms/window.ts'
-import { dtypes } from '../dtype.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import { EpochRun } from './epoch-run.ts'
 
 const noKernels: Window['kernels'] = {
@@ -62,8 +61,8 @@ export class WindowRun extends EpochRun implements Window {
   }
 
   protected get published(): number {
-    const { name, count, dtype } = this.operation
-    return count * dtypes[dtype].bytes * (name === 'reduceScatter' ? this.size : 1)
+    const { operation, size } = this
+    return bytesOf(operation) * (operation.name === 'reduceScatter' ? size : 1)
   }
 
   protected show(): void {

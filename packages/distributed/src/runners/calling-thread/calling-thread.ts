@@ -3,8 +3,13 @@ import { yieldCore } from '@tsrun/native'
 import { NO_PEER } from '../../diagnosis/flight-recorder.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
 import { StatusPublisher } from '../../diagnosis/status-publisher.ts'
-import { dtypes } from '../../dtype.ts'
-import { ANY_SOURCE, fingerprintOf, isCollective, type Operation } from '../../operation.ts'
+import {
+  ANY_SOURCE,
+  bytesOf,
+  fingerprintOf,
+  isCollective,
+  type Operation,
+} from '../../operation.ts'
 import { Epochs } from '../../shared/epochs.ts'
 import type { Ticket, TicketDriver } from '../../ticket.ts'
 import type { Mail } from '../../transports/mailbox.ts'
@@ -133,8 +138,7 @@ export class CallingThread implements TicketDriver {
     if (isReceive) this.pendingReceives += 1
     ticket.begin(this, operation)
     ticket.posted = posted
-    const fingerprint =
-      group.run?.running.fingerprint ?? fingerprintOf(operation, dtypes[operation.dtype].code)
+    const fingerprint = group.run?.running.fingerprint ?? fingerprintOf(operation)
     const peer = lane === undefined ? NO_PEER : group.ranks[operation.peer]!
     const begun = { operation, fingerprint, group, posted, peer, bytes: bytesOf(operation) }
     journal.recorder.start(begun, 'running')
@@ -290,8 +294,4 @@ export class CallingThread implements TicketDriver {
       ticket.settle(error as TsrError, posted, posted, monotonicNow())
     }
   }
-}
-
-function bytesOf({ count, dtype }: Operation): number {
-  return count * dtypes[dtype].bytes
 }

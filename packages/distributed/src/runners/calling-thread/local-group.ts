@@ -1,6 +1,5 @@
 import { WINDOW_SCRATCH } from '../../algorithms/window.ts'
 import type { Arena } from '../../arena/arena.ts'
-import { dtypes } from '../../dtype.ts'
 import { layoutOf } from '../../engine/group.ts'
 import { fingerprintOf, type Operation, type OperationName } from '../../operation.ts'
 import { chooseShared, type SharedContext } from '../../shared/choose.ts'
@@ -127,7 +126,7 @@ export class LocalGroup {
     const running = {
       operation,
       group: this.#facts,
-      fingerprint: fingerprintOf({ ...operation, algorithm }, dtypes[operation.dtype].code),
+      fingerprint: fingerprintOf({ ...operation, algorithm }),
       state: 'running' as const,
       started: 1,
       scratch: (bytes: number) => (this.#free += bytes) - bytes,

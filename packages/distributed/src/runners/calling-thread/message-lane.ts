@@ -1,8 +1,7 @@
 import type { Heap } from '../../arena/heap.ts'
-import { dtypes } from '../../dtype.ts'
 import { Credit } from '../../engine/messages/credit.ts'
 import { frameKinds, readHeader, spaces, writeHeader } from '../../engine/messages/frame.ts'
-import { fingerprintOf, sameFingerprint, type Operation } from '../../operation.ts'
+import { bytesOf, fingerprintOf, sameFingerprint, type Operation } from '../../operation.ts'
 import type { Ticket } from '../../ticket.ts'
 import { counter, LARGEST_MAIL, type Mail } from '../../transports/mailbox.ts'
 
@@ -32,9 +31,10 @@ export class MessageLane {
    * Reserves the counters of a stream. Called before each of its operations. Returns whether this
    * thread can send or receive the message.
    */
-  reserve({ group, tag, count, dtype }: Operation): boolean {
+  reserve(operation: Operation): boolean {
+    const { group, tag, count } = operation
     const isCounted = this.#mail.incoming.find(group, tag, true) >= 0
-    return isCounted && count >= 0 && count * dtypes[dtype].bytes <= LARGEST_MAIL
+    return isCounted && count >= 0 && bytesOf(operation) <= LARGEST_MAIL
   }
 
   /** Sends a message, or adds a pending receive. Returns false if the engine must run it. */
@@ -46,9 +46,9 @@ export class MessageLane {
   }
 
   #send(operation: Operation): boolean {
-    const { group, tag, input, count, dtype } = operation
+    const { group, tag, input } = operation
     const { incoming, outgoing } = this.#mail
-    const bytes = count * dtypes[dtype].bytes
+    const bytes = bytesOf(operation)
     const at = outgoing.reserve(bytes)
     if (at === undefined || !this.#credit.trySpend(bytes)) return false
     writeHeader(this.#heap, at, {
@@ -57,7 +57,7 @@ export class MessageLane {
       group,
       sequence: tag,
       index: incoming.words[incoming.find(group, tag) + counter.sent]!++,
-      fingerprint: fingerprintOf(operation, dtypes[dtype].code),
+      fingerprint: fingerprintOf(operation),
       bytes,
       credit: 0,
       place: 0,
@@ -83,14 +83,13 @@ export class MessageLane {
       const place = this.pending.findIndex(({ operation }) => isOf(operation, group, tag))
       const ticket = this.pending[place]
       if (ticket === undefined) return undefined
-      const { dtype, input, count } = ticket.operation
+      const own = ticket.operation
       const received = incoming.find(group, tag) + counter.received
-      const own = fingerprintOf(ticket.operation, dtypes[dtype].code)
       const isNext = index === incoming.words[received]! >>> 0
       // The engine reports a message of another size or dtype.
-      const fits = bytes === count * dtypes[dtype].bytes && sameFingerprint(fingerprint, own)
+      const fits = bytes === bytesOf(own) && sameFingerprint(fingerprint, fingerprintOf(own))
       if (!isNext || !fits) return undefined
-      incoming.take(input, bytes)
+      incoming.take(own.input, bytes)
       incoming.words[received]!++
       this.#credit.consume(bytes)
       this.pending.splice(place, 1)
