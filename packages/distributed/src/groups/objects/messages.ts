@@ -1,6 +1,6 @@
 import type { ReceivedObject, Source, Work } from '../../process-group.ts'
 import type { CallOptions, MessageOptions } from '../../call-options.ts'
-import { checkRank, checkSource, checkTag } from '../calls/arguments.ts'
+import { checkSource, checkTag } from '../calls/arguments.ts'
 import { recvCall, sendCall, skipCall } from '../calls/messages.ts'
 import { ObjectCollectives } from './collectives.ts'
 import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
@@ -45,82 +45,48 @@ export class ObjectMessages extends ObjectCollectives {
     options?: MessageOptions,
   ): Work<From extends number ? unknown : ReceivedObject>
   recvObject(from: Source, options?: MessageOptions): Work<unknown> {
-    return from === 'any' || from === null
-      ? this.#receiveAny(options)
-      : this.#receive(from, options)
-  }
-
-  #receive(from: number, options: MessageOptions | undefined): Work<unknown> {
-    checkRank('recvObject', this, from)
+    checkSource('recvObject', this, from)
     const tag = checkTag(options?.tag)
-    const { bySource, fromAny } = this.#lastReceives(tag)
-    const before = [bySource.get(from), fromAny]
-    const steps = this.#receiveAfter(before, from, OBJECT_TAGS + tag, options)
-    const work = new SteppedWork<unknown>(this.#count++, steps)
-    bySource.set(from, work)
-    return work
-  }
-
-  #receiveAny(options: MessageOptions | undefined): Work<ReceivedObject> {
-    checkSource('recvObject', this, 'any')
-    const tag = checkTag(options?.tag)
-    const last = this.#lastReceives(tag)
-    const before = [...last.bySource.values(), last.fromAny]
-    const steps = this.#receiveAnyAfter(before, OBJECT_TAGS + tag, options)
-    const work = new SteppedWork<ReceivedObject>(this.#count++, steps)
-    last.bySource.clear()
-    last.fromAny = work
-    return work
-  }
-
-  #lastReceives(tag: number): LastReceives {
     const last = this.#receives.get(tag) ?? { bySource: new Map(), fromAny: undefined }
     this.#receives.set(tag, last)
-    return last
+    const { bySource, fromAny } = last
+    const isAny = typeof from !== 'number'
+    const rivals = isAny ? bySource.values() : [bySource.get(from)]
+    const steps = this.#receiveAfter([...rivals, fromAny], from, OBJECT_TAGS + tag, options)
+    const work = new SteppedWork<unknown>(this.#count++, steps)
+    if (isAny) {
+      bySource.clear()
+      last.fromAny = work
+    } else {
+      bySource.set(from, work)
+    }
+    return work
   }
 
   *#receiveAfter(
     before: readonly (SteppedWork<unknown> | undefined)[],
-    from: number,
+    from: Source,
     tag: number,
     options: CallOptions | undefined,
   ): Steps<unknown> {
     yield* waitFor(before)
     const length = new Int32Array(1)
     const takesMessage = options?.signal?.aborted !== true
+    const isAny = typeof from !== 'number'
+    let source: number
     try {
-      yield this.operations.start(recvCall(this, length, from, tag, options))
+      const head = this.operations.start(recvCall(this, length, from, tag, options))
+      yield head
+      source = head.wait()
     } catch (error) {
       // Skip the payload too, so that the next receive does not take it for a length.
-      if (takesMessage) this.#trySkip(from, tag)
+      if (takesMessage && !isAny) this.#trySkip(from, tag)
       throw error
     }
-    return yield* this.#receivePayload(length[0]!, from, tag, options)
-  }
-
-  *#receiveAnyAfter(
-    before: readonly (SteppedWork<unknown> | undefined)[],
-    tag: number,
-    options: CallOptions | undefined,
-  ): Steps<ReceivedObject> {
-    yield* waitFor(before)
-    const length = new Int32Array(1)
-    const head = this.operations.start(recvCall(this, length, 'any', tag, options))
-    yield head
-    const source = head.wait()
-    const value = yield* this.#receivePayload(length[0]!, source, tag, options)
-    return { value, source }
-  }
-
-  *#receivePayload(
-    length: number,
-    from: Source,
-    tag: number,
-    options: CallOptions | undefined,
-  ): Steps<unknown> {
-    const words = new Int32Array(wordsFor(length))
-    yield this.operations.start(recvCall(this, words, from, tag, options))
-    return decodeObject(words, length)
+    const words = new Int32Array(wordsFor(length[0]!))
+    yield this.operations.start(recvCall(this, words, source, tag, options))
+    const value = decodeObject(words, length[0]!)
+    return isAny ? { value, source } : value
   }
 
   #trySkip(from: number, tag: number): void {
