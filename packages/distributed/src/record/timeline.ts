@@ -1,5 +1,5 @@
 import { textWidth } from '@tsrun/core'
-import type { Span, SpanKind } from './spans.ts'
+import { actionKinds, type Span, type SpanKind } from './spans.ts'
 
 /** Options of `drawTimeline`. */
 export interface TimelineOptions {
@@ -18,7 +18,6 @@ const signs: Partial<Record<SpanKind, { readonly fill: string; readonly meaning:
   wait: { fill: '.', meaning: '. waiting for a message' },
 }
 
-const labelled: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 /** Largest number of blocks in a drawing. */
 const MOST_BLOCKS = 4
 
@@ -64,14 +63,14 @@ export function drawTimeline(
  */
 function wanted(spans: readonly Span[], duration: number): number {
   const needs = spans
-    .filter(({ kind, start, end }) => labelled.has(kind) && end > start)
+    .filter(({ kind, start, end }) => actionKinds.has(kind) && end > start)
     .map((span) => ((labelOf(span).length + 1) * duration) / (span.end - span.start))
     .sort((a, b) => a - b)
   return needs[Math.floor((needs.length * 3) / 4)] ?? 0
 }
 
 function labelOf({ kind, microbatch }: Span): string {
-  return labelled.has(kind) ? `${kind}${microbatch ?? ''}` : ''
+  return actionKinds.has(kind) ? `${kind}${microbatch ?? ''}` : ''
 }
 
 function drawRow(spans: readonly Span[], length: number, from: number, scale: number): string {

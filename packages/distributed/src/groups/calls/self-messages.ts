@@ -2,6 +2,7 @@ import { addLabel, host, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import type { Call } from './call.ts'
 import { LocalWork, type FollowedWork, type Outcome } from './pending-work.ts'
+import { bytesOf } from './staging.ts'
 
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
@@ -85,9 +86,7 @@ function tryCopy({ input }: Call<unknown>, { output, count }: Call<unknown>): Ts
     const problem = 'a buffer was detached while the operation was under way'
     return tsrError('ERR_TSR_BUFFER', { operation: 'send', problem })
   }
-  const { buffer, byteOffset, byteLength } = output
-  const bytes = new Uint8Array(input.buffer, input.byteOffset, input.byteLength)
-  new Uint8Array(buffer, byteOffset, byteLength).set(bytes)
+  bytesOf(output).set(bytesOf(input))
   return undefined
 }
 

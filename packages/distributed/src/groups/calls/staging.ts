@@ -134,6 +134,6 @@ function detachedError(operation: string, which: string): Error {
   return bufferError(operation, `${which} was detached while the operation was under way`)
 }
 
-function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
+export function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength)
 }
