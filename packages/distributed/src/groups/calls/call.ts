@@ -1,7 +1,7 @@
 import type { Arena } from '../../arena/arena.ts'
 import type { CallOptions } from '../../call-options.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
-import type { AlgorithmName, OperationName } from '../../operation.ts'
+import type { OperationName } from '../../operation.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { CheckedReduction } from './arguments.ts'
 import type { FollowedWork } from './pending-work.ts'
@@ -16,7 +16,6 @@ export interface Call<T = void> {
   readonly peer?: number
   readonly tag?: number
   readonly reduction?: CheckedReduction | undefined
-  readonly algorithm?: AlgorithmName
   /**
    * A position among the group's collectives that was reserved for this call. Default: the next
    * position.

@@ -8,7 +8,6 @@ import type {
 } from '../../call-options.ts'
 import {
   bufferError,
-  checkAlgorithm,
   checkBuffer,
   checkOverlap,
   checkRank,
@@ -79,7 +78,6 @@ export class Collectives extends BlockingForms implements Member {
     const dtype = checkBuffer(name, first.name, first.buffer, options)
     for (const each of list.slice(1)) checkSameDType(name, first, each, options)
     const reduction = checkReduction(name, dtype, options)
-    const algorithm = checkAlgorithm(name, options)
     const lengths = buffers.map(({ length }) => length)
     const { arena } = this.#starter
     const packed = packInto(arena, name, buffers)
@@ -93,7 +91,6 @@ export class Collectives extends BlockingForms implements Member {
       output: whole,
       peer: digestOf(lengths),
       reduction,
-      algorithm,
       options,
       onDone: packed.unpack,
       onEnd: packed.free,
@@ -151,7 +148,6 @@ export class Collectives extends BlockingForms implements Member {
       output,
       peer: 0,
       reduction: undefined,
-      algorithm: checkAlgorithm(name, options),
       options,
     })
   }
@@ -169,7 +165,6 @@ export class Collectives extends BlockingForms implements Member {
       count: 0,
       input,
       output,
-      algorithm: checkAlgorithm(name, options),
       options,
     })
   }
@@ -213,8 +208,7 @@ export class Collectives extends BlockingForms implements Member {
     }
     checkOverlap(name, output, input, undefined)
     const table = [...inputCounts, ...outputCounts]
-    const algorithm = checkAlgorithm(name, options)
-    return this.#starter.start({ name, dtype, count: 0, table, input, output, algorithm, options })
+    return this.#starter.start({ name, dtype, count: 0, table, input, output, options })
   }
 
   barrier(options?: CollectiveOptions): FollowedWork<void> {
@@ -266,7 +260,6 @@ export class Collectives extends BlockingForms implements Member {
       output: isGather ? buffer : slice,
       peer: root,
       reduction: undefined,
-      algorithm: checkAlgorithm(name, options),
       options,
       table: uneven?.table,
     })
@@ -284,7 +277,6 @@ export class Collectives extends BlockingForms implements Member {
       output: buffer,
       peer: root,
       reduction: undefined,
-      algorithm: checkAlgorithm(name, options),
       options,
     }
   }
@@ -302,7 +294,6 @@ export class Collectives extends BlockingForms implements Member {
       output,
       peer: 0,
       reduction: checkReduction(name, dtype, options),
-      algorithm: checkAlgorithm(name, options),
       options,
     }
   }
@@ -320,7 +311,6 @@ export class Collectives extends BlockingForms implements Member {
       output,
       peer: 0,
       reduction: undefined,
-      algorithm: checkAlgorithm(name, options),
       options,
     }
   }
@@ -336,16 +326,14 @@ function named<B extends Buffer | null>(name: string, buffer: B): { name: string
 }
 
 function barrierCall(options: CollectiveOptions | undefined): Call {
-  const name = 'barrier'
   return {
-    name,
+    name: 'barrier',
     dtype: 'float32',
     count: 0,
     input: undefined,
     output: undefined,
     peer: 0,
     reduction: undefined,
-    algorithm: checkAlgorithm(name, options),
     options,
   }
 }
@@ -365,7 +353,6 @@ function reductionCall(
     output: buffer,
     peer,
     reduction: checkReduction(name, dtype, options),
-    algorithm: checkAlgorithm(name, options),
     options,
   }
 }

@@ -4,7 +4,7 @@ import { isCollective, type Operation, type OperationName } from '../../operatio
 import type { Runner } from '../../runners/runner.ts'
 import type { PersistentOperation } from '../../persistent-operation.ts'
 import { Ticket } from '../../ticket.ts'
-import { checkOptionNames, checkTimeout } from './arguments.ts'
+import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
 import { SelfMessages } from './self-messages.ts'
@@ -139,7 +139,12 @@ export class Operations implements AwaitedStarter {
       )
     }
     const staged = new StagedBuffers(this.arena, call, call.reduction?.name === 'premulSum')
-    return new PreparedOperation(this, call, this.#operationOf(call, staged, timeout), staged)
+    try {
+      return new PreparedOperation(this, call, this.#operationOf(call, staged, timeout), staged)
+    } catch (error) {
+      staged.free()
+      throw error
+    }
   }
 
   /** Starts a run of a prepared operation. */
@@ -198,7 +203,7 @@ export class Operations implements AwaitedStarter {
       reduction: reduction?.name ?? 'sum',
       factor: reduction?.factor ?? 1,
       deterministic: reduction?.deterministic ?? false,
-      algorithm: call.algorithm ?? 'auto',
+      algorithm: isMessageName(call.name) ? 'auto' : checkAlgorithm(call.name, call.options),
       input: staged.input,
       output: staged.output,
       count: call.count,
