@@ -36,7 +36,7 @@ import {
   linkedStore,
   decodeClientMessage,
   decodeServerMessage,
-  Session,
+  createSession,
 } from '../internals/store.ts'
 import { SteppedWorld } from '../distributed/support/stepped-world.ts'
 import { isRaw, type Target } from './campaign.ts'
@@ -115,7 +115,7 @@ async function answerClient(input: Uint8Array): Promise<void> {
 
 function serve(input: Uint8Array): void {
   const data = new StoreData()
-  const session = new Session(data, { send: () => undefined, isFull: () => false })
+  const session = createSession(data, { send: () => undefined, isFull: () => false })
   data.set('k', Buffer.from('12'))
   try {
     // twice, as the second one meets what the first one has left

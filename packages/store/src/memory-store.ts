@@ -3,7 +3,7 @@ import { durationRule } from './arguments.ts'
 import { createCalls } from './calls.ts'
 import { StoreData } from './data.ts'
 import { linkedStore } from './linked-store.ts'
-import { Session } from './session.ts'
+import { createSession } from './session.ts'
 import type { Store } from './store.ts'
 
 /** Default time-out of calls in milliseconds. */
@@ -37,7 +37,7 @@ export function localStore(
   endpoint: string,
   timeout: number,
 ): { store: Store; lost: (reason: string) => void } {
-  const session = new Session(data, {
+  const session = createSession(data, {
     send: (message) => {
       calls.receive(message)
     },

@@ -16,7 +16,7 @@ import { openConnection, type Connection } from './connection.ts'
 import { StoreData } from './data.ts'
 import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeAnswer } from './protocol.ts'
-import { Session } from './session.ts'
+import { createSession } from './session.ts'
 import type { StoreTls } from './secure-sockets.ts'
 import type { Store } from './store.ts'
 
@@ -201,7 +201,7 @@ async function listen(server: Server, host: string, port: number): Promise<numbe
 
 /** Serves an authenticated socket until it closes. Drops a client that breaks the protocol. */
 function serveConnection(socket: Socket, data: StoreData, onClose: () => void): Connection {
-  const session = new Session(data, {
+  const session = createSession(data, {
     send: (message) => {
       if ('changed' in message && connection.backlog() > EVENT_BACKLOG_LIMIT) {
         connection.destroy('it does not read the events of its watches')

@@ -6,7 +6,7 @@ import {
   encodeRequest,
   type Request,
 } from '../../../packages/store/src/protocol.ts'
-import { Session } from '../../../packages/store/src/session.ts'
+import { createSession } from '../../../packages/store/src/session.ts'
 
 /** What a rank publishes of itself has about this length. */
 const ENDPOINT_BYTES = 450
@@ -29,7 +29,7 @@ export function simulateJoining(clients: number): SimulatedJoin {
   let answers = 0
   const calls = Array.from({ length: clients }, () => {
     proveToken('0123456789abcdef0123456789abcdef')
-    const session = new Session(data, {
+    const session = createSession(data, {
       send: (message) => {
         if (encodeAnswer(message).length > 0 && 'result' in message) answers++
       },
