@@ -9,7 +9,7 @@ import { createEpochs, Epochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
 import { createFailures, type Failures } from './failures.ts'
-import { SharedCollectives } from './shared-collectives.ts'
+import { sharedCollectives } from './shared-collectives.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
 import { createMatching, type MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
@@ -260,11 +260,11 @@ export class Engine implements TaskContext {
     }
   }
 
-  #openSharedCollectives(transport: Transport | undefined): SharedCollectives | undefined {
+  #openSharedCollectives(transport: Transport | undefined): TransportCollectives | undefined {
     const slots = transport?.slots
     const { rank, kernels, links, tuning, epochs } = this
     if (slots === undefined || epochs === undefined) return undefined
-    return new SharedCollectives({
+    return sharedCollectives({
       slots,
       epochs,
       get: (...copied) => {

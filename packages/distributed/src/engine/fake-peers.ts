@@ -1,12 +1,7 @@
 import { arithmeticOf } from '../algorithms/algorithm.ts'
-import type { Resumable } from '../algorithms/channel.ts'
 import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
-import { ANY_SOURCE, bytesOf, SKIPPED, type Operation } from '../operation.ts'
-import type {
-  GroupFacts,
-  RunningOperation,
-  TransportCollectives,
-} from '../transports/transport-collectives.ts'
+import { ANY_SOURCE, bytesOf, SKIPPED } from '../operation.ts'
+import type { RunningOperation, TransportCollectives } from '../transports/transport-collectives.ts'
 
 /** Bytes that a reduction copies to scratch memory at once. */
 const PART = 64 * 1024
@@ -15,24 +10,17 @@ const PART = 64 * 1024
  * Completes every operation of a rank at once, without other ranks, as `InitOptions.transport`
  * documents for `fake`.
  */
-export class FakePeers implements TransportCollectives {
+export const fakePeers: TransportCollectives = {
   /** Takes all operations, except those of a group of one, which only copy. */
-  take(operation: Operation, { ranks }: GroupFacts): Operation | undefined {
-    return ranks.length === 1 ? undefined : { ...operation, algorithm: 'flat' }
-  }
-
-  run(running: RunningOperation): Resumable {
-    return {
-      next: () => {
-        answer(running)
-        return { done: true, value: undefined }
-      },
-    }
-  }
-
-  progress(): boolean {
-    return false
-  }
+  take: (operation, { ranks }) =>
+    ranks.length === 1 ? undefined : { ...operation, algorithm: 'flat' },
+  run: (running) => ({
+    next: () => {
+      answer(running)
+      return { done: true, value: undefined }
+    },
+  }),
+  progress: () => false,
 }
 
 function answer(running: RunningOperation): void {

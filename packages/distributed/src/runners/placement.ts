@@ -10,6 +10,12 @@ const PATIENCE = 4
 const PAUSE = 10
 
 /**
+ * Called after a thread has yielded its core.
+ * @param before - when the yield began, in milliseconds
+ */
+export type OnYield = (before: number) => void
+
+/**
  * Keeps the engines of a host's ranks on different cores, if the host has a core for each.
  *
  * The kernel wakes a thread on the core of the thread that wakes it. Two ranks that exchange small
@@ -17,37 +23,25 @@ const PAUSE = 10
  * thread that shares its core moves to another core, which it selects by its local rank among the
  * allowed cores. It is not pinned there: the kernel may move it again, for example if two jobs
  * chose the same core.
+ *
+ * @returns undefined if the host has only one rank, or fewer cores than ranks
  */
-export class Placement {
-  readonly #home: number
-  #isBarred = false
-  #long = 0
-  #movedAt = 0
-
-  private constructor(home: number) {
-    this.#home = home
-  }
-
-  /** Returns undefined if the host has only one rank, or fewer cores than ranks. */
-  static of({ rank, size }: LocalPlace): Placement | undefined {
-    const cores = allowedCores()
-    const home = cores[rank]
-    return size < 2 || size > cores.length || home === undefined ? undefined : new Placement(home)
-  }
-
-  /**
-   * Called after the thread has yielded its core.
-   * @param before - when the yield began, in milliseconds
-   */
-  onYield(before: number): void {
+export function keepApart({ rank, size }: LocalPlace): OnYield | undefined {
+  const cores = allowedCores()
+  const home = cores[rank]
+  if (size < 2 || size > cores.length || home === undefined) return undefined
+  let isBarred = false
+  let long = 0
+  let movedAt = 0
+  return (before) => {
     const now = monotonicNow()
     if (now - before < LONG) {
-      this.#long = 0
+      long = 0
       return
     }
-    if (++this.#long < PATIENCE || now - this.#movedAt < PAUSE) return
-    this.#long = 0
-    this.#movedAt = now
-    if (!this.#isBarred && currentCore() !== this.#home) this.#isBarred = !moveToCore(this.#home)
+    if (++long < PATIENCE || now - movedAt < PAUSE) return
+    long = 0
+    movedAt = now
+    if (!isBarred && currentCore() !== home) isBarred = !moveToCore(home)
   }
 }

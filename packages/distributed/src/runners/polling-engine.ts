@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import { Placement } from './placement.ts'
+import { keepApart, type OnYield } from './placement.ts'
 import { destroyedError } from './runner.ts'
 
 /**
@@ -32,7 +32,7 @@ export class PollingEngine {
   readonly engine: Engine
   readonly #transport: BlockingTransport | undefined
   readonly #sleep: (milliseconds: number) => void
-  readonly #placement: Placement | undefined
+  readonly #onYield: OnYield | undefined
   #rounds = 0
   #looks = 0
   #idle = 0
@@ -51,7 +51,7 @@ export class PollingEngine {
     this.engine = engine
     this.#transport = transport
     this.#sleep = sleep
-    this.#placement = transport?.place && Placement.of(transport.place)
+    this.#onYield = transport?.place && keepApart(transport.place)
   }
 
   /** Polls until `isDone` returns true, for at most `milliseconds`. */
@@ -90,7 +90,7 @@ export class PollingEngine {
     if (this.#transport !== undefined && this.#mayYield()) {
       if (this.#transport.spin?.() === true) return false
       this.#transport.yield()
-      this.#placement?.onYield(this.#now)
+      this.#onYield?.(this.#now)
       return false
     }
     const now = this.#lookAtDeadlines()

@@ -3,7 +3,7 @@ import { Arena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Engine } from '../engine/engine.ts'
-import { FakePeers } from '../engine/fake-peers.ts'
+import { fakePeers } from '../engine/fake-peers.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { createInlineRunner } from './inline-runner.ts'
@@ -61,7 +61,7 @@ function inlineRunner(
     rank,
     worldSize,
     transport,
-    collectives: transport === undefined ? new FakePeers() : undefined,
+    collectives: transport === undefined ? fakePeers : undefined,
     tuning,
     observe: (observed) => diagnose(shared, observed),
   })

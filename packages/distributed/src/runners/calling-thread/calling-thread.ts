@@ -14,7 +14,7 @@ import { Epochs } from '../../shared/epochs.ts'
 import type { Ticket, TicketDriver } from '../../ticket.ts'
 import type { Mail } from '../../transports/mailbox.ts'
 import type { LocalPlace } from '../../transports/transport.ts'
-import { Placement } from '../placement.ts'
+import { keepApart, type OnYield } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
 import { MessageLane } from './message-lane.ts'
 
@@ -57,7 +57,7 @@ export class CallingThread implements TicketDriver {
   readonly #groups: (LocalGroup | undefined)[] = []
   /** The messages to and from each world rank. */
   readonly #lanes: readonly (MessageLane | undefined)[]
-  readonly #placement: Placement | undefined
+  readonly #onYield: OnYield | undefined
   readonly #status: StatusPublisher | undefined
   /** The number of receives that wait on this thread. The engine keeps room for all of them. */
   pendingReceives = 0
@@ -66,7 +66,7 @@ export class CallingThread implements TicketDriver {
     const { journal, place, arena, mail } = options
     this.#options = options
     this.#lanes = mail.map((each) => each && new MessageLane(arena.heap, each))
-    this.#placement = place && Placement.of(place)
+    this.#onYield = place && keepApart(place)
     this.#status = journal.status && new StatusPublisher(journal.status, 'caller')
   }
 
@@ -199,7 +199,7 @@ export class CallingThread implements TicketDriver {
     const patience = PATIENCE + bytesOf(operation) * PATIENCE_PER_BYTE
     for (let now = start; now - start < patience; now = monotonicNow()) {
       yieldCore()
-      this.#placement?.onYield(now)
+      this.#onYield?.(now)
       if (this.#proceed(ticket, true)) return true
       if (run?.begun === begun) continue
       begun = run?.begun
