@@ -47,7 +47,7 @@ export const frameKinds = {
   notice: 12,
   /**
    * `retire`: the receiver of a stream reports that it waits for no message. `retired`: the answer
-   * of the sender. The class `Retirement` uses both.
+   * of the sender. `createRetirement` uses both.
    */
   retire: 13,
   retired: 14,

@@ -12,10 +12,10 @@ import {
 } from './frame.ts'
 import { FrameReader, type Destination } from './frame-reader.ts'
 import { FrameWriter, NO_MESSAGE, type LinkTraffic } from './frame-writer.ts'
-import { Gets } from './gets.ts'
+import { createGets, type Gets } from './gets.ts'
 import type { EngineMemory } from './memory.ts'
 import { Receives } from './receives.ts'
-import { Retirement } from './retirement.ts'
+import { createRetirement } from './retirement.ts'
 import { Sends } from './sends.ts'
 import { Stream, streamKey, type StreamEvents, type Transfer } from './stream.ts'
 
@@ -56,7 +56,7 @@ export class Link {
   readonly #events: LinkEvents
   readonly #writer: FrameWriter
   readonly #reader: FrameReader
-  readonly #retirement: Retirement
+  readonly #retirement: ReturnType<typeof createRetirement>
   readonly #gets: Gets | undefined
   readonly #view: DataView
   #saidGoodbye = false
@@ -73,10 +73,12 @@ export class Link {
     this.#events = events
     const writer = new FrameWriter(transport, memory, peer, traffic)
     this.#writer = writer
-    this.#gets = this.sharesMemory ? new Gets(transport, memory, peer, writer, traffic) : undefined
+    this.#gets = this.sharesMemory
+      ? createGets(transport, memory, peer, writer, traffic)
+      : undefined
     this.sends = new Sends(writer, memory, events, traffic, this.sharesMemory)
     this.receives = new Receives(writer, memory, events, this.#gets)
-    this.#retirement = new Retirement(writer, this.streams)
+    this.#retirement = createRetirement(writer, this.streams)
     this.#reader = new FrameReader(transport, memory, peer, traffic, {
       onFrame: (header) => this.#onFrame(header),
       onGarbage: () => {
@@ -122,7 +124,7 @@ export class Link {
       let moved = this.hasOutgoing && this.#writer.flush()
       if (this.#wantsMail && this.#readMail()) moved = true
       if (this.#reader.read()) moved = true
-      if (this.#gets?.isEmpty === false) {
+      if (this.#gets?.isEmpty() === false) {
         this.#gets.advance()
         moved = true
       }

@@ -12,72 +12,65 @@ const ROUND = 1024
  * `retired`, and both sides count from 0 again. Until the answer arrives, the receiver sends no
  * clear-to-send, because the numbers of messages may change.
  */
-export class Retirement {
-  readonly #writer: FrameWriter
-  readonly #streams: Map<number, Stream>
-  #opened = 0
-
-  constructor(writer: FrameWriter, streams: Map<number, Stream>) {
-    this.#writer = writer
-    this.#streams = streams
-  }
-
-  onOpened(): void {
-    if (++this.#opened < ROUND) return
-    this.#opened = 0
-    try {
-      for (const stream of this.#streams.values()) {
-        if (!isIdle(stream)) continue
-        this.#write(frameKinds.retire, stream, stream.nextReceive)
-        stream.held = []
-      }
-    } catch {
-      // There is no memory for more frames. The next search tries again.
-    }
-  }
-
-  /**
-   * Handles a peer that waits for no message of a stream and has received `index` messages of it.
-   */
-  onRetire(header: FrameHeader): void {
-    const { space, group, sequence, index } = header
-    const stream = this.#streams.get(streamKey(space, group, sequence))
-    const isOver =
-      stream?.isShared === false &&
-      stream.nextSend === index &&
-      stream.sends.length === 0 &&
-      stream.cleared.length === 0
-    if (isOver) stream.nextSend = 0
-    this.#write(frameKinds.retired, header, isOver ? index : 0)
-    if (stream !== undefined) this.#drop(stream)
-  }
-
-  /**
-   * Handles the answer of the sender: it says by how much to reduce message numbers. Returns the
-   * receives that waited for the answer.
-   */
-  onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
-    const stream = this.#streams.get(streamKey(space, group, sequence))
-    if (stream?.held === undefined) return []
-    const held = stream.held.filter((receive) => stream.receives.includes(receive))
-    stream.held = undefined
-    stream.nextReceive -= index
-    for (const receive of stream.receives) receive.index -= index
-    this.#drop(stream)
-    return held
-  }
+export function createRetirement(writer: FrameWriter, streams: Map<number, Stream>) {
+  let opened = 0
 
   /** Drops a stream if it is in its initial state. */
-  #drop(stream: Stream): void {
+  const drop = (stream: Stream): void => {
     const { nextSend, nextReceive, receives, unexpected, cleared, arriving, held } = stream
     const waits = [receives, unexpected, cleared].some((list) => list.length > 0)
     if (nextSend + nextReceive + arriving === 0 && !waits && held === undefined) {
-      this.#streams.delete(stream.key)
+      streams.delete(stream.key)
     }
   }
 
-  #write(kind: number, address: StreamAddress, index: number): void {
-    this.#writer.write(kind, address, { ...NO_MESSAGE, index })
+  const write = (kind: number, address: StreamAddress, index: number): void => {
+    writer.write(kind, address, { ...NO_MESSAGE, index })
+  }
+
+  return {
+    onOpened(): void {
+      if (++opened < ROUND) return
+      opened = 0
+      try {
+        for (const stream of streams.values()) {
+          if (!isIdle(stream)) continue
+          write(frameKinds.retire, stream, stream.nextReceive)
+          stream.held = []
+        }
+      } catch {
+        // There is no memory for more frames. The next search tries again.
+      }
+    },
+    /**
+     * Handles a peer that waits for no message of a stream and has received `index` messages of it.
+     */
+    onRetire(header: FrameHeader): void {
+      const { space, group, sequence, index } = header
+      const stream = streams.get(streamKey(space, group, sequence))
+      const isOver =
+        stream?.isShared === false &&
+        stream.nextSend === index &&
+        stream.sends.length === 0 &&
+        stream.cleared.length === 0
+      if (isOver) stream.nextSend = 0
+      write(frameKinds.retired, header, isOver ? index : 0)
+      if (stream !== undefined) drop(stream)
+    },
+    /**
+     * Handles the answer of the sender: it says by how much to reduce message numbers. Returns the
+     * receives that waited for the answer.
+     */
+    onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
+      const stream = streams.get(streamKey(space, group, sequence))
+      if (stream?.held === undefined) return []
+      const held = stream.held.filter((receive) => stream.receives.includes(receive))
+      stream.held = undefined
+      stream.nextReceive -= index
+      for (const receive of stream.receives) receive.index -= index
+      drop(stream)
+      return held
+    },
   }
 }
 
