@@ -32,45 +32,40 @@ export function callSite(): string | undefined {
  * Records the line at which each rank called each of the last collectives. Used under
  * TSRUN_DEBUG=detail.
  */
-export class CallSites {
+export function recordCallSites(rank: number) {
   /** Call sites by world rank, for each collective with key `group/sequence`. */
-  readonly #sites = new Map<string, Map<number, string>>()
-  readonly #reported = new Set<string>()
-  readonly #rank: number
-
-  constructor(rank: number) {
-    this.#rank = rank
-  }
-
-  siteOf(group: number, sequence: number, rank: number): string | undefined {
-    return this.#sites.get(`${group}/${sequence}`)?.get(rank)
-  }
-
-  /** Records a rank's call site of a collective, and compares it with this rank's call site. */
-  set(group: number, sequence: number, rank: number, site: string): void {
-    const key = `${group}/${sequence}`
-    const sites = this.#sites.get(key) ?? new Map<number, string>()
-    this.#sites.set(key, sites.set(rank, site))
-    const [oldest] = this.#sites.keys()
-    if (this.#sites.size > KEPT && oldest !== undefined) this.#sites.delete(oldest)
-    const own = sites.get(this.#rank)
-    if (own === undefined) return
-    for (const [peer, theirs] of sites) {
-      if (theirs !== own) this.#report(own, peer, theirs, sequence)
-    }
-  }
+  const all = new Map<string, Map<number, string>>()
+  const reported = new Set<string>()
 
   /**
    * Logs two different call sites of one collective, which may be intended. Only the lower of the
    * two ranks logs.
    */
-  #report(own: string, peer: number, theirs: string, sequence: number): void {
+  const report = (own: string, peer: number, theirs: string, sequence: number): void => {
     const pair = `${own} ${theirs}`
-    if (peer < this.#rank || this.#reported.has(pair) || this.#reported.size >= REPORTED) return
-    this.#reported.add(pair)
+    if (peer < rank || reported.has(pair) || reported.size >= REPORTED) return
+    reported.add(pair)
     createLogger('distributed').warn(
       { sequence, site: own, peer, theirs },
-      `ranks call collective #${sequence} at different places: rank ${this.#rank} at ${own}, rank ${peer} at ${theirs}`,
+      `ranks call collective #${sequence} at different places: rank ${rank} at ${own}, rank ${peer} at ${theirs}`,
     )
+  }
+
+  return {
+    siteOf: (group: number, sequence: number, of: number) =>
+      all.get(`${group}/${sequence}`)?.get(of),
+    /** Records a rank's call site of a collective, and compares it with this rank's call site. */
+    set(group: number, sequence: number, of: number, site: string): void {
+      const key = `${group}/${sequence}`
+      const sites = all.get(key) ?? new Map<number, string>()
+      all.set(key, sites.set(of, site))
+      const [oldest] = all.keys()
+      if (all.size > KEPT && oldest !== undefined) all.delete(oldest)
+      const mine = sites.get(rank)
+      if (mine === undefined) return
+      for (const [peer, theirs] of sites) {
+        if (theirs !== mine) report(mine, peer, theirs, sequence)
+      }
+    },
   }
 }

@@ -7,12 +7,12 @@ import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
 import type { Task } from '../engine/task.ts'
 import { bytesOf, isCollective } from '../operation.ts'
-import { CallSites } from './call-sites.ts'
+import { recordCallSites } from './call-sites.ts'
 import { ANY_PEER, NO_PEER } from './flight-recorder.ts'
 import { Journal, type SharedJournal } from './journal.ts'
 import { decodeNotice, encodeNotice } from './notices.ts'
 import { watchStalls } from './stalls.ts'
-import { StatusPublisher } from './status-publisher.ts'
+import { publishStatus } from './status-publisher.ts'
 
 /** Milliseconds between two polls of the running operations. */
 const PERIOD = 100
@@ -29,8 +29,8 @@ export function diagnose(
   const { page, settings, rank } = shared
   const journal = new Journal(shared, shared)
   const { recorder } = journal
-  const publisher = page && new StatusPublisher(new StatusSlot(page.buffer, page.index), 'engine')
-  const sites = settings.detail ? new CallSites(rank) : undefined
+  const publisher = page && publishStatus(new StatusSlot(page.buffer, page.index), 'engine')
+  const sites = settings.detail ? recordCallSites(rank) : undefined
   const stalls = watchStalls({
     patience: settings.stallWarning,
     links,
@@ -126,7 +126,7 @@ export function diagnose(
     },
     siteOf: (group, sequence, of) => sites?.siteOf(group, sequence, of),
     get abortedBy() {
-      return publisher?.abortedBy
+      return publisher?.abortedBy()
     },
     look: (now) => {
       if (now < nextLook) return

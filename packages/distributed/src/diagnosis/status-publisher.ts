@@ -33,76 +33,68 @@ interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
   readonly started: number | undefined
 }
 
+export type StatusPublisher = ReturnType<typeof publishStatus>
+
 /**
  * Publishes on the status page what one thread of this rank runs. Uses plain stores and no system
  * calls.
  */
-export class StatusPublisher {
-  readonly #slot: StatusSlot
+export function publishStatus(slot: StatusSlot, thread: 'engine' | 'caller') {
+  const isEngine = thread === 'engine'
   /** The number of this thread. The slot's word `writer` names the thread that wrote the texts. */
-  readonly #writer: number
+  const writer = isEngine ? 1 : 2
   /** Texts by kind and count of operations. They are kept, because programs repeat their calls. */
-  readonly #texts = new Map<number, Map<number, Known>>()
-  #operation: Uint8Array | undefined
-  #group = ''
+  const known = new Map<number, Map<number, Known>>()
+  let lastText: Uint8Array | undefined
+  let lastGroup = ''
 
-  constructor(slot: StatusSlot, thread: 'engine' | 'caller') {
-    this.#slot = slot
-    this.#writer = thread === 'engine' ? 1 : 2
-  }
-
-  get abortedBy(): number | undefined {
-    return this.#slot.abortedBy
-  }
-
-  /** @param running - number of running operations of the engine; default: unchanged */
-  onStart({ operation, fingerprint, group, posted }: Started, running?: number): void {
-    const slot = this.#slot
-    const isMine = slot.get('writer') === this.#writer
-    if (!isMine) slot.set('writer', this.#writer)
-    const text = this.#textOf(fingerprint)
-    if (text !== this.#operation || !isMine) slot.setBytes('operation', text)
-    this.#operation = text
-    if (group.name !== this.#group || !isMine) slot.setText('group', group.name)
-    this.#group = group.name
-    slot.set('sequence', operation.sequence)
-    slot.set('bytes', bytesOf(operation))
-    if (running !== undefined) slot.set('running', running)
-    if (slot.get('state') === RUNNING) slot.add('ownTime', Math.max(0, posted - slot.get('since')))
-    slot.setState('operation', posted)
-  }
-
-  /** @param running - number of running operations of the engine; default: unchanged */
-  onSettled({ operation, posted, started, completed }: Settled, running?: number): void {
-    const slot = this.#slot
-    const isEngine = this.#writer === 1
-    // Each thread adds to a separate sum, so that no update is lost.
-    slot.add(isEngine ? 'engineTime' : 'callerTime', completed - posted)
-    slot.add(isEngine ? 'engineBytes' : 'callerBytes', bytesOf(operation))
-    // A failed operation may have moved no message.
-    if (started !== undefined) {
-      slot.add('waitTime', (started === 0 ? completed : started) - posted)
-    }
-    if (running !== undefined) slot.set('running', running)
-    slot.add('ended', 1)
-    if (slot.get('running') === 0) slot.setState('running', completed)
-  }
-
-  /** Publishes the ranks that the oldest operation waits for. */
-  look(running: Iterable<Task>): void {
-    const [oldest] = running
-    this.#slot.setText('waitsFor', oldest === undefined ? '' : oldest.peers().join(','))
-  }
-
-  #textOf(fingerprint: Fingerprint): Uint8Array {
+  const textOf = (fingerprint: Fingerprint): Uint8Array => {
     const { kind, count } = fingerprint
-    let texts = this.#texts.get(kind)
-    const known = texts?.get(count)
-    if (known !== undefined && sameFingerprint(known.of, fingerprint)) return known.text
+    let texts = known.get(kind)
+    const last = texts?.get(count)
+    if (last !== undefined && sameFingerprint(last.of, fingerprint)) return last.text
     if (texts === undefined || texts.size === KEPT)
-      this.#texts.set(kind, (texts = new Map<number, Known>()))
+      known.set(kind, (texts = new Map<number, Known>()))
     const text = encoder.encode(describeFingerprint(fingerprint))
     texts.set(count, { of: fingerprint, text })
     return text
+  }
+
+  return {
+    abortedBy: () => slot.abortedBy,
+    /** @param running - number of running operations of the engine; default: unchanged */
+    onStart({ operation, fingerprint, group, posted }: Started, running?: number): void {
+      const isMine = slot.get('writer') === writer
+      if (!isMine) slot.set('writer', writer)
+      const text = textOf(fingerprint)
+      if (text !== lastText || !isMine) slot.setBytes('operation', text)
+      lastText = text
+      if (group.name !== lastGroup || !isMine) slot.setText('group', group.name)
+      lastGroup = group.name
+      slot.set('sequence', operation.sequence)
+      slot.set('bytes', bytesOf(operation))
+      if (running !== undefined) slot.set('running', running)
+      if (slot.get('state') === RUNNING)
+        slot.add('ownTime', Math.max(0, posted - slot.get('since')))
+      slot.setState('operation', posted)
+    },
+    /** @param running - number of running operations of the engine; default: unchanged */
+    onSettled({ operation, posted, started, completed }: Settled, running?: number): void {
+      // Each thread adds to a separate sum, so that no update is lost.
+      slot.add(isEngine ? 'engineTime' : 'callerTime', completed - posted)
+      slot.add(isEngine ? 'engineBytes' : 'callerBytes', bytesOf(operation))
+      // A failed operation may have moved no message.
+      if (started !== undefined) {
+        slot.add('waitTime', (started === 0 ? completed : started) - posted)
+      }
+      if (running !== undefined) slot.set('running', running)
+      slot.add('ended', 1)
+      if (slot.get('running') === 0) slot.setState('running', completed)
+    },
+    /** Publishes the ranks that the oldest operation waits for. */
+    look(running: Iterable<Task>): void {
+      const [oldest] = running
+      slot.setText('waitsFor', oldest === undefined ? '' : oldest.peers().join(','))
+    },
   }
 }

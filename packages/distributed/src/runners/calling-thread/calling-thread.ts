@@ -2,7 +2,7 @@ import { monotonicNow, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
 import { NO_PEER } from '../../diagnosis/flight-recorder.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
-import { StatusPublisher } from '../../diagnosis/status-publisher.ts'
+import { publishStatus, type StatusPublisher } from '../../diagnosis/status-publisher.ts'
 import {
   ANY_SOURCE,
   bytesOf,
@@ -67,7 +67,7 @@ export class CallingThread implements TicketDriver {
     this.#options = options
     this.#lanes = mail.map((each) => each && new MessageLane(arena.heap, each))
     this.#onYield = place && keepApart(place)
-    this.#status = journal.status && new StatusPublisher(journal.status, 'caller')
+    this.#status = journal.status && publishStatus(journal.status, 'caller')
   }
 
   addGroup(id: number, name: string, ranks: readonly number[]): void {
