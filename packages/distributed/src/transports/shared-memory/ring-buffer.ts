@@ -20,34 +20,49 @@ const ENDED = 64
 
 type Copy = Kernels['copy']
 
-class RingBuffer {
-  readonly words: Int32Array
-  readonly data: number
-  readonly copy: Copy
+/** One end of a ring buffer. */
+class RingBufferEnd {
+  protected readonly words: Int32Array
+  protected readonly data: number
+  protected readonly copy: Copy
+  /** Index of the word that says whether this end sleeps. */
+  readonly #sleeps: number
+  readonly #otherSleeps: number
 
-  constructor(heap: Heap, at: number, copy: Copy) {
+  constructor(heap: Heap, at: number, copy: Copy, sleeps: number, otherSleeps: number) {
     this.words = new Int32Array(heap.bytes.buffer, at, HEADER / 4)
     this.data = at + HEADER
     this.copy = copy
+    this.#sleeps = sleeps
+    this.#otherSleeps = otherSleeps
+  }
+
+  /** Whether the other end sleeps and no other thread is waking it yet. */
+  shouldWake(): boolean {
+    const { words } = this
+    const word = this.#otherSleeps
+    return Atomics.load(words, word) === 1 && Atomics.exchange(words, word, 0) === 1
+  }
+
+  announceSleep(sleeps: boolean): void {
+    Atomics.store(this.words, this.#sleeps, sleeps ? 1 : 0)
   }
 }
 
-export class RingBufferWriter {
-  readonly #buffer: RingBuffer
+export class RingBufferWriter extends RingBufferEnd {
   #written = 0
 
   constructor(heap: Heap, at: number, copy: Copy) {
-    this.#buffer = new RingBuffer(heap, at, copy)
+    super(heap, at, copy, WRITER_SLEEPS, READER_SLEEPS)
   }
 
   get isFull(): boolean {
-    const { words } = this.#buffer
-    return (this.#written - Atomics.load(words, READ)) >>> 0 === CAPACITY
+    return (this.#written - Atomics.load(this.words, READ)) >>> 0 === CAPACITY
   }
 
   /** Writes up to `length` bytes from offset `at`. Returns the number of written bytes. */
   write(at: number, length: number): number {
-    const { words, data, copy } = this.#buffer
+    const { words, data, copy } = this
     const used = (this.#written - Atomics.load(words, READ)) >>> 0
     const taken = Math.min(length, CAPACITY - used)
     if (taken === 0) return 0
@@ -60,49 +75,36 @@ export class RingBufferWriter {
     return taken
   }
 
-  /** Whether the reader sleeps and no other thread is waking it yet. */
-  shouldWake(): boolean {
-    const { words } = this.#buffer
-    return (
-      Atomics.load(words, READER_SLEEPS) === 1 && Atomics.exchange(words, READER_SLEEPS, 0) === 1
-    )
-  }
-
-  announceSleep(sleeps: boolean): void {
-    Atomics.store(this.#buffer.words, WRITER_SLEEPS, sleeps ? 1 : 0)
-  }
-
   /** Ends the connection: tells the peer that this rank neither writes nor reads any more. */
   end(): void {
-    Atomics.store(this.#buffer.words, ENDED, 1)
+    Atomics.store(this.words, ENDED, 1)
   }
 }
 
-export class RingBufferReader {
+export class RingBufferReader extends RingBufferEnd {
   /** Heap offset of a word that changes when more data is written. */
   readonly writtenAt: number
-  readonly #buffer: RingBuffer
   #read = 0
 
   constructor(heap: Heap, at: number, copy: Copy) {
+    super(heap, at, copy, READER_SLEEPS, WRITER_SLEEPS)
     this.writtenAt = at + 4 * WRITTEN
-    this.#buffer = new RingBuffer(heap, at, copy)
   }
 
   get isEmpty(): boolean {
-    return Atomics.load(this.#buffer.words, WRITTEN) === this.#read
+    return Atomics.load(this.words, WRITTEN) === this.#read
   }
 
   /**
    * Whether the writer has ended the connection. Data that was written before can still be read.
    */
   get hasEnded(): boolean {
-    return Atomics.load(this.#buffer.words, ENDED) === 1
+    return Atomics.load(this.words, ENDED) === 1
   }
 
   /** Reads up to `length` bytes to offset `at`. Returns the number of read bytes. */
   read(at: number, length: number): number {
-    const { words, data, copy } = this.#buffer
+    const { words, data, copy } = this
     const available = (Atomics.load(words, WRITTEN) - this.#read) >>> 0
     // Limit the count, because a broken writer may claim more than the capacity.
     const taken = Math.min(length, available, CAPACITY)
@@ -114,17 +116,5 @@ export class RingBufferReader {
     this.#read = (this.#read + taken) | 0
     Atomics.store(words, READ, this.#read)
     return taken
-  }
-
-  /** Whether the writer sleeps and no other thread is waking it yet. */
-  shouldWake(): boolean {
-    const { words } = this.#buffer
-    return (
-      Atomics.load(words, WRITER_SLEEPS) === 1 && Atomics.exchange(words, WRITER_SLEEPS, 0) === 1
-    )
-  }
-
-  announceSleep(sleeps: boolean): void {
-    Atomics.store(this.#buffer.words, READER_SLEEPS, sleeps ? 1 : 0)
   }
 }
