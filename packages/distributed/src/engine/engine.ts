@@ -4,7 +4,7 @@ import { findAlgorithm, resolveAlgorithm } from '../algorithms/select.ts'
 import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
 import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
-import { isCollective, isWithoutMessages, type Fingerprint, type Operation } from '../operation.ts'
+import { isCollective, isWithoutMessages, type Operation } from '../operation.ts'
 import { createEpochs, Epochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
@@ -16,10 +16,9 @@ import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
 import { tapped, type MessageListener } from './message-tap.ts'
-import type { Stream } from './messages/stream.ts'
 import type { EngineObserver, ObservedEngine } from './observer.ts'
 import { abortError, peerError, thrownError } from './task-errors.ts'
-import { Task, type TaskContext, type TaskTransfer } from './task.ts'
+import { Task, type TaskContext } from './task.ts'
 
 export interface EngineOptions {
   readonly heap: Heap
@@ -69,7 +68,7 @@ export class Engine implements TaskContext {
   readonly #destroyed = new Set<number>()
   readonly #running = new Set<Task>()
   readonly #ready: Task[] = []
-  readonly #failures: Failures
+  readonly failures: Failures
   readonly #transport: Transport | undefined
   readonly #collectives: TransportCollectives | undefined
   readonly #observer: EngineObserver
@@ -96,14 +95,14 @@ export class Engine implements TaskContext {
     this.#peers = this.links.filter((link) => link !== undefined)
     this.matching = createMatching(this.links, {
       onFailed: (task, cause) => {
-        this.#failures.fail(task, thrownError(cause))
+        this.failures.fail(task, thrownError(cause))
       },
       onDeparted: (task, link) => {
-        this.#failures.fail(task, peerError(task, link, rank))
+        this.failures.fail(task, peerError(task, link, rank))
       },
     })
     this.#observer = observe({ groups: this.#groups, running: this.#running, links: this.links })
-    this.#failures = createFailures({
+    this.failures = createFailures({
       rank,
       links: this.links,
       groups: this.#groups,
@@ -137,7 +136,7 @@ export class Engine implements TaskContext {
     const epochs = this.epochs && Epochs.of(this.epochs, id)
     const rank = ranks.indexOf(this.rank)
     this.#groups.set(id, createGroup(id, name, rank, ranks, hosts, epochs, slots))
-    this.#failures.onGroupAdded(id)
+    this.failures.onGroupAdded(id)
   }
 
   removeGroup(id: number): void {
@@ -145,14 +144,14 @@ export class Engine implements TaskContext {
     if (group === undefined) return
     this.#groups.delete(id)
     this.#destroyed.add(id)
-    this.#failures.onDestroyed(group)
+    this.failures.onDestroyed(group)
     for (const link of this.#peers) link.closeStreams(id)
     this.#collectives?.removeGroup?.(id)
   }
 
   /** Fails the operations of a group on all of its ranks, and refuses later operations. */
   failGroup(id: number, reason: string): void {
-    this.#failures.failGroup(id, reason)
+    this.failures.failGroup(id, reason)
   }
 
   /** Starts an operation. Calls `onSettled` once, perhaps before returning. */
@@ -197,11 +196,11 @@ export class Engine implements TaskContext {
   checkDeadlines(patience = 200): number {
     const now = monotonicNow()
     this.#observer.look(now)
-    return this.#failures.checkDeadlines(now, patience)
+    return this.failures.checkDeadlines(now, patience)
   }
 
   abort(task: Task): void {
-    this.#failures.fail(task, abortError(task, this.rank))
+    this.failures.fail(task, abortError(task, this.rank))
   }
 
   /** Sends a close frame to all peers, because this rank leaves normally. */
@@ -220,29 +219,21 @@ export class Engine implements TaskContext {
 
   /** Fails all running operations. */
   failAll(error: TsrError): void {
-    for (const task of [...this.#running]) this.#failures.fail(task, error)
+    for (const task of [...this.#running]) this.failures.fail(task, error)
   }
 
   onReady(task: Task): void {
     this.#ready.push(task)
   }
 
-  onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void {
-    this.#failures.onMismatch(stream, theirs, transfer)
-  }
-
-  onWithdrawn(receive: TaskTransfer): void {
-    this.#failures.onWithdrawn(receive)
-  }
-
   #linkEvents(): LinkEvents {
     return {
       onUnexpected: (stream, theirs) => {
-        this.#failures.onUnexpected(stream, theirs)
+        this.failures.onUnexpected(stream, theirs)
         this.matching.onArrival(stream)
       },
       onFault: (link, header, payload) => {
-        this.#failures.onFault(link, header, payload)
+        this.failures.onFault(link, header, payload)
         this.matching.onClosed(link)
       },
       onNotice: (link, header, payload) => {
@@ -254,7 +245,7 @@ export class Engine implements TaskContext {
         Atomics.store(this.gone, link.peer, 1)
         // Messages that have already arrived may complete an operation.
         this.#runReady()
-        this.#failures.onClosed(link)
+        this.failures.onClosed(link)
         this.matching.onClosed(link)
       },
     }
@@ -278,7 +269,7 @@ export class Engine implements TaskContext {
         // Ignore an inquiry from a peer that is at another position.
         if (theirs.sequence !== sequence || state !== 'running') return
         const stream = links[peer]!.stream(spaces.collective, group.id, sequence)
-        this.#failures.onMismatch(stream, theirs.fingerprint)
+        this.failures.onMismatch(stream, theirs.fingerprint)
       },
     })
   }
@@ -288,7 +279,7 @@ export class Engine implements TaskContext {
     this.#running.add(task)
     this.#observer.onStart(task)
     if (group.failure !== undefined && refuses(group, operation)) {
-      this.#failures.refuse(task, group.failure.error)
+      this.failures.refuse(task, group.failure.error)
       return
     }
     if (operation.aborted) {
@@ -297,7 +288,7 @@ export class Engine implements TaskContext {
     }
     if (isCollective(operation)) {
       group.active.set(operation.sequence, task)
-      if (!this.#failures.checkEarlyMessages(task)) return
+      if (!this.failures.checkEarlyMessages(task)) return
     }
     const { former } = task
     if (former !== undefined) former.restart!()
@@ -335,13 +326,13 @@ export class Engine implements TaskContext {
           return
         }
         if (!value.done) {
-          if (value.missing !== undefined) this.#failures.requirePresent(task, value.missing())
+          if (value.missing !== undefined) this.failures.requirePresent(task, value.missing())
           task.waitingFor = value
           return
         }
       }
     } catch (cause) {
-      this.#failures.fail(task, thrownError(cause))
+      this.failures.fail(task, thrownError(cause))
     }
   }
 

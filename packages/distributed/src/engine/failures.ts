@@ -75,7 +75,10 @@ export function createFailures({
     }
   }
 
-  /** Handles a peer that runs another operation at this position of the group. */
+  /**
+   * Handles a peer that runs another operation at this position of the group. `transfer` is the
+   * transfer of this rank at the position of the message, if any.
+   */
   const onMismatch = (stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void => {
     const { link, space, sequence } = stream
     const group = groups.get(stream.group)

@@ -13,6 +13,7 @@ import {
   type Operation,
 } from '../operation.ts'
 import type { RunningOperation } from '../transports/transport-collectives.ts'
+import type { Failures } from './failures.ts'
 import { hasDeparted, type EngineGroup } from './group.ts'
 import type { MatchingQueues } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
@@ -32,14 +33,9 @@ export interface TaskContext {
   readonly kernels: Kernels
   readonly tuning: TuningTable
   readonly matching: MatchingQueues
+  readonly failures: Failures
   /** Called when a task can resume. */
   onReady(task: Task): void
-  /**
-   * Called when a message on a stream belongs to a different operation. `transfer` is the transfer of
-   * this rank at the position of the message, if any.
-   */
-  onMismatch(stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void
-  onWithdrawn(receive: TaskTransfer): void
 }
 
 /**
@@ -184,7 +180,8 @@ export class Task implements RunningOperation {
   closeStreams(): void {
     for (const stream of this.#streams) {
       const leftover = stream?.link.closeStream(stream)
-      if (stream !== undefined && leftover !== undefined) this.engine.onMismatch(stream, leftover)
+      if (stream !== undefined && leftover !== undefined)
+        this.engine.failures.onMismatch(stream, leftover)
     }
   }
 
@@ -305,10 +302,10 @@ export class TaskTransfer implements Transfer {
   }
 
   onWithdrawn(): void {
-    this.task.engine.onWithdrawn(this)
+    this.task.engine.failures.onWithdrawn(this)
   }
 
   onMismatch(theirs: Fingerprint): void {
-    this.task.engine.onMismatch(this.stream, theirs, this)
+    this.task.engine.failures.onMismatch(this.stream, theirs, this)
   }
 }
