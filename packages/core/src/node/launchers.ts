@@ -26,7 +26,14 @@ export interface LaunchedPlace {
  */
 export function launchedPlace(env: Environment): LaunchedPlace | undefined {
   const slurm = ofSlurm(env)
-  const mpi = ofOpenMpi(env) ?? ofHydra(env)
+  const mpi =
+    ofMpi(
+      env,
+      'OMPI_COMM_WORLD_SIZE',
+      'OMPI_COMM_WORLD_RANK',
+      'OMPI_COMM_WORLD_LOCAL_SIZE',
+      'OMPI_COMM_WORLD_LOCAL_RANK',
+    ) ?? ofMpi(env, 'PMI_SIZE', 'PMI_RANK', 'MPI_LOCALNRANKS', 'MPI_LOCALRANKID')
   // mpirun starts its daemons with srun, so the Slurm variables then describe the daemon.
   if (mpi === undefined || slurm === undefined) return mpi ?? slurm
   return mpi.rank === slurm.rank && mpi.worldSize === slurm.worldSize ? slurm : mpi
@@ -94,24 +101,13 @@ function ofSlurm(env: Environment): LaunchedPlace | undefined {
   })
 }
 
-function ofOpenMpi(env: Environment): LaunchedPlace | undefined {
-  return placeOf('OMPI_COMM_WORLD_SIZE', {
-    rank: numberOf(env['OMPI_COMM_WORLD_RANK']),
-    worldSize: numberOf(env['OMPI_COMM_WORLD_SIZE']),
-    localRank: numberOf(env['OMPI_COMM_WORLD_LOCAL_RANK']),
-    localWorldSize: numberOf(env['OMPI_COMM_WORLD_LOCAL_SIZE']),
-    nodeRank: undefined,
-  })
-}
-
-function ofHydra(env: Environment): LaunchedPlace | undefined {
-  return placeOf('PMI_SIZE', {
-    rank: numberOf(env['PMI_RANK']),
-    worldSize: numberOf(env['PMI_SIZE']),
-    localRank: numberOf(env['MPI_LOCALRANKID']),
-    localWorldSize: numberOf(env['MPI_LOCALNRANKS']),
-    nodeRank: undefined,
-  })
+/** @param variables - those of the world size, the rank, the local size and the local rank */
+function ofMpi(
+  env: Environment,
+  ...variables: readonly [string, string, string, string]
+): LaunchedPlace | undefined {
+  const [worldSize, rank, localWorldSize, localRank] = variables.map((name) => numberOf(env[name]))
+  return placeOf(variables[0], { rank, worldSize, localRank, localWorldSize, nodeRank: undefined })
 }
 
 type Found = { readonly [Name in keyof Omit<LaunchedPlace, 'variable'>]: number | undefined }
