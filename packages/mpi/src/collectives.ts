@@ -50,7 +50,6 @@ export interface MpiCollectives extends TransportCollectives {
 export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiCollectives {
   const { integers } = mpi
   const groups = new Map<number, MpiGroup>()
-  groups.set(0, { communicator: duplicateWorld(mpi), early: [], isOpening: false })
   /** Requests that libmpi is running. */
   let active: Request[] = []
   /** Requests that failed before libmpi accepted them. */
@@ -62,6 +61,7 @@ export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiColle
     groups.set(id, group)
     return group
   }
+  groupOf(0).communicator = duplicateWorld(mpi)
 
   const start = (request: Request, communicator: number): void => {
     const { running: channel, operation, at } = request

@@ -12,6 +12,8 @@ import {
 } from './published.ts'
 import type { World } from './world.ts'
 
+type Parent = Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>
+
 /** The result of agreeing on a new group. */
 export interface Agreement {
   readonly identity: GroupIdentity
@@ -28,7 +30,7 @@ export interface Agreement {
  */
 export async function agreeOnGroup(
   world: World,
-  parent: Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>,
+  parent: Parent,
   ranks: readonly number[],
   options: NewGroupOptions,
 ): Promise<Agreement> {
@@ -61,7 +63,7 @@ async function takeIdOfOne({ store }: World): Promise<number> {
 
 function checkMembers(
   { runner: { gone } }: World,
-  parent: Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>,
+  parent: Parent,
   ranks: readonly number[],
 ): number[] {
   const refuse = (problem: string): Error => tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
