@@ -14,7 +14,6 @@ export {
   type TuningTable,
 } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
 export { findWindowCollective } from '../../../packages/distributed/src/algorithms/window.ts'
-export { dtypes } from '../../../packages/distributed/src/dtype.ts'
 export {
   algorithmNames,
   fingerprintOf,
