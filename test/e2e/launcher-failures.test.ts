@@ -101,7 +101,7 @@ it('the launcher replaces control codes of ranks for the terminal', async () => 
   expect(stdout + stderr).not.toMatch(/\u001b(?!\[[\d;]*m)|[\r\b\u0007]/)
 })
 
-it('the report shows the place of a syntax error', async () => {
+it('the report alone shows the place of a syntax error, without frames of Node', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'tsrun-syntax-'))
   try {
     const script = join(directory, 'broken.mjs')
@@ -111,6 +111,7 @@ it('the report shows the place of a syntax error', async () => {
     const report = stderr.slice(stderr.indexOf('── tsrun: the job failed'))
     expect(report).toMatch(/error +file:.*broken\.mjs:1\n +const broken = ;\n +\^/)
     expect(report).toContain("SyntaxError: Unexpected token ';'")
+    expect(stderr).not.toContain('node:internal')
   } finally {
     rmSync(directory, { recursive: true })
   }

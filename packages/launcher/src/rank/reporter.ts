@@ -43,12 +43,13 @@ function isFatal(): boolean {
 }
 
 /**
- * Whether only Node's crash message has the location: for a syntax error, and for a thrown value
- * without a stack.
+ * Whether only Node's crash message has the location: for a thrown value without a stack, and for a syntax
+ * error whose stack does not begin with the place.
  */
 function isPlacedByNode(error: unknown): boolean {
   const { name, stack } = Object(error) as Record<string, unknown>
-  return name === 'SyntaxError' || typeof stack !== 'string'
+  if (typeof stack !== 'string') return true
+  return name === 'SyntaxError' && !/^\S.*:\d+\n/.test(stack)
 }
 
 /** Exits like an uncaught error, but without a message. */
@@ -72,7 +73,10 @@ const FRAMES = 50
 export function describeError(given: unknown): ErrorDescription {
   try {
     const thrown = withoutPreamble(given)
-    const described = describeThrown(thrown, (error) => print(error) + missingSourceHint(error))
+    const described = describeThrown(
+      thrown,
+      (error) => print(error) + missingSourceHint(error) + missingStackHint(error),
+    )
     const short = hideLibraryFrames(described.text)
     return short.hidden === 0 ? described : { ...described, short }
   } catch {
@@ -90,8 +94,18 @@ function withoutPreamble(thrown: unknown): unknown {
   return Object.assign(new Error(text), { [inspect.custom]: () => `Error: ${text}` })
 }
 
-/** Prints like Node, but omits the facts of this library's errors, which are in the message. */
+function missingStackHint(thrown: unknown): string {
+  if (typeof (Object(thrown) as { stack?: unknown }).stack === 'string') return ''
+  return '\nThis value was thrown. It is no Error and has no stack: --node-args=--trace-uncaught shows the place.'
+}
+
+/**
+ * Prints like Node, but omits the facts of this library's errors, and of those of esbuild, which are in the
+ * message.
+ */
 function print(thrown: unknown): string {
+  const { stack, errors, warnings } = Object(thrown) as Record<string, unknown>
+  if (typeof stack === 'string' && Array.isArray(errors) && Array.isArray(warnings)) return stack
   if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
   return withCause(thrown.stack, thrown, print)
 }
