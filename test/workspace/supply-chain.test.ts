@@ -19,8 +19,11 @@ it.each(workflows)('every action of %s is pinned to a commit', (name) => {
 })
 
 it('all dependencies of the packages and all bundled packages have allowed licences', () => {
-  const said = execFileSync(process.execPath, ['scripts/check-licenses.mjs'], { cwd: root })
-  const [, installed, bundled] = /^(\d+) installed and (\d+) bundled packages, all/.exec(`${said}`)!
+  const said = execFileSync(process.execPath, ['scripts/check-licenses.mjs'], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+  const [, installed, bundled] = /^(\d+) installed and (\d+) bundled packages, all/.exec(said)!
   const notices = readdirSync(`${root}packages`)
     .map((name) => `${root}packages/${name}/dist/THIRD-PARTY-LICENSES.txt`)
     .filter((path) => existsSync(path))
