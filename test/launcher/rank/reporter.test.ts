@@ -103,12 +103,9 @@ it('describes an error of esbuild without its properties, which repeat the messa
   expect(describeError(error).text).toBe(error.stack)
 })
 
-it.each([null, 'text only', { code: 7 }])(
-  'says that %j has no stack, and what shows it',
-  (thrown) => {
-    expect(describeError(thrown).text).toContain('has no stack: --node-args=--trace-uncaught')
-  },
-)
+it.each([null, 'text only', { code: 7 }])('says that %j has no stack', (thrown) => {
+  expect(describeError(thrown).text).toContain('is no Error, so it has no stack')
+})
 
 it('describes a rejection whose reason is no Error in one sentence', () => {
   const error = Object.assign(

@@ -16,13 +16,16 @@ export function reportToLauncher(control: ControlPipe): void {
   let failed = false
   // The user's line may be below many library frames.
   Error.stackTraceLimit = Math.max(Error.stackTraceLimit, FRAMES)
-  process.on('uncaughtExceptionMonitor', (error: unknown) => {
-    failed = true
-    const report = describeError(error)
-    const silent = isFatal() && !isPlacedByNode(error)
-    const isSent = control.send({ kind: 'error', at: monotonicNow(), ...report, silent })
-    if (silent && isSent) process.once('uncaughtException', dieSilently)
-  })
+  process.on(
+    'uncaughtExceptionMonitor',
+    (error: unknown, origin: NodeJS.UncaughtExceptionOrigin) => {
+      failed = true
+      const report = describeError(error)
+      const silent = isFatal() && !isPlacedByNode(error, origin)
+      const isSent = control.send({ kind: 'error', at: monotonicNow(), ...report, silent })
+      if (silent && isSent) process.once('uncaughtException', dieSilently)
+    },
+  )
   // saveCheckpoint() of @tsrun/training publishes this on the rank that completes a checkpoint.
   subscribe('tsrun.checkpoint-saved', (message) => {
     const { step, path } = message as { readonly step: number; readonly path: string }
@@ -43,13 +46,12 @@ function isFatal(): boolean {
 }
 
 /**
- * Whether only Node's crash message has the location: for a thrown value without a stack, and for a syntax
- * error whose stack does not begin with the place.
+ * Whether only Node's crash message has the location: for a syntax error, and for a thrown value without a
+ * stack, unless a promise was rejected with it.
  */
-function isPlacedByNode(error: unknown): boolean {
+function isPlacedByNode(error: unknown, origin: NodeJS.UncaughtExceptionOrigin): boolean {
   const { name, stack } = Object(error) as Record<string, unknown>
-  if (typeof stack !== 'string') return true
-  return name === 'SyntaxError' && !/^\S.*:\d+\n/.test(stack)
+  return typeof stack === 'string' ? name === 'SyntaxError' : origin === 'uncaughtException'
 }
 
 /** Exits like an uncaught error, but without a message. */
@@ -96,7 +98,7 @@ function withoutPreamble(thrown: unknown): unknown {
 
 function missingStackHint(thrown: unknown): string {
   if (typeof (Object(thrown) as { stack?: unknown }).stack === 'string') return ''
-  return '\nThis value was thrown. It is no Error and has no stack: --node-args=--trace-uncaught shows the place.'
+  return '\nThis value is no Error, so it has no stack. Throw an Error instead.'
 }
 
 /**
