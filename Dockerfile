@@ -75,9 +75,11 @@ ENV TSRUN_BACKEND=tensorflow
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics
 ARG VERSION=0.0.0
 ARG REVISION=unknown
+ARG SOURCE=unknown
 LABEL org.opencontainers.image.title="tsrun with TensorFlow for NVIDIA GPUs" \
   org.opencontainers.image.description="Distributed training for Node.js on TensorFlow.js: launcher, packages and examples" \
   org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.source="${SOURCE}" \
   org.opencontainers.image.version="${VERSION}" \
   org.opencontainers.image.revision="${REVISION}"
 USER 1000
@@ -97,9 +99,11 @@ RUN install --directory --owner 1000 --group 1000 logs checkpoints
 ENV PATH=/tsrun/node_modules/.bin:$PATH
 ARG VERSION=0.0.0
 ARG REVISION=unknown
+ARG SOURCE=unknown
 LABEL org.opencontainers.image.title="tsrun" \
   org.opencontainers.image.description="Distributed training for Node.js on TensorFlow.js: launcher, packages and examples" \
   org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.source="${SOURCE}" \
   org.opencontainers.image.version="${VERSION}" \
   org.opencontainers.image.revision="${REVISION}"
 USER 1000

@@ -24,6 +24,8 @@ version=$2
 shift 2
 if [ $# -eq 0 ]; then set -- cpu gpu; fi
 revision=$(git rev-parse HEAD)
+# The address of the repository, from package.json.
+source=$(sed -n 's|.*"git+\(https:.*\)\.git".*|\1|p' package.json)
 
 bases=()
 while IFS='=' read -r argument image; do
@@ -37,5 +39,5 @@ for target in "$@"; do
   if [ "$target" = gpu ]; then tag=$version-gpu; fi
   # shellcheck disable=SC2086
   docker buildx build $output --target "$target" "${bases[@]}" --tag "$name:$tag" \
-    --build-arg "VERSION=$version" --build-arg "REVISION=$revision" .
+    --build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE=$source" .
 done

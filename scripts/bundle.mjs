@@ -200,17 +200,27 @@ async function bundleForBrowser(folder, source) {
  * @param {string} what - contains them
  */
 function licenses(folder, sources, what) {
-  const packages = sources.flatMap((input) => {
-    const [path] = /^[^(]*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
-    return path === undefined ? [] : [join(folder, path)]
-  })
-  const texts = [...new Set(packages)].sort().map((path) => {
+  const texts = packagesOf(folder, sources).map((path) => {
     const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'))
     const text = licenseOf(path, license)
     if (text === undefined) throw new Error(`${name} has no text of its licence`)
     return `${name} ${version} (${license})\n\n${text.trim()}\n`
   })
   return `${what} contains these packages.\n\n${texts.join(`\n${'-'.repeat(80)}\n\n`)}`
+}
+
+/**
+ * The folders of the packages of other people that have these sources.
+ *
+ * @param {string} folder - of our package
+ * @param {readonly string[]} sources - files, relative to the folder
+ */
+function packagesOf(folder, sources) {
+  const packages = sources.flatMap((input) => {
+    const [path] = /^[^(]*node_modules\/(@[^/]+\/)?[^/]+/.exec(input) ?? []
+    return path === undefined ? [] : [join(folder, path)]
+  })
+  return [...new Set(packages)].sort()
 }
 
 /**
@@ -236,17 +246,24 @@ function licenseOf(path, license) {
  * @param {string} target - in dist
  */
 async function bundleAlone(name, source, target) {
-  const { outputFiles } = await build({
-    absWorkingDir: join(root, name),
+  const folder = join(root, name)
+  const { outputFiles, metafile } = await build({
+    absWorkingDir: folder,
     entryPoints: [source],
     outfile: `dist/${target}`,
     write: false,
     bundle: true,
+    metafile: true,
     format: 'cjs',
     platform: 'node',
     target: 'node20.19',
     logLevel: 'warning',
   })
+  for (const path of packagesOf(folder, Object.keys(metafile.inputs))) {
+    const { name: used } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'))
+    const notice = readFileSync(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), 'utf8')
+    if (!notice.includes(`\n${used} `)) throw new Error(`${target}: no notice of ${used}`)
+  }
   for (const { path, contents } of outputFiles) put(path, contents)
 }
 

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -5,6 +6,7 @@ import {
   blasLibraries,
   readBlasManifest,
   thisSystem,
+  tsrError,
   writeManifest,
   type BlasManifest,
 } from '@tsrun/core'
@@ -50,6 +52,25 @@ it.each([
     }),
   )
 })
+
+it("a manifest that Node's permission model hides is not to be installed again", () => {
+  const { message } = tsrError('ERR_TSR_SETUP_MANIFEST', {
+    name: 'blas',
+    path: join(home, 'blas/manifest.json'),
+    problem: accessDenied(),
+  })
+  expect(message).toMatch(/--allow-fs-read for the folder/)
+  expect(message).not.toContain('Run that command again')
+})
+
+/** What this Node says about a file that it may not read. */
+function accessDenied(): string {
+  const [flag] = ['--permission', '--experimental-permission'].filter((name) =>
+    process.allowedNodeEnvironmentFlags.has(name),
+  )
+  const code = 'try { fs.readFileSync("/") } catch ({ message }) { console.log(message) }'
+  return execFileSync(process.execPath, [flag!, '-e', code], { stdio: 'pipe' }).toString()
+}
 
 it('the BLAS of the set-up comes before that of an npm package, and this before those of the system', () => {
   const env = { TSRUN_HOME: home }

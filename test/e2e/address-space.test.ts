@@ -1,4 +1,6 @@
-import { killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { cleanEnvironment, fixtures, killLeftovers, tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 import { isAvailable } from '@tsrun/native'
 
@@ -10,6 +12,16 @@ itNative('ranks share arenas that fit into a limited address space', async () =>
   const job = await tsrun(['--nproc', '4', 'sums.mjs'], { ulimit: '-v 6000000' })
   expect(job.stdout.match(/sums 10$/gm)).toHaveLength(4)
   expect(job.stderr).not.toContain('WARN')
+})
+
+itNative('a rank without tsrun has room with the flag that docs/deploy/mpi.md names', async () => {
+  const start = async (NODE_OPTIONS: string): Promise<string> => {
+    const command = ['-c', 'ulimit -v 6000000; "$0" sums.mjs 2>&1; true', process.execPath]
+    const env = { ...cleanEnvironment(), NODE_OPTIONS }
+    return (await promisify(execFile)('bash', command, { cwd: fixtures, env })).stdout
+  }
+  expect(await start('')).toContain('ERR_TSR_ARENA_UNAVAILABLE')
+  expect(await start('--disable-wasm-trap-handler')).toContain('sums 1')
 })
 
 itNative('ranks agree on TCP if the limit has no room for the arenas of other ranks', async () => {

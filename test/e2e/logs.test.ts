@@ -146,6 +146,18 @@ describe('tsrun logs', () => {
     expect(refused.stderr).toContain('there is no file')
   })
 
+  it('asks for --log-dir if --detach would lose the output, and says why', async () => {
+    const reasonOf = async (args: readonly string[], given = {}): Promise<string> => {
+      const { code, stderr } = await tsrun([...args, '--detach', 'hello.mjs'], {
+        env: { ...env, ...given },
+      })
+      expect(code).toBe(2)
+      return stderr
+    }
+    expect(await reasonOf(['--nproc', '129'])).toMatch(/needs --log-dir DIR.*more than 128 ranks/)
+    expect(await reasonOf([], { TSRUN_KEEP_LOGS: '0' })).toMatch(/--log-dir.*TSRUN_KEEP_LOGS is 0/)
+  })
+
   it('says which run or file is missing', async () => {
     const refused = async (problem: string, ...args: string[]): Promise<void> => {
       const { code, stderr } = await logs(...args)

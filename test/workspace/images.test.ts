@@ -144,16 +144,19 @@ describe.each(['cpu', 'gpu'])('the image %s', (target) => {
     expect(position('USER')).toBeGreaterThan(made)
   })
 
-  it('has the labels of OCI, with the version and the commit of the build', () => {
+  it('has the labels of OCI, with the version, the commit and the source of the build', () => {
     const labels = Object.assign({}, ...textsOf(stage, 'LABEL').map(argumentOf)) as object
     expect(labels).toEqual({
       'org.opencontainers.image.title': expect.stringContaining('tsrun'),
       'org.opencontainers.image.description': expect.any(String),
       'org.opencontainers.image.licenses': 'Apache-2.0',
+      'org.opencontainers.image.source': '${SOURCE}',
       'org.opencontainers.image.version': '${VERSION}',
       'org.opencontainers.image.revision': '${REVISION}',
     })
-    expect(textsOf(stage, 'ARG')).toEqual(['VERSION=0.0.0', 'REVISION=unknown'])
+    expect(textsOf(stage, 'ARG')).toEqual([
+      ...['VERSION=0.0.0', 'REVISION=unknown', 'SOURCE=unknown'],
+    ])
   })
 
   it('asks deploy/health.mjs whether it is healthy', () => {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -18,9 +18,31 @@ it.each(workflows)('every action of %s is pinned to a commit', (name) => {
   }
 })
 
-it('all dependencies of the packages have allowed licences', () => {
-  const said = execFileSync(process.execPath, ['scripts/check-licenses.mjs'], { cwd: root })
-  expect(said.toString()).toMatch(/^\d+ packages, all under allowed licences\.$/m)
+it('all dependencies of the packages and all bundled packages have allowed licences', () => {
+  const said = execFileSync(process.execPath, ['scripts/check-licenses.mjs'], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+  const [, installed, bundled] = /^(\d+) installed and (\d+) bundled packages, all/.exec(said)!
+  const notices = readdirSync(`${root}packages`)
+    .map((name) => `${root}packages/${name}/dist/THIRD-PARTY-LICENSES.txt`)
+    .filter((path) => existsSync(path))
+    .flatMap((path) => readFileSync(path, 'utf8').match(/^\S+ \d+\.\d+\.\d+ \(.*\)$/gm)!)
+  expect(Number(installed)).toBeGreaterThan(20)
+  expect(Number(bundled)).toBe(new Set(notices).size)
+  // They are in no manifest as a dependency.
+  for (const name of ['msgpackr', 'preact', 'uplot', 'fastest-levenshtein']) {
+    expect(notices.join('\n')).toMatch(new RegExp(`^${name} `, 'm'))
+  }
+})
+
+it('images of workflows are pinned by digest', () => {
+  for (const name of workflows) {
+    const text = readFileSync(`${root}.github/workflows/${name}`, 'utf8')
+    const images = text.match(/\banchore\/\S+/g) ?? []
+    for (const image of images) expect(image).toMatch(/:v[\d.]+@sha256:[0-9a-f]{64}$/)
+    expect(text).not.toContain(':latest')
+  }
 })
 
 it('dependencies have exact versions', () => {

@@ -102,6 +102,22 @@ describe('a mistake in the command line', () => {
       ['launch', '--num_processes', '2', 'x.js'],
       'Unknown flag --num_processes (a flag of accelerate; here --nproc, the ranks of each host)',
     ],
+    [
+      ['-mca', 'btl', 'tcp', 'x.js'],
+      'Unknown flag -mca (a flag of mpirun; here --iface chooses the network)',
+    ],
+    [
+      ['--ntasks-per-node=4', 'x.js'],
+      'Unknown flag --ntasks-per-node (a flag of srun; here --nproc)',
+    ],
+    [
+      ['--slots-per-host', '4', 'x.js'],
+      'Unknown flag --slots-per-host (a flag of horovodrun; here --nproc)',
+    ],
+    [
+      ['--config_file', 'a.yaml', 'x.js'],
+      'Unknown flag --config_file (a flag of accelerate; here variables such as TSRUN_NPROC)',
+    ],
     [['--num_nodes=2', 'x.js'], 'Unknown flag --num_nodes (a flag of deepspeed; here --nnodes)'],
     [['ps', '-n', '2'], 'Unknown flag -n of tsrun ps'],
     [['plan', 'layers', '12'], '--params and --memory and --ranks must be given'],

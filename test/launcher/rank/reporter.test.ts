@@ -91,6 +91,22 @@ it.each([
   expect(hideLibraryFrames(`${message}\n${frame}`)).toEqual({ text: message, hidden: 1 })
 })
 
+it('keeps the bracket before the properties of an error whose last frame is hidden', () => {
+  const text = "Error: no x imported from y\n    at a (node:internal:1:2) {\n  code: 'NONE'\n}"
+  const short = "Error: no x imported from y {\n  code: 'NONE'\n}"
+  expect(hideLibraryFrames(text)).toEqual({ text: short, hidden: 1 })
+})
+
+it('describes an error of esbuild without its properties, which repeat the message', () => {
+  const message = 'Transform failed with 1 error:\n/home/me/train.ts:1:18: ERROR: Unexpected ";"'
+  const error = Object.assign(new Error(message), { errors: [{ id: '' }], warnings: [] })
+  expect(describeError(error).text).toBe(error.stack)
+})
+
+it.each([null, 'text only', { code: 7 }])('says that %j has no stack', (thrown) => {
+  expect(describeError(thrown).text).toContain('is no Error, so it has no stack')
+})
+
 it('describes a rejection whose reason is no Error in one sentence', () => {
   const error = Object.assign(
     new Error(

@@ -1,5 +1,8 @@
 import type { ErrorSection } from './definition.ts'
 
+/** From the message of Node's permission model. */
+const DENIED = 'API has been restricted'
+
 export const launcherErrors = {
   ERR_TSR_USAGE: {
     category: 'user',
@@ -97,5 +100,9 @@ export const launcherErrors = {
     category: 'user',
     message: 'The manifest of `npx tsrun setup {name}`, {path}, cannot be used: {problem}',
     advice: 'Run that command again.',
+    adviseOn: ({ problem }): string =>
+      String(problem).includes(DENIED)
+        ? 'Give Node --allow-fs-read for the folder that has this file and what it installed.'
+        : 'Run that command again.',
   },
 } as const satisfies ErrorSection

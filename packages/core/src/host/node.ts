@@ -10,6 +10,9 @@ const STDERR = 2
 /** Milliseconds. */
 const RETRY_AFTER = 10
 
+/** In Bun and Deno, `process.hrtime` begins with the process; all processes of a host share the other clock. */
+const hasOwnClock = ['bun', 'deno'].some((name) => name in process.versions)
+
 /**
  * Services of the host that core, store, distributed and training use. Bundlers replace this module by
  * `browser.ts`, through `imports` in package.json.
@@ -27,6 +30,7 @@ export const host = {
   types: types as HostTypes,
   /** Milliseconds on the monotonic clock. */
   now(): number {
+    if (hasOwnClock) return performance.timeOrigin + performance.now()
     const [seconds, nanoseconds] = process.hrtime()
     return seconds * 1e3 + nanoseconds / 1e6
   },

@@ -80,21 +80,27 @@ export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 
+/** In messages: how else a time may be written. */
+const UNITS = ', or a time such as 250ms, 10m or 2h'
+
 /** Reads `10`, `0.5`, `30s` or `10m` as milliseconds, by default up to a day. */
 function seconds(most = 86_400): Schema<number> {
-  return written('a number of seconds', (word) => {
+  return written(`a number of seconds${UNITS}`, (word) => {
     const [, digits, unit = 's'] = /^(\d+|\d*\.\d+)(ms|[smhd])?$/.exec(word) ?? []
     return digits === undefined ? undefined : Number(digits) * units[unit]!
   }).refine((milliseconds) => milliseconds <= most * 1000)
 }
 
 export const anyTime = seconds()
-export const time = seconds().refine(() => true, 'a number of seconds from 0 to 86400')
-export const timeout = seconds().refine(isPositive, 'a number of seconds above 0, up to 86400')
+export const time = seconds().refine(() => true, `a number of seconds from 0 to 86400${UNITS}`)
+export const timeout = seconds().refine(
+  isPositive,
+  `a number of seconds above 0, up to 86400${UNITS}`,
+)
 /** The maximum is below the limit of Node's timers, 2^31 - 1 milliseconds. */
 export const jobTimeout = seconds(2_000_000).refine(
   isPositive,
-  'a number of seconds above 0, up to 2000000 (23 days)',
+  `a number of seconds above 0, up to 2000000${UNITS}`,
 )
 
 function isPositive(value: number): boolean {

@@ -16,13 +16,16 @@ export function reportToLauncher(control: ControlPipe): void {
   let failed = false
   // The user's line may be below many library frames.
   Error.stackTraceLimit = Math.max(Error.stackTraceLimit, FRAMES)
-  process.on('uncaughtExceptionMonitor', (error: unknown) => {
-    failed = true
-    const report = describeError(error)
-    const silent = isFatal() && !isPlacedByNode(error)
-    const isSent = control.send({ kind: 'error', at: monotonicNow(), ...report, silent })
-    if (silent && isSent) process.once('uncaughtException', dieSilently)
-  })
+  process.on(
+    'uncaughtExceptionMonitor',
+    (error: unknown, origin: NodeJS.UncaughtExceptionOrigin) => {
+      failed = true
+      const report = describeError(error)
+      const silent = isFatal() && !isPlacedByNode(error, origin)
+      const isSent = control.send({ kind: 'error', at: monotonicNow(), ...report, silent })
+      if (silent && isSent) process.once('uncaughtException', dieSilently)
+    },
+  )
   // saveCheckpoint() of @tsrun/training publishes this on the rank that completes a checkpoint.
   subscribe('tsrun.checkpoint-saved', (message) => {
     const { step, path } = message as { readonly step: number; readonly path: string }
@@ -43,12 +46,12 @@ function isFatal(): boolean {
 }
 
 /**
- * Whether only Node's crash message has the location: for a syntax error, and for a thrown value
- * without a stack.
+ * Whether only Node's crash message has the location: for a syntax error, and for a thrown value without a
+ * stack, unless a promise was rejected with it.
  */
-function isPlacedByNode(error: unknown): boolean {
+function isPlacedByNode(error: unknown, origin: NodeJS.UncaughtExceptionOrigin): boolean {
   const { name, stack } = Object(error) as Record<string, unknown>
-  return name === 'SyntaxError' || typeof stack !== 'string'
+  return typeof stack === 'string' ? name === 'SyntaxError' : origin === 'uncaughtException'
 }
 
 /** Exits like an uncaught error, but without a message. */
@@ -72,7 +75,10 @@ const FRAMES = 50
 export function describeError(given: unknown): ErrorDescription {
   try {
     const thrown = withoutPreamble(given)
-    const described = describeThrown(thrown, (error) => print(error) + missingSourceHint(error))
+    const described = describeThrown(
+      thrown,
+      (error) => print(error) + missingSourceHint(error) + missingStackHint(error),
+    )
     const short = hideLibraryFrames(described.text)
     return short.hidden === 0 ? described : { ...described, short }
   } catch {
@@ -90,8 +96,18 @@ function withoutPreamble(thrown: unknown): unknown {
   return Object.assign(new Error(text), { [inspect.custom]: () => `Error: ${text}` })
 }
 
-/** Prints like Node, but omits the facts of this library's errors, which are in the message. */
+function missingStackHint(thrown: unknown): string {
+  if (typeof (Object(thrown) as { stack?: unknown }).stack === 'string') return ''
+  return '\nThis value is no Error, so it has no stack. Throw an Error instead.'
+}
+
+/**
+ * Prints like Node, but omits the facts of this library's errors, and of those of esbuild, which are in the
+ * message.
+ */
 function print(thrown: unknown): string {
+  const { stack, errors, warnings } = Object(thrown) as Record<string, unknown>
+  if (typeof stack === 'string' && Array.isArray(errors) && Array.isArray(warnings)) return stack
   if (!isTsrError(thrown) || thrown.stack === undefined) return inspect(thrown)
   return withCause(thrown.stack, thrown, print)
 }

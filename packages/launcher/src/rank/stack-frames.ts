@@ -26,7 +26,12 @@ const libraryPlaces = [
  */
 export function hideLibraryFrames(text: string) {
   const lines = text.split('\n')
-  const kept = lines.filter((line) => !isFrame(line) || !isOfLibrary(line))
+  const kept: string[] = []
+  for (const line of lines) {
+    if (!isFrame(line) || !isOfLibrary(line)) kept.push(line)
+    // The properties of the error follow its last frame.
+    else if (line.endsWith(' {') && kept.length > 0) kept.push(`${kept.pop()!} {`)
+  }
   const hidden = lines.length - kept.length
   const isPlaced = /^SyntaxError: | imported from |: ERROR: /m.test(text)
   if (hidden === 0 || !(isPlaced || kept.some(isFrame))) return { text, hidden: 0 }

@@ -114,6 +114,16 @@ describe('the backend tensorflow with a broken set-up', () => {
     expect(stderr).toContain('TensorFlow is set up but cannot be used: taking wasm')
   })
 
+  it.each([
+    ['ERR_DLOPEN_DISABLED', '--allow-addons'],
+    ['ERR_ACCESS_DENIED', '--allow-fs-read for that folder'],
+  ])("names the flag of Node's permission model after %s, not the set-up", async (code, flag) => {
+    setUp(`throw Object.assign(new Error('denied'), { code: '${code}' })`)
+    const { stdout } = await run(load, { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' })
+    expect(stdout).toContain(`does not load (denied): give Node ${flag}`)
+    expect(stdout).not.toContain('npx tsrun setup')
+  })
+
   it('is refused if a set-up for GPUs finds no GPU, unless GPUs are hidden', async () => {
     setUpForGpus({ isUsingGpuDevice: false })
     const asked = { TSRUN_HOME: home, TSRUN_BACKEND: 'tensorflow' }

@@ -17,6 +17,11 @@ import { threadCount } from './eager.ts'
 import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
+/** What to do when Node's permission model forbids it. */
+const permissions: Readonly<Record<string, string>> = {
+  ERR_DLOPEN_DISABLED: 'give Node --allow-addons',
+  ERR_ACCESS_DENIED: 'give Node --allow-fs-read for that folder',
+}
 /** In milliseconds, for nvidia-smi. The GPU driver is already loaded. */
 const NVIDIA_SMI_TIMEOUT = 10_000
 
@@ -81,10 +86,10 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     installPadding()
     installStep()
   } catch (cause) {
-    const [reason] = (cause as Error).message.split('\n')
-    throw new Error(`what was set up in ${folder} does not load (${reason!}): ${HOW} again`, {
-      cause,
-    })
+    const { code = '', message } = cause as NodeJS.ErrnoException
+    const [reason] = message.split('\n')
+    const how = permissions[code] ?? `${HOW} again`
+    throw new Error(`what was set up in ${folder} does not load (${reason!}): ${how}`, { cause })
   }
 }
 
