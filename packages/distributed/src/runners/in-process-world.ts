@@ -11,7 +11,7 @@ import type { RankEnd } from '../record/failed-world.ts'
 import type { FlightDump } from '../record/flight-records.ts'
 import type { Runner } from './runner.ts'
 import { eventRunner } from './event-runner.ts'
-import { WorldFaults, type WorldFault } from './world-faults.ts'
+import { WorldFaults, type FaultSource } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between polling rounds. */
 const RESTLESS = 5
@@ -31,7 +31,7 @@ export interface InProcessOptions {
   readonly memory: number
   /** The host number of each rank; undefined: each rank is on a separate host. */
   readonly hosts: readonly number[] | undefined
-  readonly faults: readonly WorldFault[]
+  readonly faults: FaultSource
   readonly onMessage: MessageListener | undefined
 }
 
@@ -136,8 +136,8 @@ export class InProcessWorld {
         const facts = { rank, operation: 'every operation', group: 'world' }
         this.#engines[rank]!.failAll(tsrError('ERR_TSR_OPERATION_ABORTED', facts))
       },
-      halfClose: (rank) => {
-        this.#transports[rank]!.close()
+      halfClose: (rank, peer) => {
+        this.#transports[rank]!.close(peer)
       },
     })
     let moved = this.#faults.isHoldingUp

@@ -6,7 +6,8 @@ const readFault = declareOptions(
   {
     kind: choice(...kinds),
     rank: count(),
-    round: count({ from: 1 }),
+    peer: count().optional(),
+    round: count({ from: 1 }).optional(),
     rounds: count({ from: 1 }).default(100),
   },
   'fault',
@@ -26,40 +27,63 @@ export interface WorldFault {
    */
   readonly kind: (typeof kinds)[number]
   readonly rank: number
-  /** The round in which the fault begins, from 1. */
-  readonly round: number
+  /** For `half-close`: the only rank to which `rank` can no longer send. Default: all ranks. */
+  readonly peer?: number
+  /** The round in which the fault begins, from 1. Default: the next round. */
+  readonly round?: number
   /** The duration of `pause` and `slow` in rounds. Default 100. */
   readonly rounds?: number
 }
 
-type Fault = ReturnType<typeof readFault>
+/** Faults to inject, or a function that is called with a function that injects a fault at any time. */
+export type FaultSource = readonly WorldFault[] | ((inject: (fault: WorldFault) => void) => void)
+
+type Fault = ReturnType<typeof readFault> & { readonly round: number }
 
 interface FaultTarget {
   readonly lose: (rank: number) => void
-  readonly halfClose: (rank: number) => void
+  readonly halfClose: (rank: number, peer: number | undefined) => void
 }
 
 /** Injects faults into an in-process world, round by round. */
 export class WorldFaults {
-  readonly #faults: readonly Fault[]
+  readonly #faults: Fault[] = []
   readonly #corrupting = new Set<number>()
+  readonly #size: number
   #round = 0
 
   /** @throws ERR_TSR_ARGUMENT */
-  constructor(faults: readonly WorldFault[], size: number) {
-    this.#faults = faults.map((fault) => {
-      const read = readFault(fault)
-      if (read.rank < size) return read
-      throw argumentError('fault.rank', String(read.rank), `a rank below ${size}`)
-    })
+  constructor(source: FaultSource, size: number) {
+    this.#size = size
+    const inject = (fault: WorldFault): void => {
+      this.#add(fault)
+    }
+    if (typeof source === 'function') source(inject)
+    else source.forEach(inject)
+  }
+
+  #add(fault: WorldFault): void {
+    const read = readFault(fault)
+    const { kind, rank, peer, round = this.#round + 1 } = read
+    if (rank >= this.#size) {
+      throw argumentError('fault.rank', String(rank), `a rank below ${this.#size}`)
+    }
+    if (peer !== undefined && (kind !== 'half-close' || peer >= this.#size || peer === rank)) {
+      throw argumentError(
+        'fault.peer',
+        `${peer} of ${kind}`,
+        `another rank below ${this.#size}, of half-close`,
+      )
+    }
+    this.#faults.push({ ...read, round })
   }
 
   begin({ lose, halfClose }: FaultTarget): void {
     this.#round++
-    for (const { kind, rank, round } of this.#faults) {
+    for (const { kind, rank, peer, round } of this.#faults) {
       if (round !== this.#round) continue
       if (kind === 'lose') lose(rank)
-      else if (kind === 'half-close') halfClose(rank)
+      else if (kind === 'half-close') halfClose(rank, peer)
       else if (kind === 'corrupt') this.#corrupting.add(rank)
     }
   }

@@ -232,9 +232,11 @@ export class MemoryTransport implements Transport {
     this.#network.pipe(peer, this.#rank).closed = true
   }
 
-  close(): void {
+  /** Ends the streams to all peers, or only that to `only`. */
+  close(only?: number): void {
     for (let peer = 0; peer < this.#size; peer++) {
-      if (peer !== this.#rank) this.#network.pipe(this.#rank, peer).closed = true
+      const isMeant = only === undefined ? peer !== this.#rank : peer === only
+      if (isMeant) this.#network.pipe(this.#rank, peer).closed = true
     }
   }
 }
