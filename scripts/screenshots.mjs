@@ -1,11 +1,12 @@
-// node scripts/screenshots.mjs [job] [live]
+// node scripts/screenshots.mjs [job] [live] [site]
 //
 // Takes the pictures in docs/images with the Chromium of this machine; without arguments, all of them.
 // job: the dashboard while a job trains and after one of its ranks was killed, a job that was recorded,
 // and the schedule explorer. live: the page of npm run live. Check them before you commit them.
+// site: takes pictures of the site that npm run site has built, in a temporary folder, to check it.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -27,6 +28,7 @@ const parts = process.argv.slice(2)
 try {
   if (parts.length === 0 || parts.includes('job')) await takeJob()
   if (parts.length === 0 || parts.includes('live')) await takeLive()
+  if (parts.includes('site')) await takeSite()
 } finally {
   await browser.close()
 }
@@ -129,6 +131,35 @@ async function takeLive() {
   } finally {
     rmSync(folder, { recursive: true })
   }
+}
+
+/** Pages of the site at two widths, in light and in dark colours, and its search. */
+async function takeSite() {
+  const site = join(root, 'docs/.vitepress/dist')
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-site-'))
+  const paths = ['/', '/examples/', '/browser.html', '/algorithms/ring.html', '/reference/']
+  for (const width of [1280, 390]) {
+    for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
+      const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme })
+      await context.route('http://127.0.0.1/**', (route) => {
+        const { pathname } = new URL(route.request().url())
+        const path = join(site, pathname.replace(/\/$/, '/index.html'))
+        return route.fulfill(existsSync(path) ? { path } : { status: 404 })
+      })
+      const page = await context.newPage()
+      for (const path of paths) {
+        await page.goto(`http://127.0.0.1${path}`, { waitUntil: 'networkidle' })
+        const name = path.replaceAll(/\W+/g, '-')
+        await page.screenshot({ path: join(folder, `site${name}${width}-${colorScheme}.png`) })
+      }
+      await page.keyboard.press('Control+k')
+      await page.getByRole('searchbox').fill('ring')
+      await page.locator('.results li').first().waitFor()
+      await page.screenshot({ path: join(folder, `search-${width}-${colorScheme}.png`) })
+      await context.close()
+    }
+  }
+  console.log(folder)
 }
 
 /**
