@@ -126,7 +126,10 @@ async function takeLive() {
       await page.waitForSelector('.losses[data-done=true]', { state: 'attached' })
       await page.locator('.figure').focus()
       for (let step = 0; step < 16; step++) await page.keyboard.press('ArrowRight')
-      await take(page.locator(part), name)
+      await page.evaluate('scrollTo(0, 0)')
+      const box = await page.locator(part).boundingBox()
+      if (box === null) throw new Error(`there is no ${part}`)
+      await take(page, name, { ...box, height: Math.min(box.height, 800) })
     }
   } finally {
     rmSync(folder, { recursive: true })
@@ -201,12 +204,13 @@ async function open(url, { width, height, colorScheme = 'light' }, known) {
 }
 
 /**
- * @param {import('playwright-core').Page | import('playwright-core').Locator} page
+ * @param {import('playwright-core').Page} page
  * @param {string} name
+ * @param {{ x: number, y: number, width: number, height: number }} [clip] - a part of the whole page
  */
-async function take(page, name) {
+async function take(page, name, clip) {
   const path = join(images, `${name}.png`)
-  await page.screenshot({ path })
+  await page.screenshot({ path, ...(clip && { clip, fullPage: true }) })
   const { size } = statSync(path)
   if (size > MOST_BYTES) throw new Error(`${path} has ${size} bytes`)
   console.log(`${path}: ${size} bytes`)

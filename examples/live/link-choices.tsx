@@ -49,11 +49,15 @@ export function endsAmong(ranks: number, { rank, peer }: LinkEnds): LinkEnds {
   return { rank: own, peer: other === own ? (own + last) % ranks : other }
 }
 
-/** The report of `tsrun`. */
+/** The report of `tsrun`: a block for each line, so that the rest of a long line is below its text. */
 export function Report({ text, isDone }: { readonly text: string; readonly isDone: boolean }) {
   return (
     <pre role="status" tabIndex={0} aria-label="Report" data-done={isDone}>
-      {text}
+      {text.split('\n').map((line, index) => (
+        <span key={index} class={line.startsWith('──') ? 'rule' : ''}>
+          {line}
+        </span>
+      ))}
     </pre>
   )
 }

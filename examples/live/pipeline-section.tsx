@@ -216,7 +216,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
             }}
           />
         ))}
-        <p>A fault while ranks in this thread train ends the training with the report.</p>
+        <p>While the ranks train in this thread, stop one or cut a link, and read the report.</p>
       </div>
       <Problem text={problem} />
       {report !== '' && <Report text={report} isDone={!isRunning} />}

@@ -211,7 +211,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
       report,
       /first cause {2}rank ([02]) of 4 lost its connection to rank (?!\1)[02],/,
     )
-    await faults.getByLabel('Rank', { exact: true }).selectOption('1')
+    await faults.getByRole('combobox', { name: /^Rank(?!s)/ }).selectOption('1')
     await page.getByRole('button', { name: 'Mismatch its call' }).click()
     await expectText(report, /first cause {2}rank 1 of 4 died [^]*operations [^]*float32\[5\]/)
     expect(await report.innerText()).not.toContain('process')
@@ -226,7 +226,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     const pipeline = page.locator('#pipeline')
     const fault = pipeline.getByRole('button', { name })
     expect(await fault.getAttribute('aria-disabled')).toBe('true')
-    await pipeline.getByLabel('Rank', { exact: true }).selectOption('1')
+    await pipeline.getByRole('combobox', { name: /^Rank(?!s)/ }).selectOption('1')
     await pipeline.getByLabel('Its link to').selectOption('3')
     await page.getByRole('button', { name: 'Train 20 steps' }).click()
     await pipeline.locator('.losses li').nth(1).waitFor({ state: 'attached' })
