@@ -110,13 +110,13 @@ async function takeLive() {
   const file = join(folder, 'live.html')
   try {
     spawnSync(process.execPath, [join(root, 'scripts/live.mjs'), '--out', file])
-    /** @type {[name: string, width: number, colorScheme: 'dark' | 'light', part: string][]} */
+    /** @type {[name: string, width: number, height: number, colorScheme: 'dark' | 'light', part: string][]} */
     const looks = [
-      ['live', 1280, 'light', '#collective'],
-      ['live-dark', 900, 'dark', '#pipeline'],
-      ['live-narrow', 390, 'light', '#collective'],
+      ['live', 1280, 800, 'light', '#collective'],
+      ['live-dark', 900, 710, 'dark', '#pipeline'],
+      ['live-narrow', 390, 800, 'light', '#collective'],
     ]
-    for (const [name, width, colorScheme, part] of looks) {
+    for (const [name, width, most, colorScheme, part] of looks) {
       const look = { width, height: 900, colorScheme }
       const page = await open(pathToFileURL(file).href, look)
       await page.waitForSelector('.losses[data-done=true]', { state: 'attached' })
@@ -129,7 +129,7 @@ async function takeLive() {
       await page.evaluate('scrollTo(0, 0)')
       const box = await page.locator(part).boundingBox()
       if (box === null) throw new Error(`there is no ${part}`)
-      await take(page, name, { ...box, height: Math.min(box.height, 800) })
+      await take(page, name, { ...box, height: Math.min(box.height, most) })
     }
   } finally {
     rmSync(folder, { recursive: true })

@@ -229,7 +229,8 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     await pipeline.getByRole('combobox', { name: /^Rank(?!s)/ }).selectOption('1')
     await pipeline.getByLabel('Its link to').selectOption('3')
     await page.getByRole('button', { name: 'Train 20 steps' }).click()
-    await pipeline.locator('.losses li').nth(1).waitFor({ state: 'attached' })
+    // The page has trained two steps when it opens.
+    await pipeline.locator('.losses li').nth(2).waitFor({ state: 'attached' })
     await fault.click()
     await expectText(pipeline.getByLabel('Report'), pattern)
     const losses = await trainOf(page)
@@ -257,7 +258,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     const messages = page.locator('#ping-pong')
     await messages.getByLabel('Ranks are in').selectOption('workers')
     await page.getByRole('button', { name: 'Measure' }).click()
-    await expectText(messages, /bandwidth β/)
+    await expectText(messages.locator('.facts'), /bandwidth β/)
     expect(await messages.locator('.point').count()).toBe(8)
     expect(complaints).toEqual([])
   })
