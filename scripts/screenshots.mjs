@@ -1,11 +1,12 @@
-// node scripts/screenshots.mjs [job] [live]
+// node scripts/screenshots.mjs [job] [live] [site]
 //
 // Takes the pictures in docs/images with the Chromium of this machine; without arguments, all of them.
 // job: the dashboard while a job trains and after one of its ranks was killed, a job that was recorded,
 // and the schedule explorer. live: the page of npm run live. Check them before you commit them.
+// site: takes pictures of the site that npm run site has built, in a temporary folder, to check it.
 
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -27,6 +28,7 @@ const parts = process.argv.slice(2)
 try {
   if (parts.length === 0 || parts.includes('job')) await takeJob()
   if (parts.length === 0 || parts.includes('live')) await takeLive()
+  if (parts.includes('site')) await takeSite()
 } finally {
   await browser.close()
 }
@@ -108,13 +110,13 @@ async function takeLive() {
   const file = join(folder, 'live.html')
   try {
     spawnSync(process.execPath, [join(root, 'scripts/live.mjs'), '--out', file])
-    /** @type {[name: string, width: number, colorScheme: 'dark' | 'light', part: string][]} */
+    /** @type {[name: string, width: number, height: number, colorScheme: 'dark' | 'light', part: string][]} */
     const looks = [
-      ['live', 1280, 'light', '#collective'],
-      ['live-dark', 900, 'dark', '#pipeline'],
-      ['live-narrow', 390, 'light', '#collective'],
+      ['live', 1280, 800, 'light', '#collective'],
+      ['live-dark', 900, 710, 'dark', '#pipeline'],
+      ['live-narrow', 390, 800, 'light', '#collective'],
     ]
-    for (const [name, width, colorScheme, part] of looks) {
+    for (const [name, width, most, colorScheme, part] of looks) {
       const look = { width, height: 900, colorScheme }
       const page = await open(pathToFileURL(file).href, look)
       await page.waitForSelector('.losses[data-done=true]', { state: 'attached' })
@@ -124,11 +126,43 @@ async function takeLive() {
       await page.waitForSelector('.losses[data-done=true]', { state: 'attached' })
       await page.locator('.figure').focus()
       for (let step = 0; step < 16; step++) await page.keyboard.press('ArrowRight')
-      await take(page.locator(part), name)
+      await page.evaluate('scrollTo(0, 0)')
+      const box = await page.locator(part).boundingBox()
+      if (box === null) throw new Error(`there is no ${part}`)
+      await take(page, name, { ...box, height: Math.min(box.height, most) })
     }
   } finally {
     rmSync(folder, { recursive: true })
   }
+}
+
+/** Pages of the site at two widths, in light and in dark colours, and its search. */
+async function takeSite() {
+  const site = join(root, 'docs/.vitepress/dist')
+  const folder = mkdtempSync(join(tmpdir(), 'tsrun-site-'))
+  const paths = ['/', '/examples/', '/browser.html', '/algorithms/ring.html', '/reference/']
+  for (const width of [1280, 390]) {
+    for (const colorScheme of /** @type {const} */ (['light', 'dark'])) {
+      const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme })
+      await context.route('http://127.0.0.1/**', (route) => {
+        const { pathname } = new URL(route.request().url())
+        const path = join(site, pathname.replace(/\/$/, '/index.html'))
+        return route.fulfill(existsSync(path) ? { path } : { status: 404 })
+      })
+      const page = await context.newPage()
+      for (const path of paths) {
+        await page.goto(`http://127.0.0.1${path}`, { waitUntil: 'networkidle' })
+        const name = path.replaceAll(/\W+/g, '-')
+        await page.screenshot({ path: join(folder, `site${name}${width}-${colorScheme}.png`) })
+      }
+      await page.keyboard.press('Control+k')
+      await page.getByRole('searchbox').fill('ring')
+      await page.locator('.results li').first().waitFor()
+      await page.screenshot({ path: join(folder, `search-${width}-${colorScheme}.png`) })
+      await context.close()
+    }
+  }
+  console.log(folder)
 }
 
 /**
@@ -170,12 +204,13 @@ async function open(url, { width, height, colorScheme = 'light' }, known) {
 }
 
 /**
- * @param {import('playwright-core').Page | import('playwright-core').Locator} page
+ * @param {import('playwright-core').Page} page
  * @param {string} name
+ * @param {{ x: number, y: number, width: number, height: number }} [clip] - a part of the whole page
  */
-async function take(page, name) {
+async function take(page, name, clip) {
   const path = join(images, `${name}.png`)
-  await page.screenshot({ path })
+  await page.screenshot({ path, ...(clip && { clip, fullPage: true }) })
   const { size } = statSync(path)
   if (size > MOST_BYTES) throw new Error(`${path} has ${size} bytes`)
   console.log(`${path}: ${size} bytes`)

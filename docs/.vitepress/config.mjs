@@ -19,8 +19,8 @@ export default {
     anchor: { slugify: anchorOf },
     // Nothing but Markdown, as on GitHub.
     attrs: { disable: true },
-    emoji: { defs: {}, shortcuts: {} },
     config: (md) => {
+      md.core.ruler.disable('emoji')
       md.core.ruler.push('sentences', widenSentences)
       // Indented code scrolls as that in fences does.
       md.renderer.rules.code_block = (tokens, i, ...rest) => {

@@ -12,10 +12,20 @@ import {
   type LinkCosts,
   type RecordedCollective,
 } from './collective.ts'
-import { Button, Choice, Fact, LinkSliders, Problem, Section } from './controls.tsx'
+import {
+  Button,
+  Choice,
+  Fact,
+  LinkSliders,
+  PlaceChoice,
+  Problem,
+  Section,
+  type Place,
+} from './controls.tsx'
 import { bytesText, colourOf, timeText } from './formats.ts'
 import { MessageTimes } from './message-times.tsx'
 import { RankCircle } from './rank-circle.tsx'
+import { recordInWorkers } from './workers.ts'
 
 /** Milliseconds between two events while the page plays. */
 const PACE = 300
@@ -46,6 +56,7 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
   const [size, setSize] = useState(() => settingOf('size', sizes, '4'))
   const algorithm = chosen as AlgorithmName
   const ranks = Number(size)
+  const [place, setPlace] = useState<Place>('thread')
   const [recorded, setRecorded] = useState<RecordedCollective>()
   const [problem, setProblem] = useState('')
   const [at, setAt] = useState(0)
@@ -61,13 +72,14 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
       setAt(0)
       setProblem(reason)
     }
-    void recordCollective(name, algorithm, ranks).then(show, (error: unknown) => {
+    const record = place === 'workers' ? recordInWorkers : recordCollective
+    void record(name, algorithm, ranks).then(show, (error: unknown) => {
       show(undefined, (error as Error).message)
     })
     return () => {
       isWanted = false
     }
-  }, [name, algorithm, ranks])
+  }, [name, algorithm, ranks, place])
 
   useEffect(() => {
     if (!isPlaying) return
@@ -135,6 +147,7 @@ export function CollectiveSection({ costs, onCosts }: Properties): JSX.Element {
             keepSettings({ size: next })
           }}
         />
+        <PlaceChoice place={place} onPlace={setPlace} />
         <LinkSliders costs={costs} onCosts={onCosts} />
       </div>
       <div class="controls">

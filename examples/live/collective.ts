@@ -34,32 +34,93 @@ export interface RecordedCollective {
   readonly contents: readonly Contents[]
 }
 
-/** Runs a collective on all ranks of a world, and records each message and its effect. */
+/** What a rank sees of a collective. */
+export interface RankRecord {
+  readonly events: readonly TimedEvent[]
+  /** The chunks of its buffer: at the beginning, and after each of its events. */
+  readonly chunks: readonly (readonly number[])[]
+}
+
+interface TimedEvent extends MessageEvent {
+  readonly time: number
+}
+
+/** Calls the function for each message of this rank. */
+export type Listen = (onMessage: (event: MessageEvent) => void) => void
+
+/** Runs a collective on all ranks of a world in this thread, and records each message and its effect. */
 export async function recordCollective(
   name: CollectiveName,
   algorithm: AlgorithmName,
   ranks: number,
 ): Promise<RecordedCollective> {
+  const listeners: Parameters<Listen>[0][] = []
+  const onMessage = (event: MessageEvent): void => {
+    listeners[event.rank]?.(event)
+  }
+  let now = 0
+  const records = await runWorld(
+    { size: ranks, seed: 1, memory: 8 << 20, onMessage },
+    async (group) =>
+      await recordRank(
+        group,
+        { name, algorithm },
+        (listener) => {
+          listeners[group.rank] = listener
+        },
+        () => now++,
+      ),
+  )
+  return mergeRecords(records)
+}
+
+/**
+ * The program of a rank that runs a collective.
+ *
+ * @param clock - a time that all ranks share
+ */
+export async function recordRank(
+  group: ProcessGroup,
+  { name, algorithm }: { readonly name: CollectiveName; readonly algorithm: AlgorithmName },
+  listen: Listen,
+  clock: () => number,
+): Promise<RankRecord> {
+  const { chunks, run } = prepare(name, group)
+  const events: TimedEvent[] = []
+  const seen = [chunks()]
+  listen((event) => {
+    if (event.operation !== name) return
+    // What an event has changed is known when the rank sends or receives again.
+    if (events.length > 0) seen.push(chunks())
+    events.push({ ...event, time: clock() })
+  })
+  // All ranks begin together.
+  await group.barrier()
+  await run(algorithm)
+  seen.push(chunks())
+  return { events, chunks: seen }
+}
+
+/** Puts the events of all ranks in the order of time, each message before its receipt. */
+export function mergeRecords(records: readonly RankRecord[]): RecordedCollective {
+  const done = records.map(() => 0)
+  const sent = new Set<string>()
   const events: MessageEvent[] = []
   const contents: Contents[] = []
-  const shown: (() => number[])[] = []
-  const look = (): void => {
-    contents.push(shown.map((chunks) => chunks()))
+  const canFollow = ({ kind, rank, peer, step }: MessageEvent): boolean =>
+    kind === 'sent' || sent.has(`${peer} ${rank} ${step}`)
+  for (;;) {
+    contents.push(records.map(({ chunks }, rank) => chunks[done[rank]!]!))
+    const next = records
+      .flatMap((record, rank) => record.events[done[rank]!] ?? [])
+      .filter((event) => canFollow(event))
+      .sort((a, b) => a.time - b.time)[0]
+    if (next === undefined) return { ranks: records.length, events, contents }
+    const { kind, rank, peer, step } = next
+    if (kind === 'sent') sent.add(`${rank} ${peer} ${step}`)
+    done[rank]!++
+    events.push(next)
   }
-  const onMessage = (event: MessageEvent): void => {
-    if (event.operation !== name) return
-    look()
-    events.push(event)
-  }
-  await runWorld({ size: ranks, seed: 1, memory: 8 << 20, onMessage }, async (group) => {
-    const { chunks, run } = prepare(name, group)
-    shown[group.rank] = chunks
-    // All ranks have their buffers before the first message.
-    await group.barrier()
-    await run(algorithm)
-  })
-  look()
-  return { ranks, events, contents }
 }
 
 interface Prepared {

@@ -77,6 +77,29 @@ export function Choice<T extends string>(properties: ChoiceProperties<T>): JSX.E
   )
 }
 
+const places = { thread: 'this thread', workers: 'a worker each' }
+
+export type Place = keyof typeof places
+
+interface PlaceProperties {
+  readonly place: Place
+  readonly disabled?: boolean
+  readonly onPlace: (place: Place) => void
+}
+
+/** Where the ranks of a section run. */
+export function PlaceChoice({ place, disabled = false, onPlace }: PlaceProperties): JSX.Element {
+  return (
+    <Choice
+      label="Ranks are in"
+      value={place}
+      options={places}
+      disabled={disabled}
+      onValue={onPlace}
+    />
+  )
+}
+
 interface SliderProperties {
   readonly label: string
   /** The value, as the user reads it. */

@@ -44,7 +44,8 @@ function draw(
   { pixels, labels }: Digits,
   seen: readonly number[] | undefined,
 ): void {
-  const columns = canvas.clientWidth < 420 ? 8 : 16
+  const { clientWidth } = canvas
+  const columns = clientWidth < 360 ? 8 : clientWidth < 540 ? 12 : 16
   canvas.width = 2 * columns * CELL
   canvas.height = 2 * Math.ceil(labels.length / columns) * CELL
   const context = canvas.getContext('2d')!

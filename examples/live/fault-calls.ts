@@ -3,7 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed/browser'
 /** The faults of the page, by the text of their button. */
 export const faults = {
   stop: 'Stop the rank',
-  cut: 'Cut its links',
+  cut: 'Cut its link',
   corrupt: 'Change a byte that it sends',
   mismatch: 'Mismatch its call',
   deadlock: 'Let every rank receive',

@@ -1,47 +1,39 @@
-import { worldReport } from '@tsrun/launcher/report'
-import { runWorld, type WorldFault, type WorldOptions } from '@tsrun/training/browser'
+import type { WorldFault } from '@tsrun/training/browser'
 import { makeCalls, RANKS, type FaultName } from './fault-calls.ts'
+import { runJob, type LinkEnds } from './job.ts'
 
-const injected: Partial<Record<FaultName, WorldFault['kind']>> = {
-  stop: 'lose',
-  cut: 'half-close',
-  corrupt: 'corrupt',
-}
-/** The round in which the world injects a fault: all ranks are in a call then. */
-const ROUND = 44
 /** Milliseconds from the first failure until the other ranks are stopped, as `tsrun` does. */
 const STOP_AFTER = 100
+/** The round in which the world injects a fault: all ranks are in a call then. */
+const ROUND = 44
+
+/** What the world injects; undefined for a mistake of the program. */
+export function injectedFault(name: FaultName, { rank, peer }: LinkEnds): WorldFault | undefined {
+  if (name === 'stop') return { kind: 'lose', rank }
+  if (name === 'cut') return { kind: 'half-close', rank, peer }
+  return name === 'corrupt' ? { kind: 'corrupt', rank } : undefined
+}
 
 /**
  * Runs all-reduces on four ranks until one of them fails.
  *
- * @param victim - the rank with the fault
  * @returns the report of `tsrun`
  */
-export async function breakWorld(name: FaultName, victim: number): Promise<string> {
-  const kind = injected[name]
-  let report = ''
+export async function breakWorld(name: FaultName, ends: LinkEnds): Promise<string> {
+  const fault = injectedFault(name, ends)
   let stop = (): void => undefined
   const stopped = new Promise<void>((resolve) => {
     stop = () => setTimeout(resolve, STOP_AFTER)
   })
-  const options: WorldOptions = {
-    size: RANKS,
-    memory: 8 << 20,
-    faults: kind === undefined ? [] : [{ kind, rank: victim, round: ROUND }],
-    onErrors: (_, world) => {
-      report = worldReport(world)
+  return await runJob(
+    { size: RANKS, memory: 8 << 20 },
+    (inject) => {
+      if (fault !== undefined) inject({ ...fault, round: ROUND })
     },
-  }
-  try {
-    await runWorld(options, async (group) => {
-      const calls = makeCalls(name, victim, group, () => stopped)
+    async (group) => {
+      const calls = makeCalls(name, ends.rank, group, () => stopped)
       calls.catch(stop)
       await Promise.race([calls, stopped])
-    })
-  } catch (error) {
-    // A world that cannot even begin has no report.
-    if (report === '') throw error
-  }
-  return report
+    },
+  )
 }

@@ -1,9 +1,10 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { bytesTime, type LinkCosts } from './collective.ts'
-import { Button, Fact, Problem, Section } from './controls.tsx'
+import { Button, Fact, PlaceChoice, Problem, Section, type Place } from './controls.tsx'
 import { bytesText, timeText } from './formats.ts'
 import { fitCosts, pingPong, type MessageTime } from './ping-pong.ts'
+import { pingPongInWorkers } from './workers.ts'
 
 interface Properties {
   /** Called when the user chooses the measured figures for the simulated network. */
@@ -13,6 +14,7 @@ interface Properties {
 /** Lesson 03: what a message costs. */
 export function PingPongSection({ onCosts }: Properties): JSX.Element {
   const [times, setTimes] = useState<readonly MessageTime[]>([])
+  const [place, setPlace] = useState<Place>('thread')
   const [isMeasuring, setMeasuring] = useState(false)
   const [problem, setProblem] = useState('')
   const measure = async (): Promise<void> => {
@@ -20,7 +22,7 @@ export function PingPongSection({ onCosts }: Properties): JSX.Element {
     setTimes([])
     setProblem('')
     try {
-      await pingPong((time) => {
+      await (place === 'workers' ? pingPongInWorkers : pingPong)((time) => {
         setTimes((before) => [...before, time])
       })
     } catch (error) {
@@ -34,10 +36,11 @@ export function PingPongSection({ onCosts }: Properties): JSX.Element {
     <Section id="ping-pong" title="2 · What a message costs (lesson 03)">
       <p>
         Two ranks send a message back and forth. The time follows α + bytes / β: the latency α of
-        small messages, and the bandwidth β of large ones. In this page, a message is a copy in
-        memory.
+        small messages, and the bandwidth β of large ones. Within one thread, a message is a copy in
+        memory; between two workers, it goes through a MessageChannel.
       </p>
       <div class="controls">
+        <PlaceChoice place={place} disabled={isMeasuring} onPlace={setPlace} />
         <Button
           label="Measure"
           isMain

@@ -1,4 +1,4 @@
-import { runWorld } from '@tsrun/training/browser'
+import { runWorld, type ProcessGroup } from '@tsrun/training/browser'
 import type { LinkCosts } from './collective.ts'
 
 export const SIZES = [4, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20]
@@ -12,30 +12,39 @@ export interface MessageTime {
 /** Milliseconds that each size is measured, so that the coarse clock of a page does not matter. */
 const PATIENCE = 60
 
-/** Sends messages back and forth between two ranks. Half of a round trip is the time of a message. */
-export async function pingPong(onMeasured: (time: MessageTime) => void): Promise<void> {
-  await runWorld({ size: 2, memory: 16 << 20 }, async (group) => {
-    const other = 1 - group.rank
-    // The first messages are slower: they are sent, but not told.
-    for (const [index, bytes] of [SIZES[0]!, ...SIZES].entries()) {
-      const buffer = group.alloc('uint8', bytes)
-      for (let repeats = 4; ; repeats *= 4) {
-        const start = performance.now()
-        for (let i = 0; i < repeats; i++) {
-          if (group.rank === 0) await group.send(buffer, other)
-          await group.recv(buffer, other)
-          if (group.rank === 1) await group.send(buffer, other)
-        }
-        const elapsed = performance.now() - start
-        if (!(await group.broadcastObject(elapsed < PATIENCE, 0))) {
-          if (group.rank === 0 && index > 0)
-            onMeasured({ bytes, milliseconds: elapsed / repeats / 2 })
-          break
-        }
+type OnMeasured = (time: MessageTime) => unknown
+
+/** Measures messages between two ranks in this thread. */
+export async function pingPong(onMeasured: OnMeasured): Promise<void> {
+  await runWorld({ size: 2, memory: 16 << 20 }, (group) => measureRank(group, onMeasured))
+}
+
+/**
+ * The program of two ranks that send messages back and forth. Half of a round trip is the time of a
+ * message. Rank 0 calls `onMeasured` for each size, and waits for its result.
+ */
+export async function measureRank(group: ProcessGroup, onMeasured: OnMeasured): Promise<void> {
+  const other = 1 - group.rank
+  // The first messages are slower: they are sent, but not told.
+  for (const [index, bytes] of [SIZES[0]!, ...SIZES].entries()) {
+    const buffer = group.alloc('uint8', bytes)
+    for (let repeats = 4; ; repeats *= 4) {
+      const start = performance.now()
+      for (let i = 0; i < repeats; i++) {
+        if (group.rank === 0) await group.send(buffer, other)
+        await group.recv(buffer, other)
+        if (group.rank === 1) await group.send(buffer, other)
       }
-      group.free(buffer)
+      const elapsed = performance.now() - start
+      if (!(await group.broadcastObject(elapsed < PATIENCE, 0))) {
+        if (group.rank === 0 && index > 0) {
+          await onMeasured({ bytes, milliseconds: elapsed / repeats / 2 })
+        }
+        break
+      }
     }
-  })
+    group.free(buffer)
+  }
 }
 
 /** The latency of the smallest message, and the bandwidth of the largest. */

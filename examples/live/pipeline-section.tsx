@@ -2,12 +2,26 @@ import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { countOf, keepSettings, settingOf } from './address.ts'
 import type { LinkCosts } from './collective.ts'
-import { Button, Choice, Fact, LinkSliders, Problem, Section, Slider } from './controls.tsx'
+import {
+  Button,
+  Choice,
+  Fact,
+  LinkSliders,
+  PlaceChoice,
+  Problem,
+  Section,
+  Slider,
+  type Place,
+} from './controls.tsx'
 import { DigitGrid } from './digit-grid.tsx'
 import { readDigits } from './digits.ts'
+import { faults } from './fault-calls.ts'
+import { injectedFault } from './faults.ts'
 import { percentText, timeText } from './formats.ts'
-import { LossChart } from './loss-chart.tsx'
 import { idealOf } from './ideal.ts'
+import type { Inject, LinkEnds } from './job.ts'
+import { endsAmong, LinkChoices, Report } from './link-choices.tsx'
+import { LossChart } from './loss-chart.tsx'
 import { trainInThread } from './thread.ts'
 import { Timeline } from './timeline.tsx'
 import {
@@ -28,7 +42,6 @@ const FIRST_STEPS = 2
 /** Milliseconds in which the page draws a step, if the user watches. */
 const PACE = 900
 
-const places = { thread: 'this thread', workers: 'a worker each' }
 const paces = { watch: 'step by step', fast: 'as fast as possible' }
 
 const fewestRanks = 2
@@ -66,7 +79,7 @@ interface Properties {
 export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   const [sets, setSets] = useState<DigitSets>()
   const [layout, setLayout] = useState(layoutOfAddress)
-  const [place, setPlace] = useState<keyof typeof places>('thread')
+  const [place, setPlace] = useState<Place>('thread')
   const [pace, setPace] = useState<keyof typeof paces>('watch')
   const [measured, setMeasured] = useState({ layout: firstLayout, durations: initialDurations })
   const [training, setTraining] = useState<Training>({ layout: firstLayout, steps: [] })
@@ -74,11 +87,15 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
   const [isRunning, setRunning] = useState(false)
   const [problem, setProblem] = useState('')
   const [played, setPlayed] = useState(1)
+  const [report, setReport] = useState('')
+  const [chosenEnds, setEnds] = useState<LinkEnds>({ rank: 2, peer: 1 })
   const isStopped = useRef(false)
+  const inject = useRef<Inject>(() => undefined)
 
   const run = async (digits: DigitSets, steps: number, isWatched: boolean): Promise<void> => {
     setRunning(true)
     setProblem('')
+    setReport('')
     setTraining({ layout, steps: [] })
     isStopped.current = false
     const onStep = async (step: TrainedStep): Promise<boolean> => {
@@ -90,7 +107,13 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
       return step.step < steps && !isStopped.current
     }
     try {
-      await (place === 'workers' ? trainInWorkers : trainInThread)(layout, digits, onStep)
+      if (place === 'workers') await trainInWorkers(layout, digits, onStep)
+      else {
+        const failure = await trainInThread(layout, digits, onStep, (given) => {
+          inject.current = given
+        })
+        setReport(failure)
+      }
     } catch (error) {
       setProblem((error as Error).message)
     }
@@ -120,6 +143,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
     })
   }
   const { steps } = training
+  const ends = endsAmong(ranks, chosenEnds)
   return (
     <Section id="pipeline" title="3 · A pipeline that trains (lessons 04 to 06)">
       <p>
@@ -141,7 +165,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
         />
         <Slider
           label="Ranks"
-          text={String(ranks)}
+          text={`${ranks} (${scheduleOf(layout).stages} stages)`}
           min={fewestRanks}
           max={mostRanks}
           value={ranks}
@@ -162,13 +186,7 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           }}
         />
         <LinkSliders costs={costs} onCosts={onCosts} />
-        <Choice
-          label="Ranks are in"
-          value={place}
-          options={places}
-          disabled={isRunning}
-          onValue={setPlace}
-        />
+        <PlaceChoice place={place} disabled={isRunning} onPlace={setPlace} />
         <Choice label="Draw" value={pace} options={paces} disabled={isRunning} onValue={setPace} />
         <Button
           label={`Train ${STEPS} steps`}
@@ -186,7 +204,22 @@ export function PipelineSection({ costs, onCosts }: Properties): JSX.Element {
           }}
         />
       </div>
+      <div class="controls">
+        <LinkChoices ranks={ranks} ends={ends} onEnds={setEnds} />
+        {(['stop', 'cut'] as const).map((name) => (
+          <Button
+            key={name}
+            label={faults[name]}
+            disabled={!isRunning || place === 'workers'}
+            onPress={() => {
+              inject.current(injectedFault(name, ends)!)
+            }}
+          />
+        ))}
+        <p>While the ranks train in this thread, stop one or cut a link, and read the report.</p>
+      </div>
       <Problem text={problem} />
+      {report !== '' && <Report text={report} isDone={!isRunning} />}
       <Plan
         layout={layout}
         costs={costs}

@@ -1,14 +1,21 @@
-import { loadWasm, runWorld } from '@tsrun/training/browser'
+import { loadWasm } from '@tsrun/training/browser'
+import { runJob, type Inject } from './job.ts'
 import { trainRank, type DigitSets, type Layout, type TrainedStep } from './training.ts'
 
-/** Runs `trainRank` on all ranks, in this thread. */
+/**
+ * Runs `trainRank` on all ranks, in this thread.
+ *
+ * @param onStart - gets what injects faults
+ * @returns the report of `tsrun`; '' if no rank failed
+ */
 export async function trainInThread(
   layout: Layout,
   sets: DigitSets,
   onStep: (step: TrainedStep) => Promise<boolean>,
-): Promise<void> {
+  onStart: (inject: Inject) => void = () => undefined,
+): Promise<string> {
   await loadWasm({ math: 'exact' })
-  await runWorld({ size: layout.ranks, seed: 3, memory: 32 << 20 }, (group) =>
+  return await runJob({ size: layout.ranks, seed: 3, memory: 32 << 20 }, onStart, (group) =>
     trainRank(group, layout, sets, onStep),
   )
 }

@@ -1,18 +1,31 @@
-import { joinPorts, loadWasm, type Port } from '@tsrun/training/browser'
-import { trainRank, type DigitSets, type Layout, type TrainedStep } from './training.ts'
+import {
+  joinPorts,
+  loadWasm,
+  type AlgorithmName,
+  type Port,
+  type ProcessGroup,
+} from '@tsrun/training/browser'
+import { recordRank, type CollectiveName, type Listen } from './collective.ts'
+import { measureRank } from './ping-pong.ts'
+import { trainRank, type DigitSets, type Layout } from './training.ts'
+
+/** What the ranks do. */
+export type RankTask =
+  | { readonly kind: 'train'; readonly layout: Layout; readonly sets: DigitSets }
+  | { readonly kind: 'record'; readonly name: CollectiveName; readonly algorithm: AlgorithmName }
+  | { readonly kind: 'measure' }
 
 /** What the page tells the worker of a rank first. */
 export interface RankStart {
   readonly rank: number
   readonly ports: readonly (Port | undefined)[]
-  readonly layout: Layout
-  readonly sets: DigitSets
+  readonly task: RankTask
 }
 
-/** What the worker of a rank tells the page. After a step, the page answers whether another follows. */
+/** What the worker of a rank tells the page. The page answers each `told`. */
 export type RankMessage =
-  | { readonly kind: 'step'; readonly step: TrainedStep }
-  | { readonly kind: 'done' }
+  | { readonly kind: 'told'; readonly value: unknown }
+  | { readonly kind: 'done'; readonly result: unknown }
   | { readonly kind: 'failed'; readonly reason: string }
 
 /** Runs a rank in this worker. */
@@ -20,22 +33,52 @@ export function serveRank(): void {
   void nextMessage<RankStart>().then(runRank)
 }
 
-async function runRank({ rank, ports, layout, sets }: RankStart): Promise<void> {
-  const tell = (message: RankMessage): void => {
-    postMessage(message)
-  }
+async function runRank({ rank, ports, task }: RankStart): Promise<void> {
   try {
-    const group = joinPorts({ rank, ports, timeout: 60_000, memory: 32 << 20 })
-    await loadWasm({ math: 'exact' })
-    await trainRank(group, layout, sets, async (step) => {
-      tell({ kind: 'step', step })
-      return await nextMessage<boolean>()
+    const listeners: Parameters<Listen>[0][] = []
+    const group = joinPorts({
+      rank,
+      ports,
+      timeout: 60_000,
+      memory: 32 << 20,
+      ...(task.kind === 'record' && {
+        onMessage: (event) => {
+          for (const listener of listeners) listener(event)
+        },
+      }),
+    })
+    const result = await runTask(group, task, (listener) => {
+      listeners.push(listener)
     })
     await group.destroy()
-    tell({ kind: 'done' })
+    post({ kind: 'done', result })
   } catch (error) {
-    tell({ kind: 'failed', reason: `rank ${rank}: ${(error as Error).message}` })
+    post({ kind: 'failed', reason: `rank ${rank}: ${(error as Error).message}` })
   }
+}
+
+async function runTask(group: ProcessGroup, task: RankTask, listen: Listen): Promise<unknown> {
+  switch (task.kind) {
+    case 'train':
+      await loadWasm({ math: 'exact' })
+      await trainRank(group, task.layout, task.sets, tell<boolean>)
+      return undefined
+    case 'record':
+      return await recordRank(group, task, listen, () => performance.timeOrigin + performance.now())
+    case 'measure':
+      await measureRank(group, tell<undefined>)
+      return undefined
+  }
+}
+
+/** Tells the page a value, and returns its answer. */
+async function tell<Answer>(value: unknown): Promise<Answer> {
+  post({ kind: 'told', value })
+  return await nextMessage<Answer>()
+}
+
+function post(message: RankMessage): void {
+  postMessage(message)
 }
 
 function nextMessage<T>(): Promise<T> {

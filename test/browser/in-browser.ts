@@ -96,6 +96,11 @@ export function testPrograms(newPage: OpenPage): void {
     expect(await run({ '/program.js': program }, 3)).toEqual(['393216', 'ERR_TSR_MISMATCH', '2'])
   })
 
+  it('injects a fault while ranks run', async () => {
+    const program = await bundle(block('faults: (given)'))
+    expect(await run({ '/program.js': program }, 1)).toEqual(['ERR_TSR_PEER_LOST'])
+  })
+
   it('trains, under the content security policy of the page', async () => {
     const [printed] = await run({ '/program.js': await bundle(block('loadWasm', 'pipe.step')) }, 1)
     const [, first, second] = /^\[([\d.]+), ([\d.]+)\]$/.exec(printed!)!

@@ -125,6 +125,13 @@ needing(isBuilt, 'site: npm run site builds it').describe('the site', () => {
     expect(lost).toEqual([])
   })
 
+  it('has no text that Markdown lost', () => {
+    const lost = pages.filter((name) => {
+      return /<(?:li|p|td)[^>]*>undefined<[a-z]/.test(readFileSync(join(site, name), 'utf8'))
+    })
+    expect(lost).toEqual([])
+  })
+
   it.each(entryPoints)('documents each name that %s exports', (name, exported) => {
     const headings = new Set(
       Array.from(reference.matchAll(/^#{2,4} (.+)$/gm), ([, heading]) =>

@@ -66,7 +66,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     ['workers', 'a host'],
   ])('trains to the losses of Node, with ranks in %s, opened from %s', async (place, from) => {
     const { page, complaints } = await open({}, from === 'a host' ? { url: address } : {})
-    await page.getByLabel('Ranks are in').selectOption(place)
+    await page.locator('#pipeline').getByLabel('Ranks are in').selectOption(place)
     expect(await page.evaluate('typeof SharedArrayBuffer')).toBe('undefined')
     const losses = await trainOf(page)
     const layout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
@@ -201,13 +201,65 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
 
   it('reports the first cause of a fault before the errors of other ranks', async () => {
     const { page, complaints } = await open()
-    const report = page.getByLabel('Report')
-    await page.getByRole('button', { name: 'Stop the rank' }).click()
+    const faults = page.locator('#faults')
+    const report = faults.getByLabel('Report')
+    await faults.getByRole('button', { name: 'Stop the rank' }).click()
     await expectText(report, /first cause {2}rank 2 of 4 was killed by SIGKILL[^]*exit code 137/)
-    await page.locator('#faults select').selectOption('1')
+    await faults.getByLabel('Its link to').selectOption('0')
+    await faults.getByRole('button', { name: 'Cut its link' }).click()
+    await expectText(
+      report,
+      /first cause {2}rank ([02]) of 4 lost its connection to rank (?!\1)[02],/,
+    )
+    await faults.getByRole('combobox', { name: /^Rank(?!s)/ }).selectOption('1')
     await page.getByRole('button', { name: 'Mismatch its call' }).click()
     await expectText(report, /first cause {2}rank 1 of 4 died [^]*operations [^]*float32\[5\]/)
     expect(await report.innerText()).not.toContain('process')
+    expect(complaints).toEqual([])
+  })
+
+  it.each([
+    ['Stop the rank', /first cause {2}rank 1 of 4 was killed by SIGKILL, after [^]*exit code 137/],
+    ['Cut its link', /first cause {2}rank ([13]) of 4 lost its connection to rank (?!\1)[13],/],
+  ])('reports a fault while the pipeline trains, and trains again: %s', async (name, pattern) => {
+    const { page, complaints } = await open()
+    const pipeline = page.locator('#pipeline')
+    const fault = pipeline.getByRole('button', { name })
+    expect(await fault.getAttribute('aria-disabled')).toBe('true')
+    await pipeline.getByRole('combobox', { name: /^Rank(?!s)/ }).selectOption('1')
+    await pipeline.getByLabel('Its link to').selectOption('3')
+    await page.getByRole('button', { name: 'Train 20 steps' }).click()
+    // The page has trained two steps when it opens.
+    await pipeline.locator('.losses li').nth(2).waitFor({ state: 'attached' })
+    await fault.click()
+    await expectText(pipeline.getByLabel('Report'), pattern)
+    const losses = await trainOf(page)
+    const layout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
+    expect(losses).toEqual(await lossesInNode(live().html, layout))
+    expect(await pipeline.getByLabel('Report').count()).toBe(0)
+    expect(complaints).toEqual([])
+  })
+
+  it('records a collective and measures messages with ranks in workers', async () => {
+    const { page, complaints } = await open()
+    const collective = page.locator('#collective')
+    const logged = async (): Promise<string[]> =>
+      (await collective.locator('.log li').allInnerTexts()).sort()
+    const inThread = await logged()
+    await page.getByRole('combobox', { name: /^Algorithm/ }).selectOption('recursive-doubling')
+    await collective.getByLabel('Ranks are in').selectOption('workers')
+    await expectText(collective.locator('.event'), /; 8 messages follow/)
+    await page.getByRole('combobox', { name: /^Algorithm/ }).selectOption('ring')
+    await expectText(collective.locator('.event'), /; 24 messages follow/)
+    expect(await logged()).toEqual(inThread)
+    await page.locator('.figure').focus()
+    await page.keyboard.press('End')
+    expect(await page.locator('.cell.of').count()).toBe(4 * 4 * 4)
+    const messages = page.locator('#ping-pong')
+    await messages.getByLabel('Ranks are in').selectOption('workers')
+    await page.getByRole('button', { name: 'Measure' }).click()
+    await expectText(messages.locator('.facts'), /bandwidth β/)
+    expect(await messages.locator('.point').count()).toBe(8)
     expect(complaints).toEqual([])
   })
 

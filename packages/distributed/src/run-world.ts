@@ -16,7 +16,7 @@ import type { ProcessGroup } from './process-group.ts'
 import type { FailedWorld } from './record/failed-world.ts'
 import { inProcessWorld } from './runners/in-process-world.ts'
 import { sortByCause, type RankError } from './runners/rank-errors.ts'
-import type { WorldFault } from './runners/world-faults.ts'
+import type { FaultSource } from './runners/world-faults.ts'
 
 type ErrorsListener = (errors: readonly RankError[], world: FailedWorld) => void
 
@@ -35,8 +35,11 @@ export interface WorldOptions {
    * Default: each rank is on a separate host.
    */
   readonly hosts?: readonly number[]
-  /** Faults to inject. Default: none. */
-  readonly faults?: readonly WorldFault[]
+  /**
+   * Faults to inject, or a function. `runWorld` calls the function before the first round, with a function
+   * that injects a fault at any time. Default: none.
+   */
+  readonly faults?: FaultSource
   /**
    * Called for each message when a rank sends it, and when a rank has received it. It must not throw.
    * Collectives of ranks on one host may send no messages.
@@ -55,7 +58,10 @@ const readOptions = declareOptions({
   timeout: positive('milliseconds above 0').default(600_000),
   memory: count({ from: 1 }).default(64 * 1024 * 1024),
   hosts: anything<readonly number[]>(),
-  faults: where<readonly WorldFault[]>(Array.isArray, 'a list of faults').default([]),
+  faults: where<FaultSource>(
+    (value) => Array.isArray(value) || typeof value === 'function',
+    'a list of faults or a function',
+  ).default([]),
   onMessage: callback<MessageListener>('a function of a message').optional(),
   onErrors: callback<ErrorsListener>('a function of errors').optional(),
 } satisfies Rules<WorldOptions>)

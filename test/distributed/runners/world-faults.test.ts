@@ -42,6 +42,37 @@ describe('faults in an in-process world', () => {
     },
   )
 
+  it('of the kind "half-close" with a peer close only the connection to that rank', async () => {
+    const ends = await runWorld(
+      { size: 3, faults: [{ kind: 'half-close', rank: 0, peer: 2, round: 1 }] },
+      async (group) => {
+        const buffer = Float32Array.of(group.rank)
+        if (group.rank === 2) return 'no message'
+        await (group.rank === 0 ? group.send(buffer, 1) : group.recv(buffer, 0))
+        return String(buffer[0])
+      },
+    )
+    expect(ends).toEqual(['0', '0', 'no message'])
+    const [first, , last] = await suffer({ kind: 'half-close', peer: 2, round: 1 })
+    expect(`${first} ${last}`).toMatch(/ERR_TSR_PEER_LOST/)
+  })
+
+  it('are injected at any time by the function that `faults` is given', async () => {
+    let inject: ((fault: WorldFault) => void) | undefined
+    const faults = (given: typeof inject): void => {
+      inject = given
+    }
+    const ends = await runWorld({ size: 3, faults }, async (group) => {
+      if (group.rank === 0) {
+        await group.barrier()
+        inject?.({ kind: 'lose', rank: 2 })
+      } else await group.barrier()
+      return await add(group)
+    })
+    expect(ends[2]).toMatch(/^\d ERR_TSR_OPERATION_ABORTED$/)
+    expect(ends[0]).toMatch(/^\d ERR_TSR_(PEER|GROUP)_/)
+  })
+
   it('occur at a moment that the seed determines', async () => {
     const run = async (seed: number): Promise<string> =>
       (await suffer({ kind: 'lose', round: 40 }, seed)).join()
@@ -54,6 +85,8 @@ describe('faults in an in-process world', () => {
   it('are refused for ranks that do not exist', async () => {
     const faults = [{ kind: 'lose', rank: 3, round: 1 }] as const
     await expect(runWorld({ size: 3, faults }, add)).rejects.toThrow('a rank below 3')
+    const own = [{ kind: 'half-close', rank: 1, peer: 1 }] as const
+    await expect(runWorld({ size: 3, faults: own }, add)).rejects.toThrow('another rank below 3')
     const unknown = [{ kind: 'loose', rank: 0, round: 1 }] as unknown as WorldFault[]
     await expect(runWorld({ size: 3, faults: unknown }, add)).rejects.toThrow('loose')
   })

@@ -10,7 +10,7 @@ import { createNetwork, memoryTransport } from '../transports/memory-transport.t
 import type { RankEnd } from '../record/failed-world.ts'
 import type { Runner } from './runner.ts'
 import { eventRunner } from './event-runner.ts'
-import { worldFaults, type WorldFault } from './world-faults.ts'
+import { worldFaults, type FaultSource } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between polling rounds. */
 const RESTLESS = 5
@@ -30,7 +30,7 @@ export interface InProcessOptions {
   readonly memory: number
   /** The host number of each rank; undefined: each rank is on a separate host. */
   readonly hosts: readonly number[] | undefined
-  readonly faults: readonly WorldFault[]
+  readonly faults: FaultSource
   readonly onMessage: MessageListener | undefined
 }
 
@@ -97,9 +97,9 @@ export function inProcessWorld(options: InProcessOptions): {
   }
 
   const progressOnce = (): boolean => {
-    for (const { kind, rank } of faults.begin()) {
+    for (const { kind, rank, peer } of faults.begin()) {
       const { engine, transport } = ranks[rank]!
-      if (kind === 'lose' || kind === 'half-close') transport.close()
+      if (kind === 'lose' || kind === 'half-close') transport.close(peer)
       if (kind !== 'lose') continue
       lost.add(rank)
       const facts = { rank, operation: 'every operation', group: 'world' }

@@ -6,7 +6,8 @@ const readFault = declareOptions(
   {
     kind: choice(...kinds),
     rank: count(),
-    round: count({ from: 1 }),
+    peer: count().optional(),
+    round: count({ from: 1 }).optional(),
     rounds: count({ from: 1 }).default(100),
   },
   'fault',
@@ -26,25 +27,38 @@ export interface WorldFault {
    */
   readonly kind: (typeof kinds)[number]
   readonly rank: number
-  /** The round in which the fault begins, from 1. */
-  readonly round: number
+  /** For `half-close`: the only rank to which `rank` can no longer send. Default: all ranks. */
+  readonly peer?: number
+  /** The round in which the fault begins, from 1. Default: the next round. */
+  readonly round?: number
   /** The duration of `pause` and `slow` in rounds. Default 100. */
   readonly rounds?: number
 }
+
+/** Faults to inject, or a function that is called with a function that injects a fault at any time. */
+export type FaultSource = readonly WorldFault[] | ((inject: (fault: WorldFault) => void) => void)
 
 /**
  * Injects faults into an in-process world, round by round.
  *
  * @throws ERR_TSR_ARGUMENT
  */
-export function worldFaults(given: readonly WorldFault[], size: number) {
-  const faults = given.map((fault) => {
-    const read = readFault(fault)
-    if (read.rank < size) return read
-    throw argumentError('fault.rank', String(read.rank), `a rank below ${size}`)
-  })
+export function worldFaults(source: FaultSource, size: number) {
+  const faults: (ReturnType<typeof readFault> & { readonly round: number })[] = []
   const corrupting = new Set<number>()
   let current = 0
+  const inject = (fault: WorldFault): void => {
+    const read = readFault(fault)
+    const { kind, rank, peer, round = current + 1 } = read
+    if (rank >= size) throw argumentError('fault.rank', String(rank), `a rank below ${size}`)
+    if (peer !== undefined && (kind !== 'half-close' || peer >= size || peer === rank)) {
+      const expected = `another rank below ${size}, of half-close`
+      throw argumentError('fault.peer', `${peer} of ${kind}`, expected)
+    }
+    faults.push({ ...read, round })
+  }
+  if (typeof source === 'function') source(inject)
+  else source.forEach(inject)
   return {
     /** Starts the next round. Returns the faults that begin in it. */
     begin: () => {

@@ -162,7 +162,7 @@ export function memoryTransport(
   heap: Heap,
   portion: (bytes: number) => number,
   alter = (bytes: Uint8Array): Uint8Array => bytes,
-): Transport {
+): Transport & { readonly close: (only?: number) => void } {
   const { hosts, heaps, slots, pipe } = network
   heaps[rank] = heap
   return {
@@ -190,9 +190,10 @@ export function memoryTransport(
     closePeer: (peer) => {
       pipe(rank, peer).closed = pipe(peer, rank).closed = true
     },
-    close: () => {
+    // Ends the streams to all peers, or only that to `only`.
+    close: (only?: number) => {
       for (let peer = 0; peer < size; peer++) {
-        if (peer !== rank) pipe(rank, peer).closed = true
+        if (peer !== rank && peer === (only ?? peer)) pipe(rank, peer).closed = true
       }
     },
   }

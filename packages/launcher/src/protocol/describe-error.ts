@@ -17,7 +17,7 @@ export function describeThrown(
   thrown: unknown,
   print: (thrown: unknown) => string,
 ): Omit<ErrorDescription, 'short'> {
-  const own = tsrErrorIn(thrown)
+  const own = firstOf(tsrErrorIn(thrown))
   const { name, message, code } = Object(thrown) as Record<string, unknown>
   const distance = distanceFromCause(thrown)
   const wait = distance === 2 ? waitOf(own!) : undefined
@@ -31,6 +31,12 @@ export function describeThrown(
     wait,
     code: known && cut(known, LONGEST_NAME),
   }
+}
+
+/** A refused operation fails because of the error with which its group failed. */
+function firstOf(error: TsrError | undefined): TsrError | undefined {
+  const isRefused = error?.code === 'ERR_TSR_GROUP_FAILED'
+  return isRefused ? (tsrErrorIn(error.cause) ?? error) : error
 }
 
 /** Adds the cause of an error to its text, unless the message contains that of the cause. */

@@ -109,6 +109,12 @@ it('the root cause is the rank that was lost first, if no error comes from a ran
   })
 })
 
+it('the root cause is the rank that a peer lost, even if ranks that the peer told ended before it', () => {
+  const told = errorReport({ at: 100, code: 'ERR_TSR_PEER_FAILED', peers: [2], distance: 3 })
+  const cause = findRootCause([died(0, told), died(1, lost(102, 2)), died(2, lost(101, 1))])
+  expect(cause).toMatchObject({ culprit: { rank: 1 }, witness: { rank: 2 }, presumed: true })
+})
+
 it('the root cause is a rank that another process killed while the launcher stopped it', () => {
   const killedMeanwhile = stopped(1, { signal: 'SIGKILL', stopSignal: 'SIGTERM', stoppedAt: 120 })
   expect(findRootCause([died(0, lost(100, 1)), killedMeanwhile])?.culprit.rank).toBe(1)

@@ -45,7 +45,7 @@ export function findRootCause(
   return (
     findEarlyLeave(outcomes, failures) ??
     findAbsent(outcomes, findings) ??
-    presume(outcomes, failures[0])
+    presume(outcomes, failures)
   )
 }
 
@@ -84,14 +84,26 @@ function minorityOf({ calls }: MismatchFinding): number | undefined {
 
 function presume(
   outcomes: readonly RankOutcome[],
-  first: RankOutcome | undefined,
+  failures: readonly RankOutcome[],
 ): RootCause | undefined {
+  const [first] = failures
   if (first === undefined) return undefined
-  const { code, peers = [] } = first.error ?? {}
-  const lost = code === 'ERR_TSR_PEER_LOST' ? peers : []
-  const culprit = outcomes.find(({ rank }) => lost.includes(rank))
-  if (culprit === undefined) return { culprit: first, presumed: true }
-  return { culprit, witness: first, presumed: true }
+  for (const witness of [first, reporterOf(first, failures)]) {
+    const { code, peers = [] } = witness?.error ?? {}
+    const lost = code === 'ERR_TSR_PEER_LOST' ? peers : []
+    const culprit = outcomes.find(({ rank }) => lost.includes(rank))
+    if (culprit !== undefined) return { culprit, witness: witness!, presumed: true }
+  }
+  return { culprit: first, presumed: true }
+}
+
+/** The rank that reported a failure to this rank. It may end after it. */
+function reporterOf(
+  { error }: RankOutcome,
+  failures: readonly RankOutcome[],
+): RankOutcome | undefined {
+  if (error?.code !== 'ERR_TSR_PEER_FAILED') return undefined
+  return failures.find(({ rank }) => error.peers.includes(rank))
 }
 
 function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {

@@ -35,7 +35,8 @@ export function worldReport({ startedAt, ends, records }: FailedWorld): string {
   const cause = findRootCause(outcomes, findings)
   if (cause === undefined) return ''
   const { signal } = cause.witness ?? cause.culprit
-  const facts = { host: host.name(), memory: { kills: 0 } }
+  // Nothing counts the kills of memory within one thread.
+  const facts = { host: host.name(), memory: { kills: NaN } }
   const failure = {
     ...describeFailure(cause, outcomes, facts, { findings }),
     jobExitCode: signal === null ? 1 : KILLED,
