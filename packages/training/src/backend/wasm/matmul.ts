@@ -1,5 +1,7 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { runOnCpu } from './cpu-kernels.ts'
 import { heapOf, type WasmHeap } from './heap.ts'
 import { markPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
@@ -26,7 +28,9 @@ export function installMatMul(): void {
     replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
       const plan = planOf(call)
       if (plan === undefined) {
-        const { b, bias } = call.inputs
+        const { a, b, bias } = call.inputs
+        // Without values to multiply, the original kernel leaves the result unwritten.
+        if (sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0) return runOnCpu(kernelName, call)
         markPacked(b, bias)
         return original(call)
       }
