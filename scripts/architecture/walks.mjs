@@ -219,18 +219,18 @@ export const walks = [
     steps: [
       {
         file: training('parallel/pipeline/executor'),
-        functions: ['StageWorker.train', 'StageWorker.#forward', 'StageWorker.#sendForward'],
+        functions: ['train', 'forward', 'sendForward'],
         does: 'runs the actions of the schedule',
       },
       {
         file: training('parallel/pipeline/activations'),
-        functions: ['Activations.send', 'Activations.#prepared'],
+        functions: ['send', 'prepared'],
         does: 'takes the prepared message to the rank of the next stage, and fills its buffer',
       },
       ...fromTensorToMemory,
       {
         file: training('parallel/pipeline/activations'),
-        functions: ['PreparedMessages.send'],
+        functions: ['preparedMessages', 'send'],
         calledBy: training('parallel/pipeline/activations'),
         does: 'sends a buffer that is in use until it has arrived',
       },
@@ -337,14 +337,14 @@ export const walks = [
       },
       {
         file: training('parallel/pipeline/executor'),
-        functions: ['StageWorker.train', 'StageWorker.#forward'],
+        functions: ['train', 'forward'],
         calledBy: training('parallel/pipeline/pipeline'),
         calledAs: 'train',
         does: 'runs the actions of the schedule: of a whole model, each part forward and backward',
       },
       {
         file: training('parallel/pipeline/stage'),
-        functions: ['PipelineStage.forward'],
+        functions: ['forward'],
         does: 'keeps the part until its backward pass',
       },
       {
@@ -373,9 +373,9 @@ export const walks = [
       },
       {
         file: training('backend/wasm/linear'),
-        functions: ['WasmLinearPasses.constructor', 'WasmLinearPasses.#forward'],
+        functions: ['wasmLinearPasses'],
         calledBy: training('backend/wasm/backend'),
-        calledAs: 'WasmLinearPasses',
+        calledAs: 'wasmLinearPasses',
         does: 'calls the kernel, which reads the tensor itself',
       },
     ],

@@ -120,6 +120,9 @@ describe('generate', () => {
 
   it.each<[string, ArrayLike<number>, GenerateOptions, RegExp]>([
     ['an empty prompt', [], {}, /tokens/],
+    ['a token of 1.5', [1, 1.5], {}, /token 1 of the prompt is 1.5/],
+    ['a token of NaN', Float32Array.of(NaN), {}, /token 0 of the prompt is NaN/],
+    ['a token of 2^32 + 1', [2 ** 32 + 1], {}, /token 0 of the prompt is 4294967297/],
     ['a temperature below 0', [1], { temperature: -1 }, /temperature/],
     ['an unknown option', [1], { topk: 3 } as GenerateOptions, /topk.*topK/s],
   ])('refuses %s', async (_, tokens, options, message) => {
@@ -167,6 +170,15 @@ describe('token sampling', () => {
       if (wanted[token] === 0) expect(share).toBe(0)
       else expect(Math.abs(share - wanted[token]!)).toBeLessThan(0.015)
     })
+  })
+
+  it.each([Infinity, -Infinity])('refuses to draw if the largest score is %p', (largest) => {
+    const scores = Float32Array.of(-Infinity, largest)
+    const draw = (topP: number) => () =>
+      sampleToken(scores, { temperature: 1, topK: undefined, topP }, generator('draw', 1))
+    const refused = failure('ERR_TSR_ARGUMENT', /largest score of the model/)
+    expect(draw(1)).toThrow(refused)
+    expect(draw(0.9)).toThrow(refused)
   })
 
   it('chooses the first of several equal scores', () => {

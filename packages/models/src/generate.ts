@@ -121,6 +121,8 @@ export async function generate(
   if (tokens.length === 0) {
     throw argumentError('tokens', shown(tokens), 'at least one token')
   }
+  const at = Array.from(tokens).findIndex((token) => !(Number.isInteger(token) && token < 2 ** 31))
+  if (at >= 0) throw argumentError(`token ${at} of the prompt`, shown(tokens[at]), 'a whole number')
   if (isTrained(model)) return await generate(model.state.model as Generative, tokens, options)
   if (isWrapper(model)) {
     const isSharded = model.gather !== undefined && !isPipeline(model.module)

@@ -16,7 +16,7 @@ export interface SamplingOptions {
  * et al., 2020). Computes in double precision, so that ranks with the same scores draw the same token.
  *
  * @param scores - the score of each token
- * @throws ERR_TSR_ARGUMENT when a score is NaN
+ * @throws ERR_TSR_ARGUMENT when a score is NaN, or the largest score is infinite and tokens are drawn
  */
 export function sampleToken(
   scores: Float32Array,
@@ -38,6 +38,9 @@ export function sampleToken(
     : Array.from(scores.keys())
   const candidates = order.slice(0, topK)
   const largest = scores[isCut ? candidates[0]! : likeliest(scores)]!
+  if (!Number.isFinite(largest)) {
+    throw argumentError('the largest score of the model', largest, 'a finite number')
+  }
   const weights = candidates.map((token) => Math.exp((scores[token]! - largest) / temperature))
   let total = weights.reduce((sum, weight) => sum + weight, 0)
   if (topP < 1) {

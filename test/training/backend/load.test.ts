@@ -65,6 +65,21 @@ describe('loadBackend', () => {
     },
   )
 
+  it('records the corrected gradients also after an import of @tensorflow/tfjs between two recordings', async () => {
+    const { stdout } = await run(`
+      await loadBackend('wasm')
+      const resize = (x) => tf.image.resizeNearestNeighbor(x, [1, 2], false, true)
+      const show = () => {
+        const pass = record(resize, tf.ones([1, 1, 3, 1]), [], { needsInputGradient: true })
+        console.log([...pass.backward(tf.ones([1, 1, 2, 1]), () => undefined).dataSync()].join(' '))
+      }
+      show()
+      await import('@tensorflow/tfjs')
+      show()
+    `)
+    expect(stdout).toMatch(/1 0 1\n1 0 1\n$/)
+  })
+
   it('refuses an unknown name and lists the known ones', async () => {
     await expect(loadBackend('cuda' as 'cpu')).rejects.toMatchObject({
       code: 'ERR_TSR_ARGUMENT',

@@ -37,7 +37,11 @@ describe.each<[string, Dataset | Examples]>([
     expect(part.size).toBe(3)
     expect(labelsOf(part)).toEqual([7, 2, 2])
     expect(labelsOf(subset(part, [1]))).toEqual([2])
-    expect(() => subset(data, [10])).toThrow(failure('ERR_TSR_ARGUMENT', /index of the subset/))
+    for (const index of [10, 1.5, NaN, 2 ** 32 + 1, -1]) {
+      expect(() => subset(data, [index])).toThrow(
+        failure('ERR_TSR_ARGUMENT', /index of the subset/),
+      )
+    }
   })
 
   it('at random has every example once, and is the same with the same seed', () => {

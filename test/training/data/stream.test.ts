@@ -85,6 +85,18 @@ describe('a stream', () => {
     expect(seen.sort((a, b) => a - b)).toEqual(everything)
   })
 
+  it('tells the place of the rows of a rank in the batch of all ranks', async () => {
+    const places: number[][] = [[], [], [], []]
+    for (const rank of [0, 1]) {
+      let at = 0
+      for await (const { row, size } of loaderOf({ share: [rank, 2] })) {
+        for (let i = 0; i < size; i++) places[at]!.push(row! + i)
+        at++
+      }
+    }
+    expect(places).toEqual([[0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1]]) // prettier-ignore
+  })
+
   it('names the shard and the number of a record that cannot be used', async () => {
     async function* spoiled(shard: string): AsyncGenerator<DataRecord> {
       for await (const record of open(shard)) yield record['id'] === 23 ? { id: 'x' } : record

@@ -69,6 +69,10 @@ describe('textBatch', () => {
         textBatch(text, 5, { ...options, seed: 2, share: [index, count] }),
       )
       expect(shares.flatMap(({ inputs }) => rows(inputs))).toEqual(whole)
+      const places = shares.flatMap(({ row, size }) =>
+        Array.from({ length: size }, (_, i) => row + i),
+      )
+      expect(places).toEqual([...whole.keys()])
     }
     expect(rows(textBatch(text, 6, { ...options, seed: 2 }).inputs)).not.toEqual(whole)
     expect(rows(textBatch(text, 5, { ...options, seed: 3 }).inputs)).not.toEqual(whole)

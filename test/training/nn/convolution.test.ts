@@ -113,6 +113,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
 
   it('Flatten turns each row of a batch into a vector', () => {
     expect(new Flatten().forward(wave([2, 3, 4, 5])).shape).toEqual([2, 60])
+    expect(new Flatten().forward(tf.zeros([0, 3, 4, 5])).shape).toEqual([0, 60])
   })
 })
 

@@ -209,6 +209,12 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expect(() => countTopK(logits(), labels, 0)).toThrow(/k is 0/)
   })
 
+  it('countTopK leaves out ignored labels and logits that are NaN', () => {
+    const labels = classes(1, -100, 3, 1)
+    expect(countTopK(logits(), labels, 3)).toBe(2)
+    expect(countTopK(tf.fill([1, 3], NaN), classes(1), 3)).toBe(0)
+  })
+
   it('perplexity is the number of equally likely classes', () => {
     const [loss] = evaluate(crossEntropy, tf.zeros([2, 7]), classes(3, 4))
     expect(perplexity(loss)).toBeCloseTo(7, 4)

@@ -140,16 +140,16 @@ function checkParameter({ name, value }: Parameter): void {
   )
 }
 
-/** Whether `prepareTape` has run in this process. */
+/** Whether `prepareTape` has tested the tape in this process. */
 let isPrepared = false
 
 /**
- * Registers gradients and tests the tape. Runs before the first recording rather than at import, because
- * many processes never record.
+ * Registers gradients and tests the tape. Runs before recordings rather than at import, because many
+ * processes never record, and a later import of `@tensorflow/tfjs` replaces the gradients.
  */
 function prepareTape(): void {
-  if (isPrepared) return
   registerGradients()
+  if (isPrepared) return
   onHostBackend(() => {
     testTape(recordOnTape)
   })

@@ -1,4 +1,5 @@
 import { registerCpu } from '#tfjs'
+import { correctNegativeAxes } from '../tfjs/array-gradients.ts'
 import { correctAveragePoolGradients } from '../tfjs/average-pool-gradients.ts'
 import type {
   BackendFacts,
@@ -7,10 +8,12 @@ import type {
   Storage,
   TensorBackend,
 } from '../tfjs/backend.ts'
+import { installEinsum } from '../tfjs/einsum.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
 import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { correctMaxPool3dGradient, correctVolumes } from '../tfjs/volumes.ts'
 
 /** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
 let installed: unknown
@@ -25,6 +28,10 @@ export async function loadCpu(): Promise<BackendFacts> {
   if (tf.getKernel('AvgPool', 'cpu') !== installed) {
     correctAveragePoolGradients('cpu')
     correctSingleWindows('cpu')
+    correctMaxPool3dGradient('cpu')
+    correctVolumes('cpu')
+    correctNegativeAxes('cpu')
+    installEinsum('cpu')
     installed = tf.getKernel('AvgPool', 'cpu')
   }
   return { device: 'CPU', threads: 1 }

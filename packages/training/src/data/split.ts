@@ -13,9 +13,8 @@ import { orderRules, permutation } from './order.ts'
  * @throws ERR_TSR_ARGUMENT for an index that the data set does not have
  */
 export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike<number>): D {
-  const chosen = Int32Array.from(indices)
   const rule = count({ to: data.size - 1 })
-  for (const index of chosen) rule.check('an index of the subset', index)
+  const chosen = Int32Array.from(indices, (index) => rule.check('an index of the subset', index))
   const place = (rows: Int32Array): Int32Array => rows.map((row) => chosen[row]!)
   const paths = (data as Partial<ImageFolder>).paths
   return {

@@ -154,14 +154,12 @@ async function* readBatches(
     const places = epochOrder(records.length, key)
     for (; consumed < records.length; consumed = Math.min(consumed + size, records.length)) {
       const whole = places.subarray(consumed, consumed + size)
-      const own = Array.from(
-        whole.subarray(...endsOfShare(share, whole.length)),
-        (i) => records[i]!,
-      )
+      const [row, end] = endsOfShare(share, whole.length)
+      const own = Array.from(whole.subarray(row, end), (i) => records[i]!)
       const indices = Int32Array.from(own.keys())
       const values = own.map(({ value }) => value)
       const data = examplesAt(values, fields, (row) => own[row]!)
-      const batch = { ...exampleBatch(data, indices), share }
+      const batch = { ...exampleBatch(data, indices), row, share }
       const after = {
         epoch,
         shard,

@@ -54,6 +54,8 @@ const limitRule = where<number>((value) => Number(value) >= 0, 'a number of batc
 /** Sequences, and the next token for each of their tokens. */
 export interface TextBatch {
   readonly size: number
+  /** The index of the batch's first sequence within the batch of all ranks. */
+  readonly row: number
   /** This rank's part of the batch of all ranks. */
   readonly share: Share
   /** The index in the text at which each sequence begins. */
@@ -114,19 +116,20 @@ export function* textBatches(
 function sequencesAt({ tokens }: Text, all: Int32Array, options: CompleteOptions): TextBatch {
   const { block, share } = options
   const positions = options.positions ?? Int32Array.from({ length: block }, (_, i) => i)
-  const starts = all.subarray(...endsOfShare(share, all.length))
+  const [row, end] = endsOfShare(share, all.length)
+  const starts = all.subarray(row, end)
   const size = starts.length
   const width = positions.length
   const make = (shift: number) => (): Tensor => {
     const values = new Int32Array(size * width)
-    starts.forEach((start, row) => {
+    starts.forEach((start, sequence) => {
       positions.forEach((position, i) => {
-        values[row * width + i] = tokens[start + position + shift]!
+        values[sequence * width + i] = tokens[start + position + shift]!
       })
     })
     return tf.keep(tf.tensor2d(values, [size, width], 'int32'))
   }
-  return { size, starts, share, inputs: make(0), labels: make(1) }
+  return { size, row, starts, share, inputs: make(0), labels: make(1) }
 }
 
 function readFor({ tokens }: Text, options: RandomTextOptions): CompleteOptions {

@@ -2,6 +2,7 @@ import { declareOptions, type Rules } from '@tsrun/core'
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { pairOf, sizeRule } from './convolution.ts'
 
@@ -70,6 +71,6 @@ export class Flatten implements Module {
   }
 
   forward(x: Tensor): Tensor {
-    return tf.reshape(x, [x.shape[0], -1])
+    return tf.reshape(x, [x.shape[0], sizeOf(x.shape.slice(1))])
   }
 }

@@ -105,7 +105,8 @@ export function perplexity(loss: number): number {
 
 /**
  * Counts the rows whose label is among the `k` largest logits. Logits equal to the label's do not
- * count as larger. Reads values synchronously, so it does not work on webgpu.
+ * count as larger. Rows whose label is not a class, or has the logit NaN, do not count. Reads values
+ * synchronously, so it does not work on webgpu.
  *
  * @param logits - [..., classes] float32
  * @param labels - [...] int32
@@ -119,9 +120,10 @@ export function countTopK(logits: Tensor, labels: Tensor, k: number): number {
   const right = labels.dataSync<'int32'>()
   const scores = viewOf(logits)
   return right.reduce((count, label, row) => {
+    if (label < 0 || label >= classes) return count
     const own = scores[row * classes + label]!
     let larger = 0
     for (let i = row * classes; i < (row + 1) * classes; i++) if (scores[i]! > own) larger++
-    return larger < k ? count + 1 : count
+    return larger < k && !Number.isNaN(own) ? count + 1 : count
   }, 0)
 }

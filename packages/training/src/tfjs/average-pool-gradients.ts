@@ -1,25 +1,21 @@
 import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
-import { poolingPlaces, type Places, type WindowAttributes } from './window-places.ts'
-
-type Places3d = ReturnType<typeof tf.backend_util.computePool3DInfo>
-
-interface Axis {
-  readonly size: number
-  readonly window: number
-  readonly stride: number
-  readonly before: number
-  readonly outputs: number
-}
+import {
+  axesOf,
+  poolingPlaces,
+  poolingPlaces3d,
+  type Axis,
+  type WindowAttributes,
+} from './window-places.ts'
 
 /**
  * Corrects the gradients of average pooling of a backend. At the border, a mean covers only the values
  * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window.
  */
 export function correctAveragePoolGradients(backendName: string): void {
-  const kernels = { AvgPoolGrad: axes2d, AvgPool3DGrad: axes3d }
-  for (const [kernelName, axesOf] of Object.entries(kernels)) {
+  const kernels = { AvgPoolGrad: poolingPlaces, AvgPool3DGrad: poolingPlaces3d }
+  for (const [kernelName, placesOf] of Object.entries(kernels)) {
     if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
-    correct(kernelName, backendName, axesOf)
+    correct(kernelName, backendName, (shape, attrs) => axesOf(placesOf(shape, attrs)))
   }
 }
 
@@ -27,12 +23,12 @@ export function correctAveragePoolGradients(backendName: string): void {
 function correct(
   kernelName: string,
   backendName: string,
-  axesOf: (shape: readonly number[], attrs: WindowAttributes) => readonly Axis[],
+  axes: (shape: readonly number[], attrs: WindowAttributes) => readonly Axis[],
 ): void {
   type Call = KernelCall<'dy' | 'input', WindowAttributes>
   replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
     const { dy, input } = call.inputs
-    const factors = axesOf(input.shape, call.attrs).map(factorsOf)
+    const factors = axes(input.shape, call.attrs).map(factorsOf)
     if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
     const scaled = tf.tidy(() => {
       const along = factors.map((values, i) => {
@@ -60,46 +56,4 @@ function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
     const count = Math.min(size, first + window) - Math.max(0, first)
     return count > 0 ? window / count : 0
   })
-}
-
-function axes2d(shape: readonly number[], attrs: WindowAttributes): readonly Axis[] {
-  return axesIn(poolingPlaces(shape, attrs))
-}
-
-function axes3d(shape: readonly number[], attrs: WindowAttributes): readonly Axis[] {
-  const { filterSize, strides, pad, dimRoundingMode } = attrs
-  const info = tf.backend_util.computePool3DInfo(
-    shape as [number, number, number, number, number],
-    filterSize as number,
-    strides as number,
-    1,
-    pad as 'same' | 'valid' | number,
-    dimRoundingMode,
-  )
-  const depth = {
-    size: info.inDepth,
-    window: info.filterDepth,
-    stride: info.strideDepth,
-    before: info.padInfo.front,
-    outputs: info.outDepth,
-  }
-  return [depth, ...axesIn(info)]
-}
-
-function axesIn(info: Places | Places3d): readonly Axis[] {
-  const height = {
-    size: info.inHeight,
-    window: info.filterHeight,
-    stride: info.strideHeight,
-    before: info.padInfo.top,
-    outputs: info.outHeight,
-  }
-  const width = {
-    size: info.inWidth,
-    window: info.filterWidth,
-    stride: info.strideWidth,
-    before: info.padInfo.left,
-    outputs: info.outWidth,
-  }
-  return [height, width]
 }

@@ -1,5 +1,6 @@
+import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from './host-arrays.ts'
-import { tf, type Tensor } from './tfjs.ts'
+import { replaceKernel, tf, type Tensor } from './tfjs.ts'
 
 /** An operand of an einsum: a tensor, and one letter for each axis. */
 export interface Term {
@@ -61,4 +62,27 @@ function sizesOf({ tensor, labels }: Term): ReadonlyMap<string, number> {
 
 function pick(labels: string, takes: (label: string) => boolean): string {
   return Array.from(labels).filter(takes).join('')
+}
+
+interface EinsumCall {
+  /** The operands. The engine passes tensors, not only their TensorInfo. */
+  readonly inputs: readonly Tensor[]
+  readonly attrs: { readonly equation: string }
+}
+
+/**
+ * Adds the kernel Einsum, which the wasm backend lacks. That of the cpu backend does not sum over axes of
+ * one operand.
+ */
+export function installEinsum(backendName: string): void {
+  replaceKernel('Einsum', backendName, () => einsum)
+}
+
+function einsum({ inputs, attrs }: EinsumCall): TensorInfo {
+  const { decodeEinsumEquation, checkEinsumDimSizes } = tf.backend_util
+  const { allDims, idDims } = decodeEinsumEquation(attrs.equation, inputs.length)
+  checkEinsumDimSizes(allDims.length, idDims, [...inputs])
+  const [operands, output] = attrs.equation.replace(/\s/g, '').split('->') as [string, string]
+  const terms = operands.split(',').map((labels, i) => ({ tensor: inputs[i]!, labels }))
+  return contract(terms, output)
 }

@@ -1,4 +1,5 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
+import { registerArrayGradients } from './array-gradients.ts'
 import { contract, type Term } from './einsum.ts'
 import { registerResizeGradients } from './resize-gradients.ts'
 import { registerWindowGradients } from './window-gradients.ts'
@@ -9,8 +10,8 @@ let registered: unknown
 
 /**
  * Registers the gradient functions of TensorFlow.js. Registers them again if `@tensorflow/tfjs` was
- * imported since then, because it overwrites them. Corrects the gradients of resizing and of windows, and
- * adds the missing gradient of tf.einsum. The gradient of one operand of an einsum is the einsum of the
+ * imported since then, because it overwrites them. Corrects the gradients of resizing, of windows and of
+ * arrays, and adds the missing gradient of tf.einsum. The gradient of one operand of an einsum is the einsum of the
  * output's gradient and the other operand.
  */
 export function registerGradients(): void {
@@ -20,6 +21,7 @@ export function registerGradients(): void {
   registerResizeGradients()
   registered = tf.getGradient('ResizeBilinear')
   registerWindowGradients()
+  registerArrayGradients()
   tf.registerGradient({
     kernelName: 'Einsum',
     saveAllInputs: true,

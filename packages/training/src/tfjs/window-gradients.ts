@@ -36,7 +36,7 @@ function register(
         saved.map(({ shape }) => shape as Shape),
         given,
       )
-      return original(dy, saved, withPadding(given, places) as unknown as NamedAttrMap)
+      return original(dy, saved, (withPadding(given, places) ?? attrs) as NamedAttrMap)
     },
   })
 }

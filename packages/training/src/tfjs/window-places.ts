@@ -3,6 +3,10 @@ import { tf } from './tfjs.ts'
 
 export type Shape = [number, number, number, number]
 export type Places = ReturnType<typeof backend_util.computePool2DInfo>
+export type Places3d = ReturnType<typeof backend_util.computePool3DInfo>
+/** The padding before and after each axis. */
+export type Border = [number, number][]
+type Shape3d = [number, number, number, number, number]
 type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
 
 /** The attributes of a convolution, a pooling or a gradient of these that place its windows. */
@@ -39,16 +43,85 @@ export function convolutionPlaces(
   return computeConv2DInfo(x, w, strides, dilations, pad, dimRoundingMode, isDepthwise)
 }
 
-/** Returns the attributes with numeric padding that gives the same windows with rounding down. */
-export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A {
-  const { top, left } = places.padInfo
-  const rows = (places.outHeight - 1) * places.strideHeight + places.effectiveFilterHeight
-  const columns = (places.outWidth - 1) * places.strideWidth + places.effectiveFilterWidth
-  const pad: WindowAttributes['pad'] = [
-    [0, 0],
-    [top, Math.max(0, rows - places.inHeight - top)],
-    [left, Math.max(0, columns - places.inWidth - left)],
-    [0, 0],
-  ]
-  return { ...attrs, pad, dimRoundingMode: 'floor' }
+/** Returns where the windows of a pooling kernel of volumes are. */
+export function poolingPlaces3d(volumes: readonly number[], attrs: WindowAttributes): Places3d {
+  const { filterSize, strides, pad, dimRoundingMode } = attrs
+  const { computePool3DInfo } = tf.backend_util
+  return computePool3DInfo(
+    volumes as Shape3d,
+    filterSize as number,
+    strides as number,
+    1,
+    pad as number,
+    dimRoundingMode,
+  )
+}
+
+/** Returns where the windows of a convolution of volumes are. */
+export function convolutionPlaces3d(
+  volumes: readonly number[],
+  filter: readonly number[],
+  { strides, dilations = 1, pad }: WindowAttributes,
+): Places3d {
+  const [x, w] = [volumes, filter] as [Shape3d, Shape3d]
+  const { computeConv3DInfo } = tf.backend_util
+  return computeConv3DInfo(x, w, strides as number, dilations as number, pad as number)
+}
+
+/** The windows along one axis. The window includes its gaps if it is dilated. */
+export interface Axis {
+  readonly size: number
+  readonly window: number
+  readonly stride: number
+  readonly before: number
+  readonly outputs: number
+}
+
+export function axesOf(places: Places | Places3d): readonly Axis[] {
+  const height = {
+    size: places.inHeight,
+    window: places.effectiveFilterHeight,
+    stride: places.strideHeight,
+    before: places.padInfo.top,
+    outputs: places.outHeight,
+  }
+  const width = {
+    size: places.inWidth,
+    window: places.effectiveFilterWidth,
+    stride: places.strideWidth,
+    before: places.padInfo.left,
+    outputs: places.outWidth,
+  }
+  if (!('inDepth' in places)) return [height, width]
+  const depth = {
+    size: places.inDepth,
+    window: places.effectiveFilterDepth,
+    stride: places.strideDepth,
+    before: places.padInfo.front,
+    outputs: places.outDepth,
+  }
+  return [depth, height, width]
+}
+
+/**
+ * Returns the padding of images or volumes up to the end of the last window. It is negative for an axis in
+ * which another window would fit: given one number as padding, TensorFlow.js computes the number of windows
+ * in all axes from the first axis.
+ */
+export function borderOf(places: Places | Places3d): Border {
+  const padding = axesOf(places).map(({ size, window, stride, before, outputs }) => {
+    const beyond = (outputs - 1) * stride + window - before - size
+    return [before, beyond <= -stride ? beyond : Math.max(0, beyond)] as [number, number]
+  })
+  return [[0, 0], ...padding, [0, 0]]
+}
+
+/**
+ * Returns the attributes with numeric padding that gives the same windows with rounding down; undefined if
+ * there is none.
+ */
+export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A | undefined {
+  const border = borderOf(places)
+  if (border.some(([, beyond]) => beyond < 0)) return undefined
+  return { ...attrs, pad: border as WindowAttributes['pad'], dimRoundingMode: 'floor' }
 }

@@ -7,6 +7,8 @@ export interface SmallCase {
   readonly compute: (...inputs: Tensor[]) => Tensor
   /** The inputs in which it is linear, so that its gradient is the transpose of its forward pass. */
   readonly linear: readonly number[]
+  /** Whether each output is a value of the only input, or -Infinity; default false. */
+  readonly selects?: boolean
   /** Whether TensorFlow.js has its gradient; default true. */
   readonly differentiable?: boolean
 }
@@ -141,6 +143,7 @@ export function* poolings(): Generator<SmallCase> {
       inputs,
       compute: (x) => tf.maxPool(as(x), kernel, strides, pad),
       linear: [],
+      selects: true,
     }
     yield {
       title: `avgPool ${where}`,
@@ -176,6 +179,7 @@ export function* rounded(): Generator<SmallCase> {
         inputs: [images],
         compute: (x) => tf.maxPool(as(x), kernel, strides, pad, mode),
         linear: [],
+        selects: true,
       }
       yield {
         title: title('avgPool'),
@@ -251,6 +255,7 @@ export function* volumes(): Generator<SmallCase> {
     [1, 1, 1],
     [2, 2, 2],
     [1, 2, 3],
+    [2, 3, 1],
   ]
   const steps: Triple[] = [
     [1, 1, 1],
@@ -264,8 +269,10 @@ export function* volumes(): Generator<SmallCase> {
   ]) {
     for (const kernel of kernels) {
       for (const strides of steps) {
-        for (const pad of ['same', 'valid'] as const) {
-          if (pad === 'valid' && kernel.some((size, axis) => size > volume[axis]!)) continue
+        for (const pad of ['same', 'valid', 1] as const) {
+          const around = pad === 1 ? 2 : 0
+          const isTooLarge = kernel.some((size, axis) => size > volume[axis]! + around)
+          if (pad !== 'same' && isTooLarge) continue
           const where = JSON.stringify({ volume, kernel, strides, pad })
           yield {
             title: `conv3d ${where}`,
@@ -273,7 +280,7 @@ export function* volumes(): Generator<SmallCase> {
               [1, ...volume, 1],
               [...kernel, 1, 2],
             ],
-            compute: (x, w) => tf.conv3d(as(x), as(w), strides, pad),
+            compute: (x, w) => tf.conv3d(as(x), as(w), strides, pad as 'same'),
             linear: [0, 1],
           }
           yield {
@@ -281,6 +288,7 @@ export function* volumes(): Generator<SmallCase> {
             inputs: [[1, ...volume, 2]],
             compute: (x) => tf.maxPool3d(as(x), kernel, strides, pad),
             linear: [],
+            selects: true,
           }
           yield {
             title: `avgPool3d ${where}`,
@@ -291,6 +299,50 @@ export function* volumes(): Generator<SmallCase> {
         }
       }
     }
+  }
+}
+
+/** Operations on images, and the same operations on volumes of one layer. */
+export function* flatVolumes(): Generator<readonly [image: SmallCase, volume: SmallCase]> {
+  for (const { image, kernel, strides, where } of places(['same'])) {
+    const [window, steps] = [
+      [1, ...kernel],
+      [1, ...strides],
+    ] as [number, number, number][]
+    const [images, volumes] = [
+      [1, ...image, 2],
+      [1, 1, ...image, 2],
+    ]
+    const filter = [...kernel, 2, 2]
+    const common = { title: where, linear: [] }
+    yield [
+      { ...common, inputs: [images], compute: (x) => tf.maxPool(as(x), kernel, strides, 'same') },
+      {
+        ...common,
+        inputs: [volumes],
+        compute: (x) => tf.maxPool3d(as(x), window!, steps!, 'same'),
+      },
+    ]
+    yield [
+      { ...common, inputs: [images], compute: (x) => tf.avgPool(as(x), kernel, strides, 'same') },
+      {
+        ...common,
+        inputs: [volumes],
+        compute: (x) => tf.avgPool3d(as(x), window!, steps!, 'same'),
+      },
+    ]
+    yield [
+      {
+        ...common,
+        inputs: [images, filter],
+        compute: (x, w) => tf.conv2d(as(x), as(w), strides, 'same'),
+      },
+      {
+        ...common,
+        inputs: [volumes, [1, ...filter]],
+        compute: (x, w) => tf.conv3d(as(x), as(w), steps!, 'same'),
+      },
+    ]
   }
 }
 

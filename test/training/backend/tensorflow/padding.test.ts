@@ -2,7 +2,9 @@ import { loadBackend } from '@tsrun/training'
 import {
   convolutions,
   poolings,
+  rounded,
   run,
+  volumes,
   type Result,
   type SmallCase,
 } from '../support/small-windows.ts'
@@ -16,7 +18,7 @@ afterAll(() => {
   process.end()
 })
 
-const sets = { convolutions, poolings }
+const sets = { convolutions, poolings, rounded, volumes }
 
 /** JSON has no infinite numbers. */
 const isClose = (a: readonly string[], b: Float32Array): boolean =>
@@ -32,7 +34,7 @@ const { describe: describeIt } = needing(
 )
 
 describeIt('tensorflow', () => {
-  it.each(['convolutions', 'poolings'] as const)(
+  it.each(['convolutions', 'poolings', 'rounded', 'volumes'] as const)(
     'computes %s at borders like cpu',
     async (name) => {
       await loadBackend('cpu')

@@ -131,3 +131,76 @@ describe('an embedding on wasm', () => {
     expect(() => tf.unsortedSegmentSum(tf.ones([2, 2]), ids, 3)).toThrow('first axis')
   })
 })
+
+describe('special inputs on wasm', () => {
+  const none = () => tf.zeros([0, 4])
+  const empty: Record<string, () => Tensor> = {
+    all: () => tf.all(tf.cast(none(), 'bool'), 0),
+    any: () => tf.any(tf.cast(none(), 'bool')),
+    argMax: () => tf.argMax(none(), 0),
+    max: () => tf.max(none()),
+    'max along an axis': () => tf.max(none(), 0),
+    mean: () => tf.mean(none()),
+    min: () => tf.min(none(), 0),
+    prod: () => tf.prod(none()),
+    reverse: () => tf.reverse(none()),
+    sum: () => tf.sum(none()),
+    'sum of whole numbers': () => tf.sum(tf.cast(none(), 'int32')),
+    matMul: () => tf.matMul(tf.zeros([3, 0]), tf.zeros([0, 2])),
+    'matMul with a bias': () =>
+      tf.fused.matMul({ a: tf.zeros([3, 0]), b: tf.zeros([0, 2]), bias: tf.ones([2]) }),
+  }
+  const images = () => tf.tensor4d([1, NaN, -2, 9, 0, 5, 7, -8], [1, 2, 4, 1])
+  const special: Record<string, () => Tensor> = {
+    'clipByValue of NaN': () => tf.clipByValue(images(), -1, 6),
+    'clipByValue of whole numbers': () => tf.clipByValue(tf.tensor1d([-9, 2, 9], 'int32'), -1, 6),
+    'relu6 of NaN': () => tf.relu6(images()),
+    'maxPool of NaN': () => tf.maxPool(images(), 2, 1, 'same'),
+    'avgPool of NaN': () => tf.avgPool(images(), 2, 1, 'same'),
+    'maxPool of whole numbers': () =>
+      tf.maxPool(tf.tensor4d([1, 2, 3, 4], [1, 2, 2, 1], 'int32'), 2, 1, 'same'),
+    'maximum of NaN': () => tf.maximum(0.5, images()),
+    'minimum of NaN': () => tf.minimum(0.5, images()),
+    'a cast of floats to bool': () => tf.cast(tf.tensor1d([0.5, -0.1, 256, NaN, 0]), 'bool'),
+    'a cast of whole numbers to bool': () => tf.cast(tf.tensor1d([256, 2, 0], 'int32'), 'bool'),
+    'reverse of bools': () => tf.reverse(tf.tensor1d([true, false, false], 'bool')),
+    'unsortedSegmentSum of bools': () =>
+      tf.unsortedSegmentSum(tf.tensor1d([true, false, true], 'bool'), tf.tensor1d([1, 1, 1], 'int32'), 2), // prettier-ignore
+    'stridedSlice of whole numbers': () =>
+      tf.stridedSlice(tf.tensor1d([5, 6, 7], 'int32'), [0], [3], [2]),
+    'prelu with a slope for each row': () =>
+      tf.prelu(tf.fill([2, 3, 4], -1), tf.tensor3d([1, 2, 3], [1, 3, 1])),
+    'prelu with one slope': () => tf.prelu(tf.fill([2, 3], -1), tf.tensor1d([0.5])),
+    ...Object.fromEntries(
+      (['elu', 'leakyrelu', 'relu6', 'sigmoid'] as const).map((activation) => [
+        `fused.matMul with a transpose and ${activation}`,
+        () =>
+          tf.fused.matMul({
+            a: tf.tensor2d([1, -2, 3, 4, 5, -6], [3, 2]),
+            b: tf.tensor2d([1, 2, -3, 4, 5, 6], [2, 3]),
+            bias: tf.tensor1d([-1, 1]),
+            transposeA: true,
+            transposeB: true,
+            activation,
+          }),
+      ]),
+    ),
+    'depthwiseConv2d of NaN': () =>
+      tf.depthwiseConv2d(images(), tf.tensor4d([1, 2, 3, 4], [2, 2, 1, 1]), 1, 'same'),
+  }
+
+  it.each(Object.keys({ ...empty, ...special }))('%s has the result of cpu', async (name) => {
+    const compute = { ...empty, ...special }[name]!
+    const results: unknown[] = []
+    for (const backend of ['cpu', 'wasm'] as const) {
+      await loadBackend(backend)
+      const { dtype, shape } = tf.tidy(compute)
+      // Memory of earlier tensors would show in a result that is not written.
+      tf.tidy(() => tf.fill([64], 3))
+      // Rounded, and without the sign of 0.
+      const found = tf.tidy(() => Array.from(compute().dataSync(), (x) => Number(x.toFixed(4)) + 0))
+      results.push({ dtype, shape, found })
+    }
+    expect(results[1]).toEqual(results[0])
+  })
+})

@@ -1,5 +1,6 @@
 import { loadBackend, tf } from '@tsrun/training'
-import { describeSmallImages, isUsual } from '../support/small-images.ts'
+import { describeSmallImages, differ, isUsual } from '../support/small-images.ts'
+import { flatVolumes, run } from '../support/small-windows.ts'
 
 it.each(['cpu', 'wasm'] as const)(
   'pooling windows inside the padding have no value on %s',
@@ -12,6 +13,21 @@ it.each(['cpu', 'wasm'] as const)(
     ])
     expect(largest).toEqual([-Infinity, -Infinity, 3, -Infinity])
     expect(mean).toEqual([NaN, NaN, 3, NaN])
+  },
+)
+
+it.each(['cpu', 'wasm'] as const)(
+  'volumes of one layer have the values and gradients of images on %s',
+  async (backend) => {
+    await loadBackend(backend)
+    const wrong = [...flatVolumes()].filter((pair) => {
+      const [image, volume] = pair.map(run)
+      return (
+        differ(image!.values, volume!.values) ||
+        image!.gradients.some((gradient, k) => differ(gradient, volume!.gradients[k]!))
+      )
+    })
+    expect(wrong.map(([{ title }]) => title)).toEqual([])
   },
 )
 

@@ -67,6 +67,33 @@ it('BatchNorm uses its own group in an unreplicated model, unless the pass has r
   })
 })
 
+it('BatchNorm takes the statistics of the other ranks on a rank without examples', async () => {
+  await runWorld({ size: 1 }, (world) => {
+    // Two examples with the means 1 and 5 and the sums of squares 2 and 4.
+    const other = [2, 1, 5, 2, 4]
+    const group = new Proxy(world, {
+      get: (target, name): unknown => {
+        if (name === 'size') return 2
+        if (name !== 'allGatherSync') return Reflect.get(target, name, target)
+        return (all: Float64Array, own: Float64Array) => {
+          all.set(own)
+          all.set(other, own.length)
+        }
+      },
+    })
+    const norm = new BatchNorm({ name: 'norm', channels: 2 }, group)
+    const x = tf.zeros([0, 2])
+    const y = inPass({ training: true, step: 0 }, () => tf.tidy(() => norm.forward(x)))
+    const [mean, variance] = norm.buffers.map(({ value }) => [...value.dataSync()])
+    expect(mean![0]).toBeCloseTo(0.1, 6)
+    expect(mean![1]).toBeCloseTo(0.5, 6)
+    expect(variance![0]).toBeCloseTo(0.9 + 0.2, 6)
+    expect(variance![1]).toBeCloseTo(0.9 + 0.4, 6)
+    tf.dispose([x, y])
+    return Promise.resolve()
+  })
+})
+
 it('forwardBackward makes equally many passes on all replicas of a model that communicates', async () => {
   const passes = await runWorld({ size: 2 }, async (world) => {
     let passes = 0

@@ -10,6 +10,7 @@ import {
   thisSystem,
   type TensorFlowManifest,
 } from '@tsrun/core'
+import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { loadedModules } from '../../host/tfjs.ts'
@@ -84,6 +85,7 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     require(name)
     installFusedMatMul()
     installPadding()
+    correctNegativeAxes('tensorflow')
     installStep()
   } catch (cause) {
     const { code = '', message } = cause as NodeJS.ErrnoException

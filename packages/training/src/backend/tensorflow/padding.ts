@@ -1,15 +1,20 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { everyStride } from '../../tfjs/single-windows.ts'
 import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
+import { correctVolumes } from '../../tfjs/volumes.ts'
 import {
+  borderOf,
   convolutionPlaces,
+  convolutionPlaces3d,
   poolingPlaces,
+  poolingPlaces3d,
+  type Border,
   type Places,
+  type Places3d,
   type Shape,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
 
-type Border = readonly (readonly [number, number])[]
 type Inputs = Readonly<Record<string, TensorInfo>>
 
 /** A kernel call with numeric padding. */
@@ -26,18 +31,38 @@ interface Call {
  * the images. tfjs-node supports only `same` and `valid`, except in the forward pass of convolutions.
  */
 export function installPadding(): void {
-  for (const name of ['Conv2D', 'FusedConv2D', 'Conv2DBackpropFilter']) install(name, ofImages)
-  for (const name of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) install(name, ofImages)
-  install('DepthwiseConv2dNativeBackpropFilter', ofImages)
+  const images = [
+    'Conv2D',
+    'FusedConv2D',
+    'DepthwiseConv2dNative',
+    'FusedDepthwiseConv2D',
+    'Conv3D',
+  ]
+  const filters = ['Conv2DBackpropFilter', 'DepthwiseConv2dNativeBackpropFilter']
+  for (const name of [...images, ...filters, 'Conv3DBackpropFilterV2']) install(name, ofImages)
   install('Conv2DBackpropInput', inputGradient)
   install('DepthwiseConv2dNativeBackpropInput', inputGradient)
-  install('MaxPool', largest)
-  install('MaxPoolGrad', (call) => poolGradient(call, -Infinity))
+  install('Conv3DBackpropInputV2', inputGradient)
+  for (const name of ['MaxPool', 'MaxPool3D']) {
+    install(name, largest)
+    install(`${name}Grad`, (call) => poolGradient(call, -Infinity))
+  }
   install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
-  install('AvgPoolGrad', (call) => {
-    const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
-    return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
-  })
+  // Like the cpu backend, return 0 for a window of a volume that has no values.
+  install('AvgPool3D', (call) => tf.divNoNan(ofImages(call), partsInside(call)))
+  for (const name of ['AvgPoolGrad', 'AvgPool3DGrad']) {
+    install(name, (call) => {
+      const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
+      return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
+    })
+  }
+  for (const name of ['Dilation2D', 'Dilation2DBackpropFilter']) {
+    install(name, (call) => ofImages(call, -Infinity))
+  }
+  install('Dilation2DBackpropInput', (call) =>
+    inside(ofImages(call, -Infinity), call.border, call.inputs['x']!.shape),
+  )
+  correctVolumes('tensorflow')
 }
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
@@ -54,7 +79,9 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
     const border = borderOf(info)
     const without = { ...call.attrs, pad: 'valid' }
     const padless = { kernelName, inputs, attrs: without, border }
-    return tf.tidy(() => (isUneven ? withUnevenStrides(compute, padless, info) : compute(padless)))
+    return tf.tidy(() =>
+      isUneven ? withUnevenStrides(compute, padless, info as Places) : compute(padless),
+    )
   })
 }
 
@@ -80,7 +107,10 @@ function withUnevenStrides(
   const [batch, height, width, channels] = dy.shape as Shape
   const { strideHeight, strideWidth } = info
   const split = reshaped(dy, [batch, height, 1, width, 1, channels])
-  const after = [0, 0, strideHeight - 1, 0, strideWidth - 1, 0].map((zeros) => [0, zeros] as const)
+  const after = [0, 0, strideHeight - 1, 0, strideWidth - 1, 0].map((zeros): [number, number] => [
+    0,
+    zeros,
+  ])
   const apart = reshaped(padded(split, after, 0), [
     ...[batch, height * strideHeight, width * strideWidth, channels],
   ])
@@ -89,7 +119,10 @@ function withUnevenStrides(
     ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
     ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
   ]
-  const missing = size.map((all, axis) => [0, Math.max(0, all - apart.shape[axis]!)] as const)
+  const missing = size.map((all, axis): [number, number] => [
+    0,
+    Math.max(0, all - apart.shape[axis]!),
+  ])
   const begin = size.map(() => 0)
   const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
   return compute({ ...call, inputs: { ...inputs, dy: every } })
@@ -121,39 +154,43 @@ function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number
 
 /** Returns the fraction of each window inside of the image, by which average pooling divides. */
 function partsInside({ inputs, attrs, border }: Call): Tensor {
-  const [, height, width] = (inputs['x'] ?? inputs['input']!).shape as Shape
-  const ones = padded(tf.ones([1, height, width, 1]), border, 0)
-  return runKernel('AvgPool', { x: ones }, attrs)
+  const { shape } = inputs['x'] ?? inputs['input']!
+  const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border, 0)
+  return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
 }
 
 function reshaped(x: TensorInfo, shape: number[]): Tensor {
   return runKernel('Reshape', { x }, { shape })
 }
 
-function padded(x: TensorInfo, paddings: Border, constantValue: number): Tensor {
-  return runKernel('PadV2', { x }, { paddings: paddings as [number, number][], constantValue })
+/** Adds a border. Removes values where the border is negative. */
+function padded(x: TensorInfo, border: Border, constantValue: number): Tensor {
+  const paddings = border.map(([before, beyond]): [number, number] => [before, Math.max(0, beyond)])
+  const size = x.shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
+  const isSmaller = size.some((length, axis) => length < x.shape[axis]!)
+  const begin = size.map(() => 0)
+  const used = isSmaller ? runKernel('Slice', { x }, { begin, size }) : x
+  return runKernel('PadV2', { x: used }, { paddings, constantValue })
 }
 
-function inside(x: Tensor, border: Border, size: readonly number[]): Tensor {
-  return runKernel('Slice', { x }, { begin: border.map(([before]) => before), size: [...size] })
+/** Removes a border from gradients. Values that the border removed have no gradient. */
+function inside(x: Tensor, border: Border, shape: readonly number[]): Tensor {
+  const begin = border.map(([before]) => before)
+  const size = shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
+  const used = runKernel('Slice', { x }, { begin, size })
+  const paddings = shape.map((length, axis): [number, number] => [0, length - size[axis]!])
+  if (paddings.every(([, missing]) => missing === 0)) return used
+  return runKernel('PadV2', { x: used }, { paddings, constantValue: 0 })
 }
 
-/** Returns the padding, with extra rows and columns if the last window ends outside of it. */
-function borderOf(info: Places): Border {
-  const { top, bottom, left, right } = info.padInfo
-  const rows = (info.outHeight - 1) * info.strideHeight + info.effectiveFilterHeight
-  const columns = (info.outWidth - 1) * info.strideWidth + info.effectiveFilterWidth
-  return [
-    [0, 0],
-    [top, Math.max(bottom, rows - info.inHeight - top)],
-    [left, Math.max(right, columns - info.inWidth - left)],
-    [0, 0],
-  ]
-}
-
-function infoOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places {
+function infoOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places | Places3d {
   const { inputShape, filterShape, filterSize } = attrs
-  const images = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
-  if (filterSize !== undefined) return poolingPlaces(images, attrs)
-  return convolutionPlaces(images, filterShape ?? inputs['filter']!.shape, attrs, isDepthwise)
+  const images: readonly number[] = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
+  const is3d = images.length === 5
+  if (filterSize !== undefined) return (is3d ? poolingPlaces3d : poolingPlaces)(images, attrs)
+  const filter: readonly number[] = filterShape ?? inputs['filter']!.shape
+  if (is3d) return convolutionPlaces3d(images, filter, attrs)
+  // A dilation has one filter for each channel, which is its last axis.
+  const isDilation = filter.length === 3
+  return convolutionPlaces(images, isDilation ? [...filter, 1] : filter, attrs, isDepthwise)
 }

@@ -1,8 +1,9 @@
 import { registerCpu } from '#tfjs'
 import { createLogger } from '@tsrun/core'
 import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
-import type { HostArray, HostDType } from '../../tfjs/host-arrays.ts'
+import { sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
+import { hasNaN } from './heap.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 /**
@@ -14,7 +15,6 @@ const KERNELS = [
   'Conv3DBackpropInputV2',
   'Conv3DBackpropFilterV2',
   'MaxPool3D',
-  'MaxPool3DGrad',
   'MaxPoolWithArgmax',
   'Dilation2D',
   'Dilation2DBackpropInput',
@@ -28,7 +28,7 @@ interface CpuBackend {
   disposeData(dataId: object): void
 }
 
-type Inputs = Readonly<Record<string, TensorInfo>> | readonly TensorInfo[]
+type Inputs = Readonly<Partial<Record<string, TensorInfo>>> | readonly TensorInfo[]
 
 /**
  * Replaces the kernels in `KERNELS` by those of the cpu backend. Logs a warning at the first use of each.
@@ -44,6 +44,40 @@ export function installCpuKernels(): void {
   }
 }
 
+/** Kernels that leave their results unwritten, or access other memory, for a tensor without values. */
+const OF_VALUES = ['All', 'Any', 'ArgMax', 'ArgMin', 'Max', 'Mean', 'Min', 'Prod', 'Reverse', 'Sum']
+
+/** Kernels that read other dtypes than float32 as floats. Those in `LOSE_NAN` replace NaN by a number. */
+const OF_FLOATS = ['ClipByValue', 'FusedBatchNorm', 'Relu6', 'StridedSlice']
+const LOSE_NAN = ['ClipByValue', 'Relu6']
+
+/** Kernels that read a bool as four bytes. */
+const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
+
+/** Lets the cpu backend compute what kernels of the wasm backend compute wrongly for some inputs. */
+export function correctSpecialInputs(): void {
+  const correct = (
+    kernelName: string,
+    isWrong: (inputs: Readonly<Record<'x' | 'a' | 'b' | 'alpha', TensorInfo>>) => boolean,
+  ): void => {
+    replaceKernel<KernelCall<'x' | 'a' | 'b' | 'alpha', object>>(
+      kernelName,
+      'wasm',
+      (original) => (call) => (isWrong(call.inputs) ? runOnCpu(kernelName, call) : original(call)),
+    )
+  }
+  for (const kernelName of OF_VALUES) correct(kernelName, ({ x }) => sizeOf(x.shape) === 0)
+  for (const kernelName of OF_FLOATS) correct(kernelName, ({ x }) => x.dtype !== 'float32')
+  for (const kernelName of OF_NUMBERS) correct(kernelName, ({ x }) => x.dtype === 'bool')
+  for (const kernelName of LOSE_NAN) correct(kernelName, ({ x }) => hasNaN(x))
+  for (const kernelName of ['Maximum', 'Minimum']) correct(kernelName, ({ b }) => hasNaN(b))
+  // XNNPACK repeats the slopes along the first axes.
+  correct('Prelu', ({ x, alpha }) => {
+    const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
+    return sizeOf(alpha.shape) !== 1 && own.join() !== x.shape.slice(-own.length).join()
+  })
+}
+
 /** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */
 export function runOnCpu(
   kernelName: string,
@@ -54,7 +88,7 @@ export function runOnCpu(
   const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
   const run = (onCpu: Inputs) =>
     compute({ inputs: onCpu, attrs, backend: cpu } as unknown as Parameters<typeof compute>[0])
-  return moveTo(cpu, backend as WasmModule, inputs as Inputs, run)
+  return moveTo(cpu, backend as WasmModule, inputs, run)
 }
 
 function warn(kernelName: string): void {
@@ -80,8 +114,10 @@ function moveTo(
   }
   try {
     const copies = Array.isArray(inputs)
-      ? (inputs as readonly TensorInfo[]).map(move)
-      : Object.fromEntries(Object.entries(inputs).map(([name, tensor]) => [name, move(tensor)]))
+      ? inputs.map(move)
+      : Object.fromEntries(
+          Object.entries(inputs).map(([name, tensor]) => [name, tensor && move(tensor)]),
+        )
     const results = run(copies)
     const outputs = [results].flat().map((result) => {
       moved.push(result)

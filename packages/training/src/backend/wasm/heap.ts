@@ -1,6 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Blas } from '#kernels'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { isPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
@@ -224,4 +225,11 @@ export function heapOf(backend: WasmModule): WasmHeap {
     heaps.set(backend, heap)
   }
   return heap
+}
+
+/** Whether a tensor of floats has the value NaN. */
+export function hasNaN(tensor: TensorInfo): boolean {
+  if (tensor.dtype !== 'float32') return false
+  const heap = currentHeap()!
+  return Number.isNaN(heap.kernels.sum_of_squares(heap.addressOf(tensor), sizeOf(tensor.shape)))
 }

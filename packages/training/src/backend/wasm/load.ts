@@ -1,17 +1,20 @@
 import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
+import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
+import { installEinsum } from '../../tfjs/einsum.ts'
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
+import { correctMaxPool3dGradient, correctVolumes } from '../../tfjs/volumes.ts'
 import type { Blas } from '#kernels'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
-import { installCpuKernels } from './cpu-kernels.ts'
-import { installEinsum } from './einsum.ts'
+import { correctSpecialInputs, installCpuKernels } from './cpu-kernels.ts'
 import { heapOf } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import {
+  installCast,
   installGather,
   installOneHot,
   installSegmentSum,
@@ -40,6 +43,7 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     installMatMul()
     installGather()
     installSegmentSum()
+    installCast()
     installSum()
     installOneHot()
     installSharedIdentity()
@@ -47,8 +51,12 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     correctAveragePoolGradients('wasm')
     installPadding()
     correctSingleWindows('wasm')
-    installEinsum()
+    installEinsum('wasm')
+    correctNegativeAxes('wasm')
     installCpuKernels()
+    correctSpecialInputs()
+    correctMaxPool3dGradient('wasm')
+    correctVolumes('wasm')
     trackPacking()
     installConvolutions()
   }

@@ -7,12 +7,14 @@ import {
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
 import { runOnCpu } from './cpu-kernels.ts'
+import { hasNaN } from './heap.ts'
 
 /**
  * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding `same`
  * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So it gets
- * numeric padding for exactly the windows that TensorFlow.js computes. For pooling with an empty window,
- * XNNPACK fails and the result stays unwritten.
+ * numeric padding for exactly the windows that TensorFlow.js computes, or the cpu backend computes them.
+ * For pooling with an empty window, XNNPACK fails and the result stays unwritten. It replaces NaN by other
+ * numbers.
  */
 export function installPadding(): void {
   type Convolution = KernelCall<'x' | 'filter', WindowAttributes>
@@ -21,17 +23,25 @@ export function installPadding(): void {
     replaceKernel<Convolution>(kernelName, 'wasm', (original) => (call) => {
       const { inputs, attrs } = call
       const { x, filter } = inputs
-      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
-      return original({ ...call, attrs: withPadding(attrs, places) })
+      const padded = withPadding(
+        attrs,
+        convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise),
+      )
+      return padded === undefined
+        ? runOnCpu(kernelName, call)
+        : original({ ...call, attrs: padded })
     })
   }
   for (const kernelName of ['MaxPool', 'AvgPool']) {
     replaceKernel<KernelCall<'x', WindowAttributes>>(kernelName, 'wasm', (original) => (call) => {
       const places = poolingPlaces(call.inputs.x.shape, call.attrs)
-      if (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)) {
-        return runOnCpu(kernelName, call)
-      }
-      return original({ ...call, attrs: withPadding(call.attrs, places) })
+      const attrs = withPadding(call.attrs, places)
+      const { x } = call.inputs
+      const isEmpty = typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)
+      const isFloat = x.dtype === 'float32'
+      return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
+        ? runOnCpu(kernelName, call)
+        : original({ ...call, attrs })
     })
   }
 }

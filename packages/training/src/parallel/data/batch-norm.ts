@@ -213,7 +213,7 @@ interface Normalization {
 function statisticsOf(x: Tensor, channels: number): Float64Array {
   const examples = x.size / channels
   const means = columns().sums(x, x, new Float64Array(channels)).subarray(0, channels)
-  for (let c = 0; c < channels; c++) means[c]! /= examples
+  for (let c = 0; c < channels; c++) means[c]! /= Math.max(1, examples)
   // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
   const squares = columns().sums(x, x, means).subarray(channels)
   return Float64Array.of(examples, ...means, ...squares)
