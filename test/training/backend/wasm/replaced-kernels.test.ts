@@ -157,6 +157,34 @@ describe('special inputs on wasm', () => {
     'relu6 of NaN': () => tf.relu6(images()),
     'maxPool of NaN': () => tf.maxPool(images(), 2, 1, 'same'),
     'avgPool of NaN': () => tf.avgPool(images(), 2, 1, 'same'),
+    'maxPool of whole numbers': () =>
+      tf.maxPool(tf.tensor4d([1, 2, 3, 4], [1, 2, 2, 1], 'int32'), 2, 1, 'same'),
+    'maximum of NaN': () => tf.maximum(0.5, images()),
+    'minimum of NaN': () => tf.minimum(0.5, images()),
+    'a cast of floats to bool': () => tf.cast(tf.tensor1d([0.5, -0.1, 256, NaN, 0]), 'bool'),
+    'a cast of whole numbers to bool': () => tf.cast(tf.tensor1d([256, 2, 0], 'int32'), 'bool'),
+    'reverse of bools': () => tf.reverse(tf.tensor1d([true, false, false], 'bool')),
+    'unsortedSegmentSum of bools': () =>
+      tf.unsortedSegmentSum(tf.tensor1d([true, false, true], 'bool'), tf.tensor1d([1, 1, 1], 'int32'), 2), // prettier-ignore
+    'stridedSlice of whole numbers': () =>
+      tf.stridedSlice(tf.tensor1d([5, 6, 7], 'int32'), [0], [3], [2]),
+    'prelu with a slope for each row': () =>
+      tf.prelu(tf.fill([2, 3, 4], -1), tf.tensor3d([1, 2, 3], [1, 3, 1])),
+    'prelu with one slope': () => tf.prelu(tf.fill([2, 3], -1), tf.tensor1d([0.5])),
+    ...Object.fromEntries(
+      (['elu', 'leakyrelu', 'relu6', 'sigmoid'] as const).map((activation) => [
+        `fused.matMul with a transpose and ${activation}`,
+        () =>
+          tf.fused.matMul({
+            a: tf.tensor2d([1, -2, 3, 4, 5, -6], [3, 2]),
+            b: tf.tensor2d([1, 2, -3, 4, 5, 6], [2, 3]),
+            bias: tf.tensor1d([-1, 1]),
+            transposeA: true,
+            transposeB: true,
+            activation,
+          }),
+      ]),
+    ),
     'depthwiseConv2d of NaN': () =>
       tf.depthwiseConv2d(images(), tf.tensor4d([1, 2, 3, 4], [2, 2, 1, 1]), 1, 'same'),
   }
@@ -169,7 +197,8 @@ describe('special inputs on wasm', () => {
       const { dtype, shape } = tf.tidy(compute)
       // Memory of earlier tensors would show in a result that is not written.
       tf.tidy(() => tf.fill([64], 3))
-      const found = tf.tidy(() => [...compute().dataSync()])
+      // Rounded, and without the sign of 0.
+      const found = tf.tidy(() => Array.from(compute().dataSync(), (x) => Number(x.toFixed(4)) + 0))
       results.push({ dtype, shape, found })
     }
     expect(results[1]).toEqual(results[0])

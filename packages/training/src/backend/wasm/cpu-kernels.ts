@@ -47,18 +47,35 @@ export function installCpuKernels(): void {
 /** Kernels that leave their results unwritten, or access other memory, for a tensor without values. */
 const OF_VALUES = ['All', 'Any', 'ArgMax', 'ArgMin', 'Max', 'Mean', 'Min', 'Prod', 'Reverse', 'Sum']
 
-/** Kernels that replace NaN by another number, and read whole numbers as floats. */
-const OF_FLOATS = ['ClipByValue', 'Relu6']
+/** Kernels that read other dtypes than float32 as floats. Those in `LOSE_NAN` replace NaN by a number. */
+const OF_FLOATS = ['ClipByValue', 'FusedBatchNorm', 'Relu6', 'StridedSlice']
+const LOSE_NAN = ['ClipByValue', 'Relu6']
+
+/** Kernels that read a bool as four bytes. */
+const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
 
 /** Lets the cpu backend compute what kernels of the wasm backend compute wrongly for some inputs. */
 export function correctSpecialInputs(): void {
-  const correct = (kernelName: string, isWrong: (x: TensorInfo) => boolean): void => {
-    replaceKernel<KernelCall<'x', object>>(kernelName, 'wasm', (original) => (call) => {
-      return isWrong(call.inputs.x) ? runOnCpu(kernelName, call) : original(call)
-    })
+  const correct = (
+    kernelName: string,
+    isWrong: (inputs: Readonly<Record<'x' | 'a' | 'b' | 'alpha', TensorInfo>>) => boolean,
+  ): void => {
+    replaceKernel<KernelCall<'x' | 'a' | 'b' | 'alpha', object>>(
+      kernelName,
+      'wasm',
+      (original) => (call) => (isWrong(call.inputs) ? runOnCpu(kernelName, call) : original(call)),
+    )
   }
-  for (const kernelName of OF_VALUES) correct(kernelName, ({ shape }) => sizeOf(shape) === 0)
-  for (const kernelName of OF_FLOATS) correct(kernelName, (x) => x.dtype !== 'float32' || hasNaN(x))
+  for (const kernelName of OF_VALUES) correct(kernelName, ({ x }) => sizeOf(x.shape) === 0)
+  for (const kernelName of OF_FLOATS) correct(kernelName, ({ x }) => x.dtype !== 'float32')
+  for (const kernelName of OF_NUMBERS) correct(kernelName, ({ x }) => x.dtype === 'bool')
+  for (const kernelName of LOSE_NAN) correct(kernelName, ({ x }) => hasNaN(x))
+  for (const kernelName of ['Maximum', 'Minimum']) correct(kernelName, ({ b }) => hasNaN(b))
+  // XNNPACK repeats the slopes along the first axes.
+  correct('Prelu', ({ x, alpha }) => {
+    const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
+    return sizeOf(alpha.shape) !== 1 && own.join() !== x.shape.slice(-own.length).join()
+  })
 }
 
 /** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */

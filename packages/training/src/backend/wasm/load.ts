@@ -14,6 +14,7 @@ import { heapOf } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import {
+  installCast,
   installGather,
   installOneHot,
   installSegmentSum,
@@ -42,6 +43,7 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     installMatMul()
     installGather()
     installSegmentSum()
+    installCast()
     installSum()
     installOneHot()
     installSharedIdentity()

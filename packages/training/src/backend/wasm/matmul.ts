@@ -1,5 +1,5 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
+import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { runOnCpu } from './cpu-kernels.ts'
 import { heapOf, type WasmHeap } from './heap.ts'
@@ -10,6 +10,16 @@ interface Attributes {
   readonly transposeA: boolean
   readonly transposeB: boolean
   readonly activation?: string
+  readonly leakyreluAlpha?: number
+}
+
+/** The kernels of activations that are not computed together with a product. */
+const ACTIVATIONS: Readonly<Record<string, string>> = {
+  elu: 'Elu',
+  leakyrelu: 'LeakyRelu',
+  prelu: 'Prelu',
+  relu6: 'Relu6',
+  sigmoid: 'Sigmoid',
 }
 
 type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
@@ -20,12 +30,15 @@ type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
  * including those of every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`).
  *
  * XNNPACK also keeps a packed copy of each right operand. If weights change in every step, packing costs
- * as much as a small product, and writing new weights in place has no effect. Other activations, other
- * dtypes and invalid shapes still use the original kernels.
+ * as much as a small product, and writing new weights in place has no effect. With a transpose and another
+ * activation than ReLU, the original kernel adds a bias only to the first row. Other dtypes and invalid
+ * shapes still use the original kernels.
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
     replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
+      const activation = ACTIVATIONS[call.attrs.activation ?? 'linear']
+      if (activation !== undefined) return activated(activation, call)
       const plan = planOf(call)
       if (plan === undefined) {
         const { a, b, bias } = call.inputs
@@ -40,6 +53,19 @@ export function installMatMul(): void {
       return out
     })
   }
+}
+
+/** Computes a product with a bias, then its activation. */
+function activated(kernelName: string, { inputs, attrs }: MatMulCall): TensorInfo {
+  const { preluActivationWeights: alpha, ...others } = inputs
+  const operands = others as Readonly<Record<string, TensorInfo>>
+  return tf.tidy(() => {
+    const linear = { ...attrs, activation: 'linear' } as unknown as NamedAttrMap
+    const x = runKernel('_FusedMatMul', operands, linear)
+    return runKernel(kernelName, alpha === undefined ? { x } : { x, alpha }, {
+      alpha: attrs.leakyreluAlpha ?? 0,
+    })
+  })
 }
 
 /** A batched matrix product with broadcast leading axes. */

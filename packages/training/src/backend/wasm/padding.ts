@@ -36,8 +36,10 @@ export function installPadding(): void {
     replaceKernel<KernelCall<'x', WindowAttributes>>(kernelName, 'wasm', (original) => (call) => {
       const places = poolingPlaces(call.inputs.x.shape, call.attrs)
       const attrs = withPadding(call.attrs, places)
+      const { x } = call.inputs
       const isEmpty = typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)
-      return isEmpty || attrs === undefined || hasNaN(call.inputs.x)
+      const isFloat = x.dtype === 'float32'
+      return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
         ? runOnCpu(kernelName, call)
         : original({ ...call, attrs })
     })

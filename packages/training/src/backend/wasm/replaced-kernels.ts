@@ -64,6 +64,21 @@ export function installOneHot(): void {
   })
 }
 
+/** Fixes casts to bool: the kernel of the wasm backend takes the last byte of the whole number. */
+export function installCast(): void {
+  type Attributes = { readonly dtype: string }
+  replaceKernel<Call<'x', Attributes>>('Cast', 'wasm', (original) => (call) => {
+    const { inputs, attrs, backend } = call
+    const { x } = inputs
+    if (attrs.dtype !== 'bool' || x.dtype === 'bool') return original(call)
+    const out = backend.makeOutput(x.shape, 'bool')
+    const values = backend.typedArrayFromHeap(x)
+    const bits = backend.typedArrayFromHeap(out)
+    for (let i = 0; i < bits.length; i++) bits[i] = values[i] === 0 ? 0 : 1
+    return out
+  })
+}
+
 /**
  * Adds a fast path for gathering along the first axis, as embeddings do: copies whole rows. The kernel of
  * the wasm backend divides to find each value.
