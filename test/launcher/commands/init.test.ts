@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals'
 import {
   chmodSync,
   mkdirSync,
@@ -139,9 +140,11 @@ describe('tsrun init', () => {
     expect((await tsrunHere(['init'], { cwd })).stderr).toMatch(/^tsrun: train\.ts is there/)
     expect(readdirSync(cwd)).toEqual(['train.ts'])
     unlinkSync(join(cwd, 'train.ts'))
-    mkdirSync(join(cwd, 'package.json.' + String(process.pid)))
+    const name = jest.spyOn(crypto, 'randomUUID').mockReturnValue('0-0-0-0-0')
+    mkdirSync(join(cwd, 'package.json.0-0-0-0-0'))
     writeFileSync(join(cwd, 'package.json'), '\ufeff{}')
     expect((await tsrunHere(['init'], { cwd })).stderr).toMatch(/^tsrun: the project cannot be w/)
+    name.mockRestore()
     expect(readdirSync(cwd)).toHaveLength(2)
   })
 })

@@ -52,7 +52,7 @@ const ok = { state: 'ok', advice: undefined }
 
 function state(check: Check, changes: Partial<Facts>): Finding {
   const [finding] = check({ ...healthy, ...changes })
-  return { advice: undefined, ...finding! } as Finding
+  return { advice: undefined, ...finding! }
 }
 
 const cases: [string, Check, Partial<Facts>, object][] = [

@@ -56,7 +56,7 @@ it('sets COLUMNS of a rank to the width without the prefix, unless the user has 
   const place = { plan: { runId: 'run', master, nodes }, nodeRank: 0 }
   const columns = (env: object, output: object = {}): (string | undefined)[] => {
     const job = jobOf()
-    const told = { ...job, env, output } as Job
+    const told = { ...job, env, output: { format: 'pretty', ...output } } as Job
     return planAttempt(told, place, 0).map(({ environment }) => environment['COLUMNS'])
   }
   const width = process.stdout.columns || 80

@@ -76,9 +76,8 @@ function backendLines({ backends, tensorflow, blas }: HostReport): string[] {
   const found =
     tensorflow === null
       ? NOT_FOUND
-      : tensorflow.problem !== undefined
-        ? tensorflow.problem
-        : `${tensorflow.version} behind ${tensorflow.package} ${tensorflow.packageVersion}, set up on ${tensorflow.devices.join(', ')}`
+      : (tensorflow.problem ??
+        `${tensorflow.version} behind ${tensorflow.package} ${tensorflow.packageVersion}, set up on ${tensorflow.devices.join(', ')}`)
   return [
     ...backends.map(({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`),
     `tensorflow of tsrun setup: ${found}`,
