@@ -1,10 +1,10 @@
-import { Session, StoreData } from '../internals/store.ts'
+import { createSession, StoreData } from '../internals/store.ts'
 
 /** A key of which a client may wait for about 4000. */
 const LONG = 'k'.repeat(8000)
 const value = new Uint8Array(1)
 
-type Request = Parameters<Session['handle']>[0]
+type Request = Parameters<ReturnType<typeof createSession>['handle']>[0]
 
 it.each<[string, (id: number) => Request[]]>([
   ['an answered wait', (id) => [{ id, op: 'get', key: LONG }]],
@@ -33,7 +33,7 @@ it.each<[string, (id: number) => Request[]]>([
 ])('the limit on the keys that a client waits for does not count %s', (_, requests) => {
   const data = new StoreData()
   const answers: object[] = []
-  const session = new Session(data, {
+  const session = createSession(data, {
     send: (message) => answers.push(message),
     isFull: () => false,
   })
