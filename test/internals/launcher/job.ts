@@ -38,7 +38,4 @@ export {
   computingShare,
   type RankUse,
 } from '../../../packages/launcher/src/job/process/rank-use.ts'
-export {
-  findUp,
-  readSettings,
-} from '../../../packages/launcher/src/rank/typescript/settings.ts'
+export { findUp, readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'
