@@ -11,7 +11,9 @@ export const OBSERVE = '@tsrun/observe'
  *
  * @returns undefined if the package is not installed
  */
-export function locateObserve(cwd: string) {
+export function locateObserve(
+  cwd: string,
+): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {
   const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
     const path = resolveFrom([place], OBSERVE)
     if (path === undefined) return []
