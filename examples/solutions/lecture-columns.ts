@@ -20,7 +20,7 @@ const weight = weights(1, WIDTH)
 const d = inputs(ROWS, WIDTH)
 
 const columns = (whole: Tensor, rank: number): Tensor =>
-  tf.slice(whole, [0, rank * OWN], [whole.shape[0]!, OWN])
+  tf.slice(whole, [0, rank * OWN], [whole.shape[0], OWN])
 const rows = (whole: Tensor, rank: number): Tensor =>
   tf.slice(whole, [rank * OWN, 0], [OWN, whole.shape[1]!])
 const ranks = Array.from({ length: RANKS }, (_, rank) => rank)
