@@ -25,6 +25,7 @@ const reasons = [
   'needs a web page; test/browser runs it',
   'test/live runs it',
   'needs Node 26; test/e2e/permissions.test.ts runs it',
+  'needs Bun and Deno; test/e2e/runtimes.slow.test.ts runs it',
 ]
 /** Beside those that another test runs. */
 const MOST_EXCUSES = 8

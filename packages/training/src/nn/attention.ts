@@ -105,6 +105,7 @@ export class CausalSelfAttention implements Module {
   }
 }
 
+/** Whether a module is an attention whose heads tensor parallelism has not divided. */
 export const isAttention = ofKind<CausalSelfAttention>('attention')
 
 /** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
