@@ -60,6 +60,7 @@ interface Extent {
   readonly bytes: number
 }
 
+/** The span files of this process in the trace of the job. */
 export interface RankTrace extends CurrentTrace {
   readonly rank: number
   close(): void

@@ -110,8 +110,10 @@ it('the root cause is the rank that was lost first, if no error comes from a ran
 })
 
 it('the root cause is the rank that a peer lost, even if ranks that the peer told ended before it', () => {
-  const told = errorReport({ at: 100, code: 'ERR_TSR_PEER_FAILED', peers: [2], distance: 3 })
-  const cause = findRootCause([died(0, told), died(1, lost(102, 2)), died(2, lost(101, 1))])
+  const toldBy = (rank: number) =>
+    errorReport({ at: 100, code: 'ERR_TSR_PEER_FAILED', peers: [rank], distance: 3 })
+  const [first, second] = [died(0, toldBy(3)), died(3, toldBy(2))]
+  const cause = findRootCause([first, died(1, lost(102, 2)), died(2, lost(101, 1)), second])
   expect(cause).toMatchObject({ culprit: { rank: 1 }, witness: { rank: 2 }, presumed: true })
 })
 

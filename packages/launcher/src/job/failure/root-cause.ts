@@ -88,22 +88,20 @@ function presume(
 ): RootCause | undefined {
   const [first] = failures
   if (first === undefined) return undefined
-  for (const witness of [first, reporterOf(first, failures)]) {
-    const { code, peers = [] } = witness?.error ?? {}
-    const lost = code === 'ERR_TSR_PEER_LOST' ? peers : []
-    const culprit = outcomes.find(({ rank }) => lost.includes(rank))
-    if (culprit !== undefined) return { culprit, witness: witness!, presumed: true }
+  // Follow reports of failures to the rank that lost a connection. It may have ended after the others.
+  const seen = new Set<RankOutcome>()
+  let witness: RankOutcome | undefined = first
+  while (witness !== undefined && !seen.has(witness)) {
+    seen.add(witness)
+    const { error }: RankOutcome = witness
+    const isNamed = ({ rank }: RankOutcome): boolean => error?.peers.includes(rank) === true
+    if (error?.code === 'ERR_TSR_PEER_LOST') {
+      const culprit = outcomes.find(isNamed)
+      if (culprit !== undefined) return { culprit, witness, presumed: true }
+    }
+    witness = error?.code === 'ERR_TSR_PEER_FAILED' ? failures.find(isNamed) : undefined
   }
   return { culprit: first, presumed: true }
-}
-
-/** The rank that reported a failure to this rank. It may end after it. */
-function reporterOf(
-  { error }: RankOutcome,
-  failures: readonly RankOutcome[],
-): RankOutcome | undefined {
-  if (error?.code !== 'ERR_TSR_PEER_FAILED') return undefined
-  return failures.find(({ rank }) => error.peers.includes(rank))
 }
 
 function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
