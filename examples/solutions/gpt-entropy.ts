@@ -2,9 +2,9 @@
 //
 //   npx tsx examples/solutions/gpt-entropy.ts
 //
-// The loss is the mean of -ln p over all bytes, where p is what the model gave to the byte that came. A
-// model that knows nothing gives all bytes of its vocabulary the same p. One that only counts gives each
-// byte its share of the text, or its share after the byte before it.
+// The loss is the mean of -ln p over all bytes, where p is the probability that the model gave to the byte
+// that came. A model that knows nothing gives the same p to each byte of its vocabulary. A model that only
+// counts gives each byte its frequency in the text, or its frequency after the previous byte.
 
 import { mobyDick } from '@tsrun/training'
 import { prove } from '../lib/prove.ts'
@@ -12,7 +12,7 @@ import { prove } from '../lib/prove.ts'
 const { tokens, vocabulary } = mobyDick({ split: 'train' })
 const unseen = mobyDick({ split: 'validation' }).tokens
 
-/** Counts by a byte that came before, or by nothing. One is added to each, so that no p is zero. */
+/** Counts each byte, after each of `by` previous bytes. Starts each count at one, so that no p is zero. */
 function count(by: number): Float64Array {
   const counts = new Float64Array(by * vocabulary).fill(1)
   for (let i = 1; i < tokens.length; i++) counts[placeOf(tokens, i, by)]! += 1
@@ -39,7 +39,7 @@ function lossOf(by: number): number {
 
 const nothing = Math.log(vocabulary)
 const [bytes, pairs] = [lossOf(1), lossOf(vocabulary)]
-console.log(`nothing known: ln(${vocabulary}) = ${nothing.toFixed(2)}`)
-console.log(`the shares of the bytes: ${bytes.toFixed(2)}`)
-console.log(`their shares after each byte: ${pairs.toFixed(2)}`)
-prove('each of them knows more than the one before', nothing > bytes && bytes > pairs)
+console.log(`each byte equally likely: ln(${vocabulary}) = ${nothing.toFixed(2)}`)
+console.log(`by the frequency of each byte: ${bytes.toFixed(2)}`)
+console.log(`by its frequency after the previous byte: ${pairs.toFixed(2)}`)
+prove('each model predicts better than the one before', nothing > bytes && bytes > pairs)

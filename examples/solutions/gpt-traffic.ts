@@ -37,6 +37,9 @@ const usual = show(64, 8)
 const wide = show(256, 8)
 const large = show(64, 64)
 prove('the batch does not change what data parallel ranks send', large.dp === usual.dp)
-prove('it multiplies the activations', large.pp === 8 * usual.pp && large.tp === 8 * usual.tp)
-prove('a width of four times: the activations, too', wide.tp === 4 * usual.tp)
-prove('but more than twelve times as many gradients', wide.dp > 12 * usual.dp)
+prove(
+  'eight times the batch sends eight times the activations',
+  large.pp === 8 * usual.pp && large.tp === 8 * usual.tp,
+)
+prove('four times the width sends four times the activations', wide.tp === 4 * usual.tp)
+prove('four times the width sends more than twelve times the gradients', wide.dp > 12 * usual.dp)

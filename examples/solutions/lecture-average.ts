@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/solutions/lecture-average.ts
 //
-// Two replicas in one process. Both start from the same weight, and have their own rows.
+// One process trains two replicas. Both start from the same weight; each has rows of its own.
 
 import { AdamW, loadBackend, record, SGD, sumInto, tf, type Tensor } from '@tsrun/training'
 import { inputs, layer, meanSquare, parameter, weights } from '../lecture/mlp.ts'
@@ -51,8 +51,8 @@ const sgd = () => new SGD({ learningRate: 0.1 })
 const alone = train('nothing', adam)
 const mean = train('mean', adam)
 console.log(`no all-reduce: replicas differ by ${difference(alone[0]!, alone[1]!).toFixed(4)}`)
-console.log(`a mean: replicas differ by ${difference(mean[0]!, mean[1]!)}`)
-prove('without the all-reduce, the replicas become two networks', alone[0]![0] !== alone[1]![0])
+console.log(`the mean: replicas differ by ${difference(mean[0]!, mean[1]!)}`)
+prove('without the all-reduce, the replicas diverge', alone[0]![0] !== alone[1]![0])
 
 const [withAdam, withSgd] = [adam, sgd].map((optimizer) =>
   difference(train('sum', optimizer)[0]!, train('mean', optimizer)[0]!),
@@ -61,4 +61,4 @@ console.log(
   `a sum instead of a mean: AdamW ${withAdam.toExponential(0)}, SGD ${withSgd.toFixed(3)}`,
 )
 prove('AdamW hardly notices the missing division', withAdam < 1e-5)
-prove('SGD takes steps of twice the length', withSgd > 1e-3)
+prove('SGD takes steps twice as large', withSgd > 1e-3)

@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/solutions/lecture-columns.ts
 //
-// Two ranks in one process: the columns, or the rows, of each are computed in turn. Two layers without
-// the activation, and the gradient of the first output x1 = x W0, from d, that of the second output:
+// One process computes the columns, or the rows, of two ranks in turn. There are two layers without an
+// activation. The gradient of the first output x1 = x W0 follows from d, the gradient of the second output:
 //
 //   dx1 = d transpose(W1) = the sum over the ranks of d[:, own] transpose(W1[:, own])
 
@@ -36,8 +36,8 @@ const whole = tf.matMul(d, weight, false, true)
 const summed = parts.reduce((sum, part) => tf.add(sum, part))
 const own = difference(columns(parts[0]!, 0), columns(whole, 0))
 const right = difference(columns(summed, 0), columns(whole, 0))
-console.log(`own columns of the own gradient: wrong by ${own.toFixed(2)}`)
-console.log(`own columns of the sum: by ${right.toExponential(0)}`)
+console.log(`own columns of the rank's own gradient: wrong by ${own.toFixed(2)}`)
+console.log(`own columns of the summed gradient: wrong by ${right.toExponential(0)}`)
 prove('both have the same shape', parts[0]!.shape.join() === whole.shape.join())
 prove('only the sum is the gradient', own > 0.1 && right < 1e-5)
 

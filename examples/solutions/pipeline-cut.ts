@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/solutions/pipeline-cut.ts
 //
-// The first layer of the network reads 784 numbers, the others 128, and nobody needs the gradient of its
-// input. It is as much work as four others. The simulator takes the work of a stage for its time.
+// The first layer of the network reads 784 numbers, the others 128. It computes no gradient of its input, and
+// is as much work as four others. The simulator takes the work of a stage as its time.
 
 import { splitLayers, type LayerRange } from '@tsrun/training'
 import { schedule } from '@tsrun/training/planning'
