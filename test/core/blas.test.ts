@@ -53,7 +53,7 @@ it.each([
   )
 })
 
-it("a manifest that Node's permission model hides is not to be installed again", () => {
+it("the advice for a manifest that Node's permission model hides is --allow-fs-read", () => {
   const { message } = tsrError('ERR_TSR_SETUP_MANIFEST', {
     name: 'blas',
     path: join(home, 'blas/manifest.json'),
@@ -63,7 +63,7 @@ it("a manifest that Node's permission model hides is not to be installed again",
   expect(message).not.toContain('Run that command again')
 })
 
-/** What this Node says about a file that it may not read. */
+/** The message of Node for a file that its permission model hides. */
 function accessDenied(): string {
   const [flag] = ['--permission', '--experimental-permission'].filter((name) =>
     process.allowedNodeEnvironmentFlags.has(name),

@@ -125,7 +125,7 @@ needing(isBuilt, 'site: npm run site builds it').describe('the site', () => {
     expect(lost).toEqual([])
   })
 
-  it('has no text that Markdown lost', () => {
+  it('has no cell or paragraph that is "undefined"', () => {
     const lost = pages.filter((name) => {
       return /<(?:li|p|td)[^>]*>undefined<[a-z]/.test(readFileSync(join(site, name), 'utf8'))
     })

@@ -117,7 +117,7 @@ it('the report shows the place of a syntax error, without frames of Node', async
   }
 })
 
-it('the report alone shows a value that is no Error and with which a promise was rejected', async () => {
+it('a promise rejected with a value that is no Error appears only in the report', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'tsrun-rejected-'))
   try {
     const script = join(directory, 'rejects.mjs')

@@ -46,10 +46,10 @@ const trained = async (runtime: Runtime): Promise<unknown> => {
   return JSON.parse(/^\[rank 0\] (\{.*\})$/m.exec(stdout)![1]!)
 }
 
-/** In exact mode: of Node 20, 22, 24 and 26, Bun 1.4 and Deno 2.9. */
+/** The losses of Node 20, 22, 24 and 26, Bun 1.4 and Deno 2.9 in exact mode. */
 const losses = [2.4778583645820618, 3.040685713291168, 2.673995852470398]
 
-it('this Node trains to the losses of every runtime, to the last bit', async () => {
+it('node trains to the recorded losses of all runtimes, to the last bit', async () => {
   expect(await trained('node')).toEqual({ losses })
 })
 
@@ -66,7 +66,7 @@ describe.each(['bun', 'deno'] as const)('%s', (runtime) => {
     expect(code).toBe(1)
     expect(stderr).toContain('no area for 2 sides')
     expect(stderr).toContain('typed-throws.ts:6')
-    // The launcher and its ranks have one clock.
+    // The time is wrong if the launcher and its ranks use different clocks.
     const [, seconds] = /first cause .*, after ([\d.]+) s$/m.exec(stderr)!
     expect(Number(seconds)).toBeGreaterThan(0.01)
     expect(Number(seconds)).toBeLessThan(60)

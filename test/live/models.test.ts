@@ -154,7 +154,7 @@ describe('the report of a fault', () => {
       const expected = partsOf(stderr)
       const { operations = '', error = '', ...same } = rest
       expect(same).toEqual(partsOf(stderr, Object.keys(same)))
-      // In a mismatch, each rank names the neighbour whose call it met first.
+      // In a mismatch, each rank names the neighbour whose call reached it first.
       expect(error.replace(MET, '')).toBe(expected['error']!.replace(MET, ''))
       // Under tsrun, a rank that calls only after the failure has not run the operation.
       const { operations: theirs = '' } = expected

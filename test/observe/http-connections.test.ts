@@ -47,8 +47,7 @@ it.concurrent.each<[string, () => Promise<OpenServer>]>([
         expect([200, 403]).toContain(status)
       }
     }
-    // Those beyond the limit are dropped without a word; the others wait for the time-out, and a
-    // slow flood finds new places.
+    // Connections beyond the limit are closed without an answer. The others wait for the time-out.
     const answers = await Promise.all(ends)
     const late = answers.filter((answer) => answer !== '')
     expect(answers.length - late.length).toBeGreaterThan(100)

@@ -30,7 +30,7 @@ it('all dependencies of the packages and all bundled packages have allowed licen
     .flatMap((path) => readFileSync(path, 'utf8').match(/^\S+ \d+\.\d+\.\d+ \(.*\)$/gm)!)
   expect(Number(installed)).toBeGreaterThan(20)
   expect(Number(bundled)).toBe(new Set(notices).size)
-  // They are in no manifest as a dependency.
+  // No package lists these as dependencies: they are only in bundles.
   for (const name of ['msgpackr', 'preact', 'uplot', 'fastest-levenshtein']) {
     expect(notices.join('\n')).toMatch(new RegExp(`^${name} `, 'm'))
   }

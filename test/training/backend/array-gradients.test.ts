@@ -49,7 +49,7 @@ const cases: readonly Case[] = [
 
 const STEP = 2 ** -6
 
-/** The gradient of input `k` of the sum of the outputs with weights, by central differences. */
+/** The gradient of a weighted sum of the outputs with respect to input `k`, by central differences. */
 function differences({ inputs, compute }: Case, k: number): number[] {
   const given = inputs.map((shape, i) => valuesOf(sizeOf(shape), i))
   return Array.from(given[k]!, (_, at) => {
@@ -70,7 +70,7 @@ function differences({ inputs, compute }: Case, k: number): number[] {
 describe.each(['cpu', 'wasm'] as const)('on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it.each(cases)('the gradient of $title follows from the forward pass', (one) => {
+  it.each(cases)('the gradient of $title equals central differences of the forward pass', (one) => {
     tf.tidy(() => {
       const tensors = one.inputs.map((shape, i) =>
         tf.tensor(valuesOf(sizeOf(shape), i), [...shape]),
@@ -88,7 +88,7 @@ describe.each(['cpu', 'wasm'] as const)('on %s', (backend) => {
     })
   })
 
-  it('tf.floorDiv has no slope', () => {
+  it('the gradient of tf.floorDiv is zero', () => {
     tf.tidy(() => {
       const [a, b] = [tf.tensor1d([5, 7]), tf.tensor1d([2, 3])]
       const gradients = tf.grads((x, y) => tf.floorDiv(x, y))([a, b])

@@ -38,7 +38,7 @@ describe('overwriting a used tensor on wasm', () => {
     expect(overwrite(weights, (values) => values.fill(5))).not.toBe(weights)
   })
 
-  it('writes in place after a product with an activation, which packs nothing', () => {
+  it('writes weights in place after a product with an activation, which packs no copy of them', () => {
     const [a, b, bias] = [tf.ones([1, 2]), tf.ones([2, 2]), tf.zeros([2])]
     const run = (weights: typeof b) =>
       tf.fused.matMul({ a, b: weights, bias, activation: 'sigmoid' }).dataSync()[0]!

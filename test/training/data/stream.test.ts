@@ -85,7 +85,7 @@ describe('a stream', () => {
     expect(seen.sort((a, b) => a - b)).toEqual(everything)
   })
 
-  it('tells the place of the rows of a rank in the batch of all ranks', async () => {
+  it("gives the place of a rank's rows in the batch of all ranks", async () => {
     const places: number[][] = [[], [], [], []]
     for (const rank of [0, 1]) {
       let at = 0

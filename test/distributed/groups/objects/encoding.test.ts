@@ -1,7 +1,7 @@
 import { roomFor, wordsFor } from '../../../internals/distributed/groups.ts'
 
 it.each([-1, 2 ** 24 + 1, 2 ** 31 - 1])(
-  'no memory is allocated for an object whose sender says that it has %i bytes',
+  'receivers reject an object of %i bytes before they allocate memory',
   (bytes) => {
     const refusal = expect.objectContaining({ code: 'ERR_TSR_MESSAGE_TOO_LARGE' }) as Error
     expect(() => wordsFor(bytes)).toThrow(refusal)

@@ -109,7 +109,7 @@ it('the root cause is the rank that was lost first, if no error comes from a ran
   })
 })
 
-it('the root cause is the rank that a peer lost, even if ranks that the peer told ended before it', () => {
+it('the root cause is the rank that a peer lost, even if ranks that the peer informed ended before it', () => {
   const toldBy = (rank: number) =>
     errorReport({ at: 100, code: 'ERR_TSR_PEER_FAILED', peers: [rank], distance: 3 })
   const [first, second] = [died(0, toldBy(3)), died(3, toldBy(2))]
