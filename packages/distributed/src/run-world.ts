@@ -36,8 +36,8 @@ export interface WorldOptions {
    */
   readonly hosts?: readonly number[]
   /**
-   * Faults to inject, or a function. `runWorld` calls the function before the first round, with a function
-   * that injects a fault at any time. Default: none.
+   * Faults to inject. If this is a function, `runWorld` calls it before the first round, and passes another
+   * function, which injects a fault at any time and throws ERR_TSR_ARGUMENT for a wrong one. Default: none.
    */
   readonly faults?: FaultSource
   /**

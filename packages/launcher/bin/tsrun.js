@@ -20,15 +20,15 @@ if (enableCompileCache !== undefined) {
   const isSafe =
     process.env.NODE_COMPILE_CACHE !== undefined ||
     isOwnFolder(join(tmpdir(), 'node-compile-cache'))
-  // The variable holds for the ranks, too.
+  // Ranks inherit the variable.
   if (!isSafe) process.env.NODE_DISABLE_COMPILE_CACHE = '1'
   enableCompileCache()
 }
 await import('../dist/main.js')
 
 /**
- * Makes the folder if necessary. Below /proc, for example, Node would try to make it forever. A folder of
- * another user may hold code of that user.
+ * Makes the folder if necessary, because Node would try forever to make one below /proc. A folder of
+ * another user may contain code of that user.
  */
 function isOwnFolder(path) {
   try {

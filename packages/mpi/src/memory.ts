@@ -4,8 +4,8 @@ import type { LibMpi } from './libmpi.ts'
 export type Mpi = ReturnType<typeof mpiOn>
 
 /**
- * Returns libmpi with a rank's heap as it sees it: addresses instead of offsets, and C values instead
- * of numbers.
+ * Returns libmpi with functions that convert for a rank's heap: offsets to addresses, and numbers to C
+ * values.
  */
 export function mpiOn(bytes: Uint8Array, { abi, call }: LibMpi) {
   const base = addressOf(bytes)
@@ -27,7 +27,7 @@ export function mpiOn(bytes: Uint8Array, { abi, call }: LibMpi) {
       words[at / 4] = handle
       if (abi.handleBytes === 8) words[at / 4 + 1] = Math.floor(handle / 2 ** 32)
     },
-    /** Whether the request at an offset is done. Its status goes to the address `status`. */
+    /** Whether the request at offset `request` is done. Writes its status to the address `status`. */
     isDone: (request: number, status = abi.statusIgnore): boolean => {
       call('Test', address(request), address(low.flag), status)
       return integer(low.flag) !== 0

@@ -35,7 +35,7 @@ export function startCollective(collective: CollectiveCall, request: number): vo
   const slices = slicesOf(channel, operation)
   const own = slices[rank]!
   const ownCount = own.count ?? count
-  /** The calls for slices of different lengths have this suffix. */
+  /** The suffix of the MPI calls for slices of different lengths. */
   const v = operation.table === 0 ? '' : 'v'
   /** Whether the slice of the root, or of every rank, is already in place. */
   const [inOutput, inInput] = [input === output + own.at, output === input + own.at]

@@ -19,7 +19,7 @@ const WAITING_LIMIT = 64 * 1024 * 1024
 /** Sends messages to a client. */
 export interface Outlet {
   send(message: ServerMessage): void
-  /** True if so much is unsent that answers must wait for `resume` of the session. */
+  /** True if too much is unsent: answers must then wait for `resume` of the session. */
   isFull(): boolean
 }
 

@@ -1,6 +1,6 @@
 import type { ErrorSection } from './definition.ts'
 
-/** From the message of Node's permission model. */
+/** Part of the message if Node's permission model denies an access. */
 const DENIED = 'API has been restricted'
 
 export const launcherErrors = {

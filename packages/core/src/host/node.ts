@@ -10,7 +10,7 @@ const STDERR = 2
 /** Milliseconds. */
 const RETRY_AFTER = 10
 
-/** In Bun and Deno, `process.hrtime` begins with the process; all processes of a host share the other clock. */
+/** In Bun and Deno, `process.hrtime` starts at 0 in each process, so use a clock that processes share. */
 const hasOwnClock = ['bun', 'deno'].some((name) => name in process.versions)
 
 /**

@@ -101,7 +101,7 @@ function ofSlurm(env: Environment): LaunchedPlace | undefined {
   })
 }
 
-/** @param variables - those of the world size, the rank, the local size and the local rank */
+/** @param variables - names of the variables for world size, rank, local size and local rank */
 function ofMpi(
   env: Environment,
   ...variables: readonly [string, string, string, string]

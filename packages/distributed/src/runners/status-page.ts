@@ -48,7 +48,7 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   }
 }
 
-/** Protects other files that the variable may name. @throws Error if the file is not a status page */
+/** Protects a file that is no status page from being overwritten. @throws Error for such a file */
 function checkPage(path: string): void {
   const fd = openFile(path)
   try {

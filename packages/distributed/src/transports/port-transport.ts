@@ -57,7 +57,7 @@ export function portTransport(heap: Heap, ports: readonly (Port | undefined)[]):
       peer.port.postMessage(taken, [])
       return taken
     },
-    // What a peer has taken calls `onReady`.
+    // `onReady` is called when a peer has taken data.
     wantSend: () => undefined,
     closeReason: () => 'its worker has closed the port',
     closePeer: (index) => {

@@ -72,7 +72,7 @@ function inspectOf({ 'inspect-rank': rank }: Values, { inspect }: Settings, npro
   if (inspect === undefined && rank === undefined) return undefined
   const highest = rank === undefined ? HIGHEST_PORT + 1 - nproc : HIGHEST_PORT
   return {
-    /** The port is that of the first rank of the host; undefined: any free ports. */
+    /** The port of the first rank of the host. Undefined: each rank takes any free port. */
     ...(inspect === undefined
       ? { host: '127.0.0.1', port: INSPECTOR_PORT }
       : readSetting(inspect, inspectorFrom(highest))),

@@ -80,7 +80,7 @@ export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 
-/** In messages: how else a time may be written. */
+/** The end of a message that names the expected time. */
 const UNITS = ', or a time such as 250ms, 10m or 2h'
 
 /** Reads `10`, `0.5`, `30s` or `10m` as milliseconds, by default up to a day. */

@@ -132,7 +132,7 @@ function slurm(env: Environment) {
   return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
-/** As for `slurm`. */
+/** Returns the same as `slurm`. */
 function openMpi(env: Environment) {
   const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])

@@ -77,7 +77,7 @@ const TURN = 100
  */
 const LONGEST_PAUSE = 12_000
 
-/** Shows the logs of a run. @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
+/** @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
 async function showLogs(request: Request, context: CommandContext): Promise<void> {
   const { folder, ranks, streams, tail, format, prefix, record } = request
   const { env, console, interrupts } = context

@@ -74,7 +74,7 @@ function openLog(directory: string, file: string): number {
 }
 
 /**
- * What tsrun itself has said about a detached job; empty for other jobs.
+ * Returns the output of tsrun itself for a detached job; empty for other jobs.
  *
  * @param run - DIR/RUN-ID
  * @throws ERR_TSR_USAGE

@@ -102,7 +102,7 @@ async function reportJobFailure(
   }
 }
 
-/** The message of an error of `fetch` says only that it failed, and its cause why. */
+/** `fetch` puts the reason of a failure into the cause of its error. */
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error
   const { code, message: reason } = Object(cause) as NodeJS.ErrnoException

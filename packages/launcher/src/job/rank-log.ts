@@ -25,7 +25,7 @@ export function openRankLogs(
     announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
   })
   const opened: RankFiles[] = []
-  // Each rank shows its own traces if the lines have to stay separate.
+  // Merge the equal traces of several ranks, unless every line must stay separate.
   const merges = format === 'pretty' && prefix === undefined && attempt.worldSize > 1
   const merger: TraceMerger | undefined = merges
     ? mergeTraces({

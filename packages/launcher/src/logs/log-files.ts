@@ -133,7 +133,7 @@ export function openRankFiles(
  * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams with filters. They
  * get the lines of all ranks that contain one of the texts.
  *
- * @param folder - undefined: no files
+ * @param folder - if undefined, no file is opened
  * @throws ERR_TSR_LOG_DIRECTORY
  */
 export function openFilteredFiles(

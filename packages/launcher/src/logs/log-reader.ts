@@ -22,7 +22,7 @@ export interface LogPiece {
 }
 
 const BLOCK = 64 * 1024
-/** Most bytes of a piece. An index may be damaged or say more. */
+/** Maximum bytes of a piece, because an index may have a longer one, or be damaged. */
 const LONGEST_PIECE = 2 ** 20
 
 const indexLine = either(indexHeader, indexEntry, indexEnd)
@@ -165,7 +165,7 @@ export class RankReader {
     const file = this.#files[stream]
     const left = this.#described[stream] - file.position
     const bytes = file.read(Math.min(left, LONGEST_PIECE))
-    // Read the rest as a further piece of the same time.
+    // Read the rest as another piece with the same time.
     if (left > LONGEST_PIECE && bytes.length > 0) this.#entries.unshift([time, stream, 0])
     return { time, stream, bytes }
   }

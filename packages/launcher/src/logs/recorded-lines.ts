@@ -39,7 +39,7 @@ export function readLastLines(runs: readonly string[], most: number): RecordedLi
 /** Maximum characters of a line, as on the page of a running job. */
 const LINE_LENGTH = 2000
 
-/** Copies the start of a long text, because a part of a text keeps the whole text in memory. */
+/** Copies the start of a long text, because a substring would keep the whole text in memory. */
 function shortened(text: string): string {
   if (text.length <= LINE_LENGTH) return text
   return Buffer.from(`${text.slice(0, LINE_LENGTH)} …`).toString()
@@ -57,7 +57,7 @@ function linesOf(path: string, rank: number, most: number): LinesOfRank {
   let [last, dropped] = [0, 0]
   const add = (stream: StreamName, found: readonly Line[]): void => {
     for (const { text } of found) lines.push({ rank, stream, text: shortened(text), time: last })
-    // Lines may be long and many.
+    // Bound the memory.
     if (lines.length > 2 * most) dropped += lines.splice(0, lines.length - most).length
   }
   const take = ({ time, stream, bytes }: LogPiece): void => {

@@ -36,8 +36,8 @@ const ZERO = 'zero'
 export type Members = Awaited<ReturnType<typeof openMembers>>
 
 /**
- * Starts to accept the nodes of a job on node 0, which may join and leave. `gather` makes the plan of the
- * first attempt, and in an elastic job the plan of each later attempt.
+ * Lets nodes join and leave a job. Runs on node 0. `gather` makes the plan of the first attempt, and in an
+ * elastic job the plan of each later attempt.
  */
 export async function openMembers(
   job: Job,

@@ -102,7 +102,7 @@ function missingStackHint(thrown: unknown): string {
 }
 
 /**
- * Prints like Node, but omits the facts of this library's errors, and of those of esbuild, which are in the
+ * Prints like Node, but omits the properties of this library's and of esbuild's errors, which repeat the
  * message.
  */
 function print(thrown: unknown): string {

@@ -86,7 +86,7 @@ function openSpanTail(path: string) {
   const { header, begin } = new SpanFileReader(path)
   const decoder = new SpanDecoder(header)
   let at = begin
-  /** All spans from this time on have been read. Infinity after a skipped part, until the next step ends. */
+  /** All spans since this time have been read. Infinity after a skipped part, until the next step ends. */
   let from = header.monotonic
 
   const forget = (): void => {

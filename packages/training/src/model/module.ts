@@ -68,7 +68,7 @@ export interface Separable extends Module {
   forwardWith(values: readonly Tensor[], x: Tensor): Tensor
 }
 
-/** Returns a function that tells whether a module is of a kind. Only modules of the type `M` are of it. */
+/** Returns a type guard for modules of a kind. Every module of this `kind` must have the type `M`. */
 export function ofKind<M extends Module>(kind: M['kind']): (module: Module) => module is M {
   return (module): module is M => module.kind === kind
 }

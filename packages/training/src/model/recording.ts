@@ -57,7 +57,7 @@ export interface Recording {
   dispose(): void
 }
 
-/** What a recording does once the order of its calls was checked. Each method is called at most once. */
+/** The passes of a recording, without checks. Callers check the order; they call each method at most once. */
 export type BackwardPasses = Omit<Required<Recording>, 'value'>
 
 /**

@@ -195,10 +195,10 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
 /** Rounding errors alone may cause a loss below this value. */
 const TINY = 1e-6
 
-/** The loss of the examples and its largest slope, then both if each example occurs twice. */
+/** The loss of the examples and its largest gradient, then both again with each example twice. */
 type Figures = readonly [a: number, slope: number, b: number, other: number]
 
-/** @returns undefined if the reduction cannot be determined, and does not matter yet */
+/** @returns undefined if the values cannot tell, because they are 0 or not finite @throws ERR_TSR_ARGUMENT */
 function reductionOf([a, slope, b, other]: Figures): 'mean' | 'sum' | undefined {
   // Ignore non-finite losses here: the training step reports them.
   if (![a, b, slope, other].every(Number.isFinite)) return undefined

@@ -5,7 +5,8 @@ type Gradients = Readonly<Record<string, () => Tensor>>
 
 /**
  * Corrects gradients of TensorFlow.js on all backends: those of tf.mirrorPad, of tf.cumsum unless it sums
- * along the last axis, of tf.floorDiv, and of operations whose operands are broadcast.
+ * along the last axis, of tf.prod along negative axes or all axes, of tf.floorDiv, and of operations with
+ * broadcast operands.
  */
 export function registerArrayGradients(): void {
   register('MirrorPad', (_, dy, [x], attrs) => ({ x: () => mirrorGradient(dy, x!, attrs) }))
@@ -47,7 +48,7 @@ function register(kernelName: string, compute: Compute): void {
   })
 }
 
-/** Adds the gradients of all values that mirror a value to the gradient of the value. */
+/** The gradient of a value is the sum of the gradients of its copies. */
 function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap): Tensor {
   const between = mode === 'symmetric' ? 1 : 0
   let gradient = dy
@@ -80,8 +81,8 @@ function sumTo(gradient: Tensor, shape: number[]): Tensor {
 }
 
 /**
- * Corrects tf.cumsum, tf.cumprod and tf.gather along an axis that counts from the end. Kernels of
- * TensorFlow.js access memory outside of their tensors, return nothing, or throw.
+ * Corrects tf.cumsum, tf.cumprod and tf.gather along a negative axis, for which kernels of TensorFlow.js
+ * access memory outside of their tensors, return nothing, or throw.
  */
 export function correctNegativeAxes(backendName: string): void {
   type Call = KernelCall<'x', { readonly axis: number }>

@@ -71,8 +71,8 @@ interface EinsumCall {
 }
 
 /**
- * Adds the kernel Einsum, which the wasm backend lacks. That of the cpu backend does not sum over axes of
- * one operand.
+ * Installs a kernel Einsum. The wasm backend has none, and that of the cpu backend does not sum over axes of
+ * only one operand.
  */
 export function installEinsum(backendName: string): void {
   replaceKernel('Einsum', backendName, () => einsum)

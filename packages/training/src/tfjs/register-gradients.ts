@@ -11,7 +11,7 @@ let registered: unknown
 /**
  * Registers the gradient functions of TensorFlow.js. Registers them again if `@tensorflow/tfjs` was
  * imported since then, because it overwrites them. Corrects the gradients of resizing, of windows and of
- * arrays, and adds the missing gradient of tf.einsum. The gradient of one operand of an einsum is the einsum of the
+ * arrays, and adds the missing gradient of tf.einsum: that of one operand is the einsum of the
  * output's gradient and the other operand.
  */
 export function registerGradients(): void {

@@ -14,7 +14,7 @@ type Call<K extends string> = KernelCall<K, WindowAttributes>
 /**
  * Corrects convolutions and pooling of volumes with padding `same` where a stride is larger than the
  * window. TensorFlow.js and the max pooling of TensorFlow then use a negative padding, so that the first
- * windows start too late. Removes the values behind the last window, so that the padding is 0.
+ * windows start too late. This function removes the values behind the last window, so that the padding is 0.
  */
 export function correctVolumes(backendName: string): void {
   for (const kernelName of KERNELS) {
@@ -54,7 +54,7 @@ function placesOf(
   return convolutionPlaces3d(shape, attrs.filterShape ?? inputs['filter']!.shape, attrs)
 }
 
-/** Returns the shape of the volumes without the values behind the last window of an axis. */
+/** The shape [batch, depth, height, width, channels] without the values behind the last windows. */
 function usedShape(places: Places3d): number[] {
   const sizes = axesOf(places).map(({ size, window, stride, outputs }) =>
     Math.min(size, (outputs - 1) * stride + window),
@@ -67,7 +67,7 @@ function padTo(x: Tensor, shape: readonly number[]): Tensor {
   return runKernel('PadV2', { x }, { paddings, constantValue: 0 })
 }
 
-/** The used part of a backend whose values are in host memory. */
+/** The methods of a backend in host memory that this module uses. */
 interface HostBackend {
   readSync(dataId: object): HostArray
   write(values: HostArray, shape: readonly number[], dtype: HostDType): object
@@ -88,7 +88,7 @@ export function correctMaxPool3dGradient(backendName: string): void {
   })
 }
 
-/** Adds each slope to the gradient of the first largest value of its window. */
+/** Adds each slope to the gradient of the largest value in its window, the first of equal ones. */
 function maxPoolGradient(x: HostArray, slopes: HostArray, places: Places3d): Float32Array {
   const gradient = new Float32Array(x.length)
   const { batchSize, inChannels } = places

@@ -43,7 +43,7 @@ export function convolutionPlaces(
   return computeConv2DInfo(x, w, strides, dilations, pad, dimRoundingMode, isDepthwise)
 }
 
-/** Returns where the windows of a pooling kernel of volumes are. */
+/** As `poolingPlaces`, for volumes [batch, depth, height, width, channels]. */
 export function poolingPlaces3d(volumes: readonly number[], attrs: WindowAttributes): Places3d {
   const { filterSize, strides, pad, dimRoundingMode } = attrs
   const { computePool3DInfo } = tf.backend_util
@@ -57,7 +57,7 @@ export function poolingPlaces3d(volumes: readonly number[], attrs: WindowAttribu
   )
 }
 
-/** Returns where the windows of a convolution of volumes are. */
+/** As `convolutionPlaces`, for volumes [batch, depth, height, width, channels]. */
 export function convolutionPlaces3d(
   volumes: readonly number[],
   filter: readonly number[],
@@ -104,9 +104,9 @@ export function axesOf(places: Places | Places3d): readonly Axis[] {
 }
 
 /**
- * Returns the padding of images or volumes up to the end of the last window. It is negative for an axis in
- * which another window would fit: given one number as padding, TensorFlow.js computes the number of windows
- * in all axes from the first axis.
+ * Returns the padding of images or volumes up to the end of the last window. It is negative for an axis
+ * that has room for another window: if the padding is a number, TensorFlow.js takes the number of windows
+ * of all axes from the first axis.
  */
 export function borderOf(places: Places | Places3d): Border {
   const padding = axesOf(places).map(({ size, window, stride, before, outputs }) => {
@@ -117,8 +117,8 @@ export function borderOf(places: Places | Places3d): Border {
 }
 
 /**
- * Returns the attributes with numeric padding that gives the same windows with rounding down; undefined if
- * there is none.
+ * Returns the attributes with numeric padding that gives the same windows when sizes are rounded down.
+ * Returns undefined if there is none.
  */
 export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A | undefined {
   const border = borderOf(places)

@@ -46,8 +46,8 @@ export const frameKinds = {
   /** A message between the diagnosis code of two ranks; `Notice` lists its kinds. */
   notice: 12,
   /**
-   * `retire`: the receiver of a stream reports that it waits for no message. `retired`: the answer
-   * of the sender. `createRetirement` uses both.
+   * `retire`: the receiver of a stream reports that it waits for no message. `retired`: the sender
+   * answers. `createRetirement` uses both.
    */
   retire: 13,
   retired: 14,

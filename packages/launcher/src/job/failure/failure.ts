@@ -56,7 +56,7 @@ export function describeFailure(
         : [`${formatRanks(missing)}: unknown, because the host is gone`]),
     ],
     findings: findings
-      // The description of the absence says the same.
+      // Skip the finding that the description of the absence already contains.
       .filter((finding) => absence === undefined || !isAbsentIn(finding, culprit.rank))
       .map(describeFinding),
     logs,

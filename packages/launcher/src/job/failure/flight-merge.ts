@@ -177,7 +177,7 @@ interface DumpSummary {
 
 const summaries = new WeakMap<FlightDump, DumpSummary>()
 
-/** Reads a dump once, because it may be asked for each of its many entries. */
+/** Summarizes each dump only once, because callers may ask for every entry of a long dump. */
 function summaryOf(dump: FlightDump): DumpSummary {
   const known = summaries.get(dump)
   if (known !== undefined) return known

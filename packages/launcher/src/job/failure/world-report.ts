@@ -35,7 +35,7 @@ export function worldReport({ startedAt, ends, records }: FailedWorld): string {
   const cause = findRootCause(outcomes, findings)
   if (cause === undefined) return ''
   const { signal } = cause.witness ?? cause.culprit
-  // Nothing counts the kills of memory within one thread.
+  // The ranks share one thread, so there is no count of out-of-memory kills.
   const facts = { host: host.name(), memory: { kills: NaN } }
   const failure = {
     ...describeFailure(cause, outcomes, facts, { findings }),

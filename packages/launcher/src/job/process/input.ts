@@ -15,7 +15,7 @@ export type JobInput = ReturnType<typeof distributeInput>
  * in the terminal's foreground process group (ranks would be stopped by SIGTTIN). It also reads input
  * that several ranks get, and sends each a copy.
  *
- * @param wanted - the ranks that get the input
+ * @param wanted - the rank that gets the input, or 'all' or 'none'
  */
 export function distributeInput(source: InputSource, wanted: number | 'all' | 'none') {
   const readers = new Set<Writable>()

@@ -291,8 +291,8 @@ export function statFields(pid: number | string): string[] | undefined {
 /**
  * Sends a signal; 0 sends nothing.
  *
- * @param id - of a process; negative: of a process group
- * @returns whether there is such a process
+ * @param id - a process ID; if negative, that of a process group
+ * @returns whether the process or group exists
  */
 export function sendSignal(id: number, signal: NodeJS.Signals | 0): boolean {
   try {

@@ -23,7 +23,7 @@ export type StackRequests = Awaited<ReturnType<typeof openStackRequests>>
  * Returns the JavaScript stacks of the ranks of this host during one attempt, to the launcher itself and
  * to clients of a Unix socket (`tsrun stacks`). The socket is abstract, so a crash leaves no file. Every
  * user can connect to it, but only this user can read the secret, which is in the status page. If the
- * socket cannot be opened, the job runs without one.
+ * socket cannot be opened, the job runs without it.
  */
 export async function openStackRequests({ kind }: Pick<ProgramOptions, 'kind'>) {
   const name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`

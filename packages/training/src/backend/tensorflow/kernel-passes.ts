@@ -19,7 +19,7 @@ export function kernelPasses(
   const inputs = [x, ...parameters.map(({ value }) => value)]
   const all = kernels.linearForward(Int32Array.from(eager.handlesOf(inputs)), relu)
   const input = tf.keep(tf.clone(x))
-  // The output of the last layer is a tensor.
+  // Handles of all outputs but the last, which is a tensor.
   const outputs = all.slice(0, -1)
   const output = eager.take(all.at(-1)!, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
   /**

@@ -56,7 +56,7 @@ function eagerPasses(
   needsInputGradient: boolean,
 ): LinearPasses {
   const input = tf.keep(tf.clone(x))
-  // The output of the last layer is a tensor.
+  // Handles of all outputs but the last, which is a tensor.
   const outputs: Handle[] = []
   /**
    * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.

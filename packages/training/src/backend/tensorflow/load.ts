@@ -18,7 +18,7 @@ import { threadCount } from './eager.ts'
 import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
-/** What to do when Node's permission model forbids it. */
+/** The advice if Node's permission model denies an access, by error code. */
 const permissions: Readonly<Record<string, string>> = {
   ERR_DLOPEN_DISABLED: 'give Node --allow-addons',
   ERR_ACCESS_DENIED: 'give Node --allow-fs-read for that folder',
@@ -91,7 +91,7 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     const { code = '', message } = cause as NodeJS.ErrnoException
     const [reason] = message.split('\n')
     const how = permissions[code] ?? `${HOW} again`
-    throw new Error(`what was set up in ${folder} does not load (${reason!}): ${how}`, { cause })
+    throw new Error(`the installation in ${folder} does not load (${reason!}): ${how}`, { cause })
   }
 }
 

@@ -48,7 +48,7 @@ export function installPadding(): void {
     install(`${name}Grad`, (call) => poolGradient(call, -Infinity))
   }
   install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
-  // Like the cpu backend, return 0 for a window of a volume that has no values.
+  // Like the cpu backend, return 0 for a window without values.
   install('AvgPool3D', (call) => tf.divNoNan(ofImages(call), partsInside(call)))
   for (const name of ['AvgPoolGrad', 'AvgPool3DGrad']) {
     install(name, (call) => {

@@ -44,17 +44,18 @@ export function installCpuKernels(): void {
   }
 }
 
-/** Kernels that leave their results unwritten, or access other memory, for a tensor without values. */
+/** Kernels that leave their result unwritten, or access other memory, if a tensor has no values. */
 const OF_VALUES = ['All', 'Any', 'ArgMax', 'ArgMin', 'Max', 'Mean', 'Min', 'Prod', 'Reverse', 'Sum']
 
-/** Kernels that read other dtypes than float32 as floats. Those in `LOSE_NAN` replace NaN by a number. */
+/** Kernels that read values of every dtype as float32. */
 const OF_FLOATS = ['ClipByValue', 'FusedBatchNorm', 'Relu6', 'StridedSlice']
+/** Kernels that replace NaN by a number. */
 const LOSE_NAN = ['ClipByValue', 'Relu6']
 
-/** Kernels that read a bool as four bytes. */
+/** Kernels that read four bytes for each bool. */
 const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
 
-/** Lets the cpu backend compute what kernels of the wasm backend compute wrongly for some inputs. */
+/** Uses the cpu backend for inputs that kernels of the wasm backend compute wrongly. */
 export function correctSpecialInputs(): void {
   const correct = (
     kernelName: string,
@@ -71,7 +72,7 @@ export function correctSpecialInputs(): void {
   for (const kernelName of OF_NUMBERS) correct(kernelName, ({ x }) => x.dtype === 'bool')
   for (const kernelName of LOSE_NAN) correct(kernelName, ({ x }) => hasNaN(x))
   for (const kernelName of ['Maximum', 'Minimum']) correct(kernelName, ({ b }) => hasNaN(b))
-  // XNNPACK repeats the slopes along the first axes.
+  // XNNPACK repeats the slopes along the first axes only.
   correct('Prelu', ({ x, alpha }) => {
     const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
     return sizeOf(alpha.shape) !== 1 && own.join() !== x.shape.slice(-own.length).join()

@@ -13,7 +13,7 @@ interface Attributes {
   readonly leakyreluAlpha?: number
 }
 
-/** The kernels of activations that are not computed together with a product. */
+/** The kernels of activations that run after the product instead of within it. */
 const ACTIVATIONS: Readonly<Record<string, string>> = {
   elu: 'Elu',
   leakyrelu: 'LeakyRelu',
@@ -30,9 +30,9 @@ type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
  * including those of every gradient, run in a scalar loop (tfjs-backend-wasm, `batch_mat_mul_impl.cc`).
  *
  * XNNPACK also keeps a packed copy of each right operand. If weights change in every step, packing costs
- * as much as a small product, and writing new weights in place has no effect. With a transpose and another
- * activation than ReLU, the original kernel adds a bias only to the first row. Other dtypes and invalid
- * shapes still use the original kernels.
+ * as much as a small product, and writing new weights in place has no effect. With a transpose and an
+ * activation other than ReLU, the original kernel adds the bias only to the first row. Other dtypes and
+ * invalid shapes still use the original kernels.
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
@@ -42,7 +42,7 @@ export function installMatMul(): void {
       const plan = planOf(call)
       if (plan === undefined) {
         const { a, b, bias } = call.inputs
-        // Without values to multiply, the original kernel leaves the result unwritten.
+        // The original kernel leaves the result unwritten if the operands have no values.
         if (sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0) return runOnCpu(kernelName, call)
         markPacked(b, bias)
         return original(call)

@@ -11,10 +11,10 @@ import { hasNaN } from './heap.ts'
 
 /**
  * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding `same`
- * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So it gets
- * numeric padding for exactly the windows that TensorFlow.js computes, or the cpu backend computes them.
- * For pooling with an empty window, XNNPACK fails and the result stays unwritten. It replaces NaN by other
- * numbers.
+ * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So XNNPACK
+ * gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu backend
+ * runs. It also runs for pooling with an empty window, which XNNPACK leaves unwritten, and for NaN, which
+ * XNNPACK replaces by numbers.
  */
 export function installPadding(): void {
   type Convolution = KernelCall<'x' | 'filter', WindowAttributes>
