@@ -8,12 +8,12 @@
 // two moments. Each stage of ZeRO shards more of them: stage 1 the moments, stage 2 the gradients as well,
 // and stage 3 the parameters as well. A layer is then gathered only while it computes.
 //
-// Each run trains the same GPT on the same batches of Moby Dick, in one way only, because memory that a
-// process has used is not returned. Compare two runs:
+// Each run trains the same GPT on the same batches of Moby Dick, with one stage only, because the peak
+// memory of a process never falls. Compare two runs:
 //
 //   ledger    the bytes of parameters, gradients and moments that each rank held at most; `formula` is
-//             what the stage promises. In stage 3 they hold a little more, because the next layer is
-//             gathered while one computes
+//             what the stage promises. In stage 3 a rank holds a little more, because the next layer is
+//             gathered while a layer computes
 //   process   how much the process has grown since it began to train: also activations, buffers for
 //             messages, compiled code, and what V8 has not collected yet
 //   digest    a hash of all parameters at the end. On wasm and cpu it is the same for all stages: they
@@ -81,13 +81,13 @@ const { losses } = await run.fit((step) => training.textBatch(book, step, option
   callbacks: [speed],
 })
 const utilisation = await group.allGatherObject(await poll.stop())
-// The digest gathers all parameters, so the memory is read before.
+// Read the memory before the digest, which gathers all parameters.
 const grown = peakOfProcess() - before
 let moments = 0
 for (const { values } of (await optimizer.state()).values()) {
   for (const { byteLength } of Object.values(values)) moments += byteLength
 }
-// Replicas hold all values and all gradients.
+// A replica holds all values and gradients: 8 bytes for each parameter.
 const held = run.memory?.peak ?? 8 * parameters
 const digest = await run.gathered(digestOfParameters)
 const ranks = await group.allGatherObject({ held, moments, grown, digest })

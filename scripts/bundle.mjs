@@ -210,7 +210,7 @@ function licenses(folder, sources, what) {
 }
 
 /**
- * The folders of the packages of other people that have these sources.
+ * Returns the folders of third-party packages that contain these sources.
  *
  * @param {string} folder - of our package
  * @param {readonly string[]} sources - files, relative to the folder

@@ -1,9 +1,9 @@
 // node scripts/screenshots.mjs [job] [live] [site]
 //
-// Takes the pictures in docs/images with the Chromium of this machine; without arguments, all of them.
+// Takes the pictures in docs/images with the Chromium of this machine. The default is `job live`.
 // job: the dashboard while a job trains and after one of its ranks was killed, a job that was recorded,
 // and the schedule explorer. live: the page of npm run live. Check them before you commit them.
-// site: takes pictures of the site that npm run site has built, in a temporary folder, to check it.
+// site: takes pictures of the site that npm run site has built, in a temporary folder, for a visual check.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs'
@@ -128,7 +128,7 @@ async function takeLive() {
       for (let step = 0; step < 16; step++) await page.keyboard.press('ArrowRight')
       await page.evaluate('scrollTo(0, 0)')
       const box = await page.locator(part).boundingBox()
-      if (box === null) throw new Error(`there is no ${part}`)
+      if (box === null) throw new Error(`the page has no ${part}`)
       await take(page, name, { ...box, height: Math.min(box.height, most) })
     }
   } finally {

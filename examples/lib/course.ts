@@ -18,7 +18,7 @@ export const courseFlags = {
     expected: 'a whole number from 2',
     read: (text: string) => (text === '1' ? undefined : steps.read(text)),
   },
-  // Micro-batches of 256 rows: a pass is long beside a message.
+  // Micro-batches then have 256 rows, so a pass takes much longer than a message.
   batch: count(2048),
   layers: count(16),
   width: count(256),

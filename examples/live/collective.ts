@@ -34,7 +34,7 @@ export interface RecordedCollective {
   readonly contents: readonly Contents[]
 }
 
-/** What a rank sees of a collective. */
+/** What a rank records of a collective. */
 export interface RankRecord {
   readonly events: readonly TimedEvent[]
   /** The chunks of its buffer: at the beginning, and after each of its events. */
@@ -45,7 +45,7 @@ interface TimedEvent extends MessageEvent {
   readonly time: number
 }
 
-/** Calls the function for each message of this rank. */
+/** Registers a listener for each message of this rank. */
 export type Listen = (onMessage: (event: MessageEvent) => void) => void
 
 /** Runs a collective on all ranks of a world in this thread, and records each message and its effect. */
@@ -77,7 +77,7 @@ export async function recordCollective(
 /**
  * The program of a rank that runs a collective.
  *
- * @param clock - a time that all ranks share
+ * @param clock - returns a time that all ranks share
  */
 export async function recordRank(
   group: ProcessGroup,
@@ -90,18 +90,18 @@ export async function recordRank(
   const seen = [chunks()]
   listen((event) => {
     if (event.operation !== name) return
-    // What an event has changed is known when the rank sends or receives again.
+    // Record the effect of an event when the rank sends or receives again.
     if (events.length > 0) seen.push(chunks())
     events.push({ ...event, time: clock() })
   })
-  // All ranks begin together.
+  // Start all ranks together.
   await group.barrier()
   await run(algorithm)
   seen.push(chunks())
   return { events, chunks: seen }
 }
 
-/** Puts the events of all ranks in the order of time, each message before its receipt. */
+/** Sorts the events of all ranks by time, with each send before its receive. */
 export function mergeRecords(records: readonly RankRecord[]): RecordedCollective {
   const done = records.map(() => 0)
   const sent = new Set<string>()

@@ -7,7 +7,7 @@ const STOP_AFTER = 100
 /** The round in which the world injects a fault: all ranks are in a call then. */
 const ROUND = 44
 
-/** What the world injects; undefined for a mistake of the program. */
+/** The fault that the world injects; undefined if the program itself makes the mistake. */
 export function injectedFault(name: FaultName, { rank, peer }: LinkEnds): WorldFault | undefined {
   if (name === 'stop') return { kind: 'lose', rank }
   if (name === 'cut') return { kind: 'half-close', rank, peer }

@@ -18,7 +18,7 @@ export interface LinkEnds {
 /**
  * Runs a world in this thread. As under `tsrun`, a rank whose program fails loses its connections.
  *
- * @param onStart - is called before the ranks run
+ * @param onStart - called before the ranks run, with a function that injects faults
  * @returns the report of `tsrun`; '' if no rank failed
  */
 export async function runJob(

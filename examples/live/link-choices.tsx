@@ -10,7 +10,7 @@ interface Properties {
   readonly onEnds: (ends: LinkEnds) => void
 }
 
-/** The rank that has a fault, and the rank at the other end of the link that is cut. */
+/** Chooses the rank of a fault, and the other end of the link that is cut. */
 export function LinkChoices({ ranks, ends, disabled = false, onEnds }: Properties): JSX.Element {
   const { rank, peer } = ends
   const names = Array.from({ length: ranks }, (_, each): [string, string] => [
@@ -42,14 +42,14 @@ export function LinkChoices({ ranks, ends, disabled = false, onEnds }: Propertie
   )
 }
 
-/** The ends of a link that exists among so many ranks. */
+/** Adapts the ends of a link to a smaller number of ranks. */
 export function endsAmong(ranks: number, { rank, peer }: LinkEnds): LinkEnds {
   const last = ranks - 1
   const [own, other] = [Math.min(rank, last), Math.min(peer, last)]
   return { rank: own, peer: other === own ? (own + last) % ranks : other }
 }
 
-/** The report of `tsrun`: a block for each line, so that the rest of a long line is below its text. */
+/** The report of `tsrun`. Each line is a block, so that a long line continues below its own text. */
 export function Report({ text, isDone }: { readonly text: string; readonly isDone: boolean }) {
   return (
     <pre role="status" tabIndex={0} aria-label="Report" data-done={isDone}>

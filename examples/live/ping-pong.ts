@@ -25,7 +25,7 @@ export async function pingPong(onMeasured: OnMeasured): Promise<void> {
  */
 export async function measureRank(group: ProcessGroup, onMeasured: OnMeasured): Promise<void> {
   const other = 1 - group.rank
-  // The first messages are slower: they are sent, but not told.
+  // The first messages are slower, so they are not reported.
   for (const [index, bytes] of [SIZES[0]!, ...SIZES].entries()) {
     const buffer = group.alloc('uint8', bytes)
     for (let repeats = 4; ; repeats *= 4) {

@@ -5,7 +5,7 @@ import { trainRank, type DigitSets, type Layout, type TrainedStep } from './trai
 /**
  * Runs `trainRank` on all ranks, in this thread.
  *
- * @param onStart - gets what injects faults
+ * @param onStart - called before the ranks run, with a function that injects faults
  * @returns the report of `tsrun`; '' if no rank failed
  */
 export async function trainInThread(

@@ -15,14 +15,14 @@ export type RankTask =
   | { readonly kind: 'record'; readonly name: CollectiveName; readonly algorithm: AlgorithmName }
   | { readonly kind: 'measure' }
 
-/** What the page tells the worker of a rank first. */
+/** The first message from the page to the worker of a rank. */
 export interface RankStart {
   readonly rank: number
   readonly ports: readonly (Port | undefined)[]
   readonly task: RankTask
 }
 
-/** What the worker of a rank tells the page. The page answers each `told`. */
+/** A message from the worker of a rank to the page. The page answers each `told`. */
 export type RankMessage =
   | { readonly kind: 'told'; readonly value: unknown }
   | { readonly kind: 'done'; readonly result: unknown }
@@ -71,7 +71,7 @@ async function runTask(group: ProcessGroup, task: RankTask, listen: Listen): Pro
   }
 }
 
-/** Tells the page a value, and returns its answer. */
+/** Sends a value to the page and returns its answer. */
 async function tell<Answer>(value: unknown): Promise<Answer> {
   post({ kind: 'told', value })
   return await nextMessage<Answer>()

@@ -36,8 +36,8 @@ export async function pingPongInWorkers(onMeasured: (time: MessageTime) => void)
 /**
  * Runs a task on all ranks, each in a worker of its own. The workers share no memory.
  *
- * @param onTold - answers what a rank tells
- * @returns what each rank returns
+ * @param onTold - returns the answer to a value that a rank sends
+ * @returns the result of each rank
  */
 async function runInWorkers<Result>(
   ranks: number,

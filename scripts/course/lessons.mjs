@@ -37,7 +37,7 @@ const FASTER = 0.98
 
 const share = (/** @type {number} */ value) => `${(100 * value).toFixed(0)} %`
 const mebibytes = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`
-/** The bytes of a rank's ledger, of those that its process has grown by. */
+/** The bytes in a rank's ledger, and the bytes by which its process grew. */
 const ledger = (/** @type {number} */ bytes, /** @type {number} */ process) =>
   `${(bytes / 2 ** 20).toFixed(1)} of ${rounded(process / 2 ** 20)} MiB`
 const rounded = (/** @type {number} */ value) => Math.round(value).toLocaleString('en-US')
@@ -102,7 +102,7 @@ const bubbleOf = (name, { ranks, cores }) =>
   schedule(name, { stages: ranks, microbatches: 8 }).simulate({ cores }).bubble
 
 /**
- * The idle share that a pipeline is compared with: the formula with a core for each rank, otherwise what the
+ * The idle share to compare a pipeline with: that of the formula if each rank has a core, otherwise what the
  * simulator predicts from the CPU times of its passes.
  *
  * @param {Schedule} name
@@ -317,7 +317,7 @@ export const lessons = [
     script: 'fsdp.ts',
     show: ({ bytes, formula, process, digest, backend, lastLoss: loss }, _, former) => {
       const whole = former('replicas')
-      // Other backends round passes of whole networks and of single layers differently.
+      // Other backends round differently in passes of whole networks and of single layers.
       const isExact = whole !== undefined && (backend === 'wasm' || backend === 'cpu')
       return {
         theory: mebibytes(formula),

@@ -146,8 +146,8 @@ const [BEGIN, END] = ['<!-- recorded -->', '<!-- end of the record -->']
 /**
  * Replaces the recorded table of a page.
  *
- * @param {string} page - with a line for the begin and the end of the record
- * @param {string} where - the machine, as a sentence with a colon
+ * @param {string} page - has a line for the begin and one for the end of the record
+ * @param {string} where - describes the machine, and ends in a colon
  * @param {readonly Run[]} runs
  * @param {Machine} machine
  * @returns {string}
