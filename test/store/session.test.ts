@@ -44,3 +44,16 @@ it.each<[string, (id: number) => Request[]]>([
   }
   expect(answers.filter((answer) => 'code' in answer)).toEqual([])
 })
+
+it('the limit on the keys that a client waits for counts a wait whose number another call names', () => {
+  const answers: object[] = []
+  const session = createSession(new StoreData(), {
+    send: (message) => answers.push(message),
+    isFull: () => false,
+  })
+  for (let id = 1; id <= 9000; id++) {
+    session.handle({ id, op: 'get', key: LONG })
+    session.handle({ id: 0, op: 'unwatch', watch: id })
+  }
+  expect(answers).toContainEqual(expect.objectContaining({ code: 'ERR_TSR_STORE_LIMIT' }))
+})

@@ -98,7 +98,10 @@ export async function runWorld<T>(
   )
   if (errors.length === 0) return await Promise.all(programs)
   const inRankOrder = ends.toSorted((a, b) => a.rank - b.rank)
-  const records = runners.map(({ journal }) => journal.read('end of the world'))
-  onErrors?.(errors, { startedAt, ends: inRankOrder, records })
+  onErrors?.(errors, {
+    startedAt,
+    ends: inRankOrder,
+    records: runners.map(({ journal }) => journal.read('end of the world')),
+  })
   return await Promise.reject<T[]>(errors[0]!.error)
 }

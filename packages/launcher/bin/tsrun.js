@@ -39,5 +39,7 @@ function isOwnFolder(path) {
   const status = lstatSync(path)
   const own = process.geteuid?.()
   if (own === undefined) return status.isDirectory()
-  return status.isDirectory() && status.uid === own && (status.mode & 0o022) === 0
+  // The private group of a user has the number of the user.
+  const writable = status.gid === own ? 0o002 : 0o022
+  return status.isDirectory() && status.uid === own && (status.mode & writable) === 0
 }

@@ -68,9 +68,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
         watch(id, request.key)
         return null
       case 'unwatch':
-        watches.get(request.watch)?.()
-        watches.delete(request.watch)
-        release(request.watch)
+        unwatch(request.watch)
         return null
       case 'set':
         set(request)
@@ -153,6 +151,14 @@ export function createSession(data: StoreData, outlet: Outlet) {
     watches.set(id, stop)
   }
 
+  const unwatch = (id: number): void => {
+    const stop = watches.get(id)
+    if (stop === undefined) return
+    stop()
+    watches.delete(id)
+    release(id)
+  }
+
   /** Cancels a wait. Does nothing for a call that was already answered. */
   const cancel = (id: number): void => {
     const wait = waits.get(id)
@@ -189,7 +195,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
           if (confirmed !== undefined) data.queues.forget(confirmed.queue, confirmed.value)
           return
         }
-        if (waits.has(id) || watches.has(id) || taken.has(id)) {
+        if (costs.has(id) || taken.has(id)) {
           const reason = `another request of the client has its number, ${id}`
           throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
         }

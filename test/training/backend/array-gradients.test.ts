@@ -93,6 +93,8 @@ describe.each(['cpu', 'wasm'] as const)('on %s', (backend) => {
       const [a, b] = [tf.tensor1d([5, 7]), tf.tensor1d([2, 3])]
       const gradients = tf.grads((x, y) => tf.floorDiv(x, y))([a, b])
       expect(gradients.map((each) => [...each.dataSync()])).toEqual([[0, 0], [0, 0]]) // prettier-ignore
+      const ofInt = tf.grad((x) => tf.floorDiv(tf.cast(x, 'int32'), tf.scalar(2, 'int32')))(a)
+      expect(ofInt.dtype).toBe('float32')
     })
   })
 

@@ -88,8 +88,10 @@ export function checkedRecording(
     },
     backwardInput(dy) {
       begin(dy)
+      state = 'spent'
+      const gradient = passes.backwardInput(dy)
       state = 'halved'
-      return passes.backwardInput(dy)
+      return gradient
     },
     backwardParameters(onGradient) {
       expect('halved')

@@ -37,6 +37,7 @@ export function recordLinearStack(
   })
 }
 
+/** Checks the shape, because kernels do not and would read out of bounds. */
 function checkInput({ shape, dtype }: Tensor, { weight }: LinearLayer): void {
   const fits = shape.length === 2 && shape[0] > 0 && shape[1] === weight.shape[0]
   if (fits && dtype === 'float32') return

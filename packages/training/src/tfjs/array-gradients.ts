@@ -14,8 +14,8 @@ export function registerArrayGradients(): void {
     x: () => tf.cumsum(dy, axis as number, exclusive as boolean, !(reverse as boolean)),
   }))
   register('FloorDiv', (_, _dy, [a, b]) => ({
-    a: () => tf.zerosLike(a!),
-    b: () => tf.zerosLike(b!),
+    a: () => tf.zeros(a!.shape),
+    b: () => tf.zeros(b!.shape),
   }))
   register('Prod', (original, dy, [x], attrs) => {
     const axis = tf.util.parseAxisParam(attrs['axis'] as number[], x!.shape)
@@ -53,6 +53,7 @@ function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap)
   const between = mode === 'symmetric' ? 1 : 0
   let gradient = dy
   for (const [axis, [before, after]] of (paddings as [number, number][]).entries()) {
+    if (before === 0 && after === 0) continue
     const size = x.shape[axis]!
     const sources = Int32Array.from({ length: before + size + after }, (_, i) => {
       const at = i - before

@@ -21,14 +21,13 @@ export function correctVolumes(backendName: string): void {
     if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
     replaceKernel<Call<never>>(kernelName, backendName, (original) => (call) => {
       const { attrs } = call
+      if (attrs.pad !== 'same') return original(call)
       const inputs = call.inputs as Readonly<Record<string, TensorInfo>>
       const name = inputs['input'] === undefined ? 'x' : 'input'
       const volumes = inputs[name]
       const shape = attrs.inputShape ?? volumes!.shape
       const used = usedShape(placesOf(shape, inputs, attrs))
-      if (attrs.pad !== 'same' || used.every((size, axis) => size === shape[axis])) {
-        return original(call)
-      }
+      if (used.every((size, axis) => size === shape[axis])) return original(call)
       return tf.tidy(() => {
         const begin = used.map(() => 0)
         const small = volumes && {

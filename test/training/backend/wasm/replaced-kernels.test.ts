@@ -151,6 +151,7 @@ describe('special inputs on wasm', () => {
       tf.fused.matMul({ a: tf.zeros([3, 0]), b: tf.zeros([0, 2]), bias: tf.ones([2]) }),
   }
   const images = () => tf.tensor4d([1, NaN, -2, 9, 0, 5, 7, -8], [1, 2, 4, 1])
+  const filter = () => tf.tensor4d([1, 2, 3, 4], [2, 2, 1, 1])
   const special: Record<string, () => Tensor> = {
     'clipByValue of NaN': () => tf.clipByValue(images(), -1, 6),
     'clipByValue of whole numbers': () => tf.clipByValue(tf.tensor1d([-9, 2, 9], 'int32'), -1, 6),
@@ -185,8 +186,23 @@ describe('special inputs on wasm', () => {
           }),
       ]),
     ),
-    'depthwiseConv2d of NaN': () =>
-      tf.depthwiseConv2d(images(), tf.tensor4d([1, 2, 3, 4], [2, 2, 1, 1]), 1, 'same'),
+    'depthwiseConv2d of NaN': () => tf.depthwiseConv2d(images(), filter(), 1, 'same'),
+    ...Object.fromEntries(
+      (['relu', 'relu6', 'elu'] as const).flatMap((activation) =>
+        (['depthwiseConv2d', 'conv2d'] as const).map((name) => [
+          `fused.${name} of NaN with ${activation}`,
+          () =>
+            tf.fused[name]({
+              ...{ x: images(), filter: filter(), strides: 1, pad: 'same' as const },
+              ...{ bias: tf.tensor1d([0.5]), activation },
+            }),
+        ]),
+      ),
+    ),
+    'fused.depthwiseConv2d of NaN with relu, without a bias': () =>
+      tf.fused.depthwiseConv2d({
+        ...{ x: images(), filter: filter(), strides: 1, pad: 'same', activation: 'relu' },
+      }),
   }
 
   it.each(Object.keys({ ...empty, ...special }))('%s has the result of cpu', async (name) => {

@@ -19,11 +19,16 @@ import { SteppedWork, type Steps } from './stepped-work.ts'
  * An object that cannot be encoded throws before the call takes a position among the collectives.
  */
 export class ObjectCollectives extends Collectives {
-  protected readonly operations: Operations
+  // Private, so that a group that is printed or sent does not show its engine.
+  readonly #operations: Operations
 
   constructor(member: Member, operations: Operations) {
     super(member, operations)
-    this.operations = operations
+    this.#operations = operations
+  }
+
+  protected get operations(): Operations {
+    return this.#operations
   }
 
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {

@@ -1,4 +1,5 @@
-import { replaceKernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
   convolutionPlaces,
   poolingPlaces,
@@ -17,12 +18,19 @@ import { hasNaN } from './heap.ts'
  * XNNPACK replaces by numbers.
  */
 export function installPadding(): void {
-  type Convolution = KernelCall<'x' | 'filter', WindowAttributes>
+  type Attributes = WindowAttributes & { readonly activation?: string }
+  type Convolution = KernelCall<'x' | 'filter', Attributes>
   for (const kernelName of CONVOLUTIONS) {
     const isDepthwise = kernelName.includes('Depthwise')
     replaceKernel<Convolution>(kernelName, 'wasm', (original) => (call) => {
       const { inputs, attrs } = call
       const { x, filter } = inputs
+      const clamp = clampOf(attrs.activation, isDepthwise)
+      if (clamp !== undefined) {
+        const plain = { ...attrs, activation: 'linear' } as unknown as NamedAttrMap
+        const given = inputs as Readonly<Record<string, TensorInfo>>
+        return tf.tidy(() => runKernel(clamp, { x: runKernel(kernelName, given, plain) }))
+      }
       const padded = withPadding(
         attrs,
         convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise),
@@ -44,6 +52,12 @@ export function installPadding(): void {
         : original({ ...call, attrs })
     })
   }
+}
+
+/** The kernel of an activation that XNNPACK computes as limits of its output, which replace NaN. */
+function clampOf(activation: string | undefined, isDepthwise: boolean): string | undefined {
+  if (activation === 'relu6') return 'Relu6'
+  return activation === 'relu' && isDepthwise ? 'Relu' : undefined
 }
 
 const CONVOLUTIONS = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']

@@ -3,6 +3,7 @@ import type { KernelBackend } from '@tensorflow/tfjs-core'
 import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
 import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
+import { installEinsum } from '../../tfjs/einsum.ts'
 import { correctSingleWindows } from '../../tfjs/single-windows.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { correctVolumes } from '../../tfjs/volumes.ts'
@@ -38,6 +39,7 @@ export async function loadWebGpu({
     correctSingleWindows('webgpu')
     correctVolumes('webgpu')
     correctNegativeAxes('webgpu')
+    installEinsum('webgpu')
   }
   if (!(await tf.setBackend('webgpu'))) throw new Error('it could not be initialized')
   return { device: opened.name, threads: 1 }
