@@ -158,7 +158,7 @@ describe('training', () => {
     const rows = await rowsOf(['training', ...what])
     const row = rows.find(({ mode }) => mode === 'ddp-sequential')!
     expect(row).toMatchObject({ link: '200mbit', ranks: 2 })
-    // The 2 MiB alone take 84 ms; what the burst and a loaded machine hide is not certain.
-    expect(row['exposedMs']).toBeGreaterThan(15)
+    // The 2 MiB alone take 84 ms, less what passes in the burst. A loaded machine only adds to it.
+    expect(row['stepMs']).toBeGreaterThan(15)
   })
 })
