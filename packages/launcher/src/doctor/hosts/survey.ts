@@ -79,9 +79,7 @@ export async function surveyHosts(request: SurveyRequest) {
           const first = request.hosts[0]!.name
           const { port, iface, portRange: ports } = request
           const facts = await agent.ask('facts', { first, port, iface })
-          const canListen = facts.address !== undefined
-          const listening = canListen ? await agent.ask('listen', { ports }) : undefined
-          return { finding: { name, facts }, agent, port: listening }
+          return { finding: { name, facts }, agent, port: await agent.ask('listen', { ports }) }
         } catch (error) {
           return { finding: { name, problem: (error as Error).message } }
         }
@@ -112,7 +110,7 @@ interface Found {
   readonly finding: HostFinding
   readonly agent?: Agent
   /** The port at which the agent listens. */
-  readonly port?: number | undefined
+  readonly port?: number
 }
 
 /** The hosts that other hosts can reach. */
