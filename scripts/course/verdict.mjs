@@ -1,5 +1,6 @@
 // What the runs of a lesson printed, and how their figures compare with theory.
 import { formatTable } from '@tsrun/core'
+import { markdownTable } from '../bench/figures.mjs'
 import { lessons, ROUNDING } from './lessons.mjs'
 
 /**
@@ -153,17 +154,8 @@ const [BEGIN, END] = ['<!-- recorded -->', '<!-- end of the record -->']
  * @returns {string}
  */
 export function recordIn(page, where, runs, machine) {
-  const rows = rowsOf(runs, machine)
-  const widths = (rows[0] ?? []).map((_, at) =>
-    Math.max(...rows.map((row) => row[at]?.length ?? 0)),
-  )
-  const lines = rows.map((row) => {
-    const cells = row.map((cell, at) => cell.padEnd(widths[at] ?? 0))
-    return `| ${cells.join(' | ')} |`
-  })
-  lines.splice(1, 0, `| ${widths.map((width) => '-'.repeat(width)).join(' | ')} |`)
+  const [headings = [], ...rows] = rowsOf(runs, machine)
+  const table = markdownTable(headings, rows)
   const [before, after] = [page.indexOf(BEGIN), page.indexOf(END)]
-  return [`${page.slice(0, before)}${BEGIN}`, where, lines.join('\n'), page.slice(after)].join(
-    '\n\n',
-  )
+  return [`${page.slice(0, before)}${BEGIN}`, where, table, page.slice(after)].join('\n\n')
 }
