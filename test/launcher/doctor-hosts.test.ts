@@ -1,9 +1,9 @@
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { version } from '../internals/launcher/job.ts'
+import { fakeHosts } from './support/fake-ssh.ts'
 import { tsrunHere } from './support/in-process.ts'
 import { bin } from './support/tsrun.ts'
 import {
@@ -145,17 +145,10 @@ describe('the report', () => {
 
 it('tsrun doctor --hosts names a host whose ranks have no free port', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-doctor-'))
-  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
-  writeFileSync(
-    ssh,
-    `case "$*" in
-      *--version*) echo ${version} ;;
-      *) exec ${process.execPath} ${bin} doctor --answer ;;
-    esac`,
-  )
-  writeFileSync(file, 'a\nb\n')
+  const answer = `*) exec ${process.execPath} ${bin} doctor --answer ;;`
+  const { file, ssh } = fakeHosts(folder, ['a', 'b'], answer)
   const port = String(await listen())
-  const args = ['doctor', '--hosts', file, '--ssh', `sh ${ssh}`, '--port-range', port]
+  const args = ['doctor', '--hosts', file, ...ssh, '--port-range', port]
   const { code, stdout } = await tsrunHere(args, { cwd: folder })
   rmSync(folder, { recursive: true })
   expect({ code, stdout }).toEqual({

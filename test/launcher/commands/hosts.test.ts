@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { version } from '../../internals/launcher/job.ts'
+import { fakeHosts } from '../support/fake-ssh.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 let folder: string
@@ -29,16 +29,8 @@ it.each(['$(touch made)', 'A;touch made', 'A=B', '1A', '`touch made`'])(
 )
 
 it('tsrun hosts shows control sequences that a host sends, and a last line without an end', async () => {
-  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
-  writeFileSync(
-    ssh,
-    `case "$*" in
-      *--version*) echo ${version} ;;
-      *) printf 'a\\033[2Jb\nlast' ;;
-    esac`,
-  )
-  writeFileSync(file, 'here\n')
-  const args = ['hosts', '--hostfile', file, '--ssh', `sh ${ssh}`, '--', 'hello.mjs']
+  const { file, ssh } = fakeHosts(folder, ['here'], "*) printf 'a\\033[2Jb\nlast' ;;")
+  const args = ['hosts', '--hostfile', file, ...ssh, '--', 'hello.mjs']
   expect(await tsrunHere(args, { cwd: folder })).toEqual({
     code: 0,
     stdout: 'here | a␛[2Jb\nhere | last\n',
@@ -47,29 +39,17 @@ it('tsrun hosts shows control sequences that a host sends, and a last line witho
 })
 
 it('tsrun hosts makes a token if TSRUN_TOKEN is empty', async () => {
-  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
-  writeFileSync(
-    ssh,
-    `case "$*" in *--version*) echo ${version} ;; *) read token; echo "$token" ;; esac`,
-  )
-  writeFileSync(file, 'here\n')
-  const args = ['hosts', '--hostfile', file, '--ssh', `sh ${ssh}`, '--', 'hello.mjs']
+  const { file, ssh } = fakeHosts(folder, ['here'], '*) read token; echo "$token" ;;')
+  const args = ['hosts', '--hostfile', file, ...ssh, '--', 'hello.mjs']
   const { stdout } = await tsrunHere(args, { cwd: folder, env: { TSRUN_TOKEN: '' } })
   expect(stdout).toMatch(/^here \| [0-9a-f]{64}\n$/)
 })
 
 it('tsrun hosts ends with 75 if the connection to a host is lost, and skips what a shell prints first', async () => {
-  const [ssh, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
-  writeFileSync(
-    ssh,
-    `case "$*" in
-      *--version*) echo "Welcome, 24.04"; echo ${version} ;;
-      *" b "*) exit 255 ;;
-      *) read token; read signal; echo "got $signal"; exit 143 ;;
-    esac`,
-  )
-  writeFileSync(file, 'a\nb\n')
-  const args = ['hosts', '--hostfile', file, '--ssh', `sh ${ssh}`, '--', 'hello.mjs']
+  const cases = `*" b "*) exit 255 ;;
+    *) read token; read signal; echo "got $signal"; exit 143 ;;`
+  const { file, ssh } = fakeHosts(folder, ['a', 'b'], cases, 'echo "Welcome, 24.04"')
+  const args = ['hosts', '--hostfile', file, ...ssh, '--', 'hello.mjs']
   expect(await tsrunHere(args, { cwd: folder })).toEqual({
     code: 75,
     stdout: 'a | got SIGTERM\n',
