@@ -150,7 +150,15 @@ function createCallingThread(
   if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
   if (journal.owner.settings.detail) return undefined
   return new CallingThread({
-    ...{ slots, kernels, rank, hosts, tuning, epochs, arena, journal, place },
+    slots,
+    kernels,
+    rank,
+    hosts,
+    tuning,
+    epochs,
+    arena,
+    journal,
+    place,
     mail: hosts.map((_, peer) => transport?.mail?.(peer)),
     // Leave large operations to the engine, which is on this thread, too.
     get: undefined,

@@ -42,7 +42,10 @@ it('counts a refused operation as not entered', () => {
 
 it('compares records of many operations in linear time', () => {
   const receive = {
-    ...{ name: 'recv', operation: 'send/recv float32[8]', peer: 1, tag: 7 },
+    name: 'recv',
+    operation: 'send/recv float32[8]',
+    peer: 1,
+    tag: 7,
     state: 'failed',
     error: 'ERR_TSR_OPERATION_TIMEOUT',
   } as const

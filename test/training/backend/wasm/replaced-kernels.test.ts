@@ -193,15 +193,23 @@ describe('special inputs on wasm', () => {
           `fused.${name} of NaN with ${activation}`,
           () =>
             tf.fused[name]({
-              ...{ x: images(), filter: filter(), strides: 1, pad: 'same' as const },
-              ...{ bias: tf.tensor1d([0.5]), activation },
+              x: images(),
+              filter: filter(),
+              strides: 1,
+              pad: 'same',
+              bias: tf.tensor1d([0.5]),
+              activation,
             }),
         ]),
       ),
     ),
     'fused.depthwiseConv2d of NaN with relu, without a bias': () =>
       tf.fused.depthwiseConv2d({
-        ...{ x: images(), filter: filter(), strides: 1, pad: 'same', activation: 'relu' },
+        x: images(),
+        filter: filter(),
+        strides: 1,
+        pad: 'same',
+        activation: 'relu',
       }),
   }
 
