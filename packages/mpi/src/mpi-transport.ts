@@ -61,7 +61,6 @@ export function openMpiTransport(
   const collectives = mpiCollectives(mpi, communicators)
   const doorbell = openEventfd()
   const pollfd = Int32Array.of(doorbell, POLLIN)
-  const pollAddress = addressOf(pollfd)
   const bed = new Int32Array(new SharedArrayBuffer(4))
   /** Slots of posted receives, in the order in which they were posted and in which they fill. */
   const posted: number[] = []
@@ -143,7 +142,7 @@ export function openMpiTransport(
       const restless = collectives.isBusy ? RESTLESS_IN_COLLECTIVE : RESTLESS
       if (idle < restless) yieldCore()
       else if (idle < SECOND) Atomics.wait(bed, 0, 0, Math.min(milliseconds, NAP))
-      else if (pollFds(pollAddress, 1, Math.min(milliseconds, LONG_NAP)) > 0) {
+      else if (pollFds(addressOf(pollfd), 1, Math.min(milliseconds, LONG_NAP)) > 0) {
         drainEventfd(doorbell)
         lastMoved = monotonicNow()
       }

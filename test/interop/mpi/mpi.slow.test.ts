@@ -24,6 +24,11 @@ for (const { launcher, engine } of cases) {
       expect({ code, ended: said('end').length }).toEqual({ code: 0, ended: 3 })
     })
 
+    it('waits seconds for a rank, while the others collect garbage', async () => {
+      const { code, said } = await runRanks(launcher, 3, ['mpi.mjs', 'late'], env)
+      expect({ code, ended: said('end').length }).toEqual({ code: 0, ended: 3 })
+    })
+
     it('joins again after it was destroyed', async () => {
       const { code, said } = await runRanks(launcher, 2, ['mpi.mjs', 'again'], env)
       expect({ code, sums: said('end').map(({ sum }) => sum) }).toEqual({ code: 0, sums: [1, 1] })
