@@ -20,7 +20,7 @@ describe('chunks and segments', () => {
   it('cover the buffer without gaps', () => {
     fc.assert(
       fc.property(sizes, fc.integer({ min: 1, max: 64 }), (bytes, parts) => {
-        const chunks = cutIntoChunks(bytes, parts)
+        const chunks = cutIntoChunks({ at: 0, bytes }, parts)
         expect(chunks).toHaveLength(parts)
         let at = 0
         for (const chunk of chunks) {

@@ -58,3 +58,20 @@ export function foldInRankOrder(
     arithmetic.combine(out, sum, parts[peer]!, bytes)
   }
 }
+
+/**
+ * Copies `count` slices of `slice` bytes from `from` to `to`, and rotates them: slice `first` becomes
+ * the first.
+ */
+export function rotate(
+  { kernels }: Pick<Channel, 'kernels'>,
+  to: number,
+  from: number,
+  slice: number,
+  count: number,
+  first: number,
+): void {
+  const rest = (count - first) * slice
+  kernels.copy(to, from + first * slice, rest)
+  kernels.copy(to + rest, from, first * slice)
+}

@@ -1,4 +1,5 @@
 import { bytesOf, type Operation } from '../operation.ts'
+import { rotate } from './algorithm.ts'
 import { until, type Channel, type Steps } from './channel.ts'
 
 /*
@@ -24,10 +25,7 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
     yield* until(received)
     yield* until(sent)
   }
-  if (held === output) return
-  const before = (n - rank) * slice
-  kernels.copy(output + rank * slice, held, before)
-  kernels.copy(output, held + before, rank * slice)
+  if (held !== output) rotate(channel, output, held, slice, n, n - rank)
 }
 
 /**
@@ -42,8 +40,7 @@ export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
   const held = channel.scratch(n * slice)
   const packed = channel.scratch(Math.ceil(n / 2) * slice)
   const arrived = channel.scratch(Math.ceil(n / 2) * slice)
-  kernels.copy(held, input + rank * slice, (n - rank) * slice)
-  kernels.copy(held + (n - rank) * slice, input, rank * slice)
+  rotate(channel, held, input, slice, n, rank)
   for (let distance = 1; distance < n; distance *= 2) {
     const moving = Array.from({ length: n }, (_, i) => i).filter((i) => (i & distance) !== 0)
     for (const [place, i] of moving.entries()) {

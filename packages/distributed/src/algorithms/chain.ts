@@ -1,7 +1,7 @@
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
-import { cutIntoSegments, segmentBytes } from './pieces.ts'
+import { bufferOf, cutIntoSegments, segmentBytes } from './pieces.ts'
 
 /*
  * Pipelined chains, for large buffers. The ranks form a line that starts at the root, and segments
@@ -12,10 +12,8 @@ const WINDOW = 4
 
 export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: base, peer: root } = operation
-  const bytes = bytesOf(operation)
-  const place = (rank - root + size) % size
-  const segments = cutIntoSegments({ at: base, bytes }, segmentBytes(bytes))
+  const place = (rank - operation.peer + size) % size
+  const segments = cutIntoSegments(bufferOf(operation), segmentBytes(bytesOf(operation)))
   const isFirst = place === 0
   const isLast = place === size - 1
   const post = (i: number): Message =>
@@ -38,12 +36,10 @@ export function* chainBroadcast(channel: Channel, operation: Operation): Steps {
  */
 export function* chainReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: base, peer: root } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const bytes = bytesOf(operation)
-  const place = (rank - root + size) % size
-  const segmentSize = segmentBytes(bytes)
-  const segments = cutIntoSegments({ at: base, bytes }, segmentSize)
+  const place = (rank - operation.peer + size) % size
+  const segmentSize = segmentBytes(bytesOf(operation))
+  const segments = cutIntoSegments(bufferOf(operation), segmentSize)
   const towardsRoot = (rank + size - 1) % size
   if (place === size - 1) {
     yield* untilAll(segments.map(({ at, bytes }) => channel.send(towardsRoot, at, bytes)))

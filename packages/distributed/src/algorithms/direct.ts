@@ -1,7 +1,14 @@
 import { bytesOf, SKIPPED, type Operation } from '../operation.ts'
 import { arithmeticOf, otherRanks } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from './pieces.ts'
+import {
+  bufferOf,
+  cutIntoChunks,
+  cutIntoSegments,
+  partBytes,
+  slicesOf,
+  type Piece,
+} from './pieces.ts'
 
 /*
  * Direct exchange: every rank gets its data from every other rank, without intermediaries. Ranks that
@@ -17,19 +24,16 @@ import { cutIntoChunks, cutIntoSegments, partBytes, slicesOf, type Piece } from 
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */
 
-/** Number of blocks whose parts are sent in advance. */
+/** Number of segments or blocks that are sent in advance. */
 const AHEAD = 3
 
 export function* directAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size } = channel
-  const { input: base } = operation
   const arithmetic = arithmeticOf(channel, operation)
   const peers = otherRanks(channel)
-  const blocks = cutIntoSegments(
-    { at: base, bytes: bytesOf(operation) },
-    partBytes(AHEAD * peers.length) * size,
-  ).map(({ at, bytes }) =>
-    cutIntoChunks(bytes, size).map((chunk) => ({ ...chunk, at: at + chunk.at })),
+  const blockBytes = partBytes(AHEAD * peers.length) * size
+  const blocks = cutIntoSegments(bufferOf(operation), blockBytes).map((block) =>
+    cutIntoChunks(block, size),
   )
   const slots = blocks
     .slice(0, AHEAD)
@@ -72,33 +76,58 @@ export function* directAllReduce(channel: Channel, operation: Operation): Steps 
  * to `output`.
  */
 export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
-  const { rank } = channel
   const { input, output } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const slice = bytesOf(operation)
-  const peers = otherRanks(channel)
-  const segments = cutIntoSegments({ at: 0, bytes: slice }, partBytes(peers.length))
-  const slots = peers.map(() => channel.scratch(segments[0]!.bytes))
-  const started: Message[] = []
-  const contribute = (segment: Piece | undefined): void => {
-    for (const peer of segment === undefined ? [] : peers) {
-      started.push(channel.send(peer, input + peer * slice + segment!.at, segment!.bytes))
-    }
-  }
+  const bytes = bytesOf(operation)
+  const ranks = [...Array(channel.size).keys()]
+  const slices = ranks.map((rank) => ({ at: input + rank * bytes, bytes }))
+  yield* reduceToOwners(channel, operation, ranks, slices, output)
+}
 
-  for (const segment of segments.slice(0, AHEAD)) contribute(segment)
-  for (const [i, { at, bytes }] of segments.entries()) {
-    const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, bytes))
-    let sum = input + rank * slice + at
-    for (const part of parts) {
-      yield* until(part)
-      arithmetic.combine(output + at, sum, part.at, bytes)
-      sum = output + at
+/**
+ * Combines chunk j of the buffers of all `ranks` on the rank at index j, the owner of the chunk. A
+ * rank without a chunk only sends.
+ *
+ * @param output - heap offset of the owner's result. Default: the place of its own chunk
+ */
+export function* reduceToOwners(
+  channel: Channel,
+  operation: Operation,
+  ranks: readonly number[],
+  chunks: readonly Piece[],
+  output?: number,
+): Steps {
+  const place = ranks.indexOf(channel.rank)
+  const arithmetic = arithmeticOf(channel, operation)
+  const peers = [...ranks.slice(place + 1), ...ranks.slice(0, place)]
+  const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(peers.length)))
+  const sends: Message[] = []
+  const contribute = (i: number): void => {
+    for (const peer of peers) {
+      const segment = cut[ranks.indexOf(peer)]?.[i]
+      if (segment !== undefined) sends.push(channel.send(peer, segment.at, segment.bytes))
     }
-    arithmetic.finish(output + at, bytes)
-    contribute(segments[i + AHEAD])
   }
-  yield* untilAll(started)
+  const own = cut[place] ?? []
+  const slots = own.length === 0 ? [] : peers.map(() => channel.scratch(own[0]!.bytes))
+  const rounds = Math.max(...cut.map(({ length }) => length))
+  for (let i = 0; i < AHEAD; i++) contribute(i)
+  for (let i = 0; i < rounds; i++) {
+    const segment = own[i]
+    if (segment !== undefined) {
+      const { at, bytes } = segment
+      const result = output === undefined ? at : output + at - own[0]!.at
+      const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, bytes))
+      let sum = at
+      for (const part of parts) {
+        yield* until(part)
+        arithmetic.combine(result, sum, part.at, bytes)
+        sum = result
+      }
+      arithmetic.finish(result, bytes)
+    }
+    contribute(i + AHEAD)
+  }
+  yield* untilAll(sends)
 }
 
 /** Copies rank r's `input` to slice r of every `output`. */

@@ -1,5 +1,5 @@
 import { bytesOf, type Operation } from '../operation.ts'
-import { arithmeticOf, type Arithmetic } from './algorithm.ts'
+import { arithmeticOf, rotate, type Algorithm, type Arithmetic } from './algorithm.ts'
 import { until, type Channel, type Steps } from './channel.ts'
 import { chunksOf, type Piece } from './pieces.ts'
 
@@ -44,26 +44,28 @@ type CornerSteps = (
  * All-reduce on a hypercube, for any number of ranks. It takes two more steps unless the number is
  * a power of two.
  */
-function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: CornerSteps): Steps {
-  const { rank } = channel
-  const { input: at } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const bytes = bytesOf(operation)
-  const place = hypercubePlace(rank, channel.size)
-  if (place.role === 'gives') {
-    const given = channel.send(rank + 1, at, bytes)
-    const result = channel.receive(rank + 1, at, bytes)
-    yield* until(given)
-    yield* until(result)
-    return
+function allReduceOnHypercube(steps: CornerSteps): Algorithm {
+  return function* (channel, operation) {
+    const { rank } = channel
+    const { input: at } = operation
+    const arithmetic = arithmeticOf(channel, operation)
+    const bytes = bytesOf(operation)
+    const place = hypercubePlace(rank, channel.size)
+    if (place.role === 'gives') {
+      const given = channel.send(rank + 1, at, bytes)
+      const result = channel.receive(rank + 1, at, bytes)
+      yield* until(given)
+      yield* until(result)
+      return
+    }
+    if (place.role === 'takes') {
+      const scratch = channel.scratch(bytes)
+      yield* until(channel.receive(rank - 1, scratch, bytes))
+      arithmetic.combine(at, at, scratch, bytes)
+    }
+    yield* steps(channel, place, at, bytes, arithmetic)
+    if (place.role === 'takes') yield* until(channel.send(rank - 1, at, bytes))
   }
-  if (place.role === 'takes') {
-    const scratch = channel.scratch(bytes)
-    yield* until(channel.receive(rank - 1, scratch, bytes))
-    arithmetic.combine(at, at, scratch, bytes)
-  }
-  yield* steps(channel, place, at, bytes, arithmetic)
-  if (place.role === 'takes') yield* until(channel.send(rank - 1, at, bytes))
 }
 
 /**
@@ -74,17 +76,13 @@ function* allReduceOnHypercube(channel: Channel, operation: Operation, steps: Co
  * Both partners add the same two buffers in the same order, so all ranks get the same bits. (The
  * sum of two NaNs is the first NaN, with its sign.)
  */
-export function recursiveDoublingAllReduce(channel: Channel, operation: Operation): Steps {
-  return allReduceOnHypercube(channel, operation, exchangeWhole)
-}
-
-function* exchangeWhole(
-  channel: Channel,
-  { corner, corners, rankAt }: HypercubePlace,
-  at: number,
-  bytes: number,
-  arithmetic: Arithmetic,
-): Steps {
+export const recursiveDoublingAllReduce = allReduceOnHypercube(function* (
+  channel,
+  { corner, corners, rankAt },
+  at,
+  bytes,
+  arithmetic,
+) {
   const scratch = channel.scratch(bytes)
   for (let bit = 1; bit < corners; bit <<= 1) {
     const partner = rankAt(corner ^ bit)
@@ -96,7 +94,7 @@ function* exchangeWhole(
     arithmetic.combine(at, first, second, bytes)
   }
   arithmetic.finish(at, bytes)
-}
+})
 
 /**
  * All-reduce by recursive halving and doubling (Rabenseifner, 2004): a reduce-scatter that halves
@@ -104,21 +102,15 @@ function* exchangeWhole(
  * bytes in 2 log2 n steps. That is as many bytes as with the ring in fewer steps, which suits
  * buffers of medium size.
  */
-export function halvingDoublingAllReduce(channel: Channel, operation: Operation): Steps {
-  return allReduceOnHypercube(channel, operation, halveAndDouble)
-}
-
-function* halveAndDouble(
-  channel: Channel,
-  { corner, corners, rankAt }: HypercubePlace,
-  at: number,
-  bytes: number,
-  arithmetic: Arithmetic,
-): Steps {
-  const half = (first: number, count: number): Piece => {
-    const chunks = chunksOf(bytes, corners, first, count)
-    return { at: at + chunks.at, bytes: chunks.bytes }
-  }
+export const halvingDoublingAllReduce = allReduceOnHypercube(function* (
+  channel,
+  { corner, corners, rankAt },
+  at,
+  bytes,
+  arithmetic,
+) {
+  const half = (first: number, count: number): Piece =>
+    chunksOf({ at, bytes }, corners, first, count)
   /** Returns the partner at a distance, and the halves that this rank and the partner keep. */
   const exchange = (distance: number) => ({
     partner: rankAt(corner ^ distance),
@@ -143,7 +135,7 @@ function* halveAndDouble(
     yield* until(received)
     yield* until(sent)
   }
-}
+})
 
 /**
  * Reduce-scatter by halving (Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce
@@ -159,8 +151,7 @@ export function* recursiveHalvingReduceScatter(channel: Channel, operation: Oper
   const slice = bytesOf(operation)
   const sums = channel.scratch(n * slice)
   const arrived = channel.scratch(Math.floor(n / 2) * slice)
-  kernels.copy(sums, input + rank * slice, (n - rank) * slice)
-  kernels.copy(sums + (n - rank) * slice, input, rank * slice)
+  rotate(channel, sums, input, slice, n, rank)
   for (let held = n; held > 1;) {
     const kept = Math.ceil(held / 2)
     const bytes = (held - kept) * slice

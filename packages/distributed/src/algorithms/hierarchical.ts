@@ -1,8 +1,9 @@
-import { bytesOf, type Operation, type OperationName } from '../operation.ts'
+import { bytesOf, type OperationName } from '../operation.ts'
 import { arithmeticOf, type Algorithm } from './algorithm.ts'
 import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import { reduceToOwners } from './direct.ts'
+import { bufferOf, cutIntoChunks, type Piece } from './pieces.ts'
 import type { TuningTable } from './tuning-table.ts'
-import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
  * Collectives of groups that span several hosts, with several ranks on at least one host. Ranks of
@@ -21,9 +22,6 @@ import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.
 /** Chooses the algorithm for the messages between hosts, given the size of the buffer in bytes. */
 export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
-/** Number of segments that are sent in advance. */
-const AHEAD = 3
-
 /** @param between - chooses the all-reduce among the owners of a chunk */
 export function hierarchicalAllReduce(between: Between): Algorithm {
   return function* (channel, operation) {
@@ -32,24 +30,20 @@ export function hierarchicalAllReduce(between: Between): Algorithm {
     const hosts = ranksByHost(channel)
     const local = hosts.find((ranks) => ranks.includes(rank))!
     const smallest = Math.min(...hosts.map(({ length }) => length))
-    const { input: base } = operation
-    const bytes = bytesOf(operation)
-    const chunks = cutIntoChunks(bytes, smallest).map((chunk) => ({
-      ...chunk,
-      at: base + chunk.at,
-    }))
+    const chunks = cutIntoChunks(bufferOf(operation), smallest)
     const place = local.indexOf(rank)
     const own = chunks[place]
-    yield* reduceToOwners(channel, operation, local, chunks)
+    // Divide only once, by the size of the whole group.
+    const undivided = operation.reduction === 'avg' ? 'sum' : operation.reduction
+    const sum = { ...operation, reduction: undivided }
+    yield* reduceToOwners(channel, sum, local, chunks)
     if (own !== undefined && own.bytes > 0) {
       if (hosts.length > 1) {
         const owners = hosts.map((ranks) => ranks[place]!)
-        // Divide only once, by the size of the whole group.
-        const reduction = operation.reduction === 'avg' ? 'sum' : operation.reduction
-        const elements = own.bytes / arithmetic.bytesPerElement
-        const part = { ...operation, input: own.at, output: own.at, count: elements, reduction }
+        const count = own.bytes / arithmetic.bytesPerElement
+        const part = { ...sum, input: own.at, output: own.at, count }
         // All owners of a host share its network link, so choose by the size of the whole buffer.
-        const across = between(operation.name, bytes, channel.tuning)
+        const across = between(operation.name, bytesOf(operation), channel.tuning)
         yield* across(channelAmong(channel, owners), part)
       }
       arithmetic.finish(own.at, own.bytes)
@@ -90,42 +84,6 @@ function ranksByHost({ hosts, size }: Channel): number[][] {
     byHost.set(host, [...(byHost.get(host) ?? []), rank])
   }
   return [...byHost.values()]
-}
-
-/** Adds chunk j of all ranks of the host into the buffer of the host's rank j. */
-function* reduceToOwners(
-  channel: Channel,
-  operation: Operation,
-  local: readonly number[],
-  chunks: readonly Piece[],
-): Steps {
-  const place = local.indexOf(channel.rank)
-  const arithmetic = arithmeticOf(channel, operation)
-  const peers = [...local.slice(place + 1), ...local.slice(0, place)]
-  const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(peers.length)))
-  const sends: Message[] = []
-  const contribute = (i: number): void => {
-    for (const peer of peers) {
-      const segment = cut[local.indexOf(peer)]?.[i]
-      if (segment !== undefined) sends.push(channel.send(peer, segment.at, segment.bytes))
-    }
-  }
-  const own = cut[place] ?? []
-  const slots = own.length === 0 ? [] : peers.map(() => channel.scratch(own[0]!.bytes))
-  const rounds = Math.max(...cut.map(({ length }) => length))
-  for (let i = 0; i < AHEAD; i++) contribute(i)
-  for (let i = 0; i < rounds; i++) {
-    const segment = own[i]
-    if (segment !== undefined) {
-      const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, segment.bytes))
-      for (const part of parts) {
-        yield* until(part)
-        arithmetic.combine(segment.at, segment.at, part.at, segment.bytes)
-      }
-    }
-    contribute(i + AHEAD)
-  }
-  yield* untilAll(sends)
 }
 
 function* fetchFromOwners(

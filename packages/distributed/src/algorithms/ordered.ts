@@ -1,7 +1,7 @@
 import { untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf, foldInRankOrder, otherRanks, type Arithmetic } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
+import { bufferOf, cutIntoChunks, cutIntoSegments, partBytes, type Piece } from './pieces.ts'
 
 /*
  * Reductions that combine in rank order, ((r0 + r1) + r2) + ..., so that the result does not depend
@@ -35,12 +35,8 @@ export function* orderedReduceScatter(channel: Channel, operation: Operation): S
 
 function* foldInPlace(channel: Channel, operation: Operation, wanted: readonly number[]): Steps {
   const { rank, size } = channel
-  const { input } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const chunks = cutIntoChunks(bytesOf(operation), size).map(({ at, bytes }) => ({
-    at: input + at,
-    bytes,
-  }))
+  const chunks = cutIntoChunks(bufferOf(operation), size)
   const own = chunks[rank]!
   const others = wanted.filter((peer) => peer !== rank)
   const sends = sendShares(channel, chunks)

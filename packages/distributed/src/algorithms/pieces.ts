@@ -1,5 +1,5 @@
 import { dtypes } from '../dtype.ts'
-import type { Operation } from '../operation.ts'
+import { bytesOf, type Operation } from '../operation.ts'
 import type { Channel } from './channel.ts'
 
 /**
@@ -7,7 +7,7 @@ import type { Channel } from './channel.ts'
  * *segment* is a part of a chunk. Several segments are in flight.
  */
 export interface Piece {
-  /** Offset in bytes from the start of the buffer. */
+  /** Offset in bytes: in the heap, or from the start of the buffer. */
   readonly at: number
   readonly bytes: number
 }
@@ -15,16 +15,21 @@ export interface Piece {
 /** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
 export const GRAIN = 64
 
-/** Cuts `bytes` bytes into `parts` chunks of nearly equal size. The last chunks may be empty. */
-export function cutIntoChunks(bytes: number, parts: number): Piece[] {
-  return Array.from({ length: parts }, (_, i) => chunksOf(bytes, parts, i, 1))
+/** Returns the whole buffer of an operation that is in place. Its offset is the one in the heap. */
+export function bufferOf(operation: Operation): Piece {
+  return { at: operation.input, bytes: bytesOf(operation) }
+}
+
+/** Cuts a buffer into `parts` chunks of nearly equal size. The last chunks may be empty. */
+export function cutIntoChunks(buffer: Piece, parts: number): Piece[] {
+  return Array.from({ length: parts }, (_, i) => chunksOf(buffer, parts, i, 1))
 }
 
 /** Returns `count` consecutive chunks of `cutIntoChunks` as one piece. */
-export function chunksOf(bytes: number, parts: number, first: number, count: number): Piece {
+export function chunksOf({ at, bytes }: Piece, parts: number, first: number, count: number): Piece {
   const share = Math.ceil(bytes / parts / GRAIN) * GRAIN
-  const at = Math.min(bytes, first * share)
-  return { at, bytes: Math.min(bytes, (first + count) * share) - at }
+  const before = Math.min(bytes, first * share)
+  return { at: at + before, bytes: Math.min(bytes, (first + count) * share) - before }
 }
 
 const SMALLEST_SEGMENT = 256 * 1024
@@ -82,31 +87,24 @@ export interface Slice extends Piece {
  * Returns the slices of a buffer in rank order: `count` elements each, or as many as the
  * operation's table says.
  */
-export function slicesOf({ size, heap }: Channel, operation: Operation): Slice[] {
-  return cut(heap.doubles, size, operation, 0)
+export function slicesOf(channel: Channel, operation: Operation): Slice[] {
+  return cut(channel, operation, 0)
 }
 
 /** Returns the slices that an all-to-all sends and receives. */
 export function exchangedSlicesOf(
-  { size, heap }: Channel,
+  channel: Channel,
   operation: Operation,
 ): { sent: Slice[]; coming: Slice[] } {
-  return {
-    sent: cut(heap.doubles, size, operation, 0),
-    coming: cut(heap.doubles, size, operation, operation.table === 0 ? 0 : size),
-  }
+  return { sent: cut(channel, operation, 0), coming: cut(channel, operation, channel.size) }
 }
 
-function cut(
-  doubles: Float64Array,
-  size: number,
-  { count, dtype, table }: Operation,
-  first: number,
-): Slice[] {
+/** @param first - index in the table of the first slice */
+function cut({ size, heap }: Channel, { count, dtype, table }: Operation, first: number): Slice[] {
   const element = dtypes[dtype].bytes
   let at = 0
   return Array.from({ length: size }, (_, rank) => {
-    const given = table === 0 ? undefined : doubles[table / 8 + first + rank]!
+    const given = table === 0 ? undefined : heap.doubles[table / 8 + first + rank]!
     const bytes = (given ?? count) * element
     const slice = { at, bytes, count: given }
     at += bytes

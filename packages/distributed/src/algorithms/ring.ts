@@ -1,7 +1,14 @@
-import { until, type Channel, type Message, type Steps } from './channel.ts'
+import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
 import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf } from './algorithm.ts'
-import { cutIntoChunks, cutIntoSegments, segmentBytes, slicesOf, type Piece } from './pieces.ts'
+import {
+  bufferOf,
+  cutIntoChunks,
+  cutIntoSegments,
+  segmentBytes,
+  slicesOf,
+  type Piece,
+} from './pieces.ts'
 
 /*
  * The ring (Patarasuk & Yuan, 2009). Rank r only sends to r+1 and receives from r-1. The buffer is
@@ -45,9 +52,8 @@ function downFrom(first: number, steps: number): number[] {
 
 export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
   const { rank, size: n } = channel
-  const { input: base } = operation
   const arithmetic = arithmeticOf(channel, operation)
-  const chunks = cutIntoChunks(bytesOf(operation), n)
+  const chunks = cutIntoChunks(bufferOf(operation), n)
   const segment = segmentBytes(chunks[0]!.bytes)
   const next = (rank + 1) % n
   const previous = (rank + n - 1) % n
@@ -56,26 +62,26 @@ export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
   const reduces = ({ step }: Arrival): boolean => step < n - 1
   const post = (i: number): Message => {
     const arrival = coming[i]!
-    const place = reduces(arrival) ? slots[i % WINDOW]! : base + arrival.at
+    const place = reduces(arrival) ? slots[i % WINDOW]! : arrival.at
     return channel.receive(previous, place, arrival.bytes)
   }
 
   const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
   const sends = cutIntoSegments(chunks[rank]!, segment).map(({ at, bytes }) =>
-    channel.send(next, base + at, bytes),
+    channel.send(next, at, bytes),
   )
   for (const [i, arrival] of coming.entries()) {
+    const { at, bytes, step } = arrival
     const received = receives[i]!
     yield* until(received)
-    const at = base + arrival.at
     if (reduces(arrival)) {
-      arithmetic.combine(at, at, received.at, arrival.bytes)
-      if (arrival.step === n - 2) arithmetic.finish(at, arrival.bytes)
+      arithmetic.combine(at, at, received.at, bytes)
+      if (step === n - 2) arithmetic.finish(at, bytes)
     }
-    if (arrival.step < 2 * n - 3) sends.push(channel.send(next, at, arrival.bytes))
+    if (step < 2 * n - 3) sends.push(channel.send(next, at, bytes))
     if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
   }
-  for (const sent of sends) yield* until(sent)
+  yield* untilAll(sends)
 }
 
 /**
@@ -160,5 +166,5 @@ export function* ringAllGather(channel: Channel, operation: Operation): Steps {
     if (step < n - 2) sends.push(channel.send(next, output + at, bytes, countOf(step + 1)))
     if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
   }
-  for (const sent of sends) yield* until(sent)
+  yield* untilAll(sends)
 }

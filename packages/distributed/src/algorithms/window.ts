@@ -73,13 +73,13 @@ function* windowAllReduce(window: Window, operation: Operation): WindowSteps {
   const bytes = bytesOf(operation)
   const block = CHUNK * size
   const blocks = Math.max(1, Math.ceil(bytes / block))
-  const folding = new Folding(window, operation, chunkBytes(Math.min(bytes, block), size))
+  const fold = folding(window, operation, chunkBytes(Math.min(bytes, block), size))
   for (let i = 0; i <= blocks; i++) {
     if (i < blocks) {
       const left = Math.min(block, bytes - i * block)
       const chunk = chunkBytes(left, size)
       const at = i * block + rank * chunk
-      folding.fold(input + at, input + at, at, Math.min(chunk, left - rank * chunk))
+      fold(input + at, input + at, at, Math.min(chunk, left - rank * chunk))
       window.advance()
     }
     if (i === 0) continue
@@ -110,9 +110,9 @@ function* windowReduceScatter(window: Window, operation: Operation): WindowSteps
   const slice = bytesOf(operation)
   const first = window.rank * slice
   const segments = cutIntoSegments({ at: 0, bytes: slice }, CHUNK)
-  const folding = new Folding(window, operation, segments[0]!.bytes)
+  const fold = folding(window, operation, segments[0]!.bytes)
   for (const { at, bytes } of segments) {
-    folding.fold(output + at, input + first + at, first + at, bytes)
+    fold(output + at, input + first + at, first + at, bytes)
   }
   window.advance()
   yield { rank: ALL, steps: 1 }
@@ -128,48 +128,35 @@ function* windowAllGather(window: Window, operation: Operation): WindowSteps {
   yield { rank: ALL, steps: 1 }
 }
 
-/** Combines the buffers of all ranks at one offset, in rank order. */
-class Folding {
-  readonly #window: Window
-  readonly #operation: Operation
-  readonly #sum: number
-  readonly #part: number
-
-  /** @param bytes - largest number of bytes to combine at once */
-  constructor(window: Window, operation: Operation, bytes: number) {
-    this.#window = window
-    this.#operation = operation
-    this.#sum = window.scratch(bytes)
-    this.#part = window.scratch(bytes)
-  }
-
+/**
+ * Returns a function that combines the buffers of all ranks at one offset, in rank order.
+ * @param most - largest number of bytes to combine at once
+ */
+function folding(window: Window, { dtype, reduction }: Operation, most: number) {
+  const { rank: self, size } = window
+  const [scratchSum, scratchPart] = [window.scratch(most), window.scratch(most)]
   /**
    * @param output - offset of the result in the heap; may equal `own`
    * @param own - offset of this rank's data in the heap
    * @param offset - offset of the data within each other rank's buffer
    */
-  fold(output: number, own: number, offset: number, bytes: number): void {
+  return (output: number, own: number, offset: number, bytes: number): void => {
     if (bytes <= 0) return
-    const { rank, size, kernels } = this.#window
-    const { dtype, reduction } = this.#operation
+    const { kernels } = window
     const count = bytes / dtypes[dtype].bytes
-    let sum = this.#take(0, own, this.#sum, offset, bytes)
+    /** Returns the heap offset of a rank's data. Copies the data of another rank to `scratch`. */
+    const take = (rank: number, scratch: number): number => {
+      if (rank === self) return own
+      window.read(rank, scratch, offset, bytes)
+      return scratch
+    }
+    let sum = take(0, scratchSum)
     for (let peer = 1; peer < size; peer++) {
       // The result may overwrite this rank's data, so read the data first.
-      const out = peer >= rank ? output : this.#sum
-      const part = this.#take(peer, own, this.#part, offset, bytes)
-      kernels.combine(reduction, dtype, out, sum, part, count)
+      const out = peer >= self ? output : scratchSum
+      kernels.combine(reduction, dtype, out, sum, take(peer, scratchPart), count)
       sum = out
     }
     if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
-  }
-
-  /**
-   * Returns the heap offset of a rank's data. Copies the data of another rank to scratch memory.
-   */
-  #take(rank: number, own: number, scratch: number, offset: number, bytes: number): number {
-    if (rank === this.#window.rank) return own
-    this.#window.read(rank, scratch, offset, bytes)
-    return scratch
   }
 }
