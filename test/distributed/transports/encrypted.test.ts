@@ -7,7 +7,7 @@ import {
   nodeTransport,
   openNodeDialer,
   openTcpDialer,
-  TcpTransport,
+  tcpTransport,
   type ByteChannel,
   type Dialer,
   type MeshEndpoint,
@@ -113,7 +113,7 @@ async function worldOf(kind: Kind, setup: Setup): Promise<SteppedWorld> {
     const keys = channels.map((channel) => channel?.keys)
     if (kind === 'node') return nodeTransport(heap, channels as SocketChannel[])
     const fds = (channels as (DescriptorChannel | undefined)[]).map((channel) => channel?.fd)
-    return new TcpTransport(heap, fds, undefined, undefined, keys)
+    return tcpTransport(heap, fds, undefined, undefined, keys)
   }
   const world = new SteppedWorld(2, { transport: open })
   ends.push(() => {

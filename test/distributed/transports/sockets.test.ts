@@ -7,7 +7,7 @@ import {
   nodeTransport,
   socketChannel,
   openTcpDialer,
-  TcpTransport,
+  tcpTransport,
   CLOSED,
   type Transport,
 } from '../../internals/distributed/transports.ts'
@@ -39,7 +39,7 @@ async function worldOver(
         const channels = await connectMesh(dialer, { ...options, rank })
         const fds = channels.map((channel) => channel?.fd)
         const keys = channels.map((channel) => channel?.keys)
-        return (heap: Heap): Transport => new TcpTransport(heap, fds, undefined, undefined, keys)
+        return (heap: Heap): Transport => tcpTransport(heap, fds, undefined, undefined, keys)
       }
       const channels = await connectMesh(dialer, { ...options, rank })
       return (heap: Heap): Transport => nodeTransport(heap, channels)

@@ -58,6 +58,6 @@ export {
 export {
   type DescriptorChannel,
   openTcpDialer,
-  TcpTransport,
+  tcpTransport,
 } from '../../../packages/distributed/src/transports/tcp-transport.ts'
 export { CLOSED, type Transport } from '../../../packages/distributed/src/transports/transport.ts'

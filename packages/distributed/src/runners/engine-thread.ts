@@ -28,8 +28,6 @@ import { control } from './worker-memory.ts'
 /** Longest graceful shutdown in milliseconds. */
 export const LEAVE_TIME = 3000
 
-export type EngineThread = ReturnType<typeof createThread>
-
 /**
  * Starts, wakes and stops the thread of an engine, and detects its death.
  *

@@ -11,9 +11,9 @@ import {
   hostsOf,
   type Sharing,
 } from '../transports/shared-memory/neighbours.ts'
-import { SharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
-import { openTcpDialer, TcpTransport, type DescriptorChannel } from '../transports/tcp-transport.ts'
-import { PollSet } from '../transports/poll-set.ts'
+import { sharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
+import { openTcpDialer, tcpTransport, type DescriptorChannel } from '../transports/tcp-transport.ts'
+import { openPollSet } from '../transports/poll-set.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
 /** The transports between ranks that share no memory. */
@@ -100,12 +100,12 @@ export async function prepareTransport(
         throw error
       })
       const fds = channels.map((channel) => channel?.fd)
-      const polls = new PollSet(fds.length, sharing?.bell)
+      const polls = openPollSet(fds.length, sharing?.bell)
       const keys = channels.map((channel) => channel?.keys)
-      const tcp = new TcpTransport(heap, fds, polls, options.place, keys)
+      const tcp = tcpTransport(heap, fds, polls, options.place, keys)
       if (sharing === undefined) return { kind: 'blocking', transport: tcp }
       const spins = haveCores(threads, options)
-      const transport = new SharedMemoryTransport({ heap, rank, tcp, polls, sharing, spins })
+      const transport = sharedMemoryTransport({ heap, rank, tcp, polls, sharing, spins })
       return { kind: 'blocking', transport }
     },
   }

@@ -10,7 +10,7 @@ import { createInlineRunner } from './inline-runner.ts'
 import { copyStatus } from './status-page.ts'
 import { prepareTransport, type ConnectOptions } from './open-transport.ts'
 import type { Runner, RunnerOptions } from './runner.ts'
-import { WorkerRunner } from './worker-runner.ts'
+import { startWorkerRunner } from './worker-runner.ts'
 
 /**
  * Starts this rank's engine and connects it to the engines of all other ranks.
@@ -24,11 +24,7 @@ export async function startRunner(
   exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
   signal?: AbortSignal,
 ): Promise<Runner> {
-  if (where === 'worker') {
-    const worker = new WorkerRunner(options)
-    await worker.open(exchange, signal)
-    return worker
-  }
+  if (where === 'worker') return await startWorkerRunner(options, exchange, signal)
   const { transport: name, listen } = options
   const heap = heapOf(options.memory)
   const prepared = await prepareTransport(name, listen, 1)

@@ -27,9 +27,9 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
-import { PollSet } from './poll-set.ts'
+import { openPollSet } from './poll-set.ts'
 import { readiness } from './readiness.ts'
-import { ALTERED, sealStream, type SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED, sealStream } from './sealed/sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -39,120 +39,99 @@ import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from 
  */
 const USER_TIMEOUT = 300_000
 
-/** Uses libc sockets: payloads move directly between the kernel and the arena. */
-export class TcpTransport implements BlockingTransport {
-  readonly name = 'tcp'
-  readonly place: LocalPlace | undefined
-  readonly #base: number
-  /** Descriptor of each peer; -1 for this rank and for closed peers. */
-  readonly #fds: number[]
-  readonly #reasons: string[]
-  readonly #polls: PollSet
+/**
+ * Uses libc sockets: payloads move directly between the kernel and the arena.
+ *
+ * @param descriptors - of the connection to each rank; undefined for this rank
+ * @param keys - keys of the connection to each rank; undefined if the connection is not encrypted
+ */
+export function tcpTransport(
+  heap: Heap,
+  descriptors: readonly (number | undefined)[],
+  polls = openPollSet(descriptors.length),
+  place?: LocalPlace,
+  keys: readonly (SessionKeys | undefined)[] = [],
+): BlockingTransport {
+  const base = addressOf(heap.bytes)
+  const region = { bytes: heap.bytes, address: base }
   /** The encryption of each peer's stream; undefined if the stream is not encrypted. */
-  readonly #seals: readonly (SealedStream | undefined)[]
-
-  /**
-   * @param keys - keys of the connection to each rank; undefined if the connection is not encrypted
-   */
-  constructor(
-    heap: Heap,
-    fds: readonly (number | undefined)[],
-    polls = new PollSet(fds.length),
-    place?: LocalPlace,
-    keys: readonly (SessionKeys | undefined)[] = [],
-  ) {
-    this.place = place
-    this.#polls = polls
-    this.#base = addressOf(heap.bytes)
-    const region = { bytes: heap.bytes, address: this.#base }
-    this.#seals = keys.map((each) => each && sealStream(region, each))
-    this.#fds = fds.map((fd) => fd ?? -1)
-    this.#reasons = fds.map(() => '')
-    for (const [peer, fd] of this.#fds.entries()) {
-      if (fd < 0) continue
-      tuneTcp(fd, USER_TIMEOUT)
-      polls.watch(peer, fd, POLLIN)
-    }
+  const seals = keys.map((each) => each && sealStream(region, each))
+  /** Descriptor of each peer; -1 for this rank and for closed peers. */
+  const fds = descriptors.map((fd) => fd ?? -1)
+  const reasons = fds.map(() => '')
+  for (const [peer, fd] of fds.entries()) {
+    if (fd < 0) continue
+    tuneTcp(fd, USER_TIMEOUT)
+    polls.watch(peer, fd, POLLIN)
   }
 
-  get doorbell(): number {
-    return this.#polls.doorbell
-  }
-
-  trySend(peer: number, at: number, length: number, more: boolean): number {
-    const seal = this.#seals[peer]
-    if (seal === undefined) return this.#send(peer, this.#base + at, length, more)
-    return seal.send(at, length, more, (region, from, bytes, follows) =>
-      this.#send(peer, region.address + from, bytes, follows),
-    )
-  }
-
-  tryReceive(peer: number, at: number, length: number): number {
-    const seal = this.#seals[peer]
-    if (seal === undefined) return this.#receive(peer, this.#base + at, length)
-    const taken = seal.receive(at, length, (region, to, bytes) =>
-      this.#receive(peer, region.address + to, bytes),
-    )
-    return taken === ALTERED ? this.#end(peer, ALTERED_REASON) : taken
-  }
-
-  wantSend(peer: number, wanted: boolean): void {
-    const fd = this.#fds[peer]!
-    if (fd >= 0) this.#polls.watch(peer, fd, wanted ? POLLIN | POLLOUT : POLLIN)
-  }
-
-  closeReason(peer: number): string {
-    return this.#reasons[peer] ?? ''
-  }
-
-  closePeer(peer: number): void {
-    this.#end(peer, 'this rank closed the connection')
-  }
-
-  close(): void {
-    for (const peer of this.#fds.keys()) this.closePeer(peer)
-    for (const seal of this.#seals) seal?.close()
-    this.#polls.close()
-  }
-
-  sleep(milliseconds: number): void {
-    this.#polls.sleep(milliseconds)
-  }
-
-  yield(): void {
-    yieldCore()
-  }
-
-  #send(peer: number, address: number, length: number, more: boolean): number {
-    const fd = this.#fds[peer]!
-    if (fd < 0 || this.#reasons[peer] !== '') return CLOSED
+  const send = (peer: number, address: number, length: number, more: boolean): number => {
+    const fd = fds[peer]!
+    if (fd < 0 || reasons[peer] !== '') return CLOSED
     const sent = sendBytes(fd, address, length, more)
     if (sent >= 0) return sent
     if (isTransient(sent)) return 0
     // Sending has failed, but received data can still be read.
-    this.#reasons[peer] = failure(sent)
+    reasons[peer] = failure(sent)
     return CLOSED
   }
 
-  #receive(peer: number, address: number, length: number): number {
-    const fd = this.#fds[peer]!
+  const receive = (peer: number, address: number, length: number): number => {
+    const fd = fds[peer]!
     if (fd < 0) return CLOSED
     const taken = receiveBytes(fd, address, length)
     if (taken > 0) return taken
-    if (taken === 0) return this.#end(peer, 'it closed the connection')
-    return isTransient(taken) ? 0 : this.#end(peer, failure(taken))
+    if (taken === 0) return end(peer, 'it closed the connection')
+    return isTransient(taken) ? 0 : end(peer, failure(taken))
   }
 
-  #end(peer: number, reason: string): typeof CLOSED {
-    const fd = this.#fds[peer]!
+  const end = (peer: number, reason: string): typeof CLOSED => {
+    const fd = fds[peer]!
     if (fd >= 0) {
       closeNative(fd)
-      this.#reasons[peer] ||= reason
-      this.#fds[peer] = -1
-      this.#polls.forget(peer)
+      reasons[peer] ||= reason
+      fds[peer] = -1
+      polls.forget(peer)
     }
     return CLOSED
   }
+
+  const transport: BlockingTransport = {
+    name: 'tcp',
+    place,
+    doorbell: polls.doorbell,
+    trySend(peer, at, length, more) {
+      const seal = seals[peer]
+      if (seal === undefined) return send(peer, base + at, length, more)
+      return seal.send(at, length, more, (from, offset, bytes, follows) =>
+        send(peer, from.address + offset, bytes, follows),
+      )
+    },
+    tryReceive(peer, at, length) {
+      const seal = seals[peer]
+      if (seal === undefined) return receive(peer, base + at, length)
+      const taken = seal.receive(at, length, (to, offset, bytes) =>
+        receive(peer, to.address + offset, bytes),
+      )
+      return taken === ALTERED ? end(peer, ALTERED_REASON) : taken
+    },
+    wantSend(peer, wanted) {
+      const fd = fds[peer]!
+      if (fd >= 0) polls.watch(peer, fd, wanted ? POLLIN | POLLOUT : POLLIN)
+    },
+    closeReason: (peer) => reasons[peer] ?? '',
+    closePeer(peer) {
+      end(peer, 'this rank closed the connection')
+    },
+    close() {
+      for (const peer of fds.keys()) transport.closePeer(peer)
+      for (const seal of seals) seal?.close()
+      polls.close()
+    },
+    sleep: polls.sleep,
+    yield: yieldCore,
+  }
+  return transport
 }
 
 function isTransient(result: number): boolean {
