@@ -14,7 +14,7 @@ import { createMemory, heapOf } from './arena/heap.ts'
 import { diagnose } from './diagnosis/diagnosis.ts'
 import { Journal } from './diagnosis/journal.ts'
 import { quietDiagnosis } from './diagnosis/settings.ts'
-import { Engine } from './engine/engine.ts'
+import { createEngine } from './engine/engine.ts'
 import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
@@ -76,7 +76,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
   const transport = portTransport(heap, ports)
   const worldSize = ports.length
   const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
-  const engine = new Engine({
+  const engine = createEngine({
     heap,
     rank,
     worldSize,

@@ -6,7 +6,8 @@ import {
   diagnose,
   Journal,
   quietDiagnosis,
-  Engine,
+  createEngine,
+  type Engine,
   EngineDriver,
   type DiagnosisSettings,
 } from '../../internals/distributed/engine.ts'
@@ -61,7 +62,7 @@ export class SteppedWorld {
       const journal = new Journal({ rank, worldSize: size, settings })
       const shared = journal.shared
       const facts = { heap, rank, worldSize: size, transport }
-      const engine = new Engine({
+      const engine = createEngine({
         ...facts,
         observe: (observed) => diagnose(shared, observed),
         tuning,

@@ -6,7 +6,7 @@ export {
   quietDiagnosis,
   readDiagnosis,
 } from '../../../packages/distributed/src/diagnosis/settings.ts'
-export { Engine } from '../../../packages/distributed/src/engine/engine.ts'
+export { createEngine, type Engine } from '../../../packages/distributed/src/engine/engine.ts'
 export {
   decodeFault,
   encodeFault,

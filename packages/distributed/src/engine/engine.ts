@@ -3,22 +3,22 @@ import type { Resumable } from '../algorithms/channel.ts'
 import { findAlgorithm, resolveAlgorithm } from '../algorithms/select.ts'
 import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
-import { instantiateKernels, type Kernels } from '../kernels/kernels.ts'
+import { instantiateKernels } from '../kernels/kernels.ts'
 import { isCollective, isWithoutMessages, type Operation } from '../operation.ts'
 import { createEpochs, Epochs } from '../shared/epochs.ts'
 import type { TransportCollectives } from '../transports/transport-collectives.ts'
 import type { Transport } from '../transports/transport.ts'
-import { createFailures, type Failures } from './failures.ts'
+import { createFailures } from './failures.ts'
 import { sharedCollectives } from './shared-collectives.ts'
 import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
-import { createMatching, type MatchingQueues } from './matching-queue.ts'
+import { createMatching } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
-import { tapped, type MessageListener } from './message-tap.ts'
+import { TappedTask, type MessageListener } from './message-tap.ts'
 import type { EngineObserver, ObservedEngine } from './observer.ts'
 import { abortError, peerError, thrownError } from './task-errors.ts'
-import { Task, type TaskContext } from './task.ts'
+import { Task } from './task.ts'
 
 export interface EngineOptions {
   readonly heap: Heap
@@ -46,214 +46,86 @@ export interface EngineOptions {
   readonly onMessage?: MessageListener | undefined
 }
 
+export type Engine = ReturnType<typeof createEngine>
+
 /**
- * The scheduler of one rank. It runs operations as generators, resumes them when their messages
- * have moved, and never blocks. Its runner calls `progress` and sleeps when nothing moves.
+ * Creates the scheduler of one rank. It runs operations as generators, resumes them when their
+ * messages have moved, and never blocks. Its runner calls `progress` and sleeps when nothing moves.
  */
-export class Engine implements TaskContext {
-  readonly rank: number
-  readonly heap: Heap
-  readonly memory: EngineMemory
-  readonly kernels: Kernels
-  readonly tuning: TuningTable
-  readonly gone: Int32Array
+export function createEngine(options: EngineOptions) {
+  const { heap, rank, worldSize, transport, tuning = builtInTuning, onMessage } = options
+  const { slots, hosts } = transport ?? {}
+  const gone = options.gone ?? new Int32Array(worldSize)
   /** Memory for the epochs of groups; undefined if ranks share no slots. */
-  readonly epochs: Int32Array | undefined
-  /** The link to each world rank; undefined for this rank. */
-  readonly links: readonly (Link | undefined)[]
-  readonly matching: MatchingQueues
-  readonly #peers: readonly Link[]
-  readonly #groups = new Map<number, EngineGroup>()
+  const epochs = slots && (options.epochs ?? createEpochs(slots.exposingGroups))
+  const kernels = instantiateKernels(heap.memory)
+  const memory = new EngineMemory(heap, rank, kernels.copy, transport?.reservedBytes)
+  const groups = new Map<number, EngineGroup>()
   /** Ids of groups that this rank has destroyed. An id is never used again. */
-  readonly #destroyed = new Set<number>()
-  readonly #running = new Set<Task>()
-  readonly #ready: Task[] = []
-  readonly failures: Failures
-  readonly #transport: Transport | undefined
-  readonly #collectives: TransportCollectives | undefined
-  readonly #observer: EngineObserver
-  readonly #onMessage: MessageListener | undefined
+  const destroyed = new Set<number>()
+  const running = new Set<Task>()
+  const ready: Task[] = []
 
-  constructor(options: EngineOptions) {
-    const { heap, rank, worldSize, transport, observe, tuning = builtInTuning, gone } = options
-    this.tuning = tuning
-    this.rank = rank
-    this.gone = gone ?? new Int32Array(worldSize)
-    this.heap = heap
-    const { slots } = transport ?? {}
-    this.epochs = slots && (options.epochs ?? createEpochs(slots.exposingGroups))
-    this.#transport = transport
-    this.#onMessage = options.onMessage
-    this.kernels = instantiateKernels(heap.memory)
-    this.memory = new EngineMemory(heap, rank, this.kernels.copy, transport?.reservedBytes)
-    const events = this.#linkEvents()
-    this.links = Array.from({ length: worldSize }, (_, peer) =>
-      peer === rank || transport === undefined
-        ? undefined
-        : new Link(peer, transport, this.memory, events),
-    )
-    this.#peers = this.links.filter((link) => link !== undefined)
-    this.matching = createMatching(this.links, {
-      onFailed: (task, cause) => {
-        this.failures.fail(task, thrownError(cause))
-      },
-      onDeparted: (task, link) => {
-        this.failures.fail(task, peerError(task, link, rank))
-      },
-    })
-    this.#observer = observe({ groups: this.#groups, running: this.#running, links: this.links })
-    this.failures = createFailures({
-      rank,
-      links: this.links,
-      groups: this.#groups,
-      destroyed: this.#destroyed,
-      running: this.#running,
-      settle: (task, state) => {
-        this.#settle(task, state)
-      },
-      observer: this.#observer,
-    })
-    this.#collectives =
-      options.collectives ?? transport?.collectives ?? this.#openSharedCollectives(transport)
+  const events: LinkEvents = {
+    onUnexpected(stream, theirs) {
+      failures.onUnexpected(stream, theirs)
+      matching.onArrival(stream)
+    },
+    onFault(link, header, payload) {
+      failures.onFault(link, header, payload)
+      matching.onClosed(link)
+    },
+    onNotice(link, header, payload) {
+      observer.onNotice(link, header, payload)
+    },
+    isAnyAwaited: () => matching.isWaiting,
+    hasLeft: (group) => destroyed.has(group),
+    onClosed(link) {
+      Atomics.store(gone, link.peer, 1)
+      // Messages that have already arrived may complete an operation.
+      runReady()
+      failures.onClosed(link)
+      matching.onClosed(link)
+    },
   }
+  /** The link to each world rank; undefined for this rank. */
+  const links = Array.from({ length: worldSize }, (_, peer) =>
+    peer === rank || transport === undefined
+      ? undefined
+      : new Link(peer, transport, memory, events),
+  )
+  const peers = links.filter((link) => link !== undefined)
+  const matching = createMatching(links, {
+    onFailed(task, cause) {
+      failures.fail(task, thrownError(cause))
+    },
+    onDeparted(task, link) {
+      failures.fail(task, peerError(task, link, rank))
+    },
+  })
+  const observer = options.observe({ groups, running, links })
 
-  get hasRunning(): boolean {
-    return this.#running.size > 0
-  }
-
-  get hasOutgoing(): boolean {
-    for (const link of this.#peers) if (link.hasOutgoing && link.closed !== 'lost') return true
-    return false
-  }
-
-  /** Whether any peer is still connected. */
-  get hasPeers(): boolean {
-    return this.#peers.some((link) => link.closed === undefined)
-  }
-
-  addGroup(id: number, name: string, ranks: readonly number[]): void {
-    const { slots, hosts } = this.#transport ?? {}
-    const epochs = this.epochs && Epochs.of(this.epochs, id)
-    const rank = ranks.indexOf(this.rank)
-    this.#groups.set(id, createGroup(id, name, rank, ranks, hosts, epochs, slots))
-    this.failures.onGroupAdded(id)
-  }
-
-  removeGroup(id: number): void {
-    const group = this.#groups.get(id)
-    if (group === undefined) return
-    this.#groups.delete(id)
-    this.#destroyed.add(id)
-    this.failures.onDestroyed(group)
-    for (const link of this.#peers) link.closeStreams(id)
-    this.#collectives?.removeGroup?.(id)
-  }
-
-  /** Fails the operations of a group on all of its ranks, and refuses later operations. */
-  failGroup(id: number, reason: string): void {
-    this.failures.failGroup(id, reason)
-  }
-
-  /** Starts an operation. Calls `onSettled` once, perhaps before returning. */
-  start(requested: Operation, onSettled: (task: Task) => void): Task {
-    const group = this.#groups.get(requested.group)
-    if (group === undefined) {
-      throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
+  const settle = (task: Task, state: 'done' | 'failed'): void => {
+    const { group, operation, fingerprint } = task
+    task.state = state
+    task.completed = monotonicNow()
+    if (task.started === 0) task.started = task.completed
+    if (state === 'failed') task.steps?.abandon?.()
+    task.former = task.steps?.restart === undefined ? undefined : task.steps
+    task.steps = undefined
+    running.delete(task)
+    observer.onSettled(task)
+    task.release()
+    if (isCollective(operation)) {
+      group.active.delete(operation.sequence)
+      remember(group, operation.sequence, fingerprint)
+      if (state === 'done') task.closeStreams()
     }
-    const { layout, ranks } = group
-    const operation =
-      this.#collectives?.take(requested, group) ??
-      resolveAlgorithm(requested, ranks.length, layout, this.tuning)
-    const task = new Task(this, operation, group, onSettled)
-    this.#begin(task)
-    return task
+    task.onSettled(task)
   }
+  const failures = createFailures({ rank, links, groups, destroyed, running, settle, observer })
 
-  /** Runs a completed operation again, at the position in the group that `operation` gives. */
-  restart(task: Task, operation: Operation): void {
-    task.restart(operation)
-    this.#begin(task)
-  }
-
-  /**
-   * Moves frames and resumes operations. Returns whether anything moved.
-   *
-   * @param everywhere - whether to poll all links, or only those that expect data
-   */
-  progress(everywhere = true): boolean {
-    let moved = this.#collectives?.progress() === true
-    for (const link of this.#peers) {
-      if ((everywhere || link.isBusy) && link.move()) moved = true
-    }
-    return this.#runReady() || moved
-  }
-
-  /**
-   * Fails operations past their deadline. Returns the earliest deadline of the remaining
-   * operations. A collective older than `patience` milliseconds asks the awaited ranks what they
-   * run.
-   */
-  checkDeadlines(patience = 200): number {
-    const now = monotonicNow()
-    this.#observer.look(now)
-    return this.failures.checkDeadlines(now, patience)
-  }
-
-  abort(task: Task): void {
-    this.failures.fail(task, abortError(task, this.rank))
-  }
-
-  /** Sends a close frame to all peers, because this rank leaves normally. */
-  sayGoodbye(): void {
-    for (const link of this.#peers) link.sayGoodbye()
-  }
-
-  /** Describes the running operations and the ranks that they wait for. */
-  describeWaiting(): string {
-    const tasks = Array.from(
-      this.#running,
-      (task) => `${task.describe()} waits for rank ${task.peers().join(', ')}`,
-    )
-    return `rank ${this.rank}: ${tasks.join(', ')}`
-  }
-
-  /** Fails all running operations. */
-  failAll(error: TsrError): void {
-    for (const task of [...this.#running]) this.failures.fail(task, error)
-  }
-
-  onReady(task: Task): void {
-    this.#ready.push(task)
-  }
-
-  #linkEvents(): LinkEvents {
-    return {
-      onUnexpected: (stream, theirs) => {
-        this.failures.onUnexpected(stream, theirs)
-        this.matching.onArrival(stream)
-      },
-      onFault: (link, header, payload) => {
-        this.failures.onFault(link, header, payload)
-        this.matching.onClosed(link)
-      },
-      onNotice: (link, header, payload) => {
-        this.#observer.onNotice(link, header, payload)
-      },
-      isAnyAwaited: () => this.matching.isWaiting,
-      hasLeft: (group) => this.#destroyed.has(group),
-      onClosed: (link) => {
-        Atomics.store(this.gone, link.peer, 1)
-        // Messages that have already arrived may complete an operation.
-        this.#runReady()
-        this.failures.onClosed(link)
-        this.matching.onClosed(link)
-      },
-    }
-  }
-
-  #openSharedCollectives(transport: Transport | undefined): TransportCollectives | undefined {
-    const slots = transport?.slots
-    const { rank, kernels, links, tuning, epochs } = this
+  const openSharedCollectives = (): TransportCollectives | undefined => {
     if (slots === undefined || epochs === undefined) return undefined
     return sharedCollectives({
       slots,
@@ -269,52 +141,49 @@ export class Engine implements TaskContext {
         // Ignore an inquiry from a peer that is at another position.
         if (theirs.sequence !== sequence || state !== 'running') return
         const stream = links[peer]!.stream(spaces.collective, group.id, sequence)
-        this.failures.onMismatch(stream, theirs.fingerprint)
+        failures.onMismatch(stream, theirs.fingerprint)
       },
     })
   }
+  const collectives = options.collectives ?? transport?.collectives ?? openSharedCollectives()
 
-  #begin(task: Task): void {
+  const begin = (task: Task): void => {
     const { group, operation } = task
-    this.#running.add(task)
-    this.#observer.onStart(task)
+    running.add(task)
+    observer.onStart(task)
     if (group.failure !== undefined && refuses(group, operation)) {
-      this.failures.refuse(task, group.failure.error)
+      failures.refuse(task, group.failure.error)
       return
     }
     if (operation.aborted) {
-      this.abort(task)
+      engine.abort(task)
       return
     }
     if (isCollective(operation)) {
       group.active.set(operation.sequence, task)
-      if (!this.failures.checkEarlyMessages(task)) return
+      if (!failures.checkEarlyMessages(task)) return
     }
     const { former } = task
     if (former !== undefined) former.restart!()
-    task.steps = former ?? this.#bodyOf(task)
-    this.#run(task)
+    task.steps = former ?? bodyOf(task)
+    run(task)
   }
 
-  #bodyOf(task: Task): Resumable {
+  const bodyOf = (task: Task): Resumable => {
     const { group, operation } = task
-    if (this.#collectives !== undefined && isWithoutMessages(operation)) {
-      return this.#collectives.run(task)
-    }
-    const algorithm = findAlgorithm(operation, group.ranks.length)
-    const listener = this.#onMessage
-    return listener === undefined ? algorithm(task, operation) : tapped(algorithm, task, listener)
+    if (collectives !== undefined && isWithoutMessages(operation)) return collectives.run(task)
+    return findAlgorithm(operation, group.ranks.length)(task, operation)
   }
 
-  #runReady(): boolean {
-    const ran = this.#ready.length > 0
-    for (let task = this.#ready.pop(); task !== undefined; task = this.#ready.pop()) {
-      if (task.state === 'running') this.#run(task)
+  const runReady = (): boolean => {
+    const ran = ready.length > 0
+    for (let task = ready.pop(); task !== undefined; task = ready.pop()) {
+      if (task.state === 'running') run(task)
     }
     return ran
   }
 
-  #run(task: Task): void {
+  const run = (task: Task): void => {
     const { steps } = task
     if (steps === undefined) return
     try {
@@ -322,36 +191,123 @@ export class Engine implements TaskContext {
         const { done, value } = steps.next()
         if (task.state !== 'running') return
         if (done === true) {
-          this.#settle(task, 'done')
+          settle(task, 'done')
           return
         }
         if (!value.done) {
-          if (value.missing !== undefined) this.failures.requirePresent(task, value.missing())
+          if (value.missing !== undefined) failures.requirePresent(task, value.missing())
           task.waitingFor = value
           return
         }
       }
     } catch (cause) {
-      this.failures.fail(task, thrownError(cause))
+      failures.fail(task, thrownError(cause))
     }
   }
 
-  #settle(task: Task, state: 'done' | 'failed'): void {
-    const { group, operation, fingerprint } = task
-    task.state = state
-    task.completed = monotonicNow()
-    if (task.started === 0) task.started = task.completed
-    if (state === 'failed') task.steps?.abandon?.()
-    task.former = task.steps?.restart === undefined ? undefined : task.steps
-    task.steps = undefined
-    this.#running.delete(task)
-    this.#observer.onSettled(task)
-    task.release()
-    if (isCollective(operation)) {
-      group.active.delete(operation.sequence)
-      remember(group, operation.sequence, fingerprint)
-      if (state === 'done') task.closeStreams()
-    }
-    task.onSettled(task)
+  const engine = {
+    rank,
+    heap,
+    memory,
+    kernels,
+    tuning,
+    gone,
+    epochs,
+    links,
+    matching,
+    failures,
+    onMessage,
+    get hasRunning(): boolean {
+      return running.size > 0
+    },
+    get hasOutgoing(): boolean {
+      for (const link of peers) if (link.hasOutgoing && link.closed !== 'lost') return true
+      return false
+    },
+    /** Whether any peer is still connected. */
+    get hasPeers(): boolean {
+      return peers.some((link) => link.closed === undefined)
+    },
+    addGroup(id: number, name: string, ranks: readonly number[]): void {
+      const own = epochs && Epochs.of(epochs, id)
+      groups.set(id, createGroup(id, name, ranks.indexOf(rank), ranks, hosts, own, slots))
+      failures.onGroupAdded(id)
+    },
+    removeGroup(id: number): void {
+      const group = groups.get(id)
+      if (group === undefined) return
+      groups.delete(id)
+      destroyed.add(id)
+      failures.onDestroyed(group)
+      for (const link of peers) link.closeStreams(id)
+      collectives?.removeGroup?.(id)
+    },
+    /** Fails the operations of a group on all of its ranks, and refuses later operations. */
+    failGroup: failures.failGroup,
+    /** Starts an operation. Calls `onSettled` once, perhaps before returning. */
+    start(requested: Operation, onSettled: (task: Task) => void): Task {
+      const group = groups.get(requested.group)
+      if (group === undefined) {
+        throw tsrError('ERR_TSR_INTERNAL', { what: `the engine has no group ${requested.group}` })
+      }
+      const { layout, ranks } = group
+      const operation =
+        collectives?.take(requested, group) ??
+        resolveAlgorithm(requested, ranks.length, layout, tuning)
+      const AnyTask = onMessage === undefined ? Task : TappedTask
+      const task = new AnyTask(engine, operation, group, onSettled)
+      begin(task)
+      return task
+    },
+    /** Runs a completed operation again, at the position in the group that `operation` gives. */
+    restart(task: Task, operation: Operation): void {
+      task.restart(operation)
+      begin(task)
+    },
+    /**
+     * Moves frames and resumes operations. Returns whether anything moved.
+     *
+     * @param everywhere - whether to poll all links, or only those that expect data
+     */
+    progress(everywhere = true): boolean {
+      let moved = collectives?.progress() === true
+      for (const link of peers) {
+        if ((everywhere || link.isBusy) && link.move()) moved = true
+      }
+      return runReady() || moved
+    },
+    /**
+     * Fails operations past their deadline. Returns the earliest deadline of the remaining
+     * operations. A collective older than `patience` milliseconds asks the awaited ranks what they
+     * run.
+     */
+    checkDeadlines(patience = 200): number {
+      const now = monotonicNow()
+      observer.look(now)
+      return failures.checkDeadlines(now, patience)
+    },
+    abort(task: Task): void {
+      failures.fail(task, abortError(task, rank))
+    },
+    /** Sends a close frame to all peers, because this rank leaves normally. */
+    sayGoodbye(): void {
+      for (const link of peers) link.sayGoodbye()
+    },
+    /** Describes the running operations and the ranks that they wait for. */
+    describeWaiting(): string {
+      const tasks = Array.from(
+        running,
+        (task) => `${task.describe()} waits for rank ${task.peers().join(', ')}`,
+      )
+      return `rank ${rank}: ${tasks.join(', ')}`
+    },
+    /** Fails all running operations. */
+    failAll(error: TsrError): void {
+      for (const task of [...running]) failures.fail(task, error)
+    },
+    onReady(task: Task): void {
+      ready.push(task)
+    },
   }
+  return engine
 }

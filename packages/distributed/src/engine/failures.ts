@@ -290,7 +290,7 @@ export function createFailures({
       for (const fault of faults) fault()
     },
     /** Fails a group on all its ranks, because this rank asks for it. */
-    failGroup(id: number, reason: string): void {
+    failGroup: (id: number, reason: string): void => {
       const group = groups.get(id)
       if (group === undefined) return
       const errorOf = (operation: string): TsrError =>

@@ -1,8 +1,6 @@
-import type { Algorithm } from '../algorithms/algorithm.ts'
-import type { Channel, MatchedReceive, Message, Steps, Waited } from '../algorithms/channel.ts'
 import type { AlgorithmName, OperationName } from '../operation.ts'
 import type { Transfer } from './messages/stream.ts'
-import type { Task } from './task.ts'
+import { Task } from './task.ts'
 
 /** A message of an operation, on one of the two ranks that it concerns. Ranks are those of the world. */
 export interface MessageEvent {
@@ -28,92 +26,46 @@ export interface MessageEvent {
 
 export type MessageListener = (message: MessageEvent) => void
 
-/** Runs an algorithm, and tells `listener` each message in the order of cause and effect. */
-export function* tapped(algorithm: Algorithm, task: Task, listener: MessageListener): Steps {
-  /** The messages of the task, by those that the algorithm has. */
-  const originals = new WeakMap<Waited, Waited>()
-  const steps = algorithm(tappedChannel(task, listener, originals), task.operation)
-  for (let next = steps.next(); next.done !== true; next = steps.next()) {
-    yield originals.get(next.value) ?? next.value
+/** A task that tells the listener of the engine each message, in the order of cause and effect. */
+export class TappedTask extends Task {
+  override send(to: number, at: number, bytes: number, count?: number): Transfer {
+    const message = super.send(to, at, bytes, count)
+    this.#tell('sent', message)
+    return message
   }
-}
 
-function tappedChannel(
-  task: Task,
-  listener: MessageListener,
-  originals: WeakMap<Waited, Waited>,
-): Channel {
-  const { rank, size, hosts, heap, kernels, tuning } = task
+  /** Returns a message that tells the listener when the algorithm finds it done. */
+  override receive(from: number, at: number, bytes: number, count?: number): Transfer {
+    const message = super.receive(from, at, bytes, count)
+    let { done } = message
+    let isTold = false
+    return Object.defineProperty(message, 'done', {
+      get: () => {
+        if (done && !isTold) {
+          isTold = true
+          this.#tell('received', message)
+        }
+        return done
+      },
+      set: (isDone: boolean) => {
+        done = isDone
+      },
+    })
+  }
 
-  const tell = (kind: MessageEvent['kind'], { stream, index, bytes }: Transfer): void => {
-    const { engine, operation, group } = task
-    const { name, algorithm, sequence, tag } = operation
-    listener({
+  #tell(kind: MessageEvent['kind'], { stream, index, bytes }: Transfer): void {
+    const { name, algorithm, sequence, tag } = this.operation
+    this.engine.onMessage?.({
       kind,
-      rank: engine.rank,
+      rank: this.engine.rank,
       peer: stream.link.peer,
       bytes,
       operation: name,
       algorithm,
-      group: group.name,
+      group: this.group.name,
       sequence,
       tag,
       step: index,
     })
-  }
-
-  /** Returns a receive that tells the listener when the algorithm finds it done. */
-  const tapReceive = (original: Transfer): Message => {
-    let isTold = false
-    const { at, bytes } = original
-    const message: Message = {
-      at,
-      bytes,
-      get done() {
-        if (original.done && !isTold) {
-          isTold = true
-          tell('received', original)
-        }
-        return original.done
-      },
-    }
-    originals.set(message, original)
-    return message
-  }
-
-  return {
-    rank,
-    size,
-    hosts,
-    heap,
-    kernels,
-    tuning,
-    send: (to, at, bytes, count) => {
-      const message = task.send(to, at, bytes, count)
-      tell('sent', message)
-      return message
-    },
-    receive: (from, at, bytes, count) => tapReceive(task.receive(from, at, bytes, count)),
-    receiveMatched: (from, at, bytes) => {
-      const matched = task.receiveMatched(from, at, bytes)
-      let message: Message | undefined
-      const own: MatchedReceive = {
-        get done() {
-          return matched.done
-        },
-        get source() {
-          return matched.source
-        },
-        get message() {
-          return (message ??= matched.message && tapReceive(matched.message as Transfer))
-        },
-      }
-      originals.set(own, matched)
-      return own
-    },
-    skip: (from) => {
-      task.skip(from)
-    },
-    scratch: (bytes) => task.scratch(bytes),
   }
 }

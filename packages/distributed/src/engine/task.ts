@@ -16,6 +16,7 @@ import type { RunningOperation } from '../transports/transport-collectives.ts'
 import type { Failures } from './failures.ts'
 import { hasDeparted, type EngineGroup } from './group.ts'
 import type { MatchingQueues } from './matching-queue.ts'
+import type { MessageListener } from './message-tap.ts'
 import { spaces } from './messages/frame.ts'
 import type { Link } from './messages/link.ts'
 import type { EngineMemory } from './messages/memory.ts'
@@ -34,6 +35,7 @@ export interface TaskContext {
   readonly tuning: TuningTable
   readonly matching: MatchingQueues
   readonly failures: Failures
+  readonly onMessage: MessageListener | undefined
   /** Called when a task can resume. */
   onReady(task: Task): void
 }

@@ -4,7 +4,7 @@ import { createMemory, heapOf } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
-import { Engine } from '../engine/engine.ts'
+import { createEngine, type Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
 import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
 import type { RankEnd } from '../record/failed-world.ts'
@@ -73,7 +73,7 @@ export function inProcessWorld(options: InProcessOptions): {
     )
     const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
     const { shared } = journal
-    const engine = new Engine({
+    const engine = createEngine({
       heap,
       rank,
       worldSize: size,

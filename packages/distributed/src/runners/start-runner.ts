@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { Arena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
-import { Engine } from '../engine/engine.ts'
+import { createEngine } from '../engine/engine.ts'
 import { fakePeers } from '../engine/fake-peers.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
@@ -52,7 +52,7 @@ function inlineRunner(
 ): Runner {
   const { shared } = journal
   copyStatus(shared)
-  const engine = new Engine({
+  const engine = createEngine({
     heap,
     rank,
     worldSize,

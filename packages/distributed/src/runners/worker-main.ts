@@ -4,7 +4,7 @@ import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
 import { heapOf } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
-import { Engine } from '../engine/engine.ts'
+import { createEngine, type Engine } from '../engine/engine.ts'
 import type { Task } from '../engine/task.ts'
 import {
   prepareTransport,
@@ -206,7 +206,7 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
 
 async function run({ kind, transport }: OpenedTransport): Promise<void> {
   const { rank, worldSize, journal, tuning, gone, epochs } = input
-  const engine = new Engine({
+  const engine = createEngine({
     heap,
     rank,
     worldSize,
