@@ -9,7 +9,7 @@ import {
   type Rules,
 } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import { Arena } from './arena/arena.ts'
+import { createArena } from './arena/arena.ts'
 import { createMemory, heapOf } from './arena/heap.ts'
 import { diagnose } from './diagnosis/diagnosis.ts'
 import { Journal } from './diagnosis/journal.ts'
@@ -107,7 +107,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     hasLeft = true
     transport.close()
   }
-  const arena = new Arena(heap, rank)
+  const arena = createArena(heap, rank)
   const runner = eventRunner({ engine, arena, journal, transport: transport.name, wake, leave })
   return createWorldGroup({ rank, worldSize, runner, store: noStore, timeout })
 }

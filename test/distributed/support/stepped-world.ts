@@ -1,14 +1,14 @@
 import { memoryStore } from '@tsrun/store'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { TuningTable } from '../../internals/distributed/algorithms.ts'
-import { Arena, createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
+import { createArena, createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
   diagnose,
   Journal,
   quietDiagnosis,
   createEngine,
   type Engine,
-  EngineDriver,
+  createEngineDriver,
   type DiagnosisSettings,
 } from '../../internals/distributed/engine.ts'
 import { createWorldGroup } from '../../internals/distributed/groups.ts'
@@ -67,7 +67,7 @@ export class SteppedWorld {
         observe: (observed) => diagnose(shared, observed),
         tuning,
       })
-      const driver = new EngineDriver(engine, {
+      const driver = createEngineDriver(engine, {
         poll: () => undefined,
         block: () => {
           throw new Error('a stepped world cannot block')
@@ -77,7 +77,7 @@ export class SteppedWorld {
       const runner = {
         kind: 'world' as const,
         transport: transport.name,
-        arena: new Arena(heap, rank),
+        arena: createArena(heap, rank),
         journal,
         addGroup: engine.addGroup.bind(engine),
         removeGroup: engine.removeGroup.bind(engine),

@@ -24,7 +24,7 @@ export {
 } from '../../../packages/distributed/src/engine/messages/frame.ts'
 export { EngineMemory } from '../../../packages/distributed/src/engine/messages/memory.ts'
 export { streamKey } from '../../../packages/distributed/src/engine/messages/stream.ts'
-export { EngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
+export { createEngineDriver } from '../../../packages/distributed/src/runners/engine-driver.ts'
 export { prepareTransport } from '../../../packages/distributed/src/runners/open-transport.ts'
 export { openStatus } from '../../../packages/distributed/src/runners/status-page.ts'
 export type { EpochContext } from '../../../packages/distributed/src/shared/epoch-run.ts'

@@ -19,54 +19,43 @@ export interface Waiting {
   attend(ticket: Ticket): void
 }
 
-/** Runs operations on an engine that is on the calling thread. */
-export class EngineDriver implements TicketDriver {
-  readonly #engine: Engine
-  readonly #waiting: Waiting
-
-  constructor(engine: Engine, waiting: Waiting) {
-    this.#engine = engine
-    this.#waiting = waiting
+/** Creates the driver of operations for an engine that is on the calling thread. */
+export function createEngineDriver(engine: Engine, waiting: Waiting): TicketDriver {
+  const driver: TicketDriver = {
+    start(ticket, operation) {
+      waiting.prepareFor?.(operation)
+      ticket.begin(driver, operation)
+      ticket.callbacks = undefined
+      if (ticket.task !== undefined) {
+        engine.restart(ticket.task, operation)
+        return
+      }
+      ticket.task = engine.start(operation, () => {
+        for (const callback of ticket.callbacks ?? []) queueMicrotask(callback)
+      })
+    },
+    collect(ticket) {
+      const { state, error, posted, started, completed } = ticket.task!
+      if (state !== 'running') ticket.settle(error, posted, started, completed)
+    },
+    poll(ticket) {
+      if (ticket.task!.state === 'running') waiting.poll()
+      driver.collect(ticket)
+    },
+    spinBriefly(ticket) {
+      if (!ticket.isSettled) waiting.spinBriefly?.(ticket)
+    },
+    block(ticket, operation) {
+      waiting.block(ticket, operation)
+    },
+    notify(ticket, callback, isAwaited) {
+      ticket.callbacks ??= []
+      ticket.callbacks.push(callback)
+      if (isAwaited) waiting.attend(ticket)
+    },
+    abort(ticket) {
+      engine.abort(ticket.task!)
+    },
   }
-
-  start(ticket: Ticket, operation: Operation): void {
-    this.#waiting.prepareFor?.(operation)
-    ticket.begin(this, operation)
-    ticket.callbacks = undefined
-    if (ticket.task !== undefined) {
-      this.#engine.restart(ticket.task, operation)
-      return
-    }
-    ticket.task = this.#engine.start(operation, () => {
-      for (const callback of ticket.callbacks ?? []) queueMicrotask(callback)
-    })
-  }
-
-  collect(ticket: Ticket): void {
-    const { state, error, posted, started, completed } = ticket.task!
-    if (state !== 'running') ticket.settle(error, posted, started, completed)
-  }
-
-  poll(ticket: Ticket): void {
-    if (ticket.task!.state === 'running') this.#waiting.poll()
-    this.collect(ticket)
-  }
-
-  spinBriefly(ticket: Ticket): void {
-    if (!ticket.isSettled) this.#waiting.spinBriefly?.(ticket)
-  }
-
-  block(ticket: Ticket, operation: string): void {
-    this.#waiting.block(ticket, operation)
-  }
-
-  notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void {
-    ticket.callbacks ??= []
-    ticket.callbacks.push(callback)
-    if (isAwaited) this.#waiting.attend(ticket)
-  }
-
-  abort(ticket: Ticket): void {
-    this.#engine.abort(ticket.task!)
-  }
+  return driver
 }

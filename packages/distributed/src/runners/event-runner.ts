@@ -3,7 +3,7 @@ import type { Arena } from '../arena/arena.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { EventTransport } from '../transports/transport.ts'
-import { EngineDriver } from './engine-driver.ts'
+import { createEngineDriver } from './engine-driver.ts'
 import { LEAVE_TIME } from './polling-engine.ts'
 import { destroyedError, type Runner } from './runner.ts'
 
@@ -25,7 +25,7 @@ export interface EventRunnerParts {
  */
 export function eventRunner(parts: EventRunnerParts): Runner {
   const { engine, arena, journal, transport, wake, leave } = parts
-  const driver = new EngineDriver(engine, {
+  const driver = createEngineDriver(engine, {
     prepareFor: wake,
     poll: () => undefined,
     block: (_, name) => {

@@ -1,5 +1,5 @@
 import { host, monotonicNow, seededRandom, tsrError } from '@tsrun/core'
-import { Arena } from '../arena/arena.ts'
+import { createArena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
@@ -81,7 +81,7 @@ export function inProcessWorld(options: InProcessOptions): {
       observe: (observed) => diagnose(shared, observed),
       onMessage,
     })
-    const arena = new Arena(heap, rank)
+    const arena = createArena(heap, rank)
     const runner = eventRunner({ engine, arena, journal, transport: transport.name, wake })
     return { engine, runner, transport }
   })

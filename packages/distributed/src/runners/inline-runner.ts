@@ -5,8 +5,8 @@ import type { BlockingTransport } from '../transports/transport.ts'
 import { destroyedError, type Runner } from './runner.ts'
 import { PollingEngine } from './polling-engine.ts'
 import { CallingThread } from './calling-thread/calling-thread.ts'
-import { EngineDriver } from './engine-driver.ts'
-import type { Ticket } from '../ticket.ts'
+import { createEngineDriver } from './engine-driver.ts'
+import type { Ticket, TicketDriver } from '../ticket.ts'
 
 /**
  * Largest number of milliseconds to poll between two turns of the event loop, while an operation is
@@ -62,7 +62,7 @@ export function createInlineRunner(
     setImmediate(turn)
   }
 
-  const driver = new EngineDriver(engine, {
+  const driver = createEngineDriver(engine, {
     prepareFor: (next) => {
       if (isClosed) throw destroyedError(next.name)
       callingThread?.flushBefore(next)
@@ -138,7 +138,7 @@ export function createInlineRunner(
 
 function createCallingThread(
   engine: Engine,
-  driver: EngineDriver,
+  driver: TicketDriver,
   arena: Arena,
   journal: Journal,
   transport: BlockingTransport | undefined,

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { Arena } from '../arena/arena.ts'
+import { createArena } from '../arena/arena.ts'
 import { heapOf, type Heap } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
 import { createEngine } from '../engine/engine.ts'
@@ -61,5 +61,5 @@ function inlineRunner(
     tuning,
     observe: (observed) => diagnose(shared, observed),
   })
-  return createInlineRunner(engine, new Arena(heap, rank), journal, transport)
+  return createInlineRunner(engine, createArena(heap, rank), journal, transport)
 }

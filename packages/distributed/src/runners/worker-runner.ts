@@ -1,6 +1,6 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import { addressOf, yieldCore } from '@tsrun/native'
-import { Arena } from '../arena/arena.ts'
+import { createArena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
 import { createEpochs } from '../shared/epochs.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
@@ -46,7 +46,7 @@ export async function startWorkerRunner(
 ): Promise<Runner> {
   const { memory, rank, worldSize, journal, tuning } = options
   const heap = heapOf(memory)
-  const arena = new Arena(heap, rank)
+  const arena = createArena(heap, rank)
   const epochs = createEpochs(EXPOSING_GROUPS)
   const shared = new SharedArrayBuffer(sharedBytes())
   const { control: words, commands, states, timings } = sharedStateOf(shared)

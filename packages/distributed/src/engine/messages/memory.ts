@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { Allocator } from '../../arena/allocator.ts'
+import { createAllocator } from '../../arena/allocator.ts'
 import type { Heap } from '../../arena/heap.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
@@ -20,14 +20,14 @@ export class EngineMemory {
   /** Copies bytes within the heap; the ranges may overlap. */
   readonly copy: Kernels['copy']
   readonly #rank: number
-  readonly #allocator: Allocator
+  readonly #allocator: ReturnType<typeof createAllocator>
   readonly #blocks: number[][] = []
 
   /** @param reserved - number of bytes at the low end of the heap that belong to the transport */
   constructor(heap: Heap, rank: number, copy: Kernels['copy'], reserved = 0) {
     this.heap = heap
     this.copy = copy
-    this.#allocator = new Allocator(Math.max(SMALLEST_BLOCK, reserved), heap.engineBytes)
+    this.#allocator = createAllocator(Math.max(SMALLEST_BLOCK, reserved), heap.engineBytes)
     this.#rank = rank
   }
 
