@@ -14,9 +14,9 @@ import { FrameReader, type Destination } from './frame-reader.ts'
 import { FrameWriter, NO_MESSAGE, type LinkTraffic } from './frame-writer.ts'
 import { createGets, type Gets } from './gets.ts'
 import type { EngineMemory } from './memory.ts'
-import { Receives } from './receives.ts'
+import { createReceives, type Receives } from './receives.ts'
 import { createRetirement } from './retirement.ts'
-import { Sends } from './sends.ts'
+import { createSends, type Sends } from './sends.ts'
 import { Stream, streamKey, type StreamEvents, type Transfer } from './stream.ts'
 
 /** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
@@ -76,8 +76,8 @@ export class Link {
     this.#gets = this.sharesMemory
       ? createGets(transport, memory, peer, writer, traffic)
       : undefined
-    this.sends = new Sends(writer, memory, events, traffic, this.sharesMemory)
-    this.receives = new Receives(writer, memory, events, this.#gets)
+    this.sends = createSends(writer, memory, events, traffic, this.sharesMemory)
+    this.receives = createReceives(writer, memory, events, this.#gets)
     this.#retirement = createRetirement(writer, this.streams)
     this.#reader = new FrameReader(transport, memory, peer, traffic, {
       onFrame: (header) => this.#onFrame(header),
@@ -153,7 +153,7 @@ export class Link {
     this.streams.delete(stream.key)
     if (stream.unexpected.length > 0) {
       this.#try(() => {
-        this.receives.discard(stream.unexpected)
+        for (const unexpected of stream.unexpected) this.receives.discard(unexpected)
       })
     }
     return stream.unexpected[0]?.fingerprint
@@ -256,7 +256,7 @@ export class Link {
         if (!this.#events.hasLeft(group)) this.#retirement.onRetire(header)
         return undefined
       case frameKinds.retired:
-        this.receives.clearHeld(this.#retirement.onRetired(header))
+        for (const held of this.#retirement.onRetired(header)) this.receives.clear(held)
         return undefined
       case frameKinds.inquiry:
         // Use a temporary stream: the stream of the peer's collective may be completed, and must
