@@ -57,31 +57,17 @@ const EACH_ITS_OWN = Number.MAX_SAFE_INTEGER
 /** The value of `peer` for a receive from any other rank. */
 export const ANY_SOURCE = -1
 
-const rooted: ReadonlySet<string> = new Set<OperationName>([
-  'broadcast',
-  'reduce',
-  'gather',
-  'scatter',
-  'gatherV',
-  'scatterV',
-])
+function setOf(...names: OperationName[]): ReadonlySet<string> {
+  return new Set<string>(names)
+}
+
+const rooted = setOf('broadcast', 'reduce', 'gather', 'scatter', 'gatherV', 'scatterV')
 /** Operations that combine the elements of several ranks. */
-export const reducing: ReadonlySet<string> = new Set<OperationName>([
-  'reduce',
-  'allReduce',
-  'reduceScatter',
-  'allReduceCoalesced',
-])
+export const reducing = setOf('reduce', 'allReduce', 'reduceScatter', 'allReduceCoalesced')
 /** Operations whose `count` is the size of one rank's slice. */
-export const sliced: ReadonlySet<OperationName> = new Set<OperationName>([
-  'reduceScatter',
-  'allGather',
-  'gather',
-  'scatter',
-  'allToAll',
-])
+export const sliced = setOf('reduceScatter', 'allGather', 'gather', 'scatter', 'allToAll')
 /** Operations that complete on a rank only after all ranks have started them. */
-export const joint: ReadonlySet<OperationName> = new Set<OperationName>([
+export const joint = setOf(
   'allReduce',
   'allReduceCoalesced',
   'reduceScatter',
@@ -91,14 +77,9 @@ export const joint: ReadonlySet<OperationName> = new Set<OperationName>([
   'allToAllV',
   'barrier',
   'monitoredBarrier',
-])
-const uneven: ReadonlySet<string> = new Set<OperationName>([
-  'allGatherV',
-  'gatherV',
-  'scatterV',
-  'allToAllV',
-])
-const empty: ReadonlySet<string> = new Set<OperationName>(['barrier', 'monitoredBarrier'])
+)
+const uneven = setOf('allGatherV', 'gatherV', 'scatterV', 'allToAllV')
+const empty = setOf('barrier', 'monitoredBarrier')
 
 export const LARGEST_GROUP = 2 ** 18 - 1
 

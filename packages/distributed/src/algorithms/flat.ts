@@ -40,12 +40,37 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   allReduce: { readers: 'all read all', take: takeSum },
   allReduceCoalesced: { readers: 'all read all', take: takeSum },
   reduce: { readers: 'the root reads all', take: takeSum },
-  reduceScatter: { readers: 'all read all', isSliced: true, take: takeSliceOfSum },
+  reduceScatter: {
+    readers: 'all read all',
+    isSliced: true,
+    take: (epoch, operation, bytes) => {
+      fold(epoch, operation, operation.output, bytes * epoch.rank, bytes)
+    },
+  },
   allGather: { readers: 'all read all', take: takeAll },
   gather: { readers: 'the root reads all', take: takeAll },
-  broadcast: { readers: 'all read the root', take: takeFromRoot },
-  scatter: { readers: 'all read the root', isSliced: true, take: takeSliceOfRoot },
-  allToAll: { readers: 'all read all', isSliced: true, take: takeSliceOfAll },
+  broadcast: {
+    readers: 'all read the root',
+    take: ({ rank, kernels, slotOf }, { input, peer: root }, bytes) => {
+      if (rank !== root) kernels.copy(input, slotOf(root), bytes)
+    },
+  },
+  scatter: {
+    readers: 'all read the root',
+    isSliced: true,
+    take: ({ rank, kernels, slotOf }, { output, peer: root }, bytes) => {
+      kernels.copy(output, slotOf(root) + rank * bytes, bytes)
+    },
+  },
+  allToAll: {
+    readers: 'all read all',
+    isSliced: true,
+    take: ({ rank, size, kernels, slotOf }, { output }, bytes) => {
+      for (let peer = 0; peer < size; peer++) {
+        kernels.copy(output + peer * bytes, slotOf(peer) + rank * bytes, bytes)
+      }
+    },
+  },
 }
 
 /** What one rank does in a flat collective. Sizes are in bytes. */
@@ -106,25 +131,6 @@ function takeSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
   fold(epoch, operation, operation.input, 0, bytes)
 }
 
-function takeSliceOfSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
-  fold(epoch, operation, operation.output, bytes * epoch.rank, bytes)
-}
-
 function takeAll({ size, kernels, slotOf }: FlatEpoch, { output }: Operation, bytes: number): void {
   for (let rank = 0; rank < size; rank++) kernels.copy(output + rank * bytes, slotOf(rank), bytes)
-}
-
-function takeFromRoot(epoch: FlatEpoch, { input, peer: root }: Operation, bytes: number): void {
-  if (epoch.rank !== root) epoch.kernels.copy(input, epoch.slotOf(root), bytes)
-}
-
-function takeSliceOfRoot(epoch: FlatEpoch, { output, peer: root }: Operation, bytes: number): void {
-  epoch.kernels.copy(output, epoch.slotOf(root) + epoch.rank * bytes, bytes)
-}
-
-function takeSliceOfAll(epoch: FlatEpoch, { output }: Operation, bytes: number): void {
-  const { rank, size, kernels, slotOf } = epoch
-  for (let peer = 0; peer < size; peer++) {
-    kernels.copy(output + peer * bytes, slotOf(peer) + rank * bytes, bytes)
-  }
 }

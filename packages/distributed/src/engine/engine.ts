@@ -17,7 +17,7 @@ import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
 import { TappedTask, type MessageListener } from './message-tap.ts'
 import type { EngineObserver, ObservedEngine } from './observer.ts'
-import { abortError, peerError, thrownError } from './task-errors.ts'
+import { abortError, thrownError } from './task-errors.ts'
 import { Task } from './task.ts'
 
 export interface EngineOptions {
@@ -95,14 +95,7 @@ export function createEngine(options: EngineOptions) {
       : new Link(peer, transport, memory, events),
   )
   const peers = links.filter((link) => link !== undefined)
-  const matching = createMatching(links, {
-    onFailed(task, cause) {
-      failures.fail(task, thrownError(cause))
-    },
-    onDeparted(task, link) {
-      failures.fail(task, peerError(task, link, rank))
-    },
-  })
+  const matching = createMatching(links)
   const observer = options.observe({ groups, running, links })
 
   const settle = (task: Task, state: 'done' | 'failed'): void => {
@@ -287,7 +280,7 @@ export function createEngine(options: EngineOptions) {
       return failures.checkDeadlines(now, patience)
     },
     abort(task: Task): void {
-      failures.fail(task, abortError(task, rank))
+      failures.fail(task, abortError(task))
     },
     /** Sends a close frame to all peers, because this rank leaves normally. */
     sayGoodbye(): void {

@@ -168,7 +168,7 @@ export function createFailures({
     for (const task of [...running]) {
       if (task.group !== group) continue
       if (isCollective(task.operation) && task.operation.sequence < from) continue
-      end(task, errorOf(task) ?? refusalError(task, group.failure.error, rank))
+      end(task, errorOf(task) ?? refusalError(task, group.failure.error))
     }
     observer.onFailure(error)
   }
@@ -230,7 +230,7 @@ export function createFailures({
     refuse(task: Task, error: TsrError): void {
       // The calling thread had begun this operation, so it was running when the group failed.
       const cause = task.operation.begun > 0 ? causes.get(task.group)?.(task) : undefined
-      fail(task, cause ?? refusalError(task, error, rank))
+      fail(task, cause ?? refusalError(task, error))
     },
     /** Fails operations past their deadline, as `Engine.checkDeadlines` documents. */
     checkDeadlines(now: number, patience: number): number {
@@ -238,7 +238,7 @@ export function createFailures({
       if (abortedBy !== undefined) onAborted(abortedBy)
       let earliest = Infinity
       for (const task of running) {
-        if (task.deadline <= now) fail(task, timeoutError(task, rank))
+        if (task.deadline <= now) fail(task, timeoutError(task))
         else if (task.deadline < earliest) earliest = task.deadline
         if (now - task.posted >= patience && !task.hasInquired) inquire(task)
       }
@@ -299,7 +299,7 @@ export function createFailures({
       failGroup(group, 0, error, (task) => errorOf(task.describe()), { reason, all: true })
     },
     onWithdrawn({ task, stream }: TaskTransfer): void {
-      fail(task, withdrawnError(task, stream.link, rank))
+      fail(task, withdrawnError(task, stream.link))
     },
     /**
      * Handles a closed link. If the peer left, operations that need the peer fail. If the peer was

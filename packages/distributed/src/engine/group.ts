@@ -3,7 +3,6 @@ import type { Layout } from '../algorithms/channel.ts'
 import { isCollective, type Fingerprint, type Operation } from '../operation.ts'
 import type { Epochs } from '../shared/epochs.ts'
 import type { SharedSlots } from '../transports/shared-slots.ts'
-import type { GroupFacts } from '../transports/transport-collectives.ts'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
@@ -14,26 +13,13 @@ import type { Task } from './task.ts'
 const HISTORY = 256
 
 /** A process group as the engine sees it. */
-export interface EngineGroup extends GroupFacts {
-  readonly name: string
-  /** The host of each member. Members on one host share memory. */
-  readonly hosts: readonly number[]
-  /** Running collectives, by sequence number. */
-  readonly active: Map<number, Task>
-  /** Fingerprints of the last collectives, each at index (sequence modulo HISTORY). */
-  readonly history: { sequence: number; fingerprint: Fingerprint }[]
-  /** Undefined if the ranks share no slots. */
-  readonly epochs: Epochs | undefined
-  readonly slots: SharedSlots | undefined
-  /** World ranks that have destroyed the group. */
-  readonly departed: Set<number>
-  /**
-   * Set once the group has failed: collectives from this sequence number on are refused with this
-   * error.
-   */
-  failure: { readonly from: number; readonly error: TsrError } | undefined
-}
+export type EngineGroup = ReturnType<typeof createGroup>
 
+/**
+ * @param rank - rank of this process in the group
+ * @param ranks - world rank of each member
+ * @param epochs - undefined if the ranks share no slots
+ */
 export function createGroup(
   id: number,
   name: string,
@@ -42,22 +28,30 @@ export function createGroup(
   hostOfRank: readonly number[] | undefined,
   epochs: Epochs | undefined,
   slots: SharedSlots | undefined,
-): EngineGroup {
+) {
+  /** The host of each member. Members on one host share memory. */
   const hosts = ranks.map((world) => hostOfRank?.[world] ?? world)
-  const layout = layoutOf(hosts)
+  /** Fingerprints of the last collectives, each at index (sequence modulo HISTORY). */
+  const history: { sequence: number; fingerprint: Fingerprint }[] = []
   return {
     id,
     name,
     rank,
     ranks,
     hosts,
-    layout,
-    active: new Map(),
-    history: [],
+    layout: layoutOf(hosts),
+    /** Running collectives, by sequence number. */
+    active: new Map<number, Task>(),
+    history,
     epochs,
     slots,
-    departed: new Set(),
-    failure: undefined,
+    /** World ranks that have destroyed the group. */
+    departed: new Set<number>(),
+    /**
+     * Set once the group has failed: collectives from this sequence number on are refused with this
+     * error.
+     */
+    failure: undefined as { readonly from: number; readonly error: TsrError } | undefined,
   }
 }
 

@@ -4,6 +4,7 @@ import { hasDeparted } from './group.ts'
 import { spaces } from './messages/frame.ts'
 import type { Link } from './messages/link.ts'
 import { streamKey, type Stream, type Transfer } from './messages/stream.ts'
+import { peerError, thrownError } from './task-errors.ts'
 import type { Task } from './task.ts'
 
 /** A receive in the queue of its tag. The wait ends when the receive has a source. */
@@ -17,14 +18,6 @@ interface PostedReceive extends MatchedReceive {
   message: Transfer | undefined
 }
 
-export interface MatchingEvents {
-  readonly onFailed: (task: Task, cause: unknown) => void
-  /**
-   * Called when all possible sources of a receive have departed. `link` leads to the last of them.
-   */
-  readonly onDeparted: (task: Task, link: Link) => void
-}
-
 export type MatchingQueues = ReturnType<typeof createMatching>
 
 /**
@@ -32,10 +25,7 @@ export type MatchingQueues = ReturnType<typeof createMatching>
  * unclaimed message of its tag that has arrived, or that a request to send has announced. Later
  * receives on the same tag wait for it, so that messages match receives in call order.
  */
-export function createMatching(
-  links: readonly (Link | undefined)[],
-  { onFailed, onDeparted }: MatchingEvents,
-) {
+export function createMatching(links: readonly (Link | undefined)[]) {
   /**
    * Receives without a source, by group and tag. The first receive of each queue is from any
    * source.
@@ -65,7 +55,7 @@ export function createMatching(
       posted.message = posted.begin(source)
       posted.task.resume(posted)
     } catch (cause) {
-      onFailed(posted.task, cause)
+      posted.task.engine.failures.fail(posted.task, thrownError(cause))
     }
   }
 
@@ -85,6 +75,7 @@ export function createMatching(
     return undefined
   }
 
+  /** Fails a receive if all of its possible sources have departed. The error names the last. */
   const checkDeparted = ({ task, from, done }: PostedReceive): void => {
     const { rank, ranks } = task.group
     const sources = from === ANY_SOURCE ? ranks.filter((_, peer) => peer !== rank) : [ranks[from]!]
@@ -95,7 +86,7 @@ export function createMatching(
       last !== undefined &&
       possible.every((link) => link !== undefined && hasDeparted(task.group, link))
     ) {
-      onDeparted(task, last)
+      task.engine.failures.fail(task, peerError(task, last, task.engine.rank))
     }
   }
 

@@ -22,15 +22,10 @@ export function peerError(
 }
 
 /** Returns the error of an operation on a group that has already failed. */
-export function refusalError(task: Task, error: TsrError, rank: number): TsrError {
+export function refusalError(task: Task, error: TsrError): TsrError {
   // Create an error object for each operation, because callers may change it.
   if (error.code === 'ERR_TSR_MISMATCH') return reviveTsrError(error.toJSON())
-  const facts = {
-    rank,
-    operation: task.describe(),
-    group: task.group.name,
-    reason: sentenceOf(error),
-  }
+  const facts = { ...factsOf(task), reason: sentenceOf(error) }
   return tsrError('ERR_TSR_GROUP_FAILED', facts, { cause: error })
 }
 
@@ -38,29 +33,28 @@ export function refusalError(task: Task, error: TsrError, rank: number): TsrErro
  * Returns the error of a receive whose sender timed out or was aborted, and therefore withdrew the
  * message.
  */
-export function withdrawnError(task: Task, link: Link, rank: number): TsrError {
-  return tsrError('ERR_TSR_PEER_FAILED', {
-    rank,
-    operation: task.describe(),
-    group: task.group.name,
-    peer: link.peer,
-    reason: 'it has given up sending the message',
-  })
+export function withdrawnError(task: Task, link: Link): TsrError {
+  const reason = 'it has given up sending the message'
+  return tsrError('ERR_TSR_PEER_FAILED', { ...factsOf(task), peer: link.peer, reason })
 }
 
-export function timeoutError(task: Task, rank: number): TsrError {
-  const { operation, group } = task
+export function timeoutError(task: Task): TsrError {
+  const { operation, group, engine } = task
   const peers = task.peers().join(', ')
-  const facts = { rank, group: group.name, milliseconds: operation.timeout }
+  const milliseconds = operation.timeout
   if (operation.name === 'monitoredBarrier' && group.rank === 0) {
-    return tsrError('ERR_TSR_BARRIER_MISSING', { ...facts, missing: peers })
+    const facts = { rank: engine.rank, group: group.name, milliseconds, missing: peers }
+    return tsrError('ERR_TSR_BARRIER_MISSING', facts)
   }
-  return tsrError('ERR_TSR_OPERATION_TIMEOUT', { ...facts, operation: task.describe(), peers })
+  return tsrError('ERR_TSR_OPERATION_TIMEOUT', { ...factsOf(task), milliseconds, peers })
 }
 
-export function abortError(task: Task, rank: number): TsrError {
-  const facts = { rank, operation: task.describe(), group: task.group.name }
-  return tsrError('ERR_TSR_OPERATION_ABORTED', facts)
+export function abortError(task: Task): TsrError {
+  return tsrError('ERR_TSR_OPERATION_ABORTED', factsOf(task))
+}
+
+function factsOf(task: Task) {
+  return { rank: task.engine.rank, operation: task.describe(), group: task.group.name }
 }
 
 /** Returns the message of an error without its advice, for use inside another message. */

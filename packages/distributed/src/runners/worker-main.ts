@@ -25,14 +25,7 @@ import {
   type StartMessage,
   type WorkerInput,
 } from './worker-messages.ts'
-import {
-  commandAt,
-  commandKinds,
-  control,
-  readOperation,
-  sharedStateOf,
-  slotStates,
-} from './worker-memory.ts'
+import { commandAt, commandKinds, control, readOperation, slotStates } from './worker-memory.ts'
 
 /*
  * The entry point of the engine's thread. It connects to the other ranks, then runs commands of the
@@ -40,7 +33,7 @@ import {
  */
 
 const input = workerData as WorkerInput
-const shared = sharedStateOf(input.shared)
+const { shared } = input
 const tasks = new Map<number, Task>()
 const heap = heapOf(input.memory)
 let isReady = false

@@ -46,19 +46,12 @@ export interface SharedState {
   readonly timings: Float64Array
 }
 
-export function sharedBytes(): number {
-  return CONTROL_BYTES + COMMANDS * COMMAND_DOUBLES * 8 + SLOTS * 3 * 8 + SLOTS * 4
-}
-
-export function sharedStateOf(buffer: SharedArrayBuffer): SharedState {
-  const commandsAt = CONTROL_BYTES
-  const timingsAt = commandsAt + COMMANDS * COMMAND_DOUBLES * 8
-  const statesAt = timingsAt + SLOTS * 3 * 8
+export function createSharedState(): SharedState {
   return {
-    control: new Int32Array(buffer, 0, CONTROL_BYTES / 4),
-    commands: new Float64Array(buffer, commandsAt, COMMANDS * COMMAND_DOUBLES),
-    timings: new Float64Array(buffer, timingsAt, SLOTS * 3),
-    states: new Int32Array(buffer, statesAt, SLOTS),
+    control: new Int32Array(new SharedArrayBuffer(CONTROL_BYTES)),
+    commands: new Float64Array(new SharedArrayBuffer(COMMANDS * COMMAND_DOUBLES * 8)),
+    timings: new Float64Array(new SharedArrayBuffer(SLOTS * 3 * 8)),
+    states: new Int32Array(new SharedArrayBuffer(SLOTS * 4)),
   }
 }
 

@@ -5,10 +5,11 @@ import type { Endpoint } from '../transports/dialer.ts'
 import type { MappedHeap } from '../transports/transport.ts'
 import type { ConnectOptions } from './open-transport.ts'
 import type { RunnerOptions } from './runner.ts'
+import type { SharedState } from './worker-memory.ts'
 
 /** The `workerData` of the engine's thread. */
 export interface WorkerInput extends Omit<RunnerOptions, 'journal'> {
-  readonly shared: SharedArrayBuffer
+  readonly shared: SharedState
   /** The port for errors of operations, and for groups to add or to fail. */
   readonly port: MessagePort
   readonly journal: SharedJournal

@@ -17,8 +17,7 @@ import {
   commandKinds,
   COMMANDS,
   control,
-  sharedBytes,
-  sharedStateOf,
+  createSharedState,
   SLOTS,
   slotStates,
   writeOperation,
@@ -48,8 +47,8 @@ export async function startWorkerRunner(
   const heap = heapOf(memory)
   const arena = createArena(heap, rank)
   const epochs = createEpochs(EXPOSING_GROUPS)
-  const shared = new SharedArrayBuffer(sharedBytes())
-  const { control: words, commands, states, timings } = sharedStateOf(shared)
+  const shared = createSharedState()
+  const { control: words, commands, states, timings } = shared
   const gone = new Int32Array(new SharedArrayBuffer(4 * worldSize))
   const tickets: (Ticket | undefined)[] = []
   const freeSlots = Array.from({ length: SLOTS }, (_, i) => SLOTS - 1 - i)

@@ -53,19 +53,13 @@ interface Publications {
   readonly exposed: number[]
 }
 
-interface MemorySlots {
-  /** Heap offset of the end of the slots; the same in every heap. */
-  readonly end: number
-  slotsOf(rank: number): SharedSlots
-}
-
 /**
  * Creates the slots of an in-process world. Each rank copies a published buffer into the heaps of all
  * ranks of its host.
  *
  * @param heaps - heaps by rank; the caller fills the array later
  */
-function createSlots(hosts: readonly number[], heaps: readonly Heap[]): MemorySlots {
+function createSlots(hosts: readonly number[], heaps: readonly Heap[]) {
   /** Publications, indexed by rank and then by group. */
   const publications = hosts.map(() =>
     Array.from({ length: EXPOSING_GROUPS }, (): Publications => ({
@@ -80,8 +74,9 @@ function createSlots(hosts: readonly number[], heaps: readonly Heap[]): MemorySl
   const slotOf = (peer: number, group: number, epoch: number): number =>
     FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
   return {
+    /** Heap offset of the end of the slots; the same in every heap. */
     end: slotOf(hosts.length, 0, 0),
-    slotsOf: (rank) => {
+    slotsOf: (rank: number): SharedSlots => {
       const reaches = (peer: number): boolean => hosts[peer] === hosts[rank]
       const expose: SharedSlots['expose'] = (group, epoch, header, at) => {
         const own = of(rank, group)
@@ -126,25 +121,19 @@ function createSlots(hosts: readonly number[], heaps: readonly Heap[]): MemorySl
   }
 }
 
-/** What the ranks of an in-process world share. */
-export interface MemoryNetwork {
-  /** The host number of each rank, as in `Transport.hosts`. */
-  readonly hosts: readonly number[] | undefined
+/**
+ * Creates what the ranks of an in-process world share.
+ * @param hosts - the host number of each rank, as in `Transport.hosts`
+ */
+export function createNetwork(size: number, hosts?: readonly number[]) {
   /** The heaps, indexed by rank. */
-  readonly heaps: Heap[]
-  readonly slots: MemorySlots | undefined
-  readonly pipe: (from: number, to: number) => Pipe
-}
-
-/** Creates the pipes between all ranks of an in-process world. */
-export function createNetwork(size: number, hosts?: readonly number[]): MemoryNetwork {
   const heaps: Heap[] = []
   const pipes = Array.from({ length: size * size }, () => new Pipe())
   return {
     hosts,
     heaps,
     slots: hosts && createSlots(hosts, heaps),
-    pipe: (from, to) => pipes[from * size + to]!,
+    pipe: (from: number, to: number) => pipes[from * size + to]!,
   }
 }
 
@@ -156,7 +145,7 @@ export function createNetwork(size: number, hosts?: readonly number[]): MemoryNe
  * @param alter - changes bytes in transit
  */
 export function memoryTransport(
-  network: MemoryNetwork,
+  network: ReturnType<typeof createNetwork>,
   rank: number,
   size: number,
   heap: Heap,

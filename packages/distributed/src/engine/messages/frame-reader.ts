@@ -1,6 +1,7 @@
 import { CLOSED, type Transport } from '../../transports/transport.ts'
-import { HEADER_BYTES, isPlausible, readHeader, type FrameHeader } from './frame.ts'
+import { HEADER_BYTES, isPlausible, readHeader } from './frame.ts'
 import type { LinkTraffic } from './frame-writer.ts'
+import type { Link } from './link.ts'
 import type { EngineMemory } from './memory.ts'
 
 /** Bytes to read ahead for small frames. Large payloads are read directly to their destination. */
@@ -17,23 +18,13 @@ export interface Destination {
   readonly onArrived: () => void
 }
 
-export interface FrameReaderEvents {
-  /** Handles a header and returns the destination of its payload; undefined if there is no payload. */
-  onFrame(header: FrameHeader): Destination | undefined
-  /** Called when the stream contains something other than a frame. The stream is then unusable. */
-  onGarbage(): void
-  onClosed(): void
-  /** Whether large payloads are expected now. Reading ahead would then cost an extra copy. */
-  expectsPayload(): boolean
-}
-
 /** Splits the byte stream from one peer into frames. */
 export class FrameReader {
   readonly #transport: Transport
   readonly #memory: EngineMemory
   readonly #peer: number
   readonly #traffic: LinkTraffic
-  readonly #events: FrameReaderEvents
+  readonly #link: Link
   readonly #view: DataView
   readonly #stage: number
   /** Unread bytes of the read-ahead buffer: from `#from` up to `#to`. */
@@ -46,18 +37,12 @@ export class FrameReader {
   #isDry = false
   #closed = false
 
-  constructor(
-    transport: Transport,
-    memory: EngineMemory,
-    peer: number,
-    traffic: LinkTraffic,
-    events: FrameReaderEvents,
-  ) {
+  constructor(transport: Transport, memory: EngineMemory, link: Link) {
     this.#transport = transport
     this.#memory = memory
-    this.#peer = peer
-    this.#traffic = traffic
-    this.#events = events
+    this.#peer = link.peer
+    this.#traffic = link.traffic
+    this.#link = link
     this.#view = new DataView(memory.heap.bytes.buffer)
     this.#stage = memory.allocate(STAGE_BYTES)
   }
@@ -74,7 +59,7 @@ export class FrameReader {
       if (taken === 0) break
       if (taken === CLOSED) {
         this.#closed = true
-        this.#events.onClosed()
+        this.#link.close('lost')
         return true
       }
       moved = true
@@ -91,16 +76,17 @@ export class FrameReader {
   #readHeader(): number {
     const staged = this.#to - this.#from
     if (staged < HEADER_BYTES) {
-      const wanted = this.#events.expectsPayload() ? HEADER_BYTES - staged : STAGE_BYTES - staged
-      return this.#fillStage(wanted)
+      // Reading ahead would cost an extra copy of a large payload.
+      const isLarge = this.#link.receives.expectsData
+      return this.#fillStage((isLarge ? HEADER_BYTES : STAGE_BYTES) - staged)
     }
     const header = readHeader(this.#view, this.#stage + this.#from)
     if (header === undefined || !isPlausible(header)) {
-      this.#events.onGarbage()
+      this.#link.onGarbage()
       return CLOSED
     }
     this.#from += HEADER_BYTES
-    const destination = this.#events.onFrame(header)
+    const destination = this.#link.onFrame(header)
     if (destination !== undefined) {
       this.#filled = 0
       this.#expected = header.bytes

@@ -79,17 +79,7 @@ export class Link {
     this.sends = createSends(writer, memory, events, traffic, this.sharesMemory)
     this.receives = createReceives(writer, memory, events, this.#gets)
     this.#retirement = createRetirement(writer, this.streams)
-    this.#reader = new FrameReader(transport, memory, peer, traffic, {
-      onFrame: (header) => this.#onFrame(header),
-      onGarbage: () => {
-        this.#sentGarbage = true
-        transport.closePeer(peer)
-      },
-      onClosed: () => {
-        this.#close('lost')
-      },
-      expectsPayload: () => this.receives.expectsData,
-    })
+    this.#reader = new FrameReader(transport, memory, this)
   }
 
   get hasOutgoing(): boolean {
@@ -213,7 +203,7 @@ export class Link {
           this.#sentGarbage = true
           throw new RangeError(this.closeReason)
         }
-        const destination = this.#onFrame(header)!
+        const destination = this.onFrame(header)!
         mail.take(destination.at, header.bytes)
         destination.onArrived()
       }
@@ -223,7 +213,14 @@ export class Link {
     return true
   }
 
-  #onFrame(header: FrameHeader): Destination | undefined {
+  /** Handles a stream that contains something other than a frame, and is then unusable. */
+  onGarbage(): void {
+    this.#sentGarbage = true
+    this.#transport.closePeer(this.peer)
+  }
+
+  /** Handles a header. Returns the destination of its payload; undefined if there is no payload. */
+  onFrame(header: FrameHeader): Destination | undefined {
     this.#writer.onCredit(header.credit)
     const { kind, space, group, sequence, index, fingerprint, bytes } = header
     if (opening.has(kind) && this.#events.hasLeft(group)) return this.receives.discardFrame(header)
@@ -270,7 +267,7 @@ export class Link {
       case frameKinds.notice:
         return this.#onText(header, this.#events.onNotice)
       case frameKinds.close:
-        this.#close('left')
+        this.close('left')
         return undefined
       default:
         return undefined
@@ -306,10 +303,10 @@ export class Link {
     this.failure ??= cause
     this.#writer.discard()
     this.#transport.closePeer(this.peer)
-    this.#close('lost')
+    this.close('lost')
   }
 
-  #close(how: 'lost' | 'left'): void {
+  close(how: 'lost' | 'left'): void {
     if (this.closed !== undefined) return
     this.#readMail()
     this.closed = how
