@@ -9,7 +9,6 @@ import {
   type Rules,
 } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
-import { createArena } from './arena/arena.ts'
 import { createMemory, heapOf } from './arena/heap.ts'
 import { diagnose } from './diagnosis/diagnosis.ts'
 import { Journal } from './diagnosis/journal.ts'
@@ -107,8 +106,7 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     hasLeft = true
     transport.close()
   }
-  const arena = createArena(heap, rank)
-  const runner = eventRunner({ engine, arena, journal, transport: transport.name, wake, leave })
+  const runner = eventRunner({ engine, journal, transport: transport.name, wake, leave })
   return createWorldGroup({ rank, worldSize, runner, store: noStore, timeout })
 }
 

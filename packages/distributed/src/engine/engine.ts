@@ -221,12 +221,12 @@ export function createEngine(options: EngineOptions) {
     get hasPeers(): boolean {
       return peers.some((link) => link.closed === undefined)
     },
-    addGroup(id: number, name: string, ranks: readonly number[]): void {
+    addGroup: (id: number, name: string, ranks: readonly number[]): void => {
       const own = epochs && Epochs.of(epochs, id)
       groups.set(id, createGroup(id, name, ranks.indexOf(rank), ranks, hosts, own, slots))
       failures.onGroupAdded(id)
     },
-    removeGroup(id: number): void {
+    removeGroup: (id: number): void => {
       const group = groups.get(id)
       if (group === undefined) return
       groups.delete(id)

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import type { Arena } from '../arena/arena.ts'
+import { createArena } from '../arena/arena.ts'
 import type { Journal } from '../diagnosis/journal.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { EventTransport } from '../transports/transport.ts'
@@ -9,7 +9,6 @@ import { destroyedError, type Runner } from './runner.ts'
 
 export interface EventRunnerParts {
   readonly engine: Engine
-  readonly arena: Arena
   readonly journal: Journal
   /** The name of the transport. */
   readonly transport: string
@@ -24,7 +23,7 @@ export interface EventRunnerParts {
  * asynchronous calls work.
  */
 export function eventRunner(parts: EventRunnerParts): Runner {
-  const { engine, arena, journal, transport, wake, leave } = parts
+  const { engine, journal, transport, wake, leave } = parts
   const driver = createEngineDriver(engine, {
     prepareFor: wake,
     poll: () => undefined,
@@ -36,14 +35,10 @@ export function eventRunner(parts: EventRunnerParts): Runner {
   return {
     kind: 'world',
     transport,
-    arena,
+    arena: createArena(engine.heap, engine.rank),
     journal,
-    addGroup: (id, name, ranks) => {
-      engine.addGroup(id, name, ranks)
-    },
-    removeGroup: (id) => {
-      engine.removeGroup(id)
-    },
+    addGroup: engine.addGroup,
+    removeGroup: engine.removeGroup,
     failGroup: (id, reason) => {
       engine.failGroup(id, reason)
       wake()

@@ -1,5 +1,4 @@
 import { host, monotonicNow, seededRandom, tsrError } from '@tsrun/core'
-import { createArena } from '../arena/arena.ts'
 import { createMemory, heapOf } from '../arena/heap.ts'
 import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
@@ -81,8 +80,7 @@ export function inProcessWorld(options: InProcessOptions): {
       observe: (observed) => diagnose(shared, observed),
       onMessage,
     })
-    const arena = createArena(heap, rank)
-    const runner = eventRunner({ engine, arena, journal, transport: transport.name, wake })
+    const runner = eventRunner({ engine, journal, transport: transport.name, wake })
     return { engine, runner, transport }
   })
   const engines = ranks.map(({ engine }) => engine)

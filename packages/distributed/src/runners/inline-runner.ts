@@ -1,12 +1,15 @@
-import type { Arena } from '../arena/arena.ts'
-import type { Journal } from '../diagnosis/journal.ts'
-import type { Engine } from '../engine/engine.ts'
+import { createArena } from '../arena/arena.ts'
+import { heapOf } from '../arena/heap.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
+import { createEngine } from '../engine/engine.ts'
+import { fakePeers } from '../engine/fake-peers.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import { destroyedError, type Runner } from './runner.ts'
+import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
 import { PollingEngine } from './polling-engine.ts'
 import { CallingThread } from './calling-thread/calling-thread.ts'
 import { createEngineDriver } from './engine-driver.ts'
-import type { Ticket, TicketDriver } from '../ticket.ts'
+import type { Ticket } from '../ticket.ts'
+import { copyStatus } from './status-page.ts'
 
 /**
  * Largest number of milliseconds to poll between two turns of the event loop, while an operation is
@@ -25,11 +28,22 @@ const POLL_PERIOD = 2
  * sockets have already accepted moves.
  */
 export function createInlineRunner(
-  engine: Engine,
-  arena: Arena,
-  journal: Journal,
+  { memory, rank, worldSize, journal, tuning }: Omit<RunnerOptions, 'transport' | 'listen'>,
   transport: BlockingTransport | undefined,
 ): Runner {
+  const { shared } = journal
+  copyStatus(shared)
+  const heap = heapOf(memory)
+  const engine = createEngine({
+    heap,
+    rank,
+    worldSize,
+    transport,
+    collectives: transport === undefined ? fakePeers : undefined,
+    tuning,
+    observe: (observed) => diagnose(shared, observed),
+  })
+  const arena = createArena(heap, rank)
   const polling = new PollingEngine(engine, transport)
   const awaited = new Set<Ticket>()
   let isPumping = false
@@ -81,7 +95,32 @@ export function createInlineRunner(
       pump()
     },
   })
-  const callingThread = createCallingThread(engine, driver, arena, journal, transport)
+
+  const createCallingThread = (): CallingThread | undefined => {
+    const { kernels, epochs } = engine
+    const { slots, hosts, place } = transport ?? {}
+    // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
+    // messages.
+    if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
+    if (journal.owner.settings.detail) return undefined
+    return new CallingThread({
+      slots,
+      kernels,
+      rank,
+      hosts,
+      tuning,
+      epochs,
+      arena,
+      journal,
+      place,
+      mail: hosts.map((_, peer) => transport?.mail?.(peer)),
+      // Leave large operations to the engine, which is on this thread, too.
+      get: undefined,
+      isIdle: () => !engine.hasRunning && !engine.hasOutgoing,
+      engine: driver,
+    })
+  }
+  const callingThread = createCallingThread()
 
   /** Shuts down gracefully only if the script ends without an error. */
   const onExit = (code: number): void => {
@@ -112,9 +151,7 @@ export function createInlineRunner(
       callingThread?.removeGroup(id)
       engine.removeGroup(id)
     },
-    failGroup: (id, reason) => {
-      engine.failGroup(id, reason)
-    },
+    failGroup: engine.failGroup,
     // Poll before reading, because nothing else polls the engine while no operation is awaited.
     get gone() {
       if (!isClosed) polling.poll()
@@ -134,35 +171,4 @@ export function createInlineRunner(
       await Promise.resolve()
     },
   }
-}
-
-function createCallingThread(
-  engine: Engine,
-  driver: TicketDriver,
-  arena: Arena,
-  journal: Journal,
-  transport: BlockingTransport | undefined,
-): CallingThread | undefined {
-  const { rank, kernels, tuning, epochs } = engine
-  const { slots, hosts, place } = transport ?? {}
-  // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
-  // messages.
-  if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
-  if (journal.owner.settings.detail) return undefined
-  return new CallingThread({
-    slots,
-    kernels,
-    rank,
-    hosts,
-    tuning,
-    epochs,
-    arena,
-    journal,
-    place,
-    mail: hosts.map((_, peer) => transport?.mail?.(peer)),
-    // Leave large operations to the engine, which is on this thread, too.
-    get: undefined,
-    isIdle: () => !engine.hasRunning && !engine.hasOutgoing,
-    engine: driver,
-  })
 }

@@ -25,9 +25,8 @@ export interface ConnectOptions extends MeshOptions {
   readonly place: LocalPlace | undefined
 }
 
-export type OpenedTransport =
-  | { readonly kind: 'blocking'; readonly transport: BlockingTransport }
-  | { readonly kind: 'event'; readonly transport: EventTransport }
+/** The `sleep` of a transport tells that it can block. */
+export type OpenedTransport = BlockingTransport | EventTransport
 
 /** A transport that already listens; `connect` it once the peers' endpoints are known. */
 export interface PreparedTransport {
@@ -60,7 +59,7 @@ export async function prepareTransport(
         // Other ranks may share memory even if this rank does not. All ranks must choose the same
         // algorithms.
         const hosts = options.sharing && hostsOf(options.sharing)
-        return { kind: 'event', transport: nodeTransport(heap, channels, hosts) }
+        return nodeTransport(heap, channels, hosts)
       },
     }
   }
@@ -71,10 +70,7 @@ export async function prepareTransport(
       endpoint: { host: '', port: 0 },
       close: () => undefined,
       connect: (heap, { rank, endpoints }) =>
-        Promise.resolve({
-          kind: 'blocking',
-          transport: plugIn.open(heap, rank, endpoints.length),
-        }),
+        Promise.resolve(plugIn.open(heap, rank, endpoints.length)),
     }
   }
   const native = isAvailable()
@@ -103,10 +99,9 @@ export async function prepareTransport(
       const polls = openPollSet(fds.length, sharing?.bell)
       const keys = channels.map((channel) => channel?.keys)
       const tcp = tcpTransport(heap, fds, polls, options.place, keys)
-      if (sharing === undefined) return { kind: 'blocking', transport: tcp }
+      if (sharing === undefined) return tcp
       const spins = haveCores(threads, options)
-      const transport = sharedMemoryTransport({ heap, rank, tcp, polls, sharing, spins })
-      return { kind: 'blocking', transport }
+      return sharedMemoryTransport({ heap, rank, tcp, polls, sharing, spins })
     },
   }
 }

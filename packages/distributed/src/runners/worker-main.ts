@@ -197,7 +197,7 @@ async function connect(prepared: PreparedTransport): Promise<OpenedTransport | u
   }
 }
 
-async function run({ kind, transport }: OpenedTransport): Promise<void> {
+async function run(transport: OpenedTransport): Promise<void> {
   const { rank, worldSize, journal, tuning, gone, epochs } = input
   const engine = createEngine({
     heap,
@@ -212,7 +212,7 @@ async function run({ kind, transport }: OpenedTransport): Promise<void> {
   copyStatus(journal)
   isReady = true
   const thread = placeOfThread()
-  if (kind === 'blocking') {
+  if ('sleep' in transport) {
     tell({ ready: { doorbell: transport.doorbell, thread, heaps: transport.heaps } })
     runBlocking(engine, transport)
   } else {
@@ -241,7 +241,7 @@ async function main(): Promise<void> {
   } catch (error) {
     // Tell the peers at once that this rank is gone. Keep the doorbell open, because the main
     // thread may still use it.
-    for (let peer = 0; peer < input.worldSize; peer++) opened?.transport.closePeer(peer)
+    for (let peer = 0; peer < input.worldSize; peer++) opened?.closePeer(peer)
     throw error
   }
   // Bun has no such method.

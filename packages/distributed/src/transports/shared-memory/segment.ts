@@ -52,18 +52,13 @@ export interface Segment {
 export function createSegment(memory: WebAssembly.Memory): Segment {
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)
-  let bell: number
-  try {
-    bell = createBell()
-  } catch (error) {
-    closeNative(fd)
-    throw error
-  }
+  let bell: number | undefined
   const close = (): void => {
     closeNative(fd)
-    closeNative(bell)
+    if (bell !== undefined) closeNative(bell)
   }
   try {
+    bell = createBell()
     mapFileOver(fd, addressOf(bytes), bytes.length)
   } catch (error) {
     close()
