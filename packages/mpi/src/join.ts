@@ -14,8 +14,15 @@ import { openSharedStore } from './store.ts'
  */
 export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   const { env } = process
-  const launched = placeOf(env)
-  const expected = expectedPlace(env, options)
+  // A PMIx server does not set a variable for the number of ranks.
+  const pmixRank = numberOf(env['PMIX_RANK'])
+  const pmix = { rank: pmixRank, worldSize: undefined, variable: 'PMIX_RANK' }
+  const launched = launchedPlace(env) ?? (pmixRank === undefined ? undefined : pmix)
+  const expected = {
+    rank: options.rank ?? numberOf(env['RANK']),
+    worldSize: options.worldSize ?? numberOf(env['WORLD_SIZE']),
+    variable: options.worldSize === undefined ? 'WORLD_SIZE' : 'the option worldSize',
+  }
   if (launched === undefined) {
     if ((expected.worldSize ?? 1) === 1) return worldOfOne()
     const problem = `${expected.variable} says ${expected.worldSize} ranks, but neither mpirun nor srun has started this process`
@@ -26,7 +33,7 @@ export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   checkPlace(expected, mpi, mpi.library)
   const { rank, worldSize, broadcast } = mpi
   if (worldSize === 1) return worldOfOne()
-  const known = launchedPlace(process.env)
+  const known = launchedPlace(env)
   if (known !== undefined && env['RANK'] === undefined) Object.assign(env, placeVariables(known))
   const place = { rank, worldSize }
   const { store: given, iface, timeout } = options
@@ -44,36 +51,12 @@ function worldOfOne(): JoinedJob {
   return { place, store, isOwn: true, close: () => store.close() }
 }
 
-type Environment = Readonly<Record<string, string | undefined>>
-
 /** Rank and number of ranks; undefined if the launcher has not set the variables. */
-export interface Place {
+interface Place {
   readonly rank: number | undefined
   readonly worldSize: number | undefined
   /** Name of the variable with the rank. */
   readonly variable: string
-}
-
-/** Returns the place from the MPI launcher's variables; undefined without a launcher. */
-function placeOf(env: Environment): Place | undefined {
-  // A PMIx server does not set a variable for the number of ranks.
-  return launchedPlace(env) ?? rankOfPmix(env)
-}
-
-function rankOfPmix(env: Environment): Place | undefined {
-  const rank = numberOf(env['PMIX_RANK'])
-  return rank === undefined ? undefined : { rank, worldSize: undefined, variable: 'PMIX_RANK' }
-}
-
-function expectedPlace(
-  env: Environment,
-  given: { readonly rank?: number; readonly worldSize?: number },
-): Place {
-  return {
-    rank: given.rank ?? numberOf(env['RANK']),
-    worldSize: given.worldSize ?? numberOf(env['WORLD_SIZE']),
-    variable: given.worldSize === undefined ? 'WORLD_SIZE' : 'the option worldSize',
-  }
 }
 
 /**

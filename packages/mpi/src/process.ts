@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { openLibMpi, type LibMpi } from './libmpi.ts'
+import { openLibMpi, type LibMpi, type MpiCall } from './libmpi.ts'
 import { low, mpiOn } from './memory.ts'
 
 /*
@@ -40,12 +40,8 @@ export function enterMpi(): MpiProcess {
 function enter(lib: LibMpi): MpiProcess {
   const bytes = new Uint8Array(new SharedArrayBuffer(WORDS_BYTES + 64))
   const { abi, call, address, integer } = mpiOn(bytes, lib)
-  const ask = (name: 'Initialized' | 'Query_thread'): number => {
-    call(name, address(0))
-    return integer(0)
-  }
-  const askWorld = (name: 'Comm_rank' | 'Comm_size'): number => {
-    call(name, abi.world, address(0))
+  const ask = (name: MpiCall, ...args: number[]): number => {
+    call(name, ...args, address(0))
     return integer(0)
   }
   if (ask('Initialized') === 0) call('Init_thread', 0, 0, THREAD_SERIALIZED, address(0))
@@ -54,10 +50,10 @@ function enter(lib: LibMpi): MpiProcess {
     throw tsrError('ERR_TSR_TRANSPORT_UNAVAILABLE', { transport: 'mpi', reason })
   }
   call('Comm_set_errhandler', abi.world, abi.errorsReturn)
-  const worldSize = askWorld('Comm_size')
+  const worldSize = ask('Comm_size', abi.world)
   return {
     library: lib.name,
-    rank: askWorld('Comm_rank'),
+    rank: ask('Comm_rank', abi.world),
     worldSize,
     broadcast: (text) => {
       const words = new TextEncoder().encode(text)
