@@ -16,7 +16,6 @@ import type { ConnectOptions } from './open-transport.ts'
 import {
   ENGINE,
   type FailureMessage,
-  type GroupFailureMessage,
   type GroupMessage,
   type ReadyMessage,
   type StartCommand,
@@ -141,7 +140,7 @@ export function createThread(
     },
     wake,
     /** Sends data that does not fit into a command. Called before that command is written. */
-    post(message: GroupMessage | GroupFailureMessage): void {
+    post(message: GroupMessage): void {
       port.postMessage(message)
     },
     /**

@@ -19,7 +19,6 @@ import { destroyedError } from './runner.ts'
 import { copyStatus } from './status-page.ts'
 import {
   ENGINE,
-  type GroupFailureMessage,
   type GroupMessage,
   type StartCommand,
   type StartMessage,
@@ -98,19 +97,13 @@ function runCommand(engine: Engine, at: number, slot: number): void {
       if (task !== undefined) engine.abort(task)
       return
     }
-    case commandKinds.addGroup: {
+    case commandKinds.changeGroup: {
       const { message } = receiveMessageOnPort(input.port) as { message: GroupMessage }
-      engine.addGroup(message.id, message.name, message.ranks)
+      if ('ranks' in message) engine.addGroup(message.id, message.name, message.ranks)
+      else if ('reason' in message) engine.failGroup(message.id, message.reason)
+      else engine.removeGroup(message.id)
       return
     }
-    case commandKinds.failGroup: {
-      const { message } = receiveMessageOnPort(input.port) as { message: GroupFailureMessage }
-      engine.failGroup(message.id, message.reason)
-      return
-    }
-    case commandKinds.removeGroup:
-      engine.removeGroup(commands[at + 2]!)
-      return
     case undefined:
     default:
       throw tsrError('ERR_TSR_INTERNAL', { what: 'unknown command' })

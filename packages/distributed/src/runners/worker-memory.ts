@@ -28,13 +28,7 @@ export const SLOTS = 4096
 const COMMAND_DOUBLES = 24
 const CONTROL_BYTES = 64
 
-export const commandKinds = {
-  start: 1,
-  abort: 2,
-  addGroup: 3,
-  removeGroup: 4,
-  failGroup: 5,
-} as const
+export const commandKinds = { start: 1, abort: 2, changeGroup: 3 } as const
 
 export interface SharedState {
   readonly control: Int32Array

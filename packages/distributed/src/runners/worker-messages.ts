@@ -10,7 +10,7 @@ import type { SharedState } from './worker-memory.ts'
 /** The `workerData` of the engine's thread. */
 export interface WorkerInput extends Omit<RunnerOptions, 'journal'> {
   readonly shared: SharedState
-  /** The port for errors of operations, and for groups to add or to fail. */
+  /** The port for errors of operations, and for groups to add, to fail or to remove. */
   readonly port: MessagePort
   readonly journal: SharedJournal
   /**
@@ -54,15 +54,11 @@ export interface FailureMessage {
   readonly error: SerializedTsrError
 }
 
-/** A message from the main thread to the worker. It is sent before the command `addGroup`. */
-export interface GroupMessage {
-  readonly id: number
-  readonly name: string
-  readonly ranks: readonly number[]
-}
-
-/** A message from the main thread to the worker. It is sent before the command `failGroup`. */
-export interface GroupFailureMessage {
-  readonly id: number
-  readonly reason: string
-}
+/**
+ * A message from the main thread to the worker, which adds, fails or removes a group. It is sent
+ * before the command `changeGroup`.
+ */
+export type GroupMessage =
+  | { readonly id: number; readonly name: string; readonly ranks: readonly number[] }
+  | { readonly id: number; readonly reason: string }
+  | { readonly id: number }

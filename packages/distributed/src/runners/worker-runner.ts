@@ -4,6 +4,7 @@ import { createArena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
 import { createEpochs } from '../shared/epochs.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
+import type { Operation } from '../operation.ts'
 import type { Ticket, TicketDriver } from '../ticket.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import { copyFrom, hostsOf, openShared } from '../transports/shared-memory/neighbours.ts'
@@ -12,6 +13,7 @@ import { createThread, LEAVE_TIME } from './engine-thread.ts'
 import { haveCores, type ConnectOptions } from './open-transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
 import { CallingThread } from './calling-thread/calling-thread.ts'
+import type { GroupMessage } from './worker-messages.ts'
 import {
   commandAt,
   commandKinds,
@@ -76,9 +78,9 @@ export async function startWorkerRunner(
    * Writes a command for the engine's thread. If the thread has ended, fails all operations and
    * returns false.
    *
-   * @param fill - writes the arguments of the command
+   * @param operation - the argument of `start`
    */
-  const command = (kind: number, slot: number, fill?: (at: number) => void): boolean => {
+  const command = (kind: number, slot: number, operation?: Operation): boolean => {
     const written = words[control.written]!
     while (!isDead) {
       const read = Atomics.load(words, control.read)
@@ -86,7 +88,7 @@ export async function startWorkerRunner(
         const at = commandAt(written >>> 0)
         commands[at] = kind
         commands[at + 1] = slot
-        fill?.(at)
+        if (operation !== undefined) writeOperation(commands, at, operation)
         Atomics.store(words, control.written, (written + 1) | 0)
         if (Atomics.load(words, control.parked) === 1) thread.wake()
         return true
@@ -97,6 +99,11 @@ export async function startWorkerRunner(
     }
     failAll()
     return false
+  }
+
+  const changeGroup = (message: GroupMessage): boolean => {
+    thread.post(message)
+    return command(commandKinds.changeGroup, 0)
   }
 
   /** Whether a slot is free besides those of the receives that wait on the calling thread. */
@@ -122,9 +129,7 @@ export async function startWorkerRunner(
       ticket.begin(driver, operation)
       ticket.slot = slot
       tickets[slot] = ticket
-      command(commandKinds.start, slot, (at) => {
-        writeOperation(commands, at, operation)
-      })
+      command(commandKinds.start, slot, operation)
     },
     /** Also frees the slot of the ticket. */
     collect(ticket) {
@@ -236,21 +241,16 @@ export async function startWorkerRunner(
     gone,
     addGroup(id, name, ranks) {
       if (isStopped) throw destroyedError('newGroup')
-      thread.post({ id, name, ranks })
-      if (!command(commandKinds.addGroup, 0)) throw deathOr('it takes no commands')
+      if (!changeGroup({ id, name, ranks })) throw deathOr('it takes no commands')
       callingThread?.addGroup(id, name, ranks)
     },
     removeGroup(id) {
       if (isStopped) return
       callingThread?.removeGroup(id)
-      command(commandKinds.removeGroup, 0, (at) => {
-        commands[at + 2] = id
-      })
+      changeGroup({ id })
     },
     failGroup(id, reason) {
-      if (isStopped) return
-      thread.post({ id, reason })
-      command(commandKinds.failGroup, 0)
+      if (!isStopped) changeGroup({ id, reason })
     },
     driverOf(operation, isAwaited) {
       if (isStopped) throw destroyedError(operation.name)

@@ -74,24 +74,19 @@ function explain(refused: HandshakeRefusal, protection: Protection): string {
   return `it was started otherwise; this rank has ${protectionFlags[protection]}`
 }
 
-export interface AuthenticatedPeer {
-  readonly rank: number
-  /** The keys of the connection; undefined without protection. */
-  readonly keys: SessionKeys | undefined
-}
-
 /**
  * Authenticates a connection that rank `listener` has accepted.
  *
  * @param advance - called for each step of the handshake
- * @returns undefined if the peer is not part of the job or dialed another rank
+ * @returns the rank of the peer, and the keys of the connection, which are undefined without
+ *   protection; undefined if the peer is not part of the job or dialed another rank
  */
 export async function handshakeWithDialer(
   channel: ByteChannel,
   { token, purpose, protection }: Credentials,
   listener: number,
   advance: () => void,
-): Promise<AuthenticatedPeer | undefined> {
+) {
   const handshake = serverHandshake(token, purpose, protection)
   const start = await channel.read(HELLO_START_BYTES)
   if (!isHelloStart(start)) return undefined

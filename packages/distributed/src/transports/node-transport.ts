@@ -70,9 +70,7 @@ export function nodeTransport(
   const adopt = (channel: SocketChannel): Peer => {
     const { socket, keys } = channel
     const seal = keys && sealStream(regionOf(heap.bytes), keys, RECORDS)
-    const { chunks, ended } = channel.release()
-    const held = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-    const peer: Peer = { socket, seal, chunks, offset: 0, held, closed: ended }
+    const peer: Peer = { socket, seal, ...channel.release() }
     socket.setKeepAlive(true, 10_000)
     socket.on('data', (chunk: Buffer) => {
       peer.chunks.push(chunk)
@@ -214,16 +212,16 @@ export interface SocketChannel extends ByteChannel {
    * Stops reading. Returns the bytes that followed the handshake, and why the stream has ended, if
    * it has.
    */
-  release(): { readonly chunks: Buffer[]; readonly ended: string | undefined }
+  release(): Pick<Peer, 'chunks' | 'offset' | 'held' | 'closed'>
 }
 
 export function socketChannel(socket: Socket): SocketChannel {
-  let rest: Buffer[] = []
+  const rest: Chunks = { chunks: [], offset: 0 }
   let held = 0
   let wake: (() => void) | undefined
   let ended: string | undefined
   const onData = (chunk: Buffer): void => {
-    rest.push(chunk)
+    rest.chunks.push(chunk)
     held += chunk.length
     // A handshake is short. Stop reading if a peer sends more.
     if (held > LARGEST_REST) socket.pause()
@@ -253,23 +251,21 @@ export function socketChannel(socket: Socket): SocketChannel {
       })
     },
     read: async (length) => {
-      for (;;) {
-        const bytes = Buffer.concat(rest)
-        if (bytes.length >= length) {
-          rest = bytes.length > length ? [bytes.subarray(length)] : []
-          held = bytes.length - length
-          if (held <= LARGEST_REST) socket.resume()
-          return new Uint8Array(bytes.subarray(0, length))
-        }
+      while (held < length) {
         if (ended !== undefined) throw new Error(ended)
         await new Promise<void>((resolve) => {
           wake = resolve
         })
       }
+      const bytes = new Uint8Array(length)
+      takeChunks(rest, bytes, 0, length)
+      held -= length
+      if (held <= LARGEST_REST) socket.resume()
+      return bytes
     },
     release: () => {
       socket.off('data', onData)
-      return { chunks: rest, ended }
+      return { ...rest, held, closed: ended }
     },
     close: () => {
       socket.destroy()
