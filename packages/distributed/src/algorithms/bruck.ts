@@ -1,6 +1,6 @@
 import { bytesOf, type Operation } from '../operation.ts'
 import { rotate } from './algorithm.ts'
-import { until, type Channel, type Steps } from './channel.ts'
+import { until, untilAll, type Channel, type Steps } from './channel.ts'
 
 /*
  * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997), for small slices: ceil(log2 n)
@@ -20,10 +20,10 @@ export function* bruckAllGather(channel: Channel, operation: Operation): Steps {
   if (held !== input) kernels.copy(held, input, slice)
   for (let distance = 1; distance < n; distance *= 2) {
     const bytes = Math.min(distance, n - distance) * slice
-    const received = channel.receive((rank + distance) % n, held + distance * slice, bytes)
-    const sent = channel.send((rank - distance + n) % n, held, bytes)
-    yield* until(received)
-    yield* until(sent)
+    yield* untilAll([
+      channel.receive((rank + distance) % n, held + distance * slice, bytes),
+      channel.send((rank - distance + n) % n, held, bytes),
+    ])
   }
   if (held !== output) rotate(channel, output, held, slice, n, n - rank)
 }
@@ -68,8 +68,9 @@ export function* bruckAllToAll(channel: Channel, operation: Operation): Steps {
 export function* disseminationBarrier(channel: Channel): Steps {
   const { rank, size } = channel
   for (let distance = 1; distance < size; distance *= 2) {
-    const heard = channel.receive((rank - distance + size) % size, 0, 0)
-    yield* until(channel.send((rank + distance) % size, 0, 0))
-    yield* until(heard)
+    yield* untilAll([
+      channel.receive((rank - distance + size) % size, 0, 0),
+      channel.send((rank + distance) % size, 0, 0),
+    ])
   }
 }

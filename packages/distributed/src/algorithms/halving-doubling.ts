@@ -1,6 +1,6 @@
 import { bytesOf, type Operation } from '../operation.ts'
 import { arithmeticOf, rotate, type Algorithm, type Arithmetic } from './algorithm.ts'
-import { until, type Channel, type Steps } from './channel.ts'
+import { until, untilAll, type Channel, type Steps } from './channel.ts'
 import { chunksOf, type Piece } from './pieces.ts'
 
 /** A rank's place in the largest hypercube that fits into its group. */
@@ -52,10 +52,7 @@ function allReduceOnHypercube(steps: CornerSteps): Algorithm {
     const bytes = bytesOf(operation)
     const place = hypercubePlace(rank, channel.size)
     if (place.role === 'gives') {
-      const given = channel.send(rank + 1, at, bytes)
-      const result = channel.receive(rank + 1, at, bytes)
-      yield* until(given)
-      yield* until(result)
+      yield* untilAll([channel.send(rank + 1, at, bytes), channel.receive(rank + 1, at, bytes)])
       return
     }
     if (place.role === 'takes') {
@@ -86,10 +83,7 @@ export const recursiveDoublingAllReduce = allReduceOnHypercube(function* (
   const scratch = channel.scratch(bytes)
   for (let bit = 1; bit < corners; bit <<= 1) {
     const partner = rankAt(corner ^ bit)
-    const received = channel.receive(partner, scratch, bytes)
-    const sent = channel.send(partner, at, bytes)
-    yield* until(received)
-    yield* until(sent)
+    yield* untilAll([channel.receive(partner, scratch, bytes), channel.send(partner, at, bytes)])
     const [first, second] = (corner & bit) === 0 ? [at, scratch] : [scratch, at]
     arithmetic.combine(at, first, second, bytes)
   }
@@ -130,10 +124,10 @@ export const halvingDoublingAllReduce = allReduceOnHypercube(function* (
   arithmetic.finish(own.at, own.bytes)
   for (let distance = 1; distance < corners; distance <<= 1) {
     const { partner, mine, theirs } = exchange(distance)
-    const received = channel.receive(partner, theirs.at, theirs.bytes)
-    const sent = channel.send(partner, mine.at, mine.bytes)
-    yield* until(received)
-    yield* until(sent)
+    yield* untilAll([
+      channel.receive(partner, theirs.at, theirs.bytes),
+      channel.send(partner, mine.at, mine.bytes),
+    ])
   }
 })
 

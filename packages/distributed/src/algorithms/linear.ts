@@ -52,9 +52,7 @@ export function* linearScatter(channel: Channel, operation: Operation): Steps {
 export function* linearBarrier(channel: Channel): Steps {
   const others = otherRanks(channel)
   if (channel.rank !== 0) {
-    const released = channel.receive(0, 0, 0)
-    yield* until(channel.send(0, 0, 0))
-    yield* until(released)
+    yield* untilAll([channel.receive(0, 0, 0), channel.send(0, 0, 0)])
     return
   }
   yield* untilAll(others.map((from) => channel.receive(from, 0, 0)))

@@ -47,16 +47,18 @@ export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps
  */
 function* swapInPlace(channel: Channel, base: number, slices: readonly Slice[]): Steps {
   const { rank, size: n, kernels } = channel
-  const size = segmentBytes(Math.max(...slices.map(({ bytes }) => bytes)))
-  const scratch = channel.scratch(Math.min(size, Math.max(...slices.map(({ bytes }) => bytes))))
+  const largest = Math.max(...slices.map(({ bytes }) => bytes))
+  const size = segmentBytes(largest)
+  const scratch = channel.scratch(Math.min(size, largest))
   for (let round = 0; round < n; round++) {
     const partner = (round - rank + n) % n
     if (partner === rank) continue
     const { count } = slices[partner]!
     for (const { at, bytes } of cutIntoSegments(slices[partner]!, size)) {
-      const received = channel.receive(partner, scratch, bytes, count)
-      yield* until(channel.send(partner, base + at, bytes, count))
-      yield* until(received)
+      yield* untilAll([
+        channel.receive(partner, scratch, bytes, count),
+        channel.send(partner, base + at, bytes, count),
+      ])
       kernels.copy(base + at, scratch, bytes)
     }
   }

@@ -33,13 +33,6 @@ export function sharedBuffer(bytes: number): SharedArrayBuffer {
   return new Shared(bytes)
 }
 
-/**
- * Returns the size of the engine's part of a heap of `capacity` bytes: half of it, at most 192 MiB.
- */
-function engineShare(capacity: number): number {
-  return Math.min(192 * 1024 * 1024, Math.floor(capacity / 2 / PAGE) * PAGE)
-}
-
 export function heapOf(memory: WebAssembly.Memory): Heap {
   const { buffer } = memory
   return {
@@ -47,6 +40,7 @@ export function heapOf(memory: WebAssembly.Memory): Heap {
     bytes: new Uint8Array(buffer),
     unsigned: new Uint32Array(buffer),
     doubles: new Float64Array(buffer),
-    engineBytes: engineShare(buffer.byteLength),
+    // Half of the heap, at most 192 MiB.
+    engineBytes: Math.min(192 * 1024 * 1024, Math.floor(buffer.byteLength / 2 / PAGE) * PAGE),
   }
 }
