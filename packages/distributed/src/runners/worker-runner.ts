@@ -256,7 +256,7 @@ export async function startWorkerRunner(
       if (isStopped) throw destroyedError(operation.name)
       return callingThread?.runs(operation, isAwaited) === true ? callingThread : driver
     },
-    prefersCaller: (operation) => !hasOwnCore && callingThread?.runs(operation, true) === true,
+    prefersCaller: (operation) => !hasOwnCore && callingThread.runs(operation, true),
     close: async () => {
       closing ??= leave()
       await closing
