@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { launchedPlace, placeVariables, tsrError } from '@tsrun/core'
 import type { JobOptions, JoinedJob } from '@tsrun/distributed/transport'
 import { hostIdentity, memoryStore } from '@tsrun/store'
-import { enterMpi } from './process.ts'
+import { enterMpi, type MpiProcess } from './process.ts'
 import { openSharedStore } from './store.ts'
 
 /**
@@ -29,8 +29,8 @@ export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
     throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })
   }
   const mpi = enterMpi()
-  checkPlace(launched, mpi, mpi.library)
-  checkPlace(expected, mpi, mpi.library)
+  checkPlace(launched, mpi)
+  checkPlace(expected, mpi)
   const { rank, worldSize, broadcast } = mpi
   if (worldSize === 1) return worldOfOne()
   const known = launchedPlace(env)
@@ -63,12 +63,8 @@ interface Place {
  * Compares the launcher's variables with libmpi.
  * @throws ERR_TSR_MPI_LAUNCH if they differ
  */
-function checkPlace(
-  expected: Place,
-  actual: { readonly rank: number; readonly worldSize: number },
-  library: string,
-): void {
-  const { worldSize, rank, variable } = expected
+function checkPlace({ worldSize, rank, variable }: Place, actual: MpiProcess): void {
+  const { library } = actual
   if (worldSize !== undefined && worldSize !== actual.worldSize) {
     const problem = `${variable} says ${worldSize} ranks, but ${library} ${actual.worldSize}`
     throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })

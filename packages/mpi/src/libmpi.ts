@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { addressOf, isAvailable, openSharedLibrary, type SharedLibrary } from '@tsrun/native'
-import { abiOf, type MpiAbi } from './abi.ts'
+import { abiOf } from './abi.ts'
 
 /** A pointer argument, or a constant that stands for a pointer. */
 type Address = number | bigint
@@ -47,12 +47,7 @@ const signatures = {
 
 export type MpiCall = keyof typeof signatures
 
-export interface LibMpi {
-  readonly name: string
-  readonly abi: MpiAbi
-  /** Calls `MPI_<name>`. @throws ERR_TSR_MPI */
-  readonly call: (name: MpiCall, ...args: Address[]) => void
-}
+export type LibMpi = ReturnType<typeof bind>
 
 /** Largest size in bytes of an MPI_Error_string. */
 const LONGEST_ERROR = 512
@@ -107,7 +102,7 @@ function candidates(env: NodeJS.ProcessEnv): string[] {
   return isHydra ? [...mpich, ...openMpi] : [...openMpi, ...mpich]
 }
 
-function bind(library: SharedLibrary): LibMpi {
+function bind(library: SharedLibrary) {
   const abi = abiOf(library)
   const types: Readonly<Record<string, string>> = { p: 'size_t', h: abi.handleType, i: 'int' }
   const bound = new Map<MpiCall, (...args: Address[]) => number>()
@@ -129,7 +124,8 @@ function bind(library: SharedLibrary): LibMpi {
   return {
     name: library.name,
     abi,
-    call: (name, ...args) => {
+    /** Calls `MPI_<name>`. @throws ERR_TSR_MPI */
+    call: (name: MpiCall, ...args: Address[]): void => {
       const code = (bound.get(name) ?? bindOne(name))(...args)
       if (code === 0) return
       const facts = { call: `MPI_${name}`, library: library.name, reason: reasonOf(code) }

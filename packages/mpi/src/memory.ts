@@ -54,25 +54,11 @@ const REQUEST_BYTES = 8
 const LARGEST_SLOT = 64 * 1024
 const SMALLEST_SLOT = 4096
 
-/** Space for one message and its request. */
-interface Slot {
-  readonly data: number
-  readonly request: number
-}
-
-export interface Layout {
-  readonly slotBytes: number
-  readonly receives: readonly Slot[]
-  /** Send slots, SENDS for each rank. */
-  readonly sends: readonly Slot[]
-  readonly end: number
-}
-
 /**
- * Lays out the slots in at most a quarter of the engine's memory. Returns undefined if that is too
- * little.
+ * Lays out the slots, for one message and its request each, in at most a quarter of the engine's
+ * memory. Returns undefined if that is too little.
  */
-export function layOut(worldSize: number, engineBytes: number): Layout | undefined {
+export function layOut(worldSize: number, engineBytes: number) {
   const slots = RECEIVES + SENDS * worldSize
   let slotBytes = LARGEST_SLOT
   while (slots * slotBytes > engineBytes / 4) slotBytes /= 2
@@ -85,6 +71,7 @@ export function layOut(worldSize: number, engineBytes: number): Layout | undefin
   return {
     slotBytes,
     receives: all.slice(0, RECEIVES),
+    /** SENDS slots for each rank. */
     sends: all.slice(RECEIVES),
     end: dataAt + slots * slotBytes,
   }

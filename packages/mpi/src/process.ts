@@ -16,17 +16,7 @@ const THREAD_SERIALIZED = 2
 /** Bytes that ranks exchange when they enter MPI. */
 const WORDS_BYTES = 1024
 
-export interface MpiProcess {
-  readonly library: string
-  readonly rank: number
-  readonly worldSize: number
-  /**
-   * Returns on all ranks the text that rank 0 passes, at most 1 KiB. All ranks call it together.
-   */
-  readonly broadcast: (text: string) => string
-  /** Returns whether all ranks pass the same digest. All ranks call it together. */
-  readonly isSame: (digest: Uint8Array) => boolean
-}
+export type MpiProcess = ReturnType<typeof enter>
 
 /** MPI can be entered only once in a process. */
 let entered: (MpiProcess & { leave?: (code: number) => void }) | undefined
@@ -37,7 +27,7 @@ export function enterMpi(): MpiProcess {
   return entered
 }
 
-function enter(lib: LibMpi): MpiProcess {
+function enter(lib: LibMpi) {
   const bytes = new Uint8Array(new SharedArrayBuffer(WORDS_BYTES + 64))
   const { abi, call, address, integer } = mpiOn(bytes, lib)
   const ask = (name: MpiCall, ...args: number[]): number => {
@@ -55,14 +45,18 @@ function enter(lib: LibMpi): MpiProcess {
     library: lib.name,
     rank: ask('Comm_rank', abi.world),
     worldSize,
-    broadcast: (text) => {
+    /**
+     * Returns on all ranks the text that rank 0 passes, at most 1 KiB. All ranks call it together.
+     */
+    broadcast: (text: string): string => {
       const words = new TextEncoder().encode(text)
       bytes.fill(0)
       bytes.set(words.subarray(0, WORDS_BYTES))
       call('Bcast', address(0), WORDS_BYTES, abi.handles.byte, 0, abi.world)
       return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)))
     },
-    isSame: (digest) => {
+    /** Returns whether all ranks pass the same digest. All ranks call it together. */
+    isSame: (digest: Uint8Array): boolean => {
       const { length } = digest
       const all = new Uint8Array(new SharedArrayBuffer(length * (worldSize + 1)))
       all.set(digest, length * worldSize)

@@ -25,58 +25,62 @@ export interface CollectiveCall {
  */
 export function startCollective(collective: CollectiveCall, request: number): void {
   const { mpi, channel, operation, communicator } = collective
-  const { name, input, output, count, peer: root } = operation
+  const { name, input, output, count, peer: root, reduction, dtype } = operation
   const { handles, inPlace } = mpi.abi
   const { rank } = channel
   const isRoot = rank === root
   const [from, to] = [mpi.address(input), mpi.address(output)]
-  const type = movedType(handles, operation.dtype)
+  const type = movedType(handles, dtype)
   const end = [communicator, request] as const
   const slices = slicesOf(channel, operation)
+  const places = placesOf(collective, slices)
   const own = slices[rank]!
   const ownCount = own.count ?? count
   /** The suffix of the MPI calls for slices of different lengths. */
   const v = operation.table === 0 ? '' : 'v'
-  /** Whether the slice of the root, or of every rank, is already in place. */
-  const [inOutput, inInput] = [input === output + own.at, output === input + own.at]
+  /** The input or the output, unless the slice of the root, or of every rank, is already in place. */
+  const sent = input === output + own.at ? inPlace : from
+  const received = output === input + own.at ? inPlace : to
+  /** The arguments of a reduction, whose handle is known by `canRun`. */
+  const reduced = [
+    count,
+    numberType(handles, dtype),
+    reductionHandle(handles, reduction, dtype)!,
+  ] as const
   switch (name) {
     case 'broadcast':
       mpi.call('Ibcast', from, count, type, root, ...end)
       return
     case 'reduce':
+      mpi.call('Ireduce', isRoot ? inPlace : from, isRoot ? from : 0, ...reduced, root, ...end)
+      return
     case 'allReduce':
     case 'allReduceCoalesced':
+      mpi.call('Iallreduce', inPlace, from, ...reduced, ...end)
+      return
     case 'reduceScatter':
-      startReduction(collective, request)
+      mpi.call('Ireduce_scatter_block', from, to, ...reduced, ...end)
       return
     case 'allGather':
-    case 'allGatherV': {
-      const sent = inOutput ? inPlace : from
-      const places = placesOf(collective, slices)
+    case 'allGatherV':
       mpi.call(`Iallgather${v}`, sent, ownCount, type, to, ...places, type, ...end)
       return
-    }
     case 'gather':
     case 'gatherV': {
-      const sent = isRoot && inOutput ? inPlace : from
-      const places = placesOf(collective, slices)
-      const received = isRoot ? to : 0
-      mpi.call(`Igather${v}`, sent, ownCount, type, received, ...places, type, root, ...end)
+      const [given, taken] = isRoot ? [sent, to] : [from, 0]
+      mpi.call(`Igather${v}`, given, ownCount, type, taken, ...places, type, root, ...end)
       return
     }
     case 'scatter':
     case 'scatterV': {
-      const places = placesOf(collective, slices)
-      const received = isRoot && inInput ? inPlace : to
-      const given = isRoot ? from : 0
-      mpi.call(`Iscatter${v}`, given, ...places, type, received, ownCount, type, root, ...end)
+      const [given, taken] = isRoot ? [from, received] : [0, to]
+      mpi.call(`Iscatter${v}`, given, ...places, type, taken, ownCount, type, root, ...end)
       return
     }
     case 'allToAll':
     case 'allToAllV': {
-      const { sent, coming } = exchangedSlicesOf(channel, operation)
-      const [outgoing, incoming] = [placesOf(collective, sent), placesOf(collective, coming)]
-      mpi.call(`Ialltoall${v}`, from, ...outgoing, type, to, ...incoming, type, ...end)
+      const coming = placesOf(collective, exchangedSlicesOf(channel, operation).coming)
+      mpi.call(`Ialltoall${v}`, from, ...places, type, to, ...coming, type, ...end)
       return
     }
     case 'barrier':
@@ -87,27 +91,6 @@ export function startCollective(collective: CollectiveCall, request: number): vo
     case 'monitoredBarrier':
     default:
       throw tsrError('ERR_TSR_INTERNAL', { what: `libmpi is asked for ${name}` })
-  }
-}
-
-function startReduction(
-  { mpi, channel, operation, communicator }: CollectiveCall,
-  request: number,
-): void {
-  const { name, input, output, count, peer: root, reduction, dtype } = operation
-  const { handles, inPlace } = mpi.abi
-  const from = mpi.address(input)
-  const op = reductionHandle(handles, reduction, dtype)!
-  const what = [count, numberType(handles, dtype), op] as const
-  if (name === 'reduce') {
-    const isRoot = channel.rank === root
-    const [sent, received] = isRoot ? [inPlace, from] : [from, 0]
-    mpi.call('Ireduce', sent, received, ...what, root, communicator, request)
-  } else if (name === 'reduceScatter') {
-    const received = mpi.address(output)
-    mpi.call('Ireduce_scatter_block', from, received, ...what, communicator, request)
-  } else {
-    mpi.call('Iallreduce', inPlace, from, ...what, communicator, request)
   }
 }
 

@@ -73,15 +73,7 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   },
 }
 
-/** What one rank does in a flat collective. Sizes are in bytes. */
-export interface FlatPlan {
-  /** Size of the published buffer at `input`. */
-  readonly published: number
-  /** The group rank whose buffer this rank waits for; ALL or NOBODY. */
-  readonly awaited: number
-  readonly bytes: number
-  readonly take: FlatCollective['take']
-}
+export type FlatPlan = ReturnType<typeof planOf>
 
 export const ALL = -1
 export const NOBODY = -2
@@ -96,7 +88,8 @@ export function flatBytes(operation: Operation, size: number): number | undefine
   return bytesOf(operation) * (collective.isSliced === true ? size : 1)
 }
 
-export function planOf(operation: Operation, rank: number, size: number): FlatPlan {
+/** Returns what one rank does in a flat collective. Sizes are in bytes. */
+export function planOf(operation: Operation, rank: number, size: number) {
   const { name, peer: root } = operation
   const { readers, isSliced, take } = collectives[name]!
   const bytes = bytesOf(operation)
@@ -104,7 +97,9 @@ export function planOf(operation: Operation, rank: number, size: number): FlatPl
   const isReader = readers !== 'the root reads all' || rank === root
   return {
     bytes,
+    /** Size of the published buffer at `input`. */
     published: isPublished ? bytes * (isSliced === true ? size : 1) : 0,
+    /** The group rank whose buffer this rank waits for; ALL or NOBODY. */
     awaited: !isReader ? NOBODY : readers === 'all read the root' ? root : ALL,
     take: isReader ? take : undefined,
   }

@@ -3,22 +3,13 @@ import { arithmeticOf, rotate, type Algorithm, type Arithmetic } from './algorit
 import { until, untilAll, type Channel, type Steps } from './channel.ts'
 import { chunksOf, type Piece } from './pieces.ts'
 
-/** A rank's place in the largest hypercube that fits into its group. */
-export interface HypercubePlace {
-  /** The number of corners: the largest power of two up to the group's size. */
-  readonly corners: number
-  /**
-   * The role of this rank in handling the `size - corners` ranks without a corner. The first 2 *
-   * (size - corners) ranks form pairs. The even rank of a pair gives its buffer to the odd rank,
-   * and gets the result at the end. All other ranks take part alone.
-   */
-  readonly role: 'gives' | 'takes' | 'alone'
-  /** This rank's corner, or -1 if its role is `gives`. */
-  readonly corner: number
-  readonly rankAt: (corner: number) => number
-}
-
-function hypercubePlace(rank: number, size: number): HypercubePlace {
+/**
+ * Returns a rank's place in the largest hypercube that fits into its group: its corner, or -1 without
+ * one. `corners` is the largest power of two up to the group's size. The first 2 * (size - corners)
+ * ranks form pairs, to handle the ranks without a corner. The even rank of a pair gives its buffer to
+ * the odd rank, and gets the result at the end. All other ranks take part alone.
+ */
+function hypercubePlace(rank: number, size: number) {
   const corners = 2 ** Math.floor(Math.log2(size))
   const extra = size - corners
   const rankAt = (corner: number): number => (corner < extra ? 2 * corner + 1 : corner + extra)
@@ -34,7 +25,7 @@ function hypercubePlace(rank: number, size: number): HypercubePlace {
  */
 type CornerSteps = (
   channel: Channel,
-  place: HypercubePlace,
+  place: ReturnType<typeof hypercubePlace>,
   at: number,
   bytes: number,
   arithmetic: Arithmetic,

@@ -43,15 +43,6 @@ export interface SharedSegment {
   readonly bell: number
 }
 
-/** Another rank of this host: its heap, and the ring buffers to and from it. */
-export interface Neighbour {
-  readonly writer: RingBufferWriter
-  readonly reader: RingBufferReader
-  readonly bell: number
-  readonly heap: MappedHeap
-  release(): void
-}
-
 /**
  * Numbers the hosts by their lowest rank. A rank may share memory with only some ranks of its host,
  * for example due to permissions. Such a rank counts as a separate host.
@@ -182,6 +173,9 @@ export function copyFrom(
   copyMemory(to, address + from, length)
 }
 
+/** Another rank of this host: its heap, and the ring buffers to and from it. */
+export type Neighbour = ReturnType<typeof openNeighbour>
+
 /**
  * Maps two parts of a neighbour's heap over the windows in this heap, so that JavaScript and the
  * kernels can access them: its ring buffer for this rank, and its slots. Takes ownership of the
@@ -192,7 +186,7 @@ export function openNeighbour(
   { neighbours, segments }: Sharing,
   [rank, peer]: readonly [number, number],
   copy: Kernels['copy'],
-): Neighbour {
+) {
   const segment = segments[peer]!
   const { fd, bell } = segment
   const own = neighbours[rank]!
@@ -214,7 +208,7 @@ export function openNeighbour(
     reader: new RingBufferReader(heap, inbound, copy),
     bell,
     heap: segment.heap,
-    release: () => {
+    release: (): void => {
       closeNative(bell)
       mapPrivateOver(base + window, INBOUND_BYTES)
       if (slots !== undefined) mapPrivateOver(base + slots, SLOTS_BYTES)

@@ -37,19 +37,16 @@ export interface SegmentAddress {
   readonly bell: BellAddress
 }
 
-/**
- * A memory segment: a rank's heap that other ranks of its host can map. The file has no name, so it
- * disappears when all processes have ended, even after a crash. It does not depend on the size or
- * permissions of /dev/shm.
- */
-export interface Segment {
-  readonly address: SegmentAddress
-  /** Makes the segment unavailable to new mappings; existing ones stay. */
-  close(): void
-}
+export type Segment = ReturnType<typeof createSegment>
 
-/** Maps a shared file over the untouched pages of a heap. @throws the libc error */
-export function createSegment(memory: WebAssembly.Memory): Segment {
+/**
+ * Creates a memory segment: maps a shared file over the untouched pages of a heap, so that other
+ * ranks of the host can map the heap. The file has no name, so it disappears when all processes have
+ * ended, even after a crash. It does not depend on the size or permissions of /dev/shm.
+ *
+ * @throws the libc error
+ */
+export function createSegment(memory: WebAssembly.Memory) {
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)
   let bell: number | undefined
@@ -66,15 +63,17 @@ export function createSegment(memory: WebAssembly.Memory): Segment {
   }
   const nonce = randomBytes(NONCE_BYTES)
   bytes.set(nonce)
+  const address: SegmentAddress = {
+    host: sharingIdentity(),
+    pid: process.pid,
+    fd,
+    bytes: bytes.length,
+    nonce: nonce.toString('hex'),
+    bell: addressOfBell(bell),
+  }
   return {
-    address: {
-      host: sharingIdentity(),
-      pid: process.pid,
-      fd,
-      bytes: bytes.length,
-      nonce: nonce.toString('hex'),
-      bell: addressOfBell(bell),
-    },
+    address,
+    /** Makes the segment unavailable to new mappings; existing ones stay. */
     close,
   }
 }
