@@ -7,7 +7,6 @@ import { createEngine, type Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
 import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
 import type { RankEnd } from '../record/failed-world.ts'
-import type { Runner } from './runner.ts'
 import { eventRunner } from './event-runner.ts'
 import { worldFaults, type FaultSource } from './world-faults.ts'
 
@@ -37,11 +36,7 @@ export interface InProcessOptions {
  * Creates the engines of all ranks in one thread. Ranks are connected by in-memory pipes, and a seeded
  * scheduler polls them.
  */
-export function inProcessWorld(options: InProcessOptions): {
-  readonly runners: readonly Runner[]
-  /** Drives the engines until all programs have settled. Returns their ends, in order of time. */
-  readonly run: (programs: readonly Promise<unknown>[]) => Promise<RankEnd[]>
-} {
+export function inProcessWorld(options: InProcessOptions) {
   const { size, seed, memory, hosts, onMessage } = options
   const random = seededRandom(seed)
   /** Returns an integer from 0 to `limit` - 1. */
@@ -124,7 +119,8 @@ export function inProcessWorld(options: InProcessOptions): {
 
   return {
     runners: ranks.map(({ runner }) => runner),
-    run: async (programs) => {
+    /** Drives the engines until all programs have settled. Returns their ends, in order of time. */
+    run: async (programs: readonly Promise<unknown>[]): Promise<RankEnd[]> => {
       const ends: RankEnd[] = []
       for (const [rank, program] of programs.entries()) {
         const end = (facts: Pick<RankEnd, 'error'>): void => {

@@ -189,7 +189,9 @@ async function acceptPeers<Channel extends ByteChannel>(
         void authenticate(channel)
           .catch((error: unknown) => {
             channel.close()
-            if (isMissing() && ++refused <= REPORTED) logRefusal(error)
+            if (!isMissing() || ++refused > REPORTED) return
+            const reason = messageOf(error)
+            createLogger('distributed').warn({ reason }, 'refused a connection to the data port')
           })
           .finally(() => unauthenticated.delete(channel))
       }
@@ -204,11 +206,6 @@ function credentialsOf(options: MeshOptions, called: number): Credentials {
   const { token, purpose, protection, endpoints } = options
   const key = `${token}${endpoints[called]?.secret ?? ''}`
   return { token: key, purpose, protection }
-}
-
-function logRefusal(error: unknown): void {
-  const reason = messageOf(error)
-  createLogger('distributed').warn({ reason }, 'refused a connection to the data port')
 }
 
 function connectError(
