@@ -13,7 +13,7 @@ import { sharedCollectives } from './shared-collectives.ts'
 import { createGroup, remember, type EngineGroup } from './group.ts'
 import { createMatching } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
-import { createLink, type LinkEvents } from './messages/link.ts'
+import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
 import { TappedTask, type MessageListener } from './message-tap.ts'
 import type { EngineObserver, ObservedEngine } from './observer.ts'
@@ -92,7 +92,7 @@ export function createEngine(options: EngineOptions) {
   const links = Array.from({ length: worldSize }, (_, peer) =>
     peer === rank || transport === undefined
       ? undefined
-      : createLink(peer, transport, memory, events),
+      : new Link(peer, transport, memory, events),
   )
   const peers = links.filter((link) => link !== undefined)
   const matching = createMatching(links)

@@ -1,4 +1,5 @@
 import type { Fingerprint } from '../../operation.ts'
+import type { Mail } from '../../transports/mailbox.ts'
 import type { Transport } from '../../transports/transport.ts'
 import {
   frameKinds,
@@ -11,11 +12,11 @@ import {
 } from './frame.ts'
 import { FrameReader, type Destination } from './frame-reader.ts'
 import { FrameWriter, NO_MESSAGE, type LinkTraffic } from './frame-writer.ts'
-import { createGets } from './gets.ts'
+import { createGets, type Gets } from './gets.ts'
 import type { EngineMemory } from './memory.ts'
-import { createReceives } from './receives.ts'
+import { Receives } from './receives.ts'
 import { createRetirement } from './retirement.ts'
-import { createSends } from './sends.ts'
+import { Sends } from './sends.ts'
 import { Stream, streamKey, type StreamEvents, type Transfer } from './stream.ts'
 
 /** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
@@ -34,69 +35,263 @@ export interface LinkEvents extends StreamEvents {
 const { eager, requestToSend, clearToSend, data, exposed } = frameKinds
 const opening: ReadonlySet<number> = new Set([eager, requestToSend, clearToSend, data, exposed])
 
-export type Link = ReturnType<typeof createLink>
-
-/** Creates the link to one peer: the messages to and from it, and the frames that carry them. */
-export function createLink(
-  peer: number,
-  transport: Transport,
-  memory: EngineMemory,
-  events: LinkEvents,
-) {
-  const streams = new Map<number, Stream>()
-  const traffic: LinkTraffic = { bytesSent: 0, bytesReceived: 0, framesSent: 0 }
+/** The messages to and from one peer, and the frames that carry them. */
+export class Link {
+  readonly peer: number
+  readonly streams = new Map<number, Stream>()
+  readonly traffic: LinkTraffic = { bytesSent: 0, bytesReceived: 0, framesSent: 0 }
+  readonly sends: Sends
+  readonly receives: Receives
   /** Whether this rank and the peer copy large messages from heap to heap. */
-  const sharesMemory = transport.sharesMemory?.(peer) === true
-  const mail = transport.mail?.(peer)
-  const view = new DataView(memory.heap.bytes.buffer)
-  const writer = new FrameWriter(transport, memory, peer, traffic)
-  const gets = sharesMemory ? createGets(transport, memory, peer, writer, traffic) : undefined
-  const sends = createSends(writer, memory, events, traffic, sharesMemory)
-  const receives = createReceives(writer, memory, events, gets)
-  const retirement = createRetirement(writer, streams)
-  let saidGoodbye = false
-  let sentGarbage = false
+  readonly sharesMemory: boolean
+  readonly mail: Mail | undefined
+  /** Number of pending messages on this link that an operation waits for. */
+  transfers = 0
+  /** Why the link is closed; undefined while the link is open. */
+  closed: 'lost' | 'left' | undefined
+  /** The error because of which this side closed the link. */
+  failure: unknown
+  readonly #transport: Transport
+  readonly #memory: EngineMemory
+  readonly #events: LinkEvents
+  readonly #writer: FrameWriter
+  readonly #reader: FrameReader
+  readonly #retirement: ReturnType<typeof createRetirement>
+  readonly #gets: Gets | undefined
+  readonly #view: DataView
+  #saidGoodbye = false
+  #sentGarbage = false
 
-  const wantsMail = (): boolean => link.transfers > 0 || events.isAnyAwaited()
+  constructor(peer: number, transport: Transport, memory: EngineMemory, events: LinkEvents) {
+    const { traffic } = this
+    this.peer = peer
+    this.sharesMemory = transport.sharesMemory?.(peer) === true
+    this.mail = transport.mail?.(peer)
+    this.#transport = transport
+    this.#memory = memory
+    this.#view = new DataView(memory.heap.bytes.buffer)
+    this.#events = events
+    const writer = new FrameWriter(transport, memory, peer, traffic)
+    this.#writer = writer
+    this.#gets = this.sharesMemory
+      ? createGets(transport, memory, peer, writer, traffic)
+      : undefined
+    this.sends = new Sends(writer, memory, events, traffic, this.sharesMemory)
+    this.receives = new Receives(writer, memory, events, this.#gets)
+    this.#retirement = createRetirement(writer, this.streams)
+    this.#reader = new FrameReader(transport, memory, this)
+  }
 
-  const readMail = (): boolean => {
-    const box = mail?.incoming
-    if (box?.oldest() === undefined || link.failure !== undefined || !box.tryLock()) return false
+  get hasOutgoing(): boolean {
+    return !this.#writer.isEmpty
+  }
+
+  /** Whether the link expects to send or receive data. */
+  get isBusy(): boolean {
+    return this.transfers > 0 || this.hasOutgoing
+  }
+
+  get closeReason(): string {
+    if (this.#sentGarbage) return 'it sent bytes that are no frame'
+    return this.#transport.closeReason(this.peer)
+  }
+
+  stream(space: number, group: number, sequence: number): Stream {
+    const key = streamKey(space, group, sequence)
+    let stream = this.streams.get(key)
+    if (stream === undefined) {
+      stream = new Stream(this, space, group, sequence)
+      this.streams.set(key, stream)
+      if (space === spaces.message) this.#retirement.onOpened()
+    }
+    return stream
+  }
+
+  /** Moves available data, and returns whether anything moved. A link that cannot continue is lost. */
+  move(): boolean {
+    if (this.failure !== undefined) return false
     try {
-      for (let at = box.oldest(); at !== undefined; at = box.oldest()) {
-        const header = readHeader(view, at)
+      let moved = this.hasOutgoing && this.#writer.flush()
+      if (this.#wantsMail && this.#readMail()) moved = true
+      if (this.#reader.read()) moved = true
+      if (this.#gets?.isEmpty() === false) {
+        this.#gets.advance()
+        moved = true
+      }
+      if (this.mail !== undefined) this.mail.incoming.isWanted = this.#wantsMail
+      return moved
+    } catch (cause) {
+      this.#fail(cause)
+      return true
+    }
+  }
+
+  /** Releases the transfer of a failed operation. A payload that still arrives is discarded. */
+  cancel(transfer: Transfer): void {
+    transfer.cancelled = true
+    this.receives.cancel(transfer)
+    this.#try(() => {
+      this.sends.cancel(transfer)
+    })
+  }
+
+  /**
+   * Drops the stream of a collective. Returns the fingerprint of the first message that has no
+   * receive, if any.
+   */
+  closeStream(stream: Stream): Fingerprint | undefined {
+    this.streams.delete(stream.key)
+    if (stream.unexpected.length > 0) {
+      this.#try(() => {
+        this.receives.discard(stream.unexpected)
+      })
+    }
+    return stream.unexpected[0]?.fingerprint
+  }
+
+  closeStreams(group: number): void {
+    for (const stream of [...this.streams.values()]) {
+      if (stream.group === group) this.closeStream(stream)
+    }
+  }
+
+  /** Asks the peer whether it runs the same collective. */
+  inquire(address: StreamAddress, fingerprint: Fingerprint): void {
+    this.#try(() => {
+      this.#writer.write(frameKinds.inquiry, address, { ...NO_MESSAGE, fingerprint })
+    })
+  }
+
+  /** Tells the peer that an operation cannot finish on this rank. */
+  sendFault(address: StreamAddress, payload: Uint8Array): void {
+    this.#try(() => {
+      this.#writer.writeText(frameKinds.fault, address, payload)
+    })
+  }
+
+  /** Sends a notice to the diagnosis code of the peer. */
+  sendNotice(address: StreamAddress, payload: Uint8Array): void {
+    try {
+      this.#writer.writeText(frameKinds.notice, address, payload)
+    } catch {
+      // Drop the notice if there is no memory. The engine does not need it.
+    }
+  }
+
+  sayGoodbye(): void {
+    if (this.#saidGoodbye || this.closed !== undefined) return
+    this.#saidGoodbye = true
+    this.#try(() => {
+      this.#writer.writeBare(frameKinds.close)
+    })
+    // Later frames would reach a closed connection, which could reset it before the peer has read
+    // everything.
+    this.#writer.end()
+  }
+
+  get #wantsMail(): boolean {
+    return this.transfers > 0 || this.#events.isAnyAwaited()
+  }
+
+  #readMail(): boolean {
+    const mail = this.mail?.incoming
+    if (mail?.oldest() === undefined || this.failure !== undefined || !mail.tryLock()) return false
+    try {
+      for (let at = mail.oldest(); at !== undefined; at = mail.oldest()) {
+        const header = readHeader(this.#view, at)
         if (header?.kind !== eager || !isPlausible(header)) {
-          sentGarbage = true
-          throw new RangeError(link.closeReason)
+          this.#sentGarbage = true
+          throw new RangeError(this.closeReason)
         }
-        const destination = link.onFrame(header)!
-        box.take(destination.at, header.bytes)
+        const destination = this.onFrame(header)!
+        mail.take(destination.at, header.bytes)
         destination.onArrived()
       }
     } finally {
-      box.unlock()
+      mail.unlock()
     }
     return true
   }
 
-  const takeText = (header: FrameHeader, onText: LinkEvents['onFault']): Destination => {
-    const block = memory.takeFrameBlock(header.bytes)
+  /** Handles a stream that contains something other than a frame, and is then unusable. */
+  onGarbage(): void {
+    this.#sentGarbage = true
+    this.#transport.closePeer(this.peer)
+  }
+
+  /** Handles a header. Returns the destination of its payload; undefined if there is no payload. */
+  onFrame(header: FrameHeader): Destination | undefined {
+    this.#writer.onCredit(header.credit)
+    const { kind, space, group, sequence, index, fingerprint, bytes } = header
+    if (opening.has(kind) && this.#events.hasLeft(group)) return this.receives.discardFrame(header)
+    switch (kind) {
+      case frameKinds.eager:
+        return this.receives.onEager(this.stream(space, group, sequence), header)
+      case frameKinds.data:
+        return this.receives.onData(this.stream(space, group, sequence), header)
+      case frameKinds.requestToSend: {
+        const requested = { index, fingerprint, at: -1, bytes }
+        this.receives.onRequestToSend(this.stream(space, group, sequence), requested)
+        return undefined
+      }
+      case frameKinds.clearToSend: {
+        const cleared = { index, fingerprint, bytes }
+        this.sends.onClearToSend(this.stream(space, group, sequence), cleared)
+        return undefined
+      }
+      case frameKinds.exposed:
+        this.receives.onExposed(this.stream(space, group, sequence), header)
+        return undefined
+      case frameKinds.getDone:
+        this.sends.onGetDone(header.guard)
+        return undefined
+      case frameKinds.withdrawn:
+        if (header.guard !== 0) this.#gets?.onWithdrawn(header.guard)
+        else this.receives.onWithdrawn(this.streams.get(streamKey(space, group, sequence)), index)
+        return undefined
+      case frameKinds.retire:
+        if (!this.#events.hasLeft(group)) this.#retirement.onRetire(header)
+        return undefined
+      case frameKinds.retired:
+        this.receives.clearHeld(this.#retirement.onRetired(header))
+        return undefined
+      case frameKinds.inquiry:
+        // Use a temporary stream: the stream of the peer's collective may be completed, and must
+        // not be reopened.
+        this.#events.onUnexpected(new Stream(this, space, group, sequence), fingerprint)
+        return undefined
+      case frameKinds.fault:
+        // The peer has posted its messages before.
+        this.#readMail()
+        return this.#onText(header, this.#events.onFault)
+      case frameKinds.notice:
+        return this.#onText(header, this.#events.onNotice)
+      case frameKinds.close:
+        this.close('left')
+        return undefined
+      default:
+        return undefined
+    }
+  }
+
+  #onText(header: FrameHeader, onText: LinkEvents['onFault']): Destination {
+    const block = this.#memory.takeFrameBlock(header.bytes)
     const at = block + HEADER_BYTES
     return {
       at,
       onArrived: () => {
-        const payload = memory.heap.bytes.slice(at, at + header.bytes)
-        memory.giveFrameBlock(block, header.bytes)
-        onText(link, header, payload)
+        const payload = this.#memory.heap.bytes.slice(at, at + header.bytes)
+        this.#memory.giveFrameBlock(block, header.bytes)
+        onText(this, header, payload)
       },
     }
   }
 
-  const attempt = (action: () => void): void => {
+  #try(action: () => void): void {
     try {
       action()
     } catch (cause) {
-      fail(cause)
+      this.#fail(cause)
     }
   }
 
@@ -104,194 +299,23 @@ export function createLink(
    * Closes a link if there is no memory for a frame. The peer could not interpret a stream with
    * missing frames.
    */
-  const fail = (cause: unknown): void => {
-    link.failure ??= cause
-    writer.discard()
-    transport.closePeer(peer)
-    link.close('lost')
+  #fail(cause: unknown): void {
+    this.failure ??= cause
+    this.#writer.discard()
+    this.#transport.closePeer(this.peer)
+    this.close('lost')
   }
 
-  const link = {
-    peer,
-    streams,
-    traffic,
-    sends,
-    receives,
-    sharesMemory,
-    mail,
-    /** Number of pending messages on this link that an operation waits for. */
-    transfers: 0,
-    /** Why the link is closed; undefined while the link is open. */
-    closed: undefined as 'lost' | 'left' | undefined,
-    /** The error because of which this side closed the link. */
-    failure: undefined as unknown,
-    get hasOutgoing(): boolean {
-      return !writer.isEmpty
-    },
-    /** Whether the link expects to send or receive data. */
-    get isBusy(): boolean {
-      return link.transfers > 0 || link.hasOutgoing
-    },
-    get closeReason(): string {
-      return sentGarbage ? 'it sent bytes that are no frame' : transport.closeReason(peer)
-    },
-    stream(space: number, group: number, sequence: number): Stream {
-      const key = streamKey(space, group, sequence)
-      let stream = streams.get(key)
-      if (stream === undefined) {
-        stream = new Stream(link, space, group, sequence)
-        streams.set(key, stream)
-        if (space === spaces.message) retirement.onOpened()
-      }
-      return stream
-    },
-    /**
-     * Moves available data, and returns whether anything moved. A link that cannot continue is lost.
-     */
-    move(): boolean {
-      if (link.failure !== undefined) return false
-      try {
-        let moved = link.hasOutgoing && writer.flush()
-        if (wantsMail() && readMail()) moved = true
-        if (reader.read()) moved = true
-        if (gets?.isEmpty() === false) {
-          gets.advance()
-          moved = true
-        }
-        if (mail !== undefined) mail.incoming.isWanted = wantsMail()
-        return moved
-      } catch (cause) {
-        fail(cause)
-        return true
-      }
-    },
-    /** Releases the transfer of a failed operation. A payload that still arrives is discarded. */
-    cancel(transfer: Transfer): void {
-      transfer.cancelled = true
-      receives.cancel(transfer)
-      attempt(() => {
-        sends.cancel(transfer)
-      })
-    },
-    /**
-     * Drops the stream of a collective. Returns the fingerprint of the first message that has no
-     * receive, if any.
-     */
-    closeStream({ key, unexpected }: Stream): Fingerprint | undefined {
-      streams.delete(key)
-      if (unexpected.length > 0)
-        attempt(() => {
-          unexpected.forEach(receives.discard)
-        })
-      return unexpected[0]?.fingerprint
-    },
-    closeStreams(group: number): void {
-      for (const stream of [...streams.values()]) {
-        if (stream.group === group) link.closeStream(stream)
-      }
-    },
-    /** Asks the peer whether it runs the same collective. */
-    inquire(address: StreamAddress, fingerprint: Fingerprint): void {
-      attempt(() => {
-        writer.write(frameKinds.inquiry, address, { ...NO_MESSAGE, fingerprint })
-      })
-    },
-    /** Tells the peer that an operation cannot finish on this rank. */
-    sendFault(address: StreamAddress, payload: Uint8Array): void {
-      attempt(() => {
-        writer.writeText(frameKinds.fault, address, payload)
-      })
-    },
-    /** Sends a notice to the diagnosis code of the peer. */
-    sendNotice(address: StreamAddress, payload: Uint8Array): void {
-      try {
-        writer.writeText(frameKinds.notice, address, payload)
-      } catch {
-        // Drop the notice if there is no memory. The engine does not need it.
-      }
-    },
-    sayGoodbye(): void {
-      if (saidGoodbye || link.closed !== undefined) return
-      saidGoodbye = true
-      attempt(() => {
-        writer.writeBare(frameKinds.close)
-      })
-      // Later frames would reach a closed connection, which could reset it before the peer has read
-      // everything.
-      writer.end()
-    },
-    /** Handles a stream that contains something other than a frame, and is then unusable. */
-    onGarbage(): void {
-      sentGarbage = true
-      transport.closePeer(peer)
-    },
-    /** Handles a header. Returns the destination of its payload; undefined if there is no payload. */
-    onFrame(header: FrameHeader): Destination | undefined {
-      writer.onCredit(header.credit)
-      const { kind, space, group, sequence, index, fingerprint, bytes } = header
-      if (opening.has(kind) && events.hasLeft(group)) return receives.discardFrame(header)
-      switch (kind) {
-        case frameKinds.eager:
-          return receives.onEager(link.stream(space, group, sequence), header)
-        case frameKinds.data:
-          return receives.onData(link.stream(space, group, sequence), header)
-        case frameKinds.requestToSend: {
-          const requested = { index, fingerprint, at: -1, bytes }
-          receives.onRequestToSend(link.stream(space, group, sequence), requested)
-          return undefined
-        }
-        case frameKinds.clearToSend: {
-          const cleared = { index, fingerprint, bytes }
-          sends.onClearToSend(link.stream(space, group, sequence), cleared)
-          return undefined
-        }
-        case frameKinds.exposed:
-          receives.onExposed(link.stream(space, group, sequence), header)
-          return undefined
-        case frameKinds.getDone:
-          sends.onGetDone(header.guard)
-          return undefined
-        case frameKinds.withdrawn:
-          if (header.guard !== 0) gets?.onWithdrawn(header.guard)
-          else receives.onWithdrawn(streams.get(streamKey(space, group, sequence)), index)
-          return undefined
-        case frameKinds.retire:
-          if (!events.hasLeft(group)) retirement.onRetire(header)
-          return undefined
-        case frameKinds.retired:
-          retirement.onRetired(header).forEach(receives.clear)
-          return undefined
-        case frameKinds.inquiry:
-          // Use a temporary stream: the stream of the peer's collective may be completed, and must
-          // not be reopened.
-          events.onUnexpected(new Stream(link, space, group, sequence), fingerprint)
-          return undefined
-        case frameKinds.fault:
-          // The peer has posted its messages before.
-          readMail()
-          return takeText(header, events.onFault)
-        case frameKinds.notice:
-          return takeText(header, events.onNotice)
-        case frameKinds.close:
-          link.close('left')
-          return undefined
-        default:
-          return undefined
-      }
-    },
-    close(how: 'lost' | 'left'): void {
-      if (link.closed !== undefined) return
-      readMail()
-      link.closed = how
-      writer.end()
-      if (how === 'left') {
-        // Closing tells the peer that this rank has read everything.
-        writer.discard()
-        transport.closePeer(peer)
-      }
-      events.onClosed(link)
-    },
+  close(how: 'lost' | 'left'): void {
+    if (this.closed !== undefined) return
+    this.#readMail()
+    this.closed = how
+    this.#writer.end()
+    if (how === 'left') {
+      // Closing tells the peer that this rank has read everything.
+      this.#writer.discard()
+      this.#transport.closePeer(this.peer)
+    }
+    this.#events.onClosed(this)
   }
-  const reader = new FrameReader(transport, memory, link)
-  return link
 }
