@@ -11,7 +11,7 @@ import type { SharedLibrary } from '@tsrun/native'
 export type Handle = number
 
 /** The definitions of mpi.h in one family of libraries. */
-interface MpiAbi {
+export interface MpiAbi {
   readonly family: 'Open MPI' | 'MPICH'
   /** C type of a handle. */
   readonly handleType: 'size_t' | 'int'

@@ -10,7 +10,7 @@ import type { TransportCollectives } from '../transports/transport-collectives.t
 import type { Transport } from '../transports/transport.ts'
 import { createFailures } from './failures.ts'
 import { sharedCollectives } from './shared-collectives.ts'
-import { createGroup, remember, type EngineGroup } from './group.ts'
+import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
 import { createMatching } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
@@ -144,9 +144,8 @@ export function createEngine(options: EngineOptions) {
     const { group, operation } = task
     running.add(task)
     observer.onStart(task)
-    const { failure } = group
-    if (failure !== undefined && (!isCollective(operation) || operation.sequence >= failure.from)) {
-      failures.refuse(task, failure.error)
+    if (group.failure !== undefined && refuses(group, operation)) {
+      failures.refuse(task, group.failure.error)
       return
     }
     if (operation.aborted) {

@@ -1,6 +1,6 @@
 import type { TsrError } from '@tsrun/core'
 import type { Layout } from '../algorithms/channel.ts'
-import type { Fingerprint } from '../operation.ts'
+import { isCollective, type Fingerprint, type Operation } from '../operation.ts'
 import type { Epochs } from '../shared/epochs.ts'
 import type { SharedSlots } from '../transports/shared-slots.ts'
 import type { Link } from './messages/link.ts'
@@ -68,6 +68,12 @@ export function layoutOf(hosts: readonly number[]): Layout {
 /** Whether a peer has destroyed this group, has left, or was lost. */
 export function hasDeparted({ departed }: EngineGroup, { closed, peer }: Link): boolean {
   return closed !== undefined || departed.has(peer)
+}
+
+/** Whether the group refuses this operation because of an earlier failure. */
+export function refuses({ failure }: EngineGroup, operation: Operation): boolean {
+  if (failure === undefined) return false
+  return !isCollective(operation) || operation.sequence >= failure.from
 }
 
 export function remember(group: EngineGroup, sequence: number, fingerprint: Fingerprint): void {
