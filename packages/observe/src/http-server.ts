@@ -41,14 +41,10 @@ export interface HttpOptions {
 }
 
 /** An open server. */
-export interface HttpServer {
-  readonly address: AddressInfo
-  /** Closes the server. Drops clients that do not read their answers within `patience` milliseconds. */
-  readonly close: (patience: number) => Promise<void>
-}
+export type HttpServer = Awaited<ReturnType<typeof openHttpServer>>
 
 /** Opens a server that does not keep the process alive. @throws the system's error if it cannot listen */
-export async function openHttpServer(options: HttpOptions): Promise<HttpServer> {
+export async function openHttpServer(options: HttpOptions) {
   const { host, port, limit, requests, headers, isOwnName, answer } = options
   const pending = new PendingConnections<Socket>({
     limit,
@@ -87,15 +83,18 @@ export async function openHttpServer(options: HttpOptions): Promise<HttpServer> 
   server.maxRequestsPerSocket = requests
   await once(server.listen(port, host), 'listening')
   const address = server.address() as AddressInfo
-  const close = async (patience: number): Promise<void> => {
-    const closed = once(server, 'close')
-    server.close()
-    server.closeIdleConnections()
-    const late = setTimeout(() => {
-      server.closeAllConnections()
-    }, patience)
-    await closed
-    clearTimeout(late)
+  return {
+    address,
+    /** Closes the server. Drops clients that do not read their answers within `patience` milliseconds. */
+    async close(patience: number): Promise<void> {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeIdleConnections()
+      const late = setTimeout(() => {
+        server.closeAllConnections()
+      }, patience)
+      await closed
+      clearTimeout(late)
+    },
   }
-  return { address, close }
 }

@@ -3,7 +3,6 @@ import { timeSpan, type SpanRecorder } from '../record/spans.ts'
 import { currentTrace } from '../record/current-trace.ts'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
-import type { PersistentOperation } from '../persistent-operation.ts'
 import type {
   BatchedMessage,
   JoinOptions,
@@ -100,14 +99,6 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
 
   recv(buffer: AnyTypedArray, from: Source, options?: MessageOptions): Work<number> {
     return this.operations.start(recvCall(this, buffer, from, checkTag(options?.tag), options))
-  }
-
-  sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation {
-    return this.operations.prepare(sendCall(this, buffer, to, checkTag(options?.tag), options))
-  }
-
-  recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation {
-    return this.operations.prepare(recvCall(this, buffer, from, checkTag(options?.tag), options))
   }
 
   isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
