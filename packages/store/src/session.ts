@@ -53,7 +53,8 @@ export function createSession(data: StoreData, outlet: Outlet) {
     try {
       action()
     } catch (error) {
-      const { code, facts } = isTsrError(error) ? error : internalError(error)
+      const what = `the store failed: ${String(error)}`
+      const { code, facts } = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
       answer(id, { code, facts })
     }
   }
@@ -242,8 +243,4 @@ function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
   const values = keys.map((key) => data.value(key) ?? new Uint8Array(0))
   checkLimit('The values together', totalBytes(values), VALUE_LIMIT)
   return values
-}
-
-function internalError(error: unknown): ReturnType<typeof tsrError> {
-  return tsrError('ERR_TSR_INTERNAL', { what: `the store failed: ${String(error)}` })
 }

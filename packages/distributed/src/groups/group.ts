@@ -177,9 +177,9 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   linkStatistics(): LinkStatistics[] {
     const { journal, transport } = this.#world.runner
     const stream = transport === 'shared-memory' ? 'tcp' : transport
-    return [...this.ranks.entries()]
-      .filter(([peer]) => peer !== this.rank)
-      .map(([peer, worldRank]) => journal.counters.read(worldRank, peer, stream))
+    return this.ranks.flatMap((worldRank, peer) =>
+      peer === this.rank ? [] : journal.counters.read(worldRank, peer, stream),
+    )
   }
 
   reportProgress({ step, loss, of }: Parameters<ProcessGroup['reportProgress']>[0]): void {
@@ -193,7 +193,8 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   }
 
   recordSpans(recorder: SpanRecorder | undefined): void {
-    this.#world.runner.journal.spans = recorder
+    const { journal } = this.#world.runner
+    journal.spans = recorder ?? journal.traced
   }
 
   get spans(): SpanRecorder | undefined {

@@ -6,7 +6,7 @@ import { Ticket } from '../../ticket.ts'
 import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
-import { SelfMessages } from './self-messages.ts'
+import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import type { Call, ModalStarter, StartMode } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
@@ -17,10 +17,6 @@ import { OperationWork, type Run } from './work.ts'
 const FINISH_TIME = 5000
 /** How many of a group's first operations keep the stack of their call, for `unreadError`. */
 const KEPT_STACKS = 100
-
-function isAbort(error: Error): boolean {
-  return isTsrError(error) && error.code === 'ERR_TSR_OPERATION_ABORTED'
-}
 
 function isMessageName(name: OperationName): boolean {
   return name === 'send' || name === 'recv'
@@ -41,7 +37,7 @@ export interface GroupIdentity {
 export class Operations implements ModalStarter {
   readonly runner: Runner
   readonly #group: GroupIdentity
-  readonly #self: SelfMessages
+  readonly #self: ReturnType<typeof createSelfMessages>
   readonly #pending = new Set<Run>()
   readonly #order = new MessageOrder()
   #collectives = 0
@@ -63,7 +59,7 @@ export class Operations implements ModalStarter {
   constructor(group: GroupIdentity, runner: Runner) {
     this.#group = group
     this.runner = runner
-    this.#self = new SelfMessages(group)
+    this.#self = createSelfMessages(group)
   }
 
   get arena(): Arena {
@@ -238,8 +234,7 @@ export class Operations implements ModalStarter {
     const run = this.#failed?.run ?? this.#unread
     if (run?.isUnread !== true) return undefined
     const { rank, name: group } = this.#group
-    const { name, dtype, count } = run.call
-    const facts = { rank, group, operation: `${name} ${dtype}[${count}]` }
+    const facts = { rank, group, operation: describeCall(run.call) }
     const error = this.#failed?.error ?? tsrError('ERR_TSR_NOT_AWAITED', facts)
     showWaitingLine(error, run.origin)
     return error
@@ -251,8 +246,9 @@ export class Operations implements ModalStarter {
       this.#isErrorRead ||= error !== undefined
     } else if (error === undefined) {
       if (run.call.output !== undefined && this.#unread?.isUnread !== true) this.#unread = run
-    } else if (isCollective(run.operation) && !isAbort(error)) {
-      this.#failed ??= { run, error }
+    } else {
+      const isAbort = isTsrError(error) && error.code === 'ERR_TSR_OPERATION_ABORTED'
+      if (isCollective(run.operation) && !isAbort) this.#failed ??= { run, error }
     }
   }
 

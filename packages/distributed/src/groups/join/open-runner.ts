@@ -82,7 +82,7 @@ function beginTracing(
   const { runId, restartCount } = diagnosis
   const node = environment?.nodeRank ?? 0
   const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
-  if (trace !== undefined) journal.trace(trace.recorder)
+  journal.spans = journal.traced = trace?.recorder
 }
 
 async function listeningAddress(
