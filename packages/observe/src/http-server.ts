@@ -56,9 +56,12 @@ export async function openHttpServer(options: HttpOptions) {
     const { socket, method } = request
     pending.advance(socket, ASKED)
     const send: Send = (status, text, more) => {
-      const type = { 'Content-Type': 'text/plain; charset=utf-8' }
-      const length = { 'Content-Length': String(Buffer.byteLength(text)) }
-      response.writeHead(status, { ...headers, ...type, ...length, ...more })
+      response.writeHead(status, {
+        ...headers,
+        'Content-Type': 'text/plain; charset=utf-8',
+        'Content-Length': String(Buffer.byteLength(text)),
+        ...more,
+      })
       response.end(method === 'HEAD' ? undefined : text)
     }
     const admit = (): void => {

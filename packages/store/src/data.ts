@@ -159,8 +159,10 @@ export class StoreData {
   }
 
   clear(): void {
-    for (const { timer } of this.#entries.values()) clearTimeout(timer)
-    for (const [key, { value }] of this.#entries) this.#room.free(costOf(key, value.byteLength))
+    for (const [key, { value, timer }] of this.#entries) {
+      clearTimeout(timer)
+      this.#room.free(costOf(key, value.byteLength))
+    }
     this.#entries.clear()
   }
 

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { createLogger, messageOf, tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { beginTrace } from '../../record/rank-trace.ts'
-import { identityOf } from './tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
 import { openStatus } from '../../runners/status-page.ts'
@@ -22,7 +21,7 @@ const SHORT_ARENA = 256 * 1024 * 1024
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { protection } = settings.protection
-  const tuning = settings.tuning.table
+  const { table: tuning, ...identity } = settings.tuning
   const memory = reserveMemory(rank, arena)
   const owner = { rank, worldSize, settings: settings.diagnosis }
   const journal = new Journal(owner, undefined, joining.generation)
@@ -40,7 +39,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
         on: hostIdentity(),
         segment: segment?.address,
         refusal,
-        tuning: identityOf(settings.tuning),
+        tuning: identity,
         protection,
         ...(protection !== 'none' && { secret: randomBytes(32).toString('hex') }),
       })

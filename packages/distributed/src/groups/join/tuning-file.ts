@@ -48,10 +48,6 @@ export function readTuning(path: string | undefined): Tuning {
   return tuningOf(tableOf(file, complain), path)
 }
 
-export function identityOf({ source, digest }: Tuning): TuningIdentity {
-  return { source, digest }
-}
-
 /**
  * Checks that all ranks have the same table, because ranks that choose different algorithms cannot
  * communicate.
@@ -86,11 +82,12 @@ function tableOf(file: unknown, complain: Complain): TuningTable {
   const known = ['version', 'about', ...media]
   const unknown = Object.keys(file).find((key) => !known.includes(key))
   if (unknown !== undefined) throw complain(`"${unknown}" is unknown; expected ${media.join(', ')}`)
-  const given = readMedium('sockets', sockets, complain)
-  const shared = readMedium('sharedMemory', sharedMemory, complain)
   return {
-    sockets: { ...builtInTuning.sockets, ...given },
-    sharedMemory: { ...builtInTuning.sharedMemory, ...shared },
+    sockets: { ...builtInTuning.sockets, ...readMedium('sockets', sockets, complain) },
+    sharedMemory: {
+      ...builtInTuning.sharedMemory,
+      ...readMedium('sharedMemory', sharedMemory, complain),
+    },
   }
 }
 
