@@ -38,21 +38,17 @@ export interface Call<T = void> {
   readonly held?: unknown
 }
 
-export interface Starter {
-  readonly arena: Arena
-  /** Whether the other ranks of the world do not exist. */
-  readonly isFake?: boolean
-  start<T>(call: Call<T>): FollowedWork<T>
-}
-
 /**
  * What `start` does with a call. `started` starts it. `awaited` starts it for a caller that blocks on
  * it next. `prepared` returns a `PersistentOperation` in place of the work.
  */
 export type StartMode = 'started' | 'awaited' | 'prepared'
 
-/** A starter with modes. */
-export interface ModalStarter extends Starter {
+export interface Starter {
+  readonly arena: Arena
+  /** Whether the other ranks of the world do not exist. */
+  readonly isFake?: boolean
+  start<T>(call: Call<T>): FollowedWork<T>
   /** Calls `run`. Until it returns, `start` has this mode. */
   inMode<T>(mode: StartMode, run: () => T): T
 }

@@ -18,7 +18,7 @@ import {
   checkUneven,
   type Member,
 } from './arguments.ts'
-import type { ModalStarter, Starter } from './call.ts'
+import type { Starter } from './call.ts'
 import { DerivedForms } from './derived-forms.ts'
 import { packInto } from './staging.ts'
 import type { FollowedWork } from './pending-work.ts'
@@ -38,7 +38,7 @@ export class Collectives extends DerivedForms implements Member {
   readonly size: number
   readonly #starter: Starter
 
-  constructor({ name, rank, size }: Member, starter: ModalStarter) {
+  constructor({ name, rank, size }: Member, starter: Starter) {
     super(starter)
     this.name = name
     this.rank = rank

@@ -8,7 +8,7 @@ import type {
   Work,
 } from '../../process-group.ts'
 import type { CallOptions } from '../../call-options.ts'
-import type { ModalStarter } from './call.ts'
+import type { Starter } from './call.ts'
 
 /** The calls on objects. Each runs several operations. */
 const objectCalls = [
@@ -43,9 +43,9 @@ type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] } &
 const starter = Symbol('starter')
 
 class Base {
-  readonly [starter]: ModalStarter
+  readonly [starter]: Starter
 
-  constructor(operations: ModalStarter) {
+  constructor(operations: Starter) {
     this[starter] = operations
   }
 
@@ -82,4 +82,4 @@ for (const name of persistentCalls) {
  * the asynchronous form and blocks until it has completed. A method with the suffix `Init` prepares
  * the operation instead of starting it.
  */
-export const DerivedForms = Base as unknown as new (operations: ModalStarter) => Forms
+export const DerivedForms = Base as unknown as new (operations: Starter) => Forms

@@ -8,7 +8,7 @@ import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
 import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
-import type { Call, ModalStarter, StartMode } from './call.ts'
+import type { Call, Starter, StartMode } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 import { showWaitingLine } from './waiting-line.ts'
 import { OperationWork, type Run } from './work.ts'
@@ -34,7 +34,7 @@ export interface GroupIdentity {
 }
 
 /** Stages the buffers of a group's operations, starts them, and tracks the pending ones. */
-export class Operations implements ModalStarter {
+export class Operations implements Starter {
   readonly runner: Runner
   readonly #group: GroupIdentity
   readonly #self: ReturnType<typeof createSelfMessages>
