@@ -2,7 +2,6 @@ import { operationCodes, type OperationName } from '../../operation.ts'
 import type {
   BatchedMessage,
   BlockingCalls,
-  GroupCalls,
   PersistentCalls,
   ProcessGroup,
   Work,
@@ -21,8 +20,6 @@ const objectCalls = [
   'allToAllObject',
 ] as const
 
-type CallName = OperationName | (typeof objectCalls)[number]
-
 /** The calls that can be prepared. */
 const persistentCalls = [
   'send',
@@ -34,9 +31,9 @@ const persistentCalls = [
   'barrier',
 ] as const
 
-type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] } & Pick<
+type Forms = Pick<
   BlockingCalls,
-  'batchIsendIrecvSync'
+  `${OperationName | (typeof objectCalls)[number]}Sync` | 'batchIsendIrecvSync'
 > &
   Pick<PersistentCalls, `${(typeof persistentCalls)[number]}Init`>
 

@@ -9,7 +9,7 @@ import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { Runner } from '../../runners/runner.ts'
 import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
-import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
+import { createSegment } from '../../transports/shared-memory/segment.ts'
 import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
@@ -93,18 +93,11 @@ async function listeningAddress(
   return await addressForPeers(environment, from)
 }
 
-interface SegmentOffer {
-  readonly segment?: Segment
-  /**
-   * Why this rank cannot join. It is published, so that the other ranks do not wait for this rank.
-   */
-  readonly refusal?: string
-}
-
-function offerSegment(
-  { rank, sharedMemory }: InitSettings,
-  memory: WebAssembly.Memory,
-): SegmentOffer {
+/**
+ * @returns the segment, or as `refusal` why this rank cannot join. The refusal is published, so that
+ *   the other ranks do not wait for this rank.
+ */
+function offerSegment({ rank, sharedMemory }: InitSettings, memory: WebAssembly.Memory) {
   if (sharedMemory === 'off') return {}
   try {
     return { segment: createSegment(memory) }
