@@ -180,7 +180,7 @@ export function createAdmission(options: AdmissionOptions) {
       })
       candidates.add(candidate, socket.remoteAddress ?? '')
       const greet = async (): Promise<void> => {
-        const spoken = secure && tls ? await encrypt(socket, secure, tls, advance) : socket
+        const spoken = secure ? await encrypt(socket, secure, tls, advance) : socket
         spoken?.on('error', (error: Error) => {
           refuse(error.message)
         })
