@@ -7,7 +7,9 @@ export const coreErrors = {
     'Start the script with tsrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT yourself.',
   ),
   ERR_TSR_ARGUMENT: {
-    ...userError('{name} is {value}; expected {expected}', generalAdvice),
+    category: 'user',
+    message: '{name} is {value}; expected {expected}',
+    advice: generalAdvice,
     adviseOn: adviseOnArgument,
   },
   ERR_TSR_TIMEOUT: infrastructureError(
@@ -15,10 +17,9 @@ export const coreErrors = {
     'Look for the rank or host that is late, or set a longer timeout.',
   ),
   ERR_TSR_ABORTED: {
-    ...userError(
-      '{what} was aborted by its AbortSignal',
-      'Ignore this error if the abort was intended.',
-    ),
+    category: 'user',
+    message: '{what} was aborted by its AbortSignal',
+    advice: 'Ignore this error if the abort was intended.',
     consequence: true,
   },
   ERR_TSR_MESSAGE_TOO_LARGE: userError(
@@ -52,7 +53,9 @@ export const nativeErrors = {
     "Install the optional package koffi, or choose the transport 'node'.",
   ),
   ERR_TSR_SYSTEM_CALL: {
-    ...infrastructureError('{call} failed: {errno} ({description})', LOOK_UP),
+    category: 'infrastructure',
+    message: '{call} failed: {errno} ({description})',
+    advice: LOOK_UP,
     adviseOn: ({ description }) =>
       description === 'ENOMEM'
         ? 'Raise `ulimit -v`, set a smaller TSRUN_ARENA, or free memory.'

@@ -6,10 +6,9 @@ export const distributedErrors = {
     'Call the same operations in the same order, with the same dtype and length, on all ranks of a group.',
   ),
   ERR_TSR_PEER_LOST: {
-    ...infrastructureError(
-      'Rank {peer} is gone ({reason}) while rank {rank} was in {operation} of group {group}',
-      'Look for the first error of that rank; this error is only its consequence.',
-    ),
+    category: 'infrastructure',
+    message: 'Rank {peer} is gone ({reason}) while rank {rank} was in {operation} of group {group}',
+    advice: 'Look for the first error of that rank; this error is only its consequence.',
     consequence: true,
   },
   ERR_TSR_PEER_LEFT: userError(
@@ -25,10 +24,10 @@ export const distributedErrors = {
     'Look at what the missing ranks are doing; raise `timeout` if they are only slow.',
   ),
   ERR_TSR_PEER_FAILED: {
-    ...infrastructureError(
+    category: 'infrastructure',
+    message:
       'Rank {rank}: {operation} of group {group} failed because rank {peer} reported: {reason}',
-      'Look for the first error of that rank; this error is only its consequence.',
-    ),
+    advice: 'Look for the first error of that rank; this error is only its consequence.',
     consequence: true,
   },
   ERR_TSR_OPERATION_ABORTED: userError(
@@ -36,10 +35,10 @@ export const distributedErrors = {
     'Ignore this error if the abort was intended.',
   ),
   ERR_TSR_GROUP_FAILED: {
-    ...infrastructureError(
+    category: 'infrastructure',
+    message:
       'Rank {rank}: {operation} was refused because group {group} has already failed: {reason}',
-      'Look at the first error of the group; create a new group to continue.',
-    ),
+    advice: 'Look at the first error of the group; create a new group to continue.',
     consequence: true,
   },
   ERR_TSR_NOT_AWAITED: userError(

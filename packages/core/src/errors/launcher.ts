@@ -34,10 +34,9 @@ export const launcherErrors = {
     'Start the same command with the same versions on every node; only --node-rank, --nproc and --iface may differ.',
   ),
   ERR_TSR_NODE_LOST: {
-    ...infrastructureError(
-      'Node {node} ({host}) is gone: {reason}',
-      'Look at that host and at the network between the hosts.',
-    ),
+    category: 'infrastructure',
+    message: 'Node {node} ({host}) is gone: {reason}',
+    advice: 'Look at that host and at the network between the hosts.',
     consequence: true,
   },
   ERR_TSR_LOG_DIRECTORY: userError(
@@ -69,10 +68,9 @@ export const launcherErrors = {
     'Correct the problem and run the set-up again. An earlier installation is unchanged.',
   ),
   ERR_TSR_SETUP_MANIFEST: {
-    ...userError(
-      'The manifest of `npx tsrun setup {name}`, {path}, cannot be used: {problem}',
-      'Run that command again.',
-    ),
+    category: 'user',
+    message: 'The manifest of `npx tsrun setup {name}`, {path}, cannot be used: {problem}',
+    advice: 'Run that command again.',
     adviseOn: ({ problem }): string =>
       String(problem).includes(DENIED)
         ? 'Give Node --allow-fs-read for the folder that has this file and what it installed.'

@@ -14,10 +14,9 @@ export const storeErrors = {
     'Look at the launcher of node 0: its process is stopped or overloaded, or the network is cut.',
   ),
   ERR_TSR_STORE_CLOSED: {
-    ...infrastructureError(
-      'The connection to the store at {endpoint} is closed: {reason}',
-      'Look at the launcher of node 0, unless the job is ending: the launcher may have died.',
-    ),
+    category: 'infrastructure',
+    message: 'The connection to the store at {endpoint} is closed: {reason}',
+    advice: 'Look at the launcher of node 0, unless the job is ending: the launcher may have died.',
     consequence: true,
   },
   ERR_TSR_STORE_AUTHENTICATION: userError(
