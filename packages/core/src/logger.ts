@@ -1,13 +1,12 @@
 import { host } from '#host'
 import { choice } from './schema.ts'
-import { readVariable } from './variables.ts'
+import { readVariable, type Environment } from './variables.ts'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 const levelRule = choice(...levels).default('warn')
 
 type Level = (typeof levels)[number]
 type Severity = 'debug' | 'info' | 'warn' | 'error'
-type Environment = Readonly<Record<string, string | undefined>>
 type Write = (facts: object, message: string) => void
 
 /** One function for each severity. Lines below the level of the logger are dropped. */

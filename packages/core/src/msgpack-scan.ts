@@ -56,26 +56,22 @@ export function scanMessage(bytes: Uint8Array, most: number): boolean {
   const readValue = (): void => {
     const token = take(1)
     if (token < 0x80 || token >= 0xe0) return
-    if (token < 0x90) readMap(token & 15)
-    else if (token < 0xa0) readArray(token & 15)
+    if (token < 0x90) enter(token & 15, true)
+    else if (token < 0xa0) enter(token & 15, false)
     else if (token < 0xc0) skip(token & 31)
     else if (token >= 0xd4 && token <= 0xd8) readExtension(1 << (token - 0xd4))
     else if (token >= 0xc7 && token <= 0xc9) readExtension(take(1 << (token - 0xc7)))
-    else if (token === 0xdc || token === 0xdd) readArray(take(token === 0xdc ? 2 : 4))
-    else if (token === 0xde || token === 0xdf) readMap(take(token === 0xde ? 2 : 4))
+    else if (token === 0xdc || token === 0xdd) enter(take(token === 0xdc ? 2 : 4), false)
+    else if (token === 0xde || token === 0xdf) enter(take(token === 0xde ? 2 : 4), true)
     else if (FIXED[token] !== undefined) skip(FIXED[token])
     else if (SIZED[token] !== undefined) skip(take(SIZED[token]))
     else throw new Error('it has a byte that MessagePack does not use')
   }
 
-  const readArray = (length: number): void => {
+  /** @param length - number of elements of an array, or of entries of a map */
+  const enter = (length: number, isMap: boolean): void => {
     count()
-    stack.push({ missing: length, isMap: false })
-  }
-
-  const readMap = (entries: number): void => {
-    count()
-    stack.push({ missing: 2 * entries, isMap: true })
+    stack.push({ missing: isMap ? 2 * length : length, isMap })
   }
 
   const readExtension = (length: number): void => {

@@ -61,7 +61,10 @@ export class Schema<T> {
 
   /** Hides the value: errors show only its length. */
   secret(): Schema<T> {
-    return new Schema({ ...this.#facts, describe: hidden })
+    return new Schema({
+      ...this.#facts,
+      describe: (value) => (typeof value === 'string' ? `a text of ${value.length}` : typeof value),
+    })
   }
 
   /**
@@ -97,10 +100,6 @@ export class Schema<T> {
 
 /** The type of the values of a schema. */
 export type Of<S> = S extends Schema<infer T> ? T : never
-
-function hidden(value: unknown): string {
-  return typeof value === 'string' ? `a text of ${value.length}` : typeof value
-}
 
 /**
  * Accepts the values that pass a custom check.

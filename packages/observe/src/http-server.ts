@@ -41,14 +41,10 @@ export interface HttpOptions {
 }
 
 /** An open server. */
-export interface HttpServer {
-  readonly address: AddressInfo
-  /** Closes the server. Drops clients that do not read their answers within `patience` milliseconds. */
-  readonly close: (patience: number) => Promise<void>
-}
+export type HttpServer = Awaited<ReturnType<typeof openHttpServer>>
 
 /** Opens a server that does not keep the process alive. @throws the system's error if it cannot listen */
-export async function openHttpServer(options: HttpOptions): Promise<HttpServer> {
+export async function openHttpServer(options: HttpOptions) {
   const { host, port, limit, requests, headers, isOwnName, answer } = options
   const pending = new PendingConnections<Socket>({
     limit,
@@ -60,9 +56,12 @@ export async function openHttpServer(options: HttpOptions): Promise<HttpServer> 
     const { socket, method } = request
     pending.advance(socket, ASKED)
     const send: Send = (status, text, more) => {
-      const type = { 'Content-Type': 'text/plain; charset=utf-8' }
-      const length = { 'Content-Length': String(Buffer.byteLength(text)) }
-      response.writeHead(status, { ...headers, ...type, ...length, ...more })
+      response.writeHead(status, {
+        ...headers,
+        'Content-Type': 'text/plain; charset=utf-8',
+        'Content-Length': String(Buffer.byteLength(text)),
+        ...more,
+      })
       response.end(method === 'HEAD' ? undefined : text)
     }
     const admit = (): void => {
@@ -87,15 +86,18 @@ export async function openHttpServer(options: HttpOptions): Promise<HttpServer> 
   server.maxRequestsPerSocket = requests
   await once(server.listen(port, host), 'listening')
   const address = server.address() as AddressInfo
-  const close = async (patience: number): Promise<void> => {
-    const closed = once(server, 'close')
-    server.close()
-    server.closeIdleConnections()
-    const late = setTimeout(() => {
-      server.closeAllConnections()
-    }, patience)
-    await closed
-    clearTimeout(late)
+  return {
+    address,
+    /** Closes the server. Drops clients that do not read their answers within `patience` milliseconds. */
+    async close(patience: number): Promise<void> {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeIdleConnections()
+      const late = setTimeout(() => {
+        server.closeAllConnections()
+      }, patience)
+      await closed
+      clearTimeout(late)
+    },
   }
-  return { address, close }
 }

@@ -14,7 +14,8 @@ import {
   type HandshakeRefusal,
 } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
-import { acceptsPeer, bindingOf, SecureServer, type StoreTls } from './secure-sockets.ts'
+import { readBytes } from './connection.ts'
+import { acceptsPeer, bindingOf, createSecureServer, type StoreTls } from './secure-sockets.ts'
 
 /** First byte of a TLS connection. */
 const TLS_HANDSHAKE = 0x16
@@ -83,7 +84,7 @@ async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
  */
 async function encrypt(
   socket: Socket,
-  server: SecureServer,
+  secure: ReturnType<typeof createSecureServer>,
   tls: StoreTls,
   advance: () => void,
 ): Promise<TLSSocket | undefined> {
@@ -94,10 +95,10 @@ async function encrypt(
     return undefined
   }
   socket.unshift(start)
-  const secure = await server.secure(socket)
+  const encrypted = await secure(socket)
   advance()
-  if (acceptsPeer(secure, tls)) return secure
-  await write(secure, certificateRefusal())
+  if (acceptsPeer(encrypted, tls)) return encrypted
+  await write(encrypted, certificateRefusal())
   return undefined
 }
 
@@ -105,8 +106,8 @@ async function encrypt(
 async function readExactly(socket: Socket, length: number): Promise<Uint8Array> {
   return await new Promise((resolve, reject) => {
     const read = (): void => {
-      const bytes = socket.read(length) as Buffer | null
-      if (bytes?.byteLength !== length) return
+      const bytes = readBytes(socket, length)
+      if (bytes === undefined) return
       finish()
       resolve(bytes)
     }
@@ -142,74 +143,64 @@ interface Candidate {
   readonly close: () => void
 }
 
-/** The unauthenticated sockets of a server. */
-export class Admission {
-  readonly #options: AdmissionOptions
-  readonly #secureServer: SecureServer | undefined
-  readonly #candidates: PendingConnections<Candidate>
-
-  /** @throws an Error of OpenSSL for an invalid certificate or key */
-  constructor(options: AdmissionOptions) {
-    const { tls, token, maxUnauthenticated, onRefused } = options
-    this.#options = options
-    this.#candidates = new PendingConnections({
-      limit: maxUnauthenticated,
-      drop: ({ peer, close }) => {
-        close()
-        onRefused?.(peer, 'too many others came after it')
-      },
-    })
-    this.#secureServer = tls && new SecureServer(tls, token)
-  }
-
-  get size(): number {
-    return this.#candidates.size
-  }
-
-  /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
-  receive(socket: Socket, admit: (socket: Socket) => void): void {
-    const { token, tls, handshakeTimeout, onRefused } = this.#options
-    const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
-    const close = (): void => {
-      clearTimeout(timer)
-      socket.destroy()
-    }
-    const refuse = (reason: string): void => {
+/**
+ * Keeps the unauthenticated sockets of a server.
+ * @throws an Error of OpenSSL for an invalid certificate or key
+ */
+export function createAdmission(options: AdmissionOptions) {
+  const { token, tls, handshakeTimeout, maxUnauthenticated, onRefused } = options
+  const candidates = new PendingConnections<Candidate>({
+    limit: maxUnauthenticated,
+    drop: ({ peer, close }) => {
       close()
-      if (this.#candidates.delete(candidate)) onRefused?.(peer, reason)
-    }
-    const timer = setTimeout(refuse, handshakeTimeout, 'it stayed silent')
-    const candidate = { peer, close }
-    const advance = (): void => {
-      this.#candidates.advance(candidate)
-    }
-    socket.on('error', (error) => {
-      refuse(error.message)
-    })
-    this.#candidates.add(candidate, socket.remoteAddress ?? '')
-    const greet = async (): Promise<void> => {
-      const server = this.#secureServer
-      const spoken = server && tls ? await encrypt(socket, server, tls, advance) : socket
-      spoken?.on('error', (error: Error) => {
+      onRefused?.(peer, 'too many others came after it')
+    },
+  })
+  const secure = tls && createSecureServer(tls, token)
+  return {
+    size: () => candidates.size,
+    /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
+    receive(socket: Socket, admit: (socket: Socket) => void): void {
+      const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
+      const close = (): void => {
+        clearTimeout(timer)
+        socket.destroy()
+      }
+      const refuse = (reason: string): void => {
+        close()
+        if (candidates.delete(candidate)) onRefused?.(peer, reason)
+      }
+      const timer = setTimeout(refuse, handshakeTimeout, 'it stayed silent')
+      const candidate = { peer, close }
+      const advance = (): void => {
+        candidates.advance(candidate)
+      }
+      socket.on('error', (error) => {
         refuse(error.message)
       })
-      if (spoken === undefined) refuse('it is not encrypted as this store is')
-      else if (!(await greetClient(spoken, token, advance))) refuse('it does not know the token')
-      else if (this.#candidates.delete(candidate)) {
-        clearTimeout(timer)
-        admit(spoken)
+      candidates.add(candidate, socket.remoteAddress ?? '')
+      const greet = async (): Promise<void> => {
+        const spoken = secure ? await encrypt(socket, secure, tls, advance) : socket
+        spoken?.on('error', (error: Error) => {
+          refuse(error.message)
+        })
+        if (spoken === undefined) refuse('it is not encrypted as this store is')
+        else if (!(await greetClient(spoken, token, advance))) refuse('it does not know the token')
+        else if (candidates.delete(candidate)) {
+          clearTimeout(timer)
+          admit(spoken)
+        }
       }
-    }
-    greet().catch((error: unknown) => {
-      refuse(messageOf(error))
-    })
-  }
-
-  close(): void {
-    for (const candidate of this.#candidates.values()) {
-      candidate.close()
-      this.#candidates.delete(candidate)
-      this.#options.onRefused?.(candidate.peer, 'the store is closing')
-    }
+      greet().catch((error: unknown) => {
+        refuse(messageOf(error))
+      })
+    },
+    close(): void {
+      for (const candidate of candidates.values()) {
+        candidate.close()
+        candidates.delete(candidate)
+        onRefused?.(candidate.peer, 'the store is closing')
+      }
+    },
   }
 }

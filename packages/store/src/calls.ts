@@ -150,7 +150,8 @@ export function createCalls(link: Link, defaultTimeout: number) {
     ): Promise<Results[Op]> {
       const { timeout = defaultTimeout, signal } = options
       durationRule.check('timeout', timeout)
-      throwIfAborted(request.op, signal)
+      const what = `${request.op} on the store`
+      throwIfAborted(what, signal)
       const { id, outcome } = open(request)
       let grace: NodeJS.Timeout | undefined
       const cancel = (): void => {
@@ -166,7 +167,7 @@ export function createCalls(link: Link, defaultTimeout: number) {
       clearTimeout(timer)
       clearTimeout(grace)
       signal?.removeEventListener('abort', cancel)
-      if ('missing' in end) throwIfAborted(request.op, signal)
+      if ('missing' in end) throwIfAborted(what, signal)
       if (request.op === 'queuePop' && 'result' in end) link.send({ id, op: 'received' })
       return unwrap(request.op, timeout, end)
     },
@@ -202,10 +203,11 @@ function startTimer(milliseconds: number, callback: () => void): NodeJS.Timeout 
   return setTimeout(callback, Math.min(milliseconds, LONGEST_TIMER))
 }
 
-function throwIfAborted(operation: Operation, signal: AbortSignal | undefined): void {
+/** @throws ERR_TSR_ABORTED */
+export function throwIfAborted(what: string, signal: AbortSignal | undefined): void {
   if (signal?.aborted !== true) return
   const cause: unknown = signal.reason
-  throw tsrError('ERR_TSR_ABORTED', { what: `${operation} on the store` }, { cause })
+  throw tsrError('ERR_TSR_ABORTED', { what }, { cause })
 }
 
 function nameKeys(keys: readonly string[]): string {

@@ -17,7 +17,7 @@ import {
 import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { createCalls } from './calls.ts'
+import { createCalls, throwIfAborted } from './calls.ts'
 import { openConnection } from './connection.ts'
 import { linkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
@@ -112,10 +112,7 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
     onConnect?.({ localAddress, remoteAddress })
     return storeOver(socket, endpoint, timeout)
   } catch (error) {
-    if (signal?.aborted === true) {
-      const cause: unknown = signal.reason
-      throw tsrError('ERR_TSR_ABORTED', { what: `connecting to ${endpoint}` }, { cause })
-    }
+    throwIfAborted(`connecting to ${endpoint}`, signal)
     if (isTsrError(error) || isDenied(error)) throw error
     const reason = `${reasonOf(error)} (tried for ${timeout} ms)`
     throw tsrError('ERR_TSR_STORE_UNREACHABLE', { endpoint, reason }, { cause: error })

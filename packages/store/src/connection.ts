@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { messageOf, tsrError } from '@tsrun/core'
-import { FRAME_LIMIT } from './protocol.ts'
+import { FRAME_LIMIT, totalBytes } from './protocol.ts'
 
 /** Bytes passed to a socket at once. Each connection may hold an encrypted copy of them. */
 const PIECE = 256 * 1024
@@ -108,7 +108,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
      */
     send(...parts: readonly Uint8Array[]): void {
       if (socket.destroyed) return
-      const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0)
+      const length = totalBytes(parts)
       const header = new Uint8Array(FRAME_HEADER_BYTES)
       new DataView(header.buffer).setUint32(0, length, true)
       unsent.push(header, ...parts)
@@ -142,7 +142,7 @@ function readLength(socket: Socket): number | undefined {
  * Reads `length` bytes. Returns undefined if the socket has fewer bytes: an ended socket would
  * return what remains.
  */
-function readBytes(socket: Socket, length: number): Buffer | undefined {
+export function readBytes(socket: Socket, length: number): Buffer | undefined {
   const bytes = socket.read(length) as Buffer | null
   return bytes?.byteLength === length ? bytes : undefined
 }

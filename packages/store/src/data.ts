@@ -21,22 +21,37 @@ export function costOf(name: string, size = 0): number {
 }
 
 /** Counts the memory of a store, so that no client can exhaust the launcher's memory. */
-class Room {
-  readonly #limit: number
-  #used = 0
-
-  constructor(limit: number) {
-    this.#limit = limit
+function createRoom(limit: number) {
+  let used = 0
+  return {
+    /** @throws ERR_TSR_STORE_LIMIT */
+    take(bytes: number): void {
+      checkLimit('What the store would hold', used + bytes, limit)
+      used += bytes
+    },
+    free(bytes: number): void {
+      used -= bytes
+    },
   }
+}
 
-  /** @throws ERR_TSR_STORE_LIMIT */
-  take(bytes: number): void {
-    checkLimit('What the store would hold', this.#used + bytes, this.#limit)
-    this.#used += bytes
-  }
-
-  free(bytes: number): void {
-    this.#used -= bytes
+/** Sets of values by key. */
+function createMultimap<Value>() {
+  const sets = new Map<string, Set<Value>>()
+  return {
+    /** Number of pairs of a key and a value. */
+    size: () => [...sets.values()].reduce((sum, { size }) => sum + size, 0),
+    of: (key: string): Iterable<Value> => sets.get(key) ?? [],
+    add(key: string, value: Value): void {
+      sets.set(key, (sets.get(key) ?? new Set()).add(value))
+    },
+    /** Returns whether the key had the value. */
+    delete(key: string, value: Value): boolean {
+      const values = sets.get(key)
+      const isFound = values?.delete(value) === true
+      if (values?.size === 0) sets.delete(key)
+      return isFound
+    },
   }
 }
 
@@ -45,16 +60,16 @@ class Room {
  * so operations are atomic and all clients see them in the same order.
  */
 export class StoreData {
-  readonly waiters = new KeyWaiters()
-  readonly #room: Room
-  readonly queues: Queues
+  readonly waiters = createKeyWaiters()
+  readonly #room: ReturnType<typeof createRoom>
+  readonly queues: ReturnType<typeof createQueues>
   readonly #entries = new Map<string, Entry>()
-  readonly #watchers = new Map<string, Set<Watcher>>()
+  readonly #watchers = createMultimap<Watcher>()
 
   /** @param limit - largest number of bytes of all keys, values and queues */
   constructor(limit = STORE_LIMIT) {
-    this.#room = new Room(limit)
-    this.queues = new Queues(this.#room)
+    this.#room = createRoom(limit)
+    this.queues = createQueues(this.#room)
   }
 
   get size(): number {
@@ -62,7 +77,7 @@ export class StoreData {
   }
 
   get watches(): number {
-    return [...this.#watchers.values()].reduce((sum, { size }) => sum + size, 0)
+    return this.#watchers.size()
   }
 
   value(key: string): Uint8Array | undefined {
@@ -137,17 +152,17 @@ export class StoreData {
 
   /** Calls `watcher` at each change of the key until the returned function is called. */
   watch(key: string, watcher: Watcher): () => void {
-    const watchers = this.#watchers.get(key) ?? new Set()
-    this.#watchers.set(key, watchers.add(watcher))
+    this.#watchers.add(key, watcher)
     return () => {
-      watchers.delete(watcher)
-      if (watchers.size === 0 && this.#watchers.get(key) === watchers) this.#watchers.delete(key)
+      this.#watchers.delete(key, watcher)
     }
   }
 
   clear(): void {
-    for (const { timer } of this.#entries.values()) clearTimeout(timer)
-    for (const [key, { value }] of this.#entries) this.#room.free(costOf(key, value.byteLength))
+    for (const [key, { value, timer }] of this.#entries) {
+      clearTimeout(timer)
+      this.#room.free(costOf(key, value.byteLength))
+    }
     this.#entries.clear()
   }
 
@@ -181,7 +196,7 @@ export class StoreData {
   }
 
   #tell(key: string, value: Uint8Array | undefined): void {
-    for (const watcher of [...(this.#watchers.get(key) ?? [])]) watcher(value)
+    for (const watcher of [...this.#watchers.of(key)]) watcher(value)
   }
 }
 
@@ -193,141 +208,109 @@ export interface Wait {
   cancel(): void
 }
 
-interface KeyWait {
+interface KeyWait extends Wait {
   readonly missing: Set<string>
   readonly keys: readonly string[]
   readonly done: () => void
 }
 
 /** Waits for keys. A wait ends when all of its keys exist at the same time. */
-class KeyWaiters {
-  readonly #byKey = new Map<string, Set<KeyWait>>()
-  #size = 0
+function createKeyWaiters() {
+  const waits = new Set<KeyWait>()
+  const byKey = createMultimap<KeyWait>()
 
-  get size(): number {
-    return this.#size
+  const remove = (wait: KeyWait): void => {
+    if (!waits.delete(wait)) return
+    for (const key of wait.keys) byKey.delete(key, wait)
   }
 
-  /** Calls `done` once all `keys` exist. `missing` lists the keys that do not exist now. */
-  add(keys: readonly string[], missing: Iterable<string>, done: () => void): Wait {
-    const wait: KeyWait = { keys, missing: new Set(missing), done }
-    for (const key of keys) {
-      this.#byKey.set(key, (this.#byKey.get(key) ?? new Set()).add(wait))
-    }
-    this.#size++
-    return {
-      missing: wait.missing,
-      cancel: () => {
-        this.#remove(wait)
-      },
-    }
-  }
-
-  appeared(key: string): void {
-    for (const wait of [...(this.#byKey.get(key) ?? [])]) {
-      wait.missing.delete(key)
-      if (wait.missing.size > 0) continue
-      this.#remove(wait)
-      wait.done()
-    }
-  }
-
-  vanished(key: string): void {
-    for (const wait of this.#byKey.get(key) ?? []) wait.missing.add(key)
-  }
-
-  #remove(wait: KeyWait): void {
-    if (this.#byKey.get(wait.keys[0] ?? '')?.has(wait) !== true) return
-    for (const key of wait.keys) {
-      const waits = this.#byKey.get(key)
-      waits?.delete(wait)
-      if (waits?.size === 0) this.#byKey.delete(key)
-    }
-    this.#size--
+  return {
+    get size() {
+      return waits.size
+    },
+    /** Calls `done` once all `keys` exist. `missing` lists the keys that do not exist now. */
+    add(keys: readonly string[], missing: Iterable<string>, done: () => void): Wait {
+      const wait = {
+        keys,
+        missing: new Set(missing),
+        done,
+        cancel: () => {
+          remove(wait)
+        },
+      }
+      waits.add(wait)
+      for (const key of keys) byKey.add(key, wait)
+      return wait
+    },
+    appeared(key: string): void {
+      for (const wait of [...byKey.of(key)]) {
+        wait.missing.delete(key)
+        if (wait.missing.size > 0) continue
+        remove(wait)
+        wait.done()
+      }
+    },
+    vanished(key: string): void {
+      for (const wait of byKey.of(key)) wait.missing.add(key)
+    },
   }
 }
 
 type Take = (value: Uint8Array) => void
 
 /** Named first-in first-out queues. Clients that wait for a value are served in order. */
-class Queues {
-  readonly #values = new Map<string, Uint8Array[]>()
-  readonly #takers = new Map<string, Set<Take>>()
-  readonly #room: Room
-  #waiting = 0
+function createQueues(room: ReturnType<typeof createRoom>) {
+  const values = new Map<string, Uint8Array[]>()
+  const takers = createMultimap<Take>()
 
-  constructor(room: Room) {
-    this.#room = room
-  }
-
-  get size(): number {
-    return this.#values.size
-  }
-
-  get waiting(): number {
-    return this.#waiting
-  }
-
-  length(queue: string): number {
-    return this.#values.get(queue)?.length ?? 0
-  }
-
-  /** Returns the new length, which is 0 if a waiting client took the value. */
-  push(queue: string, value: Uint8Array): number {
-    this.#room.take(costOf(queue, value.byteLength))
-    if (this.#hand(queue, value)) return 0
-    const values = this.#values.get(queue) ?? []
-    this.#values.set(queue, values)
-    return values.push(value)
-  }
-
-  /** Puts taken values back to the front of the queue, in their order. */
-  putBack(queue: string, values: readonly Uint8Array[]): void {
-    const waiting = values.filter((value) => !this.#hand(queue, value))
-    if (waiting.length > 0)
-      this.#values.set(queue, [...waiting, ...(this.#values.get(queue) ?? [])])
-  }
-
-  /** Releases the memory of a confirmed value. */
-  forget(queue: string, value: Uint8Array): void {
-    this.#room.free(costOf(queue, value.byteLength))
-  }
-
-  /**
-   * Takes the oldest value; undefined if the queue is empty. The value counts towards the memory
-   * limit until `forget` or `putBack`.
-   */
-  take(queue: string): Uint8Array | undefined {
-    const values = this.#values.get(queue)
-    const value = values?.shift()
-    if (values?.length === 0) this.#values.delete(queue)
-    return value
-  }
-
-  /** Passes the next value to `taker`, after all earlier takers were served. */
-  await(queue: string, taker: Take): Wait {
-    this.#takers.set(queue, (this.#takers.get(queue) ?? new Set()).add(taker))
-    this.#waiting++
-    return {
-      missing: new Set([queue]),
-      cancel: () => {
-        this.#remove(queue, taker)
-      },
-    }
-  }
-
-  #hand(queue: string, value: Uint8Array): boolean {
-    const [taker] = this.#takers.get(queue) ?? []
+  const hand = (queue: string, value: Uint8Array): boolean => {
+    const [taker] = takers.of(queue)
     if (taker === undefined) return false
-    this.#remove(queue, taker)
+    takers.delete(queue, taker)
     taker(value)
     return true
   }
 
-  #remove(queue: string, taker: Take): void {
-    const takers = this.#takers.get(queue)
-    if (takers?.delete(taker) !== true) return
-    if (takers.size === 0) this.#takers.delete(queue)
-    this.#waiting--
+  return {
+    size: () => values.size,
+    waiting: takers.size,
+    length: (queue: string) => values.get(queue)?.length ?? 0,
+    /** Returns the new length, which is 0 if a waiting client took the value. */
+    push(queue: string, value: Uint8Array): number {
+      room.take(costOf(queue, value.byteLength))
+      if (hand(queue, value)) return 0
+      const queued = values.get(queue) ?? []
+      values.set(queue, queued)
+      return queued.push(value)
+    },
+    /** Puts taken values back to the front of the queue, in their order. */
+    putBack(queue: string, taken: readonly Uint8Array[]): void {
+      const waiting = taken.filter((value) => !hand(queue, value))
+      if (waiting.length > 0) values.set(queue, [...waiting, ...(values.get(queue) ?? [])])
+    },
+    /** Releases the memory of a confirmed value. */
+    forget(queue: string, value: Uint8Array): void {
+      room.free(costOf(queue, value.byteLength))
+    },
+    /**
+     * Takes the oldest value; undefined if the queue is empty. The value counts towards the memory
+     * limit until `forget` or `putBack`.
+     */
+    take(queue: string): Uint8Array | undefined {
+      const queued = values.get(queue)
+      const value = queued?.shift()
+      if (queued?.length === 0) values.delete(queue)
+      return value
+    },
+    /** Passes the next value to `taker`, after all earlier takers were served. */
+    await(queue: string, taker: Take): Wait {
+      takers.add(queue, taker)
+      return {
+        missing: new Set([queue]),
+        cancel: () => {
+          takers.delete(queue, taker)
+        },
+      }
+    },
   }
 }

@@ -4,12 +4,12 @@ import type { Store } from './store.ts'
 
 /** Implements `Store` over a link: checks the arguments and sends each call as a request. */
 export function linkedStore(calls: Calls): Store {
+  const checked = (key: string, name = 'key'): string => keyRule.check(name, key)
   return {
     set: async (key, value, { timeToLive, whileConnected = false } = {}) => {
-      keyRule.check('key', key)
       await calls.call({
         op: 'set',
-        key,
+        key: checked(key),
         value: toBytes('value', value),
         ...(whileConnected && { whileConnected }),
         ...(timeToLive !== undefined && {
@@ -17,66 +17,48 @@ export function linkedStore(calls: Calls): Store {
         }),
       })
     },
-    get: async (key, options) => {
-      keyRule.check('key', key)
-      return copy(await calls.wait({ op: 'get', key }, options))
-    },
+    get: async (key, options) => copy(await calls.wait({ op: 'get', key: checked(key) }, options)),
     multiGet: async (keys, options) => {
-      checkKeys(keys)
-      const values = await calls.wait({ op: 'multiGet', keys }, options)
+      const values = await calls.wait({ op: 'multiGet', keys: checkKeys(keys) }, options)
       return values.map(copy)
     },
     wait: async (keys, options) => {
-      checkKeys(keys)
-      await calls.wait({ op: 'wait', keys }, options)
+      await calls.wait({ op: 'wait', keys: checkKeys(keys) }, options)
     },
-    check: async (keys) => {
-      checkKeys(keys)
-      return await calls.call({ op: 'check', keys })
-    },
-    add: async (key, amount) => {
-      keyRule.check('key', key)
-      amountRule.check('amount', amount)
-      return await calls.call({ op: 'add', key, amount })
-    },
+    check: async (keys) => await calls.call({ op: 'check', keys: checkKeys(keys) }),
+    add: async (key, amount) =>
+      await calls.call({
+        op: 'add',
+        key: checked(key),
+        amount: amountRule.check('amount', amount),
+      }),
     compareSet: async (key, expected, desired) => {
-      keyRule.check('key', key)
-      const request = { op: 'compareSet', key, desired: toBytes('desired', desired) } as const
-      const { success, value } = await calls.call(
-        expected === undefined ? request : { ...request, expected: toBytes('expected', expected) },
-      )
+      const { success, value } = await calls.call({
+        op: 'compareSet',
+        key: checked(key),
+        desired: toBytes('desired', desired),
+        ...(expected !== undefined && { expected: toBytes('expected', expected) }),
+      })
       return { success, value: value && copy(value) }
     },
-    append: async (key, value) => {
-      keyRule.check('key', key)
-      return await calls.call({ op: 'append', key, value: toBytes('value', value) })
-    },
-    delete: async (key) => {
-      keyRule.check('key', key)
-      return await calls.call({ op: 'delete', key })
-    },
-    list: async (prefix = '') => {
-      keyRule.check('prefix', prefix)
-      return await calls.call({ op: 'list', key: prefix })
-    },
-    queuePush: async (queue, value) => {
-      keyRule.check('queue', queue)
-      return await calls.call({ op: 'queuePush', key: queue, value: toBytes('value', value) })
-    },
-    queuePop: async (queue, options) => {
-      keyRule.check('queue', queue)
-      return copy(await calls.wait({ op: 'queuePop', key: queue }, options))
-    },
-    queueLength: async (queue) => {
-      keyRule.check('queue', queue)
-      return await calls.call({ op: 'queueLength', key: queue })
-    },
-    watch: async (key, listener) => {
-      keyRule.check('key', key)
-      return await calls.watch(key, ({ value }) => {
+    append: async (key, value) =>
+      await calls.call({ op: 'append', key: checked(key), value: toBytes('value', value) }),
+    delete: async (key) => await calls.call({ op: 'delete', key: checked(key) }),
+    list: async (prefix = '') => await calls.call({ op: 'list', key: checked(prefix, 'prefix') }),
+    queuePush: async (queue, value) =>
+      await calls.call({
+        op: 'queuePush',
+        key: checked(queue, 'queue'),
+        value: toBytes('value', value),
+      }),
+    queuePop: async (queue, options) =>
+      copy(await calls.wait({ op: 'queuePop', key: checked(queue, 'queue') }, options)),
+    queueLength: async (queue) =>
+      await calls.call({ op: 'queueLength', key: checked(queue, 'queue') }),
+    watch: async (key, listener) =>
+      await calls.watch(checked(key), ({ value }) => {
         listener({ key, value: value && copy(value) })
-      })
-    },
+      }),
     close: async () => {
       await calls.close()
     },

@@ -49,7 +49,14 @@ export function checkLimit(what: string, bytes: number, limit: number): void {
   if (bytes > limit) throw tsrError('ERR_TSR_STORE_LIMIT', { what, bytes, limit })
 }
 
+export function totalBytes(parts: readonly Uint8Array[]): number {
+  return parts.reduce((sum, { byteLength }) => sum + byteLength, 0)
+}
+
 const bytes = where<Uint8Array>(host.types.isUint8Array, 'bytes')
+
+const key = { key: text }
+const keys = { keys: list(text) }
 
 const requests = {
   set: {
@@ -58,20 +65,20 @@ const requests = {
     timeToLive: number.refine((duration) => duration >= 0).optional(),
     whileConnected: choice(true).optional(),
   },
-  get: { key: text },
-  multiGet: { keys: list(text) },
-  wait: { keys: list(text) },
-  check: { keys: list(text) },
+  get: key,
+  multiGet: keys,
+  wait: keys,
+  check: keys,
   add: { key: text, amount: integer },
   compareSet: { key: text, expected: bytes.optional(), desired: bytes },
   append: { key: text, value: bytes },
-  delete: { key: text },
-  list: { key: text },
+  delete: key,
+  list: key,
   queuePush: { key: text, value: bytes },
-  queuePop: { key: text },
-  queueLength: { key: text },
+  queuePop: key,
+  queueLength: key,
   /** Watches a key. Events carry the id of this request. */
-  watch: { key: text },
+  watch: key,
   unwatch: { watch: integer },
 }
 
@@ -192,12 +199,12 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
     )
   }
   const bare = withoutValues(message)
-  const large = values.reduce((sum, { byteLength }) => sum + byteLength, 0) >= SHARED
-  const parts = large ? sharedParts(bare, values) : [encode(message, Infinity)]
-  const bytes = parts.reduce((sum, { byteLength }) => sum + byteLength, 0)
-  checkLimit('The answer', bytes, FRAME_LIMIT)
+  const parts =
+    totalBytes(values) >= SHARED ? sharedParts(bare, values) : [encode(message, Infinity)]
+  checkLimit('The answer', totalBytes(parts), FRAME_LIMIT)
   return parts
 }
+
 /**
  * Returns the parts of a frame with values.
  * @param bare - the message with empty arrays in place of its values

@@ -5,7 +5,6 @@ import {
   connect,
   createServer,
   type ConnectionOptions,
-  type Server,
   type TLSSocket,
   type TlsOptions,
 } from 'node:tls'
@@ -41,39 +40,41 @@ function commonOptions(tls: StoreTls): ConnectionOptions & TlsOptions {
   return { ...options, cert, key, ca }
 }
 
-/** The server side of TLS. Wraps accepted sockets in TLS sockets. */
-export class SecureServer {
-  readonly #server: Server
+/**
+ * Creates the server side of TLS.
+ *
+ * @returns a function that starts TLS on an accepted socket. It resolves when the TLS handshake is
+ *   complete, and rejects if the socket ends first.
+ * @throws an Error of OpenSSL for an invalid certificate or key
+ */
+export function createSecureServer(
+  tls: StoreTls,
+  token: string,
+): (socket: Socket) => Promise<TLSSocket> {
   /** Resolvers of pending handshakes, by the address and port of the peer. */
-  readonly #waiting = new Map<string, (socket: TLSSocket) => void>()
-
-  /** @throws an Error of OpenSSL for an invalid certificate or key */
-  constructor(tls: StoreTls, token: string) {
-    this.#server = createServer({
-      ...commonOptions(tls),
-      ...(tls === 'token'
-        ? { pskCallback: (_: TLSSocket, name: string) => (name === IDENTITY ? keyOf(token) : null) }
-        : // Accept any certificate here. `acceptsPeer` checks it later, so that the client can be told.
-          { requestCert: true, rejectUnauthorized: false }),
-    })
-    this.#server.on('secureConnection', (socket) => {
-      this.#waiting.get(nameOf(socket))?.(socket)
-    })
-  }
-
-  /** Resolves when the TLS handshake is complete. Rejects if the socket ends first. */
-  async secure(socket: Socket): Promise<TLSSocket> {
+  const waiting = new Map<string, (socket: TLSSocket) => void>()
+  const server = createServer({
+    ...commonOptions(tls),
+    ...(tls === 'token'
+      ? { pskCallback: (_: TLSSocket, name: string) => (name === IDENTITY ? keyOf(token) : null) }
+      : // Accept any certificate here. `acceptsPeer` checks it later, so that the client can be told.
+        { requestCert: true, rejectUnauthorized: false }),
+  })
+  server.on('secureConnection', (socket) => {
+    waiting.get(nameOf(socket))?.(socket)
+  })
+  return async (socket) => {
     const name = nameOf(socket)
     try {
       return await new Promise<TLSSocket>((resolve, reject) => {
-        this.#waiting.set(name, resolve)
+        waiting.set(name, resolve)
         socket.once('close', () => {
           reject(new Error('the handshake of TLS failed'))
         })
-        this.#server.emit('connection', socket)
+        server.emit('connection', socket)
       })
     } finally {
-      this.#waiting.delete(name)
+      waiting.delete(name)
     }
   }
 }

@@ -10,7 +10,7 @@ import {
   tsrError,
 } from '@tsrun/core'
 import { isReachable, nameEndpoint } from './addresses.ts'
-import { Admission } from './admission.ts'
+import { createAdmission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { openConnection, type Connection } from './connection.ts'
 import { StoreData } from './data.ts'
@@ -125,7 +125,7 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
   }
   const data = new StoreData()
   const connections = new Set<Connection>()
-  const admission = new Admission({ token, tls: toTls(tls, token), ...limits })
+  const admission = createAdmission({ token, tls: toTls(tls, token), ...limits })
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
   let isUnref = false
   const setUnref = (wanted: boolean): void => {
@@ -163,10 +163,10 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
     inspect: () => ({
       isOpen: server.listening,
       connections: connections.size,
-      unauthenticated: admission.size,
+      unauthenticated: admission.size(),
       keys: data.size,
-      queues: data.queues.size,
-      waiting: data.waiters.size + data.queues.waiting,
+      queues: data.queues.size(),
+      waiting: data.waiters.size + data.queues.waiting(),
       watches: data.watches,
     }),
     unref: () => {

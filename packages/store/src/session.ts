@@ -8,6 +8,7 @@ import {
   type Request,
   type Results,
   type ServerMessage,
+  totalBytes,
   VALUE_LIMIT,
 } from './protocol.ts'
 
@@ -23,15 +24,22 @@ export interface Outlet {
   isFull(): boolean
 }
 
+/** A wait or a watch of a client. */
+interface Held {
+  /** Bytes that it counts towards the limit. */
+  readonly cost: number
+  /** Undefined once the wait has ended. */
+  wait?: Wait | undefined
+  stopWatch?: () => void
+}
+
 /** Serves the requests of one client. When the client disconnects, its waits and watches end. */
 export function createSession(data: StoreData, outlet: Outlet) {
-  const waits = new Map<number, Wait>()
+  /** The waits and watches, by the id of the request. */
+  const held = new Map<number, Held>()
+  let waiting = 0
   /** Finished waits whose answers are delayed by back-pressure, by the id of the request. */
   const delayed = new Map<number, () => void>()
-  const watches = new Map<number, () => void>()
-  /** The cost of each wait and watch in bytes, by the id of the request. */
-  const costs = new Map<number, number>()
-  let waiting = 0
   /** Values that the client has taken from queues but not confirmed, by the id of the request. */
   const taken = new Map<number, { readonly queue: string; readonly value: Uint8Array }>()
   /** Keys to delete when this client disconnects, with the values that the client has set. */
@@ -45,7 +53,8 @@ export function createSession(data: StoreData, outlet: Outlet) {
     try {
       action()
     } catch (error) {
-      const { code, facts } = isTsrError(error) ? error : internalError(error)
+      const what = `the store failed: ${String(error)}`
+      const { code, facts } = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
       answer(id, { code, facts })
     }
   }
@@ -110,33 +119,29 @@ export function createSession(data: StoreData, outlet: Outlet) {
       const found = awaitKeys(id, keys, result)
       if (found !== undefined) answer(id, { result: found })
     }
-    take(id, keys)
-    const wait = data.waiters.add(keys, missing, () => {
-      waits.delete(id)
+    const own = take(id, keys)
+    own.wait = data.waiters.add(keys, missing, () => {
       // Keep no values while the client is slow. Once the client has caught up, read the keys
       // again, or wait again. Catch exceptions: they would reach the client that set the last key.
       if (outlet.isFull()) {
+        own.wait = undefined
         delayed.set(id, retry)
         return
       }
       release(id)
       orFail(id, retry)
     })
-    waits.set(id, wait)
     return undefined
   }
 
   const pop = (id: number, queue: string): Uint8Array | undefined => {
     const value = data.queues.take(queue)
     if (value === undefined) {
-      take(id, [queue])
-      const wait = data.queues.await(queue, (next) => {
-        waits.delete(id)
+      take(id, [queue]).wait = data.queues.await(queue, (next) => {
         release(id)
         taken.set(id, { queue, value: next })
         answer(id, { result: next })
       })
-      waits.set(id, wait)
     } else {
       taken.set(id, { queue, value })
     }
@@ -144,42 +149,40 @@ export function createSession(data: StoreData, outlet: Outlet) {
   }
 
   const watch = (id: number, key: string): void => {
-    take(id, [key])
-    const stop = data.watch(key, (value) => {
+    take(id, [key]).stopWatch = data.watch(key, (value) => {
       outlet.send(value === undefined ? { id, changed: true } : { id, changed: true, value })
     })
-    watches.set(id, stop)
   }
 
   const unwatch = (id: number): void => {
-    const stop = watches.get(id)
+    const stop = held.get(id)?.stopWatch
     if (stop === undefined) return
     stop()
-    watches.delete(id)
     release(id)
   }
 
   /** Cancels a wait. Does nothing for a call that was already answered. */
   const cancel = (id: number): void => {
-    const wait = waits.get(id)
+    const wait = held.get(id)?.wait
     if (wait === undefined) return
     wait.cancel()
-    waits.delete(id)
     release(id)
     answer(id, { missing: [...wait.missing] })
   }
 
   /** @throws ERR_TSR_STORE_LIMIT */
-  const take = (id: number, keys: readonly string[]): void => {
+  const take = (id: number, keys: readonly string[]): Held => {
     const cost = keys.reduce((sum, key) => sum + costOf(key), 0)
     checkLimit('What the client waits for', waiting + cost, WAITING_LIMIT)
     waiting += cost
-    costs.set(id, cost)
+    const own = { cost }
+    held.set(id, own)
+    return own
   }
 
   const release = (id: number): void => {
-    waiting -= costs.get(id) ?? 0
-    costs.delete(id)
+    waiting -= held.get(id)?.cost ?? 0
+    held.delete(id)
   }
 
   return {
@@ -195,7 +198,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
           if (confirmed !== undefined) data.queues.forget(confirmed.queue, confirmed.value)
           return
         }
-        if (costs.has(id) || taken.has(id)) {
+        if (held.has(id) || taken.has(id)) {
           const reason = `another request of the client has its number, ${id}`
           throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
         }
@@ -214,11 +217,12 @@ export function createSession(data: StoreData, outlet: Outlet) {
       }
     },
     close(): void {
-      for (const wait of waits.values()) wait.cancel()
-      for (const stop of watches.values()) stop()
-      waits.clear()
+      for (const { wait, stopWatch } of held.values()) {
+        wait?.cancel()
+        stopWatch?.()
+      }
+      held.clear()
       delayed.clear()
-      watches.clear()
       const unconfirmed = [...taken.values()]
       taken.clear()
       for (const queue of new Set(unconfirmed.map((each) => each.queue))) {
@@ -237,11 +241,6 @@ export function createSession(data: StoreData, outlet: Outlet) {
 /** @throws ERR_TSR_STORE_LIMIT */
 function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
   const values = keys.map((key) => data.value(key) ?? new Uint8Array(0))
-  const bytes = values.reduce((sum, { byteLength }) => sum + byteLength, 0)
-  checkLimit('The values together', bytes, VALUE_LIMIT)
+  checkLimit('The values together', totalBytes(values), VALUE_LIMIT)
   return values
-}
-
-function internalError(error: unknown): ReturnType<typeof tsrError> {
-  return tsrError('ERR_TSR_INTERNAL', { what: `the store failed: ${String(error)}` })
 }

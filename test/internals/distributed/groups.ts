@@ -10,7 +10,6 @@ export { chooseEngine } from '../../../packages/distributed/src/groups/join/opti
 export { agreeOnSharing } from '../../../packages/distributed/src/groups/join/sharing.ts'
 export {
   checkSameTuning,
-  identityOf,
   readTuning,
 } from '../../../packages/distributed/src/groups/join/tuning-file.ts'
 export {

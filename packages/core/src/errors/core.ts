@@ -1,51 +1,43 @@
 import { adviseOnArgument, generalAdvice } from './argument-advice.ts'
-import type { ErrorSection } from './definition.ts'
+import { infrastructureError, userError, type ErrorSection } from './definition.ts'
 
 export const coreErrors = {
-  ERR_TSR_ENVIRONMENT: {
-    category: 'user',
-    message: 'The environment variable {variable} is {value}; expected {expected}',
-    advice:
-      'Start the script with tsrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT yourself.',
-  },
+  ERR_TSR_ENVIRONMENT: userError(
+    'The environment variable {variable} is {value}; expected {expected}',
+    'Start the script with tsrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT yourself.',
+  ),
   ERR_TSR_ARGUMENT: {
     category: 'user',
     message: '{name} is {value}; expected {expected}',
     advice: generalAdvice,
     adviseOn: adviseOnArgument,
   },
-  ERR_TSR_TIMEOUT: {
-    category: 'infrastructure',
-    message: '{what} did not finish within {milliseconds} ms',
-    advice: 'Look for the rank or host that is late, or set a longer timeout.',
-  },
+  ERR_TSR_TIMEOUT: infrastructureError(
+    '{what} did not finish within {milliseconds} ms',
+    'Look for the rank or host that is late, or set a longer timeout.',
+  ),
   ERR_TSR_ABORTED: {
     category: 'user',
     message: '{what} was aborted by its AbortSignal',
     advice: 'Ignore this error if the abort was intended.',
     consequence: true,
   },
-  ERR_TSR_MESSAGE_TOO_LARGE: {
-    category: 'user',
-    message: 'A message of {bytes} bytes exceeds the limit of {limit} bytes',
-    advice: 'Send bulk data as typed arrays, or split the message.',
-  },
-  ERR_TSR_MESSAGE_INVALID: {
-    category: 'infrastructure',
-    message: 'A message of {bytes} bytes could not be decoded: {reason}',
-    advice: 'Check that every process of the job runs the same version of tsrun.',
-  },
-  ERR_TSR_PACKAGE_MISSING: {
-    category: 'user',
-    message: '{what} needs a package that is not installed: `npm install {package}`',
-    advice: 'Run that command in the folder of your script.',
-  },
-  ERR_TSR_BUILT_FILE: {
-    category: 'user',
-    message: 'A file of tsrun is missing: {path}',
-    advice:
-      "If your program is a bundle, keep @tsrun/* outside of it (esbuild '--external:@tsrun/*'). Otherwise install the packages again.",
-  },
+  ERR_TSR_MESSAGE_TOO_LARGE: userError(
+    'A message of {bytes} bytes exceeds the limit of {limit} bytes',
+    'Send bulk data as typed arrays, or split the message.',
+  ),
+  ERR_TSR_MESSAGE_INVALID: infrastructureError(
+    'A message of {bytes} bytes could not be decoded: {reason}',
+    'Check that every process of the job runs the same version of tsrun.',
+  ),
+  ERR_TSR_PACKAGE_MISSING: userError(
+    '{what} needs a package that is not installed: `npm install {package}`',
+    'Run that command in the folder of your script.',
+  ),
+  ERR_TSR_BUILT_FILE: userError(
+    'A file of tsrun is missing: {path}',
+    "If your program is a bundle, keep @tsrun/* outside of it (esbuild '--external:@tsrun/*'). Otherwise install the packages again.",
+  ),
   ERR_TSR_INTERNAL: {
     category: 'internal',
     message: 'Internal error: {what}',
@@ -56,11 +48,10 @@ export const coreErrors = {
 const LOOK_UP = 'Look up the error number in the manual page of the call.'
 
 export const nativeErrors = {
-  ERR_TSR_NATIVE_UNAVAILABLE: {
-    category: 'infrastructure',
-    message: 'The native bindings are not available: {reason}',
-    advice: "Install the optional package koffi, or choose the transport 'node'.",
-  },
+  ERR_TSR_NATIVE_UNAVAILABLE: infrastructureError(
+    'The native bindings are not available: {reason}',
+    "Install the optional package koffi, or choose the transport 'node'.",
+  ),
   ERR_TSR_SYSTEM_CALL: {
     category: 'infrastructure',
     message: '{call} failed: {errno} ({description})',

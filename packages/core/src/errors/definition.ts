@@ -21,3 +21,19 @@ export interface ErrorDefinition {
 }
 
 export type ErrorSection = Readonly<Record<`ERR_TSR_${string}`, ErrorDefinition>>
+
+/** Defines an error that a wrong call or flag causes. */
+export function userError<const Message extends string, const Advice extends string>(
+  message: Message,
+  advice: Advice,
+) {
+  return { category: 'user', message, advice } as const
+}
+
+/** Defines an error of the network, of memory, or of a process that has ended. */
+export function infrastructureError<const Message extends string, const Advice extends string>(
+  message: Message,
+  advice: Advice,
+) {
+  return { category: 'infrastructure', message, advice } as const
+}

@@ -216,16 +216,15 @@ export function checkReplaceable(path: string): void {
   refuseOthers(path, lstatSync(path, { bigint: true, throwIfNoEntry: false }))
 }
 
+const otherKinds = [
+  ['isDirectory', 'a folder'],
+  ['isSymbolicLink', 'a symbolic link'],
+  ['isFIFO', 'a FIFO'],
+  ['isSocket', 'a socket'],
+] as const
+
 function refuseOthers(path: string, status: BigIntStats | undefined): void {
   if (status === undefined || status.isFile()) return
-  const kind = status.isDirectory()
-    ? 'a folder'
-    : status.isSymbolicLink()
-      ? 'a symbolic link'
-      : status.isFIFO()
-        ? 'a FIFO'
-        : status.isSocket()
-          ? 'a socket'
-          : 'a device'
+  const [, kind = 'a device'] = otherKinds.find(([isKind]) => status[isKind]()) ?? []
   throw new Error(`${path} is ${kind}, not a regular file`)
 }

@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module'
 import { messageOf } from '../errors/tsr-error.ts'
 import { choice, object, text, type Of } from '../schema.ts'
-import { readManifest, thisSystem, type Environment } from './manifest.ts'
+import type { Environment } from '../variables.ts'
+import { readManifest, thisSystem } from './manifest.ts'
 
 const manifest = object({
   /** Version of this record. Other versions are rejected. */

@@ -1,6 +1,6 @@
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads'
 import { count, filled, type Schema } from '../schema.ts'
-import { readVariable } from '../variables.ts'
+import { readVariable, type Environment } from '../variables.ts'
 
 /**
  * The environment variables through which the launcher configures a rank. Names that begin with
@@ -35,8 +35,6 @@ export interface RankEnvironment {
   /** Number of restarts so far (TSRUN_RESTART_COUNT). Messages of earlier attempts are ignored. */
   readonly restartCount: number
 }
-
-type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Reads the rank environment. Returns undefined if no launcher has set it; the process is then a

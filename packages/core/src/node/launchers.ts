@@ -1,12 +1,11 @@
 import { createHash } from 'node:crypto'
 import { tsrError } from '../errors/tsr-error.ts'
+import type { Environment } from '../variables.ts'
 
 /*
  * Supports ranks that are started without tsrun. Reads the variables that Slurm (srun), Open MPI
  * (mpirun) and Hydra (mpiexec of MPICH and Intel MPI) set for their processes.
  */
-
-type Environment = Readonly<Record<string, string | undefined>>
 
 /** The place of a process in the job of another launcher. */
 export interface LaunchedPlace {

@@ -4,13 +4,12 @@ import { tsrError } from '../errors/tsr-error.ts'
 import { makeFolders, readFileText } from '../host/files.ts'
 import { distrustOf, replaceFile } from '../host/private-files.ts'
 import type { Schema } from '../schema.ts'
+import type { Environment } from '../variables.ts'
 
 /*
  * `tsrun setup NAME` installs into the folder NAME of `tsrunHome`, and describes the result in a
  * manifest there.
  */
-
-export type Environment = Readonly<Record<string, string | undefined>>
 
 /** Platform and architecture of this process, written as in a manifest. */
 export const thisSystem = `${process.platform}-${process.arch}`

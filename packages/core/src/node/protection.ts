@@ -1,7 +1,7 @@
 import { tsrError } from '../errors/tsr-error.ts'
 import { readFileText } from '../host/files.ts'
 import { flag } from '../schema.ts'
-import { readVariable } from '../variables.ts'
+import { readVariable, type Environment } from '../variables.ts'
 
 /**
  * Whether the job's network traffic is encrypted: TLS for the store, encrypted records for messages
@@ -38,8 +38,6 @@ export interface ProtectionSettings {
   /** Certificate of the store; undefined: the store and its clients authenticate by the token. */
   readonly certificate: Certificate | undefined
 }
-
-type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Reads TSRUN_TLS, TSRUN_TLS_CERT, TSRUN_TLS_KEY and TSRUN_TLS_CA, which tsrun sets from its flags.

@@ -14,29 +14,26 @@ export interface SessionKeys {
   readonly receiving: Uint8Array
 }
 
-/**
- * An ephemeral X25519 key pair (RFC 7748) for one connection. If the token leaks later, recorded
- * traffic of the connection stays unreadable.
- */
-export interface KeyPair {
-  /** The public key, 32 bytes. */
-  readonly publicKey: Uint8Array
-  /**
-   * Computes the secret that both ends share.
-   * @throws an Error if the bytes are not a public key
-   */
-  agree(publicKey: Uint8Array): Uint8Array
-}
+export type KeyPair = ReturnType<typeof makeKeyPair>
 
 /** The bytes before an X25519 public key in SPKI format (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
 
-export function makeKeyPair(): KeyPair {
+/**
+ * Makes an ephemeral X25519 key pair (RFC 7748) for one connection. If the token leaks later,
+ * recorded traffic of the connection stays unreadable.
+ */
+export function makeKeyPair() {
   const { publicKey, privateKey } = generateKeyPairSync('x25519')
   const spki = publicKey.export({ format: 'der', type: 'spki' })
   return {
+    /** 32 bytes. */
     publicKey: new Uint8Array(spki.subarray(SPKI_PREFIX.length)),
-    agree: (theirs) => diffieHellman({ privateKey, publicKey: publicKeyOf(theirs) }),
+    /**
+     * Computes the secret that both ends share.
+     * @throws an Error if the bytes are not a public key
+     */
+    agree: (theirs: Uint8Array) => diffieHellman({ privateKey, publicKey: publicKeyOf(theirs) }),
   }
 }
 

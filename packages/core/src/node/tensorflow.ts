@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module'
 import { delimiter, join } from 'node:path'
 import { anything, choice, list, object, record, text, where } from '../schema.ts'
-import { readManifest, tsrunHome, type Environment } from './manifest.ts'
+import type { Environment } from '../variables.ts'
+import { readManifest, tsrunHome } from './manifest.ts'
 
 /** Describes what `tsrun setup tensorflow` installed. The launcher and the tensor backend read it. */
 export interface TensorFlowManifest {

@@ -38,6 +38,8 @@ const FIELDS = 15
 const textBytes = { label: 128, site: 192, peers: 64 } as const
 type TextName = keyof typeof textBytes
 const textNames = Object.keys(textBytes) as TextName[]
+/** Offset of each text within the texts of an entry. */
+const textOffsets = { label: 0, site: 128, peers: 128 + 192 } as const
 const TEXTS = 128 + 192 + 64
 const REASON_BYTES = 512
 
@@ -219,9 +221,7 @@ export class FlightRecorder {
   }
 
   #textAt(flight: number, name: TextName): number {
-    const offset =
-      name === 'label' ? 0 : name === 'site' ? textBytes.label : TEXTS - textBytes.peers
-    return this.#slot(flight) * TEXTS + offset
+    return this.#slot(flight) * TEXTS + textOffsets[name]
   }
 }
 

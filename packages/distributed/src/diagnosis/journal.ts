@@ -39,13 +39,14 @@ export interface SharedJournal extends JournalOwner {
 export class Journal {
   readonly owner: JournalOwner
   readonly recorder: FlightRecorder
-  #counters: LinkCounters
+  counters: LinkCounters
   /** This rank's slot of the status page. */
   status: StatusSlot | undefined
   #place: StatusPlace | undefined
-  #spans: SpanRecorder | undefined
-  /** The recorder of the trace that the launcher asked for. */
-  #traced: SpanRecorder | undefined
+  /** The recorder for the spans of completed operations. */
+  spans: SpanRecorder | undefined
+  /** The recorder of the trace that the launcher asked for, which `spans` is by default. */
+  traced: SpanRecorder | undefined
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
   /** The generation of the world. */
@@ -60,7 +61,7 @@ export class Journal {
     this.owner = owner
     this.generation = generation
     this.recorder = new FlightRecorder(owner.settings.flightEntries, shared?.buffer)
-    this.#counters = new LinkCounters(owner.worldSize, shared?.counters)
+    this.counters = new LinkCounters(owner.worldSize, shared?.counters)
   }
 
   /**
@@ -72,32 +73,14 @@ export class Journal {
     if (place === undefined) return
     const { worldSize } = this.owner
     this.status = new StatusSlot(place.buffer, place.index)
-    this.#counters = new LinkCounters(worldSize, this.status.links(worldSize)?.fill(0))
-  }
-
-  get counters(): LinkCounters {
-    return this.#counters
-  }
-
-  /** The recorder for the spans of completed operations. */
-  get spans(): SpanRecorder | undefined {
-    return this.#spans ?? this.#traced
-  }
-
-  set spans(recorder: SpanRecorder | undefined) {
-    this.#spans = recorder
-  }
-
-  /** Sets the recorder that is used while `spans` is not set. */
-  trace(recorder: SpanRecorder): void {
-    this.#traced = recorder
+    this.counters = new LinkCounters(worldSize, this.status.links(worldSize)?.fill(0))
   }
 
   get shared(): SharedJournal {
     return {
       ...this.owner,
       buffer: this.recorder.buffer,
-      counters: this.#counters.memory,
+      counters: this.counters.memory,
       page: this.#place,
     }
   }
@@ -122,7 +105,7 @@ export class Journal {
     if (flightDirectory === undefined) return
     const { hasReason } = this.recorder
     try {
-      this.#write(flightDirectory, this.recorder.firstReason(reason), groups)
+      writeFlightDump(flightDirectory, this.read(this.recorder.firstReason(reason), groups))
     } catch (error) {
       if (hasReason) return
       const facts = { directory: flightDirectory, reason: (error as Error).message }
@@ -141,15 +124,11 @@ export class Journal {
       throw argumentError('directory', 'undefined', 'a folder, here or in TSRUN_FLIGHT_DIR')
     }
     try {
-      return this.#write(directory, 'on request', this.groups)
+      return writeFlightDump(directory, this.read('on request'))
     } catch (cause) {
       const reason = (cause as Error).message
       throw tsrError('ERR_TSR_FLIGHT_DIRECTORY', { directory, reason }, { cause })
     }
-  }
-
-  #write(directory: string, reason: string, groups: ReadonlyMap<number, FlightGroup>): string {
-    return writeFlightDump(directory, this.read(reason, groups))
   }
 
   /** Returns the contents of a dump. */
@@ -160,7 +139,13 @@ export class Journal {
       header: {
         format: FLIGHT_FORMAT,
         version: FLIGHT_VERSION,
-        ...{ rank, worldSize, pid: host.processId, host: host.name(), runId, restartCount, reason },
+        rank,
+        worldSize,
+        pid: host.processId,
+        host: host.name(),
+        runId,
+        restartCount,
+        reason,
         time: new Date().toISOString(),
         at: monotonicNow(),
         groups: [...groups.values()].map(({ id, name, ranks }) => ({ id, name, ranks })),
@@ -177,29 +162,28 @@ export class Journal {
  * @param label - the label of the call
  */
 export function recordSpan(
-  recorder: SpanRecorder | undefined,
   { operation, order }: { readonly operation: Operation; readonly order: number | undefined },
   owner: {
     readonly ranks: readonly number[]
-    readonly runner: { readonly journal: Pick<Journal, 'generation'> }
+    readonly runner: { readonly journal: Pick<Journal, 'spans' | 'generation'> }
   },
   { timing }: Ticket,
   label: string | undefined,
 ): void {
-  if (recorder === undefined || timing === undefined) return
+  const { spans, generation } = owner.runner.journal
+  if (spans === undefined || timing === undefined) return
   const { name, peer } = operation
   const kind = name === 'send' || name === 'recv' ? name : 'collective'
   const { posted, started, completed } = timing
   const isMessage = kind !== 'collective'
-  // Include the generation: each generation of the world numbers its groups from 0.
-  const { generation } = owner.runner.journal
-  recorder.record(kind, posted, completed, {
+  spans.record(kind, posted, completed, {
     name: label ?? name,
     bytes: bytesOf(operation),
     peer: isMessage ? owner.ranks[peer] : undefined,
     tag: isMessage ? operation.tag : undefined,
     waited: started - posted,
     noticed: Math.max(0, monotonicNow() - completed),
+    // Each generation of the world numbers its groups from 0.
     group: operation.group + generation * (LARGEST_GROUP + 1),
     sequence: isMessage ? order : operation.sequence,
     joint: isMessage ? undefined : Number(joint.has(name)),

@@ -3,7 +3,6 @@ import { timeSpan, type SpanRecorder } from '../record/spans.ts'
 import { currentTrace } from '../record/current-trace.ts'
 import type { LinkStatistics } from '../diagnosis/link-counters.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
-import type { PersistentOperation } from '../persistent-operation.ts'
 import type {
   BatchedMessage,
   JoinOptions,
@@ -102,14 +101,6 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
     return this.operations.start(recvCall(this, buffer, from, checkTag(options?.tag), options))
   }
 
-  sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation {
-    return this.operations.prepare(sendCall(this, buffer, to, checkTag(options?.tag), options))
-  }
-
-  recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation {
-    return this.operations.prepare(recvCall(this, buffer, from, checkTag(options?.tag), options))
-  }
-
   isend(buffer: AnyTypedArray, to: number, options?: MessageOptions): Work {
     return this.send(buffer, to, options)
   }
@@ -186,9 +177,9 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   linkStatistics(): LinkStatistics[] {
     const { journal, transport } = this.#world.runner
     const stream = transport === 'shared-memory' ? 'tcp' : transport
-    return [...this.ranks.entries()]
-      .filter(([peer]) => peer !== this.rank)
-      .map(([peer, worldRank]) => journal.counters.read(worldRank, peer, stream))
+    return this.ranks.flatMap((worldRank, peer) =>
+      peer === this.rank ? [] : journal.counters.read(worldRank, peer, stream),
+    )
   }
 
   reportProgress({ step, loss, of }: Parameters<ProcessGroup['reportProgress']>[0]): void {
@@ -202,7 +193,8 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   }
 
   recordSpans(recorder: SpanRecorder | undefined): void {
-    this.#world.runner.journal.spans = recorder
+    const { journal } = this.#world.runner
+    journal.spans = recorder ?? journal.traced
   }
 
   get spans(): SpanRecorder | undefined {

@@ -1,5 +1,6 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { JoinOptions, ProcessGroup } from '../process-group.ts'
+import { checkRank } from './calls/arguments.ts'
 import { newGroupOf } from './group.ts'
 
 type Coordinate<Axis extends string> = Readonly<Record<Axis, number>>
@@ -91,9 +92,8 @@ function meshOf<Axis extends string>(
     world,
     rankAt: (given) => rankOf(shape, { ...coordinate, ...given }),
     coordinateOf: (rank) => {
-      if (Number.isInteger(rank) && rank >= 0 && rank < world.size) return coordinateIn(shape, rank)
-      const facts = { operation: 'coordinateOf', peer: rank, group: world.name, size: world.size }
-      throw tsrError('ERR_TSR_RANK_RANGE', facts)
+      checkRank('coordinateOf', world, rank)
+      return coordinateIn(shape, rank)
     },
     get: async <Part extends Axis>(...wanted: readonly Part[]) => {
       checkAxes(axes, wanted)
@@ -114,8 +114,6 @@ async function partOf<Axis extends string, Part extends Axis>(
   wanted: readonly Part[],
   options: JoinOptions,
 ): Promise<DeviceMesh<Part>> {
-  const pick = <T>(record: Readonly<Record<Axis, T>>): Record<Part, T> =>
-    Object.fromEntries(wanted.map((axis) => [axis, record[axis]])) as Record<Part, T>
   const ranks = ranksAlong(shape, coordinate, wanted)
   const flat =
     wanted.length === 1
@@ -123,7 +121,7 @@ async function partOf<Axis extends string, Part extends Axis>(
       : wanted.join() === axes.join()
         ? world
         : await newGroupOf(world, ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
-  return meshOf(flat, pick(shape), pick(groups), options)
+  return meshOf(flat, pick(shape, wanted), pick(groups, wanted), options)
 }
 
 function nameOf(axes: string, ranks: readonly number[]): string {
@@ -148,7 +146,7 @@ function checkShape<Axis extends string>(world: ProcessGroup, shape: Coordinate<
       )
     }
   }
-  const product = axes.reduce((product, axis) => product * shape[axis], 1)
+  const product = sizeOf(shape)
   if (product !== world.size) {
     throw tsrError('ERR_TSR_MESH_SHAPE', { shape: text, product, size: world.size })
   }
@@ -167,6 +165,18 @@ function checkAxes(axes: readonly string[], wanted: readonly string[]): void {
 
 function axesOf<Axis extends string>(shape: Coordinate<Axis>): Axis[] {
   return Object.keys(shape) as Axis[]
+}
+
+function pick<Axis extends string, T>(
+  record: Readonly<Record<Axis, T>>,
+  axes: readonly Axis[],
+): Record<Axis, T> {
+  return Object.fromEntries(axes.map((axis) => [axis, record[axis]])) as Record<Axis, T>
+}
+
+/** Number of ranks. */
+function sizeOf<Axis extends string>(shape: Coordinate<Axis>): number {
+  return axesOf(shape).reduce((product, axis) => product * shape[axis], 1)
 }
 
 function coordinateIn<Axis extends string>(
@@ -210,9 +220,8 @@ function ranksAlong<Axis extends string>(
   coordinate: Coordinate<Axis>,
   axes: readonly Axis[],
 ): number[] {
-  const part = Object.fromEntries(axes.map((axis) => [axis, shape[axis]])) as Record<Axis, number>
-  const size = axes.reduce((product, axis) => product * shape[axis], 1)
-  return Array.from({ length: size }, (_, i) =>
+  const part = pick(shape, axes)
+  return Array.from({ length: sizeOf(part) }, (_, i) =>
     rankOf(shape, { ...coordinate, ...coordinateIn(part, i) }),
   )
 }

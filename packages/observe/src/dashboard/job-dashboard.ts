@@ -41,7 +41,7 @@ export class JobDashboard {
     step: () => this.#step(),
   })
   #tail: StepTail | undefined
-  #server: DashboardServer | undefined
+  #server!: DashboardServer
   #attempt: AttemptFacts = { runId: '', worldSize: 0, restartCount: 0 }
   #readRanks: () => readonly RankStatus[] = () => []
   #phase: JobPhase = 'running'
@@ -95,7 +95,7 @@ export class JobDashboard {
     const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = this.#options
     if (linger > 0 && !stop.aborted) {
       const until = linger === Infinity ? 'Ctrl-C' : `Ctrl-C, or for ${linger / 1000} s`
-      const url = this.#server?.url ?? ''
+      const { url } = this.#server
       this.#host.say('dashboard', `the dashboard stays open until ${until}: ${url}`, { url })
       await pause(Math.min(linger, FOREVER), undefined, { signal: stop }).catch(() => undefined)
     }
@@ -103,7 +103,7 @@ export class JobDashboard {
   }
 
   async close(): Promise<void> {
-    await this.#server?.close()
+    await this.#server.close()
   }
 
   #view(): JobView {

@@ -11,7 +11,6 @@ import type {
   LogLine,
   PageSource,
   RankView,
-  RecordedStepView,
   RecordedView,
 } from './views.ts'
 
@@ -43,10 +42,7 @@ export function servePage(port: number, options: RecordedPageOptions): Promise<D
 
 function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOptions): PageSource {
   const steps = trace && readSteps(trace)
-  const step = ({
-    index,
-    number,
-  }: Parameters<NonNullable<PageSource['step']>>[0]): RecordedStepView | undefined => {
+  const step: NonNullable<PageSource['step']> = ({ index, number }) => {
     if (steps === undefined) return undefined
     const { numbers, ranks } = steps
     const place = index ?? positionOf(numbers, number ?? 0)

@@ -3,7 +3,7 @@ import {
   Arrivals,
   divideWindow,
   noticedEnd,
-  Sweep,
+  sweep,
   type Piece,
   type Window,
 } from '../trace/division.ts'
@@ -31,7 +31,7 @@ export interface RankStep {
 /** Makes the page's view of a step. The times of all ranks must be on one clock. */
 export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const windows = ranks.map(({ window }) => window)
-  const spans = ranks.map((rank) => new Sweep(rank.spans, noticedEnd).overlapping(rank.window))
+  const spans = ranks.map((rank) => sweep(rank.spans, noticedEnd)(rank.window))
   const arrivals = new Arrivals()
   for (const span of spans.flat()) arrivals.add(span)
   const idle = balancedIdle(spans, windows)

@@ -19,7 +19,7 @@ export interface MetricsOptions {
 export class JobMetrics {
   readonly #script: string
   readonly #host: ObserveHost
-  #server: MetricsServer | undefined
+  #server!: MetricsServer
   #attempt: AttemptFacts | undefined
   #readRanks: () => readonly RankStatus[] = () => []
 
@@ -45,7 +45,7 @@ export class JobMetrics {
   }
 
   async end(): Promise<void> {
-    await this.#server?.close()
+    await this.#server.close()
   }
 
   #text(): string {

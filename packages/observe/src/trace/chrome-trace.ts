@@ -24,17 +24,16 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
   const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
   const output = openEventFile(path)
   try {
-    const hosts = [...new Set(files.map(({ header }) => hostOf(header)))]
-    for (const [at, host] of hosts.entries()) {
-      const { header } = files.find((file) => hostOf(file.header) === host)!
-      output.name('process', at + 1, 0, `${header.host} (host ${header.node})`, header.node)
+    const hosts = new Map(files.map(({ header }) => [hostOf(header), header]))
+    for (const [at, { host, node }] of [...hosts.values()].entries()) {
+      output.name('process', at + 1, 0, `${host} (host ${node})`, node)
     }
     let count = 0
     // Attempts share the same tracks.
     const tracks = new Map<string, Tracks>()
     for (const file of files) {
       const host = hostOf(file.header)
-      const pid = hosts.indexOf(host) + 1
+      const pid = [...hosts.keys()].indexOf(host) + 1
       const offset = offsetOf(file) - zero
       const { rank, restartCount } = file.header
       const key = `${host} ${rank}`

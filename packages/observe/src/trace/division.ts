@@ -117,17 +117,17 @@ export function divideWindow(window: Window, spans: readonly Span[], arrivals: A
     }
   }
   const times = [window.start, ...[...cuts].sort((a, b) => a - b), window.end]
-  const threads = new Sweep(main, ({ end }) => end)
-  const engine = new Sweep(operations, ({ noticed }) => noticed)
+  const threads = sweep(main, ({ end }) => end)
+  const engine = sweep(operations, ({ noticed }) => noticed)
   const pieces: Piece[] = []
   for (let i = 0; i + 1 < times.length; i++) {
     const piece = { start: times[i]!, end: times[i + 1]! }
     const at = (piece.start + piece.end) / 2
-    const active = engine.overlapping(piece)
+    const active = engine(piece)
     const isBesideCollective = active.some(
       ({ span, end: ended }) => span.kind === 'collective' && at < ended,
     )
-    const part = partAt(at, threads.overlapping(piece), active)
+    const part = partAt(at, threads(piece), active)
     pieces.push({ ...piece, isBesideCollective, ...part })
   }
   return pieces
@@ -193,23 +193,20 @@ export function noticedEnd({ end, noticed = 0 }: Span): number {
   return end + noticed
 }
 
-/** Finds the intervals that overlap a window, for windows in the order of time. */
-export class Sweep<T extends { readonly start: number }> {
-  readonly #sorted: readonly T[]
-  readonly #endOf: (each: T) => number
-  #active: T[] = []
-  #next = 0
-
-  constructor(intervals: readonly T[], endOf: (each: T) => number) {
-    this.#sorted = intervals.toSorted((a, b) => a.start - b.start)
-    this.#endOf = endOf
-  }
-
-  overlapping({ start, end }: Window): readonly T[] {
-    while (this.#next < this.#sorted.length && this.#sorted[this.#next]!.start < end) {
-      this.#active.push(this.#sorted[this.#next++]!)
-    }
-    this.#active = this.#active.filter((each) => this.#endOf(each) > start)
-    return this.#active
+/**
+ * Returns a function that finds the intervals that overlap a window. Its windows must come in the
+ * order of time.
+ */
+export function sweep<T extends { readonly start: number }>(
+  intervals: readonly T[],
+  endOf: (each: T) => number,
+): (window: Window) => readonly T[] {
+  const sorted = intervals.toSorted((a, b) => a.start - b.start)
+  let active: T[] = []
+  let next = 0
+  return ({ start, end }) => {
+    while (next < sorted.length && sorted[next]!.start < end) active.push(sorted[next++]!)
+    active = active.filter((each) => endOf(each) > start)
+    return active
   }
 }

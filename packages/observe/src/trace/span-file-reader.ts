@@ -29,16 +29,20 @@ export class SpanFileReader {
   /** @throws Error if the file is no span file, or is of another version */
   constructor(path: string) {
     this.#path = path
-    const head = withFile(path, (fd) => {
+    const fd = openFile(path)
+    try {
       const bytes = Buffer.alloc(Math.min(LONGEST_HEADER, fstatSync(fd).size))
-      return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0))
-    })
-    const end = head.indexOf(10)
-    const header = parseJson(head.toString('utf8', 0, Math.max(0, end)), spanFileHeader)
-    if (header === undefined)
-      throw new Error('not the spans of a rank, or of another version of tsrun')
-    this.header = header
-    this.begin = end + 1
+      const head = bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0))
+      const end = head.indexOf(10)
+      const header = parseJson(head.toString('utf8', 0, Math.max(0, end)), spanFileHeader)
+      if (header === undefined) {
+        throw new Error('not the spans of a rank, or of another version of tsrun')
+      }
+      this.header = header
+      this.begin = end + 1
+    } finally {
+      closeSync(fd)
+    }
   }
 
   *spans(): Generator<Span, void, undefined> {
@@ -200,14 +204,5 @@ export class SpanDecoder {
       next += 8
     }
     return span as unknown as Span
-  }
-}
-
-function withFile<T>(path: string, use: (fd: number) => T): T {
-  const fd = openFile(path)
-  try {
-    return use(fd)
-  } finally {
-    closeSync(fd)
   }
 }

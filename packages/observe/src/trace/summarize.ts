@@ -84,7 +84,7 @@ function summaryText(summary: TraceSummary, file: string | undefined): string {
     ...(byRank.length > 1 ? [row('all', mean)] : []),
   ]
   const lines = [
-    ...heading(summary),
+    heading(summary),
     ...(file === undefined ? [] : [`written: ${file}`]),
     '',
     ...formatTable(rows, 'right'),
@@ -95,7 +95,7 @@ function summaryText(summary: TraceSummary, file: string | undefined): string {
   return `${lines.join('\n')}\n`
 }
 
-function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string[] {
+function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string {
   const count = (number: number, what: string): string =>
     `${number} ${what}${number === 1 ? '' : 's'}`
   const place = `${count(ranks, 'rank')} on ${count(hosts, 'host')}`
@@ -106,7 +106,7 @@ function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string
       : steps.count === 1
         ? `; step ${steps.first}`
         : `; means of ${steps.count} steps, ${steps.first} to ${steps.last}`
-  return [`run ${runId}: ${place}${last}${mean}`]
+  return `run ${runId}: ${place}${last}${mean}`
 }
 
 function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {

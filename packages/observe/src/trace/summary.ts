@@ -2,7 +2,7 @@ import type { StepRange } from '@tsrun/distributed/record'
 import { balancedIdle } from './balanced-idle.ts'
 import { hostOf } from './clocks.ts'
 import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
-import { Arrivals, divideWindow, noticedEnd, Sweep } from './division.ts'
+import { Arrivals, divideWindow, noticedEnd, sweep } from './division.ts'
 import { readSteps, type RecordedSteps } from './recorded-steps.ts'
 import { sharesFrom, sharesOf, timeShares, type TimeShares } from './shares.ts'
 import type { TracedRun } from './traced-run.ts'
@@ -64,11 +64,11 @@ export function summarizeSteps(
   )
   const arrivals = new Arrivals()
   for (const each of spans.flat()) arrivals.add(each)
-  const sweeps = spans.map((each) => new Sweep(each, noticedEnd))
+  const sweeps = spans.map((each) => sweep(each, noticedEnd))
   const rankNumbers = ranks.map(({ header }) => header.rank)
   for (const number of numbers) {
     const windows = ranks.map((rank) => rank.windows.get(number)!)
-    const inStep = windows.map((window, i) => sweeps[i]!.overlapping(window))
+    const inStep = windows.map((window, i) => sweeps[i]!(window))
     const pieces = windows.map((window, i) => divideWindow(window, inStep[i]!, arrivals))
     const idle = balancedIdle(inStep, windows)
     for (const [i, { start, end }] of windows.entries()) {

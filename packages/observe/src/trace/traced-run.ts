@@ -37,11 +37,7 @@ export function findTracedRun(
       }
     }
   }
-  const newest = files.reduce<SpanFileHeader | undefined>(
-    (latest, { reader: { header } }) =>
-      latest === undefined || header.time > latest.time ? header : latest,
-    undefined,
-  )
+  const [newest] = files.map(({ reader }) => reader.header).sort((a, b) => b.time - a.time)
   if (newest === undefined) return undefined
   const ofRun = files.filter(({ reader }) => reader.header.runId === newest.runId)
   for (const directory of directories) {

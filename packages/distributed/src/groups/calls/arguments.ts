@@ -8,6 +8,7 @@ import {
   refuseUnknown,
   tsrError,
   where,
+  type TsrError,
 } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
 import {
@@ -62,10 +63,9 @@ const optionNames = Object.keys({
 } satisfies Record<keyof AnyOptions, true>)
 const knownNames = new Set(optionNames)
 
-const dtypeRule = choice(...dtypeNames).optional()
-const tagRule = count({ to: 2 ** 31 - 1 }).default(0)
+const dtypeRule = choice(...dtypeNames)
+const tagRule = count({ to: 2 ** 31 - 1 })
 const timeoutRule = positive('milliseconds above 0')
-const flagRule = flag
 
 /** Rejects unknown options. @throws ERR_TSR_ARGUMENT */
 export function checkOptionNames(options: CallOptions): void {
@@ -177,8 +177,12 @@ export function checkOverlap(
   throw bufferError(operation, `input and output overlap; ${where}`)
 }
 
-export function bufferError(operation: string, problem: string): Error {
+export function bufferError(operation: string, problem: string): TsrError {
   return tsrError('ERR_TSR_BUFFER', { operation, problem })
+}
+
+export function detachedError(operation: string, which = 'a buffer'): TsrError {
+  return bufferError(operation, `${which} was detached while the operation was under way`)
 }
 
 /**  @throws ERR_TSR_RANK_RANGE */
@@ -212,10 +216,7 @@ export function checkTimeout(timeout: number | undefined, usual: number): number
 }
 
 /** Fills in the default time-out of a wait. @throws ERR_TSR_ARGUMENT */
-export function waitOptions(
-  { timeout, signal }: JoinOptions,
-  usual: number,
-): { readonly timeout: number; readonly signal: AbortSignal | undefined } {
+export function waitOptions({ timeout, signal }: JoinOptions, usual: number) {
   return { timeout: checkTimeout(timeout, usual), signal }
 }
 
@@ -256,7 +257,7 @@ export function checkReduction(
   // Without options, the reduction is a sum, which every dtype supports.
   if (options === undefined) return plainSum
   const { op, deterministic = false } = options
-  flagRule.check('deterministic', deterministic)
+  flag.check('deterministic', deterministic)
   const [name, factor] = readOp(op)
   const allowed = reductionsOf(dtype)
   if (allowed.includes(name)) return { name, factor, deterministic }
@@ -272,9 +273,7 @@ function readOp(op: unknown): readonly [name: Reduction, factor: number] {
   return [wordRule.check('op', op), 1]
 }
 
-interface Given extends Named {
-  readonly buffer: AnyTypedArray
-}
+type Given = Named & { readonly buffer: AnyTypedArray }
 
 /** Checks the arguments of gather or scatter. Only the root passes `whole`. */
 export function checkRooted(

@@ -2,7 +2,6 @@ import type { Arena } from '../../arena/arena.ts'
 import type { CallOptions } from '../../call-options.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
 import type { OperationName } from '../../operation.ts'
-import type { PersistentOperation } from '../../persistent-operation.ts'
 import type { CheckedReduction } from './arguments.ts'
 import type { FollowedWork } from './pending-work.ts'
 
@@ -39,17 +38,17 @@ export interface Call<T = void> {
   readonly held?: unknown
 }
 
+/**
+ * What `start` does with a call. `started` starts it. `awaited` starts it for a caller that blocks on
+ * it next. `prepared` returns a `PersistentOperation` in place of the work.
+ */
+export type StartMode = 'started' | 'awaited' | 'prepared'
+
 export interface Starter {
   readonly arena: Arena
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean
   start<T>(call: Call<T>): FollowedWork<T>
-  /** Checks a call and places its buffers once, for many runs. */
-  prepare(call: Call<unknown>): PersistentOperation
-}
-
-/** A starter that can also start operations on which the caller blocks. */
-export interface AwaitedStarter extends Starter {
-  /** Calls `start`, which starts an operation. The caller must block on that operation next. */
-  startAwaited<T>(start: () => T): T
+  /** Calls `run`. Until it returns, `start` has this mode. */
+  inMode<T>(mode: StartMode, run: () => T): T
 }

@@ -1,6 +1,5 @@
 import { dtypes, type AnyTypedArray } from '../../dtype.ts'
 import { digestOf } from '../../operation.ts'
-import type { PersistentOperation } from '../../persistent-operation.ts'
 import type {
   CollectiveOptions,
   MonitoredBarrierOptions,
@@ -19,8 +18,8 @@ import {
   checkUneven,
   type Member,
 } from './arguments.ts'
-import { BlockingForms } from './blocking-forms.ts'
-import type { AwaitedStarter, Call, Starter } from './call.ts'
+import type { Starter } from './call.ts'
+import { DerivedForms } from './derived-forms.ts'
 import { packInto } from './staging.ts'
 import type { FollowedWork } from './pending-work.ts'
 
@@ -33,13 +32,13 @@ type Buffer = AnyTypedArray
  * The `Call` objects of fast operations have the same properties in the same order. V8 then gives
  * them one hidden class, so that the code that reads them stays fast.
  */
-export class Collectives extends BlockingForms implements Member {
+export class Collectives extends DerivedForms implements Member {
   readonly name: string
   readonly rank: number
   readonly size: number
   readonly #starter: Starter
 
-  constructor({ name, rank, size }: Member, starter: AwaitedStarter) {
+  constructor({ name, rank, size }: Member, starter: Starter) {
     super(starter)
     this.name = name
     this.rank = rank
@@ -48,24 +47,28 @@ export class Collectives extends BlockingForms implements Member {
   }
 
   broadcast(buffer: Buffer, root: number, options?: CollectiveOptions): FollowedWork<void> {
-    return this.#starter.start(this.#broadcastCall(buffer, root, options))
-  }
-
-  broadcastInit(buffer: Buffer, root: number, options?: CollectiveOptions): PersistentOperation {
-    return this.#starter.prepare(this.#broadcastCall(buffer, root, options))
+    const name = 'broadcast'
+    checkRank(name, this, root)
+    return this.#starter.start({
+      name,
+      dtype: checkBuffer(name, 'buffer', buffer, options),
+      count: buffer.length,
+      // In a fake world, the root has the values of this rank.
+      input: this.rank === root || this.#starter.isFake === true ? buffer : undefined,
+      output: buffer,
+      peer: root,
+      reduction: undefined,
+      options,
+    })
   }
 
   reduce(buffer: Buffer, root: number, options?: ReduceOptions): FollowedWork<void> {
     checkRank('reduce', this, root)
-    return this.#starter.start(reductionCall('reduce', buffer, root, options))
+    return this.#startReduction('reduce', buffer, root, options)
   }
 
   allReduce(buffer: Buffer, options?: ReduceOptions): FollowedWork<void> {
-    return this.#starter.start(reductionCall('allReduce', buffer, 0, options))
-  }
-
-  allReduceInit(buffer: Buffer, options?: ReduceOptions): PersistentOperation {
-    return this.#starter.prepare(reductionCall('allReduce', buffer, 0, options))
+    return this.#startReduction('allReduce', buffer, 0, options)
   }
 
   /** Packs the buffers into one block of the arena and copies the results back at the end. */
@@ -98,19 +101,11 @@ export class Collectives extends BlockingForms implements Member {
   }
 
   reduceScatter(output: Buffer, input: Buffer, options?: ReduceOptions): FollowedWork<void> {
-    return this.#starter.start(this.#reduceScatterCall(output, input, options))
-  }
-
-  reduceScatterInit(output: Buffer, input: Buffer, options?: ReduceOptions): PersistentOperation {
-    return this.#starter.prepare(this.#reduceScatterCall(output, input, options))
+    return this.#startSliced('reduceScatter', output, input, options)
   }
 
   allGather(output: Buffer, input: Buffer, options?: CollectiveOptions): FollowedWork<void> {
-    return this.#starter.start(this.#allGatherCall(output, input, options))
-  }
-
-  allGatherInit(output: Buffer, input: Buffer, options?: CollectiveOptions): PersistentOperation {
-    return this.#starter.prepare(this.#allGatherCall(output, input, options))
+    return this.#startSliced('allGather', output, input, options)
   }
 
   gather(
@@ -212,11 +207,16 @@ export class Collectives extends BlockingForms implements Member {
   }
 
   barrier(options?: CollectiveOptions): FollowedWork<void> {
-    return this.#starter.start(barrierCall(options))
-  }
-
-  barrierInit(options?: CollectiveOptions): PersistentOperation {
-    return this.#starter.prepare(barrierCall(options))
+    return this.#starter.start({
+      name: 'barrier',
+      dtype: 'float32',
+      count: 0,
+      input: undefined,
+      output: undefined,
+      peer: 0,
+      reduction: undefined,
+      options,
+    })
   }
 
   monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
@@ -265,54 +265,46 @@ export class Collectives extends BlockingForms implements Member {
     })
   }
 
-  #broadcastCall(buffer: Buffer, root: number, options: CollectiveOptions | undefined): Call {
-    const name = 'broadcast'
-    checkRank(name, this, root)
-    return {
-      name,
-      dtype: checkBuffer(name, 'buffer', buffer, options),
-      count: buffer.length,
-      // In a fake world, the root has the values of this rank.
-      input: this.rank === root || this.#starter.isFake === true ? buffer : undefined,
-      output: buffer,
-      peer: root,
-      reduction: undefined,
-      options,
-    }
-  }
-
-  #reduceScatterCall(output: Buffer, input: Buffer, options: ReduceOptions | undefined): Call {
-    const name = 'reduceScatter'
-    const [whole, slice] = [named('input', input), named('output', output)]
-    const dtype = checkSlices(name, this.size, whole, slice, options)
-    checkOverlap(name, input, output, this.rank * output.length)
-    return {
+  #startReduction(
+    name: 'reduce' | 'allReduce',
+    buffer: Buffer,
+    peer: number,
+    options: ReduceOptions | undefined,
+  ): FollowedWork<void> {
+    const dtype = checkBuffer(name, 'buffer', buffer, options)
+    return this.#starter.start({
       name,
       dtype,
-      count: output.length,
-      input,
-      output,
-      peer: 0,
+      count: buffer.length,
+      input: buffer,
+      output: buffer,
+      peer,
       reduction: checkReduction(name, dtype, options),
       options,
-    }
+    })
   }
 
-  #allGatherCall(output: Buffer, input: Buffer, options: CollectiveOptions | undefined): Call {
-    const name = 'allGather'
-    const [whole, slice] = [named('output', output), named('input', input)]
-    const dtype = checkSlices(name, this.size, whole, slice, options)
-    checkOverlap(name, output, input, this.rank * input.length)
-    return {
+  /** Starts a call in which each rank has a buffer of `size` slices and one slice. */
+  #startSliced(
+    name: 'reduceScatter' | 'allGather',
+    output: Buffer,
+    input: Buffer,
+    options: ReduceOptions | undefined,
+  ): FollowedWork<void> {
+    const isGather = name === 'allGather'
+    const [first, second] = [named('output', output), named('input', input)]
+    const [whole, slice] = isGather ? [first, second] : [second, first]
+    const dtype = checkRooted(name, this, whole, slice, options)
+    return this.#starter.start({
       name,
       dtype,
-      count: input.length,
+      count: slice.buffer.length,
       input,
       output,
       peer: 0,
-      reduction: undefined,
+      reduction: isGather ? undefined : checkReduction(name, dtype, options),
       options,
-    }
+    })
   }
 }
 
@@ -323,36 +315,4 @@ function isList(value: readonly Buffer[]): boolean {
 
 function named<B extends Buffer | null>(name: string, buffer: B): { name: string; buffer: B } {
   return { name, buffer }
-}
-
-function barrierCall(options: CollectiveOptions | undefined): Call {
-  return {
-    name: 'barrier',
-    dtype: 'float32',
-    count: 0,
-    input: undefined,
-    output: undefined,
-    peer: 0,
-    reduction: undefined,
-    options,
-  }
-}
-
-function reductionCall(
-  name: 'reduce' | 'allReduce',
-  buffer: Buffer,
-  peer: number,
-  options: ReduceOptions | undefined,
-): Call {
-  const dtype = checkBuffer(name, 'buffer', buffer, options)
-  return {
-    name,
-    dtype,
-    count: buffer.length,
-    input: buffer,
-    output: buffer,
-    peer,
-    reduction: checkReduction(name, dtype, options),
-    options,
-  }
 }

@@ -2,14 +2,13 @@ import { argumentError, isTsrError, monotonicNow, tsrError } from '@tsrun/core'
 import type { Arena } from '../../arena/arena.ts'
 import { isCollective, type Operation, type OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
-import type { PersistentOperation } from '../../persistent-operation.ts'
 import { Ticket } from '../../ticket.ts'
 import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
-import { SelfMessages } from './self-messages.ts'
+import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
-import type { AwaitedStarter, Call } from './call.ts'
+import type { Call, Starter, StartMode } from './call.ts'
 import type { FollowedWork } from './pending-work.ts'
 import { showWaitingLine } from './waiting-line.ts'
 import { OperationWork, type Run } from './work.ts'
@@ -18,10 +17,6 @@ import { OperationWork, type Run } from './work.ts'
 const FINISH_TIME = 5000
 /** How many of a group's first operations keep the stack of their call, for `unreadError`. */
 const KEPT_STACKS = 100
-
-function isAbort(error: Error): boolean {
-  return isTsrError(error) && error.code === 'ERR_TSR_OPERATION_ABORTED'
-}
 
 function isMessageName(name: OperationName): boolean {
   return name === 'send' || name === 'recv'
@@ -39,10 +34,10 @@ export interface GroupIdentity {
 }
 
 /** Stages the buffers of a group's operations, starts them, and tracks the pending ones. */
-export class Operations implements AwaitedStarter {
+export class Operations implements Starter {
   readonly runner: Runner
   readonly #group: GroupIdentity
-  readonly #self: SelfMessages
+  readonly #self: ReturnType<typeof createSelfMessages>
   readonly #pending = new Set<Run>()
   readonly #order = new MessageOrder()
   #collectives = 0
@@ -54,7 +49,7 @@ export class Operations implements AwaitedStarter {
   #failed: { readonly run: Run; readonly error: Error } | undefined
   /** Whether an error has reached a caller. Then `unreadError` reports nothing. */
   #isErrorRead = false
-  #isAwaited = false
+  #mode: StartMode = 'started'
   /**
    * With this many pending operations, completed operations are removed even if nobody has awaited
    * them.
@@ -64,7 +59,7 @@ export class Operations implements AwaitedStarter {
   constructor(group: GroupIdentity, runner: Runner) {
     this.#group = group
     this.runner = runner
-    this.#self = new SelfMessages(group)
+    this.#self = createSelfMessages(group)
   }
 
   get arena(): Arena {
@@ -87,12 +82,13 @@ export class Operations implements AwaitedStarter {
   }
 
   /**
-   * Starts a checked call.
+   * Starts or prepares a checked call.
    *
    * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED,
    *   ERR_TSR_TOO_MANY_OPERATIONS
    */
   start<T>(call: Call<T>): FollowedWork<T> {
+    if (this.#mode === 'prepared') return this.#prepare(call) as never
     const { name, options, reduction } = call
     const { spans } = this.runner.journal
     const called = spans === undefined ? 0 : monotonicNow()
@@ -103,7 +99,7 @@ export class Operations implements AwaitedStarter {
       // The engine multiplies in place, so copy the input unless it is also the output.
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
-      const ticket = this.#run(call, operation, this.#isAwaited)
+      const ticket = this.#run(call, operation, this.#mode === 'awaited')
       const isEarly = this.#collectives + this.#messages <= KEPT_STACKS
       const origin = isEarly ? new Error() : undefined
       const work = new OperationWork<T>(this, call, operation, ticket, staged, origin)
@@ -119,17 +115,17 @@ export class Operations implements AwaitedStarter {
     }
   }
 
-  startAwaited<T>(start: () => T): T {
-    this.#isAwaited = true
+  inMode<T>(mode: StartMode, run: () => T): T {
+    this.#mode = mode
     try {
-      return start()
+      return run()
     } finally {
-      this.#isAwaited = false
+      this.#mode = 'started'
     }
   }
 
-  /** @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED */
-  prepare(call: Call<unknown>): PersistentOperation {
+  /** Checks a call and places its buffers once, for many runs. */
+  #prepare(call: Call<unknown>): PreparedOperation {
     const timeout = this.#check(call)
     if (this.#isToSelf(call)) {
       throw argumentError(
@@ -238,8 +234,7 @@ export class Operations implements AwaitedStarter {
     const run = this.#failed?.run ?? this.#unread
     if (run?.isUnread !== true) return undefined
     const { rank, name: group } = this.#group
-    const { name, dtype, count } = run.call
-    const facts = { rank, group, operation: `${name} ${dtype}[${count}]` }
+    const facts = { rank, group, operation: describeCall(run.call) }
     const error = this.#failed?.error ?? tsrError('ERR_TSR_NOT_AWAITED', facts)
     showWaitingLine(error, run.origin)
     return error
@@ -251,8 +246,9 @@ export class Operations implements AwaitedStarter {
       this.#isErrorRead ||= error !== undefined
     } else if (error === undefined) {
       if (run.call.output !== undefined && this.#unread?.isUnread !== true) this.#unread = run
-    } else if (isCollective(run.operation) && !isAbort(error)) {
-      this.#failed ??= { run, error }
+    } else {
+      const isAbort = isTsrError(error) && error.code === 'ERR_TSR_OPERATION_ABORTED'
+      if (isCollective(run.operation) && !isAbort) this.#failed ??= { run, error }
     }
   }
 

@@ -1,5 +1,6 @@
 import { addLabel, host, tsrError, type TsrError } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
+import { detachedError, type Member } from './arguments.ts'
 import type { Call } from './call.ts'
 import { LocalWork, type FollowedWork, type Outcome } from './pending-work.ts'
 import { bytesOf } from './staging.ts'
@@ -7,69 +8,44 @@ import { bytesOf } from './staging.ts'
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
 
-interface Member {
-  readonly name: string
-  readonly rank: number
-}
-
+type Rank = Pick<Member, 'name' | 'rank'>
 type Half = SelfWork<unknown>
 
 const NO_TABLE = new Float64Array(0)
 
 /**
- * Messages of a rank to itself. A send waits for the matching receive, or a receive for the
+ * Delivers messages of a rank to itself. A send waits for the matching receive, or a receive for the
  * matching send. Messages with the same tag match in order. The message is then copied. The engine
  * is not involved.
  */
-export class SelfMessages {
-  readonly #member: Member
+export function createSelfMessages(member: Rank) {
   /** The unmatched sends or the unmatched receives of each tag. */
-  readonly #waiting = new Map<number, Half[]>()
-  #count = 0
+  const unmatched = new Map<number, Half[]>()
+  let started = 0
 
-  constructor(member: Member) {
-    this.#member = member
-  }
-
-  /** @param timeout - time-out in milliseconds */
-  start<T>(call: Call<T>, timeout: number): FollowedWork<T> {
-    const work = new SelfWork(this.#count++, this.#member, call, timeout)
-    this.#match(work)
-    return work
-  }
-
-  /** Fails all unmatched sends and receives, because the group is destroyed. */
-  finish(): void {
-    for (const half of [...this.#waiting.values()].flat()) {
-      const facts = { operation: half.call.name, group: this.#member.name }
-      half.end(tsrError('ERR_TSR_GROUP_DESTROYED', facts))
-    }
-    this.#waiting.clear()
-  }
-
-  #match(work: Half): void {
+  const match = (work: Half): void => {
     if (work.isCompleted()) return
     const tag = work.call.tag ?? 0
-    const waiting = (this.#waiting.get(tag) ?? []).filter((half) => !half.isCompleted())
+    const waiting = (unmatched.get(tag) ?? []).filter((half) => !half.isCompleted())
     const first = waiting[0]
     if (first !== undefined && first.call.name !== work.call.name) {
       waiting.shift()
-      this.#exchange(first, work)
+      exchange(first, work)
     } else {
       waiting.push(work)
     }
-    if (waiting.length > 0) this.#waiting.set(tag, waiting)
-    else this.#waiting.delete(tag)
+    if (waiting.length > 0) unmatched.set(tag, waiting)
+    else unmatched.delete(tag)
   }
 
-  #exchange(first: Half, second: Half): void {
-    const { name: group, rank } = this.#member
+  const exchange = (first: Half, second: Half): void => {
+    const { name: group, rank } = member
     const { dtype, count } = first.call
     const isSame = dtype === second.call.dtype && count === second.call.count
     if (!isSame) {
       const facts = { group, sequence: second.sequence, rank, peer: rank }
-      const mine = describe(second.call)
-      const theirs = describe(first.call)
+      const mine = describeCall(second.call)
+      const theirs = describeCall(first.call)
       second.end(tsrError('ERR_TSR_MISMATCH', { ...facts, mine, theirs }))
       first.end(tsrError('ERR_TSR_MISMATCH', { ...facts, mine: theirs, theirs: mine }))
       return
@@ -79,28 +55,42 @@ export class SelfMessages {
     sent.end(error)
     received.end(error)
   }
+
+  return {
+    /** @param timeout - time-out in milliseconds */
+    start<T>(call: Call<T>, timeout: number): FollowedWork<T> {
+      const work = new SelfWork(started++, member, call, timeout)
+      match(work)
+      return work
+    },
+    /** Fails all unmatched sends and receives, because the group is destroyed. */
+    finish(): void {
+      for (const half of [...unmatched.values()].flat()) {
+        const facts = { operation: half.call.name, group: member.name }
+        half.end(tsrError('ERR_TSR_GROUP_DESTROYED', facts))
+      }
+      unmatched.clear()
+    },
+  }
 }
 
 function tryCopy({ input }: Call<unknown>, { output, count }: Call<unknown>): TsrError | undefined {
-  if (input?.length !== count || output?.length !== count) {
-    const problem = 'a buffer was detached while the operation was under way'
-    return tsrError('ERR_TSR_BUFFER', { operation: 'send', problem })
-  }
+  if (input?.length !== count || output?.length !== count) return detachedError('send')
   bytesOf(output).set(bytesOf(input))
   return undefined
 }
 
-function describe({ name, dtype, count }: Call<unknown>): string {
+export function describeCall({ name, dtype, count }: Call<unknown>): string {
   return `${name} ${dtype}[${count}]`
 }
 
 class SelfWork<T> extends LocalWork<T> {
   readonly sequence: number
   readonly call: Call<T>
-  readonly #member: Member
+  readonly #member: Rank
   readonly #timer: NodeJS.Timeout | undefined
 
-  constructor(sequence: number, member: Member, call: Call<T>, timeout: number) {
+  constructor(sequence: number, member: Rank, call: Call<T>, timeout: number) {
     super()
     this.sequence = sequence
     this.call = call
@@ -158,6 +148,6 @@ class SelfWork<T> extends LocalWork<T> {
 
   #facts(): { rank: number; operation: string; group: string } {
     const { rank, name: group } = this.#member
-    return { rank, operation: `${describe(this.call)} with itself`, group }
+    return { rank, operation: `${describeCall(this.call)} with itself`, group }
   }
 }

@@ -1,13 +1,9 @@
 import type { Arena } from '../../arena/arena.ts'
 import type { AnyTypedArray } from '../../dtype.ts'
-import { bufferError } from './arguments.ts'
+import { detachedError } from './arguments.ts'
+import type { Call } from './call.ts'
 
-interface Submitted {
-  readonly input: AnyTypedArray | undefined
-  readonly output: AnyTypedArray | undefined
-  /** Numbers for the engine, or space for the numbers that the engine returns. */
-  readonly table?: readonly number[] | undefined
-}
+type Submitted = Pick<Call, 'input' | 'output' | 'table'>
 
 /**
  * Places the buffers of a call in the arena. Buffers in the arena are used directly. Any other
@@ -91,23 +87,8 @@ export class StagedBuffers {
   }
 }
 
-/** Several buffers in one block of the arena. */
-export interface PackedBuffers {
-  readonly at: number
-  /**
-   * Copies the contents of the block back to the buffers.
-   * @throws ERR_TSR_BUFFER
-   */
-  readonly unpack: () => void
-  readonly free: () => void
-}
-
-/** @throws ERR_TSR_ARENA_EXHAUSTED */
-export function packInto(
-  arena: Arena,
-  operation: string,
-  buffers: readonly AnyTypedArray[],
-): PackedBuffers {
+/** Copies several buffers into one block of the arena. @throws ERR_TSR_ARENA_EXHAUSTED */
+export function packInto(arena: Arena, operation: string, buffers: readonly AnyTypedArray[]) {
   const at = arena.allocBytes(buffers.reduce((bytes, { byteLength }) => bytes + byteLength, 0))
   let end = at
   const parts = buffers.map((buffer) => {
@@ -118,9 +99,10 @@ export function packInto(
   })
   return {
     at,
+    /** Copies the contents of the block back to the buffers. @throws ERR_TSR_BUFFER */
     unpack: () => {
       for (const { buffer, part } of parts) {
-        if (buffer.byteLength !== part.length) throw detachedError(operation, 'a buffer')
+        if (buffer.byteLength !== part.length) throw detachedError(operation)
         bytesOf(buffer).set(part)
       }
     },
@@ -128,10 +110,6 @@ export function packInto(
       arena.releaseBytes(at)
     },
   }
-}
-
-function detachedError(operation: string, which: string): Error {
-  return bufferError(operation, `${which} was detached while the operation was under way`)
 }
 
 export function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {

@@ -130,7 +130,7 @@ export function endRun(
   const { name, options } = run.call
   const { error } = ticket
   owner.onEnd(run, error)
-  recordSpan(owner.runner.journal.spans, run, owner, ticket, options?.label)
+  recordSpan(run, owner, ticket, options?.label)
   if (error !== undefined && options?.label !== undefined) addLabel(error, options.label)
   try {
     if (error === undefined) staged.copyBack(name)

@@ -103,21 +103,16 @@ export async function exchangeEndpoints(
   await store.set(endpointKey(rank), JSON.stringify(own))
   const wait = { timeout, signal }
   const peers = Array.from({ length: worldSize }, (_, peer) => peer)
-  let texts: Uint8Array[]
-  try {
-    // Wait for presence too: a rank that has ended since publishing its endpoint no longer listens.
-    texts = await store.multiGet([...peers.map(endpointKey), ...peers.map(presenceKey)], wait)
-  } catch (error) {
-    if (!isTsrError(error) || error.code !== 'ERR_TSR_STORE_TIMEOUT') throw error
+  // Wait for presence too: a rank that has ended since publishing its endpoint no longer listens.
+  const keys = [...peers.map(endpointKey), ...peers.map(presenceKey)]
+  const texts = await store.multiGet(keys, wait).catch(async (cause: unknown) => {
+    if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
     const absent = await missingRanks(store, peers, endpointKey)
-    const missing = absent.length > 0 ? absent : await missingRanks(store, peers, presenceKey)
-    const what = `rank ${rank}: waiting for ${missing.length === 1 ? 'rank' : 'ranks'} ${missing.join(', ')} to join the job`
-    throw tsrError(
-      'ERR_TSR_TIMEOUT',
-      { what, milliseconds: timeout, missing: missing.join(', ') },
-      { cause: error },
-    )
-  }
+    const ranks = absent.length > 0 ? absent : await missingRanks(store, peers, presenceKey)
+    const missing = ranks.join(', ')
+    const what = `rank ${rank}: waiting for ${ranks.length === 1 ? 'rank' : 'ranks'} ${missing} to join the job`
+    throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: timeout, missing }, { cause })
+  })
   const endpoints = peers.map((peer) => readPublished(texts[peer], published, `rank ${peer}`))
   try {
     checkRefusals(endpoints)

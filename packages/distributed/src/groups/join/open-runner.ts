@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { createLogger, messageOf, tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { beginTrace } from '../../record/rank-trace.ts'
-import { identityOf } from './tuning-file.ts'
 import { createMemory } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
 import { openStatus } from '../../runners/status-page.ts'
@@ -10,7 +9,7 @@ import type { ConnectOptions } from '../../runners/open-transport.ts'
 import type { Runner } from '../../runners/runner.ts'
 import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
-import { createSegment, type Segment } from '../../transports/shared-memory/segment.ts'
+import { createSegment } from '../../transports/shared-memory/segment.ts'
 import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
@@ -22,7 +21,7 @@ const SHORT_ARENA = 256 * 1024 * 1024
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { protection } = settings.protection
-  const tuning = settings.tuning.table
+  const { table: tuning, ...identity } = settings.tuning
   const memory = reserveMemory(rank, arena)
   const owner = { rank, worldSize, settings: settings.diagnosis }
   const journal = new Journal(owner, undefined, joining.generation)
@@ -40,7 +39,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
         on: hostIdentity(),
         segment: segment?.address,
         refusal,
-        tuning: identityOf(settings.tuning),
+        tuning: identity,
         protection,
         ...(protection !== 'none' && { secret: randomBytes(32).toString('hex') }),
       })
@@ -82,7 +81,7 @@ function beginTracing(
   const { runId, restartCount } = diagnosis
   const node = environment?.nodeRank ?? 0
   const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
-  if (trace !== undefined) journal.trace(trace.recorder)
+  journal.spans = journal.traced = trace?.recorder
 }
 
 async function listeningAddress(
@@ -94,18 +93,11 @@ async function listeningAddress(
   return await addressForPeers(environment, from)
 }
 
-interface SegmentOffer {
-  readonly segment?: Segment
-  /**
-   * Why this rank cannot join. It is published, so that the other ranks do not wait for this rank.
-   */
-  readonly refusal?: string
-}
-
-function offerSegment(
-  { rank, sharedMemory }: InitSettings,
-  memory: WebAssembly.Memory,
-): SegmentOffer {
+/**
+ * @returns the segment, or as `refusal` why this rank cannot join. The refusal is published, so that
+ *   the other ranks do not wait for this rank.
+ */
+function offerSegment({ rank, sharedMemory }: InitSettings, memory: WebAssembly.Memory) {
   if (sharedMemory === 'off') return {}
   try {
     return { segment: createSegment(memory) }

@@ -29,12 +29,8 @@ import {
 } from '@tsrun/core'
 import { addressSpaceLimit, isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
-import { readTuning, type Tuning } from './tuning-file.ts'
-import {
-  readDiagnosis,
-  type DiagnosisOptions,
-  type DiagnosisSettings,
-} from '../../diagnosis/settings.ts'
+import { readTuning } from './tuning-file.ts'
+import { readDiagnosis, type DiagnosisOptions } from '../../diagnosis/settings.ts'
 import type { StreamName } from '../../runners/open-transport.ts'
 
 /** `shared-memory` uses tcp for ranks of other hosts. */
@@ -127,25 +123,7 @@ export interface Joining {
 }
 
 /** The options with every default filled in. */
-export interface InitSettings {
-  readonly environment: RankEnvironment | undefined
-  readonly rank: number
-  readonly worldSize: number
-  readonly store: Store | undefined
-  readonly transport: WorldTransport
-  readonly sharedMemory: 'off' | 'auto' | 'required'
-  readonly engine: EngineName
-  readonly timeout: number
-  readonly signal: AbortSignal | undefined
-  readonly arena: number
-  readonly token: string
-  readonly protection: ProtectionSettings
-  readonly iface: string | undefined
-  readonly ports: PortRange | undefined
-  readonly diagnosis: DiagnosisSettings
-  /** The tuning table, from the file that TSRUN_TUNING names. */
-  readonly tuning: Tuning
-}
+export type InitSettings = ReturnType<typeof completeOptions>
 
 const TEN_MINUTES = 600_000
 const SMALLEST_ARENA = 2 * 1024 * 1024
@@ -189,7 +167,7 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
 } satisfies Rules<GivenOptions>)
 
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
-export function completeOptions(options: GivenOptions): InitSettings {
+export function completeOptions(options: GivenOptions) {
   const environment = options.worldSize === undefined ? environmentOfRank() : undefined
   const worldSize = options.worldSize ?? environment?.worldSize ?? 1
   const rank = count({ to: worldSize - 1 }).check('rank', options.rank ?? environment?.rank ?? 0)
@@ -231,6 +209,7 @@ export function completeOptions(options: GivenOptions): InitSettings {
     iface: options.iface ?? readVariable('TSRUN_IFACE', text.optional()),
     ports: options.ports ?? readVariable('TSRUN_PORT_RANGE', portsRule),
     diagnosis: readDiagnosis(options, env),
+    /** The tuning table, from the file that TSRUN_TUNING names. */
     tuning: readTuning(env['TSRUN_TUNING']),
   }
 }

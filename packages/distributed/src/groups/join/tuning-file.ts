@@ -11,16 +11,10 @@ import {
 import { algorithmsOf } from '../../algorithms/select.ts'
 
 /** The tuning table of a rank and its source. */
-export interface Tuning {
-  readonly table: TuningTable
-  /** A readable description of where the table comes from. */
-  readonly source: string
-  /** A digest of the table, the same for equal tables. */
-  readonly digest: string
-}
+type Tuning = ReturnType<typeof tuningOf>
 
 /** The part of a tuning that ranks exchange to compare their tables. */
-export type TuningIdentity = Pick<Tuning, 'source' | 'digest'>
+type TuningIdentity = Pick<Tuning, 'source' | 'digest'>
 
 type Complain = (problem: string) => Error
 
@@ -54,10 +48,6 @@ export function readTuning(path: string | undefined): Tuning {
   return tuningOf(tableOf(file, complain), path)
 }
 
-export function identityOf({ source, digest }: Tuning): TuningIdentity {
-  return { source, digest }
-}
-
 /**
  * Checks that all ranks have the same table, because ranks that choose different algorithms cannot
  * communicate.
@@ -73,10 +63,16 @@ export function checkSameTuning(rank: number, tunings: readonly TuningIdentity[]
   throw tsrError('ERR_TSR_TUNING_DIFFERS', { rank, mine, peer, theirs })
 }
 
-function tuningOf(table: TuningTable, source: string): Tuning {
+/** @param source - a readable description of where the table comes from */
+function tuningOf(table: TuningTable, source: string) {
   const text = JSON.stringify(media.map((medium) => Object.entries(table[medium]).sort()))
   const digest = createHash('sha256').update(text).digest('hex').slice(0, 16)
-  return { table, source, digest }
+  return {
+    table,
+    source,
+    /** The same for equal tables. */
+    digest,
+  }
 }
 
 function tableOf(file: unknown, complain: Complain): TuningTable {
@@ -86,11 +82,12 @@ function tableOf(file: unknown, complain: Complain): TuningTable {
   const known = ['version', 'about', ...media]
   const unknown = Object.keys(file).find((key) => !known.includes(key))
   if (unknown !== undefined) throw complain(`"${unknown}" is unknown; expected ${media.join(', ')}`)
-  const given = readMedium('sockets', sockets, complain)
-  const shared = readMedium('sharedMemory', sharedMemory, complain)
   return {
-    sockets: { ...builtInTuning.sockets, ...given },
-    sharedMemory: { ...builtInTuning.sharedMemory, ...shared },
+    sockets: { ...builtInTuning.sockets, ...readMedium('sockets', sockets, complain) },
+    sharedMemory: {
+      ...builtInTuning.sharedMemory,
+      ...readMedium('sharedMemory', sharedMemory, complain),
+    },
   }
 }
 

@@ -14,18 +14,13 @@ import type { World } from './world.ts'
 
 type Parent = Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>
 
-/** The result of agreeing on a new group. */
-export interface Agreement {
-  readonly identity: GroupIdentity
-  /** Why the group is impossible: its members passed the ranks in different orders. */
-  readonly problem?: string
-}
-
 /**
  * Agrees with the other members on a new group. Only the members call it, all with the same list
  * and name. Groups with other members or names may be made in any order.
  *
  * @param parent - a group of the world; `ranks` are its ranks
+ * @returns the identity of the group, and as `problem` why the group is impossible: its members
+ *   passed the ranks in different orders
  * @throws ERR_TSR_GROUP_MEMBERS; ERR_TSR_TIMEOUT if the lowest rank does not call it; ERR_TSR_ABORTED
  */
 export async function agreeOnGroup(
@@ -33,14 +28,14 @@ export async function agreeOnGroup(
   parent: Parent,
   ranks: readonly number[],
   options: NewGroupOptions,
-): Promise<Agreement> {
-  const { timeout } = waitOptions(options, world.timeout)
+): Promise<{ readonly identity: GroupIdentity; readonly problem?: string }> {
+  const wait = waitOptions(options, world.timeout)
   const members = checkMembers(world, parent, ranks)
   const order = members.join(', ')
   const name = options.name ?? `[${members.join(',')}]`
-  const agreed = await agreeOnId(world, members, name, options)
+  const agreed = await agreeOnId(world, members, name, options.name ?? '', wait)
   const rank = members.indexOf(world.rank)
-  const identity = { id: agreed.id, name, rank, ranks: members, timeout }
+  const identity = { id: agreed.id, name, rank, ranks: members, timeout: wait.timeout }
   if (agreed.order === order) return { identity }
   const problem = `rank ${agreed.first} made it as ${agreed.order}, but rank ${world.rank} as ${order}`
   return { identity, problem }
@@ -89,13 +84,13 @@ async function agreeOnId(
   world: World,
   members: readonly number[],
   name: string,
-  options: NewGroupOptions,
+  given: string,
+  wait: ReturnType<typeof waitOptions>,
 ): Promise<PublishedGroup> {
   const { store, rank } = world
   const sorted = [...members].sort((a, b) => a - b)
   const first = sorted[0]!
   const folder = `group/${sorted.join(',')}/`
-  const given = options.name ?? ''
   const number = world.countGroup(folder + given)
   const key = `${folder}${number}/${given}`
   // In a fake world, no other rank makes the group.
@@ -105,7 +100,6 @@ async function agreeOnId(
     await store.set(key, JSON.stringify(own))
     return own
   }
-  const wait = waitOptions(options, world.timeout)
   const text = await store.get(key, wait).catch(async (cause: unknown) => {
     world.uncountGroup(folder + given, number)
     if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
@@ -136,7 +130,7 @@ export async function ranksOfColor(
   group: ProcessGroup,
   color: number | null,
   key: number,
-  wait: { readonly timeout: number; readonly signal: AbortSignal | undefined },
+  wait: ReturnType<typeof waitOptions>,
 ): Promise<number[] | undefined> {
   const own: SplitChoice = [colorRule.check('color', color), keyRule.check('key', key)]
   const all = checkChoices(await group.allGatherObject<unknown>(own, { ...wait, label: 'split' }))

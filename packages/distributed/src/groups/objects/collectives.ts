@@ -106,8 +106,7 @@ export class ObjectCollectives extends Collectives {
     const calls = new Collectives(this, {
       arena: operations.arena,
       start: (call) => operations.start({ ...call, sequence: next++ }),
-      startAwaited: (start) => operations.startAwaited(start),
-      prepare: (call) => operations.prepare(call),
+      inMode: (mode, run) => operations.inMode(mode, run),
     })
     return new SteppedWork<T>(sequence, steps(calls))
   }

@@ -3,12 +3,6 @@ import { decode, encode, tsrError } from '@tsrun/core'
 /** Largest encoded value in bytes. */
 const LARGEST = 16 * 1024 * 1024
 
-/** A value as MessagePack, padded to 32-bit words. The sender first sends its length in bytes. */
-export interface EncodedObject {
-  readonly length: Int32Array
-  readonly words: Int32Array
-}
-
 /** @throws ERR_TSR_MESSAGE_TOO_LARGE for a length that no rank sends */
 export function wordsFor(bytes: number): number {
   if (bytes < 0 || bytes > LARGEST) {
@@ -17,7 +11,11 @@ export function wordsFor(bytes: number): number {
   return Math.ceil(bytes / 4)
 }
 
-export function encodeObject(value: unknown): EncodedObject {
+/**
+ * Encodes a value as MessagePack, padded to 32-bit words. The sender first sends its length in
+ * bytes.
+ */
+export function encodeObject(value: unknown) {
   const bytes = encode(value, LARGEST)
   const words = new Int32Array(wordsFor(bytes.length))
   new Uint8Array(words.buffer).set(bytes)

@@ -2,12 +2,12 @@ import { operationCodes, type OperationName } from '../../operation.ts'
 import type {
   BatchedMessage,
   BlockingCalls,
-  GroupCalls,
+  PersistentCalls,
   ProcessGroup,
   Work,
 } from '../../process-group.ts'
 import type { CallOptions } from '../../call-options.ts'
-import type { AwaitedStarter } from './call.ts'
+import type { Starter } from './call.ts'
 
 /** The calls on objects. Each runs several operations. */
 const objectCalls = [
@@ -20,19 +20,29 @@ const objectCalls = [
   'allToAllObject',
 ] as const
 
-type CallName = OperationName | (typeof objectCalls)[number]
+/** The calls that can be prepared. */
+const persistentCalls = [
+  'send',
+  'recv',
+  'broadcast',
+  'allReduce',
+  'reduceScatter',
+  'allGather',
+  'barrier',
+] as const
 
-type Forms = { [Name in CallName as `${Name}Sync`]: GroupCalls<'sync'>[Name] } & Pick<
+type Forms = Pick<
   BlockingCalls,
-  'batchIsendIrecvSync'
->
+  `${OperationName | (typeof objectCalls)[number]}Sync` | 'batchIsendIrecvSync'
+> &
+  Pick<PersistentCalls, `${(typeof persistentCalls)[number]}Init`>
 
 const starter = Symbol('starter')
 
 class Base {
-  readonly [starter]: AwaitedStarter
+  readonly [starter]: Starter
 
-  constructor(operations: AwaitedStarter) {
+  constructor(operations: Starter) {
     this[starter] = operations
   }
 
@@ -51,13 +61,22 @@ type AsyncCalls = Base & Readonly<Record<string, (...args: unknown[]) => Work<un
 for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
-      return this[starter].startAwaited(() => this[name]!(...args)).wait()
+      return this[starter].inMode('awaited', () => this[name]!(...args)).wait()
+    },
+  })
+}
+
+for (const name of persistentCalls) {
+  Object.assign(Base.prototype, {
+    [`${name}Init`](this: AsyncCalls, ...args: unknown[]): unknown {
+      return this[starter].inMode('prepared', () => this[name]!(...args))
     },
   })
 }
 
 /**
- * The synchronous forms of all calls. Each has a method with the suffix `Sync`, which starts the
- * asynchronous form and blocks until it has completed.
+ * The forms of calls that follow from the asynchronous form. A method with the suffix `Sync` starts
+ * the asynchronous form and blocks until it has completed. A method with the suffix `Init` prepares
+ * the operation instead of starting it.
  */
-export const BlockingForms = Base as unknown as new (operations: AwaitedStarter) => Forms
+export const DerivedForms = Base as unknown as new (operations: Starter) => Forms
