@@ -128,18 +128,28 @@ export function* commonRuns(a: Part, b: Part): Generator<Run> {
   const lower = first.offset.map((offset, axis) => Math.max(offset, second.offset[axis]!))
   const lengths = lower.map((low, axis) => Math.min(end(first, axis), end(second, axis)) - low)
   if (lengths.some((length) => length <= 0)) return
-  const ranges = [a.range ?? [0, partSize(a)], b.range ?? [0, partSize(b)]] as const
+  const [startOfA, endOfA] = rangeOf(a)
+  const [startOfB, endOfB] = rangeOf(b)
   const row = lengths.pop()!
   for (const index of indices(lengths)) {
     const place = lower.map((low, axis) => low + (index[axis] ?? 0))
     const from = positionIn(first, place)
     const to = positionIn(second, place)
-    const begin = Math.max(0, ranges[0][0] - from, ranges[1][0] - to)
-    const stop = Math.min(row, ranges[0][1] - from, ranges[1][1] - to)
+    const begin = Math.max(0, startOfA - from, startOfB - to)
+    const stop = Math.min(row, endOfA - from, endOfB - to)
     if (stop <= begin) continue
-    const [start, target] = [from + begin - ranges[0][0], to + begin - ranges[1][0]]
-    yield { from: start, to: target, length: stop - begin }
+    yield { from: from + begin - startOfA, to: to + begin - startOfB, length: stop - begin }
   }
+}
+
+/** Whether two parts of one tensor overlap. */
+export function haveCommon(a: Part, b: Part): boolean {
+  return commonRuns(a, b).next().done === false
+}
+
+/** Returns the range of a part within its box. */
+export function rangeOf(part: Part): readonly [from: number, to: number] {
+  return part.range ?? [0, partSize(part)]
 }
 
 /** Copies the values that `source` and `target` have in common. Returns their number. */

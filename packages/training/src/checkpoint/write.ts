@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isTsrError, tsrError } from '@tsrun/core'
+import { argumentError, isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import {
   encodeContents,
@@ -65,8 +65,8 @@ export async function writeCheckpoint(
     onAllRanks(
       group,
       () =>
-        withWriteError(rank, join(folder, name), () =>
-          withAbortError(signal, group, () => withConflictError(group, folder, run)),
+        withSaveErrors(join(folder, name), group, signal, () =>
+          withConflictError(group, folder, run),
         ),
       timeout,
     )
@@ -86,22 +86,27 @@ export async function writeCheckpoint(
   }
 }
 
-/** @throws ERR_TSR_OPERATION_ABORTED when `run` throws the reason of the signal */
-export async function withAbortError<T>(
-  signal: AbortSignal | undefined,
+/**
+ * @throws ERR_TSR_OPERATION_ABORTED when `run` throws the reason of the signal; ERR_TSR_CHECKPOINT_WRITE
+ *   when it throws another error that is not from tsrun
+ */
+export async function withSaveErrors<T>(
+  path: string,
   group: ProcessGroup | undefined,
+  signal: AbortSignal | undefined,
   run: () => T | Promise<T>,
 ): Promise<T> {
   try {
     return await run()
   } catch (error) {
-    if (signal?.aborted !== true || error !== signal.reason) throw error
-    const facts = {
-      rank: group?.rank ?? 0,
-      operation: 'saveCheckpoint',
-      group: group?.name ?? 'none',
+    const rank = group?.rank ?? 0
+    if (signal?.aborted === true && error === signal.reason) {
+      const facts = { rank, operation: 'saveCheckpoint', group: group?.name ?? 'none' }
+      throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
     }
-    throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
+    if (isTsrError(error)) throw error
+    const reason = (error as Error).message
+    throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
   }
 }
 
@@ -121,23 +126,7 @@ export async function withConflictError<T>(
     const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
     if (group !== undefined || !isConflict || !isOneOfMany) throw error
     const expected = `the group of the ranks, because other ranks of the job save to ${folder} at the same time`
-    const facts = { name: 'group', value: 'undefined', expected }
-    throw tsrError('ERR_TSR_ARGUMENT', facts, { cause: error })
-  }
-}
-
-/** @throws ERR_TSR_CHECKPOINT_WRITE when `run` throws an error that is not from tsrun */
-export async function withWriteError<T>(
-  rank: number,
-  path: string,
-  run: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await run()
-  } catch (error) {
-    if (isTsrError(error)) throw error
-    const reason = (error as Error).message
-    throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
+    throw argumentError('group', 'undefined', expected, { cause: error })
   }
 }
 

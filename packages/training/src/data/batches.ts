@@ -195,25 +195,25 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
     },
     *[Symbol.iterator]() {
       const own = ++loops
+      // Two simultaneous loops would repeat batches and count epochs twice.
+      const checkAlone = (): void => {
+        if (own === loops) return
+        throw argumentError(
+          'the loop over a loader',
+          'continued after another loop over it was started',
+          'one loop at a time, or a loader for each loop',
+        )
+      }
       for (const batch of rest()) {
-        if (own !== loops) throw overlappingLoops()
+        checkAlone()
         consumed = Math.min(examples, consumed + complete.batch)
         yield batch
       }
-      if (own !== loops) throw overlappingLoops()
+      checkAlone()
       epoch++
       consumed = 0
     },
   }
-}
-
-/** Returns the error for two simultaneous loops, which would repeat batches and count epochs twice. */
-function overlappingLoops(): Error {
-  return argumentError(
-    'the loop over a loader',
-    'continued after another loop over it was started',
-    'one loop at a time, or a loader for each loop',
-  )
 }
 
 function checkState(state: Partial<LoaderState> | null): void {
@@ -237,7 +237,7 @@ export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): 
   return { ...batch, tensor }
 }
 
-function labeledBatch(dataset: Dataset, indices: Int32Array): Omit<ExampleBatch, 'tensor'> {
+function labeledBatch(dataset: Dataset, indices: Int32Array) {
   const size = indices.length
   return {
     size,

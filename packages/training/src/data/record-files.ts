@@ -1,8 +1,8 @@
 import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
-import { importOptional, isTsrError, openFileHandle, shown, filled, tsrError } from '@tsrun/core'
+import { importOptional, isTsrError, messageOf, openFileHandle, shown, filled } from '@tsrun/core'
 import { parse, type Info } from 'csv-parse'
-import { fileProblem } from './dataset.ts'
+import { datasetError, fileProblem } from './dataset.ts'
 import {
   examplesFrom,
   separatorHint,
@@ -224,11 +224,6 @@ async function openRecords(path: string): Promise<FileHandle> {
 
 function unusable(path: string, reason: unknown, cause?: unknown): Error {
   if (isTsrError(reason)) return reason
-  const isError = reason instanceof Error
-  const problem = isError ? reason.message : String(reason)
-  return tsrError(
-    'ERR_TSR_DATASET',
-    { path, problem },
-    { cause: cause ?? (isError ? reason : undefined) },
-  )
+  const origin = reason instanceof Error ? reason : undefined
+  return datasetError(path, messageOf(reason), cause ?? origin)
 }

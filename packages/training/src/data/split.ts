@@ -19,7 +19,8 @@ export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike
   const paths = (data as Partial<ImageFolder>).paths
   return {
     ...data,
-    ...{ size: chosen.length, ...readers(data, place) },
+    size: chosen.length,
+    ...readers(data, place),
     ...(paths !== undefined && { paths: Array.from(chosen, (index) => paths[index]!) }),
   }
 }
@@ -32,7 +33,8 @@ function readers(
     const { features, classes } = data
     return {
       // Copy these properties by name: `...data` does not copy the getters of a class.
-      ...{ features, classes },
+      features,
+      classes,
       readInputs: (rows, out) => {
         data.readInputs(place(rows), out)
       },

@@ -1,4 +1,4 @@
-import { argumentError, count, declareOptions, where, type Rules } from '@tsrun/core'
+import { argumentError, callback, count, declareOptions, where, type Rules } from '@tsrun/core'
 import { exampleBatch, type ExampleBatch } from './batches.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 import { prefetch } from './prefetch.ts'
@@ -45,8 +45,7 @@ const readOptions = declareOptions({
   shuffle: count().default(0),
   seed: orderRules.seed,
   prefetch: count().default(2),
-  open: where<(shard: string) => AsyncIterable<DataRecord>>(
-    (value) => typeof value === 'function',
+  open: callback<(shard: string) => AsyncIterable<DataRecord>>(
     'a function that returns an async iterable',
   ).default(recordsIn),
 } satisfies Rules<StreamOptions>)

@@ -73,16 +73,17 @@ export function openLog(
     start()
     await writes
   }
+  /** @throws ERR_TSR_ARGUMENT after `close` */
+  const write = (content: Uint8Array) => {
+    if (isClosed) throw argumentError(path, 'a closed log', 'no more metrics after close()')
+    waiting.push(content)
+    bytes += content.length
+    if (bytes >= BYTES) start()
+    else timer ??= setTimeout(start, INTERVAL).unref()
+  }
   process.once('exit', onExit)
   return {
-    /** @throws ERR_TSR_ARGUMENT after `close` */
-    write(content: Uint8Array) {
-      if (isClosed) throw argumentError(path, 'a closed log', 'no more metrics after close()')
-      waiting.push(content)
-      bytes += content.length
-      if (bytes >= BYTES) start()
-      else timer ??= setTimeout(start, INTERVAL).unref()
-    },
+    write,
     flush,
     async close() {
       isClosed = true

@@ -27,23 +27,22 @@ export function tensorBoard(directory: string, options: MetricLogOptions = {}): 
     const seconds = Math.floor(Date.now() / 1000)
     const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
     const path = joinPath(folder, name)
-    const file = openLog(path, () => recordOf(event(0, bytesField(3, 'brain.Event:2'))))
-    const write = (step: number, tag: string, value: Uint8Array): void => {
+    const { write, ...file } = openLog(path, () => recordOf(event(0, bytesField(3, 'brain.Event:2'))))
+    const log = (step: number, tag: string, value: Uint8Array): void => {
       const summary = bytesField(1, join([bytesField(1, tag), value]))
-      file.write(recordOf(event(step, bytesField(5, summary))))
+      write(recordOf(event(step, bytesField(5, summary))))
     }
     return {
+      ...file,
       scalar(tag, value, step) {
-        write(step, tag, floatField(2, value))
+        log(step, tag, floatField(2, value))
       },
       text(tag, text, step) {
-        write(step, tag, textValue(text))
+        log(step, tag, textValue(text))
       },
       histogram(tag, values, step) {
-        write(step, tag, bytesField(5, histogramProto(values)))
+        log(step, tag, bytesField(5, histogramProto(values)))
       },
-      flush: () => file.flush(),
-      close: () => file.close(),
     }
   })
 }

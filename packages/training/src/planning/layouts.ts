@@ -74,8 +74,8 @@ const readOptions = declareOptions({
   heads: whole.optional(),
   sequence: whole.default(2048),
   batch: whole.optional(),
-  dtype: choice(...(['float32', 'bfloat16', 'float16'] as const)).default('float32'),
-  optimizer: choice(...(['adam', 'momentum', 'sgd'] as const)).default('adam'),
+  dtype: choice('float32', 'bfloat16', 'float16').default('float32'),
+  optimizer: choice('adam', 'momentum', 'sgd').default('adam'),
   flops: positive().default(1e13),
   link: positive().default(1e10),
   latency: finite({ from: 0 }).default(1e-5),
@@ -118,13 +118,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   return { model, batch, layouts, best: layouts[0]?.fits === true ? layouts[0] : undefined }
 }
 
-function shapeOf(given: {
-  readonly parameters: number
-  readonly layers: number | undefined
-  readonly width: number | undefined
-  readonly heads: number | undefined
-  readonly sequence: number
-}): ModelShape {
+function shapeOf(given: ReturnType<typeof readOptions>): ModelShape {
   const { parameters, sequence } = given
   // A transformer has about 12 layers width^2 parameters. If neither `layers` nor `width` is given,
   // assume width = 128 layers.

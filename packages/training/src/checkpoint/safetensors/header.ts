@@ -1,6 +1,6 @@
-import { shown } from '@tsrun/core'
+import { isObject, record, shown, text } from '@tsrun/core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { bytesOf, isCounts, isDType, isRecord, shorten, type SafetensorsDType } from './dtypes.ts'
+import { bytesOf, isCounts, isDType, shorten, type SafetensorsDType } from './dtypes.ts'
 
 /** The entry of a tensor in the header of a safetensors file. */
 export interface SafetensorsEntry {
@@ -20,6 +20,7 @@ export interface SafetensorsHeader {
 export const HEADER_LIMIT = 100_000_000
 export const METADATA = '__metadata__'
 const encoder = new TextEncoder()
+const strings = record(text)
 
 /**
  * Encodes the header of a safetensors file: its length as a little-endian uint64, then JSON, padded
@@ -55,20 +56,18 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
   } catch {
     throw new Error('its header is not JSON')
   }
-  if (json[0] !== 0x7b || !isRecord(content)) throw new Error('its header is not a JSON object')
+  if (json[0] !== 0x7b || !isObject(content)) throw new Error('its header is not a JSON object')
   const { [METADATA]: metadata = {}, ...tensors } = content
-  if (!isRecord(metadata) || Object.values(metadata).some((value) => typeof value !== 'string')) {
-    throw new Error('its metadata is not an object with strings')
-  }
+  if (!strings.is(metadata)) throw new Error('its metadata is not an object with strings')
   const entries = new Map(
     Object.entries(tensors).map(([name, entry]) => [name, checkEntry(shorten(name), entry)]),
   )
   checkOffsets(entries, dataBytes)
-  return { entries, metadata: metadata as Record<string, string> }
+  return { entries, metadata }
 }
 
 function checkEntry(name: string, entry: unknown): SafetensorsEntry {
-  if (!isRecord(entry)) throw new Error(`${name} is not an object`)
+  if (!isObject(entry)) throw new Error(`${name} is not an object`)
   const { dtype, shape, data_offsets: offsets } = entry
   if (!isDType(dtype))
     throw new Error(

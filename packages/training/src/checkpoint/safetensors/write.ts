@@ -152,9 +152,9 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>): {
 } {
   const entries = new Map<string, SafetensorsEntry>()
   let begin = 0
-  for (const [name, { shape, values, ...given }] of tensors) {
-    const { bytes, ...found } = layoutOf(values)
-    const { dtype } = { ...found, ...given }
+  for (const [name, { shape, values, dtype: given }] of tensors) {
+    const { bytes, dtype: usual } = layoutOf(values)
+    const dtype = given ?? usual
     if (name === METADATA) {
       throw argumentError(
         'tensors',

@@ -8,10 +8,7 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
  */
 
 /** Attention over the keys seen so far: the output, and the log-sum-exp of the scores. */
-export interface Partial {
-  readonly output: Tensor
-  readonly logSums: Tensor
-}
+export type Partial = Readonly<Record<'output' | 'logSums', Tensor>>
 
 /** Which queries of this rank attend to which keys of another rank under causal masking. */
 interface View {
@@ -61,12 +58,6 @@ export function merge(a: Partial, b: Partial): Partial {
   return { output, logSums: tf.add(largest, tf.log(total)) }
 }
 
-export interface BlockGradients {
-  readonly dq: Tensor
-  readonly dk: Tensor
-  readonly dv: Tensor
-}
-
 /** The queries of this rank, with the tensors that their backward pass needs. */
 export interface Queries {
   readonly q: Tensor
@@ -84,7 +75,7 @@ export function blockGradients(
   v: Tensor,
   { mask, queries, keys }: View,
   kept?: Tensor,
-): BlockGradients {
+) {
   const [ownQ, ownDy] = [half(q, queries), half(dy, queries)]
   const [ownK, ownV] = [half(k, keys), half(v, keys)]
   const probabilities = attendAgain(ownQ, ownK, mask, half(logSums, queries))

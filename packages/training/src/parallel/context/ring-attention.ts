@@ -1,6 +1,7 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { AttentionCore } from '../../nn/causal-attention.ts'
 import type { ProbabilityMask } from '../../nn/dropout.ts'
+import type { TensorContainer } from '@tensorflow/tfjs-core'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 import { attendBlock, blockGradients, merge, viewOn, type Part, type Partial } from './blocks.ts'
@@ -42,16 +43,15 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
           tf.dispose([...here])
         }
         keys.finish()
-        const [output, logSums] = seen
+        const { output, logSums } = seen
         return { output, saved: [q, k, v, output, logSums] }
       } finally {
         keys.dispose()
       }
 
-      function attendTo([k, v]: Pair, step: number, before?: Pair): Pair {
+      function attendTo([k, v]: Pair, step: number, before?: Partial): Partial {
         const block = attendBlock(q, k, v, view(step), keptAt(step, q, mask))
-        const { output, logSums } = before === undefined ? block : merge(partial(before), block)
-        return [output, logSums]
+        return before === undefined ? block : merge(before, block)
       }
     },
 
@@ -63,22 +63,23 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       const gradients = pairRing(group, k.shape, GRADIENTS)
       try {
         const own = startRound(keys, [k, v], () => gradientsOf([k, v], 0))
-        let [dq] = own
+        let { dq } = own
         // The gradients of a rank's keys travel round the ring, starting at the next rank. Each
         // rank adds its contribution, and the last step returns them to their owner.
         for (let step = 1; step < size; step++) {
           const here = nextPair(keys, step < size - 1)
           if (step > 1) gradients.expect()
-          const [part, dk, dv] = tf.tidy(() => gradientsOf(here, step))
+          const part = tf.tidy(() => gradientsOf(here, step))
           tf.dispose([...here])
-          ;[dq] = replace([dq], () => [tf.add(dq, part)])
-          part.dispose()
-          const made = step > 1 ? sum([dk, dv], gradients.receive()) : ([dk, dv] as const)
+          dq = replace(dq, () => tf.add(dq, part.dq))
+          part.dq.dispose()
+          const pair = [part.dk, part.dv] as const
+          const made = step > 1 ? sum(pair, gradients.receive()) : pair
           gradients.send(made)
           tf.dispose([...made])
         }
         gradients.expect()
-        const [dk, dv] = sum([own[1], own[2]], gradients.receive())
+        const [dk, dv] = sum([own.dk, own.dv], gradients.receive())
         keys.finish()
         gradients.finish()
         return [dq, dk, dv]
@@ -87,9 +88,8 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
         gradients.dispose()
       }
 
-      function gradientsOf([k, v]: Pair, step: number): [Tensor, Tensor, Tensor] {
-        const { dq, dk, dv } = blockGradients(queries, k, v, view(step), keptAt(step, q, mask))
-        return [dq, dk, dv]
+      function gradientsOf([k, v]: Pair, step: number) {
+        return blockGradients(queries, k, v, view(step), keptAt(step, q, mask))
       }
     },
   }
@@ -97,8 +97,6 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
 
 const KEYS = { tag: 1, label: 'ring attention: keys and values' }
 const GRADIENTS = { tag: 2, label: 'ring attention: gradients of keys and values' }
-
-const partial = ([output, logSums]: Pair): Partial => ({ output, logSums })
 
 function positionsOf(place: Place, length: number, part: Part): Int32Array {
   const all = zigzagPositions(length, place)
@@ -108,10 +106,10 @@ function positionsOf(place: Place, length: number, part: Part): Int32Array {
 }
 
 /** Starts to send this rank's pair round the ring, and computes with the pair meanwhile. */
-function startRound<T extends readonly Tensor[]>(ring: PairRing, pair: Pair, compute: () => T): T {
+function startRound<T extends TensorContainer>(ring: PairRing, pair: Pair, compute: () => T): T {
   ring.send(pair)
   ring.expect()
-  return tf.tidy(compute as () => T & Tensor[])
+  return tf.tidy(compute)
 }
 
 /**
@@ -127,9 +125,9 @@ function nextPair(ring: PairRing, goesOn: boolean): Pair {
   return pair
 }
 
-function replace<T extends readonly Tensor[]>(old: T, make: () => T): T {
-  const next = tf.tidy(make as () => T & Tensor[])
-  tf.dispose([...old])
+function replace<T extends TensorContainer>(old: T, make: () => T): T {
+  const next = tf.tidy(make)
+  tf.dispose(old)
   return next
 }
 

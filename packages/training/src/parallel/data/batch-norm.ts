@@ -129,41 +129,33 @@ export class BatchNorm implements Module {
     }
     const { mean: center, variance, examples } = combine(all, channels)
     if (!isRepeated && examples > 0) this.#keep(center, variance, examples)
+    /** The factor of each channel: 1 / sqrt(variance + epsilon). */
     const inverse = variance.map((value) => 1 / Math.sqrt(value + epsilon))
-    const b = scaled(inverse, weight)
     const [a, c] = [new Float64Array(channels), Float64Array.from(viewOf(bias))]
     return {
-      value: columns().combine(x, x, { a, b, c, center }),
+      value: columns().combine(x, x, { a, b: scaled(inverse, weight), c, center }),
       saved: [x, weight],
-      gradients: (dy, saved) =>
-        this.#gradients(dy, saved, { center, inverse, examples, isEmpty, replicas }),
+      gradients(dy, saved) {
+        const [x, weight] = saved as [Tensor, Tensor]
+        // Rows of an empty micro-batch are placeholders. Leave them out of the sums.
+        const own = isEmpty ? new Float64Array(2 * channels) : columns().sums(dy, x, center)
+        for (let c = 0; c < channels; c++) own[channels + c]! *= inverse[c]!
+        const sums = own.slice()
+        for (const group of replicas) group.allReduceSync(sums, { label: `${name}, backward` })
+        const a = scaled(inverse, weight)
+        const b = a.map((factor, c) => (-factor * inverse[c]! * sums[channels + c]!) / examples)
+        const c = a.map((factor, c) => (-factor * sums[c]!) / examples)
+        const of = (values: Float64Array): Tensor =>
+          scopedTensor([channels], (out) => {
+            out.set(values)
+          })
+        return [
+          isEmpty ? tf.zerosLike(x) : columns().combine(dy, x, { a, b, c, center }),
+          of(own.subarray(channels)),
+          of(own.subarray(0, channels)),
+        ]
+      },
     }
-  }
-
-  #gradients(
-    dy: Tensor,
-    saved: readonly Tensor[],
-    { center, inverse, examples, isEmpty, replicas }: Normalization,
-  ): [dx: Tensor, dWeight: Tensor, dBias: Tensor] {
-    const { channels, name } = this.#options
-    const [x, weight] = saved as [Tensor, Tensor]
-    // Rows of an empty micro-batch are placeholders. Leave them out of the sums.
-    const own = isEmpty ? new Float64Array(2 * channels) : columns().sums(dy, x, center)
-    for (let c = 0; c < channels; c++) own[channels + c]! *= inverse[c]!
-    const sums = own.slice()
-    for (const group of replicas) group.allReduceSync(sums, { label: `${name}, backward` })
-    const a = scaled(inverse, weight)
-    const b = a.map((factor, c) => (-factor * inverse[c]! * sums[channels + c]!) / examples)
-    const c = a.map((factor, c) => (-factor * sums[c]!) / examples)
-    const of = (values: Float64Array): Tensor =>
-      scopedTensor([channels], (out) => {
-        out.set(values)
-      })
-    return [
-      isEmpty ? tf.zerosLike(x) : columns().combine(dy, x, { a, b, c, center }),
-      of(own.subarray(channels)),
-      of(own.subarray(0, channels)),
-    ]
   }
 
   /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
@@ -194,16 +186,6 @@ export class BatchNorm implements Module {
       replaceValue(buffer, tensorFrom(next, [channels]))
     }
   }
-}
-
-interface Normalization {
-  /** The mean of each channel. */
-  readonly center: Float64Array
-  /** The factor of each channel: 1 / sqrt(variance + epsilon). */
-  readonly inverse: Float64Array
-  readonly examples: number
-  readonly isEmpty: boolean
-  readonly replicas: readonly ProcessGroup[]
 }
 
 /**
@@ -252,10 +234,7 @@ const hostPasses: ColumnPasses = {
 }
 
 /** Combines the statistics of all ranks without numerical cancellation (Chan et al., 1979). */
-function combine(
-  all: Float64Array,
-  channels: number,
-): { mean: Float64Array; variance: Float64Array; examples: number } {
+function combine(all: Float64Array, channels: number) {
   const [mean, variance] = [new Float64Array(channels), new Float64Array(channels)]
   const length = 1 + 2 * channels
   const ranks = Array.from({ length: all.length / length }, (_, rank) =>

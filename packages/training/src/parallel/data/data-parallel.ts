@@ -290,12 +290,9 @@ class AllReduceExchange extends GradientExchange {
     this.#fillings = buckets.map((bucket, index) => {
       const label = labelOf(bucket, index)
       const gradients = group.alloc('float32', bucket.length)
-      if (wire === 'float32') {
-        const work = group.allReduceInit(gradients, { op: 'avg', deterministic, label })
-        return { bucket, gradients, encoded: undefined, work }
-      }
-      const encoded = group.alloc(wire, bucket.length)
-      const work = group.allReduceInit(encoded, { deterministic, label })
+      const encoded = wire === 'float32' ? undefined : group.alloc(wire, bucket.length)
+      const op = encoded === undefined ? 'avg' : 'sum'
+      const work = group.allReduceInit(encoded ?? gradients, { op, deterministic, label })
       return { bucket, gradients, encoded, work }
     })
     this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
@@ -303,16 +300,11 @@ class AllReduceExchange extends GradientExchange {
 
   /** Exchanges the buckets that were deferred until the end of the backward pass. */
   async exchangeDeferred(): Promise<void> {
-    if (!this.#isDeferred) return
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { work } of this.#fillings) await work.run()
-    })
+    if (this.#isDeferred) await this.#forEach((work) => work.run())
   }
 
   async finished(): Promise<void> {
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { work } of this.#fillings) await work.done()
-    })
+    await this.#forEach((work) => work.done())
   }
 
   /**
@@ -365,5 +357,11 @@ class AllReduceExchange extends GradientExchange {
       })
     }
     if (!this.#isDeferred) work.start()
+  }
+
+  async #forEach(wait: (work: PersistentOperation) => Promise<void>): Promise<void> {
+    await timeWait(this.spans, { name: 'gradients' }, async () => {
+      for (const { work } of this.#fillings) await wait(work)
+    })
   }
 }

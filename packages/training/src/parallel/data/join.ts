@@ -1,4 +1,4 @@
-import { choice, declareOptions, having } from '@tsrun/core'
+import { choice, declareOptions, having, type Rules } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { freeAfter } from '../group-buffers.ts'
@@ -15,13 +15,13 @@ export interface JoinOptions {
 }
 
 /** @throws ERR_TSR_ARGUMENT */
-export const readJoinOptions: (given: JoinOptions) => Required<JoinOptions> = declareOptions({
+export const readJoinOptions = declareOptions({
   optimizer: having<JoinOptions['optimizer']>(
     ['state', 'loadState'],
     'the optimizer of the loop, whose state ranks that run out of data need',
   ),
   divideBy: choice('live', 'world').default('live'),
-})
+} satisfies Rules<JoinOptions>)
 
 export type JoinedLoop = ReturnType<typeof joinedLoop>
 

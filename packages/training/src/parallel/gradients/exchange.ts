@@ -28,8 +28,7 @@ interface Arrivals {
   readonly complete: Set<string>
 }
 
-interface Place {
-  readonly arrivals: Arrivals
+interface Place extends Arrivals {
   readonly slot: Slot
   /** The part of the bucket's memory that holds the gradient; set by `placeOf`. */
   values: Float32Array | undefined
@@ -56,7 +55,7 @@ export abstract class GradientExchange {
     }))
     for (const arrivals of this.#arrivals) {
       for (const slot of arrivals.bucket.slots) {
-        this.#places.set(slot.parameter.name, { arrivals, slot, values: undefined })
+        this.#places.set(slot.parameter.name, { ...arrivals, slot, values: undefined })
       }
     }
   }
@@ -81,9 +80,7 @@ export abstract class GradientExchange {
 
   /** For each parameter in `names`: whether it has a gradient in this step. */
   get used(): boolean[] {
-    return this.#arrivals.flatMap(({ bucket, present }) =>
-      bucket.slots.map(({ parameter }) => present.has(parameter.name)),
-    )
+    return Array.from(this.#places, ([name, { present }]) => present.has(name))
   }
 
   /**
@@ -97,10 +94,15 @@ export abstract class GradientExchange {
   add({ name, shape }: Parameter, gradient: Tensor, isLast: boolean): void {
     const place = this.#places.get(name)
     if (place === undefined) return
-    const { index, present, complete } = place.arrivals
+    const { index, slot, present, complete } = place
     if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
     checkShape(name, shape, gradient)
-    this.#put(index, place.slot, gradient, !present.has(name))
+    const isFirst = !present.has(name)
+    const target = this.#partOf(index, slot)
+    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', { name, bytes: target.byteLength }, () => {
+      if (isFirst) copyAtOnce(gradient, target)
+      else addTo(target, gradient)
+    })
     this.#arrive(name, place, isLast)
   }
 
@@ -112,10 +114,9 @@ export abstract class GradientExchange {
    */
   placeOf({ name }: Parameter): GradientPlace | undefined {
     const place = this.#places.get(name)
-    if (place === undefined || place.arrivals.complete.has(name)) return undefined
-    const { index, present } = place.arrivals
-    place.values ??= this.#partOf(index, place.slot)
-    return { values: place.values, adds: present.has(name) }
+    if (place === undefined || place.complete.has(name)) return undefined
+    place.values ??= this.#partOf(place.index, place.slot)
+    return { values: place.values, adds: place.present.has(name) }
   }
 
   /** Reports that a gradient was written to the memory that `placeOf` returned. */
@@ -160,16 +161,7 @@ export abstract class GradientExchange {
     return this.memoryOf(index).subarray(offset, offset + length)
   }
 
-  #put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
-    const target = this.#partOf(index, slot)
-    const facts = { name: slot.parameter.name, bytes: target.byteLength }
-    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', facts, () => {
-      if (isFirst) copyAtOnce(gradient, target)
-      else addTo(target, gradient)
-    })
-  }
-
-  #arrive(name: string, { arrivals: { present, complete } }: Place, isLast: boolean): void {
+  #arrive(name: string, { present, complete }: Place, isLast: boolean): void {
     present.add(name)
     if (!isLast) return
     complete.add(name)

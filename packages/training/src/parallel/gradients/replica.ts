@@ -9,7 +9,7 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaged, Averaging, Replicated, OwnTotals, StepTotals } from './averaging.ts'
 import type { GradientExchange } from './exchange.ts'
-import { Lifetime } from './lifetime.ts'
+import { trackLifetime, type Lifetime } from './lifetime.ts'
 import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
 import { markReplicated } from './replicas.ts'
 import { bufferSharing } from './shared-buffers.ts'
@@ -86,7 +86,7 @@ export abstract class Replica<
     this.axes = axes
     this.replicas = options.replicas
     this.options = options
-    this.lifetime = new Lifetime(axes[0]!)
+    this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(buffers)
     this.#sum = totalsSum(axes, options, trained.length)
     this.onGradient = this.#listen(options.keepsBuckets)

@@ -9,13 +9,6 @@ import type { ModelParameters } from './options.ts'
 /** The properties of a parameter that must be the same on all ranks. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
 
-/** The properties of a replica that must be the same on all ranks, as text for error messages. */
-interface ReplicaFacts {
-  readonly parameters: readonly string[]
-  /** The options as text: one entry per option, in the same order on all ranks. */
-  readonly options: readonly string[]
-}
-
 /**
  * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes, shards,
  * and which parameters are trained. A difference could make a rank wait forever, or sum unrelated values.
@@ -28,14 +21,14 @@ export async function compareFacts(
   group: ProcessGroup,
 ): Promise<void> {
   const described = describeParameters(all)
-  const facts: ReplicaFacts = {
+  const ranks = await group.allGatherObject({
     parameters: [
       ...all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
       ...describeParameters(buffers).map((buffer) => `${buffer}, a buffer`),
     ],
+    // One entry per option, in the same order on all ranks.
     options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
-  }
-  const ranks = await group.allGatherObject(facts)
+  })
   for (const what of ['parameters', 'options'] as const) {
     compareReplicas(
       ranks.map((each) => each[what]),

@@ -71,7 +71,8 @@ function labelLoss(
     const values = labels.dataSync<'int32'>()
     const counting = values.filter((label) => label !== ignoreIndex).length
     return differentiable(logits, labels, group, {
-      ...{ ignoreIndex, labelSmoothing },
+      ignoreIndex,
+      labelSmoothing,
       weight: reduction === 'mean' ? 1 / Math.max(1, counting) : 1,
     })
   }
@@ -198,19 +199,8 @@ function evaluate(
   }
 }
 
-interface LargestScores {
-  /** The largest score of each row among the classes of this rank. */
-  readonly own: Float32Array
-  /** The largest score of each row among all classes. */
-  readonly overall: Float32Array
-  /** The index of this rank's first class among all classes. */
-  readonly offset: number
-  /** The number of classes on all ranks together. */
-  readonly all: number
-}
-
 /** Exchanges the largest score of each row, and the number of classes on each rank, in one all-gather. */
-function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): LargestScores {
+function shareLargest(logits: Tensor, rows: number, group: ProcessGroup) {
   const { rank, size } = group
   const classes = logits.size / rows
   const buffer = group.alloc('float32', rows + size)
@@ -227,8 +217,16 @@ function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): Larges
     group.allReduceSync(buffer, { op: 'max', label: 'largest scores' })
     const counts = buffer.slice(rows)
     const sum = (values: Float32Array) => values.reduce((total, count) => total + count, 0)
-    const overall = buffer.slice(0, rows)
-    return { own, overall, offset: sum(counts.subarray(0, rank)), all: sum(counts) }
+    return {
+      /** The largest score of each row among the classes of this rank. */
+      own,
+      /** The largest score of each row among all classes. */
+      overall: buffer.slice(0, rows),
+      /** The index of this rank's first class among all classes. */
+      offset: sum(counts.subarray(0, rank)),
+      /** The number of classes on all ranks together. */
+      all: sum(counts),
+    }
   } finally {
     group.free(buffer)
   }

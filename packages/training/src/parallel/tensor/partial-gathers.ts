@@ -37,7 +37,7 @@ function connect({ name, module }: NamedLayer, next: NamedLayer | undefined): vo
   if (!isColumnParallel(module) || module.gather !== 'partial') return
   const behind = next?.module
   if (behind !== undefined && isColumnParallel(behind) && behind.input === 'replicated') {
-    behind.isBehindPartial = true
+    behind.followPartial()
     return
   }
   throw argumentError(

@@ -101,11 +101,11 @@ export async function fullyShard<M extends Replicated>(
   const exchange = new ReduceScatterExchange(groups, buckets, accounting, how)
   const values =
     stage === 3
-      ? await shardedValues(module, units, { group: groups.shard, accounting }, given)
+      ? await shardedValues(module, units, groups.shard, accounting, given)
       : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
   const replicas = await groupsForPasses(module, axesOf(groups))
-  const parts = {
+  const sharded = new FullyShard(module, {
     groups,
     buckets,
     options: { ...given, replicas },
@@ -113,8 +113,7 @@ export async function fullyShard<M extends Replicated>(
     exchange,
     values,
     parameters,
-  }
-  const sharded = new FullyShard(module, parts)
+  })
   module.averageBy?.(sharded)
   return sharded
 }

@@ -55,19 +55,14 @@ export class ReduceScatterExchange extends GradientExchange {
     this.#fillings = buckets.map((bucket, index) => this.#open(bucket, labelOf(bucket, index)))
   }
 
-  /** This rank's share of each bucket. */
-  get shares(): readonly Float32Array[] {
-    return this.#fillings.map(({ share }) => share)
-  }
-
-  /** Returns the memory of a whole bucket in stage 1. Between two steps other data may use it. */
-  keptMemoryOf(index: number): Float32Array | undefined {
-    return this.#fillings[index]!.memory
+  /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
+  get kept(): readonly Pick<Filling, 'share' | 'memory'>[] {
+    return this.#fillings
   }
 
   /** Waits until memory for another whole bucket is available. */
   async makeRoom(): Promise<void> {
-    while (this.started - this.#scattered > UNDER_WAY) {
+    while (this.#isFull) {
       await this.#fillings[this.#scattered]!.exchange!.scattered
       this.#reap()
     }
@@ -128,41 +123,34 @@ export class ReduceScatterExchange extends GradientExchange {
     const filling = this.#fillings[index]!
     if (filling.memory !== undefined) return filling.memory
     this.#reap()
-    while (this.started - this.#scattered > UNDER_WAY) {
-      if (!this.#fillings[this.#scattered]!.exchange!.block()) break
-      this.#reap()
-    }
+    while (this.#isFull && this.#fillings[this.#scattered]!.exchange!.block()) this.#reap()
     filling.memory = this.#accounting.borrow('gradients', filling.bucket.padded)
     filling.memory.fill(0, filling.bucket.length)
     return filling.memory
   }
 
   protected override start(index: number): void {
-    const { memory, share, scatter, label } = this.#fillings[index]!
-    const exchange = exchangeBucket(this.#groups, this.#last, {
-      ...this.#options,
-      memory: memory!,
-      share,
-      scatter,
-      label,
-    })
-    this.#fillings[index]!.exchange = exchange
-    this.#last = exchange
+    const filling = this.#fillings[index]!
+    filling.exchange = exchangeBucket(this.#groups, this.#last, filling, this.#options)
+    this.#last = filling.exchange
     this.#reap()
+  }
+
+  /** Whether so many buckets are in flight that another one has to wait. */
+  get #isFull(): boolean {
+    return this.started - this.#scattered > UNDER_WAY
   }
 
   #open(bucket: SharedBucket, label: string): Filling {
     const { keepsBuckets, wire, deterministic } = this.#options
     const { shard } = this.#groups
     const { share: length, padded } = bucket
-    if (!keepsBuckets) {
-      const share = this.#accounting.alloc('gradients', length)
-      return { bucket, label, memory: undefined, share, scatter: undefined, exchange: undefined }
-    }
-    const memory = this.#accounting.alloc('gradients', padded)
-    const share = memory.subarray(shard.rank * length, (shard.rank + 1) * length)
+    const memory = keepsBuckets ? this.#accounting.alloc('gradients', padded) : undefined
+    const share =
+      memory?.subarray(shard.rank * length, (shard.rank + 1) * length) ??
+      this.#accounting.alloc('gradients', length)
     const scatter =
-      wire === 'float32'
+      memory !== undefined && wire === 'float32'
         ? shard.reduceScatterInit(share, memory, { op: 'avg', deterministic, label })
         : undefined
     return { bucket, label, memory, share, scatter, exchange: undefined }
@@ -182,15 +170,6 @@ export class ReduceScatterExchange extends GradientExchange {
   }
 }
 
-interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  readonly memory: Float32Array
-  /** The memory for this rank's share of the averages; may be a part of `memory`. */
-  readonly share: Float32Array
-  /** The prepared reduce-scatter from `memory` to `share`, if there is one. */
-  readonly scatter: PersistentOperation | undefined
-  readonly label: string
-}
-
 type BucketExchange = ReturnType<typeof exchangeBucket>
 
 /**
@@ -203,9 +182,11 @@ type BucketExchange = ReturnType<typeof exchangeBucket>
 function exchangeBucket(
   groups: ShardingGroups,
   previous: { readonly done: Promise<void> } | undefined,
-  { memory, share, scatter, wire, deterministic, label }: BucketExchangeOptions,
+  { memory: filled, share, scatter, label }: Filling,
+  { wire, deterministic }: ReduceScatterOptions,
 ) {
   const { shard, replicate } = groups
+  const memory = filled!
   /** The bucket in the 16-bit wire format; undefined if the wire format is float32. */
   let encoded: Uint16Array | undefined
 
@@ -226,11 +207,10 @@ function exchangeBucket(
   const start = () => {
     if (scatter !== undefined) {
       scatter.start()
-      return underWay(scatter, scatter.done())
+      return scatter
     }
     if (wire === 'float32') {
-      const work = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
-      return underWay(work, work)
+      return shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
     }
     const whole = shard.allocUnsafe(wire, memory.length)
     encoded = whole
@@ -238,35 +218,37 @@ function exchangeBucket(
     timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
       shard.convert(whole, memory, 1 / countRanks(axesOf(groups)))
     })
-    const work = shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
-    return underWay(work, work)
+    return shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
   }
-  const started = start()
-  const finish = async (before: typeof previous) => {
-    await started.done
+  const operation = start()
+  const scattered = 'then' in operation ? Promise.resolve(operation) : operation.done()
+  // Ignore the error here: the caller that awaits `done` gets it.
+  scattered.catch(() => undefined)
+  const finish = async () => {
+    await scattered
     if (replicate !== undefined) {
-      await before?.done
+      await previous?.done
       if (encoded === undefined) {
         await replicate.allReduce(share, { op: 'avg', deterministic, label })
       } else await replicate.allReduce(part(), { dtype: wire, deterministic, label })
     }
     decode()
   }
-  const done = finish(previous)
+  const done = finish()
   // Ignore the error here: the caller that awaits `done` gets it.
   done.catch(() => undefined)
   return {
     /** Resolves when `share` contains the averages. */
     done,
     /** Resolves when the reduce-scatter has completed. */
-    scattered: started.done,
+    scattered,
     /** Whether the reduce-scatter has completed, so that `memory` is free again. */
-    isScattered: () => started.isCompleted(),
+    isScattered: () => operation.isCompleted(),
 
     /** Blocks until `memory` is free again. Returns false at once on a thread that cannot block. */
     block() {
       try {
-        started.wait()
+        operation.wait()
         return true
       } catch (error) {
         if ((error as { code?: unknown }).code === 'ERR_TSR_SYNC_UNSUPPORTED') return false
@@ -282,27 +264,5 @@ function exchangeBucket(
       if (replicate === undefined) decode()
     },
     dispose,
-  }
-}
-
-/**
- * Combines an operation with a promise of its completion.
- *
- * @param end - settles when the operation ends; pass only one promise per operation, because an error is
- *   reported once
- */
-function underWay(
-  operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
-  end: PromiseLike<void>,
-) {
-  const done = Promise.resolve(end)
-  // Ignore the error here: the caller that awaits `done` gets it.
-  done.catch(() => undefined)
-  return {
-    done,
-    isCompleted: () => operation.isCompleted(),
-    wait() {
-      operation.wait()
-    },
   }
 }

@@ -5,10 +5,10 @@ import { writeTo } from '../../backend/host-memory.ts'
 import { chainOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
-import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/buckets.ts'
+import { bucketOf, padBucket, type SharedBucket } from '../gradients/buckets.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
-import { ReshardableParameter } from './reshardable-parameter.ts'
-import { ownerInShare, shardParameter } from './shard-parameter.ts'
+import { reshardable } from './reshardable-parameter.ts'
+import { shardsOf } from './shard-parameter.ts'
 
 /**
  * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
@@ -70,28 +70,22 @@ function checkUnits(units: readonly Module[], parameters: ReadonlySet<Parameter>
   )
 }
 
-interface ShardedBucket {
-  readonly bucket: SharedBucket
-  /** This rank's share of the bucket's parameter values. */
-  readonly share: Float32Array
-}
-
-export interface UnitOptions {
-  readonly group: ProcessGroup
-  readonly accounting: MemoryAccounting
-  /** Whether resharded parameters keep their tensors; see `ReshardableParameter`. */
-  readonly keepsTensors: boolean
-}
-
 /** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
 export type Unit = Awaited<ReturnType<typeof createUnit>>
 
-/** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
+/**
+ * Creates a unit from whole parameters: copies this rank's shares, and frees the parameters.
+ *
+ * @param keepsTensors - whether resharded parameters keep their tensors; see `reshardable`
+ */
 export async function createUnit(
   { trained, frozen }: UnitPlan,
-  { group, accounting, keepsTensors }: UnitOptions,
+  group: ProcessGroup,
+  accounting: MemoryAccounting,
+  keepsTensors: boolean,
 ) {
-  const buckets: ShardedBucket[] = []
+  /** The buckets, each with this rank's share of its parameter values. */
+  const buckets: { readonly bucket: SharedBucket; readonly share: Float32Array }[] = []
   for (const bucket of [trained, frozen]) {
     if (bucket === undefined) continue
     const whole = accounting.alloc('parameters', bucket.padded)
@@ -104,14 +98,12 @@ export async function createUnit(
     accounting.free('parameters', whole)
     buckets.push({ bucket, share })
   }
-  const all = buckets.flatMap(({ bucket }) => bucket.slots.map((slot) => slot.parameter))
+  const slots = buckets.flatMap(({ bucket }) => bucket.slots)
   const parameters = new Map(
-    all.map((parameter) => [parameter.name, new ReshardableParameter(parameter, keepsTensors)]),
+    slots.map(({ parameter }) => [parameter.name, reshardable(parameter, keepsTensors)]),
   )
   const owned = buckets.flatMap(({ bucket, share }) =>
-    ownedRanges(bucket, group.rank).map((range) =>
-      shardParameter(range, ownerInShare(range, share, group)),
-    ),
+    shardsOf(bucket, share, group, true),
   )
   const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
   let holders = 0
