@@ -57,10 +57,10 @@ const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
 const queuesOfFolders = new Map<string, SaveQueue>()
 
 function queueOf(key: ProcessGroup | string): SaveQueue {
-  const queues: Pick<Map<unknown, SaveQueue>, 'get' | 'set'> =
-    typeof key === 'string' ? queuesOfFolders : queuesOfGroups
-  const queue = queues.get(key) ?? { last: Promise.resolve(undefined) }
-  queues.set(key, queue)
+  const known = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
+  const queue = known ?? { last: Promise.resolve(undefined) }
+  if (typeof key === 'string') queuesOfFolders.set(key, queue)
+  else queuesOfGroups.set(key, queue)
   return queue
 }
 

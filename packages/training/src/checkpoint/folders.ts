@@ -24,18 +24,12 @@ export interface UnusableCheckpoint {
   readonly problem: string
 }
 
-/** A folder with the name of a checkpoint. The contents are not checked. */
-interface ListedCheckpoint {
-  readonly name: string
-  /** The `save` of `Contents`; undefined if the index cannot be read. */
-  readonly save: number | undefined
-}
-
 /**
  * Lists the finished checkpoints in a folder, newest save first. Their steps may have another order,
- * because a job may have resumed from an earlier step. Checkpoints with an unreadable index come first.
+ * because a job may have resumed from an earlier step. Checkpoints with an unreadable index, whose
+ * `save` is undefined, come first. Other contents are not checked.
  */
-async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
+async function listCheckpoints(directory: string) {
   const names = await readdir(directory).catch((error: unknown) => {
     if (isMissing(error)) return []
     throw error
@@ -114,9 +108,8 @@ export async function newPlace(
   const listed = await listCheckpoints(directory)
   const name = `step-${String(step).padStart(8, '0')}`
   const copies = listed
-    .map((other) => other.name)
-    .filter((other) => other === name || other.startsWith(`${name}-`))
-    .map((other) => numbersIn(other)[1])
+    .filter((other) => other.name === name || other.name.startsWith(`${name}-`))
+    .map((other) => numbersIn(other.name)[1])
   return {
     name: copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`,
     save: Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1,

@@ -193,7 +193,7 @@ function tasksByFile(
     const { name, shape } = each.part
     for (const stored of contents.tensors[name]!.pieces) {
       if (!haveCommon({ ...stored, name, shape }, each.part)) continue
-      const tasks: ReadTasks = files.get(stored.file) ?? new Map()
+      const tasks = files.get(stored.file) ?? new Map<StoredPiece, PartInProgress[]>()
       files.set(stored.file, tasks)
       tasks.set(stored, [...(tasks.get(stored) ?? []), each])
     }

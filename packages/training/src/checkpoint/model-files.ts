@@ -37,7 +37,7 @@ export async function openModelFiles(path: string): Promise<ModelFiles> {
   const fileOf = new Map(
     files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
   )
-  const find = (tensor: string): SafetensorsFile => {
+  const find = (tensor: string) => {
     const file = fileOf.get(tensor)
     if (file !== undefined) return file
     const found = describeNames([...fileOf.keys()])

@@ -139,7 +139,7 @@ async function save(
   const { timeout, signal } = options
   const rank = group?.rank ?? 0
   const pieces: HeldPiece[] = []
-  const release = (): void => {
+  const release = () => {
     for (const { values } of pieces) if ('read' in values) values.release()
   }
   let own: Pick<RankShare, 'keep' | 'finite'> & Pick<RankShare['facts'], 'data' | 'seeds'>

@@ -38,13 +38,7 @@ export interface RankShare {
   readonly signal: AbortSignal | undefined
 }
 
-interface WrittenShard {
-  /** Undefined if the rank has nothing to write and so creates no file. */
-  readonly file: string | undefined
-  readonly bytes: number
-  /** The CRC-32 of the rank's pieces. */
-  readonly checksums: readonly (readonly [key: string, crc32: number])[]
-}
+type WrittenShard = Awaited<ReturnType<typeof writeShard>>
 
 /**
  * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
@@ -135,24 +129,26 @@ async function writeShard(
   { plan, pieces, finite, signal }: RankShare,
   rank: number,
   ranks: number,
-): Promise<WrittenShard> {
+) {
   const own = new Map(pieces.toReversed().map((piece) => [keyOf(piece), piece]))
   const mine = plan.filter((piece) => piece.rank === rank)
   const tensors = new Map(
     mine.map((piece) => {
-      const isBox = piece.range === undefined
-      const shape = isBox ? (piece.box?.extent ?? piece.shape) : [partSize(piece)]
-      return [piece.key, { shape, values: own.get(piece.key)!.values }]
+      const { key, shape, box, range } = piece
+      const stored = range === undefined ? (box?.extent ?? shape) : [partSize(piece)]
+      return [key, { shape: stored, values: own.get(key)!.values }]
     }),
   )
   const all = [...new Set([...mine.map(({ key }) => own.get(key)!), ...pieces])]
   const others = all.slice(mine.length).map(({ values }) => values)
   const [number, count] = [rank, ranks].map((value) => String(value).padStart(5, '0'))
+  // A rank that has nothing to write creates no file.
   const file = mine.length > 0 ? `rank-${number!}-of-${count!}.safetensors` : undefined
   const { bytes, checks } =
     file === undefined
       ? { bytes: 0, checks: await streamTensors(others, () => undefined, signal) }
       : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, signal)
+  /** The CRC-32 of the rank's pieces, by key. */
   const checksums = new Map<string, number>()
   for (const [i, piece] of all.entries()) {
     const { crc32, notFinite } = checks[i]!

@@ -196,7 +196,7 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
     *[Symbol.iterator]() {
       const own = ++loops
       // Two simultaneous loops would repeat batches and count epochs twice.
-      const checkAlone = (): void => {
+      const checkAlone = () => {
         if (own === loops) return
         throw argumentError(
           'the loop over a loader',
@@ -224,13 +224,13 @@ function checkState(state: Partial<LoaderState> | null): void {
 export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
   const size = indices.length
   if (isExamples(dataset)) {
-    const tensor = (field: string): Tensor => fieldTensor(dataset, field, indices)
+    const tensor = (field: string) => fieldTensor(dataset, field, indices)
     return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }
   }
   const batch = labeledBatch(dataset, indices)
   const { inputs, labels } = batch
   const fields: Record<string, () => Tensor> = { inputs, labels }
-  const tensor = (field: string): Tensor => {
+  const tensor = (field: string) => {
     if (fields[field] !== undefined) return fields[field]()
     throw argumentError('a field of the examples', field, 'inputs or labels')
   }

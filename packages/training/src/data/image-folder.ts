@@ -96,9 +96,8 @@ export async function imageFolder(
   const shape = [...size, channels]
   const each = sizeOf(shape)
   const decoded: (Uint8Array | undefined)[] = paths.map(() => undefined)
-  const bytesOf = (index: number): Uint8Array => {
-    return (decoded[index] ??= resize(decode(paths[index]!), size, channels))
-  }
+  const bytesOf = (index: number) =>
+    (decoded[index] ??= resize(decode(paths[index]!), size, channels))
   const scale = normalization(channels, mean, deviation)
   const inputs = {
     shape,
@@ -202,7 +201,7 @@ async function listImages(directory: string) {
 }
 
 async function decodersFor(paths: readonly string[]): Promise<(path: string) => Image> {
-  const has = (kind: string): boolean => paths.some((path) => kindOf(path) === kind)
+  const has = (kind: string) => paths.some((path) => kindOf(path) === kind)
   const png = has('png')
     ? await importOptional('Reading PNG images', 'fast-png', () => import('fast-png'))
     : undefined
@@ -253,8 +252,7 @@ function resize(image: Image, [height, width]: readonly [number, number], channe
   for (const y of ys) {
     for (const x of xs) {
       for (let channel = 0; channel < channels; channel++) {
-        const at = (row: number, column: number): number =>
-          sample(image, row, column, channel, channels)
+        const at = (row: number, column: number) => sample(image, row, column, channel, channels)
         const top = mix(at(y.low, x.low), at(y.low, x.high), x.share)
         const bottom = mix(at(y.high, x.low), at(y.high, x.high), x.share)
         bytes[to++] = Math.round((mix(top, bottom, y.share) * 255) / image.white)

@@ -186,14 +186,14 @@ async function* linesOf(path: string): AsyncGenerator<string> {
   /** The chunks so far of a line that continues in the next chunk. */
   let parts: string[] = []
   let [length, count] = [0, 0]
-  const add = (part: string): void => {
+  const add = (part: string) => {
     length += part.length
     if (length > LONGEST) {
       throw unusable(path, `line ${count + 1} has more than ${LONGEST} characters`)
     }
     parts.push(part)
   }
-  const line = (): string => {
+  const line = () => {
     const whole = parts.join('').replace(/\r$/, '')
     parts = []
     length = 0

@@ -15,7 +15,7 @@ import { orderRules, permutation } from './order.ts'
 export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike<number>): D {
   const rule = count({ to: data.size - 1 })
   const chosen = Int32Array.from(indices, (index) => rule.check('an index of the subset', index))
-  const place = (rows: Int32Array): Int32Array => rows.map((row) => chosen[row]!)
+  const place = (rows: Int32Array) => rows.map((row) => chosen[row]!)
   const paths = (data as Partial<ImageFolder>).paths
   return {
     ...data,

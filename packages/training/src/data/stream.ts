@@ -79,11 +79,6 @@ export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   loadState(state: StreamState): void
 }
 
-interface Positioned {
-  readonly batch: ExampleBatch
-  readonly after: StreamState
-}
-
 /**
  * Creates a source of batches from data that does not fit into memory. A `for await` loop continues
  * where the previous loop or job stopped, and runs to the end of the epoch. While its body runs,
@@ -138,10 +133,7 @@ function beginning(epoch: number) {
   return { epoch, shard: 0, record: 0, length: 0, window: 0, consumed: 0 }
 }
 
-async function* readBatches(
-  options: ReturnType<typeof readOptions>,
-  from: StreamState,
-): AsyncGenerator<Positioned> {
+async function* readBatches(options: ReturnType<typeof readOptions>, from: StreamState) {
   const { batch: size, shuffle, share, fields, open } = options
   const { epoch, seed } = from
   const usual = Math.ceil(Math.max(shuffle, 1) / size) * size

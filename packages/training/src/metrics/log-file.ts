@@ -11,8 +11,6 @@ const append = promisify(appendFile)
 /** The capacity of the write buffer in bytes, and the delay in milliseconds before it is written. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
-type LogFile = ReturnType<typeof openLog>
-
 /**
  * Appends to a file in the background. When the process exits, the buffer is written synchronously.
  *
@@ -101,7 +99,7 @@ export function openLog(
 const NEWLINE = 10
 
 /** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
-export function lineFile(path: string, header = ''): LogFile {
+export function lineFile(path: string, header = '') {
   return openLog(path, (size, last) => {
     if (size === 0) return Buffer.from(header)
     return Buffer.from(last === NEWLINE ? '' : '\n')

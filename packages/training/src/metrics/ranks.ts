@@ -44,7 +44,7 @@ const silent: MetricLog = {
 }
 
 function checked(log: MetricLog): MetricLog {
-  const check = (name: string, step: number): void => {
+  const check = (name: string, step: number) => {
     if (name === '') {
       throw argumentError('the name of a metric', '""', 'a name such as loss')
     }

@@ -18,7 +18,7 @@ import { fileOfRank, logOfRank, type MetricLogOptions } from './ranks.ts'
 export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
   return logOfRank(path, options, fileOfRank, (place) => {
     const { write, ...file } = lineFile(place)
-    const log = (step: number, name: string, content: object): void => {
+    const log = (step: number, name: string, content: object) => {
       const time = Date.now() / 1000
       write(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
     }

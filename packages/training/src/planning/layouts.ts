@@ -99,7 +99,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
   const model = shapeOf(given)
   const times = new Map<string, PipelineTime>()
-  const layouts = layoutsOf(ranks, model, batch).map((layout): PlannedLayout => {
+  const layouts = layoutsOf(ranks, model, batch).map((layout) => {
     const { dp, tp, pp, recompute } = layout
     const examples = batch / dp
     const key = [dp, tp, pp, recompute].join()
@@ -143,12 +143,12 @@ function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number):
     divisors(ranks / dp).flatMap((tp) => {
       const pp = ranks / dp / tp
       if (batch % dp !== 0 || heads % tp !== 0 || pp > Math.min(layers, MOST_STAGES)) return []
-      const stages =
-        dp === 1 ? ([0] as const) : pp === 1 ? ([0, 1, 2, 3] as const) : ([0, 1, 2] as const)
-      return stages.flatMap((zero) =>
+      // One replica has nothing to share, and ZeRO stage 3 is not planned for several pipeline stages.
+      const end = dp === 1 ? 1 : pp === 1 ? 4 : 3
+      return ([0, 1, 2, 3] as const).slice(0, end).flatMap((zero) =>
         // With one pipeline stage, each backward pass follows its forward pass at once, so
         // recomputation saves nothing.
-        (pp === 1 ? [false] : [false, true]).map((recompute): RankLayout => ({
+        (pp === 1 ? [false] : [false, true]).map((recompute) => ({
           dp,
           tp,
           pp,

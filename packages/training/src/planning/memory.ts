@@ -39,7 +39,11 @@ export interface LayoutMemory {
 }
 
 /** The bytes of a number of each type. */
-export const valueBytes: Readonly<Record<PlanDtype, number>> = { float32: 4, bfloat16: 2, float16: 2 }
+export const valueBytes: Readonly<Record<PlanDtype, number>> = {
+  float32: 4,
+  bfloat16: 2,
+  float16: 2,
+}
 
 const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
 
@@ -76,7 +80,7 @@ export function layoutMemory(
   const own = model.parameters / (tp * pp)
   const layers = Math.ceil(model.layers / pp)
   const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
-  const held = (stage: 1 | 2 | 3): number => (zero >= stage ? own / dp : own)
+  const held = (stage: 1 | 2 | 3) => (zero >= stage ? own / dp : own)
   const master = dtype === 'float32' ? 0 : 4
   const weights = (held(3) + gathered) * bytes
   const gradients = held(2) * bytes

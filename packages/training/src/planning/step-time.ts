@@ -1,5 +1,4 @@
 import { schedule } from '../parallel/pipeline/schedule/schedule.ts'
-import type { Simulation } from '../parallel/pipeline/schedule/simulate.ts'
 import { valueBytes, type RankLayout, type ModelShape, type PlanDtype } from './memory.ts'
 
 /** The speed of the ranks and of the links between them. */
@@ -56,7 +55,7 @@ export function pipelineTime(
   const forward = operations / (tp * pp * flops) + sums
   const backward = 2 * forward + (recompute ? forward : 0)
   const transfer = pp === 1 ? 0 : latency + boundary / link
-  const simulate = (microbatches: number): Simulation =>
+  const simulate = (microbatches: number) =>
     schedule('1f1b', { stages: pp, microbatches }).simulate({ forward, backward, transfer })
   const simulated = Math.min(examples, ROUNDS * pp)
   const { makespan: first, ranks } = simulate(simulated)

@@ -79,7 +79,7 @@ export async function writeTensors(
   let checks: readonly Checks[] = []
   await writeDurably(path, async (file) => {
     await writeAll(file, header, 0)
-    const write = async (chunk: Uint8Array, place: number): Promise<void> => {
+    const write = async (chunk: Uint8Array, place: number) => {
       if (place < bytes) await writeAll(file, chunk, header.length + place)
     }
     checks = await streamTensors(all, write, signal)

@@ -84,7 +84,7 @@ export class BatchNorm implements Module {
     const { name, channels } = complete
     this.#group = group
     this.#options = complete
-    const made = (part: string, value: number): Parameter => {
+    const made = (part: string, value: number) => {
       const values = new Float32Array(channels).fill(value)
       return { name: `${name}.${part}`, shape: [channels], value: tensorFrom(values, [channels]) }
     }
@@ -145,7 +145,7 @@ export class BatchNorm implements Module {
         const a = scaled(inverse, weight)
         const b = a.map((factor, c) => (-factor * inverse[c]! * sums[channels + c]!) / examples)
         const c = a.map((factor, c) => (-factor * sums[c]!) / examples)
-        const of = (values: Float64Array): Tensor =>
+        const of = (values: Float64Array) =>
           scopedTensor([channels], (out) => {
             out.set(values)
           })

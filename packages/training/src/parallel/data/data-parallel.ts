@@ -72,11 +72,6 @@ export async function dataParallel<M extends Replicated>(
   return replica
 }
 
-interface Joined {
-  readonly loop: JoinedLoop
-  readonly divideBy: 'live' | 'world'
-}
-
 /** Averaged gradients by parameter name. The arrays are parts of the buckets. */
 type Averages = ReadonlyMap<string, Float32Array>
 
@@ -87,7 +82,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   #exchange: AllReduceExchange
   #isReordered = false
   #steps = 0
-  #joined: Joined | undefined
+  #joined: JoinedLoop | undefined
   #live: number | undefined
 
   constructor(
@@ -167,19 +162,19 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
     const { optimizer, divideBy } = readJoinOptions(options)
     await this.lifetime.step(async () => {
-      const joined = { divideBy, loop: joinedLoop(this.#group) }
+      const joined = joinedLoop(this.#group, divideBy)
       this.#joined = joined
       try {
         await loop()
         const own = this.#steps
-        await this.#shadow(joined.loop)
+        await this.#shadow(joined)
         const steps = await this.#group.allGatherObject(own)
         const root = steps.indexOf(Math.max(...steps))
         const all = [...new Set(this.module.parameters), ...buffersOf(this.module)]
         await broadcastParameters(all, this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
-        joined.loop.dispose()
+        joined.dispose()
         this.#joined = undefined
       }
     })
@@ -191,18 +186,18 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
 
   protected override checkPass(): void {
     super.checkPass()
-    if (this.synchronizes) this.#joined?.loop.announce(true)
+    if (this.synchronizes) this.#joined?.announce(true)
   }
 
   protected override async finishStep(own: OwnTotals, scale: number): Promise<Averaged<Averages>> {
-    this.#joined?.loop.announce(true)
+    this.#joined?.announce(true)
     return await super.finishStep(own, scale)
   }
 
   protected override async beforeTotals(): Promise<void> {
     await this.#exchange.exchangeDeferred()
-    this.#live = await this.#joined?.loop.live()
-    this.#joined?.loop.next()
+    this.#live = await this.#joined?.live()
+    this.#joined?.next()
   }
 
   protected override async shareBuffers(): Promise<void> {

@@ -26,10 +26,12 @@ export const readJoinOptions = declareOptions({
 export type JoinedLoop = ReturnType<typeof joinedLoop>
 
 /** Counts the ranks that still have data in each step of `DataParallel.join`. */
-export function joinedLoop(group: ProcessGroup) {
+export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
   const live = group.alloc('float64', 1)
   let announced: Work | undefined
   return {
+    divideBy,
+
     /** Whether this rank has already called `announce` in the current step. */
     isAnnounced: () => announced !== undefined,
 

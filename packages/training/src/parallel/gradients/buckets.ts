@@ -47,7 +47,7 @@ export function planBuckets(
   const buckets: Bucket[] = []
   let list: Parameter[] = []
   let length = 0
-  const close = (): void => {
+  const close = () => {
     if (list.length > 0) buckets.push(bucketOf(list))
     list = []
     length = 0
@@ -90,14 +90,11 @@ export interface SharedBucket extends Bucket {
   readonly padded: number
 }
 
-/** A range [from, to) of a parameter's values in row-major order that one rank owns. */
-export interface OwnedRange {
-  readonly parameter: Parameter
-  readonly from: number
-  readonly to: number
-  /** The offset of the range in the rank's share of the bucket, in elements. */
-  readonly at: number
-}
+/**
+ * A range [from, to) of a parameter's values in row-major order that one rank owns. `at` is the offset of
+ * the range in the rank's share of the bucket, in elements.
+ */
+export type OwnedRange = ReturnType<typeof ownedRanges>[number]
 
 /** Pads a bucket to a multiple of `ranks` elements, so that all shares are equal. */
 export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
@@ -106,7 +103,7 @@ export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
 }
 
 /** Returns the ranges of a bucket's parameters that a rank owns: at most one range per parameter. */
-export function ownedRanges({ slots, share }: SharedBucket, rank: number): OwnedRange[] {
+export function ownedRanges({ slots, share }: SharedBucket, rank: number) {
   const begin = rank * share
   return slots.flatMap(({ parameter, offset, length }) => {
     const from = Math.max(begin - offset, 0)

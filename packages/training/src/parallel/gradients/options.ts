@@ -98,10 +98,7 @@ export type ModelParameters = ReturnType<typeof parametersOf>
  * @throws ERR_TSR_ARGUMENT when `module` is not a module, two parameters have the same name, or `frozen`
  *   matches no parameter
  */
-export function parametersOf(
-  module: Replicated,
-  { frozen = [] }: Pick<GradientOptions, 'frozen'>,
-) {
+export function parametersOf(module: Replicated, { frozen = [] }: Pick<GradientOptions, 'frozen'>) {
   checkModule(module)
   const all = [...new Set(module.parameters)]
   const names = all.map(({ name }) => name)

@@ -15,6 +15,7 @@ import {
   readCrossEntropyOptions,
   type CrossEntropyOptions,
 } from '../../nn/soft-cross-entropy.ts'
+import type { Differentiable } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
@@ -46,7 +47,7 @@ export function vocabParallelCrossEntropy(
   }
   reductionRule.check('reduction', options)
   if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[options]
-  const loss = (logits: Tensor, labels: Tensor): Tensor => {
+  const loss = (logits: Tensor, labels: Tensor) => {
     checkShapes(logits, labels)
     return differentiable(logits, labels, group, {
       weight: (options === 'mean' ? 1 : logits.shape[0]) / labels.size,
@@ -66,7 +67,7 @@ function labelLoss(
   group: ProcessGroup,
   { ignoreIndex, labelSmoothing, reduction }: ReturnType<typeof readCrossEntropyOptions>,
 ): Loss {
-  const loss = (logits: Tensor, labels: Tensor): Tensor => {
+  const loss = (logits: Tensor, labels: Tensor) => {
     checkShapes(logits, labels)
     const values = labels.dataSync<'int32'>()
     const counting = values.filter((label) => label !== ignoreIndex).length
@@ -98,14 +99,7 @@ function differentiable(
 ): Tensor {
   checkBackendBlocks()
   const right = labels.dataSync<'int32'>()
-  return withGradients([logits], (input) => {
-    const { loss, gradient } = evaluate(input, right, group, weights)
-    return {
-      value: tf.scalar(loss),
-      saved: [gradient],
-      gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
-    }
-  })
+  return withGradients([logits], (input) => evaluate(input, right, group, weights))
 }
 
 /**
@@ -132,8 +126,7 @@ function countCorrect(
       best[row] = own[row] === overall[row] ? offset + at : all
     }
     group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
-    const isRight = (label: number, row: number): boolean =>
-      label !== ignored && best[row] === label
+    const isRight = (label: number, row: number) => label !== ignored && best[row] === label
     return { correct: right.filter(isRight).length, of: counting.length }
   } finally {
     group.free(best)
@@ -145,7 +138,7 @@ function evaluate(
   labels: Int32Array,
   group: ProcessGroup,
   { weight, ignoreIndex, labelSmoothing = 0 }: Weights,
-): { loss: number; gradient: Tensor } {
+): Differentiable {
   const rows = labels.length
   const classes = logits.size / rows
   const { overall: largest, offset, all } = shareLargest(logits, rows, group)
@@ -193,7 +186,11 @@ function evaluate(
         if (own >= 0 && own < classes) out[start + own]! -= (1 - labelSmoothing) * weight
       }
     })
-    return { loss: loss * weight, gradient }
+    return {
+      value: tf.scalar(loss * weight),
+      saved: [gradient],
+      gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
+    }
   } finally {
     group.free(sums)
   }

@@ -1,7 +1,6 @@
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { ofKind, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { Segment } from '../../model/segment.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import { checkIds, lookUp, type Embedding, type Head } from '../../nn/embedding.ts'
 import { onRows } from '../../nn/linear.ts'
@@ -97,10 +96,10 @@ export function vocabParallelHead(
  * Returns row indices in this rank's part of the table, and a mask: 1 for tokens of this rank, 0
  * for others.
  */
-function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: Tensor } {
+function ownIds(ids: Tensor, { shape, shard }: Parameter) {
   const offset = shard?.offset ?? 0
   const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
-  const isHere = (place: number): boolean => place >= 0 && place < shape[0]!
+  const isHere = (place: number) => place >= 0 && place < shape[0]!
   const own = scopedTensorFrom(
     places.map((place) => (isHere(place) ? place : 0)),
     ids.shape,

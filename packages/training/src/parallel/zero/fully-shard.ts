@@ -293,9 +293,9 @@ export class FullyShard<M extends Replicated = Replicated>
     return ownerOfState(optimizer, parts)
   }
 
-  protected override async complete(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
+  override async average(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
     this.#checkStepped('gradients()')
-    return await super.complete(own, scale)
+    return await super.average(own, scale)
   }
 
   protected override async beforeTotals(): Promise<void> {

@@ -1,4 +1,13 @@
-import { anything, argumentError, choice, declareOptions, flag, type Complete, type Rules } from '@tsrun/core'
+import {
+  anything,
+  argumentError,
+  choice,
+  declareOptions,
+  flag,
+  isObject,
+  type Complete,
+  type Rules,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
@@ -82,10 +91,8 @@ export function readShardingGroups(group: ProcessGroup | ShardingGroups): Shardi
   )
 }
 
-function isShardingGroups(
-  group: ProcessGroup | ShardingGroups | null | undefined,
-): group is ShardingGroups {
-  return typeof group === 'object' && group !== null && 'shard' in group
+function isShardingGroups(group: ProcessGroup | ShardingGroups): group is ShardingGroups {
+  return isObject(group) && 'shard' in group
 }
 
 /** Returns the groups over which gradients are averaged. */

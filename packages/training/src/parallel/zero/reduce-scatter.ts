@@ -103,7 +103,7 @@ export class ReduceScatterExchange extends GradientExchange {
   /** Frees the buckets as soon as no collective uses them. */
   dispose(): void {
     for (const { memory, share, scatter, exchange } of this.#fillings) {
-      const free = (): void => {
+      const free = () => {
         scatter?.free()
         if (memory !== undefined) this.#accounting.free('gradients', memory)
         if (!this.#options.keepsBuckets) this.#accounting.free('gradients', share)

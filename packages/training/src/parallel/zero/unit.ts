@@ -1,13 +1,13 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
-import { writeTo } from '../../backend/host-memory.ts'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { storageOf, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { chainOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { bucketOf, padBucket, type SharedBucket } from '../gradients/buckets.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
-import { reshardable } from './reshardable-parameter.ts'
 import { shardsOf } from './shard-parameter.ts'
 
 /**
@@ -44,8 +44,8 @@ export function planUnits(
   for (const parameter of modules.flatMap(({ parameters }) => [...new Set(parameters)])) {
     uses.set(parameter, (uses.get(parameter) ?? 0) + 1)
   }
-  const plan = (parameters: readonly Parameter[]): Omit<UnitPlan, 'module'> => {
-    const bucket = (isTrained: boolean): SharedBucket | undefined => {
+  const plan = (parameters: readonly Parameter[]) => {
+    const bucket = (isTrained: boolean) => {
       const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
       // Put the last parameters first, because their gradients are computed first.
       return own.length === 0 ? undefined : padBucket(bucketOf(own.reverse()), ranks)
@@ -102,9 +102,7 @@ export async function createUnit(
   const parameters = new Map(
     slots.map(({ parameter }) => [parameter.name, reshardable(parameter, keepsTensors)]),
   )
-  const owned = buckets.flatMap(({ bucket, share }) =>
-    shardsOf(bucket, share, group, true),
-  )
+  const owned = buckets.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, true))
   const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
   let holders = 0
   let unsharded: Promise<void> | undefined
@@ -192,4 +190,68 @@ export async function createUnit(
       for (const { share } of buckets) accounting.free('parameters', share)
     },
   }
+}
+
+/**
+ * Takes a parameter of the model in ZeRO stage 3 with all its values. From now on, the values are in
+ * memory only while they are in use.
+ *
+ * @param keepsTensor - whether resharding keeps the tensor and frees only its memory, because
+ *   recordings may have saved the tensor. Otherwise resharding disposes the whole tensor
+ */
+function reshardable(parameter: Parameter, keepsTensor: boolean) {
+  let tensor = parameter.value
+  let isUnsharded = true
+  const storage = keepsTensor ? storageOf(tensor) : undefined
+  const free = () => {
+    if (storage === undefined) tensor.dispose()
+    else storage.free()
+  }
+  return {
+    get isUnsharded() {
+      return isUnsharded
+    },
+
+    /** The size of the whole parameter in bytes. */
+    bytes: 4 * tensor.size,
+
+    /** Frees the values of the parameter. Reading `parameter.value` then throws. */
+    reshard() {
+      if (!isUnsharded) return
+      isUnsharded = false
+      free()
+      parameter.value = withoutValues(parameter.name, tensor)
+    },
+
+    /** Sets all values of the parameter, and frees its previous values. */
+    unshard(values: Float32Array) {
+      if (isUnsharded) free()
+      if (storage === undefined) tensor = tensorFrom(values, parameter.shape)
+      else storage.fill(values)
+      isUnsharded = true
+      parameter.value = tensor
+    },
+
+    /** Disposes the tensor if the parameter is sharded. An unsharded tensor remains the model's. */
+    dispose() {
+      if (isUnsharded || storage === undefined) return
+      storage.abandon()
+      tensor.dispose()
+    },
+  }
+}
+
+/**
+ * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
+ * disposed.
+ */
+function withoutValues(parameter: string, tensor: Tensor): Tensor {
+  const refuse = (): never => {
+    throw tsrError('ERR_TSR_SHARDED', { parameter })
+  }
+  return Object.create(tensor, {
+    isDisposedInternal: { value: true },
+    throwIfDisposed: { value: refuse },
+    dataId: { get: refuse },
+  }) as Tensor
 }
