@@ -116,16 +116,17 @@ export async function newPlace(
   }
 }
 
-/** Creates the folder for writing a checkpoint, and removes unfinished folders of earlier saves. */
-export async function makeUnfinished(directory: string, name: string): Promise<string> {
+/**
+ * Creates the folder `path` in `directory` for writing a checkpoint, and removes unfinished folders of
+ * earlier saves.
+ */
+export async function makeUnfinished(directory: string, path: string): Promise<void> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
   for (const other of await readdir(directory)) {
     if (LEFTOVER.test(other)) await rm(join(directory, other), { recursive: true, force: true })
   }
-  const path = join(directory, `.${name}.unfinished`)
   await mkdir(path)
-  return path
 }
 
 /** Flushes the directory entries of new folders to disk, from `last` up to `first`. */
@@ -177,9 +178,9 @@ export async function latestCheckpoint(
   group?: ProcessGroup,
 ): Promise<LatestCheckpoint | undefined> {
   const rank = group?.rank ?? 0
-  const [latest] = await onAllRanks(group, async () => {
-    return rank === 0 ? ((await find(resolve(directory))) ?? null) : null
-  })
+  const [latest] = await onAllRanks(group, async () =>
+    rank === 0 ? ((await find(resolve(directory))) ?? null) : null,
+  )
   return latest ?? undefined
 }
 

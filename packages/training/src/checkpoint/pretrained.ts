@@ -56,9 +56,10 @@ export async function loadPretrained(
   const files = await openModelFiles(path)
   try {
     const names = new Set(files.names)
-    const all = Array.from(new Set(model.parameters), (parameter) => {
-      return { parameter, source: mapping(parameter.name, names) }
-    })
+    const all = Array.from(new Set(model.parameters), (parameter) => ({
+      parameter,
+      source: mapping(parameter.name, names),
+    }))
     for (const { parameter, source } of all) checkShape(parameter, source, files)
     const loaded: { parameter: Parameter; values: Float32Array }[] = []
     for (const { parameter, source } of all) {

@@ -66,7 +66,7 @@ export async function writeCheckpoint(
     )
   try {
     await step(async () => {
-      if (rank === 0) await makeUnfinished(folder, name)
+      if (rank === 0) await makeUnfinished(folder, path)
     })
     const shards = await step(() => writeShard(path, share, rank, group?.size ?? 1))
     const checksums = shards.map((shard) => new Map(shard.checksums))

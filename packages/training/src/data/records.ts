@@ -68,9 +68,10 @@ export function examplesAt(
   rules: FieldRules,
   placeOf: (row: number) => RecordPlace,
 ): Examples {
-  const columns = Object.entries(rules).map(([name, rule]) => {
-    return [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const
-  })
+  const columns = Object.entries(rules).map(
+    ([name, rule]) =>
+      [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const,
+  )
   return examples(Object.fromEntries(columns), records.length)
 }
 

@@ -27,9 +27,11 @@ const strings = record(text)
  * with spaces to align the data. Source: github.com/huggingface/safetensors, section Format
  */
 export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Array {
-  const tensors = Array.from(entries, ([name, { dtype, shape, begin, end }]) => {
-    return [name, { dtype, shape, data_offsets: [begin, end] }] as const
-  })
+  const tensors = Array.from(
+    entries,
+    ([name, { dtype, shape, begin, end }]) =>
+      [name, { dtype, shape, data_offsets: [begin, end] }] as const,
+  )
   const hasMetadata = Object.keys(metadata).length > 0
   const json = encoder.encode(
     JSON.stringify(

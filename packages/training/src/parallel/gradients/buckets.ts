@@ -21,16 +21,6 @@ export interface Bucket {
   readonly length: number
 }
 
-export interface BucketSizes {
-  /** The largest size of a bucket in bytes of float32. A single larger gradient gets its own bucket. */
-  readonly bucketBytes: number
-  /**
-   * The largest size of the first bucket in bytes of float32. A small first bucket starts
-   * communication early.
-   */
-  readonly firstBucketBytes: number
-}
-
 const ELEMENT = 4
 /** The first bucket may exceed its limit by this fraction if one bucket then holds all gradients. */
 const REST = 1 / 8
@@ -39,10 +29,13 @@ const REST = 1 / 8
  * Divides parameters into buckets, in the order in which their gradients are expected. A gradient
  * that is larger than a bucket gets its own bucket. If the second bucket would be small, it is
  * merged into the first.
+ *
+ * @param sizes - the largest sizes in bytes of float32, of the first bucket and of others. A small first
+ *   bucket starts communication early
  */
 export function planBuckets(
   parameters: readonly Parameter[],
-  { bucketBytes, firstBucketBytes }: BucketSizes,
+  { bucketBytes, firstBucketBytes }: Readonly<Record<'bucketBytes' | 'firstBucketBytes', number>>,
 ): Bucket[] {
   const buckets: Bucket[] = []
   let list: Parameter[] = []
