@@ -69,8 +69,7 @@ export function examplesAt(
   placeOf: (row: number) => RecordPlace,
 ): Examples {
   const columns = Object.entries(rules).map(
-    ([name, rule]) =>
-      [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const,
+    ([name, rule]) => [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const,
   )
   return examples(Object.fromEntries(columns), records.length)
 }

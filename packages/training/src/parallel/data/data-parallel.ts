@@ -9,7 +9,7 @@ import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Replicated, OwnTotals, StepTotals } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
-import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
+import { fillBuckets, trafficOf, type Traffic } from '../gradients/exchange.ts'
 import {
   checkReduction,
   checkTrained,
@@ -212,7 +212,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override async take(factor: number, unused: ReadonlySet<string>): Promise<Averages> {
-    const { order } = this.#exchange
+    const order = this.#exchange.order()
     const taken = this.#exchange.take(factor, unused)
     this.#steps++
     if (this.#isReordered) return taken
@@ -254,109 +254,88 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
 
   #open(parameters: readonly Parameter[]): AllReduceExchange {
     const buckets = planBuckets(parameters, this.options)
-    return new AllReduceExchange(this.#group, buckets, this.options)
+    return allReduceExchange(this.#group, buckets, this.options)
   }
 }
 
-interface Filling {
-  readonly bucket: Bucket
-  readonly gradients: Float32Array
-  /** The 16-bit values that are sent; undefined if the wire format is float32. */
-  readonly encoded: Uint16Array | undefined
-  readonly work: PersistentOperation
-}
+type AllReduceExchange = ReturnType<typeof allReduceExchange>
 
 /** Averages the gradients over a group with all-reduce. Every rank gets all averages. */
-class AllReduceExchange extends GradientExchange {
-  readonly traffic: Traffic
-  readonly #group: ProcessGroup
-  readonly #fillings: readonly Filling[]
-  /**
-   * Whether to exchange buckets only after the backward pass, because doing so during it would not be
-   * faster.
-   */
-  readonly #isDeferred: boolean
+function allReduceExchange(
+  group: ProcessGroup,
+  buckets: readonly Bucket[],
+  { wire, deterministic }: GradientOptions,
+) {
+  const traffic = trafficOf(buckets, wireBytes(wire))
+  const fillings = buckets.map((bucket, index) => {
+    const label = labelOf(bucket, index)
+    const gradients = group.alloc('float32', bucket.length)
+    /** The 16-bit values that are sent; undefined if the wire format is float32. */
+    const encoded = wire === 'float32' ? undefined : group.alloc(wire, bucket.length)
+    const op = encoded === undefined ? 'avg' : 'sum'
+    const work = group.allReduceInit(encoded ?? gradients, { op, deterministic, label })
+    return { bucket, gradients, encoded, work }
+  })
+  // Exchange buckets only after the backward pass if doing so during it would not be faster.
+  const isDeferred = fillings.every(({ work }) => work.prefersRun)
 
-  constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
-    super(buckets)
-    this.#group = group
-    const { wire, deterministic } = options
-    this.traffic = trafficOf(buckets, wireBytes(wire))
-    this.#fillings = buckets.map((bucket, index) => {
-      const label = labelOf(bucket, index)
-      const gradients = group.alloc('float32', bucket.length)
-      const encoded = wire === 'float32' ? undefined : group.alloc(wire, bucket.length)
-      const op = encoded === undefined ? 'avg' : 'sum'
-      const work = group.allReduceInit(encoded ?? gradients, { op, deterministic, label })
-      return { bucket, gradients, encoded, work }
-    })
-    this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
-  }
-
-  /** Exchanges the buckets that were deferred until the end of the backward pass. */
-  async exchangeDeferred(): Promise<void> {
-    if (this.#isDeferred) await this.#forEach((work) => work.run())
-  }
-
-  async finished(): Promise<void> {
-    await this.#forEach((work) => work.done())
-  }
-
-  /**
-   * Ends the step and returns the averaged gradients.
-   *
-   * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
-   *   arrays are parts of the buckets, valid until the first gradient of the next step
-   */
-  take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
-    const gradients = new Map<string, Float32Array>()
-    timeSpan(this.spans, 'reduce', { name: 'averages', bytes: this.traffic.bytes }, () => {
-      for (const filling of this.#fillings) {
-        if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
-        if (factor !== 1) this.#group.convert(filling.gradients, filling.gradients, factor)
-        for (const { parameter, offset, length } of filling.bucket.slots) {
-          if (without.has(parameter.name)) continue
-          const values = filling.gradients.subarray(offset, offset + length)
-          gradients.set(parameter.name, values)
-        }
-      }
-    })
-    this.clear()
-    return gradients
-  }
-
-  /** Frees the buckets as soon as no collective uses them. */
-  dispose(): void {
-    for (const { gradients, encoded, work } of this.#fillings) {
-      freeAfterRun(work, () => {
-        this.#group.free(gradients)
-        if (encoded !== undefined) this.#group.free(encoded)
-      })
-    }
-  }
-
-  protected override get spans(): SpanRecorder | undefined {
-    return this.#group.spans
-  }
-
-  protected override memoryOf(index: number): Float32Array {
-    return this.#fillings[index]!.gradients
-  }
-
-  protected override start(index: number): void {
-    const { gradients, encoded, work } = this.#fillings[index]!
+  const start = (index: number) => {
+    const { gradients, encoded, work } = fillings[index]!
     // Divide before summing, because a sum may exceed 65504, the largest float16.
     if (encoded !== undefined) {
-      timeSpan(this.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
-        this.#group.convert(encoded, gradients, 1 / this.#group.size)
+      timeSpan(group.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
+        group.convert(encoded, gradients, 1 / group.size)
       })
     }
-    if (!this.#isDeferred) work.start()
+    if (!isDeferred) work.start()
   }
-
-  async #forEach(wait: (work: PersistentOperation) => Promise<void>): Promise<void> {
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { work } of this.#fillings) await wait(work)
+  const forEach = async (wait: (work: PersistentOperation) => Promise<void>) => {
+    await timeWait(group.spans, { name: 'gradients' }, async () => {
+      for (const { work } of fillings) await wait(work)
     })
+  }
+  const filled = fillBuckets(buckets, group, (index) => fillings[index]!.gradients, start)
+  return {
+    ...filled,
+    traffic,
+
+    /** Exchanges the buckets that were deferred until the end of the backward pass. */
+    async exchangeDeferred() {
+      if (isDeferred) await forEach((work) => work.run())
+    },
+
+    finished: () => forEach((work) => work.done()),
+
+    /**
+     * Ends the step and returns the averaged gradients.
+     *
+     * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
+     *   arrays are parts of the buckets, valid until the first gradient of the next step
+     */
+    take(factor: number, without: ReadonlySet<string>) {
+      const averages = new Map<string, Float32Array>()
+      timeSpan(group.spans, 'reduce', { name: 'averages', bytes: traffic.bytes }, () => {
+        for (const { bucket, gradients, encoded } of fillings) {
+          if (encoded !== undefined) group.convert(gradients, encoded)
+          if (factor !== 1) group.convert(gradients, gradients, factor)
+          for (const { parameter, offset, length } of bucket.slots) {
+            if (without.has(parameter.name)) continue
+            averages.set(parameter.name, gradients.subarray(offset, offset + length))
+          }
+        }
+      })
+      filled.clear()
+      return averages
+    },
+
+    /** Frees the buckets as soon as no collective uses them. */
+    dispose() {
+      for (const { gradients, encoded, work } of fillings) {
+        freeAfterRun(work, () => {
+          group.free(gradients)
+          if (encoded !== undefined) group.free(encoded)
+        })
+      }
+    },
   }
 }

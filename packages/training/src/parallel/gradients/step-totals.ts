@@ -48,7 +48,7 @@ export function totalsSum(
       if (totals === undefined) return undefined
       const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
       totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
-      if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
+      if (totals.length > MARKS) totals.set(used().map(Number), MARKS)
       await timeWait(group.spans, { name: 'totals' }, async () => {
         for (const sum of sums) {
           sum.start()
@@ -69,7 +69,7 @@ export function totalsSum(
         )
       }
       const found = onMean > 0 ? 'mean' : onSum > 0 ? 'sum' : undefined
-      const missing = names.filter((_, i) => totals[MARKS + i] === 0)
+      const missing = names().filter((_, i) => totals[MARKS + i] === 0)
       return { loss, count, examples, found, unused: new Set(missing) }
     },
 
@@ -98,8 +98,11 @@ export function checkUsed(
   { used, names }: Pick<GradientExchange, 'used' | 'names'>,
   { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
 ): void {
-  if (unused !== 'error' || used.every(Boolean)) return
-  const parameters = names.filter((_, i) => used[i] === false).join(', ')
+  const areUsed = used()
+  if (unused !== 'error' || areUsed.every(Boolean)) return
+  const parameters = names()
+    .filter((_, i) => areUsed[i] === false)
+    .join(', ')
   throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
 

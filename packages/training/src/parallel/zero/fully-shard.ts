@@ -37,7 +37,7 @@ import {
   type ShardingOptions,
   type ZeroStage,
 } from './options.ts'
-import { ReduceScatterExchange } from './reduce-scatter.ts'
+import { reduceScatterExchange, type ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardedValues } from './sharded-values.ts'
 import { planUnits, type UnitPlan } from './unit.ts'
 import { unshardedValues } from './unsharded-values.ts'
@@ -94,11 +94,8 @@ export async function fullyShard<M extends Replicated>(
   }
   markReplicated(all, true)
   const accounting = new MemoryAccounting(groups.shard)
-  const keepsBuckets = stage === 1
-  const { wire, deterministic } = given
-  if (deterministic) currentBackend().makeExact?.()
-  const how = { wire, deterministic, keepsBuckets }
-  const exchange = new ReduceScatterExchange(groups, buckets, accounting, how)
+  if (given.deterministic) currentBackend().makeExact?.()
+  const exchange = reduceScatterExchange(groups, buckets, accounting, given)
   const values =
     stage === 3
       ? await shardedValues(module, units, groups.shard, accounting, given)

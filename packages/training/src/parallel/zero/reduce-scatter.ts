@@ -1,11 +1,11 @@
 import type { PersistentOperation } from '@tsrun/distributed'
-import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
+import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
-import { GradientExchange } from '../gradients/exchange.ts'
+import { fillBuckets } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
 import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
-import { axesOf, type ShardingGroups } from './options.ts'
+import { axesOf, type ShardingGroups, type ShardingOptions } from './options.ts'
 
 interface Filling {
   readonly bucket: SharedBucket
@@ -22,151 +22,129 @@ interface Filling {
   exchange: BucketExchange | undefined
 }
 
-interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** Whether the memory of whole buckets is kept for the next step, as in stage 1. */
-  readonly keepsBuckets: boolean
-}
-
 /** The number of whole buckets that may be in flight while another bucket is filled. */
 const UNDER_WAY = 1
 
+export type ReduceScatterExchange = ReturnType<typeof reduceScatterExchange>
+
 /** Averages gradients with reduce-scatter. Each rank gets its share of the averages. */
-export class ReduceScatterExchange extends GradientExchange {
-  readonly #groups: ShardingGroups
-  readonly #options: ReduceScatterOptions
-  readonly #accounting: MemoryAccounting
-  readonly #fillings: readonly Filling[]
-  /**
-   * The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again.
-   */
-  #scattered = 0
-  #last: BucketExchange | undefined
-
-  constructor(
-    groups: ShardingGroups,
-    buckets: readonly SharedBucket[],
-    accounting: MemoryAccounting,
-    options: ReduceScatterOptions,
-  ) {
-    super(buckets)
-    this.#groups = groups
-    this.#options = options
-    this.#accounting = accounting
-    this.#fillings = buckets.map((bucket, index) => this.#open(bucket, labelOf(bucket, index)))
-  }
-
-  /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
-  get kept(): readonly Pick<Filling, 'share' | 'memory'>[] {
-    return this.#fillings
-  }
-
-  /** Waits until memory for another whole bucket is available. */
-  async makeRoom(): Promise<void> {
-    while (this.#isFull) {
-      await this.#fillings[this.#scattered]!.exchange!.scattered
-      this.#reap()
-    }
-  }
-
-  async finished(): Promise<void> {
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { exchange } of this.#fillings) await exchange!.done
-    })
-    this.#reap()
-  }
-
-  /**
-   * Ends the step.
-   *
-   * @returns this rank's shares of the averages times `factor`, by parameter name, except for the names
-   *   in `without`
-   */
-  take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
-    const gradients = new Map<string, Float32Array>()
-    timeSpan(this.spans, 'reduce', { name: 'averages' }, () => {
-      for (const filling of this.#fillings) {
-        const { bucket, share } = filling
-        if (factor !== 1) this.#groups.shard.convert(share, share, factor)
-        filling.exchange = undefined
-        for (const { parameter, from, to, at } of ownedRanges(bucket, this.#groups.shard.rank)) {
-          if (without.has(parameter.name)) continue
-          gradients.set(parameter.name, share.subarray(at, at + to - from))
-        }
-      }
-    })
-    this.clear()
-    this.#scattered = 0
-    this.#last = undefined
-    return gradients
-  }
-
-  /** Frees the buckets as soon as no collective uses them. */
-  dispose(): void {
-    for (const { memory, share, scatter, exchange } of this.#fillings) {
-      const free = () => {
-        scatter?.free()
-        if (memory !== undefined) this.#accounting.free('gradients', memory)
-        if (!this.#options.keepsBuckets) this.#accounting.free('gradients', share)
-        exchange?.dispose()
-      }
-      if (exchange === undefined) free()
-      else void exchange.done.then(free, free)
-    }
-  }
-
-  protected override get spans(): SpanRecorder | undefined {
-    return this.#groups.shard.spans
-  }
-
-  /** Borrows memory for a bucket. Blocks while too many buckets are in flight. */
-  protected override memoryOf(index: number): Float32Array {
-    const filling = this.#fillings[index]!
-    if (filling.memory !== undefined) return filling.memory
-    this.#reap()
-    while (this.#isFull && this.#fillings[this.#scattered]!.exchange!.block()) this.#reap()
-    filling.memory = this.#accounting.borrow('gradients', filling.bucket.padded)
-    filling.memory.fill(0, filling.bucket.length)
-    return filling.memory
-  }
-
-  protected override start(index: number): void {
-    const filling = this.#fillings[index]!
-    filling.exchange = exchangeBucket(this.#groups, this.#last, filling, this.#options)
-    this.#last = filling.exchange
-    this.#reap()
-  }
-
-  /** Whether so many buckets are in flight that another one has to wait. */
-  get #isFull(): boolean {
-    return this.started - this.#scattered > UNDER_WAY
-  }
-
-  #open(bucket: SharedBucket, label: string): Filling {
-    const { keepsBuckets, wire, deterministic } = this.#options
-    const { shard } = this.#groups
+export function reduceScatterExchange(
+  groups: ShardingGroups,
+  buckets: readonly SharedBucket[],
+  accounting: MemoryAccounting,
+  options: ShardingOptions,
+) {
+  const { wire, deterministic, stage } = options
+  /** Whether the memory of whole buckets is kept for the next step. */
+  const keepsBuckets = stage === 1
+  const { shard } = groups
+  const fillings = buckets.map((bucket, index): Filling => {
+    const label = labelOf(bucket, index)
     const { share: length, padded } = bucket
-    const memory = keepsBuckets ? this.#accounting.alloc('gradients', padded) : undefined
+    const memory = keepsBuckets ? accounting.alloc('gradients', padded) : undefined
     const share =
       memory?.subarray(shard.rank * length, (shard.rank + 1) * length) ??
-      this.#accounting.alloc('gradients', length)
+      accounting.alloc('gradients', length)
     const scatter =
       memory !== undefined && wire === 'float32'
         ? shard.reduceScatterInit(share, memory, { op: 'avg', deterministic, label })
         : undefined
     return { bucket, label, memory, share, scatter, exchange: undefined }
-  }
+  })
+  /** The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again. */
+  let scattered = 0
+  let last: BucketExchange | undefined
 
+  /** Borrows memory for a bucket. Blocks while too many buckets are in flight. */
+  const memoryOf = (index: number): Float32Array => {
+    const filling = fillings[index]!
+    if (filling.memory !== undefined) return filling.memory
+    reap()
+    while (isFull() && fillings[scattered]!.exchange!.block()) reap()
+    filling.memory = accounting.borrow('gradients', filling.bucket.padded)
+    filling.memory.fill(0, filling.bucket.length)
+    return filling.memory
+  }
+  const start = (index: number): void => {
+    const filling = fillings[index]!
+    filling.exchange = exchangeBucket(groups, last, filling, options)
+    last = filling.exchange
+    reap()
+  }
+  const filled = fillBuckets(buckets, shard, memoryOf, start)
+  /** Whether so many buckets are in flight that another one has to wait. */
+  const isFull = () => filled.started() - scattered > UNDER_WAY
   /** Frees the memory of each bucket whose reduce-scatter has completed. */
-  #reap(): void {
-    while (this.#scattered < this.started) {
-      const filling = this.#fillings[this.#scattered]!
+  const reap = () => {
+    while (scattered < filled.started()) {
+      const filling = fillings[scattered]!
       if (!filling.exchange!.isScattered()) return
       filling.exchange!.collect()
-      this.#scattered++
-      if (this.#options.keepsBuckets || filling.memory === undefined) continue
-      this.#accounting.giveBack('gradients', filling.memory)
+      scattered++
+      if (keepsBuckets || filling.memory === undefined) continue
+      accounting.giveBack('gradients', filling.memory)
       filling.memory = undefined
     }
+  }
+  return {
+    ...filled,
+
+    /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
+    kept: fillings as readonly Pick<Filling, 'share' | 'memory'>[],
+
+    /** Waits until memory for another whole bucket is available. */
+    async makeRoom() {
+      while (isFull()) {
+        await fillings[scattered]!.exchange!.scattered
+        reap()
+      }
+    },
+
+    async finished() {
+      await timeWait(shard.spans, { name: 'gradients' }, async () => {
+        for (const { exchange } of fillings) await exchange!.done
+      })
+      reap()
+    },
+
+    /**
+     * Ends the step.
+     *
+     * @returns this rank's shares of the averages times `factor`, by parameter name, except for the names
+     *   in `without`
+     */
+    take(factor: number, without: ReadonlySet<string>) {
+      const gradients = new Map<string, Float32Array>()
+      timeSpan(shard.spans, 'reduce', { name: 'averages' }, () => {
+        for (const filling of fillings) {
+          const { bucket, share } = filling
+          if (factor !== 1) shard.convert(share, share, factor)
+          filling.exchange = undefined
+          for (const { parameter, from, to, at } of ownedRanges(bucket, shard.rank)) {
+            if (without.has(parameter.name)) continue
+            gradients.set(parameter.name, share.subarray(at, at + to - from))
+          }
+        }
+      })
+      filled.clear()
+      scattered = 0
+      last = undefined
+      return gradients
+    },
+
+    /** Frees the buckets as soon as no collective uses them. */
+    dispose() {
+      for (const { memory, share, scatter, exchange } of fillings) {
+        const free = () => {
+          scatter?.free()
+          if (memory !== undefined) accounting.free('gradients', memory)
+          if (!keepsBuckets) accounting.free('gradients', share)
+          exchange?.dispose()
+        }
+        if (exchange === undefined) free()
+        else void exchange.done.then(free, free)
+      }
+    },
   }
 }
 
@@ -183,7 +161,7 @@ function exchangeBucket(
   groups: ShardingGroups,
   previous: { readonly done: Promise<void> } | undefined,
   { memory: filled, share, scatter, label }: Filling,
-  { wire, deterministic }: ReduceScatterOptions,
+  { wire, deterministic }: GradientOptions,
 ) {
   const { shard, replicate } = groups
   const memory = filled!
