@@ -101,10 +101,7 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
  * Returns the name and number of a new checkpoint. The name gets a suffix if a checkpoint of that
  * step exists.
  */
-export async function newPlace(
-  directory: string,
-  step: number,
-): Promise<{ readonly name: string; readonly save: number }> {
+export async function newPlace(directory: string, step: number) {
   const listed = await listCheckpoints(directory)
   const name = `step-${String(step).padStart(8, '0')}`
   const copies = listed

@@ -180,8 +180,8 @@ function requestOf({ path, contents }: Checkpoint, part: Part): PartInProgress {
 
 function valuesOf(request: PartInProgress): PieceValues {
   const { part, dtype } = request
-  const make = () => toValues(dtype, new ArrayBuffer(partSize(part) * bytesOf(dtype)))
-  return (request.values ??= make() as PieceValues)
+  const bytes = partSize(part) * bytesOf(dtype)
+  return (request.values ??= toValues(dtype, new ArrayBuffer(bytes)) as PieceValues)
 }
 
 function tasksByFile(

@@ -106,24 +106,17 @@ export function isStateName(name: string): boolean {
 }
 
 /** Inverts `stateName`. Returns undefined for the name of a parameter. */
-export function parseStateName(
-  name: string,
-): { readonly parameter: string; readonly kind: string } | undefined {
+export function parseStateName(name: string) {
   const [, kind, parameter] = /^optimizer\/([^/]+)\/(.+)$/.exec(name) ?? []
   return kind === undefined ? undefined : { kind, parameter: parameter! }
 }
 
-/** Overlapping values of two parts that are contiguous in both. */
-export interface Run {
-  /** The index of the first overlapping value in the first part. */
-  readonly from: number
-  /** The index of the first overlapping value in the second part. */
-  readonly to: number
-  readonly length: number
-}
-
-/** Yields the overlap of two parts of one tensor, in row-major order. */
-export function* commonRuns(a: Part, b: Part): Generator<Run> {
+/**
+ * Yields the overlap of two parts of one tensor, in row-major order, as runs of values that are
+ * contiguous in both parts. `from` and `to` are the indices of the first value of a run in the first and
+ * in the second part.
+ */
+function* commonRuns(a: Part, b: Part) {
   const [first, second] = mergeAxes(a, b)
   const lower = first.offset.map((offset, axis) => Math.max(offset, second.offset[axis]!))
   const lengths = lower.map((low, axis) => Math.min(end(first, axis), end(second, axis)) - low)

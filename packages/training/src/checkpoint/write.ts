@@ -181,9 +181,21 @@ async function finish(
       throw new Error(`${file}: ${what}`)
     }
   }
-  const tensors = describeTensors(plan, shards, checksums)
-  const contents = { ...facts, ranks: shards.length, files, tensors }
-  const text = new TextEncoder().encode(encodeContents(contents))
+  const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
+  for (const { name, shape, dtype, key, box, range, rank } of plan) {
+    const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
+    tensors.set(name, tensor)
+    const place = { ...(box && { box }), ...(range && { range }) }
+    const crc32 = checksums[rank]!.get(key)!
+    tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
+  }
+  const contents = {
+    ...facts,
+    ranks: shards.length,
+    files,
+    tensors: Object.fromEntries(tensors),
+  }
+  const text = Buffer.from(encodeContents(contents))
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
@@ -193,20 +205,4 @@ async function finish(
     const facts = { path: join(folder, name), reason: (error as Error).message }
     throw tsrError('ERR_TSR_CHECKPOINT_PRUNE', facts, { cause: error })
   })
-}
-
-function describeTensors(
-  plan: readonly PlannedPiece[],
-  shards: readonly WrittenShard[],
-  checksums: readonly ReadonlyMap<string, number>[],
-): Contents['tensors'] {
-  const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
-  for (const { name, shape, dtype, key, box, range, rank } of plan) {
-    const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
-    tensors.set(name, tensor)
-    const place = { ...(box && { box }), ...(range && { range }) }
-    const crc32 = checksums[rank]!.get(key)!
-    tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
-  }
-  return Object.fromEntries(tensors)
 }

@@ -98,10 +98,7 @@ export interface StreamLoader extends AsyncIterable<ExampleBatch> {
  */
 export function streamLoader(options: StreamOptions): StreamLoader {
   const complete = readOptions(options)
-  let state: StreamState = {
-    ...beginning(0),
-    seed: complete.seed,
-  }
+  let state = beginning(0, complete.seed)
   return {
     get epoch() {
       return state.epoch
@@ -124,13 +121,13 @@ export function streamLoader(options: StreamOptions): StreamLoader {
         state = after
         yield batch
       }
-      state = { ...beginning(epoch + 1), seed }
+      state = beginning(epoch + 1, seed)
     },
   }
 }
 
-function beginning(epoch: number) {
-  return { epoch, shard: 0, record: 0, length: 0, window: 0, consumed: 0 }
+function beginning(epoch: number, seed: number): StreamState {
+  return { epoch, shard: 0, record: 0, length: 0, window: 0, consumed: 0, seed }
 }
 
 async function* readBatches(options: ReturnType<typeof readOptions>, from: StreamState) {

@@ -118,8 +118,8 @@ function doubleField(field: number, value: number): Uint8Array {
 }
 
 function floatField(field: number, value: number): Uint8Array {
-  const bytes = new Uint8Array(4)
-  new DataView(bytes.buffer).setFloat32(0, value, true)
+  const bytes = Buffer.alloc(4)
+  bytes.writeFloatLE(value)
   return join([varint(field * 8 + 5), bytes])
 }
 
@@ -139,9 +139,8 @@ function join(parts: readonly Uint8Array[]): Uint8Array {
 }
 
 function doubles(values: readonly number[]): Uint8Array {
-  const bytes = new Uint8Array(8 * values.length)
-  const view = new DataView(bytes.buffer)
-  for (const [i, value] of values.entries()) view.setFloat64(8 * i, value, true)
+  const bytes = Buffer.alloc(8 * values.length)
+  for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
   return bytes
 }
 

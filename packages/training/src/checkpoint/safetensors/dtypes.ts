@@ -53,11 +53,8 @@ export function toValues(
 }
 
 /** Returns the default dtype of the values, and their size in bytes. */
-export function layoutOf(values: TensorValues | HeldValues): {
-  readonly dtype: SafetensorsDType
-  readonly bytes: number
-} {
-  if (!ArrayBuffer.isView(values)) return { dtype: 'F32', bytes: 4 * values.length }
+export function layoutOf(values: TensorValues | HeldValues) {
+  if (!ArrayBuffer.isView(values)) return { dtype: 'F32' as const, bytes: 4 * values.length }
   return { dtype: dtypeOf(values), bytes: values.byteLength }
 }
 

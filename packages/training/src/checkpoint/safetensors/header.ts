@@ -19,7 +19,6 @@ export interface SafetensorsHeader {
 /** The largest header that the format allows, in bytes. */
 export const HEADER_LIMIT = 100_000_000
 export const METADATA = '__metadata__'
-const encoder = new TextEncoder()
 const strings = record(text)
 
 /**
@@ -33,14 +32,14 @@ export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Arr
       [name, { dtype, shape, data_offsets: [begin, end] }] as const,
   )
   const hasMetadata = Object.keys(metadata).length > 0
-  const json = encoder.encode(
+  const json = Buffer.from(
     JSON.stringify(
       Object.fromEntries([...(hasMetadata ? [[METADATA, metadata]] : []), ...tensors]),
     ),
   )
   const length = Math.ceil(json.length / 8) * 8
-  const header = new Uint8Array(8 + length).fill(0x20, 8)
-  new DataView(header.buffer).setBigUint64(0, BigInt(length), true)
+  const header = Buffer.alloc(8 + length, ' ')
+  header.writeBigUInt64LE(BigInt(length))
   header.set(json, 8)
   return header
 }

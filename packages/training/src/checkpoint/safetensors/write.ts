@@ -72,7 +72,7 @@ export async function writeTensors(
   others: readonly AnyTensorData['values'][],
   metadata: Readonly<Record<string, string>>,
   signal: AbortSignal | undefined,
-): Promise<{ readonly bytes: number; readonly checks: readonly Checks[] }> {
+) {
   const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
   const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
@@ -146,10 +146,7 @@ export async function writeAll(file: FileHandle, data: Uint8Array, place?: numbe
   }
 }
 
-function layOut(tensors: ReadonlyMap<string, AnyTensorData>): {
-  readonly entries: Map<string, SafetensorsEntry>
-  readonly bytes: number
-} {
+function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
   const entries = new Map<string, SafetensorsEntry>()
   let begin = 0
   for (const [name, { shape, values, dtype: given }] of tensors) {

@@ -119,8 +119,12 @@ export class BatchNorm implements Module {
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor): Differentiable {
     const { channels, epsilon, name } = this.#options
-    const { isEmpty = false, isRepeated = false, stages = [] } = currentPass() ?? {}
-    const replicas = currentPass()?.replicas ?? this.#replicasBeside(stages)
+    const {
+      isEmpty = false,
+      isRepeated = false,
+      stages = [],
+      replicas = this.#replicasBeside(stages),
+    } = currentPass() ?? {}
     let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all

@@ -9,7 +9,7 @@ import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Replicated, OwnTotals, StepTotals } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
-import { fillBuckets, trafficOf, type Traffic } from '../gradients/exchange.ts'
+import { fillBuckets, type Traffic } from '../gradients/exchange.ts'
 import {
   checkReduction,
   checkTrained,
@@ -79,7 +79,7 @@ type Averages = ReadonlyMap<string, Float32Array>
 export class DataParallel<M extends Replicated = Replicated> extends Replica<M, Averages> {
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
-  #exchange: AllReduceExchange
+  protected override exchange: AllReduceExchange
   #isReordered = false
   #steps = 0
   #joined: JoinedLoop | undefined
@@ -94,7 +94,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     super(module, [group], parameters, { ...options, keepsBuckets: true })
     this.#group = group
     this.#trained = parameters.trained
-    this.#exchange = this.#open(parameters.trained.toReversed())
+    this.exchange = this.#open(parameters.trained.toReversed())
   }
 
   get updated(): readonly Parameter[] {
@@ -103,7 +103,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
 
   /** The bytes and collectives that one step sends. */
   get traffic(): Traffic {
-    return this.#exchange.traffic
+    return this.exchange.traffic
   }
 
   /**
@@ -180,10 +180,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     })
   }
 
-  protected override get exchange(): AllReduceExchange {
-    return this.#exchange
-  }
-
   protected override checkPass(): void {
     super.checkPass()
     if (this.synchronizes) this.#joined?.announce(true)
@@ -195,7 +191,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override async beforeTotals(): Promise<void> {
-    await this.#exchange.exchangeDeferred()
+    await this.exchange.exchangeDeferred()
     this.#live = await this.#joined?.live()
     this.#joined?.next()
   }
@@ -212,8 +208,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override async take(factor: number, unused: ReadonlySet<string>): Promise<Averages> {
-    const order = this.#exchange.order()
-    const taken = this.#exchange.take(factor, unused)
+    const order = this.exchange.order()
+    const taken = this.exchange.take(factor, unused)
     this.#steps++
     if (this.#isReordered) return taken
     // Copy the averages, because the buckets that hold them are replaced below.
@@ -223,7 +219,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override close(): void {
-    this.#exchange.dispose()
+    this.exchange.dispose()
   }
 
   /**
@@ -233,7 +229,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   async #shadow(loop: JoinedLoop): Promise<void> {
     // Drop accumulated gradients of a step that this rank never announced: other ranks do not wait for
     // that step.
-    if (!loop.isAnnounced()) this.#exchange.clear()
+    if (!loop.isAnnounced()) this.exchange.clear()
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return
@@ -247,9 +243,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     const order = await this.#group.broadcastObject([...arrivals], 0)
     const place = new Map(order.map((name, i) => [name, i]))
     if (place.size !== this.#trained.length) return
-    this.#exchange.dispose()
+    this.exchange.dispose()
     const sorted = this.#trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
-    this.#exchange = this.#open(sorted)
+    this.exchange = this.#open(sorted)
   }
 
   #open(parameters: readonly Parameter[]): AllReduceExchange {
@@ -266,7 +262,8 @@ function allReduceExchange(
   buckets: readonly Bucket[],
   { wire, deterministic }: GradientOptions,
 ) {
-  const traffic = trafficOf(buckets, wireBytes(wire))
+  const elements = buckets.reduce((sum, { length }) => sum + length, 0)
+  const traffic = { collectives: buckets.length, bytes: elements * wireBytes(wire) }
   const fillings = buckets.map((bucket, index) => {
     const label = labelOf(bucket, index)
     const gradients = group.alloc('float32', bucket.length)

@@ -14,12 +14,6 @@ export interface Traffic {
   readonly bytes: number
 }
 
-/** Returns the traffic of a step with one collective per bucket. */
-export function trafficOf(buckets: readonly Bucket[], bytesPerElement: number): Traffic {
-  const elements = buckets.reduce((sum, { length }) => sum + length, 0)
-  return { collectives: buckets.length, bytes: elements * bytesPerElement }
-}
-
 interface Arrivals {
   readonly index: number
   readonly bucket: Bucket

@@ -107,7 +107,7 @@ export abstract class Replica<
     return this.#scale ?? 1
   }
 
-  protected abstract get exchange(): GradientExchange
+  protected abstract readonly exchange: GradientExchange
 
   /** Completes all work that must precede another collective over `axes`. */
   protected abstract beforeTotals(): Promise<void>

@@ -4,7 +4,7 @@ import { timeSpan } from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { replaceValue, type Parameter, type Shard } from '../../model/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { OptimizerState } from '../../optim/state.ts'
+import type { OptimizerState, ParameterState } from '../../optim/state.ts'
 import type { ModelParameters } from './options.ts'
 
 /** The properties of a parameter that must be the same on all ranks. */
@@ -131,7 +131,7 @@ export async function broadcastState(
     { learningRate: optimizer.learningRate, kept: own },
     root,
   )
-  const received = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
+  const received = new Map<string, ParameterState>()
   for (const { name, steps, sizes } of kept) {
     const values: Record<string, Float32Array> = {}
     for (const [kind, length] of sizes) {

@@ -187,7 +187,7 @@ export function runWhile<T>(
   group: ProcessGroup,
   label: string,
   compute: () => T,
-): { readonly value: Tensor; readonly result: T } {
+) {
   checkBackendBlocks()
   const { input, start, output, shape, dtype, buffers } = collective(x, group, { label })
   let work: Work<unknown> | undefined

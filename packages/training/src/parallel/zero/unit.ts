@@ -100,7 +100,10 @@ export async function createUnit(
   }
   const slots = buckets.flatMap(({ bucket }) => bucket.slots)
   const parameters = new Map(
-    slots.map(({ parameter }) => [parameter.name, reshardable(parameter, keepsTensors)]),
+    slots.map(({ parameter }) => [
+      parameter.name,
+      reshardable(parameter, keepsTensors, accounting),
+    ]),
   )
   const owned = buckets.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, true))
   const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
@@ -109,10 +112,7 @@ export async function createUnit(
   let isGathering = false
 
   const reshard = () => {
-    for (const parameter of parameters.values()) {
-      if (parameter.isUnsharded) accounting.count('parameters', -parameter.bytes)
-      parameter.reshard()
-    }
+    for (const parameter of parameters.values()) parameter.reshard()
   }
   const reshardUnheld = () => {
     if (holders > 0) return
@@ -129,9 +129,7 @@ export async function createUnit(
       await timeWait(group.spans, { name: 'values' }, () => work)
       timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
         for (const { parameter, offset, length } of bucket.slots) {
-          const own = parameters.get(parameter.name)!
-          if (!own.isUnsharded) accounting.count('parameters', own.bytes)
-          own.unshard(whole.subarray(offset, offset + length))
+          parameters.get(parameter.name)!.unshard(whole.subarray(offset, offset + length))
         }
       })
       accounting.giveBack('parameters', whole)
@@ -199,8 +197,9 @@ export async function createUnit(
  * @param keepsTensor - whether resharding keeps the tensor and frees only its memory, because
  *   recordings may have saved the tensor. Otherwise resharding disposes the whole tensor
  */
-function reshardable(parameter: Parameter, keepsTensor: boolean) {
+function reshardable(parameter: Parameter, keepsTensor: boolean, accounting: MemoryAccounting) {
   let tensor = parameter.value
+  const bytes = 4 * tensor.size
   let isUnsharded = true
   const storage = keepsTensor ? storageOf(tensor) : undefined
   const free = () => {
@@ -208,16 +207,10 @@ function reshardable(parameter: Parameter, keepsTensor: boolean) {
     else storage.free()
   }
   return {
-    get isUnsharded() {
-      return isUnsharded
-    },
-
-    /** The size of the whole parameter in bytes. */
-    bytes: 4 * tensor.size,
-
     /** Frees the values of the parameter. Reading `parameter.value` then throws. */
     reshard() {
       if (!isUnsharded) return
+      accounting.count('parameters', -bytes)
       isUnsharded = false
       free()
       parameter.value = withoutValues(parameter.name, tensor)
@@ -226,6 +219,7 @@ function reshardable(parameter: Parameter, keepsTensor: boolean) {
     /** Sets all values of the parameter, and frees its previous values. */
     unshard(values: Float32Array) {
       if (isUnsharded) free()
+      else accounting.count('parameters', bytes)
       if (storage === undefined) tensor = tensorFrom(values, parameter.shape)
       else storage.fill(values)
       isUnsharded = true
