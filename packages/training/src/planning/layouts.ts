@@ -107,7 +107,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
     times.set(key, time)
     const { makespan, bubble, inFlight } = time
     const exchange = exchangeTime(model, layout, examples, dtype, given)
-    const memory = layoutMemory(model, layout, { dtype, optimizer }, inFlight)
+    const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
     const fits = memory.total <= room
     return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
   })

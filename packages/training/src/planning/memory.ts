@@ -73,7 +73,8 @@ function layerActivations(
 export function layoutMemory(
   model: ModelShape,
   { dp, tp, pp, zero, recompute }: RankLayout,
-  { dtype, optimizer }: { readonly dtype: PlanDtype; readonly optimizer: PlanOptimizer },
+  dtype: PlanDtype,
+  optimizer: PlanOptimizer,
   inFlight: number,
 ): LayoutMemory {
   const bytes = valueBytes[dtype]

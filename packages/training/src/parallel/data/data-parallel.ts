@@ -56,7 +56,8 @@ export async function dataParallel<M extends Replicated>(
   options: DataParallelOptions = {},
 ): Promise<DataParallel<M>> {
   checkGroup(group)
-  const { frozen, ...checked } = readDataParallelOptions(options)
+  const given = readDataParallelOptions(options)
+  const { frozen, ...checked } = given
   if (checked.deterministic) currentBackend().makeExact?.()
   const parameters = parametersOf(module, { frozen })
   checkReduction(module, checked, group.size)
@@ -67,7 +68,7 @@ export async function dataParallel<M extends Replicated>(
   await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
   const replicas = await groupsForPasses(module, [group])
-  const replica = new DataParallel(module, group, parameters, { frozen, ...checked, replicas })
+  const replica = new DataParallel(module, group, parameters, given, replicas)
   module.averageBy?.(replica)
   return replica
 }
@@ -89,9 +90,10 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     module: M,
     group: ProcessGroup,
     parameters: ModelParameters,
-    options: GradientOptions & { readonly replicas: readonly ProcessGroup[] },
+    options: GradientOptions,
+    replicas: readonly ProcessGroup[],
   ) {
-    super(module, [group], parameters, { ...options, keepsBuckets: true })
+    super(module, [group], parameters, options, replicas, true)
     this.#group = group
     this.#trained = parameters.trained
     this.exchange = this.#open(parameters.trained.toReversed())

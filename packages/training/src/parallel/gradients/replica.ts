@@ -21,12 +21,6 @@ import {
   type TotalsSum,
 } from './step-totals.ts'
 
-interface ReplicaOptions extends GradientOptions {
-  /** Whether buckets keep their memory between steps, so that backward passes can write into them. */
-  readonly keepsBuckets: boolean
-  readonly replicas: readonly ProcessGroup[]
-}
-
 /**
  * Creates copies of the groups `axes`, for collectives that modules run inside passes. The groups
  * themselves also run the collectives of buckets, whose order relative to passes differs between ranks.
@@ -75,20 +69,26 @@ export abstract class Replica<
   /** The number of steps that failed on this rank before any gradient was sent. */
   #abandoned = 0
 
+  /**
+   * @param keepsBuckets - whether buckets keep their memory between steps, so that backward passes can
+   *   write into them
+   */
   constructor(
     module: M,
     axes: readonly ProcessGroup[],
     { trained, buffers }: ModelParameters,
-    options: ReplicaOptions,
+    options: GradientOptions,
+    replicas: readonly ProcessGroup[],
+    keepsBuckets: boolean,
   ) {
     this.module = module
     this.axes = axes
-    this.replicas = options.replicas
+    this.replicas = replicas
     this.options = options
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(buffers)
     this.#sum = totalsSum(axes, options, trained.length)
-    this.onGradient = this.#listen(options.keepsBuckets)
+    this.onGradient = this.#listen(keepsBuckets)
   }
 
   get reduction(): 'mean' | 'token' {

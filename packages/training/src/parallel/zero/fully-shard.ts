@@ -105,7 +105,8 @@ export async function fullyShard<M extends Replicated>(
   const sharded = new FullyShard(module, {
     groups,
     buckets,
-    options: { ...given, replicas },
+    options: given,
+    replicas,
     accounting,
     exchange,
     values,
@@ -128,7 +129,8 @@ function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
 interface Parts {
   readonly groups: ShardingGroups
   readonly buckets: readonly SharedBucket[]
-  readonly options: ShardingOptions & { readonly replicas: readonly ProcessGroup[] }
+  readonly options: ShardingOptions
+  readonly replicas: readonly ProcessGroup[]
   readonly accounting: MemoryAccounting
   readonly exchange: ReduceScatterExchange
   readonly values: Values
@@ -152,8 +154,8 @@ export class FullyShard<M extends Replicated = Replicated>
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
-    const { exchange, values, parameters, options, groups } = parts
-    super(module, axesOf(groups), parameters, { ...options, keepsBuckets: options.stage === 1 })
+    const { exchange, values, parameters, options, groups, replicas } = parts
+    super(module, axesOf(groups), parameters, options, replicas, options.stage === 1)
     this.shard = groups.shard
     this.exchange = exchange
     this.#parts = parts
@@ -262,13 +264,13 @@ export class FullyShard<M extends Replicated = Replicated>
    */
   override async gather(): Promise<void> {
     this.#checkStepped('gather()')
-    await this.#parts.values.gather()
+    await this.#parts.values.gather?.()
   }
 
   override release(): void {
     // If `dispose` was called meanwhile, the parameter values now belong to the model.
     if (this.lifetime.isDisposed) return
-    this.#parts.values.release()
+    this.#parts.values.release?.()
     this.#parts.accounting.trim()
   }
 
@@ -320,6 +322,7 @@ export class FullyShard<M extends Replicated = Replicated>
    */
   #checkStepped(what: string): void {
     this.lifetime.checkAwaited(what, ['step()'])
-    this.#parts.values.checkPublished()
+    // In stage 3 the shards hold the values themselves, and the next gather sends them.
+    this.#parts.values.checkPublished?.()
   }
 }

@@ -83,9 +83,6 @@ export async function shardedValues(
         throw error
       }
     },
-    checkPublished() {
-      // Nothing to check: shards hold the values themselves, and the next gather sends them.
-    },
     publish: () => settle(shards),
     async gather() {
       await Promise.all(all.map((unit) => unit.hold()))

@@ -40,10 +40,9 @@ export function planUnits(
   const all = new Set(model.parameters)
   if (units !== undefined) checkUnits(units, all)
   const modules = units ?? chainOf(model)
-  const uses = new Map<Parameter, number>()
-  for (const parameter of modules.flatMap(({ parameters }) => [...new Set(parameters)])) {
-    uses.set(parameter, (uses.get(parameter) ?? 0) + 1)
-  }
+  /** Whether a parameter belongs to one module, and not to several or to none. */
+  const isOfOne = (parameter: Parameter) =>
+    modules.filter(({ parameters }) => parameters.includes(parameter)).length === 1
   const plan = (parameters: readonly Parameter[]) => {
     const bucket = (isTrained: boolean) => {
       const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
@@ -54,9 +53,9 @@ export function planUnits(
   }
   const plans = modules.map((module) => ({
     module,
-    ...plan([...new Set(module.parameters)].filter((parameter) => uses.get(parameter) === 1)),
+    ...plan([...new Set(module.parameters)].filter(isOfOne)),
   }))
-  const rest = [...all].filter((parameter) => uses.get(parameter) !== 1)
+  const rest = [...all].filter((parameter) => !isOfOne(parameter))
   return rest.length === 0 ? plans : [...plans, plan(rest)]
 }
 

@@ -91,12 +91,6 @@ export function unshardedValues(
         if (kept === undefined) accounting.giveBack('parameters', memory)
       }
     },
-    async gather() {
-      // Nothing to do: in stages 1 and 2 parameters are always unsharded.
-    },
-    release() {
-      // Nothing to do: in stages 1 and 2 parameters are always unsharded.
-    },
     /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
     async pieces() {
       const trained = new Set(

@@ -33,12 +33,12 @@ export interface Values extends PieceOwner {
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
   /** Checks that all updates of shards were published to the other ranks. @throws ERR_TSR_ARGUMENT */
-  checkPublished(): void
+  checkPublished?(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
-  /** Unshards all parameters; `release` shards them again. */
-  gather(): Promise<void>
-  release(): void
+  /** Unshards all parameters; `release` shards them again. Absent if they are always unsharded. */
+  gather?(): Promise<void>
+  release?(): void
   dispose(): void
 }
 
