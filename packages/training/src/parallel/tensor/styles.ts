@@ -39,16 +39,20 @@ const readVocabOptions = declareOptions({
   sequence: flag.default(false),
 } satisfies Rules<VocabParallelOptions>)
 
-/** Makes a style of a function that shards the layers for which `fits` is true. */
+/**
+ * Makes a style of a function that shards the layers for which `fits` is true.
+ *
+ * @param layers - describes these layers in an error
+ */
 function styleOf<L extends Module>(
   style: string,
-  expected: string,
+  layers: string,
   fits: (layer: Module) => layer is L,
   shard: (layer: L, context: LayerContext) => Module,
 ): ParallelStyle {
   return (layer, group, name) => {
     if (!fits(layer)) {
-      throw argumentError('plan', `${style} for ${name}`, `${expected} of that name`)
+      throw argumentError('plan', `${style} for ${name}`, `${layers} of that name`)
     }
     return group.size === 1 ? layer : shard(layer, { group, name })
   }
