@@ -1,14 +1,8 @@
 import { crc32 } from 'node:zlib'
-import { count } from '@tsrun/core'
+import { count, integer, isObject, record } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Box } from './piece.ts'
-import {
-  isCounts,
-  isDType,
-  isRecord,
-  shorten,
-  type SafetensorsDType,
-} from './safetensors/dtypes.ts'
+import { isCounts, isDType, shorten, type SafetensorsDType } from './safetensors/dtypes.ts'
 
 /** A part of a tensor that a checkpoint contains. */
 export interface StoredPiece {
@@ -81,11 +75,11 @@ export function decodeContents(text: string): Contents {
   } catch {
     throw new Error('it is not JSON')
   }
-  if (!isRecord(index) || index['format'] !== FORMAT) {
+  if (!isObject(index) || index['format'] !== FORMAT) {
     throw new Error(`it is not of the format ${FORMAT}`)
   }
   const { contents, crc32: checksum } = index
-  if (!isRecord(contents) || crc32(JSON.stringify(contents)) !== checksum) {
+  if (!isObject(contents) || crc32(JSON.stringify(contents)) !== checksum) {
     throw new Error('its checksum does not match')
   }
   checkContents(contents)
@@ -93,31 +87,32 @@ export function decodeContents(text: string): Contents {
 }
 
 const { is: isCount } = count()
+const { is: areIntegers } = record(integer)
 
 function checkContents(
-  contents: Record<string, unknown>,
+  contents: Readonly<Record<string, unknown>>,
 ): asserts contents is Contents & typeof contents {
   const { save, step, ranks, hasOptimizer, seeds, files, tensors } = contents
   check(isCount(save) && isCount(step) && isCount(ranks), 'its numbers are not counts')
   check(typeof hasOptimizer === 'boolean', 'it does not say whether it has an optimizer')
-  check(isRecord(seeds) && Object.values(seeds).every(Number.isSafeInteger), 'it has no seeds')
-  check(isRecord(files), 'it lists no files')
+  check(areIntegers(seeds), 'it has no seeds')
+  check(isObject(files), 'it lists no files')
   for (const [name, bytes] of Object.entries(files)) {
     check(isName(name), `${shorten(name)} is not the name of a file in its folder`)
     check(isCount(bytes), `${shorten(name)} has no size`)
   }
-  check(isRecord(tensors), 'it lists no tensors')
+  check(isObject(tensors), 'it lists no tensors')
   for (const [name, tensor] of Object.entries(tensors)) checkTensor(shorten(name), tensor, files)
 }
 
-function checkTensor(name: string, tensor: unknown, files: Record<string, unknown>): void {
-  check(isRecord(tensor), `${name} is not an object`)
+function checkTensor(name: string, tensor: unknown, files: object): void {
+  check(isObject(tensor), `${name} is not an object`)
   const { dtype, shape, pieces } = tensor
   check(isDType(dtype), `${name} has an unknown dtype`)
   check(isCounts(shape) && isCount(sizeOf(shape)), `${name} has no shape`)
   check(Array.isArray(pieces), `${name} has no pieces`)
   for (const piece of pieces) {
-    check(isRecord(piece), `a piece of ${name} is not an object`)
+    check(isObject(piece), `a piece of ${name} is not an object`)
     const { file, key, crc32: checksum, box, range } = piece
     check(typeof file === 'string' && Object.hasOwn(files, file), `a piece of ${name} has no file`)
     check(typeof key === 'string' && isCount(checksum), `a piece of ${name} has no checksum`)
@@ -128,7 +123,7 @@ function checkTensor(name: string, tensor: unknown, files: Record<string, unknow
 }
 
 function isBox(box: unknown, shape: readonly number[]): boolean {
-  if (!isRecord(box)) return false
+  if (!isObject(box)) return false
   const { offset, extent } = box
   return (
     isCounts(offset) &&

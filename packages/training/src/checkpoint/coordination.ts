@@ -57,12 +57,11 @@ const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
 const queuesOfFolders = new Map<string, SaveQueue>()
 
 function queueOf(key: ProcessGroup | string): SaveQueue {
-  const created = { last: Promise.resolve(undefined) }
-  const queue = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
-  if (queue !== undefined) return queue
-  if (typeof key === 'string') queuesOfFolders.set(key, created)
-  else queuesOfGroups.set(key, created)
-  return created
+  const known = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
+  const queue = known ?? { last: Promise.resolve(undefined) }
+  if (typeof key === 'string') queuesOfFolders.set(key, queue)
+  else queuesOfGroups.set(key, queue)
+  return queue
 }
 
 /**

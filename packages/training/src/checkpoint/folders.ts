@@ -24,18 +24,12 @@ export interface UnusableCheckpoint {
   readonly problem: string
 }
 
-/** A folder with the name of a checkpoint. The contents are not checked. */
-interface ListedCheckpoint {
-  readonly name: string
-  /** The `save` of `Contents`; undefined if the index cannot be read. */
-  readonly save: number | undefined
-}
-
 /**
  * Lists the finished checkpoints in a folder, newest save first. Their steps may have another order,
- * because a job may have resumed from an earlier step. Checkpoints with an unreadable index come first.
+ * because a job may have resumed from an earlier step. Checkpoints with an unreadable index, whose
+ * `save` is undefined, come first. Other contents are not checked.
  */
-async function listCheckpoints(directory: string): Promise<ListedCheckpoint[]> {
+async function listCheckpoints(directory: string) {
   const names = await readdir(directory).catch((error: unknown) => {
     if (isMissing(error)) return []
     throw error
@@ -107,32 +101,29 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
  * Returns the name and number of a new checkpoint. The name gets a suffix if a checkpoint of that
  * step exists.
  */
-export async function newPlace(
-  directory: string,
-  step: number,
-): Promise<{ readonly name: string; readonly save: number }> {
+export async function newPlace(directory: string, step: number) {
   const listed = await listCheckpoints(directory)
   const name = `step-${String(step).padStart(8, '0')}`
   const copies = listed
-    .map((other) => other.name)
-    .filter((other) => other === name || other.startsWith(`${name}-`))
-    .map((other) => numbersIn(other)[1])
+    .filter((other) => other.name === name || other.name.startsWith(`${name}-`))
+    .map((other) => numbersIn(other.name)[1])
   return {
     name: copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`,
     save: Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1,
   }
 }
 
-/** Creates the folder for writing a checkpoint, and removes unfinished folders of earlier saves. */
-export async function makeUnfinished(directory: string, name: string): Promise<string> {
+/**
+ * Creates the folder `path` in `directory` for writing a checkpoint, and removes unfinished folders of
+ * earlier saves.
+ */
+export async function makeUnfinished(directory: string, path: string): Promise<void> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
   for (const other of await readdir(directory)) {
     if (LEFTOVER.test(other)) await rm(join(directory, other), { recursive: true, force: true })
   }
-  const path = join(directory, `.${name}.unfinished`)
   await mkdir(path)
-  return path
 }
 
 /** Flushes the directory entries of new folders to disk, from `last` up to `first`. */
@@ -184,9 +175,9 @@ export async function latestCheckpoint(
   group?: ProcessGroup,
 ): Promise<LatestCheckpoint | undefined> {
   const rank = group?.rank ?? 0
-  const [latest] = await onAllRanks(group, async () => {
-    return rank === 0 ? ((await find(resolve(directory))) ?? null) : null
-  })
+  const [latest] = await onAllRanks(group, async () =>
+    rank === 0 ? ((await find(resolve(directory))) ?? null) : null,
+  )
   return latest ?? undefined
 }
 

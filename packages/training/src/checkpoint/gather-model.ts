@@ -2,7 +2,14 @@ import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { onAllRanks } from './coordination.ts'
-import { copyCommon, copyPieces, partSize, type Piece, type PieceOwner } from './piece.ts'
+import {
+  copyCommon,
+  copyPieces,
+  partSize,
+  type Piece,
+  type PieceOwner,
+  type PieceValues,
+} from './piece.ts'
 import { describeNames } from './safetensors/read.ts'
 import { factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
 
@@ -25,10 +32,11 @@ export async function gatherModel(
   names: readonly string[],
   group: ProcessGroup | undefined,
 ): Promise<Map<string, Piece> | undefined> {
-  let own: readonly Piece[] = []
+  let own = new Map<string, Piece>()
   const held = await onAllRanks(group, async () => {
-    own = uniquePieces(await copyPieces(owner))
-    return own.map(factsOf)
+    // Use a map, because a tied parameter may be listed twice.
+    own = new Map((await copyPieces(owner)).map((piece) => [keyOf(piece), piece]))
+    return Array.from(own.values(), factsOf)
   })
   const plan = planPieces(held)
   const found = new Set(plan.map(({ name }) => name))
@@ -48,30 +56,26 @@ export async function gatherModel(
   })
 }
 
-/** Removes duplicates: a tied parameter may be listed twice. */
-function uniquePieces(pieces: readonly Piece[]): Piece[] {
-  return [...new Map(pieces.map((piece) => [keyOf(piece), piece])).values()]
-}
-
 /** @returns the whole tensors by name, on rank 0 */
 async function gatherPieces(
-  own: readonly Piece[],
+  own: ReadonlyMap<string, Piece>,
   plan: readonly PlannedPiece[],
   group: ProcessGroup | undefined,
 ): Promise<Map<string, Piece> | undefined> {
-  const { rank } = group ?? { rank: 0 }
-  const mine = new Map(own.map((piece) => [keyOf(piece), piece]))
+  const rank = group?.rank ?? 0
   const whole = new Map<string, Piece>()
   for (const planned of plan) {
-    const { name, shape, key } = planned
-    const isSent = planned.rank !== 0
+    const { name, shape, key, rank: holder } = planned
+    let piece = own.get(key)!
     if (rank !== 0) {
-      if (planned.rank === rank) await sendAll(mine.get(key)!.values as Float32Array, group!)
+      if (holder !== rank) continue
+      await inChunks(piece.values, (chunk) => group!.send(chunk, 0, LABELLED))
       continue
     }
-    const piece = isSent
-      ? { ...planned, values: await receiveAll(partSize(planned), planned.rank, group!) }
-      : mine.get(key)!
+    if (holder !== 0) {
+      piece = { ...planned, values: new Float32Array(partSize(planned)) }
+      await inChunks(piece.values, (chunk) => group!.recv(chunk, holder, LABELLED))
+    }
     const tensor = whole.get(name) ?? { name, shape, values: new Float32Array(sizeOf(shape)) }
     whole.set(name, tensor)
     copyCommon(piece, tensor)
@@ -79,20 +83,11 @@ async function gatherPieces(
   return rank === 0 ? whole : undefined
 }
 
-async function sendAll(values: Float32Array, group: ProcessGroup): Promise<void> {
-  for (let at = 0; at < values.length; at += CHUNK) {
-    await group.send(values.subarray(at, at + CHUNK), 0, { label: 'export' })
-  }
-}
+const LABELLED = { label: 'export' }
 
-async function receiveAll(
-  length: number,
-  from: number,
-  group: ProcessGroup,
-): Promise<Float32Array> {
-  const values = new Float32Array(length)
-  for (let at = 0; at < length; at += CHUNK) {
-    await group.recv(values.subarray(at, at + CHUNK), from, { label: 'export' })
-  }
-  return values
+async function inChunks(
+  values: PieceValues,
+  transfer: (chunk: PieceValues) => PromiseLike<unknown>,
+): Promise<void> {
+  for (let at = 0; at < values.length; at += CHUNK) await transfer(values.subarray(at, at + CHUNK))
 }

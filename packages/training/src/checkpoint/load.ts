@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib'
 import { declareOptions, flag, isTsrError, tsrError, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
-import type { Contents, StoredPiece } from './contents.ts'
+import type { StoredPiece } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import {
   latestCheckpoint,
@@ -12,8 +12,8 @@ import {
   type LatestCheckpoint,
 } from './folders.ts'
 import {
-  commonRuns,
   copyCommon,
+  haveCommon,
   isStateName,
   partSize,
   type Part,
@@ -71,63 +71,48 @@ export async function loadCheckpoint(
   group?: ProcessGroup,
   options: LoadOptions = {},
 ): Promise<LoadedCheckpoint> {
-  return await traceWait('checkpoint', { name: 'load' }, () =>
-    load(directory, state, group, options),
-  )
-}
-
-async function load(
-  directory: string,
-  state: CheckpointState,
-  group: ProcessGroup | undefined,
-  options: LoadOptions,
-): Promise<LoadedCheckpoint> {
-  checkPlace(directory, group)
-  const latest = await latestCheckpoint(directory, group)
-  if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
-  let owners: readonly PieceOwner[] = []
-  let isStrict = true
-  const requested: (readonly Part[])[] = []
-  let checkpoint: Checkpoint | undefined
-  const ranks = await onAllRanks(group, async () => {
-    isStrict = readOptions(options).strict
-    owners = ownersOf(state)
-    checkpoint = await openFinished(latest.path)
-    const names = new Set(Object.keys(checkpoint.contents.tensors))
-    for (const owner of owners) requested.push(owner.parts(names, isStrict))
-    return requested.flat().map(({ name }) => name)
-  })
-  const { path, contents } = checkpoint!
-  const pieces: Piece[][] = []
-  await onAllRanks(group, async () => {
-    const hasOptimizer = state.optimizer !== undefined
-    checkModel(path, contents, { names: new Set(ranks.flat()), isStrict, hasOptimizer })
-    for (const parts of requested) pieces.push(await readParts(checkpoint!, parts))
-  })
-  // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.
-  for (const [i, owner] of [...owners.entries()].reverse()) {
-    await onAllRanks(group, async () => {
-      await owner.load(pieces[i]!)
+  return await traceWait('checkpoint', { name: 'load' }, async () => {
+    checkPlace(directory, group)
+    const latest = await latestCheckpoint(directory, group)
+    if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
+    let owners: readonly PieceOwner[] = []
+    let isStrict = true
+    const requested: (readonly Part[])[] = []
+    let checkpoint: Checkpoint | undefined
+    const ranks = await onAllRanks(group, async () => {
+      isStrict = readOptions(options).strict
+      owners = ownersOf(state)
+      checkpoint = await openFinished(latest.path)
+      const names = new Set(Object.keys(checkpoint.contents.tensors))
+      for (const owner of owners) requested.push(owner.parts(names, isStrict))
+      return requested.flat().map(({ name }) => name)
     })
-  }
-  return { ...latest, data: contents.data, seeds: contents.seeds }
+    const { data, seeds, hasOptimizer } = checkpoint!.contents
+    const pieces: Piece[][] = []
+    await onAllRanks(group, async () => {
+      if (state.optimizer !== undefined && !hasOptimizer) {
+        const facts = { path: latest.path, tensor: 'state of an optimizer', found: 'a model only' }
+        throw tsrError('ERR_TSR_CHECKPOINT_MISSING', facts)
+      }
+      if (isStrict) checkNames(checkpoint!, ranks.flat())
+      for (const parts of requested) pieces.push(await readParts(checkpoint!, parts))
+    })
+    // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.
+    for (const [i, owner] of [...owners.entries()].reverse()) {
+      await onAllRanks(group, async () => {
+        await owner.load(pieces[i]!)
+      })
+    }
+    return { ...latest, data, seeds }
+  })
 }
 
-interface Request {
-  /** The names of the tensors that any rank requests. */
-  readonly names: ReadonlySet<string>
-  readonly isStrict: boolean
-  readonly hasOptimizer: boolean
-}
-
-function checkModel(path: string, contents: Contents, request: Request): void {
-  const { tensors } = contents
-  const { names, isStrict } = request
-  if (request.hasOptimizer && !contents.hasOptimizer) {
-    const tensor = 'state of an optimizer'
-    throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor, found: 'a model only' })
-  }
-  if (!isStrict) return
+/**
+ * @param requested - the names of the tensors that any rank requests
+ * @throws ERR_TSR_CHECKPOINT_MODEL for tensors that exist only in the checkpoint
+ */
+function checkNames({ path, contents: { tensors } }: Checkpoint, requested: string[]): void {
+  const names = new Set(requested)
   const more = Object.keys(tensors).filter((name) => !isStateName(name) && !names.has(name))
   if (more.length === 0) return
   const less = [...names].filter((name) => !Object.hasOwn(tensors, name))
@@ -146,12 +131,8 @@ interface PartInProgress {
   filled: number
 }
 
-/** A stored piece, and the requested parts that overlap with the piece. */
-interface ReadTask {
-  readonly stored: StoredPiece
-  readonly part: Part
-  readonly requests: readonly PartInProgress[]
-}
+/** The stored pieces to read of a file, each with the requested parts that overlap with it. */
+type ReadTasks = Map<StoredPiece, PartInProgress[]>
 
 /**
  * Reads the requested parts of tensors from the stored pieces that overlap with them. Reads each
@@ -164,10 +145,11 @@ async function readParts(checkpoint: Checkpoint, parts: readonly Part[]): Promis
   for (const [name, tasks] of tasksByFile(checkpoint, requests)) {
     const path = join(checkpoint.path, name)
     const file = await openSafetensors(path).catch((error: unknown) => {
-      throw damaged(path, tasks[0]!.part.name, error)
+      const [overlapping] = tasks.values()
+      throw damaged(path, overlapping![0]!.part.name, error)
     })
     try {
-      for (const task of tasks) await readTask(file, task)
+      for (const task of tasks) await readTask(file, ...task)
     } finally {
       await file.close()
     }
@@ -190,50 +172,43 @@ function requestOf({ path, contents }: Checkpoint, part: Part): PartInProgress {
     const found = describeNames(Object.keys(contents.tensors))
     throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor: part.name, found })
   }
-  const [has, wants] = [tensor.shape, part.shape].map((shape) => `[${shape.join(', ')}]`)
-  if (has === wants) {
-    return { part, dtype: tensor.dtype, values: undefined, filled: 0 }
-  }
-  const facts = { path, tensor: part.name, has: has!, wants: wants! }
-  throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', facts)
+  const { dtype, shape } = tensor
+  const [has, wants] = [`[${shape.join(', ')}]`, `[${part.shape.join(', ')}]`]
+  if (has === wants) return { part, dtype, values: undefined, filled: 0 }
+  throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', { path, tensor: part.name, has, wants })
 }
 
 function valuesOf(request: PartInProgress): PieceValues {
   const { part, dtype } = request
-  const make = () => toValues(dtype, new ArrayBuffer(partSize(part) * bytesOf(dtype)))
-  return (request.values ??= make() as PieceValues)
+  const bytes = partSize(part) * bytesOf(dtype)
+  return (request.values ??= toValues(dtype, new ArrayBuffer(bytes)) as PieceValues)
 }
 
 function tasksByFile(
   { contents }: Checkpoint,
   requests: readonly PartInProgress[],
-): Map<string, ReadTask[]> {
-  const byName = new Map<string, PartInProgress[]>()
+): Map<string, ReadTasks> {
+  const files = new Map<string, ReadTasks>()
   for (const each of requests) {
-    const { name } = each.part
-    byName.set(name, [...(byName.get(name) ?? []), each])
-  }
-  const tasks = new Map<string, ReadTask[]>()
-  for (const [name, candidates] of byName) {
-    const { shape, pieces } = contents.tensors[name]!
-    for (const stored of pieces) {
-      const { file, box, range } = stored
-      const part = { name, shape, ...(box && { box }), ...(range && { range }) }
-      const overlapping = candidates.filter(
-        (each) => commonRuns(part, each.part).next().done === false,
-      )
-      if (overlapping.length === 0) continue
-      tasks.set(file, [...(tasks.get(file) ?? []), { stored, part, requests: overlapping }])
+    const { name, shape } = each.part
+    for (const stored of contents.tensors[name]!.pieces) {
+      if (!haveCommon({ ...stored, name, shape }, each.part)) continue
+      const tasks = files.get(stored.file) ?? new Map<StoredPiece, PartInProgress[]>()
+      files.set(stored.file, tasks)
+      tasks.set(stored, [...(tasks.get(stored) ?? []), each])
     }
   }
-  return tasks
+  return files
 }
 
 async function readTask(
   file: SafetensorsFile,
-  { stored, part, requests }: ReadTask,
+  stored: StoredPiece,
+  requests: readonly PartInProgress[],
 ): Promise<void> {
   const { key } = stored
+  const { name, shape } = requests[0]!.part
+  const part = { ...stored, name, shape }
   try {
     const values = (await file.read(key)) as PieceValues
     // Check dtype and size too: the header of the file has no checksum.
@@ -252,7 +227,7 @@ async function readTask(
       each.filled += copyCommon({ ...part, values }, { ...each.part, values: valuesOf(each) })
     }
   } catch (error) {
-    throw damaged(file.path, part.name, error)
+    throw damaged(file.path, name, error)
   }
 }
 

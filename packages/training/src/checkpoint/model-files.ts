@@ -1,12 +1,13 @@
-import { access, stat } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { readFileText, tsrError } from '@tsrun/core'
+import { anything, object, parseJson, readFileText, record, tsrError } from '@tsrun/core'
 import { INDEX, isName } from './contents.ts'
-import { isRecord } from './safetensors/dtypes.ts'
 import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
 
 const HUB_INDEX = 'model.safetensors.index.json'
 const HUB_FILE = 'model.safetensors'
+const hubIndex = object({ weight_map: record(anything()) })
 
 /** The tensors of a model, in one or several safetensors files. */
 export interface ModelFiles {
@@ -36,7 +37,7 @@ export async function openModelFiles(path: string): Promise<ModelFiles> {
   const fileOf = new Map(
     files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
   )
-  const find = (tensor: string): SafetensorsFile => {
+  const find = (tensor: string) => {
     const file = fileOf.get(tensor)
     if (file !== undefined) return file
     const found = describeNames([...fileOf.keys()])
@@ -61,37 +62,19 @@ async function listFiles(path: string): Promise<string[]> {
   })
   if (!found.isDirectory()) return [path]
   const index = join(path, HUB_INDEX)
-  if (!(await exists(index))) {
+  if (!existsSync(index)) {
     const single = join(path, HUB_FILE)
-    if (await exists(single)) return [single]
-    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem: await problemOf(path) })
+    if (existsSync(single)) return [single]
+    const problem = existsSync(join(path, INDEX))
+      ? 'it is a checkpoint, which loadCheckpoint loads'
+      : `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem })
   }
-  const names = new Set(Object.values(weightMap(readFileText(index))))
+  // The file names by tensor, which are unchecked. There are none if the file is not an index.
+  const files = parseJson(readFileText(index), hubIndex)?.weight_map ?? {}
+  const names = new Set(Object.values(files))
   const own = [...names].filter(isName)
   // Follow links: the cache of the Hugging Face Hub consists of links.
   if (own.length > 0 && own.length === names.size) return own.map((name) => join(path, name))
   throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
-}
-
-async function problemOf(path: string): Promise<string> {
-  if (await exists(join(path, INDEX))) return 'it is a checkpoint, which loadCheckpoint loads'
-  return `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await access(path).then(
-    () => true,
-    () => false,
-  )
-}
-
-/** Returns the unchecked file names by tensor; empty if `index` is not an index. */
-function weightMap(index: string): Record<string, unknown> {
-  try {
-    const content: unknown = JSON.parse(index)
-    const map = isRecord(content) ? content['weight_map'] : undefined
-    return isRecord(map) ? map : {}
-  } catch {
-    return {}
-  }
 }

@@ -106,40 +106,43 @@ export function isStateName(name: string): boolean {
 }
 
 /** Inverts `stateName`. Returns undefined for the name of a parameter. */
-export function parseStateName(
-  name: string,
-): { readonly parameter: string; readonly kind: string } | undefined {
+export function parseStateName(name: string) {
   const [, kind, parameter] = /^optimizer\/([^/]+)\/(.+)$/.exec(name) ?? []
   return kind === undefined ? undefined : { kind, parameter: parameter! }
 }
 
-/** Overlapping values of two parts that are contiguous in both. */
-export interface Run {
-  /** The index of the first overlapping value in the first part. */
-  readonly from: number
-  /** The index of the first overlapping value in the second part. */
-  readonly to: number
-  readonly length: number
-}
-
-/** Yields the overlap of two parts of one tensor, in row-major order. */
-export function* commonRuns(a: Part, b: Part): Generator<Run> {
+/**
+ * Yields the overlap of two parts of one tensor, in row-major order, as runs of values that are
+ * contiguous in both parts. `from` and `to` are the indices of the first value of a run in the first and
+ * in the second part.
+ */
+function* commonRuns(a: Part, b: Part) {
   const [first, second] = mergeAxes(a, b)
   const lower = first.offset.map((offset, axis) => Math.max(offset, second.offset[axis]!))
   const lengths = lower.map((low, axis) => Math.min(end(first, axis), end(second, axis)) - low)
   if (lengths.some((length) => length <= 0)) return
-  const ranges = [a.range ?? [0, partSize(a)], b.range ?? [0, partSize(b)]] as const
+  const [startOfA, endOfA] = rangeOf(a)
+  const [startOfB, endOfB] = rangeOf(b)
   const row = lengths.pop()!
   for (const index of indices(lengths)) {
     const place = lower.map((low, axis) => low + (index[axis] ?? 0))
     const from = positionIn(first, place)
     const to = positionIn(second, place)
-    const begin = Math.max(0, ranges[0][0] - from, ranges[1][0] - to)
-    const stop = Math.min(row, ranges[0][1] - from, ranges[1][1] - to)
+    const begin = Math.max(0, startOfA - from, startOfB - to)
+    const stop = Math.min(row, endOfA - from, endOfB - to)
     if (stop <= begin) continue
-    const [start, target] = [from + begin - ranges[0][0], to + begin - ranges[1][0]]
-    yield { from: start, to: target, length: stop - begin }
+    yield { from: from + begin - startOfA, to: to + begin - startOfB, length: stop - begin }
   }
+}
+
+/** Whether two parts of one tensor overlap. */
+export function haveCommon(a: Part, b: Part): boolean {
+  return commonRuns(a, b).next().done === false
+}
+
+/** Returns the range of a part within its box. */
+export function rangeOf(part: Part): readonly [from: number, to: number] {
+  return part.range ?? [0, partSize(part)]
 }
 
 /** Copies the values that `source` and `target` have in common. Returns their number. */

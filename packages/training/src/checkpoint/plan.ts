@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import { commonRuns, partSize, type HeldPiece, type Part } from './piece.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { haveCommon, partSize, rangeOf, type HeldPiece, type Part } from './piece.ts'
 import { layoutOf, type SafetensorsDType } from './safetensors/dtypes.ts'
 
 /** A piece without its values. Ranks exchange these descriptions. */
@@ -55,7 +56,10 @@ export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPie
       }
     }
   }
-  for (const tensor of tensors.values()) checkComplete(tensor)
+  for (const tensor of tensors.values()) {
+    checkComplete(tensor)
+    checkDisjoint(tensor.parts)
+  }
   const loads = held.map(() => 0)
   return Array.from(copies, ([key, { facts, ranks }]) => {
     const rank = ranks.reduce((least, next) => (loads[next]! < loads[least]! ? next : least))
@@ -90,7 +94,7 @@ export function keyOf({ name, shape, box, range }: Part): string {
   const ends = isWhole
     ? ''
     : `[${box.offset.map((from, axis) => between(from, from + box.extent[axis]!)).join()}]`
-  const size = partSize({ name, shape, ...(box && { box }) })
+  const size = sizeOf(box?.extent ?? shape)
   const isAll = range === undefined || (range[0] === 0 && range[1] === size)
   return `${name}${ends}${isAll ? '' : `{${between(...range)}}`}`
 }
@@ -112,12 +116,9 @@ function checkSame(
   })
 }
 
-function checkComplete({ facts, size, parts }: TensorPieces): void {
-  const whole = partSize({ name: facts.name, shape: facts.shape })
-  if (size === whole) {
-    checkDisjoint(parts)
-    return
-  }
+function checkComplete({ facts, size }: TensorPieces): void {
+  const whole = sizeOf(facts.shape)
+  if (size === whole) return
   throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
     tensor: facts.name,
     problem: `its pieces have ${size} values, but the tensor [${facts.shape.join(', ')}] has ${whole}`,
@@ -145,16 +146,8 @@ function checkDisjoint(parts: readonly PieceFacts[]): void {
   }
 }
 
-function haveCommon(a: Part, b: Part): boolean {
-  return commonRuns(a, b).next().done === false
-}
-
 function boxOf({ name, shape, box }: Part): Part {
   return { name, shape, ...(box && { box }) }
-}
-
-function rangeOf(part: Part): readonly [from: number, to: number] {
-  return part.range ?? [0, partSize(part)]
 }
 
 function overlap(a: PieceFacts, b: PieceFacts): Error {

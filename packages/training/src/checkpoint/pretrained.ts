@@ -56,18 +56,20 @@ export async function loadPretrained(
   const files = await openModelFiles(path)
   try {
     const names = new Set(files.names)
-    const all = [...new Set(model.parameters)]
-    const sources = all.map(({ name }) => mapping(name, names))
-    for (const [i, parameter] of all.entries()) checkShape(parameter, sources[i]!, files)
-    const values: Float32Array[] = []
-    for (const [i, parameter] of all.entries()) {
-      const stored = await files.readFloats(sources[i]!.tensor)
-      values.push(partOfStored(parameter, sources[i]!, stored))
+    const all = Array.from(new Set(model.parameters), (parameter) => ({
+      parameter,
+      source: mapping(parameter.name, names),
+    }))
+    for (const { parameter, source } of all) checkShape(parameter, source, files)
+    const loaded: { parameter: Parameter; values: Float32Array }[] = []
+    for (const { parameter, source } of all) {
+      const stored = await files.readFloats(source.tensor)
+      loaded.push({ parameter, values: partOfStored(parameter, source, stored) })
     }
-    for (const [i, parameter] of all.entries()) {
-      replaceValue(parameter, tensorFrom(values[i]!, parameter.shape))
+    for (const { parameter, values } of loaded) {
+      replaceValue(parameter, tensorFrom(values, parameter.shape))
     }
-    const used = new Set(sources.map(({ tensor }) => tensor))
+    const used = new Set(all.map(({ source }) => source.tensor))
     return { loaded: all.length, unused: [...names].filter((name) => !used.has(name)) }
   } finally {
     await files.close()

@@ -16,7 +16,7 @@ import { newPlace } from './folders.ts'
 import type { HeldPiece } from './piece.ts'
 import { factsOf, planPieces } from './plan.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
-import { withAbortError, withWriteError, writeCheckpoint } from './write.ts'
+import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
 
 /** What `saveCheckpoint` saves: the state of training, and where it is in its data. */
 export interface SavedState extends CheckpointState {
@@ -114,11 +114,58 @@ export async function saveCheckpoint(
 ): Promise<SavedCheckpoint> {
   checkPlace(directory, group)
   const folder = resolve(directory)
-  const { path, background } = await inOrder(group ?? folder, async (failed) => {
-    return await traceWait('checkpoint', { name: 'save' }, () =>
-      save(folder, state, group, options, failed?.unreported),
-    )
-  })
+  const { path, background } = await inOrder(group ?? folder, (failed) =>
+    traceWait('checkpoint', { name: 'save' }, async () => {
+      const { timeout, signal } = options
+      const rank = group?.rank ?? 0
+      const pieces: HeldPiece[] = []
+      const release = () => {
+        for (const { values } of pieces) if ('read' in values) values.release()
+      }
+      let own: Pick<RankShare, 'keep' | 'finite'> & Pick<RankShare['facts'], 'data' | 'seeds'>
+      let writing: BackgroundSave | undefined
+      try {
+        const ranks = await onAllRanks(group, async () => {
+          if (failed?.unreported !== undefined) throw failed.unreported.error
+          const { background, compare, keep, finite } = readOptions(options)
+          const owners = ownersOf(state)
+          const { step, data = null, seeds = {} } = state
+          stepRule.check('step', step)
+          await withSaveErrors(folder, group, signal, () => {
+            signal?.throwIfAborted()
+          })
+          // Copy the values, which the caller may change while they are written.
+          own = { keep, finite, data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
+          for (const owner of owners) pieces.push(...(await owner.pieces()))
+          const place =
+            rank === 0
+              ? await withSaveErrors(folder, group, signal, () => newPlace(folder, step))
+              : undefined
+          const held = pieces.map(factsOf)
+          const optimizer = state.optimizer !== undefined
+          return { held, place, common: { step, optimizer, background, compare } }
+        })
+        checkAgreement(ranks.map(({ common }) => common))
+        const plan = planPieces(ranks.map(({ held }) => held))
+        const { place, common } = ranks[0]!
+        const { step, optimizer: hasOptimizer, background, compare } = common
+        const { name, save } = place!
+        const { data, seeds, ...kept } = own!
+        const facts = { save, step, data, seeds, hasOptimizer }
+        const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
+        const done = writeCheckpoint(share, background ? await writersOf(group) : group)
+        if (background) {
+          writing = { done: done.finally(release) }
+          writing.done.catch((error: unknown) => {
+            if (writing !== undefined) writing.unreported = { error }
+          })
+        } else await done
+        return { path: join(folder, name), ...(writing && { background: writing }) }
+      } finally {
+        if (writing === undefined) release()
+      }
+    }),
+  )
   return {
     path,
     get done() {
@@ -129,94 +176,17 @@ export async function saveCheckpoint(
   }
 }
 
-async function save(
-  folder: string,
-  state: SavedState,
-  group: ProcessGroup | undefined,
-  options: SaveOptions,
-  unreported: BackgroundSave['unreported'],
-): Promise<{ readonly path: string; readonly background?: BackgroundSave }> {
-  const { timeout, signal } = options
-  const rank = group?.rank ?? 0
-  const pieces: HeldPiece[] = []
-  const release = (): void => {
-    for (const { values } of pieces) if ('read' in values) values.release()
-  }
-  let kept = { keep: Infinity, finite: true }
-  let values: JsonValues = { data: null, seeds: {} }
-  let writing: BackgroundSave | undefined
-  try {
-    const ranks = await onAllRanks(group, async () => {
-      if (unreported !== undefined) throw unreported.error
-      const { background, compare, keep, finite } = readOptions(options)
-      kept = { keep, finite }
-      const owners = ownersOf(state)
-      stepRule.check('step', state.step)
-      await withAbortError(signal, group, () => {
-        signal?.throwIfAborted()
-      })
-      values = copyJsonValues(state)
-      for (const owner of owners) pieces.push(...(await owner.pieces()))
-      const place =
-        rank === 0
-          ? await withWriteError(rank, folder, () => newPlace(folder, state.step))
-          : undefined
-      const held = pieces.map(factsOf)
-      const hasOptimizer = state.optimizer !== undefined
-      return { held, place, step: state.step, hasOptimizer, background, compare }
-    })
-    checkAgreement(ranks)
-    const plan = planPieces(ranks.map(({ held }) => held))
-    const { place, hasOptimizer, background, compare } = ranks[0]!
-    const { name, save } = place!
-    const facts = { save, step: state.step, ...values, hasOptimizer }
-    const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
-    const done = writeCheckpoint(share, background ? await writersOf(group) : group)
-    if (background) {
-      writing = { done: done.finally(release) }
-      writing.done.catch((error: unknown) => {
-        if (writing !== undefined) writing.unreported = { error }
-      })
-    } else await done
-    return { path: join(folder, name), ...(writing && { background: writing }) }
-  } finally {
-    if (writing === undefined) release()
-  }
-}
-
-/** Arguments that must be equal on all ranks. */
-interface CommonArguments {
-  readonly step: number
-  readonly hasOptimizer: boolean
-  readonly background: boolean
-  readonly compare: boolean
-}
-
 /** @throws ERR_TSR_ARGUMENT when the arguments of a rank differ from those of rank 0 */
-function checkAgreement(ranks: readonly CommonArguments[]): void {
-  const names: Record<keyof CommonArguments, string> = {
-    step: 'step',
-    hasOptimizer: 'optimizer',
-    background: 'background',
-    compare: 'compare',
-  }
-  for (const key of Object.keys(names) as (keyof CommonArguments)[]) {
-    const wanted = ranks[0]![key]
-    const rank = ranks.findIndex((each) => each[key] !== wanted)
+function checkAgreement(ranks: readonly Readonly<Record<string, unknown>>[]): void {
+  for (const [name, wanted] of Object.entries(ranks[0]!)) {
+    const rank = ranks.findIndex((each) => each[name] !== wanted)
     if (rank === -1) continue
     throw argumentError(
-      names[key],
-      `${String(ranks[rank]![key])} on rank ${rank}`,
+      name,
+      `${String(ranks[rank]![name])} on rank ${rank}`,
       `${String(wanted)}, as on rank 0`,
     )
   }
-}
-
-type JsonValues = Required<Pick<SavedState, 'data' | 'seeds'>>
-
-/** Copies the values, which the caller may change while they are written. */
-function copyJsonValues({ data = null, seeds = {} }: SavedState): JsonValues {
-  return { data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
 }
 
 function copyOf<T>(name: string, value: T): T {

@@ -1,4 +1,4 @@
-import { argumentError, refuseUnknown } from '@tsrun/core'
+import { argumentError, having, refuseUnknown } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../model/describe.ts'
 import { buffersOf, type Buffered } from '../model/module.ts'
@@ -19,6 +19,12 @@ export interface CheckpointState {
   readonly optimizer?: StatefulOptimizer | PieceOwner
 }
 
+const owner = having<PieceOwner>(['pieces', 'parts', 'load'], 'an owner of tensors')
+const stateful = having<StatefulOptimizer>(
+  ['state', 'loadState'],
+  'an object with state() and loadState(), or ownerOfTrainOptimizer() of @tsrun/layers',
+)
+
 /** The keys of `SavedState`. A saved state object can also be passed to `loadCheckpoint`. */
 const KNOWN = ['model', 'optimizer', 'step', 'data', 'seeds']
 
@@ -30,32 +36,22 @@ const KNOWN = ['model', 'optimizer', 'step', 'data', 'seeds']
 export function ownersOf(state: CheckpointState): PieceOwner[] {
   refuseUnknown(state, KNOWN, 'state')
   const { model, optimizer } = state
-  if (!isOwner(model)) checkModule(model)
+  const isOwner = owner.is(model)
+  if (!isOwner) checkModule(model)
   const owners = [
-    isOwner(model) ? model : withBuffers(ownerOfParameters(model.parameters), buffersOf(model)),
+    isOwner ? model : withBuffers(ownerOfParameters(model.parameters), buffersOf(model)),
   ]
   if (optimizer === undefined) return owners
-  if (isOwner(optimizer)) return [...owners, optimizer]
-  checkOptimizer(optimizer)
+  if (owner.is(optimizer)) return [...owners, optimizer]
+  if (!stateful.is(optimizer)) {
+    throw argumentError('optimizer', describe(optimizer), stateful.expected)
+  }
   if ('parameters' in model) return [...owners, ownerOfOptimizer(optimizer, model.parameters)]
   throw argumentError(
     'optimizer',
     'an optimizer, and the model an owner',
     'an owner of the state of the optimizer, as model is one of parameters',
   )
-}
-
-function checkOptimizer(optimizer: StatefulOptimizer): void {
-  if (hasMethods(optimizer, ['state', 'loadState'])) return
-  throw argumentError(
-    'optimizer',
-    describe(optimizer),
-    'an object with state() and loadState(), or ownerOfTrainOptimizer() of @tsrun/layers',
-  )
-}
-
-function isOwner(value: unknown): value is PieceOwner {
-  return hasMethods(value, ['pieces', 'parts', 'load'])
 }
 
 /**
@@ -86,10 +82,4 @@ export function checkModule(model: unknown): void {
     throw invalid('a model of tf.layers', 'ownerOfLayers(model) of @tsrun/layers')
   if (typeof build === 'function') throw invalid('a recipe', 'the result of its build()')
   throw invalid(describe(model), 'a module, a pipeline, or another object with parameters')
-}
-
-function hasMethods(value: unknown, names: readonly string[]): boolean {
-  if (typeof value !== 'object' || value === null) return false
-  const object = value as Record<string, unknown>
-  return names.every((name) => typeof object[name] === 'function')
 }

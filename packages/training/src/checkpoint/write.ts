@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isTsrError, tsrError } from '@tsrun/core'
+import { argumentError, isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import {
   encodeContents,
@@ -38,13 +38,7 @@ export interface RankShare {
   readonly signal: AbortSignal | undefined
 }
 
-interface WrittenShard {
-  /** Undefined if the rank has nothing to write and so creates no file. */
-  readonly file: string | undefined
-  readonly bytes: number
-  /** The CRC-32 of the rank's pieces. */
-  readonly checksums: readonly (readonly [key: string, crc32: number])[]
-}
+type WrittenShard = Awaited<ReturnType<typeof writeShard>>
 
 /**
  * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
@@ -65,14 +59,14 @@ export async function writeCheckpoint(
     onAllRanks(
       group,
       () =>
-        withWriteError(rank, join(folder, name), () =>
-          withAbortError(signal, group, () => withConflictError(group, folder, run)),
+        withSaveErrors(join(folder, name), group, signal, () =>
+          withConflictError(group, folder, run),
         ),
       timeout,
     )
   try {
     await step(async () => {
-      if (rank === 0) await makeUnfinished(folder, name)
+      if (rank === 0) await makeUnfinished(folder, path)
     })
     const shards = await step(() => writeShard(path, share, rank, group?.size ?? 1))
     const checksums = shards.map((shard) => new Map(shard.checksums))
@@ -86,22 +80,27 @@ export async function writeCheckpoint(
   }
 }
 
-/** @throws ERR_TSR_OPERATION_ABORTED when `run` throws the reason of the signal */
-export async function withAbortError<T>(
-  signal: AbortSignal | undefined,
+/**
+ * @throws ERR_TSR_OPERATION_ABORTED when `run` throws the reason of the signal; ERR_TSR_CHECKPOINT_WRITE
+ *   when it throws another error that is not from tsrun
+ */
+export async function withSaveErrors<T>(
+  path: string,
   group: ProcessGroup | undefined,
+  signal: AbortSignal | undefined,
   run: () => T | Promise<T>,
 ): Promise<T> {
   try {
     return await run()
   } catch (error) {
-    if (signal?.aborted !== true || error !== signal.reason) throw error
-    const facts = {
-      rank: group?.rank ?? 0,
-      operation: 'saveCheckpoint',
-      group: group?.name ?? 'none',
+    const rank = group?.rank ?? 0
+    if (signal?.aborted === true && error === signal.reason) {
+      const facts = { rank, operation: 'saveCheckpoint', group: group?.name ?? 'none' }
+      throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
     }
-    throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
+    if (isTsrError(error)) throw error
+    const reason = (error as Error).message
+    throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
   }
 }
 
@@ -121,23 +120,7 @@ export async function withConflictError<T>(
     const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
     if (group !== undefined || !isConflict || !isOneOfMany) throw error
     const expected = `the group of the ranks, because other ranks of the job save to ${folder} at the same time`
-    const facts = { name: 'group', value: 'undefined', expected }
-    throw tsrError('ERR_TSR_ARGUMENT', facts, { cause: error })
-  }
-}
-
-/** @throws ERR_TSR_CHECKPOINT_WRITE when `run` throws an error that is not from tsrun */
-export async function withWriteError<T>(
-  rank: number,
-  path: string,
-  run: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await run()
-  } catch (error) {
-    if (isTsrError(error)) throw error
-    const reason = (error as Error).message
-    throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
+    throw argumentError('group', 'undefined', expected, { cause: error })
   }
 }
 
@@ -146,24 +129,26 @@ async function writeShard(
   { plan, pieces, finite, signal }: RankShare,
   rank: number,
   ranks: number,
-): Promise<WrittenShard> {
+) {
   const own = new Map(pieces.toReversed().map((piece) => [keyOf(piece), piece]))
   const mine = plan.filter((piece) => piece.rank === rank)
   const tensors = new Map(
     mine.map((piece) => {
-      const isBox = piece.range === undefined
-      const shape = isBox ? (piece.box?.extent ?? piece.shape) : [partSize(piece)]
-      return [piece.key, { shape, values: own.get(piece.key)!.values }]
+      const { key, shape, box, range } = piece
+      const stored = range === undefined ? (box?.extent ?? shape) : [partSize(piece)]
+      return [key, { shape: stored, values: own.get(key)!.values }]
     }),
   )
   const all = [...new Set([...mine.map(({ key }) => own.get(key)!), ...pieces])]
   const others = all.slice(mine.length).map(({ values }) => values)
   const [number, count] = [rank, ranks].map((value) => String(value).padStart(5, '0'))
+  // A rank that has nothing to write creates no file.
   const file = mine.length > 0 ? `rank-${number!}-of-${count!}.safetensors` : undefined
   const { bytes, checks } =
     file === undefined
       ? { bytes: 0, checks: await streamTensors(others, () => undefined, signal) }
       : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, signal)
+  /** The CRC-32 of the rank's pieces, by key. */
   const checksums = new Map<string, number>()
   for (const [i, piece] of all.entries()) {
     const { crc32, notFinite } = checks[i]!
@@ -196,9 +181,21 @@ async function finish(
       throw new Error(`${file}: ${what}`)
     }
   }
-  const tensors = describeTensors(plan, shards, checksums)
-  const contents = { ...facts, ranks: shards.length, files, tensors }
-  const text = new TextEncoder().encode(encodeContents(contents))
+  const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
+  for (const { name, shape, dtype, key, box, range, rank } of plan) {
+    const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
+    tensors.set(name, tensor)
+    const place = { ...(box && { box }), ...(range && { range }) }
+    const crc32 = checksums[rank]!.get(key)!
+    tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
+  }
+  const contents = {
+    ...facts,
+    ranks: shards.length,
+    files,
+    tensors: Object.fromEntries(tensors),
+  }
+  const text = Buffer.from(encodeContents(contents))
   await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
   await rename(path, join(folder, name))
   await syncFolder(folder)
@@ -208,20 +205,4 @@ async function finish(
     const facts = { path: join(folder, name), reason: (error as Error).message }
     throw tsrError('ERR_TSR_CHECKPOINT_PRUNE', facts, { cause: error })
   })
-}
-
-function describeTensors(
-  plan: readonly PlannedPiece[],
-  shards: readonly WrittenShard[],
-  checksums: readonly ReadonlyMap<string, number>[],
-): Contents['tensors'] {
-  const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
-  for (const { name, shape, dtype, key, box, range, rank } of plan) {
-    const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
-    tensors.set(name, tensor)
-    const place = { ...(box && { box }), ...(range && { range }) }
-    const crc32 = checksums[rank]!.get(key)!
-    tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
-  }
-  return Object.fromEntries(tensors)
 }

@@ -195,25 +195,25 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
     },
     *[Symbol.iterator]() {
       const own = ++loops
+      // Two simultaneous loops would repeat batches and count epochs twice.
+      const checkAlone = () => {
+        if (own === loops) return
+        throw argumentError(
+          'the loop over a loader',
+          'continued after another loop over it was started',
+          'one loop at a time, or a loader for each loop',
+        )
+      }
       for (const batch of rest()) {
-        if (own !== loops) throw overlappingLoops()
+        checkAlone()
         consumed = Math.min(examples, consumed + complete.batch)
         yield batch
       }
-      if (own !== loops) throw overlappingLoops()
+      checkAlone()
       epoch++
       consumed = 0
     },
   }
-}
-
-/** Returns the error for two simultaneous loops, which would repeat batches and count epochs twice. */
-function overlappingLoops(): Error {
-  return argumentError(
-    'the loop over a loader',
-    'continued after another loop over it was started',
-    'one loop at a time, or a loader for each loop',
-  )
 }
 
 function checkState(state: Partial<LoaderState> | null): void {
@@ -224,20 +224,20 @@ function checkState(state: Partial<LoaderState> | null): void {
 export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
   const size = indices.length
   if (isExamples(dataset)) {
-    const tensor = (field: string): Tensor => fieldTensor(dataset, field, indices)
+    const tensor = (field: string) => fieldTensor(dataset, field, indices)
     return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }
   }
   const batch = labeledBatch(dataset, indices)
   const { inputs, labels } = batch
   const fields: Record<string, () => Tensor> = { inputs, labels }
-  const tensor = (field: string): Tensor => {
+  const tensor = (field: string) => {
     if (fields[field] !== undefined) return fields[field]()
     throw argumentError('a field of the examples', field, 'inputs or labels')
   }
   return { ...batch, tensor }
 }
 
-function labeledBatch(dataset: Dataset, indices: Int32Array): Omit<ExampleBatch, 'tensor'> {
+function labeledBatch(dataset: Dataset, indices: Int32Array) {
   const size = indices.length
   return {
     size,

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
-import { messageOf, tsrError } from '@tsrun/core'
+import { messageOf, readFileBytes, tsrError } from '@tsrun/core'
 
 /** Labeled examples, which are read on demand. */
 export interface Dataset {
@@ -35,6 +35,24 @@ export function folderOfDataset(dataset: string, packageName: string): string {
     }
   }
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
+}
+
+/**
+ * Reads a file of a data set.
+ *
+ * @param most - limit in bytes
+ * @throws ERR_TSR_DATASET
+ */
+export function readDataFile(path: string, most?: number): Buffer<ArrayBuffer> {
+  try {
+    return readFileBytes(path, most)
+  } catch (error) {
+    throw datasetError(path, fileProblem(path, error), error)
+  }
+}
+
+export function datasetError(path: string, problem: string, cause?: unknown): Error {
+  return tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
 }
 
 /** Why a file cannot be read. Names the folder of a missing file, which is not always the script's. */

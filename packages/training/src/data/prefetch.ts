@@ -10,7 +10,7 @@ import { traceWait } from '@tsrun/distributed/record'
 export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): AsyncGenerator<T> {
   const iterator = items[Symbol.asyncIterator]()
   const pending: Promise<IteratorResult<T>>[] = []
-  const ask = (): void => {
+  const ask = () => {
     const next = iterator.next()
     // Avoid an unhandled rejection: the consumer gets the error when it awaits this item.
     next.catch(() => undefined)

@@ -1,8 +1,8 @@
 import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
-import { importOptional, isTsrError, openFileHandle, shown, filled, tsrError } from '@tsrun/core'
+import { importOptional, isTsrError, messageOf, openFileHandle, shown, filled } from '@tsrun/core'
 import { parse, type Info } from 'csv-parse'
-import { fileProblem } from './dataset.ts'
+import { datasetError, fileProblem } from './dataset.ts'
 import {
   examplesFrom,
   separatorHint,
@@ -186,14 +186,14 @@ async function* linesOf(path: string): AsyncGenerator<string> {
   /** The chunks so far of a line that continues in the next chunk. */
   let parts: string[] = []
   let [length, count] = [0, 0]
-  const add = (part: string): void => {
+  const add = (part: string) => {
     length += part.length
     if (length > LONGEST) {
       throw unusable(path, `line ${count + 1} has more than ${LONGEST} characters`)
     }
     parts.push(part)
   }
-  const line = (): string => {
+  const line = () => {
     const whole = parts.join('').replace(/\r$/, '')
     parts = []
     length = 0
@@ -224,11 +224,6 @@ async function openRecords(path: string): Promise<FileHandle> {
 
 function unusable(path: string, reason: unknown, cause?: unknown): Error {
   if (isTsrError(reason)) return reason
-  const isError = reason instanceof Error
-  const problem = isError ? reason.message : String(reason)
-  return tsrError(
-    'ERR_TSR_DATASET',
-    { path, problem },
-    { cause: cause ?? (isError ? reason : undefined) },
-  )
+  const origin = reason instanceof Error ? reason : undefined
+  return datasetError(path, messageOf(reason), cause ?? origin)
 }

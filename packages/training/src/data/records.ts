@@ -68,21 +68,14 @@ export function examplesAt(
   rules: FieldRules,
   placeOf: (row: number) => RecordPlace,
 ): Examples {
-  const columns = Object.entries(rules).map(([name, rule]) => {
-    return [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const
-  })
+  const columns = Object.entries(rules).map(
+    ([name, rule]) => [name, columnOf(records, name, checkedRule(name, rule), placeOf)] as const,
+  )
   return examples(Object.fromEntries(columns), records.length)
 }
 
-interface CheckedRule {
-  readonly from: FieldSource
-  readonly dtype: HostDType
-  readonly classes: readonly string[] | undefined
-  readonly shape: readonly number[] | undefined
-}
-
 /** @throws ERR_TSR_ARGUMENT */
-function checkedRule(field: string, given: FieldRule): CheckedRule {
+function checkedRule(field: string, given: FieldRule) {
   const name = `the rule of ${field}`
   const isSource = typeof given !== 'object' || Array.isArray(given)
   const rule = (isSource ? { from: given } : given) as Exclude<FieldRule, FieldSource>
@@ -113,7 +106,7 @@ type Refuse = (problem: string) => never
 function columnOf(
   records: readonly DataRecord[],
   name: string,
-  { from, dtype, classes, shape }: CheckedRule,
+  { from, dtype, classes, shape }: ReturnType<typeof checkedRule>,
   placeOf: (row: number) => RecordPlace,
 ): Column {
   const values: number[] = []

@@ -15,11 +15,12 @@ import { orderRules, permutation } from './order.ts'
 export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike<number>): D {
   const rule = count({ to: data.size - 1 })
   const chosen = Int32Array.from(indices, (index) => rule.check('an index of the subset', index))
-  const place = (rows: Int32Array): Int32Array => rows.map((row) => chosen[row]!)
+  const place = (rows: Int32Array) => rows.map((row) => chosen[row]!)
   const paths = (data as Partial<ImageFolder>).paths
   return {
     ...data,
-    ...{ size: chosen.length, ...readers(data, place) },
+    size: chosen.length,
+    ...readers(data, place),
     ...(paths !== undefined && { paths: Array.from(chosen, (index) => paths[index]!) }),
   }
 }
@@ -32,7 +33,8 @@ function readers(
     const { features, classes } = data
     return {
       // Copy these properties by name: `...data` does not copy the getters of a class.
-      ...{ features, classes },
+      features,
+      classes,
       readInputs: (rows, out) => {
         data.readInputs(place(rows), out)
       },

@@ -1,4 +1,4 @@
-import { argumentError, count, declareOptions, where, type Rules } from '@tsrun/core'
+import { argumentError, callback, count, declareOptions, where, type Rules } from '@tsrun/core'
 import { exampleBatch, type ExampleBatch } from './batches.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 import { prefetch } from './prefetch.ts'
@@ -45,8 +45,7 @@ const readOptions = declareOptions({
   shuffle: count().default(0),
   seed: orderRules.seed,
   prefetch: count().default(2),
-  open: where<(shard: string) => AsyncIterable<DataRecord>>(
-    (value) => typeof value === 'function',
+  open: callback<(shard: string) => AsyncIterable<DataRecord>>(
     'a function that returns an async iterable',
   ).default(recordsIn),
 } satisfies Rules<StreamOptions>)
@@ -80,11 +79,6 @@ export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   loadState(state: StreamState): void
 }
 
-interface Positioned {
-  readonly batch: ExampleBatch
-  readonly after: StreamState
-}
-
 /**
  * Creates a source of batches from data that does not fit into memory. A `for await` loop continues
  * where the previous loop or job stopped, and runs to the end of the epoch. While its body runs,
@@ -104,10 +98,7 @@ interface Positioned {
  */
 export function streamLoader(options: StreamOptions): StreamLoader {
   const complete = readOptions(options)
-  let state: StreamState = {
-    ...beginning(0),
-    seed: complete.seed,
-  }
+  let state = beginning(0, complete.seed)
   return {
     get epoch() {
       return state.epoch
@@ -130,19 +121,16 @@ export function streamLoader(options: StreamOptions): StreamLoader {
         state = after
         yield batch
       }
-      state = { ...beginning(epoch + 1), seed }
+      state = beginning(epoch + 1, seed)
     },
   }
 }
 
-function beginning(epoch: number) {
-  return { epoch, shard: 0, record: 0, length: 0, window: 0, consumed: 0 }
+function beginning(epoch: number, seed: number): StreamState {
+  return { epoch, shard: 0, record: 0, length: 0, window: 0, consumed: 0, seed }
 }
 
-async function* readBatches(
-  options: ReturnType<typeof readOptions>,
-  from: StreamState,
-): AsyncGenerator<Positioned> {
+async function* readBatches(options: ReturnType<typeof readOptions>, from: StreamState) {
   const { batch: size, shuffle, share, fields, open } = options
   const { epoch, seed } = from
   const usual = Math.ceil(Math.max(shuffle, 1) / size) * size

@@ -11,8 +11,6 @@ const append = promisify(appendFile)
 /** The capacity of the write buffer in bytes, and the delay in milliseconds before it is written. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
-type LogFile = ReturnType<typeof openLog>
-
 /**
  * Appends to a file in the background. When the process exits, the buffer is written synchronously.
  *
@@ -73,16 +71,17 @@ export function openLog(
     start()
     await writes
   }
+  /** @throws ERR_TSR_ARGUMENT after `close` */
+  const write = (content: Uint8Array) => {
+    if (isClosed) throw argumentError(path, 'a closed log', 'no more metrics after close()')
+    waiting.push(content)
+    bytes += content.length
+    if (bytes >= BYTES) start()
+    else timer ??= setTimeout(start, INTERVAL).unref()
+  }
   process.once('exit', onExit)
   return {
-    /** @throws ERR_TSR_ARGUMENT after `close` */
-    write(content: Uint8Array) {
-      if (isClosed) throw argumentError(path, 'a closed log', 'no more metrics after close()')
-      waiting.push(content)
-      bytes += content.length
-      if (bytes >= BYTES) start()
-      else timer ??= setTimeout(start, INTERVAL).unref()
-    },
+    write,
     flush,
     async close() {
       isClosed = true
@@ -100,7 +99,7 @@ export function openLog(
 const NEWLINE = 10
 
 /** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
-export function lineFile(path: string, header = ''): LogFile {
+export function lineFile(path: string, header = '') {
   return openLog(path, (size, last) => {
     if (size === 0) return Buffer.from(header)
     return Buffer.from(last === NEWLINE ? '' : '\n')

@@ -36,18 +36,22 @@ export function logOfRank(
 const nothing = (): void => undefined
 const done = (): Promise<void> => Promise.resolve()
 const silent: MetricLog = {
-  ...{ scalar: nothing, text: nothing, histogram: nothing },
-  ...{ flush: done, close: done },
+  scalar: nothing,
+  text: nothing,
+  histogram: nothing,
+  flush: done,
+  close: done,
 }
 
 function checked(log: MetricLog): MetricLog {
-  const check = (name: string, step: number): void => {
+  const check = (name: string, step: number) => {
     if (name === '') {
       throw argumentError('the name of a metric', '""', 'a name such as loss')
     }
     count().check(`the step of ${name}`, step)
   }
   return {
+    ...log,
     scalar(name, value, step) {
       check(name, step)
       log.scalar(name, value, step)
@@ -60,8 +64,6 @@ function checked(log: MetricLog): MetricLog {
       check(name, step)
       log.histogram(name, values, step)
     },
-    flush: () => log.flush(),
-    close: () => log.close(),
   }
 }
 

@@ -3,7 +3,6 @@ import { join as joinPath } from 'node:path'
 import { histogramOf } from './histogram.ts'
 import { openLog } from './log-file.ts'
 import type { MetricLog } from './metric-log.ts'
-import { bytesField, doubleField, doublesField, floatField, join, varintField } from './protobuf.ts'
 import { logOfRank, type MetricLogOptions } from './ranks.ts'
 
 let files = 0
@@ -22,28 +21,29 @@ let files = 0
  * await run.fit(data, { epochs: 3, log: [tensorBoard('runs/first')] })
  */
 export function tensorBoard(directory: string, options: MetricLogOptions = {}): MetricLog {
-  const place = (path: string, rank: number): string => joinPath(path, `rank-${rank}`)
+  const place = (path: string, rank: number) => joinPath(path, `rank-${rank}`)
   return logOfRank(directory, options, place, (folder) => {
     const seconds = Math.floor(Date.now() / 1000)
     const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
     const path = joinPath(folder, name)
-    const file = openLog(path, () => recordOf(event(0, bytesField(3, 'brain.Event:2'))))
-    const write = (step: number, tag: string, value: Uint8Array): void => {
+    const { write, ...file } = openLog(path, () =>
+      recordOf(event(0, bytesField(3, 'brain.Event:2'))),
+    )
+    const log = (step: number, tag: string, value: Uint8Array) => {
       const summary = bytesField(1, join([bytesField(1, tag), value]))
-      file.write(recordOf(event(step, bytesField(5, summary))))
+      write(recordOf(event(step, bytesField(5, summary))))
     }
     return {
+      ...file,
       scalar(tag, value, step) {
-        write(step, tag, floatField(2, value))
+        log(step, tag, floatField(2, value))
       },
       text(tag, text, step) {
-        write(step, tag, textValue(text))
+        log(step, tag, textValue(text))
       },
       histogram(tag, values, step) {
-        write(step, tag, bytesField(5, histogramProto(values)))
+        log(step, tag, bytesField(5, histogramProto(values)))
       },
-      flush: () => file.flush(),
-      close: () => file.close(),
     }
   })
 }
@@ -101,4 +101,59 @@ function crc32c(data: Uint8Array): number {
   let value = 0xffffffff
   for (const byte of data) value = table[(value ^ byte) & 255]! ^ (value >>> 8)
   return (value ^ 0xffffffff) >>> 0
+}
+
+/*
+ * Encodes Protocol Buffers messages (protobuf.dev/programming-guides/encoding), limited to the
+ * field types that TensorBoard uses.
+ */
+
+/** Encodes a field with a non-negative integer. */
+function varintField(field: number, value: number): Uint8Array {
+  return join([varint(field * 8), varint(value)])
+}
+
+function doubleField(field: number, value: number): Uint8Array {
+  return join([varint(field * 8 + 1), doubles([value])])
+}
+
+function floatField(field: number, value: number): Uint8Array {
+  const bytes = Buffer.alloc(4)
+  bytes.writeFloatLE(value)
+  return join([varint(field * 8 + 5), bytes])
+}
+
+/** Encodes a field with bytes, a string or an embedded message. */
+function bytesField(field: number, value: Uint8Array | string): Uint8Array {
+  const bytes = typeof value === 'string' ? Buffer.from(value) : value
+  return join([varint(field * 8 + 2), varint(bytes.length), bytes])
+}
+
+/** Encodes a packed repeated field of doubles. */
+function doublesField(field: number, values: readonly number[]): Uint8Array {
+  return bytesField(field, doubles(values))
+}
+
+function join(parts: readonly Uint8Array[]): Uint8Array {
+  return Buffer.concat(parts)
+}
+
+function doubles(values: readonly number[]): Uint8Array {
+  const bytes = Buffer.alloc(8 * values.length)
+  for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
+  return bytes
+}
+
+/**
+ * Encodes a varint: seven bits per byte, lowest bits first. The highest bit of a byte is set unless
+ * the byte is the last.
+ */
+function varint(value: number): Uint8Array {
+  const bytes: number[] = []
+  let rest = value
+  while (rest > 127) {
+    bytes.push((rest % 128) + 128)
+    rest = Math.floor(rest / 128)
+  }
+  return Uint8Array.from([...bytes, rest])
 }

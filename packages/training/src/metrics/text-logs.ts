@@ -17,23 +17,22 @@ import { fileOfRank, logOfRank, type MetricLogOptions } from './ranks.ts'
  */
 export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
   return logOfRank(path, options, fileOfRank, (place) => {
-    const file = lineFile(place)
-    const write = (step: number, name: string, content: object): void => {
+    const { write, ...file } = lineFile(place)
+    const log = (step: number, name: string, content: object) => {
       const time = Date.now() / 1000
-      file.write(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
+      write(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
     }
     return {
+      ...file,
       scalar(name, value, step) {
-        write(step, name, { value: Number.isFinite(value) ? value : String(value) })
+        log(step, name, { value: Number.isFinite(value) ? value : String(value) })
       },
       text(name, text, step) {
-        write(step, name, { text })
+        log(step, name, { text })
       },
       histogram(name, values, step) {
-        write(step, name, { histogram: histogramOf(values) })
+        log(step, name, { histogram: histogramOf(values) })
       },
-      flush: () => file.flush(),
-      close: () => file.close(),
     }
   })
 }
@@ -46,16 +45,15 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
  */
 export function csv(path: string, options: MetricLogOptions = {}): MetricLog {
   return logOfRank(path, options, fileOfRank, (place) => {
-    const file = lineFile(place, 'step,name,value\n')
+    const { write, ...file } = lineFile(place, 'step,name,value\n')
     return {
+      ...file,
       scalar(name, value, step) {
         const quoted = /[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name
-        file.write(Buffer.from(`${step},${quoted},${value}\n`))
+        write(Buffer.from(`${step},${quoted},${value}\n`))
       },
       text: () => undefined,
       histogram: () => undefined,
-      flush: () => file.flush(),
-      close: () => file.close(),
     }
   })
 }

@@ -163,7 +163,7 @@ export function* modulesOf(model: Pick<Module, 'children'>, prefix = ''): Genera
   for (const [key, module] of Object.entries(children)) {
     const name = `${prefix}${key}`
     let current = module
-    const replace = (next: Module): void => {
+    const replace = (next: Module) => {
       children[key] = next
       current = next
     }

@@ -29,7 +29,7 @@ export function freeAfter(
   group: ProcessGroup,
   buffer: Parameters<ProcessGroup['free']>[0],
 ): void {
-  const free = (): void => {
+  const free = () => {
     group.free(buffer)
   }
   if (work === undefined || work.isCompleted()) free()
@@ -38,7 +38,7 @@ export function freeAfter(
 
 /** Frees a prepared operation and its buffers as soon as none of its runs is in progress. */
 export function freeAfterRun(operation: PersistentOperation, freeBuffers?: () => void): void {
-  const free = (): void => {
+  const free = () => {
     operation.free()
     freeBuffers?.()
   }

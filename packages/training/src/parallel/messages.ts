@@ -1,4 +1,4 @@
-import { where } from '@tsrun/core'
+import { count, list, where } from '@tsrun/core'
 import type { MessageOptions, ProcessGroup, Source } from '@tsrun/distributed'
 import { describe } from '../model/describe.ts'
 import type { HostDType } from '../tfjs/host-arrays.ts'
@@ -25,7 +25,7 @@ export const aTensor = where<Tensor>(
 )
 
 export const aShape = where<readonly number[]>(
-  (value) => Array.isArray(value) && value.every((each) => Number.isSafeInteger(each) && each >= 0),
+  list(count()).is,
   'a shape, as in [128, 1024]',
   describe,
 )

@@ -11,17 +11,16 @@ export type Recompute = boolean | NamePatterns
 
 export const recomputeRule = either(flag, namePatterns)
 
-export interface RecomputeSearch extends LayerSearch {
-  /** For each layer, whether its activations are recomputed. */
-  readonly chosen: readonly boolean[]
-}
-
-/** Finds the layers of a model whose activations are recomputed. */
+/**
+ * Finds the layers of a model whose activations are recomputed.
+ *
+ * @returns the search, and in `chosen` for each layer, whether its activations are recomputed
+ */
 export function searchRecomputed(
   recompute: Recompute,
   model: Partial<Module>,
   layers = chainOf(model),
-): RecomputeSearch {
+): LayerSearch & { readonly chosen: readonly boolean[] } {
   const known = new Map(Array.from(modulesOf(model), ({ name, module }) => [module, name]))
   const names = layers.map((layer, i) => known.get(layer) ?? String(i))
   if (typeof recompute === 'boolean') {

@@ -86,9 +86,10 @@ export async function broadcastTensor(
   root: number,
   options?: CollectiveOptions,
 ): Promise<Tensor> {
-  const broadcast = (): PreparedOperation =>
-    inPlace(tensor, group, (buffer) => group.broadcast(buffer, root, options))
-  return (await run(group, tensor, broadcast))!
+  const copied = await run(group, tensor, () =>
+    inPlace(tensor, group, (buffer) => group.broadcast(buffer, root, options)),
+  )
+  return copied!
 }
 
 /**
@@ -145,13 +146,11 @@ export async function gatherTensor(
 ): Promise<Tensor | undefined> {
   return await run(group, tensor, ({ shape, dtype }) => {
     const cut = cutOfPart(shape, axis, group.size)
-    return group.rank === root
-      ? onParts(cut, { dtype, input: 'part', output: 'whole' }, group, (all, own) =>
-          group.gather(all, own, root, options),
-        )
-      : onParts(cut, { dtype, input: 'part' }, group, (_, own) =>
-          group.gather(null, own, root, options),
-        )
+    const isRoot = group.rank === root
+    const output = isRoot ? 'whole' : undefined
+    return onParts(cut, { dtype, input: 'part', output }, group, (all, own) =>
+      group.gather(isRoot ? all : null, own, root, options),
+    )
   })
 }
 

@@ -74,8 +74,8 @@ const readOptions = declareOptions({
   heads: whole.optional(),
   sequence: whole.default(2048),
   batch: whole.optional(),
-  dtype: choice(...(['float32', 'bfloat16', 'float16'] as const)).default('float32'),
-  optimizer: choice(...(['adam', 'momentum', 'sgd'] as const)).default('adam'),
+  dtype: choice('float32', 'bfloat16', 'float16').default('float32'),
+  optimizer: choice('adam', 'momentum', 'sgd').default('adam'),
   flops: positive().default(1e13),
   link: positive().default(1e10),
   latency: finite({ from: 0 }).default(1e-5),
@@ -99,7 +99,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
   const model = shapeOf(given)
   const times = new Map<string, PipelineTime>()
-  const layouts = layoutsOf(ranks, model, batch).map((layout): PlannedLayout => {
+  const layouts = layoutsOf(ranks, model, batch).map((layout) => {
     const { dp, tp, pp, recompute } = layout
     const examples = batch / dp
     const key = [dp, tp, pp, recompute].join()
@@ -107,7 +107,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
     times.set(key, time)
     const { makespan, bubble, inFlight } = time
     const exchange = exchangeTime(model, layout, examples, dtype, given)
-    const memory = layoutMemory(model, layout, { dtype, optimizer }, inFlight)
+    const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
     const fits = memory.total <= room
     return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
   })
@@ -118,13 +118,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   return { model, batch, layouts, best: layouts[0]?.fits === true ? layouts[0] : undefined }
 }
 
-function shapeOf(given: {
-  readonly parameters: number
-  readonly layers: number | undefined
-  readonly width: number | undefined
-  readonly heads: number | undefined
-  readonly sequence: number
-}): ModelShape {
+function shapeOf(given: ReturnType<typeof readOptions>): ModelShape {
   const { parameters, sequence } = given
   // A transformer has about 12 layers width^2 parameters. If neither `layers` nor `width` is given,
   // assume width = 128 layers.
@@ -149,12 +143,12 @@ function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number):
     divisors(ranks / dp).flatMap((tp) => {
       const pp = ranks / dp / tp
       if (batch % dp !== 0 || heads % tp !== 0 || pp > Math.min(layers, MOST_STAGES)) return []
-      const stages =
-        dp === 1 ? ([0] as const) : pp === 1 ? ([0, 1, 2, 3] as const) : ([0, 1, 2] as const)
-      return stages.flatMap((zero) =>
+      // One replica has nothing to share, and ZeRO stage 3 is not planned for several pipeline stages.
+      const end = dp === 1 ? 1 : pp === 1 ? 4 : 3
+      return ([0, 1, 2, 3] as const).slice(0, end).flatMap((zero) =>
         // With one pipeline stage, each backward pass follows its forward pass at once, so
         // recomputation saves nothing.
-        (pp === 1 ? [false] : [false, true]).map((recompute): RankLayout => ({
+        (pp === 1 ? [false] : [false, true]).map((recompute) => ({
           dp,
           tp,
           pp,

@@ -38,13 +38,14 @@ export interface LayoutMemory {
   readonly total: number
 }
 
-const valueBytes: Readonly<Record<PlanDtype, number>> = { float32: 4, bfloat16: 2, float16: 2 }
+/** The bytes of a number of each type. */
+export const valueBytes: Readonly<Record<PlanDtype, number>> = {
+  float32: 4,
+  bfloat16: 2,
+  float16: 2,
+}
 
 const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
-
-export function bytesOf(dtype: PlanDtype): number {
-  return valueBytes[dtype]
-}
 
 /**
  * Returns the bytes of activations for one example in one transformer layer: with 16-bit numbers
@@ -58,7 +59,7 @@ function layerActivations(
   tp: number,
 ): number {
   const scores = (5 * heads * sequence) / (width * tp)
-  return sequence * width * (10 + 24 / tp + scores) * (bytesOf(dtype) / 2)
+  return sequence * width * (10 + 24 / tp + scores) * (valueBytes[dtype] / 2)
 }
 
 /**
@@ -72,14 +73,15 @@ function layerActivations(
 export function layoutMemory(
   model: ModelShape,
   { dp, tp, pp, zero, recompute }: RankLayout,
-  { dtype, optimizer }: { readonly dtype: PlanDtype; readonly optimizer: PlanOptimizer },
+  dtype: PlanDtype,
+  optimizer: PlanOptimizer,
   inFlight: number,
 ): LayoutMemory {
-  const bytes = bytesOf(dtype)
+  const bytes = valueBytes[dtype]
   const own = model.parameters / (tp * pp)
   const layers = Math.ceil(model.layers / pp)
   const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
-  const held = (stage: 1 | 2 | 3): number => (zero >= stage ? own / dp : own)
+  const held = (stage: 1 | 2 | 3) => (zero >= stage ? own / dp : own)
   const master = dtype === 'float32' ? 0 : 4
   const weights = (held(3) + gathered) * bytes
   const gradients = held(2) * bytes

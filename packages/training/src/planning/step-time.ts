@@ -1,6 +1,5 @@
 import { schedule } from '../parallel/pipeline/schedule/schedule.ts'
-import type { Simulation } from '../parallel/pipeline/schedule/simulate.ts'
-import { bytesOf, type RankLayout, type ModelShape, type PlanDtype } from './memory.ts'
+import { valueBytes, type RankLayout, type ModelShape, type PlanDtype } from './memory.ts'
 
 /** The speed of the ranks and of the links between them. */
 export interface Hardware {
@@ -31,11 +30,7 @@ export interface StepTime {
 const ROUNDS = 3
 
 /** The time of a step's micro-batches in the pipeline, without gradient averaging. */
-export interface PipelineTime {
-  readonly makespan: number
-  readonly bubble: number
-  readonly inFlight: number
-}
+export type PipelineTime = ReturnType<typeof pipelineTime>
 
 /**
  * Simulates all micro-batches of a step with the 1F1B schedule and one example per micro-batch. A forward
@@ -52,15 +47,15 @@ export function pipelineTime(
   examples: number,
   dtype: PlanDtype,
   { flops, link, latency }: Hardware,
-): PipelineTime {
+) {
   const { parameters, layers, width, sequence } = model
-  const boundary = sequence * width * bytesOf(dtype)
+  const boundary = sequence * width * valueBytes[dtype]
   const operations = 2 * parameters * sequence + 4 * layers * width * sequence ** 2
   const sums = 2 * (layers / pp) * ringTime(tp, boundary, { link, latency })
   const forward = operations / (tp * pp * flops) + sums
   const backward = 2 * forward + (recompute ? forward : 0)
   const transfer = pp === 1 ? 0 : latency + boundary / link
-  const simulate = (microbatches: number): Simulation =>
+  const simulate = (microbatches: number) =>
     schedule('1f1b', { stages: pp, microbatches }).simulate({ forward, backward, transfer })
   const simulated = Math.min(examples, ROUNDS * pp)
   const { makespan: first, ranks } = simulate(simulated)
@@ -83,7 +78,7 @@ export function exchangeTime(
   dtype: PlanDtype,
   hardware: Hardware,
 ): number {
-  const shared = ringTime(dp, (parameters / (tp * pp)) * bytesOf(dtype), hardware)
+  const shared = ringTime(dp, (parameters / (tp * pp)) * valueBytes[dtype], hardware)
   return zero === 3 ? shared / 2 + examples * shared : shared
 }
 

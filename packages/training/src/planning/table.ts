@@ -12,9 +12,20 @@ export function planTable({ layouts, best }: LayoutPlan, most = layouts.length):
 }
 
 const headings = [
-  ...['dp', 'tp', 'pp', 'ZeRO', 're', 'weights', 'grads', 'optim', 'activ', 'GB', 'bubble'],
-  ...['step', ''],
-] as const
+  'dp',
+  'tp',
+  'pp',
+  'ZeRO',
+  're',
+  'weights',
+  'grads',
+  'optim',
+  'activ',
+  'GB',
+  'bubble',
+  'step',
+  '',
+]
 
 function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
   const { dp, tp, pp, zero, recompute, memory, fits, bubble, step } = layout

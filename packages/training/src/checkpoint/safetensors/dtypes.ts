@@ -1,3 +1,4 @@
+import { count, list } from '@tsrun/core'
 import type { HeldValues } from '../../backend/held-values.ts'
 
 /** The values of a tensor. Floats of 16 and 8 bits are stored as integers of the same bits. */
@@ -52,21 +53,17 @@ export function toValues(
 }
 
 /** Returns the default dtype of the values, and their size in bytes. */
-export function layoutOf(values: TensorValues | HeldValues): {
-  readonly dtype: SafetensorsDType
-  readonly bytes: number
-} {
-  if (!ArrayBuffer.isView(values)) return { dtype: 'F32', bytes: 4 * values.length }
+export function layoutOf(values: TensorValues | HeldValues) {
+  if (!ArrayBuffer.isView(values)) return { dtype: 'F32' as const, bytes: 4 * values.length }
   return { dtype: dtypeOf(values), bytes: values.byteLength }
 }
 
 /** Returns the default dtype of an array. Compares class names, because each realm has its own classes. */
 function dtypeOf(values: TensorValues): SafetensorsDType {
   const kind = values[Symbol.toStringTag]
-  const plain = (Object.keys(arrays) as SafetensorsDType[]).filter((dtype) =>
-    /^[FIU]\d+$/.test(dtype),
-  )
-  return plain.find((dtype) => dtype !== 'F16' && arrays[dtype].name === kind)!
+  return (Object.keys(arrays) as SafetensorsDType[]).find(
+    (dtype) => /^(?!F16)[FIU]\d+$/.test(dtype) && arrays[dtype].name === kind,
+  )!
 }
 
 /** Returns the values as float32; undefined for dtypes other than F32, F64, F16 and BF16. */
@@ -101,13 +98,7 @@ function valueOf(half: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15)
 }
 
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-export function isCounts(value: unknown): value is number[] {
-  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0)
-}
+export const { is: isCounts } = list(count())
 
 /**
  * Shortens and escapes a name from a file for an error message. The name may be long or contain

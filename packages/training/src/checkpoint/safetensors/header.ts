@@ -1,6 +1,6 @@
-import { shown } from '@tsrun/core'
+import { isObject, record, shown, text } from '@tsrun/core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { bytesOf, isCounts, isDType, isRecord, shorten, type SafetensorsDType } from './dtypes.ts'
+import { bytesOf, isCounts, isDType, shorten, type SafetensorsDType } from './dtypes.ts'
 
 /** The entry of a tensor in the header of a safetensors file. */
 export interface SafetensorsEntry {
@@ -19,25 +19,27 @@ export interface SafetensorsHeader {
 /** The largest header that the format allows, in bytes. */
 export const HEADER_LIMIT = 100_000_000
 export const METADATA = '__metadata__'
-const encoder = new TextEncoder()
+const strings = record(text)
 
 /**
  * Encodes the header of a safetensors file: its length as a little-endian uint64, then JSON, padded
  * with spaces to align the data. Source: github.com/huggingface/safetensors, section Format
  */
 export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Array {
-  const tensors = Array.from(entries, ([name, { dtype, shape, begin, end }]) => {
-    return [name, { dtype, shape, data_offsets: [begin, end] }] as const
-  })
+  const tensors = Array.from(
+    entries,
+    ([name, { dtype, shape, begin, end }]) =>
+      [name, { dtype, shape, data_offsets: [begin, end] }] as const,
+  )
   const hasMetadata = Object.keys(metadata).length > 0
-  const json = encoder.encode(
+  const json = Buffer.from(
     JSON.stringify(
       Object.fromEntries([...(hasMetadata ? [[METADATA, metadata]] : []), ...tensors]),
     ),
   )
   const length = Math.ceil(json.length / 8) * 8
-  const header = new Uint8Array(8 + length).fill(0x20, 8)
-  new DataView(header.buffer).setBigUint64(0, BigInt(length), true)
+  const header = Buffer.alloc(8 + length, ' ')
+  header.writeBigUInt64LE(BigInt(length))
   header.set(json, 8)
   return header
 }
@@ -55,20 +57,18 @@ export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHea
   } catch {
     throw new Error('its header is not JSON')
   }
-  if (json[0] !== 0x7b || !isRecord(content)) throw new Error('its header is not a JSON object')
+  if (json[0] !== 0x7b || !isObject(content)) throw new Error('its header is not a JSON object')
   const { [METADATA]: metadata = {}, ...tensors } = content
-  if (!isRecord(metadata) || Object.values(metadata).some((value) => typeof value !== 'string')) {
-    throw new Error('its metadata is not an object with strings')
-  }
+  if (!strings.is(metadata)) throw new Error('its metadata is not an object with strings')
   const entries = new Map(
     Object.entries(tensors).map(([name, entry]) => [name, checkEntry(shorten(name), entry)]),
   )
   checkOffsets(entries, dataBytes)
-  return { entries, metadata: metadata as Record<string, string> }
+  return { entries, metadata }
 }
 
 function checkEntry(name: string, entry: unknown): SafetensorsEntry {
-  if (!isRecord(entry)) throw new Error(`${name} is not an object`)
+  if (!isObject(entry)) throw new Error(`${name} is not an object`)
   const { dtype, shape, data_offsets: offsets } = entry
   if (!isDType(dtype))
     throw new Error(

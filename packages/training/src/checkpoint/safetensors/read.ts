@@ -73,10 +73,7 @@ export async function openSafetensors(path: string): Promise<SafetensorsFile> {
   }
 }
 
-async function readHeader(
-  path: string,
-  file: FileHandle,
-): Promise<{ header: SafetensorsHeader; start: number }> {
+async function readHeader(path: string, file: FileHandle) {
   const { size } = await file.stat()
   if (size < 8) throw damaged(path, `it has ${size} bytes, too few for a header`)
   const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)

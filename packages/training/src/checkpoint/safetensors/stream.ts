@@ -26,7 +26,7 @@ export async function streamTensors(
 ): Promise<Checks[]> {
   let thread: Worker | undefined
   let replies: AsyncIterator<[Checks]> | undefined
-  const checkBeside = async (values: TensorValues, isFirst: boolean): Promise<Checks> => {
+  const checkBeside = async (values: TensorValues, isFirst: boolean) => {
     thread ??= new Worker(new URL('dist/check-thread.js', packageFolder), { execArgv: [] })
     replies ??= on(thread, 'message') as AsyncIterator<[Checks]>
     thread.postMessage({ values, isFirst })

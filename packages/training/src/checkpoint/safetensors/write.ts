@@ -72,14 +72,14 @@ export async function writeTensors(
   others: readonly AnyTensorData['values'][],
   metadata: Readonly<Record<string, string>>,
   signal: AbortSignal | undefined,
-): Promise<{ readonly bytes: number; readonly checks: readonly Checks[] }> {
+) {
   const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
   const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
   let checks: readonly Checks[] = []
   await writeDurably(path, async (file) => {
     await writeAll(file, header, 0)
-    const write = async (chunk: Uint8Array, place: number): Promise<void> => {
+    const write = async (chunk: Uint8Array, place: number) => {
       if (place < bytes) await writeAll(file, chunk, header.length + place)
     }
     checks = await streamTensors(all, write, signal)
@@ -146,15 +146,12 @@ export async function writeAll(file: FileHandle, data: Uint8Array, place?: numbe
   }
 }
 
-function layOut(tensors: ReadonlyMap<string, AnyTensorData>): {
-  readonly entries: Map<string, SafetensorsEntry>
-  readonly bytes: number
-} {
+function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
   const entries = new Map<string, SafetensorsEntry>()
   let begin = 0
-  for (const [name, { shape, values, ...given }] of tensors) {
-    const { bytes, ...found } = layoutOf(values)
-    const { dtype } = { ...found, ...given }
+  for (const [name, { shape, values, dtype: given }] of tensors) {
+    const { bytes, dtype: usual } = layoutOf(values)
+    const dtype = given ?? usual
     if (name === METADATA) {
       throw argumentError(
         'tensors',

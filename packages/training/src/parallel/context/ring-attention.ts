@@ -1,9 +1,16 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { AttentionCore } from '../../nn/causal-attention.ts'
+import type { TensorContainer } from '@tensorflow/tfjs-core'
+import {
+  attend,
+  attendAgain,
+  scoreGradient,
+  times,
+  type AttentionCore,
+  type Mask,
+} from '../../nn/causal-attention.ts'
 import type { ProbabilityMask } from '../../nn/dropout.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks } from '../requirements.ts'
-import { attendBlock, blockGradients, merge, viewOn, type Part, type Partial } from './blocks.ts'
 import { pairRing, type Pair, type PairRing } from './pair-ring.ts'
 import { zigzagPositions, type Place } from './zigzag.ts'
 
@@ -42,16 +49,15 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
           tf.dispose([...here])
         }
         keys.finish()
-        const [output, logSums] = seen
+        const { output, logSums } = seen
         return { output, saved: [q, k, v, output, logSums] }
       } finally {
         keys.dispose()
       }
 
-      function attendTo([k, v]: Pair, step: number, before?: Pair): Pair {
+      function attendTo([k, v]: Pair, step: number, before?: Partial): Partial {
         const block = attendBlock(q, k, v, view(step), keptAt(step, q, mask))
-        const { output, logSums } = before === undefined ? block : merge(partial(before), block)
-        return [output, logSums]
+        return before === undefined ? block : merge(before, block)
       }
     },
 
@@ -63,22 +69,23 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       const gradients = pairRing(group, k.shape, GRADIENTS)
       try {
         const own = startRound(keys, [k, v], () => gradientsOf([k, v], 0))
-        let [dq] = own
+        let { dq } = own
         // The gradients of a rank's keys travel round the ring, starting at the next rank. Each
         // rank adds its contribution, and the last step returns them to their owner.
         for (let step = 1; step < size; step++) {
           const here = nextPair(keys, step < size - 1)
           if (step > 1) gradients.expect()
-          const [part, dk, dv] = tf.tidy(() => gradientsOf(here, step))
+          const part = tf.tidy(() => gradientsOf(here, step))
           tf.dispose([...here])
-          ;[dq] = replace([dq], () => [tf.add(dq, part)])
-          part.dispose()
-          const made = step > 1 ? sum([dk, dv], gradients.receive()) : ([dk, dv] as const)
+          dq = replace(dq, () => tf.add(dq, part.dq))
+          part.dq.dispose()
+          const pair = [part.dk, part.dv] as const
+          const made = step > 1 ? sum(pair, gradients.receive()) : pair
           gradients.send(made)
           tf.dispose([...made])
         }
         gradients.expect()
-        const [dk, dv] = sum([own[1], own[2]], gradients.receive())
+        const [dk, dv] = sum([own.dk, own.dv], gradients.receive())
         keys.finish()
         gradients.finish()
         return [dq, dk, dv]
@@ -87,9 +94,8 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
         gradients.dispose()
       }
 
-      function gradientsOf([k, v]: Pair, step: number): [Tensor, Tensor, Tensor] {
-        const { dq, dk, dv } = blockGradients(queries, k, v, view(step), keptAt(step, q, mask))
-        return [dq, dk, dv]
+      function gradientsOf([k, v]: Pair, step: number) {
+        return blockGradients(queries, k, v, view(step), keptAt(step, q, mask))
       }
     },
   }
@@ -97,8 +103,6 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
 
 const KEYS = { tag: 1, label: 'ring attention: keys and values' }
 const GRADIENTS = { tag: 2, label: 'ring attention: gradients of keys and values' }
-
-const partial = ([output, logSums]: Pair): Partial => ({ output, logSums })
 
 function positionsOf(place: Place, length: number, part: Part): Int32Array {
   const all = zigzagPositions(length, place)
@@ -108,10 +112,10 @@ function positionsOf(place: Place, length: number, part: Part): Int32Array {
 }
 
 /** Starts to send this rank's pair round the ring, and computes with the pair meanwhile. */
-function startRound<T extends readonly Tensor[]>(ring: PairRing, pair: Pair, compute: () => T): T {
+function startRound<T extends TensorContainer>(ring: PairRing, pair: Pair, compute: () => T): T {
   ring.send(pair)
   ring.expect()
-  return tf.tidy(compute as () => T & Tensor[])
+  return tf.tidy(compute)
 }
 
 /**
@@ -127,9 +131,9 @@ function nextPair(ring: PairRing, goesOn: boolean): Pair {
   return pair
 }
 
-function replace<T extends readonly Tensor[]>(old: T, make: () => T): T {
-  const next = tf.tidy(make as () => T & Tensor[])
-  tf.dispose([...old])
+function replace<T extends TensorContainer>(old: T, make: () => T): T {
+  const next = tf.tidy(make)
+  tf.dispose(old)
   return next
 }
 
@@ -137,4 +141,110 @@ function sum(a: Pair, b: Pair): Pair {
   const [first, second] = tf.tidy((): Tensor[] => [tf.add(a[0], b[0]), tf.add(a[1], b[1])])
   tf.dispose([...a, ...b])
   return [first!, second!]
+}
+
+/*
+ * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022). It
+ * processes the keys and values of one rank at a time, as a block. Tensors have the shape [batch, heads,
+ * length, size]. The log-sum-exp of the scores has the shape [batch, heads, length, 1].
+ */
+
+/** Attention over the keys seen so far: the output, and the log-sum-exp of the scores. */
+type Partial = Readonly<Record<'output' | 'logSums', Tensor>>
+
+/** Which queries of this rank attend to which keys of another rank under causal masking. */
+interface View {
+  readonly mask: Mask
+  readonly queries: 'all' | 'late'
+  readonly keys: 'all' | 'early'
+}
+
+/**
+ * Returns the part of the attention between this rank's queries and the keys of rank `holder`. Each
+ * rank has an early and a late section of the sequence. If `holder` is lower, its early section
+ * precedes both sections of this rank. If `holder` is higher, both its sections lie between the two
+ * sections of this rank.
+ */
+function viewOn(holder: number, rank: number): View {
+  if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }
+  return holder < rank
+    ? { mask: 'full', queries: 'all', keys: 'early' }
+    : { mask: 'full', queries: 'late', keys: 'all' }
+}
+
+/**
+ * Computes attention of the queries to one block of keys. Queries that see no key of the block get
+ * a `logSums` of -1e30.
+ *
+ * @param kept - the dropout mask of the attention probabilities
+ */
+function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor): Partial {
+  const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
+  const { probabilities, logSums } = attend(queries, keys, view.mask)
+  const output = tf.matMul(times(probabilities, kept), values)
+  return {
+    output: whole(output, view.queries, 0),
+    logSums: whole(logSums, view.queries, UNSEEN),
+  }
+}
+
+/** Merges the attention over two sets of keys. Each output is weighted with its sum of exponentials. */
+function merge(a: Partial, b: Partial): Partial {
+  const largest = tf.maximum(a.logSums, b.logSums)
+  const [fromA, fromB] = [a, b].map(({ logSums }) => tf.exp(tf.sub(logSums, largest)))
+  const total = tf.add(fromA!, fromB!)
+  const output = tf.add(
+    tf.mul(a.output, tf.div(fromA!, total)),
+    tf.mul(b.output, tf.div(fromB!, total)),
+  )
+  return { output, logSums: tf.add(largest, tf.log(total)) }
+}
+
+/** The queries of this rank, with the tensors that their backward pass needs. */
+interface Queries {
+  readonly q: Tensor
+  readonly dy: Tensor
+  /** The log-sum-exp of each query's scores over all keys. */
+  readonly logSums: Tensor
+  /** The dot product of each output row and its gradient: [batch, heads, length, 1]. */
+  readonly products: Tensor
+}
+
+/** Computes the gradients that one block of keys contributes to queries, keys and values. */
+function blockGradients(
+  { q, dy, logSums, products }: Queries,
+  k: Tensor,
+  v: Tensor,
+  { mask, queries, keys }: View,
+  kept?: Tensor,
+) {
+  const [ownQ, ownDy] = [half(q, queries), half(dy, queries)]
+  const [ownK, ownV] = [half(k, keys), half(v, keys)]
+  const probabilities = attendAgain(ownQ, ownK, mask, half(logSums, queries))
+  const dProbabilities = times(tf.matMul(ownDy, ownV, false, true), kept)
+  const dScores = scoreGradient(probabilities, dProbabilities, half(products, queries), q.shape[3]!)
+  return {
+    dq: whole(tf.matMul(dScores, ownK), queries, 0),
+    dk: whole(tf.matMul(dScores, ownQ, true, false), keys, 0),
+    dv: whole(tf.matMul(times(probabilities, kept), ownDy, true, false), keys, 0),
+  }
+}
+
+/** A score that stands for a masked key. It is finite, because -Infinity would produce NaN. */
+const UNSEEN = -1e30
+
+/** A part of a rank's positions: both sections, or only the early or the late one. */
+type Part = 'all' | 'early' | 'late'
+
+function half(x: Tensor, part: Part): Tensor {
+  if (part === 'all') return x
+  const [batch, heads, length, size] = x.shape as [number, number, number, number]
+  const begin = part === 'early' ? 0 : length / 2
+  return tf.slice(x, [0, 0, begin, 0], [batch, heads, length / 2, size])
+}
+
+function whole(x: Tensor, part: Part, filling: number): Tensor {
+  if (part === 'all') return x
+  const rest = tf.fill(x.shape, filling)
+  return tf.concat(part === 'early' ? [x, rest] : [rest, x], 2)
 }

@@ -84,7 +84,7 @@ export class BatchNorm implements Module {
     const { name, channels } = complete
     this.#group = group
     this.#options = complete
-    const made = (part: string, value: number): Parameter => {
+    const made = (part: string, value: number) => {
       const values = new Float32Array(channels).fill(value)
       return { name: `${name}.${part}`, shape: [channels], value: tensorFrom(values, [channels]) }
     }
@@ -119,8 +119,12 @@ export class BatchNorm implements Module {
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor): Differentiable {
     const { channels, epsilon, name } = this.#options
-    const { isEmpty = false, isRepeated = false, stages = [] } = currentPass() ?? {}
-    const replicas = currentPass()?.replicas ?? this.#replicasBeside(stages)
+    const {
+      isEmpty = false,
+      isRepeated = false,
+      stages = [],
+      replicas = this.#replicasBeside(stages),
+    } = currentPass() ?? {}
     let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all
@@ -129,41 +133,33 @@ export class BatchNorm implements Module {
     }
     const { mean: center, variance, examples } = combine(all, channels)
     if (!isRepeated && examples > 0) this.#keep(center, variance, examples)
+    /** The factor of each channel: 1 / sqrt(variance + epsilon). */
     const inverse = variance.map((value) => 1 / Math.sqrt(value + epsilon))
-    const b = scaled(inverse, weight)
     const [a, c] = [new Float64Array(channels), Float64Array.from(viewOf(bias))]
     return {
-      value: columns().combine(x, x, { a, b, c, center }),
+      value: columns().combine(x, x, { a, b: scaled(inverse, weight), c, center }),
       saved: [x, weight],
-      gradients: (dy, saved) =>
-        this.#gradients(dy, saved, { center, inverse, examples, isEmpty, replicas }),
+      gradients(dy, saved) {
+        const [x, weight] = saved as [Tensor, Tensor]
+        // Rows of an empty micro-batch are placeholders. Leave them out of the sums.
+        const own = isEmpty ? new Float64Array(2 * channels) : columns().sums(dy, x, center)
+        for (let c = 0; c < channels; c++) own[channels + c]! *= inverse[c]!
+        const sums = own.slice()
+        for (const group of replicas) group.allReduceSync(sums, { label: `${name}, backward` })
+        const a = scaled(inverse, weight)
+        const b = a.map((factor, c) => (-factor * inverse[c]! * sums[channels + c]!) / examples)
+        const c = a.map((factor, c) => (-factor * sums[c]!) / examples)
+        const of = (values: Float64Array) =>
+          scopedTensor([channels], (out) => {
+            out.set(values)
+          })
+        return [
+          isEmpty ? tf.zerosLike(x) : columns().combine(dy, x, { a, b, c, center }),
+          of(own.subarray(channels)),
+          of(own.subarray(0, channels)),
+        ]
+      },
     }
-  }
-
-  #gradients(
-    dy: Tensor,
-    saved: readonly Tensor[],
-    { center, inverse, examples, isEmpty, replicas }: Normalization,
-  ): [dx: Tensor, dWeight: Tensor, dBias: Tensor] {
-    const { channels, name } = this.#options
-    const [x, weight] = saved as [Tensor, Tensor]
-    // Rows of an empty micro-batch are placeholders. Leave them out of the sums.
-    const own = isEmpty ? new Float64Array(2 * channels) : columns().sums(dy, x, center)
-    for (let c = 0; c < channels; c++) own[channels + c]! *= inverse[c]!
-    const sums = own.slice()
-    for (const group of replicas) group.allReduceSync(sums, { label: `${name}, backward` })
-    const a = scaled(inverse, weight)
-    const b = a.map((factor, c) => (-factor * inverse[c]! * sums[channels + c]!) / examples)
-    const c = a.map((factor, c) => (-factor * sums[c]!) / examples)
-    const of = (values: Float64Array): Tensor =>
-      scopedTensor([channels], (out) => {
-        out.set(values)
-      })
-    return [
-      isEmpty ? tf.zerosLike(x) : columns().combine(dy, x, { a, b, c, center }),
-      of(own.subarray(channels)),
-      of(own.subarray(0, channels)),
-    ]
   }
 
   /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
@@ -194,16 +190,6 @@ export class BatchNorm implements Module {
       replaceValue(buffer, tensorFrom(next, [channels]))
     }
   }
-}
-
-interface Normalization {
-  /** The mean of each channel. */
-  readonly center: Float64Array
-  /** The factor of each channel: 1 / sqrt(variance + epsilon). */
-  readonly inverse: Float64Array
-  readonly examples: number
-  readonly isEmpty: boolean
-  readonly replicas: readonly ProcessGroup[]
 }
 
 /**
@@ -252,10 +238,7 @@ const hostPasses: ColumnPasses = {
 }
 
 /** Combines the statistics of all ranks without numerical cancellation (Chan et al., 1979). */
-function combine(
-  all: Float64Array,
-  channels: number,
-): { mean: Float64Array; variance: Float64Array; examples: number } {
+function combine(all: Float64Array, channels: number) {
   const [mean, variance] = [new Float64Array(channels), new Float64Array(channels)]
   const length = 1 + 2 * channels
   const ranks = Array.from({ length: all.length / length }, (_, rank) =>

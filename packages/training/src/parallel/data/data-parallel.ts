@@ -9,7 +9,7 @@ import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Replicated, OwnTotals, StepTotals } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
-import { GradientExchange, trafficOf, type Traffic } from '../gradients/exchange.ts'
+import { fillBuckets, type Traffic } from '../gradients/exchange.ts'
 import {
   checkReduction,
   checkTrained,
@@ -56,7 +56,8 @@ export async function dataParallel<M extends Replicated>(
   options: DataParallelOptions = {},
 ): Promise<DataParallel<M>> {
   checkGroup(group)
-  const { frozen, ...checked } = readDataParallelOptions(options)
+  const given = readDataParallelOptions(options)
+  const { frozen, ...checked } = given
   if (checked.deterministic) currentBackend().makeExact?.()
   const parameters = parametersOf(module, { frozen })
   checkReduction(module, checked, group.size)
@@ -67,14 +68,9 @@ export async function dataParallel<M extends Replicated>(
   await broadcastParameters([...all, ...own], group, 0)
   markReplicated(all, true)
   const replicas = await groupsForPasses(module, [group])
-  const replica = new DataParallel(module, group, parameters, { frozen, ...checked, replicas })
+  const replica = new DataParallel(module, group, parameters, given, replicas)
   module.averageBy?.(replica)
   return replica
-}
-
-interface Joined {
-  readonly loop: JoinedLoop
-  readonly divideBy: 'live' | 'world'
 }
 
 /** Averaged gradients by parameter name. The arrays are parts of the buckets. */
@@ -84,22 +80,23 @@ type Averages = ReadonlyMap<string, Float32Array>
 export class DataParallel<M extends Replicated = Replicated> extends Replica<M, Averages> {
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
-  #exchange: AllReduceExchange
+  protected override exchange: AllReduceExchange
   #isReordered = false
   #steps = 0
-  #joined: Joined | undefined
+  #joined: JoinedLoop | undefined
   #live: number | undefined
 
   constructor(
     module: M,
     group: ProcessGroup,
     parameters: ModelParameters,
-    options: GradientOptions & { readonly replicas: readonly ProcessGroup[] },
+    options: GradientOptions,
+    replicas: readonly ProcessGroup[],
   ) {
-    super(module, [group], parameters, { ...options, keepsBuckets: true })
+    super(module, [group], parameters, options, replicas, true)
     this.#group = group
     this.#trained = parameters.trained
-    this.#exchange = this.#open(parameters.trained.toReversed())
+    this.exchange = this.#open(parameters.trained.toReversed())
   }
 
   get updated(): readonly Parameter[] {
@@ -108,7 +105,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
 
   /** The bytes and collectives that one step sends. */
   get traffic(): Traffic {
-    return this.#exchange.traffic
+    return this.exchange.traffic
   }
 
   /**
@@ -167,42 +164,38 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
     const { optimizer, divideBy } = readJoinOptions(options)
     await this.lifetime.step(async () => {
-      const joined = { divideBy, loop: joinedLoop(this.#group) }
+      const joined = joinedLoop(this.#group, divideBy)
       this.#joined = joined
       try {
         await loop()
         const own = this.#steps
-        await this.#shadow(joined.loop)
+        await this.#shadow(joined)
         const steps = await this.#group.allGatherObject(own)
         const root = steps.indexOf(Math.max(...steps))
         const all = [...new Set(this.module.parameters), ...buffersOf(this.module)]
         await broadcastParameters(all, this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
-        joined.loop.dispose()
+        joined.dispose()
         this.#joined = undefined
       }
     })
   }
 
-  protected override get exchange(): AllReduceExchange {
-    return this.#exchange
-  }
-
   protected override checkPass(): void {
     super.checkPass()
-    if (this.synchronizes) this.#joined?.loop.announce(true)
+    if (this.synchronizes) this.#joined?.announce(true)
   }
 
   protected override async finishStep(own: OwnTotals, scale: number): Promise<Averaged<Averages>> {
-    this.#joined?.loop.announce(true)
+    this.#joined?.announce(true)
     return await super.finishStep(own, scale)
   }
 
   protected override async beforeTotals(): Promise<void> {
-    await this.#exchange.exchangeDeferred()
-    this.#live = await this.#joined?.loop.live()
-    this.#joined?.loop.next()
+    await this.exchange.exchangeDeferred()
+    this.#live = await this.#joined?.live()
+    this.#joined?.next()
   }
 
   protected override async shareBuffers(): Promise<void> {
@@ -217,8 +210,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override async take(factor: number, unused: ReadonlySet<string>): Promise<Averages> {
-    const { order } = this.#exchange
-    const taken = this.#exchange.take(factor, unused)
+    const order = this.exchange.order()
+    const taken = this.exchange.take(factor, unused)
     this.#steps++
     if (this.#isReordered) return taken
     // Copy the averages, because the buckets that hold them are replaced below.
@@ -228,7 +221,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   }
 
   protected override close(): void {
-    this.#exchange.dispose()
+    this.exchange.dispose()
   }
 
   /**
@@ -238,7 +231,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   async #shadow(loop: JoinedLoop): Promise<void> {
     // Drop accumulated gradients of a step that this rank never announced: other ranks do not wait for
     // that step.
-    if (!loop.isAnnounced()) this.#exchange.clear()
+    if (!loop.isAnnounced()) this.exchange.clear()
     for (;;) {
       loop.announce(false)
       if ((await loop.live()) === 0) return
@@ -252,118 +245,96 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     const order = await this.#group.broadcastObject([...arrivals], 0)
     const place = new Map(order.map((name, i) => [name, i]))
     if (place.size !== this.#trained.length) return
-    this.#exchange.dispose()
+    this.exchange.dispose()
     const sorted = this.#trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
-    this.#exchange = this.#open(sorted)
+    this.exchange = this.#open(sorted)
   }
 
   #open(parameters: readonly Parameter[]): AllReduceExchange {
     const buckets = planBuckets(parameters, this.options)
-    return new AllReduceExchange(this.#group, buckets, this.options)
+    return allReduceExchange(this.#group, buckets, this.options)
   }
 }
 
-interface Filling {
-  readonly bucket: Bucket
-  readonly gradients: Float32Array
-  /** The 16-bit values that are sent; undefined if the wire format is float32. */
-  readonly encoded: Uint16Array | undefined
-  readonly work: PersistentOperation
-}
+type AllReduceExchange = ReturnType<typeof allReduceExchange>
 
 /** Averages the gradients over a group with all-reduce. Every rank gets all averages. */
-class AllReduceExchange extends GradientExchange {
-  readonly traffic: Traffic
-  readonly #group: ProcessGroup
-  readonly #fillings: readonly Filling[]
-  /**
-   * Whether to exchange buckets only after the backward pass, because doing so during it would not be
-   * faster.
-   */
-  readonly #isDeferred: boolean
+function allReduceExchange(
+  group: ProcessGroup,
+  buckets: readonly Bucket[],
+  { wire, deterministic }: GradientOptions,
+) {
+  const elements = buckets.reduce((sum, { length }) => sum + length, 0)
+  const traffic = { collectives: buckets.length, bytes: elements * wireBytes(wire) }
+  const fillings = buckets.map((bucket, index) => {
+    const label = labelOf(bucket, index)
+    const gradients = group.alloc('float32', bucket.length)
+    /** The 16-bit values that are sent; undefined if the wire format is float32. */
+    const encoded = wire === 'float32' ? undefined : group.alloc(wire, bucket.length)
+    const op = encoded === undefined ? 'avg' : 'sum'
+    const work = group.allReduceInit(encoded ?? gradients, { op, deterministic, label })
+    return { bucket, gradients, encoded, work }
+  })
+  // Exchange buckets only after the backward pass if doing so during it would not be faster.
+  const isDeferred = fillings.every(({ work }) => work.prefersRun)
 
-  constructor(group: ProcessGroup, buckets: readonly Bucket[], options: GradientOptions) {
-    super(buckets)
-    this.#group = group
-    const { wire, deterministic } = options
-    this.traffic = trafficOf(buckets, wireBytes(wire))
-    this.#fillings = buckets.map((bucket, index) => {
-      const label = labelOf(bucket, index)
-      const gradients = group.alloc('float32', bucket.length)
-      if (wire === 'float32') {
-        const work = group.allReduceInit(gradients, { op: 'avg', deterministic, label })
-        return { bucket, gradients, encoded: undefined, work }
-      }
-      const encoded = group.alloc(wire, bucket.length)
-      const work = group.allReduceInit(encoded, { deterministic, label })
-      return { bucket, gradients, encoded, work }
-    })
-    this.#isDeferred = this.#fillings.every(({ work }) => work.prefersRun)
-  }
-
-  /** Exchanges the buckets that were deferred until the end of the backward pass. */
-  async exchangeDeferred(): Promise<void> {
-    if (!this.#isDeferred) return
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { work } of this.#fillings) await work.run()
-    })
-  }
-
-  async finished(): Promise<void> {
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { work } of this.#fillings) await work.done()
-    })
-  }
-
-  /**
-   * Ends the step and returns the averaged gradients.
-   *
-   * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
-   *   arrays are parts of the buckets, valid until the first gradient of the next step
-   */
-  take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
-    const gradients = new Map<string, Float32Array>()
-    timeSpan(this.spans, 'reduce', { name: 'averages', bytes: this.traffic.bytes }, () => {
-      for (const filling of this.#fillings) {
-        if (filling.encoded !== undefined) this.#group.convert(filling.gradients, filling.encoded)
-        if (factor !== 1) this.#group.convert(filling.gradients, filling.gradients, factor)
-        for (const { parameter, offset, length } of filling.bucket.slots) {
-          if (without.has(parameter.name)) continue
-          const values = filling.gradients.subarray(offset, offset + length)
-          gradients.set(parameter.name, values)
-        }
-      }
-    })
-    this.clear()
-    return gradients
-  }
-
-  /** Frees the buckets as soon as no collective uses them. */
-  dispose(): void {
-    for (const { gradients, encoded, work } of this.#fillings) {
-      freeAfterRun(work, () => {
-        this.#group.free(gradients)
-        if (encoded !== undefined) this.#group.free(encoded)
-      })
-    }
-  }
-
-  protected override get spans(): SpanRecorder | undefined {
-    return this.#group.spans
-  }
-
-  protected override memoryOf(index: number): Float32Array {
-    return this.#fillings[index]!.gradients
-  }
-
-  protected override start(index: number): void {
-    const { gradients, encoded, work } = this.#fillings[index]!
+  const start = (index: number) => {
+    const { gradients, encoded, work } = fillings[index]!
     // Divide before summing, because a sum may exceed 65504, the largest float16.
     if (encoded !== undefined) {
-      timeSpan(this.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
-        this.#group.convert(encoded, gradients, 1 / this.#group.size)
+      timeSpan(group.spans, 'reduce', { name: 'to 16 bits', bytes: gradients.byteLength }, () => {
+        group.convert(encoded, gradients, 1 / group.size)
       })
     }
-    if (!this.#isDeferred) work.start()
+    if (!isDeferred) work.start()
+  }
+  const forEach = async (wait: (work: PersistentOperation) => Promise<void>) => {
+    await timeWait(group.spans, { name: 'gradients' }, async () => {
+      for (const { work } of fillings) await wait(work)
+    })
+  }
+  const filled = fillBuckets(buckets, group, (index) => fillings[index]!.gradients, start)
+  return {
+    ...filled,
+    traffic,
+
+    /** Exchanges the buckets that were deferred until the end of the backward pass. */
+    async exchangeDeferred() {
+      if (isDeferred) await forEach((work) => work.run())
+    },
+
+    finished: () => forEach((work) => work.done()),
+
+    /**
+     * Ends the step and returns the averaged gradients.
+     *
+     * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
+     *   arrays are parts of the buckets, valid until the first gradient of the next step
+     */
+    take(factor: number, without: ReadonlySet<string>) {
+      const averages = new Map<string, Float32Array>()
+      timeSpan(group.spans, 'reduce', { name: 'averages', bytes: traffic.bytes }, () => {
+        for (const { bucket, gradients, encoded } of fillings) {
+          if (encoded !== undefined) group.convert(gradients, encoded)
+          if (factor !== 1) group.convert(gradients, gradients, factor)
+          for (const { parameter, offset, length } of bucket.slots) {
+            if (without.has(parameter.name)) continue
+            averages.set(parameter.name, gradients.subarray(offset, offset + length))
+          }
+        }
+      })
+      filled.clear()
+      return averages
+    },
+
+    /** Frees the buckets as soon as no collective uses them. */
+    dispose() {
+      for (const { gradients, encoded, work } of fillings) {
+        freeAfterRun(work, () => {
+          group.free(gradients)
+          if (encoded !== undefined) group.free(encoded)
+        })
+      }
+    },
   }
 }

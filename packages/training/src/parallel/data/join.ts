@@ -1,4 +1,4 @@
-import { choice, declareOptions, having } from '@tsrun/core'
+import { choice, declareOptions, having, type Rules } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import { freeAfter } from '../group-buffers.ts'
@@ -15,21 +15,23 @@ export interface JoinOptions {
 }
 
 /** @throws ERR_TSR_ARGUMENT */
-export const readJoinOptions: (given: JoinOptions) => Required<JoinOptions> = declareOptions({
+export const readJoinOptions = declareOptions({
   optimizer: having<JoinOptions['optimizer']>(
     ['state', 'loadState'],
     'the optimizer of the loop, whose state ranks that run out of data need',
   ),
   divideBy: choice('live', 'world').default('live'),
-})
+} satisfies Rules<JoinOptions>)
 
 export type JoinedLoop = ReturnType<typeof joinedLoop>
 
 /** Counts the ranks that still have data in each step of `DataParallel.join`. */
-export function joinedLoop(group: ProcessGroup) {
+export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
   const live = group.alloc('float64', 1)
   let announced: Work | undefined
   return {
+    divideBy,
+
     /** Whether this rank has already called `announce` in the current step. */
     isAnnounced: () => announced !== undefined,
 

@@ -21,16 +21,6 @@ export interface Bucket {
   readonly length: number
 }
 
-export interface BucketSizes {
-  /** The largest size of a bucket in bytes of float32. A single larger gradient gets its own bucket. */
-  readonly bucketBytes: number
-  /**
-   * The largest size of the first bucket in bytes of float32. A small first bucket starts
-   * communication early.
-   */
-  readonly firstBucketBytes: number
-}
-
 const ELEMENT = 4
 /** The first bucket may exceed its limit by this fraction if one bucket then holds all gradients. */
 const REST = 1 / 8
@@ -39,15 +29,18 @@ const REST = 1 / 8
  * Divides parameters into buckets, in the order in which their gradients are expected. A gradient
  * that is larger than a bucket gets its own bucket. If the second bucket would be small, it is
  * merged into the first.
+ *
+ * @param sizes - the largest sizes in bytes of float32, of the first bucket and of others. A small first
+ *   bucket starts communication early
  */
 export function planBuckets(
   parameters: readonly Parameter[],
-  { bucketBytes, firstBucketBytes }: BucketSizes,
+  { bucketBytes, firstBucketBytes }: Readonly<Record<'bucketBytes' | 'firstBucketBytes', number>>,
 ): Bucket[] {
   const buckets: Bucket[] = []
   let list: Parameter[] = []
   let length = 0
-  const close = (): void => {
+  const close = () => {
     if (list.length > 0) buckets.push(bucketOf(list))
     list = []
     length = 0
@@ -90,14 +83,11 @@ export interface SharedBucket extends Bucket {
   readonly padded: number
 }
 
-/** A range [from, to) of a parameter's values in row-major order that one rank owns. */
-export interface OwnedRange {
-  readonly parameter: Parameter
-  readonly from: number
-  readonly to: number
-  /** The offset of the range in the rank's share of the bucket, in elements. */
-  readonly at: number
-}
+/**
+ * A range [from, to) of a parameter's values in row-major order that one rank owns. `at` is the offset of
+ * the range in the rank's share of the bucket, in elements.
+ */
+export type OwnedRange = ReturnType<typeof ownedRanges>[number]
 
 /** Pads a bucket to a multiple of `ranks` elements, so that all shares are equal. */
 export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
@@ -106,7 +96,7 @@ export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
 }
 
 /** Returns the ranges of a bucket's parameters that a rank owns: at most one range per parameter. */
-export function ownedRanges({ slots, share }: SharedBucket, rank: number): OwnedRange[] {
+export function ownedRanges({ slots, share }: SharedBucket, rank: number) {
   const begin = rank * share
   return slots.flatMap(({ parameter, offset, length }) => {
     const from = Math.max(begin - offset, 0)

@@ -1,5 +1,6 @@
 import { argumentError, tsrError } from '@tsrun/core'
-import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -13,12 +14,6 @@ export interface Traffic {
   readonly bytes: number
 }
 
-/** Returns the traffic of a step with one collective per bucket. */
-export function trafficOf(buckets: readonly Bucket[], bytesPerElement: number): Traffic {
-  const elements = buckets.reduce((sum, { length }) => sum + length, 0)
-  return { collectives: buckets.length, bytes: elements * bytesPerElement }
-}
-
 interface Arrivals {
   readonly index: number
   readonly bucket: Bucket
@@ -28,162 +23,149 @@ interface Arrivals {
   readonly complete: Set<string>
 }
 
-interface Place {
-  readonly arrivals: Arrivals
+interface Place extends Arrivals {
   readonly slot: Slot
   /** The part of the bucket's memory that holds the gradient; set by `placeOf`. */
   values: Float32Array | undefined
 }
 
-/**
- * Exchanges the gradients of a step between ranks during the backward pass, one bucket at a time.
- * Every rank starts the buckets in the same order, even if gradients are computed in different
- * orders. Subclasses implement the exchange with all-reduce or reduce-scatter.
- */
-export abstract class GradientExchange {
-  readonly #arrivals: readonly Arrivals[]
-  readonly #places = new Map<string, Place>()
-  #started = 0
-  /** Names of parameters in the order in which their gradients became complete. */
-  order: string[] = []
-
-  constructor(buckets: readonly Bucket[]) {
-    this.#arrivals = buckets.map((bucket, index) => ({
-      index,
-      bucket,
-      present: new Set(),
-      complete: new Set(),
-    }))
-    for (const arrivals of this.#arrivals) {
-      for (const slot of arrivals.bucket.slots) {
-        this.#places.set(slot.parameter.name, { arrivals, slot, values: undefined })
-      }
-    }
-  }
-
-  protected abstract get spans(): SpanRecorder | undefined
-
-  protected abstract memoryOf(index: number): Float32Array
-
-  protected abstract start(index: number): void
-
+/** The exchange of gradients between ranks, with all-reduce or reduce-scatter. */
+export interface GradientExchange extends ReturnType<typeof fillBuckets> {
   /** Waits until the exchanges of all buckets have completed. */
-  abstract finished(): Promise<void>
+  finished(): Promise<void>
+}
 
-  protected get started(): number {
-    return this.#started
-  }
-
-  /** The names of all parameters, bucket by bucket. */
-  get names(): string[] {
-    return [...this.#places.keys()]
-  }
-
-  /** For each parameter in `names`: whether it has a gradient in this step. */
-  get used(): boolean[] {
-    return this.#arrivals.flatMap(({ bucket, present }) =>
-      bucket.slots.map(({ parameter }) => present.has(parameter.name)),
-    )
-  }
-
-  /**
-   * Adds a gradient to its bucket, and starts all buckets that are now complete. Ignores the gradients of
-   * frozen parameters. The caller still owns the tensor.
-   *
-   * @param isLast - whether no other pass of this step adds to the parameter's gradient
-   * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when the gradient does not have the parameter's
-   *   shape; ERR_TSR_SYNC_READ when the backend can only read values asynchronously
-   */
-  add({ name, shape }: Parameter, gradient: Tensor, isLast: boolean): void {
-    const place = this.#places.get(name)
-    if (place === undefined) return
-    const { index, present, complete } = place.arrivals
-    if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
-    checkShape(name, shape, gradient)
-    this.#put(index, place.slot, gradient, !present.has(name))
-    this.#arrive(name, place, isLast)
-  }
-
-  /**
-   * Returns the memory in which a backward pass can write or accumulate the gradient of a
-   * parameter, instead of calling `add`. Requires buckets that keep their memory between steps.
-   *
-   * @returns undefined for a parameter whose gradient `add` would ignore or refuse
-   */
-  placeOf({ name }: Parameter): GradientPlace | undefined {
-    const place = this.#places.get(name)
-    if (place === undefined || place.arrivals.complete.has(name)) return undefined
-    const { index, present } = place.arrivals
-    place.values ??= this.#partOf(index, place.slot)
-    return { values: place.values, adds: present.has(name) }
-  }
-
-  /** Reports that a gradient was written to the memory that `placeOf` returned. */
-  written({ name }: Parameter, isLast: boolean): void {
-    this.#arrive(name, this.#places.get(name)!, isLast)
-  }
-
-  /** Starts all buckets before index `end` that have not started. Missing gradients are sent as zeros. */
-  startUntil(end = this.#arrivals.length): void {
-    while (this.#started < end) {
-      const { index, bucket, present, complete } = this.#arrivals[this.#started]!
-      for (const slot of bucket.slots) {
-        const { name } = slot.parameter
-        if (!present.has(name)) this.#partOf(index, slot).fill(0)
-        complete.add(name)
-      }
-      this.#startComplete()
+/**
+ * Fills buckets with the gradients of a step during the backward pass, and starts to exchange them, one
+ * bucket at a time. Every rank starts the buckets in the same order, even if gradients are computed in
+ * different orders.
+ *
+ * @param memoryOf - returns the memory of a bucket
+ * @param start - starts to exchange a bucket
+ */
+export function fillBuckets(
+  buckets: readonly Bucket[],
+  group: Pick<ProcessGroup, 'spans'>,
+  memoryOf: (index: number) => Float32Array,
+  start: (index: number) => void,
+) {
+  const all = buckets.map((bucket, index): Arrivals => {
+    return { index, bucket, present: new Set(), complete: new Set() }
+  })
+  const places = new Map<string, Place>()
+  for (const arrivals of all) {
+    for (const slot of arrivals.bucket.slots) {
+      places.set(slot.parameter.name, { ...arrivals, slot, values: undefined })
     }
   }
+  let started = 0
+  let order: string[] = []
 
-  /**
-   * Drops the gradients of this step, unless some were already sent.
-   *
-   * @returns whether the gradients were dropped
-   */
-  abandon(): boolean {
-    if (this.#started > 0) return false
-    this.clear()
-    return true
-  }
-
-  clear(): void {
-    for (const { present, complete } of this.#arrivals) {
-      present.clear()
-      complete.clear()
+  const partOf = (index: number, { offset, length }: Slot) =>
+    memoryOf(index).subarray(offset, offset + length)
+  const startComplete = () => {
+    for (;;) {
+      const next = all[started]
+      if (next === undefined || next.complete.size < next.bucket.slots.length) return
+      started++
+      start(next.index)
     }
-    this.#started = 0
-    this.order = []
   }
-
-  #partOf(index: number, { offset, length }: Slot): Float32Array {
-    return this.memoryOf(index).subarray(offset, offset + length)
-  }
-
-  #put(index: number, slot: Slot, gradient: Tensor, isFirst: boolean): void {
-    const target = this.#partOf(index, slot)
-    const facts = { name: slot.parameter.name, bytes: target.byteLength }
-    timeSpan(this.spans, isFirst ? 'pack' : 'reduce', facts, () => {
-      if (isFirst) copyAtOnce(gradient, target)
-      else addTo(target, gradient)
-    })
-  }
-
-  #arrive(name: string, { arrivals: { present, complete } }: Place, isLast: boolean): void {
+  const arrive = (name: string, { present, complete }: Place, isLast: boolean) => {
     present.add(name)
     if (!isLast) return
     complete.add(name)
-    this.order.push(name)
-    this.#startComplete()
+    order.push(name)
+    startComplete()
   }
-
-  #startComplete(): void {
-    for (;;) {
-      const next = this.#arrivals[this.#started]
-      if (next === undefined || next.complete.size < next.bucket.slots.length) return
-      this.#started++
-      this.start(next.index)
+  const clear = () => {
+    for (const { present, complete } of all) {
+      present.clear()
+      complete.clear()
     }
+    started = 0
+    order = []
+  }
+  return {
+    /** The number of buckets whose exchange has started. */
+    started: () => started,
+
+    /** Names of parameters in the order in which their gradients became complete. */
+    order: () => order,
+
+    /** The names of all parameters, bucket by bucket. */
+    names: () => [...places.keys()],
+
+    /** For each parameter in `names`: whether it has a gradient in this step. */
+    used: () => Array.from(places, ([name, { present }]) => present.has(name)),
+
+    /**
+     * Adds a gradient to its bucket, and starts all buckets that are now complete. Ignores the gradients of
+     * frozen parameters. The caller still owns the tensor.
+     *
+     * @param isLast - whether no other pass of this step adds to the parameter's gradient
+     * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when the gradient does not have the parameter's
+     *   shape; ERR_TSR_SYNC_READ when the backend can only read values asynchronously
+     */
+    add({ name, shape }: Parameter, gradient: Tensor, isLast: boolean) {
+      const place = places.get(name)
+      if (place === undefined) return
+      const { index, slot, present, complete } = place
+      if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
+      checkShape(name, shape, gradient)
+      const isFirst = !present.has(name)
+      const target = partOf(index, slot)
+      const facts = { name, bytes: target.byteLength }
+      timeSpan(group.spans, isFirst ? 'pack' : 'reduce', facts, () => {
+        if (isFirst) copyAtOnce(gradient, target)
+        else addTo(target, gradient)
+      })
+      arrive(name, place, isLast)
+    },
+
+    /**
+     * Returns the memory in which a backward pass can write or accumulate the gradient of a
+     * parameter, instead of calling `add`. Requires buckets that keep their memory between steps.
+     *
+     * @returns undefined for a parameter whose gradient `add` would ignore or refuse
+     */
+    placeOf({ name }: Parameter): GradientPlace | undefined {
+      const place = places.get(name)
+      if (place === undefined || place.complete.has(name)) return undefined
+      place.values ??= partOf(place.index, place.slot)
+      return { values: place.values, adds: place.present.has(name) }
+    },
+
+    /** Reports that a gradient was written to the memory that `placeOf` returned. */
+    written({ name }: Parameter, isLast: boolean) {
+      arrive(name, places.get(name)!, isLast)
+    },
+
+    /** Starts all buckets before index `end` that have not started. Missing gradients are sent as zeros. */
+    startUntil(end = all.length) {
+      while (started < end) {
+        const { index, bucket, present, complete } = all[started]!
+        for (const slot of bucket.slots) {
+          const { name } = slot.parameter
+          if (!present.has(name)) partOf(index, slot).fill(0)
+          complete.add(name)
+        }
+        startComplete()
+      }
+    },
+
+    /**
+     * Drops the gradients of this step, unless some were already sent.
+     *
+     * @returns whether the gradients were dropped
+     */
+    abandon() {
+      if (started > 0) return false
+      clear()
+      return true
+    },
+
+    clear,
   }
 }
 

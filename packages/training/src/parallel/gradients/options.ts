@@ -6,6 +6,7 @@ import {
   positive,
   shown,
   type Complete,
+  type Rules,
 } from '@tsrun/core'
 import { describe } from '../../model/describe.ts'
 import {
@@ -15,7 +16,6 @@ import {
   type NamePatterns,
 } from '../../model/name-patterns.ts'
 import { buffersOf } from '../../model/module.ts'
-import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from './averaging.ts'
 
 const WIRE_FORMATS = ['float32', 'float16', 'bfloat16'] as const
@@ -77,8 +77,9 @@ export const gradientRules = {
 export type GradientOptions = Complete<typeof gradientRules>
 
 /** @throws ERR_TSR_ARGUMENT */
-export const readDataParallelOptions: (given: DataParallelOptions) => GradientOptions =
-  declareOptions(gradientRules)
+export const readDataParallelOptions = declareOptions(
+  gradientRules satisfies Rules<DataParallelOptions>,
+)
 
 /** Returns the number of bytes per gradient element on the wire. */
 export function wireBytes(wire: WireFormat): number {
@@ -89,11 +90,7 @@ export function wireBytes(wire: WireFormat): number {
  * The parameters of a module, the trained ones among them, and the buffers. A tied parameter is listed
  * once.
  */
-export interface ModelParameters {
-  readonly all: readonly Parameter[]
-  readonly trained: readonly Parameter[]
-  readonly buffers: readonly Parameter[]
-}
+export type ModelParameters = ReturnType<typeof parametersOf>
 
 /**
  * Returns the parameters and buffers of a module.
@@ -101,10 +98,7 @@ export interface ModelParameters {
  * @throws ERR_TSR_ARGUMENT when `module` is not a module, two parameters have the same name, or `frozen`
  *   matches no parameter
  */
-export function parametersOf(
-  module: Replicated,
-  { frozen = [] }: Pick<GradientOptions, 'frozen'>,
-): ModelParameters {
+export function parametersOf(module: Replicated, { frozen = [] }: Pick<GradientOptions, 'frozen'>) {
   checkModule(module)
   const all = [...new Set(module.parameters)]
   const names = all.map(({ name }) => name)

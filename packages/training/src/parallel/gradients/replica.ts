@@ -1,3 +1,4 @@
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { communicates } from '../../model/module.ts'
@@ -9,10 +10,8 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaged, Averaging, Replicated, OwnTotals, StepTotals } from './averaging.ts'
 import type { GradientExchange } from './exchange.ts'
-import { Lifetime } from './lifetime.ts'
 import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
-import { markReplicated } from './replicas.ts'
-import { bufferSharing } from './shared-buffers.ts'
+import { bufferSharing, markReplicated } from './replicas.ts'
 import {
   checkUsed,
   countRanks,
@@ -21,12 +20,6 @@ import {
   totalsSum,
   type TotalsSum,
 } from './step-totals.ts'
-
-interface ReplicaOptions extends GradientOptions {
-  /** Whether buckets keep their memory between steps, so that backward passes can write into them. */
-  readonly keepsBuckets: boolean
-  readonly replicas: readonly ProcessGroup[]
-}
 
 /**
  * Creates copies of the groups `axes`, for collectives that modules run inside passes. The groups
@@ -76,20 +69,26 @@ export abstract class Replica<
   /** The number of steps that failed on this rank before any gradient was sent. */
   #abandoned = 0
 
+  /**
+   * @param keepsBuckets - whether buckets keep their memory between steps, so that backward passes can
+   *   write into them
+   */
   constructor(
     module: M,
     axes: readonly ProcessGroup[],
     { trained, buffers }: ModelParameters,
-    options: ReplicaOptions,
+    options: GradientOptions,
+    replicas: readonly ProcessGroup[],
+    keepsBuckets: boolean,
   ) {
     this.module = module
     this.axes = axes
-    this.replicas = options.replicas
+    this.replicas = replicas
     this.options = options
-    this.lifetime = new Lifetime(axes[0]!)
+    this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(buffers)
     this.#sum = totalsSum(axes, options, trained.length)
-    this.onGradient = this.#listen(options.keepsBuckets)
+    this.onGradient = this.#listen(keepsBuckets)
   }
 
   get reduction(): 'mean' | 'token' {
@@ -108,7 +107,7 @@ export abstract class Replica<
     return this.#scale ?? 1
   }
 
-  protected abstract get exchange(): GradientExchange
+  protected abstract readonly exchange: GradientExchange
 
   /** Completes all work that must precede another collective over `axes`. */
   protected abstract beforeTotals(): Promise<void>
@@ -131,7 +130,10 @@ export abstract class Replica<
   }
 
   async average(own: OwnTotals, scale: number): Promise<Averaged<G>> {
-    return await this.complete(own, scale)
+    return await this.lifetime.alone('gradients()', async () => {
+      checkUsed(this.options, this.exchange, this.axes[0]!)
+      return await this.finishStep(own, scale)
+    })
   }
 
   abandon(error: unknown): void {
@@ -161,20 +163,8 @@ export abstract class Replica<
   protected async takeGradients(tokens: number | undefined): Promise<G> {
     checkTokens(this.options, tokens)
     const count = tokens ?? 0
-    const { gradients } = await this.complete({ loss: 0, count, examples: count }, 1)
+    const { gradients } = await this.average({ loss: 0, count, examples: count }, 1)
     return gradients
-  }
-
-  /**
-   * Waits for the averaged gradients.
-   *
-   * @param scale - the factor by which the loss was multiplied before the backward pass
-   */
-  protected async complete(own: OwnTotals, scale: number): Promise<Averaged<G>> {
-    return await this.lifetime.alone('gradients()', async () => {
-      checkUsed(this.options, this.exchange, this.axes[0]!)
-      return await this.finishStep(own, scale)
-    })
   }
 
   protected async finishStep(own: OwnTotals, scale: number): Promise<Averaged<G>> {
@@ -216,8 +206,8 @@ export abstract class Replica<
         throw this.lifetime.fail(error)
       }
     }
-    const isEmpty = (): boolean => currentPass()?.isEmpty === true
-    const take = (parameter: Parameter, gradient: Tensor): void => {
+    const isEmpty = () => currentPass()?.isEmpty === true
+    const take = (parameter: Parameter, gradient: Tensor) => {
       try {
         guarded(() => {
           this.checkPass()
@@ -242,4 +232,85 @@ export abstract class Replica<
     }
     return Object.assign(take, { memory })
   }
+}
+
+/** The calls that must be awaited before the next backward pass. */
+type Call = 'gradients()' | 'step()'
+
+type Lifetime = ReturnType<typeof trackLifetime>
+
+/**
+ * Tracks whether a replica is usable. A replica becomes unusable after `dispose`, and after its
+ * first failed step, because ranks may have diverged.
+ */
+function trackLifetime({ rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>) {
+  /** The reason why the replica is unusable; undefined while it is usable. */
+  let end: string | undefined
+  let running: Call | undefined
+
+  /** @throws ERR_TSR_REPLICA_ENDED */
+  const check = () => {
+    if (end === undefined) return
+    // Name the rank in the world, because users compare errors of several groups.
+    throw tsrError('ERR_TSR_REPLICA_ENDED', { rank: ranks[rank]!, reason: end })
+  }
+  /**
+   * Checks that no conflicting call is in progress.
+   *
+   * @throws ERR_TSR_ARGUMENT while one of `calls` is in progress; ERR_TSR_REPLICA_ENDED
+   */
+  const checkAwaited = (what: string, calls: readonly Call[] = ['gradients()', 'step()']) => {
+    check()
+    const conflict = calls.find((call) => call === running)
+    if (conflict === undefined) return
+    throw argumentError(what, `made before ${conflict} has ended`, `\`await\` before ${conflict}`)
+  }
+  /** Makes the replica unusable after a failed step. @returns the argument `error` */
+  const fail = (error: unknown) => {
+    end ??= `a step has failed (${describe(error)})`
+    return error
+  }
+  /** Runs a part of a step. If it fails, the replica becomes unusable. */
+  const step = async <T>(part: () => Promise<T>): Promise<T> => {
+    check()
+    try {
+      return await part()
+    } catch (error) {
+      throw fail(error)
+    }
+  }
+  return {
+    checkAwaited,
+    fail,
+    step,
+
+    /** Runs a part of a step that must be awaited before other calls; see `checkAwaited`. */
+    async alone<T>(call: Call, part: () => Promise<T>): Promise<T> {
+      checkAwaited(call)
+      running = call
+      try {
+        return await step(part)
+      } finally {
+        running = undefined
+      }
+    },
+
+    get isDisposed() {
+      return end === DISPOSED
+    },
+
+    /** Makes the replica unusable. @returns whether this was the first call */
+    dispose() {
+      const isFirst = end !== DISPOSED
+      end = DISPOSED
+      return isFirst
+    },
+  }
+}
+
+const DISPOSED = 'it was disposed'
+
+function describe(error: unknown): string {
+  const { code, message } = error as { code?: unknown; message?: unknown }
+  return String(code ?? message)
 }

@@ -1,20 +1,14 @@
 import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeSpan } from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { replaceValue, type Parameter, type Shard } from '../../model/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { OptimizerState } from '../../optim/state.ts'
+import type { OptimizerState, ParameterState } from '../../optim/state.ts'
 import type { ModelParameters } from './options.ts'
 
 /** The properties of a parameter that must be the same on all ranks. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
-
-/** The properties of a replica that must be the same on all ranks, as text for error messages. */
-interface ReplicaFacts {
-  readonly parameters: readonly string[]
-  /** The options as text: one entry per option, in the same order on all ranks. */
-  readonly options: readonly string[]
-}
 
 /**
  * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes, shards,
@@ -28,14 +22,14 @@ export async function compareFacts(
   group: ProcessGroup,
 ): Promise<void> {
   const described = describeParameters(all)
-  const facts: ReplicaFacts = {
+  const ranks = await group.allGatherObject({
     parameters: [
       ...all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
       ...describeParameters(buffers).map((buffer) => `${buffer}, a buffer`),
     ],
+    // One entry per option, in the same order on all ranks.
     options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
-  }
-  const ranks = await group.allGatherObject(facts)
+  })
   for (const what of ['parameters', 'options'] as const) {
     compareReplicas(
       ranks.map((each) => each[what]),
@@ -137,7 +131,7 @@ export async function broadcastState(
     { learningRate: optimizer.learningRate, kept: own },
     root,
   )
-  const received = new Map<string, { steps: number; values: Record<string, Float32Array> }>()
+  const received = new Map<string, ParameterState>()
   for (const { name, steps, sizes } of kept) {
     const values: Record<string, Float32Array> = {}
     for (const [kind, length] of sizes) {
@@ -149,4 +143,58 @@ export async function broadcastState(
   if (isRoot) return
   optimizer.loadState(received)
   optimizer.learningRate = learningRate
+}
+
+/**
+ * Keeps the buffers of a replicated model equal on all ranks; see `Module.buffers`. After each step
+ * all ranks get the buffers of the first rank, as in torch's DistributedDataParallel. Only changed
+ * buffers are sent, so the weights of frozen layers are never sent.
+ *
+ * @returns a function that copies changed buffers from the first rank to all ranks of the axes over which
+ *   gradients are averaged, axis by axis
+ */
+export function bufferSharing(
+  buffers: readonly Parameter[],
+): (axes: readonly ProcessGroup[]) => Promise<void> {
+  const values = () => buffers.map(({ value }) => value)
+  /** The values of the buffers after the last call, to find changed ones. */
+  let known = values()
+  return async (axes) => {
+    if (buffers.length === 0) return
+    const changed = Uint8Array.from(values(), (value, i) => Number(value !== known[i]))
+    for (const axis of axes) {
+      if (axis.size === 1) continue
+      await axis.allReduce(changed, { op: 'max', label: 'changed buffers' })
+      await broadcastBuffers(
+        buffers.filter((_, i) => changed[i] !== 0),
+        axis,
+      )
+    }
+    known = values()
+  }
+}
+
+/** Broadcasts all buffers in one message, because buffers are many and small. */
+async function broadcastBuffers(buffers: readonly Parameter[], group: ProcessGroup): Promise<void> {
+  const size = buffers.reduce((sum, { value }) => sum + value.size, 0)
+  if (size === 0) return
+  const all = group.allocUnsafe('float32', size)
+  try {
+    let at = 0
+    const places = buffers.map((buffer) => {
+      const values = all.subarray(at, (at += buffer.value.size))
+      return { buffer, values, facts: { name: buffer.name, bytes: values.byteLength } }
+    })
+    for (const { buffer, values, facts } of group.rank === 0 ? places : []) {
+      await timeSpan(group.spans, 'pack', facts, () => writeTo(buffer.value, values))
+    }
+    await group.broadcast(all, 0, { label: 'buffers' })
+    for (const { buffer, values, facts } of group.rank === 0 ? [] : places) {
+      timeSpan(group.spans, 'unpack', facts, () => {
+        replaceValue(buffer, tensorFrom(values, buffer.shape))
+      })
+    }
+  } finally {
+    group.free(all)
+  }
 }

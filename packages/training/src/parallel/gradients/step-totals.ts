@@ -27,7 +27,7 @@ export function totalsSum(
   const group = axes[0]!
   const marks = options.unused === 'error' ? 0 : parameters
   const isNeeded = options.reduction === 'token' || marks > 0
-  /** The six numbers of `Figures`, then one flag per parameter: whether it was used. */
+  /** `MARKS` numbers, then one flag per parameter: whether it was used. */
   const totals = isNeeded ? group.alloc('float64', MARKS + marks) : undefined
   const label = 'loss, counts, used parameters'
   const sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
@@ -48,14 +48,14 @@ export function totalsSum(
       if (totals === undefined) return undefined
       const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
       totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
-      if (totals.length > MARKS) totals.set(used.map(Number), MARKS)
+      if (totals.length > MARKS) totals.set(used().map(Number), MARKS)
       await timeWait(group.spans, { name: 'totals' }, async () => {
         for (const sum of sums) {
           sum.start()
           await sum.done()
         }
       })
-      const [loss, count, examples, failed, onMean, onSum] = totals as unknown as Figures
+      const [loss, count, examples, failed, onMean, onSum] = totals as unknown as Six
       if (failed !== abandoned * countRanks(axes)) {
         const rank = group.ranks[group.rank]!
         const reason = 'a step has failed on some ranks only'
@@ -69,7 +69,7 @@ export function totalsSum(
         )
       }
       const found = onMean > 0 ? 'mean' : onSum > 0 ? 'sum' : undefined
-      const missing = names.filter((_, i) => totals[MARKS + i] === 0)
+      const missing = names().filter((_, i) => totals[MARKS + i] === 0)
       return { loss, count, examples, found, unused: new Set(missing) }
     },
 
@@ -84,14 +84,7 @@ export function totalsSum(
   }
 }
 
-type Figures = [
-  loss: number,
-  count: number,
-  examples: number,
-  failed: number,
-  means: number,
-  sums: number,
-]
+type Six = [number, number, number, number, number, number]
 
 const MARKS = 6
 
@@ -105,8 +98,11 @@ export function checkUsed(
   { used, names }: Pick<GradientExchange, 'used' | 'names'>,
   { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
 ): void {
-  if (unused !== 'error' || used.every(Boolean)) return
-  const parameters = names.filter((_, i) => used[i] === false).join(', ')
+  const areUsed = used()
+  if (unused !== 'error' || areUsed.every(Boolean)) return
+  const parameters = names()
+    .filter((_, i) => areUsed[i] === false)
+    .join(', ')
   throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
 }
 

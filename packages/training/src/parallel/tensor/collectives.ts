@@ -58,23 +58,19 @@ export function inPlace(
 }
 
 /** A tensor cut along an axis into parts of equal shape, one for each rank. */
-export interface Cut {
-  readonly part: readonly number[]
-  readonly whole: readonly number[]
-  /** The number of blocks of consecutive values in a part. */
-  readonly rows: number
-  readonly size: number
-}
+export type Cut = ReturnType<typeof cutOfPart>
 
 /** Returns the cut of a tensor of which each rank has a part. @param axis - may be negative */
-export function cutOfPart(part: readonly number[], axis: number, size: number): Cut {
+export function cutOfPart(part: readonly number[], axis: number, size: number) {
   const at = axisOf(part, axis)
   const whole = part.map((length, i) => (i === at ? length * size : length))
-  return { part, whole, rows: sizeOf(part.slice(0, at)), size }
+  /** The number of blocks of consecutive values in a part. */
+  const rows = sizeOf(part.slice(0, at))
+  return { part, whole, rows, size }
 }
 
 /** @throws ERR_TSR_ARGUMENT when the length of the axis is not a multiple of `size` */
-export function cutOfWhole(whole: readonly number[], axis: number, size: number): Cut {
+export function cutOfWhole(whole: readonly number[], axis: number, size: number) {
   const at = axisOf(whole, axis)
   const value = whole[at]!
   if (value % size !== 0) {
@@ -105,7 +101,11 @@ type Content = 'part' | 'whole'
  */
 export function onParts(
   cut: Cut,
-  contents: { readonly dtype: string; readonly input?: Content; readonly output?: Content },
+  contents: {
+    readonly dtype: string
+    readonly input?: Content
+    readonly output?: Content | undefined
+  },
   group: ProcessGroup,
   start: (output: HostArray, input: HostArray) => Work,
 ): PreparedOperation {
@@ -113,7 +113,7 @@ export function onParts(
   const lengths = [from, to].filter((each) => each !== undefined).map((each) => sizeOf(cut[each]))
   const buffers = allocateAll(group, dtype, lengths)
   const [sent, received] = [buffers[0]!, buffers.at(-1)!]
-  const newWhole = (): HostArray => newArray(cut.whole, dtype as HostDType)
+  const newWhole = () => newArray(cut.whole, dtype as HostDType)
   const uncut = from === 'whole' && cut.rows > 1 ? newWhole() : undefined
   return {
     dtype,
@@ -187,7 +187,7 @@ export function runWhile<T>(
   group: ProcessGroup,
   label: string,
   compute: () => T,
-): { readonly value: Tensor; readonly result: T } {
+) {
   checkBackendBlocks()
   const { input, start, output, shape, dtype, buffers } = collective(x, group, { label })
   let work: Work<unknown> | undefined
@@ -220,13 +220,7 @@ export async function runBetweenPasses(
   group: ProcessGroup,
   label: string,
 ): Promise<Tensor> {
-  const { start, ...prepared } = collective(x, group, { label })
-  const facts = { name: label }
-  const timed = { ...prepared, start: () => timeSpan(group.spans, 'call', facts, start) }
-  const result = await complete(timed, x, group, facts, async (work) => {
-    await timeWait(group.spans, facts, () => work)
-  })
-  return result!
+  return (await complete(collective(x, group, { label }), x, group, label))!
 }
 
 /**
@@ -234,6 +228,7 @@ export async function runBetweenPasses(
  * the values must be fetched from a device first.
  *
  * @param x - the tensor of this rank, if it passes one; may be disposed as soon as this returns
+ * @param label - for the recorded spans; if given, the call and the wait are recorded too
  * @returns a tensor that outlives any tf.tidy and that the caller disposes; undefined if this rank
  *   gets no result
  */
@@ -241,10 +236,10 @@ export async function complete(
   { input, start, output, shape, dtype, buffers }: PreparedOperation,
   x: Tensor | undefined,
   group: ProcessGroup,
-  facts: { readonly name?: string } = {},
-  wait: (work: PromiseLike<unknown>) => PromiseLike<unknown> = (work) => work,
+  label?: string,
 ): Promise<Tensor | undefined> {
   const { spans } = group
+  const facts = label === undefined ? {} : { name: label }
   let work: Work<unknown> | undefined
   try {
     if (x !== undefined) {
@@ -252,8 +247,9 @@ export async function complete(
       const written = timeSpan(spans, 'pack', { ...facts, bytes }, () => writeTo(x, input))
       if (written !== undefined) await holding(x, written)
     }
-    work = start()
-    await wait(work)
+    const started = label === undefined ? start() : timeSpan(spans, 'call', facts, start)
+    work = started
+    await (label === undefined ? started : timeWait(spans, facts, () => started))
     if (output === undefined) return undefined
     const bytes = buffers.at(-1)!.byteLength
     return timeSpan(spans, 'unpack', { ...facts, bytes }, () =>

@@ -15,6 +15,7 @@ import {
   readCrossEntropyOptions,
   type CrossEntropyOptions,
 } from '../../nn/soft-cross-entropy.ts'
+import type { Differentiable } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
@@ -46,7 +47,7 @@ export function vocabParallelCrossEntropy(
   }
   reductionRule.check('reduction', options)
   if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[options]
-  const loss = (logits: Tensor, labels: Tensor): Tensor => {
+  const loss = (logits: Tensor, labels: Tensor) => {
     checkShapes(logits, labels)
     return differentiable(logits, labels, group, {
       weight: (options === 'mean' ? 1 : logits.shape[0]) / labels.size,
@@ -66,12 +67,13 @@ function labelLoss(
   group: ProcessGroup,
   { ignoreIndex, labelSmoothing, reduction }: ReturnType<typeof readCrossEntropyOptions>,
 ): Loss {
-  const loss = (logits: Tensor, labels: Tensor): Tensor => {
+  const loss = (logits: Tensor, labels: Tensor) => {
     checkShapes(logits, labels)
     const values = labels.dataSync<'int32'>()
     const counting = values.filter((label) => label !== ignoreIndex).length
     return differentiable(logits, labels, group, {
-      ...{ ignoreIndex, labelSmoothing },
+      ignoreIndex,
+      labelSmoothing,
       weight: reduction === 'mean' ? 1 / Math.max(1, counting) : 1,
     })
   }
@@ -97,14 +99,7 @@ function differentiable(
 ): Tensor {
   checkBackendBlocks()
   const right = labels.dataSync<'int32'>()
-  return withGradients([logits], (input) => {
-    const { loss, gradient } = evaluate(input, right, group, weights)
-    return {
-      value: tf.scalar(loss),
-      saved: [gradient],
-      gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
-    }
-  })
+  return withGradients([logits], (input) => evaluate(input, right, group, weights))
 }
 
 /**
@@ -131,8 +126,7 @@ function countCorrect(
       best[row] = own[row] === overall[row] ? offset + at : all
     }
     group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
-    const isRight = (label: number, row: number): boolean =>
-      label !== ignored && best[row] === label
+    const isRight = (label: number, row: number) => label !== ignored && best[row] === label
     return { correct: right.filter(isRight).length, of: counting.length }
   } finally {
     group.free(best)
@@ -144,7 +138,7 @@ function evaluate(
   labels: Int32Array,
   group: ProcessGroup,
   { weight, ignoreIndex, labelSmoothing = 0 }: Weights,
-): { loss: number; gradient: Tensor } {
+): Differentiable {
   const rows = labels.length
   const classes = logits.size / rows
   const { overall: largest, offset, all } = shareLargest(logits, rows, group)
@@ -192,25 +186,18 @@ function evaluate(
         if (own >= 0 && own < classes) out[start + own]! -= (1 - labelSmoothing) * weight
       }
     })
-    return { loss: loss * weight, gradient }
+    return {
+      value: tf.scalar(loss * weight),
+      saved: [gradient],
+      gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
+    }
   } finally {
     group.free(sums)
   }
 }
 
-interface LargestScores {
-  /** The largest score of each row among the classes of this rank. */
-  readonly own: Float32Array
-  /** The largest score of each row among all classes. */
-  readonly overall: Float32Array
-  /** The index of this rank's first class among all classes. */
-  readonly offset: number
-  /** The number of classes on all ranks together. */
-  readonly all: number
-}
-
 /** Exchanges the largest score of each row, and the number of classes on each rank, in one all-gather. */
-function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): LargestScores {
+function shareLargest(logits: Tensor, rows: number, group: ProcessGroup) {
   const { rank, size } = group
   const classes = logits.size / rows
   const buffer = group.alloc('float32', rows + size)
@@ -227,8 +214,16 @@ function shareLargest(logits: Tensor, rows: number, group: ProcessGroup): Larges
     group.allReduceSync(buffer, { op: 'max', label: 'largest scores' })
     const counts = buffer.slice(rows)
     const sum = (values: Float32Array) => values.reduce((total, count) => total + count, 0)
-    const overall = buffer.slice(0, rows)
-    return { own, overall, offset: sum(counts.subarray(0, rank)), all: sum(counts) }
+    return {
+      /** The largest score of each row among the classes of this rank. */
+      own,
+      /** The largest score of each row among all classes. */
+      overall: buffer.slice(0, rows),
+      /** The index of this rank's first class among all classes. */
+      offset: sum(counts.subarray(0, rank)),
+      /** The number of classes on all ranks together. */
+      all: sum(counts),
+    }
   } finally {
     group.free(buffer)
   }

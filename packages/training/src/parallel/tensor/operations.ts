@@ -60,18 +60,18 @@ export const operations = {
   scatterSequence: { forward: reduceScatterParts, backward: gatherParts },
 } satisfies Record<string, ShardingOperation>
 
-/** Runs an operation inside a pass, and records its gradient on the tape. */
-function operate(
-  { forward, backward }: ShardingOperation,
-  x: Tensor,
-  group: ProcessGroup,
-  label = 'tensor parallel',
-): Tensor {
-  if (group.size === 1) return x
-  return tf.customGrad((input) => ({
-    value: forward.inPass(input as Tensor, group, label),
-    gradFunc: (dy: Tensor) => backward.inPass(dy, group, backwardLabel(label)),
-  }))(x)
+/** Returns a function that runs an operation inside a pass, and records its gradient on the tape. */
+function operator({
+  forward,
+  backward,
+}: ShardingOperation): (x: Tensor, group: ProcessGroup, label?: string) => Tensor {
+  return (x, group, label = 'tensor parallel') => {
+    if (group.size === 1) return x
+    return tf.customGrad((input) => ({
+      value: forward.inPass(input as Tensor, group, label),
+      gradFunc: (dy: Tensor) => backward.inPass(dy, group, backwardLabel(label)),
+    }))(x)
+  }
 }
 
 const backwardLabel = (label: string): string => `${label}, backward`
@@ -94,7 +94,7 @@ export function exchange(
 ): LayerExchange {
   const { forward, backward } = operation
   return {
-    inPass: (x) => operate(operation, x, group, label),
+    inPass: (x) => operator(operation)(x, group, label),
     forward: (x) => forward.betweenPasses(x, group, label),
     backward: (dy) => backward.betweenPasses(dy, group, back),
   }
@@ -109,52 +109,38 @@ export function through(segments: readonly LayerSegment[], x: Tensor): Tensor {
 }
 
 /** Returns `x` unchanged; the gradient is summed over the ranks. Used before a column parallel layer. */
-export function copyToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.copyToRanks, x, group, label)
-}
+export const copyToRanks = operator(operations.copyToRanks)
 
 /** Sums `x` over the ranks; the gradient is passed through unchanged. Used after a row parallel layer. */
-export function sumOverRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.sumOverRanks, x, group, label)
-}
+export const sumOverRanks = operator(operations.sumOverRanks)
 
 /**
  * Concatenates the last axis over the ranks, for a model that continues with the same computation
  * on every rank. All ranks then have the whole gradient, and each rank takes its slice of it.
  */
-export function gatherReplicated(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.gatherReplicated, x, group, label)
-}
+export const gatherReplicated = operator(operations.gatherReplicated)
 
 /**
  * Concatenates the last axis over the ranks, for a model that continues with a different
  * computation on every rank. Each rank then has only a part of the gradient, so the parts are
  * summed with a reduce-scatter.
  */
-export function gatherPartial(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.gatherPartial, x, group, label)
-}
+export const gatherPartial = operator(operations.gatherPartial)
 
 /** Returns this rank's slice of the last axis; the gradient is gathered from all ranks. */
-export function scatterToRanks(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.scatterToRanks, x, group, label)
-}
+export const scatterToRanks = operator(operations.scatterToRanks)
 
 /**
  * Concatenates the parts of each sequence in rank order. Gradients are summed over the ranks, and each
  * rank gets the gradient of its part. Used before a column parallel layer with sequence parallelism.
  */
-export function gatherSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.gatherSequence, x, group, label)
-}
+export const gatherSequence = operator(operations.gatherSequence)
 
 /**
  * Sums sequences over the ranks, and returns this rank's part of each sequence. The gradient is
  * gathered from all ranks.
  */
-export function scatterSequence(x: Tensor, group: ProcessGroup, label?: string): Tensor {
-  return operate(operations.scatterSequence, x, group, label)
-}
+export const scatterSequence = operator(operations.scatterSequence)
 
 function sliceOf(x: Tensor, { rank, size }: ProcessGroup): Tensor {
   const columns = x.shape.at(-1)! / size

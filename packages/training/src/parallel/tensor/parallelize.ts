@@ -6,7 +6,7 @@ import { isDropout } from '../../nn/dropout.ts'
 import { inOrder } from '../../nn/embedding.ts'
 import { checkSearch, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
-import { connectPartialGathers } from './partial-gathers.ts'
+import { isColumnParallel } from './linear-layers.ts'
 import { isSequenceParallel, partOf } from './sequence.ts'
 import { isSharded } from './sharding.ts'
 import { checkPlan, type ParallelPlan } from './styles.ts'
@@ -151,5 +151,36 @@ function refuseHalfSharded(model: Module): void {
       `no style for ${name}`,
       `the style that shards ${parameter.name} in another layer: the two are tied`,
     )
+  }
+}
+
+/**
+ * Marks each layer that follows a `partial` gather, which already sums the gradient of that layer's
+ * input. If the layer summed it too, the gradient would be too large by a factor of the number of ranks.
+ *
+ * @throws ERR_TSR_ARGUMENT when the layer that follows is not column parallel, because its input
+ *   gradient is then not partial
+ */
+function connectPartialGathers(model: Module): void {
+  for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
+    const { children = {}, layers } = module
+    const prefix = name === '' ? '' : `${name}.`
+    const names = new Map(Object.entries(children).map(([key, child]) => [child, prefix + key]))
+    const nameOf = (layer: Module) => names.get(layer) ?? 'another layer'
+    for (const [i, layer] of (layers ?? Object.values(children)).entries()) {
+      if (!isColumnParallel(layer) || layer.gather !== 'partial') continue
+      // If the module does not list its `layers`, their order is unknown.
+      const next = layers?.[i + 1]
+      if (next !== undefined && isColumnParallel(next) && next.input === 'replicated') {
+        next.followPartial()
+        continue
+      }
+      const following = next === undefined ? 'an unknown layer' : nameOf(next)
+      throw argumentError(
+        'plan',
+        `gather: 'partial' for ${nameOf(layer)}, followed by ${following}`,
+        "a columnParallel() layer directly after it, or gather: 'replicated'",
+      )
+    }
   }
 }

@@ -52,7 +52,7 @@ export function shardOf(
     )
   }
   checkExtent(parameter, size, axis, options)
-  const beginOf = (index: number): number => Math.floor((index * shape[axis]!) / size)
+  const beginOf = (index: number) => Math.floor((index * shape[axis]!) / size)
   const offset = beginOf(rank)
   const extent = beginOf(rank + 1) - offset
   const own = shape.map((whole, i) => (i === axis ? extent : whole))

@@ -1,19 +1,20 @@
-import { argumentError, choice, declareOptions, flag } from '@tsrun/core'
+import { argumentError, choice, declareOptions, flag, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { describe } from '../../model/describe.ts'
 import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Embedding, Head } from '../../nn/embedding.ts'
-import { isLinear, type JointLinear } from '../../nn/linear.ts'
+import { isLinear, type JointLinear, type Linear } from '../../nn/linear.ts'
 import {
-  ColumnParallelLinear,
-  RowParallelLinear,
+  columnParallelLinear,
+  rowParallelLinear,
   type ColumnParallelOptions,
+  type LayerContext,
   type RowParallelOptions,
 } from './linear-layers.ts'
-import { SequenceParallel } from './sequence.ts'
+import { sequenceParallelLayer } from './sequence.ts'
 import {
-  VocabParallelEmbedding,
-  VocabParallelHead,
+  vocabParallelEmbedding,
+  vocabParallelHead,
   type VocabParallelOptions,
 } from './vocabulary.ts'
 
@@ -26,18 +27,36 @@ export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) =
  */
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
 
-const sequence = flag.default(false)
-const readColumnOptions: (given: ColumnParallelOptions) => Required<ColumnParallelOptions> =
-  declareOptions({
-    gather: choice('none', 'replicated', 'partial').default('none'),
-    input: choice('replicated', 'sequence').default('replicated'),
-  })
-const readRowOptions: (given: RowParallelOptions) => Required<RowParallelOptions> = declareOptions({
+const readColumnOptions = declareOptions({
+  gather: choice('none', 'replicated', 'partial').default('none'),
+  input: choice('replicated', 'sequence').default('replicated'),
+} satisfies Rules<ColumnParallelOptions>)
+const readRowOptions = declareOptions({
   input: choice('sharded', 'replicated').default('sharded'),
   output: choice('replicated', 'sequence').default('replicated'),
-})
-const readVocabOptions: (given: VocabParallelOptions) => Required<VocabParallelOptions> =
-  declareOptions({ sequence })
+} satisfies Rules<RowParallelOptions>)
+const readVocabOptions = declareOptions({
+  sequence: flag.default(false),
+} satisfies Rules<VocabParallelOptions>)
+
+/**
+ * Makes a style of a function that shards the layers for which `fits` is true.
+ *
+ * @param layers - describes these layers in an error
+ */
+function styleOf<L extends Module>(
+  style: string,
+  layers: string,
+  fits: (layer: Module) => layer is L,
+  shard: (layer: L, context: LayerContext) => Module,
+): ParallelStyle {
+  return (layer, group, name) => {
+    if (!fits(layer)) {
+      throw argumentError('plan', `${style} for ${name}`, `${layers} of that name`)
+    }
+    return group.size === 1 ? layer : shard(layer, { group, name })
+  }
+}
 
 /**
  * Shards a linear layer by the columns of its weight: each rank gets all inputs and computes some
@@ -47,10 +66,10 @@ const readVocabOptions: (given: VocabParallelOptions) => Required<VocabParallelO
  */
 export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
   const checked = readColumnOptions(options)
-  return (layer, group, name) => {
-    if (!isLinear(layer) && !isJoint(layer)) throw misfit('columnParallel', name, 'a linear layer')
-    return group.size === 1 ? layer : new ColumnParallelLinear(layer, { group, name }, checked)
-  }
+  const fits = (layer: Module): layer is Linear | JointLinear => isLinear(layer) || isJoint(layer)
+  return styleOf('columnParallel', 'a linear layer', fits, (layer, context) =>
+    columnParallelLinear(layer, context, checked),
+  )
 }
 
 /**
@@ -61,10 +80,9 @@ export function columnParallel(options: ColumnParallelOptions = {}): ParallelSty
  */
 export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
   const checked = readRowOptions(options)
-  return (layer, group, name) => {
-    if (!isLinear(layer)) throw misfit('rowParallel', name, 'a linear layer')
-    return group.size === 1 ? layer : new RowParallelLinear(layer, { group, name }, checked)
-  }
+  return styleOf('rowParallel', 'a linear layer', isLinear, (layer, context) =>
+    rowParallelLinear(layer, context, checked),
+  )
 }
 
 /**
@@ -76,16 +94,12 @@ export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
  */
 export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle {
   const checked = readVocabOptions(options)
-  return (layer, group, name) => {
-    if (!isHead(layer) && !isEmbedding(layer)) {
-      throw misfit('vocabParallel', name, 'an Embedding or a Head')
-    }
-    if (group.size === 1) return layer
-    const context = { group, name }
-    return isHead(layer)
-      ? new VocabParallelHead(layer, context, checked)
-      : new VocabParallelEmbedding(layer, context, checked)
-  }
+  const fits = (layer: Module): layer is Head | Embedding => isHead(layer) || isEmbedding(layer)
+  return styleOf('vocabParallel', 'an Embedding or a Head', fits, (layer, context) =>
+    isHead(layer)
+      ? vocabParallelHead(layer, context, checked)
+      : vocabParallelEmbedding(layer, context, checked),
+  )
 }
 
 /**
@@ -93,23 +107,15 @@ export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle
  * each sequence.
  */
 export function sequenceParallel(): ParallelStyle {
-  return (layer, group, name) => {
-    if (!('forwardWith' in layer)) throw misfit('sequenceParallel', name, 'a norm or positions')
-    return group.size === 1 ? layer : new SequenceParallel(layer as Separable, { group, name })
-  }
+  const fits = (layer: Module): layer is Separable => 'forwardWith' in layer
+  return styleOf('sequenceParallel', 'a norm or positions', fits, sequenceParallelLayer)
 }
 
 const isJoint = ofKind<JointLinear>('joint-linear')
 const isEmbedding = ofKind<Embedding>('embedding')
 const isHead = ofKind<Head>('head')
 
-function misfit(style: string, name: string, expected: string) {
-  return argumentError('plan', `${style} for ${name}`, `${expected} of that name`)
-}
-
-const makers: readonly unknown[] = [
-  ...[columnParallel, rowParallel, vocabParallel, sequenceParallel],
-]
+const makers: readonly unknown[] = [columnParallel, rowParallel, vocabParallel, sequenceParallel]
 
 /**
  * Checks that `plan` is an object of styles. `columnParallel` itself is not a style;

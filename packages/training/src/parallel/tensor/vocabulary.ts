@@ -1,7 +1,6 @@
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { ofKind, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { Segment } from '../../model/segment.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import { checkIds, lookUp, type Embedding, type Head } from '../../nn/embedding.ts'
 import { onRows } from '../../nn/linear.ts'
@@ -25,96 +24,82 @@ export interface VocabParallelOptions {
  * differ by at most one. A rank looks up zeros for tokens of other ranks, and the results are summed over
  * the ranks.
  */
-export class VocabParallelEmbedding implements Module {
-  readonly parameters: readonly [weight: Parameter]
-  readonly #context: LayerContext
-  readonly #leave: typeof sumOverRanks
-
-  constructor(
-    { weight }: Embedding,
-    context: LayerContext,
-    { sequence }: Required<VocabParallelOptions>,
-  ) {
-    this.#context = context
-    this.#leave = sequence ? scatterSequence : sumOverRanks
-    this.parameters = [shardOf(weight, context.group, 0, { isUneven: true })]
+export function vocabParallelEmbedding(
+  { weight: table }: Embedding,
+  { group, name }: LayerContext,
+  { sequence }: Required<VocabParallelOptions>,
+): Module {
+  const weight = shardOf(table, group, 0, { isUneven: true })
+  const leave = sequence ? scatterSequence : sumOverRanks
+  const module: Module = {
+    parameters: [weight],
+    segments: () => inOnePiece(module, name),
+    /** @param ids - int32 [batch, length], the same on all ranks */
+    forward(ids) {
+      checkIds(ids, weight)
+      const { own, here } = ownIds(ids, weight)
+      return leave(tf.mul(lookUp(weight.value, own), here), group, `${name}: output`)
+    },
   }
-
-  segments(): readonly Segment[] {
-    return inOnePiece(this, this.#context.name)
-  }
-
-  /** @param ids - int32 [batch, length], the same on all ranks */
-  forward(ids: Tensor): Tensor {
-    const [weight] = this.parameters
-    checkIds(ids, weight)
-    const { own, here } = ownIds(ids, weight)
-    const { group, name } = this.#context
-    return this.#leave(tf.mul(lookUp(weight.value, own), here), group, `${name}: output`)
-  }
+  return module
 }
 
-/**
- * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
- * this rank].
- */
-export class VocabParallelHead implements Module {
-  readonly kind = 'vocab-parallel-head'
-  readonly parameters: readonly [weight: Parameter]
-  readonly #context: LayerContext
-  readonly #enter: typeof copyToRanks
-
-  constructor(
-    { weight }: Head,
-    context: LayerContext,
-    { sequence }: Required<VocabParallelOptions>,
-  ) {
-    this.#context = context
-    this.#enter = sequence ? gatherSequence : copyToRanks
-    this.parameters = [shardOf(weight, context.group, 0, { isUneven: true })]
-  }
-
-  segments(): readonly Segment[] {
-    return inOnePiece(this, this.#context.name)
-  }
-
-  forward(x: Tensor): Tensor {
-    const [weight] = this.parameters
-    const { group, name } = this.#context
-    const whole = this.#enter(x, group, `${name}: input`)
-    return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
-  }
-
+/** A vocabulary parallel output head. */
+export interface VocabParallelHead extends Module {
+  readonly kind: 'vocab-parallel-head'
   /**
    * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
    * use the parts directly.
    *
    * @param part - the output of `forward` at one position: [tokens of this rank]
    */
-  async wholeScores(part: Float32Array): Promise<Float32Array> {
-    const { shard, shape } = this.parameters[0]
-    const { group, name } = this.#context
-    const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
-    try {
-      // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
-      // zeros is exact.
-      all.fill(0).set(part, shard?.offset ?? 0)
-      await group.allReduce(all, { label: `${name}: scores` })
-      return all.slice()
-    } finally {
-      group.free(all)
-    }
+  wholeScores(part: Float32Array): Promise<Float32Array>
+}
+
+/**
+ * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
+ * this rank].
+ */
+export function vocabParallelHead(
+  { weight: table }: Head,
+  { group, name }: LayerContext,
+  { sequence }: Required<VocabParallelOptions>,
+): VocabParallelHead {
+  const weight = shardOf(table, group, 0, { isUneven: true })
+  const enter = sequence ? gatherSequence : copyToRanks
+  const module: VocabParallelHead = {
+    kind: 'vocab-parallel-head',
+    parameters: [weight],
+    segments: () => inOnePiece(module, name),
+    forward(x) {
+      const whole = enter(x, group, `${name}: input`)
+      return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
+    },
+    async wholeScores(part) {
+      const { shard, shape } = weight
+      const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
+      try {
+        // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
+        // zeros is exact.
+        all.fill(0).set(part, shard?.offset ?? 0)
+        await group.allReduce(all, { label: `${name}: scores` })
+        return all.slice()
+      } finally {
+        group.free(all)
+      }
+    },
   }
+  return module
 }
 
 /**
  * Returns row indices in this rank's part of the table, and a mask: 1 for tokens of this rank, 0
  * for others.
  */
-function ownIds(ids: Tensor, { shape, shard }: Parameter): { own: Tensor; here: Tensor } {
+function ownIds(ids: Tensor, { shape, shard }: Parameter) {
   const offset = shard?.offset ?? 0
   const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
-  const isHere = (place: number): boolean => place >= 0 && place < shape[0]!
+  const isHere = (place: number) => place >= 0 && place < shape[0]!
   const own = scopedTensorFrom(
     places.map((place) => (isHere(place) ? place : 0)),
     ids.shape,

@@ -37,7 +37,7 @@ import {
   type ShardingOptions,
   type ZeroStage,
 } from './options.ts'
-import { ReduceScatterExchange } from './reduce-scatter.ts'
+import { reduceScatterExchange, type ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardedValues } from './sharded-values.ts'
 import { planUnits, type UnitPlan } from './unit.ts'
 import { unshardedValues } from './unsharded-values.ts'
@@ -94,27 +94,24 @@ export async function fullyShard<M extends Replicated>(
   }
   markReplicated(all, true)
   const accounting = new MemoryAccounting(groups.shard)
-  const keepsBuckets = stage === 1
-  const { wire, deterministic } = given
-  if (deterministic) currentBackend().makeExact?.()
-  const how = { wire, deterministic, keepsBuckets }
-  const exchange = new ReduceScatterExchange(groups, buckets, accounting, how)
+  if (given.deterministic) currentBackend().makeExact?.()
+  const exchange = reduceScatterExchange(groups, buckets, accounting, given)
   const values =
     stage === 3
-      ? await shardedValues(module, units, { group: groups.shard, accounting }, given)
+      ? await shardedValues(module, units, groups.shard, accounting, given)
       : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
   const replicas = await groupsForPasses(module, axesOf(groups))
-  const parts = {
+  const sharded = new FullyShard(module, {
     groups,
     buckets,
-    options: { ...given, replicas },
+    options: given,
+    replicas,
     accounting,
     exchange,
     values,
     parameters,
-  }
-  const sharded = new FullyShard(module, parts)
+  })
   module.averageBy?.(sharded)
   return sharded
 }
@@ -132,7 +129,8 @@ function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
 interface Parts {
   readonly groups: ShardingGroups
   readonly buckets: readonly SharedBucket[]
-  readonly options: ShardingOptions & { readonly replicas: readonly ProcessGroup[] }
+  readonly options: ShardingOptions
+  readonly replicas: readonly ProcessGroup[]
   readonly accounting: MemoryAccounting
   readonly exchange: ReduceScatterExchange
   readonly values: Values
@@ -156,8 +154,8 @@ export class FullyShard<M extends Replicated = Replicated>
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
-    const { exchange, values, parameters, options, groups } = parts
-    super(module, axesOf(groups), parameters, { ...options, keepsBuckets: options.stage === 1 })
+    const { exchange, values, parameters, options, groups, replicas } = parts
+    super(module, axesOf(groups), parameters, options, replicas, options.stage === 1)
     this.shard = groups.shard
     this.exchange = exchange
     this.#parts = parts
@@ -266,13 +264,13 @@ export class FullyShard<M extends Replicated = Replicated>
    */
   override async gather(): Promise<void> {
     this.#checkStepped('gather()')
-    await this.#parts.values.gather()
+    await this.#parts.values.gather?.()
   }
 
   override release(): void {
     // If `dispose` was called meanwhile, the parameter values now belong to the model.
     if (this.lifetime.isDisposed) return
-    this.#parts.values.release()
+    this.#parts.values.release?.()
     this.#parts.accounting.trim()
   }
 
@@ -294,9 +292,9 @@ export class FullyShard<M extends Replicated = Replicated>
     return ownerOfState(optimizer, parts)
   }
 
-  protected override async complete(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
+  override async average(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
     this.#checkStepped('gradients()')
-    return await super.complete(own, scale)
+    return await super.average(own, scale)
   }
 
   protected override async beforeTotals(): Promise<void> {
@@ -324,6 +322,7 @@ export class FullyShard<M extends Replicated = Replicated>
    */
   #checkStepped(what: string): void {
     this.lifetime.checkAwaited(what, ['step()'])
-    this.#parts.values.checkPublished()
+    // In stage 3 the shards hold the values themselves, and the next gather sends them.
+    this.#parts.values.checkPublished?.()
   }
 }

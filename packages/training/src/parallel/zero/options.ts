@@ -1,4 +1,13 @@
-import { anything, argumentError, choice, declareOptions, flag, type Complete } from '@tsrun/core'
+import {
+  anything,
+  argumentError,
+  choice,
+  declareOptions,
+  flag,
+  isObject,
+  type Complete,
+  type Rules,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
@@ -45,8 +54,7 @@ const rules = {
 export type ShardingOptions = Complete<typeof rules>
 
 /** @throws ERR_TSR_ARGUMENT */
-export const readFullyShardOptions: (given: FullyShardOptions) => ShardingOptions =
-  declareOptions(rules)
+export const readFullyShardOptions = declareOptions(rules satisfies Rules<FullyShardOptions>)
 
 /**
  * Two axes of a mesh for ZeRO with replicas: along `shard` the state is sharded, along `replicate`
@@ -83,10 +91,8 @@ export function readShardingGroups(group: ProcessGroup | ShardingGroups): Shardi
   )
 }
 
-function isShardingGroups(
-  group: ProcessGroup | ShardingGroups | null | undefined,
-): group is ShardingGroups {
-  return typeof group === 'object' && group !== null && 'shard' in group
+function isShardingGroups(group: ProcessGroup | ShardingGroups): group is ShardingGroups {
+  return isObject(group) && 'shard' in group
 }
 
 /** Returns the groups over which gradients are averaged. */

@@ -1,11 +1,11 @@
 import type { PersistentOperation } from '@tsrun/distributed'
-import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
+import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
-import { GradientExchange } from '../gradients/exchange.ts'
+import { fillBuckets } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
 import { countRanks } from '../gradients/step-totals.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
-import { axesOf, type ShardingGroups } from './options.ts'
+import { axesOf, type ShardingGroups, type ShardingOptions } from './options.ts'
 
 interface Filling {
   readonly bucket: SharedBucket
@@ -22,173 +22,130 @@ interface Filling {
   exchange: BucketExchange | undefined
 }
 
-interface ReduceScatterOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  /** Whether the memory of whole buckets is kept for the next step, as in stage 1. */
-  readonly keepsBuckets: boolean
-}
-
 /** The number of whole buckets that may be in flight while another bucket is filled. */
 const UNDER_WAY = 1
 
+export type ReduceScatterExchange = ReturnType<typeof reduceScatterExchange>
+
 /** Averages gradients with reduce-scatter. Each rank gets its share of the averages. */
-export class ReduceScatterExchange extends GradientExchange {
-  readonly #groups: ShardingGroups
-  readonly #options: ReduceScatterOptions
-  readonly #accounting: MemoryAccounting
-  readonly #fillings: readonly Filling[]
-  /**
-   * The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again.
-   */
-  #scattered = 0
-  #last: BucketExchange | undefined
-
-  constructor(
-    groups: ShardingGroups,
-    buckets: readonly SharedBucket[],
-    accounting: MemoryAccounting,
-    options: ReduceScatterOptions,
-  ) {
-    super(buckets)
-    this.#groups = groups
-    this.#options = options
-    this.#accounting = accounting
-    this.#fillings = buckets.map((bucket, index) => this.#open(bucket, labelOf(bucket, index)))
-  }
-
-  /** This rank's share of each bucket. */
-  get shares(): readonly Float32Array[] {
-    return this.#fillings.map(({ share }) => share)
-  }
-
-  /** Returns the memory of a whole bucket in stage 1. Between two steps other data may use it. */
-  keptMemoryOf(index: number): Float32Array | undefined {
-    return this.#fillings[index]!.memory
-  }
-
-  /** Waits until memory for another whole bucket is available. */
-  async makeRoom(): Promise<void> {
-    while (this.started - this.#scattered > UNDER_WAY) {
-      await this.#fillings[this.#scattered]!.exchange!.scattered
-      this.#reap()
-    }
-  }
-
-  async finished(): Promise<void> {
-    await timeWait(this.spans, { name: 'gradients' }, async () => {
-      for (const { exchange } of this.#fillings) await exchange!.done
-    })
-    this.#reap()
-  }
-
-  /**
-   * Ends the step.
-   *
-   * @returns this rank's shares of the averages times `factor`, by parameter name, except for the names
-   *   in `without`
-   */
-  take(factor: number, without: ReadonlySet<string>): Map<string, Float32Array> {
-    const gradients = new Map<string, Float32Array>()
-    timeSpan(this.spans, 'reduce', { name: 'averages' }, () => {
-      for (const filling of this.#fillings) {
-        const { bucket, share } = filling
-        if (factor !== 1) this.#groups.shard.convert(share, share, factor)
-        filling.exchange = undefined
-        for (const { parameter, from, to, at } of ownedRanges(bucket, this.#groups.shard.rank)) {
-          if (without.has(parameter.name)) continue
-          gradients.set(parameter.name, share.subarray(at, at + to - from))
-        }
-      }
-    })
-    this.clear()
-    this.#scattered = 0
-    this.#last = undefined
-    return gradients
-  }
-
-  /** Frees the buckets as soon as no collective uses them. */
-  dispose(): void {
-    for (const { memory, share, scatter, exchange } of this.#fillings) {
-      const free = (): void => {
-        scatter?.free()
-        if (memory !== undefined) this.#accounting.free('gradients', memory)
-        if (!this.#options.keepsBuckets) this.#accounting.free('gradients', share)
-        exchange?.dispose()
-      }
-      if (exchange === undefined) free()
-      else void exchange.done.then(free, free)
-    }
-  }
-
-  protected override get spans(): SpanRecorder | undefined {
-    return this.#groups.shard.spans
-  }
-
-  /** Borrows memory for a bucket. Blocks while too many buckets are in flight. */
-  protected override memoryOf(index: number): Float32Array {
-    const filling = this.#fillings[index]!
-    if (filling.memory !== undefined) return filling.memory
-    this.#reap()
-    while (this.started - this.#scattered > UNDER_WAY) {
-      if (!this.#fillings[this.#scattered]!.exchange!.block()) break
-      this.#reap()
-    }
-    filling.memory = this.#accounting.borrow('gradients', filling.bucket.padded)
-    filling.memory.fill(0, filling.bucket.length)
-    return filling.memory
-  }
-
-  protected override start(index: number): void {
-    const { memory, share, scatter, label } = this.#fillings[index]!
-    const exchange = exchangeBucket(this.#groups, this.#last, {
-      ...this.#options,
-      memory: memory!,
-      share,
-      scatter,
-      label,
-    })
-    this.#fillings[index]!.exchange = exchange
-    this.#last = exchange
-    this.#reap()
-  }
-
-  #open(bucket: SharedBucket, label: string): Filling {
-    const { keepsBuckets, wire, deterministic } = this.#options
-    const { shard } = this.#groups
+export function reduceScatterExchange(
+  groups: ShardingGroups,
+  buckets: readonly SharedBucket[],
+  accounting: MemoryAccounting,
+  options: ShardingOptions,
+) {
+  const { wire, deterministic, stage } = options
+  /** Whether the memory of whole buckets is kept for the next step. */
+  const keepsBuckets = stage === 1
+  const { shard } = groups
+  const fillings = buckets.map((bucket, index): Filling => {
+    const label = labelOf(bucket, index)
     const { share: length, padded } = bucket
-    if (!keepsBuckets) {
-      const share = this.#accounting.alloc('gradients', length)
-      return { bucket, label, memory: undefined, share, scatter: undefined, exchange: undefined }
-    }
-    const memory = this.#accounting.alloc('gradients', padded)
-    const share = memory.subarray(shard.rank * length, (shard.rank + 1) * length)
+    const memory = keepsBuckets ? accounting.alloc('gradients', padded) : undefined
+    const share =
+      memory?.subarray(shard.rank * length, (shard.rank + 1) * length) ??
+      accounting.alloc('gradients', length)
     const scatter =
-      wire === 'float32'
+      memory !== undefined && wire === 'float32'
         ? shard.reduceScatterInit(share, memory, { op: 'avg', deterministic, label })
         : undefined
     return { bucket, label, memory, share, scatter, exchange: undefined }
-  }
+  })
+  /** The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again. */
+  let scattered = 0
+  let last: BucketExchange | undefined
 
+  /** Borrows memory for a bucket. Blocks while too many buckets are in flight. */
+  const memoryOf = (index: number): Float32Array => {
+    const filling = fillings[index]!
+    if (filling.memory !== undefined) return filling.memory
+    reap()
+    while (isFull() && fillings[scattered]!.exchange!.block()) reap()
+    filling.memory = accounting.borrow('gradients', filling.bucket.padded)
+    filling.memory.fill(0, filling.bucket.length)
+    return filling.memory
+  }
+  const start = (index: number): void => {
+    const filling = fillings[index]!
+    filling.exchange = exchangeBucket(groups, last, filling, options)
+    last = filling.exchange
+    reap()
+  }
+  const filled = fillBuckets(buckets, shard, memoryOf, start)
+  /** Whether so many buckets are in flight that another one has to wait. */
+  const isFull = () => filled.started() - scattered > UNDER_WAY
   /** Frees the memory of each bucket whose reduce-scatter has completed. */
-  #reap(): void {
-    while (this.#scattered < this.started) {
-      const filling = this.#fillings[this.#scattered]!
+  const reap = () => {
+    while (scattered < filled.started()) {
+      const filling = fillings[scattered]!
       if (!filling.exchange!.isScattered()) return
       filling.exchange!.collect()
-      this.#scattered++
-      if (this.#options.keepsBuckets || filling.memory === undefined) continue
-      this.#accounting.giveBack('gradients', filling.memory)
+      scattered++
+      if (keepsBuckets || filling.memory === undefined) continue
+      accounting.giveBack('gradients', filling.memory)
       filling.memory = undefined
     }
   }
-}
+  return {
+    ...filled,
 
-interface BucketExchangeOptions extends Pick<GradientOptions, 'wire' | 'deterministic'> {
-  readonly memory: Float32Array
-  /** The memory for this rank's share of the averages; may be a part of `memory`. */
-  readonly share: Float32Array
-  /** The prepared reduce-scatter from `memory` to `share`, if there is one. */
-  readonly scatter: PersistentOperation | undefined
-  readonly label: string
+    /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
+    kept: fillings as readonly Pick<Filling, 'share' | 'memory'>[],
+
+    /** Waits until memory for another whole bucket is available. */
+    async makeRoom() {
+      while (isFull()) {
+        await fillings[scattered]!.exchange!.scattered
+        reap()
+      }
+    },
+
+    async finished() {
+      await timeWait(shard.spans, { name: 'gradients' }, async () => {
+        for (const { exchange } of fillings) await exchange!.done
+      })
+      reap()
+    },
+
+    /**
+     * Ends the step.
+     *
+     * @returns this rank's shares of the averages times `factor`, by parameter name, except for the names
+     *   in `without`
+     */
+    take(factor: number, without: ReadonlySet<string>) {
+      const gradients = new Map<string, Float32Array>()
+      timeSpan(shard.spans, 'reduce', { name: 'averages' }, () => {
+        for (const filling of fillings) {
+          const { bucket, share } = filling
+          if (factor !== 1) shard.convert(share, share, factor)
+          filling.exchange = undefined
+          for (const { parameter, from, to, at } of ownedRanges(bucket, shard.rank)) {
+            if (without.has(parameter.name)) continue
+            gradients.set(parameter.name, share.subarray(at, at + to - from))
+          }
+        }
+      })
+      filled.clear()
+      scattered = 0
+      last = undefined
+      return gradients
+    },
+
+    /** Frees the buckets as soon as no collective uses them. */
+    dispose() {
+      for (const { memory, share, scatter, exchange } of fillings) {
+        const free = () => {
+          scatter?.free()
+          if (memory !== undefined) accounting.free('gradients', memory)
+          if (!keepsBuckets) accounting.free('gradients', share)
+          exchange?.dispose()
+        }
+        if (exchange === undefined) free()
+        else void exchange.done.then(free, free)
+      }
+    },
+  }
 }
 
 type BucketExchange = ReturnType<typeof exchangeBucket>
@@ -203,9 +160,11 @@ type BucketExchange = ReturnType<typeof exchangeBucket>
 function exchangeBucket(
   groups: ShardingGroups,
   previous: { readonly done: Promise<void> } | undefined,
-  { memory, share, scatter, wire, deterministic, label }: BucketExchangeOptions,
+  { memory: filled, share, scatter, label }: Filling,
+  { wire, deterministic }: GradientOptions,
 ) {
   const { shard, replicate } = groups
+  const memory = filled!
   /** The bucket in the 16-bit wire format; undefined if the wire format is float32. */
   let encoded: Uint16Array | undefined
 
@@ -226,11 +185,10 @@ function exchangeBucket(
   const start = () => {
     if (scatter !== undefined) {
       scatter.start()
-      return underWay(scatter, scatter.done())
+      return scatter
     }
     if (wire === 'float32') {
-      const work = shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
-      return underWay(work, work)
+      return shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
     }
     const whole = shard.allocUnsafe(wire, memory.length)
     encoded = whole
@@ -238,35 +196,37 @@ function exchangeBucket(
     timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
       shard.convert(whole, memory, 1 / countRanks(axesOf(groups)))
     })
-    const work = shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
-    return underWay(work, work)
+    return shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
   }
-  const started = start()
-  const finish = async (before: typeof previous) => {
-    await started.done
+  const operation = start()
+  const scattered = 'then' in operation ? Promise.resolve(operation) : operation.done()
+  // Ignore the error here: the caller that awaits `done` gets it.
+  scattered.catch(() => undefined)
+  const finish = async () => {
+    await scattered
     if (replicate !== undefined) {
-      await before?.done
+      await previous?.done
       if (encoded === undefined) {
         await replicate.allReduce(share, { op: 'avg', deterministic, label })
       } else await replicate.allReduce(part(), { dtype: wire, deterministic, label })
     }
     decode()
   }
-  const done = finish(previous)
+  const done = finish()
   // Ignore the error here: the caller that awaits `done` gets it.
   done.catch(() => undefined)
   return {
     /** Resolves when `share` contains the averages. */
     done,
     /** Resolves when the reduce-scatter has completed. */
-    scattered: started.done,
+    scattered,
     /** Whether the reduce-scatter has completed, so that `memory` is free again. */
-    isScattered: () => started.isCompleted(),
+    isScattered: () => operation.isCompleted(),
 
     /** Blocks until `memory` is free again. Returns false at once on a thread that cannot block. */
     block() {
       try {
-        started.wait()
+        operation.wait()
         return true
       } catch (error) {
         if ((error as { code?: unknown }).code === 'ERR_TSR_SYNC_UNSUPPORTED') return false
@@ -282,27 +242,5 @@ function exchangeBucket(
       if (replicate === undefined) decode()
     },
     dispose,
-  }
-}
-
-/**
- * Combines an operation with a promise of its completion.
- *
- * @param end - settles when the operation ends; pass only one promise per operation, because an error is
- *   reported once
- */
-function underWay(
-  operation: Pick<PersistentOperation, 'isCompleted' | 'wait'>,
-  end: PromiseLike<void>,
-) {
-  const done = Promise.resolve(end)
-  // Ignore the error here: the caller that awaits `done` gets it.
-  done.catch(() => undefined)
-  return {
-    done,
-    isCompleted: () => operation.isCompleted(),
-    wait() {
-      operation.wait()
-    },
   }
 }

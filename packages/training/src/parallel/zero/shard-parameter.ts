@@ -5,94 +5,42 @@ import { holdArray, holdTensor, type HeldValues } from '../../backend/held-value
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
 import { partOfParameter, type HeldPiece, type Piece } from '../../checkpoint/piece.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import type { OwnedRange } from '../gradients/buckets.ts'
-
-/** Holds the values of a shard between two steps. */
-export interface ShardOwner {
-  /** Returns the values as a new tensor. */
-  read(): Tensor
-  /** Holds the values until the next `write`. */
-  hold(): HeldValues
-  /** Copies new values from a tensor, which the caller still owns. */
-  write(next: Tensor): void | Promise<void>
-  /**
-   * Copies the current values into the bucket share, for a step that does not update them.
-   * Undefined if they are always in the share.
-   */
-  keep?(): Promise<void>
-}
-
-type Recording = Pick<ProcessGroup, 'spans'>
-
-/**
- * Returns the owner of a shard whose parameter is unsharded on every rank. It reads values from the
- * parameter, and writes new values into `share`.
- */
-export function ownerInParameter(
-  { parameter, from, to, at }: OwnedRange,
-  share: Float32Array,
-  group: Recording,
-): ShardOwner {
-  const slice = (): Tensor => {
-    const { value } = parameter
-    if (isHostAccessible()) {
-      return createTensor([to - from], (values) => {
-        values.set(viewOf(value).subarray(from, to))
-      })
-    }
-    return tf.tidy(() => tf.keep(tf.slice(tf.reshape(value, [-1]), from, to - from)))
-  }
-  const facts = { name: parameter.name, bytes: 4 * (to - from) }
-  const read = (): Tensor => timeSpan(group.spans, 'unpack', facts, slice)
-  return {
-    read,
-    hold: () => holdTensor(parameter.value, from, to),
-    write: (next) => writeInto(share, at, next, group),
-    async keep() {
-      const same = read()
-      await writeInto(share, at, same, group)
-      same.dispose()
-    },
-  }
-}
-
-/** Returns the owner of a shard that has no tensor: its values lie in this rank's part of a bucket. */
-export function ownerInShare(
-  { parameter, from, to, at }: OwnedRange,
-  share: Float32Array,
-  group: Recording,
-): ShardOwner {
-  const facts = { name: parameter.name, bytes: 4 * (to - from) }
-  const values = share.subarray(at, at + to - from)
-  return {
-    read: () => timeSpan(group.spans, 'unpack', facts, () => tensorFrom(values, [to - from])),
-    hold: () => holdArray(values),
-    write: (next) => writeInto(share, at, next, group),
-  }
-}
-
-function writeInto(
-  share: Float32Array,
-  at: number,
-  next: Tensor,
-  { spans }: Recording,
-): void | Promise<void> {
-  return timeSpan(spans, 'pack', { name: 'values', bytes: 4 * next.size }, () =>
-    writeTo(next, share.subarray(at, at + next.size)),
-  )
-}
+import { ownedRanges, type OwnedRange, type SharedBucket } from '../gradients/buckets.ts'
 
 export type ShardParameter = ReturnType<typeof shardParameter>
 
 /**
- * This rank's shard of a parameter, as an optimizer sees it: a flat tensor with the name of the
- * parameter. The values are in a `ShardOwner`. Reading `value` creates a tensor, and setting it
- * copies the values to the owner at once.
+ * Returns this rank's shards of the parameters of a bucket.
+ *
+ * @param share - this rank's share of the bucket, which gets new values
+ * @param isInShare - whether the share always holds the values. Otherwise the parameters hold them,
+ *   because they are unsharded on every rank
  */
-export function shardParameter(range: OwnedRange, owner: ShardOwner) {
-  const { parameter, from, to } = range
+export function shardsOf(
+  bucket: SharedBucket,
+  share: Float32Array,
+  group: Pick<ProcessGroup, 'rank' | 'spans'>,
+  isInShare: boolean,
+): ShardParameter[] {
+  return ownedRanges(bucket, group.rank).map((range) =>
+    shardParameter(range, share, group, isInShare),
+  )
+}
+
+/**
+ * This rank's shard of a parameter, as an optimizer sees it: a flat tensor with the name of the
+ * parameter. Reading `value` creates a tensor, and setting it copies the values to the share at once.
+ */
+function shardParameter(
+  { parameter, from, to, at }: OwnedRange,
+  share: Float32Array,
+  group: Pick<ProcessGroup, 'spans'>,
+  isInShare: boolean,
+) {
   const { name, shape: whole, shard } = parameter
   const shape = [to - from]
+  const bytes = 4 * (to - from)
+  const place = share.subarray(at, at + to - from)
   /** The range of the parameter that this shard covers, for checkpoints. */
   const part = partOfParameter(parameter, [from, to])
   let value: Tensor | undefined
@@ -101,16 +49,30 @@ export function shardParameter(range: OwnedRange, owner: ShardOwner) {
   let written: Promise<void>[] = []
   let isNew = false
 
+  const newTensor = () =>
+    timeSpan(group.spans, 'unpack', { name, bytes }, () => {
+      if (isInShare) return tensorFrom(place, shape)
+      const all = parameter.value
+      if (isHostAccessible()) {
+        return createTensor(shape, (values) => {
+          values.set(viewOf(all).subarray(from, to))
+        })
+      }
+      return tf.tidy(() => tf.keep(tf.slice(tf.reshape(all, [-1]), from, to - from)))
+    })
+  const copyToShare = (tensor: Tensor) =>
+    timeSpan(group.spans, 'pack', { name: 'values', bytes }, () => writeTo(tensor, place))
+
   /** Returns the tensor of the values, which held pieces share from now on. */
   const read = () => {
-    value ??= owner.read()
+    value ??= newTensor()
     for (const preserve of holders) preserve(value)
     holders.clear()
     return value
   }
   const write = (next: Tensor) => {
     if (holders.size > 0) read()
-    const writing = owner.write(next)
+    const writing = copyToShare(next)
     value = undefined
     isNew = true
     if (writing === undefined) next.dispose()
@@ -128,7 +90,6 @@ export function shardParameter(range: OwnedRange, owner: ShardOwner) {
   return {
     name,
     shape,
-    range,
     part,
     /**
      * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
@@ -149,14 +110,18 @@ export function shardParameter(range: OwnedRange, owner: ShardOwner) {
       return read()
     },
 
-    /** Copies the values to the owner, and then disposes the tensor. */
+    /** Copies the values to the share, and then disposes the tensor. */
     set value(next: Tensor) {
       write(next)
     },
 
-    /** Ends a step. Afterwards the owner has the current values, whether or not the step updated them. */
+    /** Ends a step. Afterwards the share has the current values, whether or not the step updated them. */
     async settle() {
-      if (!isNew) await owner.keep?.()
+      if (!isNew && !isInShare) {
+        const same = newTensor()
+        await copyToShare(same)
+        same.dispose()
+      }
       release()
       await Promise.all(written)
       written = []
@@ -165,7 +130,7 @@ export function shardParameter(range: OwnedRange, owner: ShardOwner) {
 
     /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
     piece(): HeldPiece {
-      let held = owner.hold()
+      let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
       const preserve = (tensor: Tensor) => {
         held.release()
         held = holdTensor(tensor)

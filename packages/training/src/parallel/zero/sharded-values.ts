@@ -1,11 +1,13 @@
+import type { ProcessGroup } from '@tsrun/distributed'
 import { recordChain, type ChainHooks } from '../../autograd/chain.ts'
 import { storageOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { recomputedLayers } from '../recompute.ts'
+import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ShardingOptions } from './options.ts'
 import type { ShardParameter } from './shard-parameter.ts'
-import { createUnit, type Unit, type UnitOptions, type UnitPlan } from './unit.ts'
+import { createUnit, type Unit, type UnitPlan } from './unit.ts'
 import { asModule, type GradientSink, type Values } from './values.ts'
 
 /** A part of the model in a chain of parts: its input is the output of the previous part. */
@@ -16,19 +18,12 @@ interface Link {
   readonly bucketEnd: number
 }
 
-interface Units {
-  readonly links: readonly Link[]
-  /**
-   * The parameters that several parts use. They are unsharded from the first of these parts to the last.
-   */
-  readonly root: Unit | undefined
-}
-
 /** ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a time. */
 export async function shardedValues(
   model: Replicated,
   plans: readonly UnitPlan[],
-  options: Omit<UnitOptions, 'keepsTensors'>,
+  group: ProcessGroup,
+  accounting: MemoryAccounting,
   { reshardAfterForward, recompute }: ShardingOptions,
 ): Promise<Values> {
   const canFree = model.parameters.every(({ value }) => storageOf(value) !== undefined)
@@ -37,14 +32,12 @@ export async function shardedValues(
   const chosen = recomputedLayers(recomputes, model.whole ?? model, modules)
   const all: Unit[] = []
   const links: Link[] = []
+  /** The parameters that several parts use. They are unsharded from the first of these parts to the last. */
   let root: Unit | undefined
   // Gradients are computed from the last unit to the first.
   let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
   for (const plan of plans) {
-    const unit = await createUnit(plan, {
-      ...options,
-      keepsTensors: canFree && recomputes !== true,
-    })
+    const unit = await createUnit(plan, group, accounting, canFree && recomputes !== true)
     all.push(unit)
     if (plan.module === undefined) {
       root = unit
@@ -69,7 +62,7 @@ export async function shardedValues(
     }),
     async record(x, recording, sink) {
       asModule(model)
-      const hooks = unitHooks({ links, root }, reshardAfterForward, sink)
+      const hooks = unitHooks(links, root, reshardAfterForward, sink)
       try {
         const recorded = await recordChain(modules, x, { ...recording, hooks, recompute: chosen })
         return {
@@ -89,9 +82,6 @@ export async function shardedValues(
         hooks.release()
         throw error
       }
-    },
-    checkPublished() {
-      // Nothing to check: shards hold the values themselves, and the next gather sends them.
     },
     publish: () => settle(shards),
     async gather() {
@@ -117,7 +107,8 @@ export async function shardedValues(
  * parameters of the next part. Sends the gradients of a part after its backward pass.
  */
 function unitHooks(
-  { links, root }: Units,
+  links: readonly Link[],
+  root: Unit | undefined,
   reshardAfterForward: boolean,
   sink: GradientSink,
 ): ChainHooks & { release(): void } {

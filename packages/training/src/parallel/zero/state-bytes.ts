@@ -24,8 +24,7 @@ export function stateBytes(
   stage: 0 | ZeroStage,
   { parameters, ranks, optimizerBytes = 8, gathered = 0 }: StateSizes,
 ): number {
-  const held = (fromStage: ZeroStage): number =>
-    stage >= fromStage ? parameters / ranks : parameters
+  const held = (fromStage: ZeroStage) => (stage >= fromStage ? parameters / ranks : parameters)
   const unsharded = stage === 3 ? 4 * gathered : 0
   return 4 * held(3) + 4 * held(2) + optimizerBytes * held(1) + unsharded
 }

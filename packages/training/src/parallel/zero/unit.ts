@@ -1,14 +1,14 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
-import { writeTo } from '../../backend/host-memory.ts'
+import type { Tensor } from '@tensorflow/tfjs-core'
+import { storageOf, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { chainOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
-import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/buckets.ts'
+import { bucketOf, padBucket, type SharedBucket } from '../gradients/buckets.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
-import { ReshardableParameter } from './reshardable-parameter.ts'
-import { ownerInShare, shardParameter } from './shard-parameter.ts'
+import { shardsOf } from './shard-parameter.ts'
 
 /**
  * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
@@ -40,12 +40,11 @@ export function planUnits(
   const all = new Set(model.parameters)
   if (units !== undefined) checkUnits(units, all)
   const modules = units ?? chainOf(model)
-  const uses = new Map<Parameter, number>()
-  for (const parameter of modules.flatMap(({ parameters }) => [...new Set(parameters)])) {
-    uses.set(parameter, (uses.get(parameter) ?? 0) + 1)
-  }
-  const plan = (parameters: readonly Parameter[]): Omit<UnitPlan, 'module'> => {
-    const bucket = (isTrained: boolean): SharedBucket | undefined => {
+  /** Whether a parameter belongs to one module, and not to several or to none. */
+  const isOfOne = (parameter: Parameter) =>
+    modules.filter(({ parameters }) => parameters.includes(parameter)).length === 1
+  const plan = (parameters: readonly Parameter[]) => {
+    const bucket = (isTrained: boolean) => {
       const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
       // Put the last parameters first, because their gradients are computed first.
       return own.length === 0 ? undefined : padBucket(bucketOf(own.reverse()), ranks)
@@ -54,9 +53,9 @@ export function planUnits(
   }
   const plans = modules.map((module) => ({
     module,
-    ...plan([...new Set(module.parameters)].filter((parameter) => uses.get(parameter) === 1)),
+    ...plan([...new Set(module.parameters)].filter(isOfOne)),
   }))
-  const rest = [...all].filter((parameter) => uses.get(parameter) !== 1)
+  const rest = [...all].filter((parameter) => !isOfOne(parameter))
   return rest.length === 0 ? plans : [...plans, plan(rest)]
 }
 
@@ -70,28 +69,22 @@ function checkUnits(units: readonly Module[], parameters: ReadonlySet<Parameter>
   )
 }
 
-interface ShardedBucket {
-  readonly bucket: SharedBucket
-  /** This rank's share of the bucket's parameter values. */
-  readonly share: Float32Array
-}
-
-export interface UnitOptions {
-  readonly group: ProcessGroup
-  readonly accounting: MemoryAccounting
-  /** Whether resharded parameters keep their tensors; see `ReshardableParameter`. */
-  readonly keepsTensors: boolean
-}
-
 /** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
 export type Unit = Awaited<ReturnType<typeof createUnit>>
 
-/** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
+/**
+ * Creates a unit from whole parameters: copies this rank's shares, and frees the parameters.
+ *
+ * @param keepsTensors - whether resharded parameters keep their tensors; see `reshardable`
+ */
 export async function createUnit(
   { trained, frozen }: UnitPlan,
-  { group, accounting, keepsTensors }: UnitOptions,
+  group: ProcessGroup,
+  accounting: MemoryAccounting,
+  keepsTensors: boolean,
 ) {
-  const buckets: ShardedBucket[] = []
+  /** The buckets, each with this rank's share of its parameter values. */
+  const buckets: { readonly bucket: SharedBucket; readonly share: Float32Array }[] = []
   for (const bucket of [trained, frozen]) {
     if (bucket === undefined) continue
     const whole = accounting.alloc('parameters', bucket.padded)
@@ -104,25 +97,21 @@ export async function createUnit(
     accounting.free('parameters', whole)
     buckets.push({ bucket, share })
   }
-  const all = buckets.flatMap(({ bucket }) => bucket.slots.map((slot) => slot.parameter))
+  const slots = buckets.flatMap(({ bucket }) => bucket.slots)
   const parameters = new Map(
-    all.map((parameter) => [parameter.name, new ReshardableParameter(parameter, keepsTensors)]),
+    slots.map(({ parameter }) => [
+      parameter.name,
+      reshardable(parameter, keepsTensors, accounting),
+    ]),
   )
-  const owned = buckets.flatMap(({ bucket, share }) =>
-    ownedRanges(bucket, group.rank).map((range) =>
-      shardParameter(range, ownerInShare(range, share, group)),
-    ),
-  )
+  const owned = buckets.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, true))
   const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
   let holders = 0
   let unsharded: Promise<void> | undefined
   let isGathering = false
 
   const reshard = () => {
-    for (const parameter of parameters.values()) {
-      if (parameter.isUnsharded) accounting.count('parameters', -parameter.bytes)
-      parameter.reshard()
-    }
+    for (const parameter of parameters.values()) parameter.reshard()
   }
   const reshardUnheld = () => {
     if (holders > 0) return
@@ -139,9 +128,7 @@ export async function createUnit(
       await timeWait(group.spans, { name: 'values' }, () => work)
       timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
         for (const { parameter, offset, length } of bucket.slots) {
-          const own = parameters.get(parameter.name)!
-          if (!own.isUnsharded) accounting.count('parameters', own.bytes)
-          own.unshard(whole.subarray(offset, offset + length))
+          parameters.get(parameter.name)!.unshard(whole.subarray(offset, offset + length))
         }
       })
       accounting.giveBack('parameters', whole)
@@ -200,4 +187,64 @@ export async function createUnit(
       for (const { share } of buckets) accounting.free('parameters', share)
     },
   }
+}
+
+/**
+ * Takes a parameter of the model in ZeRO stage 3 with all its values. From now on, the values are in
+ * memory only while they are in use.
+ *
+ * @param keepsTensor - whether resharding keeps the tensor and frees only its memory, because
+ *   recordings may have saved the tensor. Otherwise resharding disposes the whole tensor
+ */
+function reshardable(parameter: Parameter, keepsTensor: boolean, accounting: MemoryAccounting) {
+  let tensor = parameter.value
+  const bytes = 4 * tensor.size
+  let isUnsharded = true
+  const storage = keepsTensor ? storageOf(tensor) : undefined
+  const free = () => {
+    if (storage === undefined) tensor.dispose()
+    else storage.free()
+  }
+  return {
+    /** Frees the values of the parameter. Reading `parameter.value` then throws. */
+    reshard() {
+      if (!isUnsharded) return
+      accounting.count('parameters', -bytes)
+      isUnsharded = false
+      free()
+      parameter.value = withoutValues(parameter.name, tensor)
+    },
+
+    /** Sets all values of the parameter, and frees its previous values. */
+    unshard(values: Float32Array) {
+      if (isUnsharded) free()
+      else accounting.count('parameters', bytes)
+      if (storage === undefined) tensor = tensorFrom(values, parameter.shape)
+      else storage.fill(values)
+      isUnsharded = true
+      parameter.value = tensor
+    },
+
+    /** Disposes the tensor if the parameter is sharded. An unsharded tensor remains the model's. */
+    dispose() {
+      if (isUnsharded || storage === undefined) return
+      storage.abandon()
+      tensor.dispose()
+    },
+  }
+}
+
+/**
+ * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
+ * disposed.
+ */
+function withoutValues(parameter: string, tensor: Tensor): Tensor {
+  const refuse = (): never => {
+    throw tsrError('ERR_TSR_SHARDED', { parameter })
+  }
+  return Object.create(tensor, {
+    isDisposedInternal: { value: true },
+    throwIfDisposed: { value: refuse },
+    dataId: { get: refuse },
+  }) as Tensor
 }

@@ -6,11 +6,11 @@ import { tensorFrom } from '../../backend/host-memory.ts'
 import { ownerOfParameters } from '../../checkpoint/owners.ts'
 import { replaceValue } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
-import { ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
+import type { SharedBucket } from '../gradients/buckets.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ReduceScatterExchange } from './reduce-scatter.ts'
-import { ownerInParameter, shardParameter } from './shard-parameter.ts'
+import { shardsOf } from './shard-parameter.ts'
 import { asModule, type Values } from './values.ts'
 
 /** The number of buckets with new parameter values that are in flight at one time. */
@@ -30,17 +30,14 @@ export function unshardedValues(
   const parameters = [...new Set(module.parameters)]
   const owner = ownerOfParameters(parameters)
   const bucketsOfShares = buckets.map((bucket, i) => {
-    const share = gradients.shares[i]!
     const options = { label: `values, bucket ${i}: ${bucket.slots[0]!.parameter.name}` }
     // Stage 1: the memory of the bucket, and a prepared all-gather, are kept between steps.
-    const kept = gradients.keptMemoryOf(i)
+    const { share, memory: kept } = gradients.kept[i]!
     const prepared = kept && group.allGatherInit(kept, share, options)
     return { bucket, share, options, kept, prepared }
   })
   const shards = bucketsOfShares.flatMap(({ bucket, share }) =>
-    ownedRanges(bucket, group.rank).map((range) =>
-      shardParameter(range, ownerInParameter(range, share, group)),
-    ),
+    shardsOf(bucket, share, group, false),
   )
   for (const { value } of parameters) accounting.count('parameters', 4 * value.size)
 
@@ -60,13 +57,7 @@ export function unshardedValues(
     gathered: buckets.map(({ padded }) => ({ padded, times: 1 })),
     async record(x, options, sink) {
       const recording = await recordChain([asModule(module)], x, options)
-      return {
-        value: recording.value,
-        backward: async (dy) => await recording.backward(dy, sink.onGradient),
-        dispose() {
-          recording.dispose()
-        },
-      }
+      return { ...recording, backward: (dy) => recording.backward(dy, sink.onGradient) }
     },
     checkPublished() {
       const stepped = shards.find(({ isNew }) => isNew)
@@ -99,12 +90,6 @@ export function unshardedValues(
         })
         if (kept === undefined) accounting.giveBack('parameters', memory)
       }
-    },
-    async gather() {
-      // Nothing to do: in stages 1 and 2 parameters are always unsharded.
-    },
-    release() {
-      // Nothing to do: in stages 1 and 2 parameters are always unsharded.
     },
     /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
     async pieces() {

@@ -18,14 +18,6 @@ export interface GradientSink {
   close(end?: number): void
 }
 
-/** A bucket of parameter values that a step gathers. */
-export interface GatheredBucket {
-  /** The number of elements, including the padding. */
-  readonly padded: number
-  /** How many times a step gathers the bucket. */
-  readonly times: number
-}
-
 /**
  * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only
  * while in use (stage 3). Each rank saves a different part of them in checkpoints.
@@ -33,16 +25,20 @@ export interface GatheredBucket {
 export interface Values extends PieceOwner {
   /** This rank's shards of the trained parameters, as an optimizer sees them. */
   readonly shards: readonly ShardParameter[]
-  readonly gathered: readonly GatheredBucket[]
+  /**
+   * For each bucket of parameter values that a step gathers: the number of elements, including the
+   * padding, and how many times a step gathers it.
+   */
+  readonly gathered: readonly Readonly<Record<'padded' | 'times', number>>[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
   /** Checks that all updates of shards were published to the other ranks. @throws ERR_TSR_ARGUMENT */
-  checkPublished(): void
+  checkPublished?(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
-  /** Unshards all parameters; `release` shards them again. */
-  gather(): Promise<void>
-  release(): void
+  /** Unshards all parameters; `release` shards them again. Absent if they are always unsharded. */
+  gather?(): Promise<void>
+  release?(): void
   dispose(): void
 }
 
