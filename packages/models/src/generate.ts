@@ -135,10 +135,9 @@ export async function generate(
   }
   const modules = isPipeline(model) ? model.modules : [model]
   const { cache = modules.every(isGPT) } = complete
-  const infer = isPipeline(model)
-    ? (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => model.infer(inputs, read)
-    : (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) =>
-        inferAlone(model, inputs, read)
+  const infer: Infer = isPipeline(model)
+    ? (inputs, read) => model.infer(inputs, read)
+    : (inputs, read) => inferAlone(model, inputs, read)
   const pass = startGeneration(modules, cache)
   try {
     return await drawTokens(pass, infer, Array.from(tokens), { ...complete, cache })
@@ -202,11 +201,7 @@ async function readScores(
   }
 }
 
-async function inferAlone(
-  model: Module,
-  inputs: Tensor,
-  read: (outputs: Tensor) => Promise<number>,
-): Promise<number> {
+async function inferAlone(model: Module, ...[inputs, read]: Parameters<Infer>): Promise<number> {
   const outputs = runForward(model, inputs)
   try {
     return await read(outputs)

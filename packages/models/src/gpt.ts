@@ -189,9 +189,9 @@ export interface GptPlanOptions {
   readonly sequence?: boolean
 }
 
-const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = declareOptions({
+const readGptPlanOptions = declareOptions({
   sequence: flag.default(false),
-})
+} satisfies Rules<GptPlanOptions>)
 
 /**
  * Returns the tensor parallel plan for a `GPT`: attention is divided by heads, feed-forward

@@ -41,8 +41,8 @@ export async function trainTokenizer(
   const { vocabulary, minimum } = readOptions(options)
   const symbols = byteSymbols()
   const tokens = [...symbols].sort()
-  const ids = new Map(tokens.map((token, id) => [token, id]))
-  const merges = findMerges(countWords(text, symbols, ids), tokens, { vocabulary, minimum })
+  const idOfByte = symbols.map((symbol) => tokens.indexOf(symbol))
+  const merges = findMerges(countWords(text, idOfByte), tokens, { vocabulary, minimum })
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true }
   const description = {
     version: '1.0',
@@ -76,16 +76,11 @@ interface Word {
   readonly count: number
 }
 
-function countWords(
-  text: string,
-  symbols: readonly string[],
-  ids: ReadonlyMap<string, number>,
-): Word[] {
+function countWords(text: string, idOfByte: readonly number[]): Word[] {
   const counts = new Map<string, number>()
   for (const [word] of text.matchAll(WORD)) counts.set(word, (counts.get(word) ?? 0) + 1)
-  const idOfByte = symbols.map((symbol) => ids.get(symbol)!)
-  return Array.from(counts, ([word, occurrences]) => {
-    return { ids: Array.from(Buffer.from(word), (byte) => idOfByte[byte]!), count: occurrences }
+  return Array.from(counts, ([word, count]) => {
+    return { ids: Array.from(Buffer.from(word), (byte) => idOfByte[byte]!), count }
   })
 }
 

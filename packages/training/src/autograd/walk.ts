@@ -75,11 +75,8 @@ export function walkInput(
     if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
     for (const output of node.outputs) fromX.add(output.id)
   }
-  const gradients = new Gradients(pass.value, pass.dy, true)
+  const gradients = gradientSums(pass.value, pass.dy, true)
   const later: DependentNode[] = []
-  const dispose = (): void => {
-    gradients.dispose()
-  }
   try {
     for (let i = nodes.length - 1; i >= 0; i--) {
       const node = nodes[i]!
@@ -95,10 +92,10 @@ export function walkInput(
       finish: (onGradient) => {
         walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
       },
-      dispose,
+      dispose: gradients.dispose,
     }
   } catch (error) {
-    dispose()
+    gradients.dispose()
     throw error
   }
 }
@@ -108,7 +105,7 @@ export function walkBackward(
   nodes: readonly DependentNode[],
   pass: BackwardPass,
 ): Tensor | undefined {
-  const gradients = new Gradients(pass.value, pass.dy)
+  const gradients = gradientSums(pass.value, pass.dy)
   try {
     walkFrom(gradients, nodes, pass)
     return gradients.ofInput(pass)
@@ -167,68 +164,64 @@ function countUses(
   return uses
 }
 
-/** Sums of gradients, by the id of the tensor that they belong to. Owns all sums except `dy`. */
-class Gradients {
-  readonly #sums = new Map<number, Tensor>()
-  readonly #borrowed: Tensor
+type Gradients = ReturnType<typeof gradientSums>
 
-  /** @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed */
-  constructor(value: Tensor, dy: Tensor, outlives = false) {
-    this.#borrowed = dy
-    this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
+/**
+ * Creates sums of gradients, by the id of the tensor that they belong to. They own all sums except `dy`.
+ *
+ * @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed
+ */
+function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
+  const sums = new Map([[value.id, outlives ? tf.keep(tf.clone(dy)) : dy]])
+  const free = (sum: Tensor | undefined) => {
+    if (sum !== dy) sum?.dispose()
   }
-
-  /**
-   * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
-   * sums.
-   */
-  propagate(node: DependentNode): void {
-    const dys = node.outputs.map(({ id }) => this.#sums.get(id))
-    const results = ownedResults(() => inputGradients(node, dys))
-    node.targets.forEach((key, k) => {
-      this.#add(node.inputs[key]!.id, results[k]!)
-    })
-  }
-
-  releaseOutputs({ outputs }: DependentNode): void {
-    for (const { id } of outputs) this.#release(id)
-  }
-
-  /** Returns the gradient of the input, which the caller disposes; undefined unless requested. */
-  ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
-    if (!needsInputGradient) return undefined
-    return this.take(x.id) ?? tf.keep(tf.zeros(x.shape))
-  }
-
-  #add(id: number, gradient: Tensor): void {
-    const sum = this.#sums.get(id)
+  const add = (id: number, gradient: Tensor) => {
+    const sum = sums.get(id)
     if (sum === undefined) {
-      this.#sums.set(id, gradient)
+      sums.set(id, gradient)
       return
     }
-    this.#sums.set(id, tf.keep(tf.add(sum, gradient)))
-    this.#free(sum)
+    sums.set(id, tf.keep(tf.add(sum, gradient)))
+    free(sum)
     gradient.dispose()
   }
-
   /** Removes a sum and returns it. The caller then owns the tensor. */
-  take(id: number): Tensor | undefined {
-    const sum = this.#sums.get(id)
-    this.#sums.delete(id)
-    return sum === this.#borrowed ? tf.keep(tf.clone(sum)) : sum
+  const take = (id: number) => {
+    const sum = sums.get(id)
+    sums.delete(id)
+    return sum === dy ? tf.keep(tf.clone(sum)) : sum
   }
+  return {
+    take,
 
-  #release(id: number): void {
-    const sum = this.#sums.get(id)
-    this.#sums.delete(id)
-    if (sum !== undefined) this.#free(sum)
-  }
+    /**
+     * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
+     * sums.
+     */
+    propagate(node: DependentNode) {
+      const dys = node.outputs.map(({ id }) => sums.get(id))
+      const results = ownedResults(() => inputGradients(node, dys))
+      node.targets.forEach((key, k) => {
+        add(node.inputs[key]!.id, results[k]!)
+      })
+    },
 
-  dispose(): void {
-    for (const id of [...this.#sums.keys()]) this.#release(id)
-  }
+    releaseOutputs({ outputs }: DependentNode) {
+      for (const { id } of outputs) {
+        free(sums.get(id))
+        sums.delete(id)
+      }
+    },
 
-  #free(tensor: Tensor): void {
-    if (tensor !== this.#borrowed) tensor.dispose()
+    /** Returns the gradient of the input, which the caller disposes; undefined unless requested. */
+    ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
+      return needsInputGradient ? (take(x.id) ?? tf.keep(tf.zeros(x.shape))) : undefined
+    },
+
+    dispose: () => {
+      sums.forEach(free)
+      sums.clear()
+    },
   }
 }

@@ -1,6 +1,4 @@
 import { registerCpu } from '#tfjs'
-import { correctNegativeAxes } from '../tfjs/array-gradients.ts'
-import { correctAveragePoolGradients } from '../tfjs/average-pool-gradients.ts'
 import type {
   BackendFacts,
   EvaluatedLoss,
@@ -8,12 +6,11 @@ import type {
   Storage,
   TensorBackend,
 } from '../tfjs/backend.ts'
-import { installEinsum } from '../tfjs/einsum.ts'
+import { correctKernels } from '../tfjs/correct-kernels.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
-import { correctSingleWindows } from '../tfjs/single-windows.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient, correctVolumes } from '../tfjs/volumes.ts'
+import { correctMaxPool3dGradient } from '../tfjs/volumes.ts'
 
 /** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
 let installed: unknown
@@ -26,12 +23,8 @@ export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
   if (tf.getKernel('AvgPool', 'cpu') !== installed) {
-    correctAveragePoolGradients('cpu')
-    correctSingleWindows('cpu')
     correctMaxPool3dGradient('cpu')
-    correctVolumes('cpu')
-    correctNegativeAxes('cpu')
-    installEinsum('cpu')
+    correctKernels('cpu')
     installed = tf.getKernel('AvgPool', 'cpu')
   }
   return { device: 'CPU', threads: 1 }

@@ -146,10 +146,11 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
     const split = tf.reshape(rows, [batch, length, parts, heads, size])
     return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
   }
+  const shape: HeadsShape = [batch, heads, length, size]
   return Array.from({ length: parts }, (_, part) =>
-    scopedTensor([batch, heads, length, size], (out) => {
+    scopedTensor(shape, (out) => {
       const from = viewOf(rows)
-      eachRun({ batch, heads, length, size }, parts, part, (inRows, inHeads) => {
+      eachRun(shape, parts, part, (inRows, inHeads) => {
         for (let i = 0; i < size; i++) out[inHeads + i] = from[inRows + i]!
       })
     }),
@@ -159,7 +160,8 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
 /** Inverts `splitHeads`. */
 function joinHeads(all: readonly Tensor[]): Tensor {
   const parts = all.length
-  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
+  const headsShape = all[0]!.shape as HeadsShape
+  const [batch, heads, length, size] = headsShape
   const shape = [batch, length, parts * heads * size]
   if (!isHostAccessible()) {
     return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), shape)
@@ -167,23 +169,18 @@ function joinHeads(all: readonly Tensor[]): Tensor {
   return scopedTensor(shape, (out) => {
     all.forEach((each, part) => {
       const from = viewOf(each)
-      eachRun({ batch, heads, length, size }, parts, part, (inRows, inHeads) => {
+      eachRun(headsShape, parts, part, (inRows, inHeads) => {
         for (let i = 0; i < size; i++) out[inRows + i] = from[inHeads + i]!
       })
     })
   })
 }
 
-interface Extents {
-  readonly batch: number
-  readonly heads: number
-  readonly length: number
-  readonly size: number
-}
+type HeadsShape = [batch: number, heads: number, length: number, size: number]
 
 /** For each head at each position, calls `visit` with the index of the first value in both layouts. */
 function eachRun(
-  { batch, heads, length, size }: Extents,
+  [batch, heads, length, size]: HeadsShape,
   parts: number,
   part: number,
   visit: (inRows: number, inHeads: number) => void,

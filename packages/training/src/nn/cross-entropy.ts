@@ -50,7 +50,8 @@ export function differentiable(
   return loss(outputs)
 }
 crossEntropy.reduction = 'mean' as const
-crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
+crossEntropy.record = (logits: Tensor, labels: Tensor) =>
+  recordEvaluated(evaluate(logits, labels, 'mean'))
 
 /**
  * The cross-entropy summed over the examples (the first axis) instead of averaged. A pipeline adds
@@ -62,11 +63,7 @@ export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
 summedCrossEntropy.reduction = 'sum' as const
 crossEntropy.summed = summedCrossEntropy
 summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
-  recordCrossEntropy(logits, labels, 'sum')
-
-function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction): Recording {
-  return recordEvaluated(evaluate(logits, labels, reduction))
-}
+  recordEvaluated(evaluate(logits, labels, 'sum'))
 
 /** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
 export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {

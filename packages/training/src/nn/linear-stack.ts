@@ -1,7 +1,9 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
+import type { Module } from '../model/module.ts'
 import {
   checkedRecording,
   type GradientListener,
@@ -17,13 +19,19 @@ import { runKernel, tf } from '../tfjs/tfjs.ts'
  *
  * The parameters must keep their values until the backward pass is done.
  *
+ * @param layers - the layers of the module; undefined to record the module on the tape
  * @param x - [batch, inputs of the first layer]
  */
 export function recordLinearStack(
-  layers: readonly LinearLayer[],
+  module: Module,
+  layers: readonly LinearLayer[] | undefined,
   x: Tensor,
-  { needsInputGradient }: RecordOptions,
+  options: RecordOptions,
 ): Recording {
+  if (layers === undefined) {
+    return record((input) => module.forward(input), x, module.parameters, options)
+  }
+  const { needsInputGradient } = options
   checkInput(x, layers[0]!)
   const weights = layers.map(({ weight }) => weight.value)
   const passes =

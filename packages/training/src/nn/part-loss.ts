@@ -107,7 +107,7 @@ export function partLoss(given: Loss) {
     }
     const atHand = figures.filter((figure) => typeof figure === 'number')
     if (atHand.length < figures.length) {
-      return Promise.all(figures.map(async (figure) => await figure)).then(decide)
+      return Promise.all(figures).then(decide)
     }
     decide(atHand)
     return undefined

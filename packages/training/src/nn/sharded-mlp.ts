@@ -1,6 +1,5 @@
 import { anything, count, declareOptions, finite, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { record } from '../autograd/record.ts'
 import type { Module } from '../model/module.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { checkRange } from './initialize.ts'
@@ -64,9 +63,7 @@ export class ShardedMLP extends ModuleChain {
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    const stack = stackOf(this.layers)
-    if (stack !== undefined) return recordLinearStack(stack, x, options)
-    return record((input) => this.forward(input), x, this.parameters, options)
+    return recordLinearStack(this, stackOf(this.layers), x, options)
   }
 }
 

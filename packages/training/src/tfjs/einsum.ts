@@ -38,7 +38,7 @@ function product(a: Term, b: Term, output: string): Term {
   const left = sizesOf(a)
   const right = sizesOf(b)
   const extent = (labels: string): number[] =>
-    Array.from(labels).map((label) => left.get(label) ?? right.get(label)!)
+    Array.from(labels, (label) => left.get(label) ?? right.get(label)!)
   const [count, m, k, n] = [batch, rows, inner, columns].map((labels) => sizeOf(extent(labels)))
   const tensor = tf.matMul(
     tf.reshape(ordered(a, batch + rows + inner), [count!, m!, k!]),
@@ -52,12 +52,12 @@ function ordered({ tensor, labels }: Term, order: string): Tensor {
   if (labels === order) return tf.clone(tensor)
   return tf.transpose(
     tensor,
-    Array.from(order).map((label) => labels.indexOf(label)),
+    Array.from(order, (label) => labels.indexOf(label)),
   )
 }
 
 function sizesOf({ tensor, labels }: Term): ReadonlyMap<string, number> {
-  return new Map(Array.from(labels).map((label, axis) => [label, tensor.shape[axis]!]))
+  return new Map(Array.from(labels, (label, axis) => [label, tensor.shape[axis]!]))
 }
 
 function pick(labels: string, takes: (label: string) => boolean): string {

@@ -44,7 +44,7 @@ function einsumGradients(dy: Tensor, operands: readonly Tensor[], attrs: NamedAt
 }
 
 function gradientOf({ tensor, labels }: Term, factors: readonly Term[]): Tensor {
-  const isKnown = Array.from(labels).map((label) =>
+  const isKnown = Array.from(labels, (label) =>
     factors.some((term) => term.labels.includes(label)),
   )
   const known = Array.from(labels)

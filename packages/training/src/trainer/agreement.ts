@@ -145,12 +145,12 @@ const SHOWN = 4
 
 function describeValues(values: ArrayLike<number> | undefined): string {
   if (values === undefined) return 'unknown'
+  const all = Array.from(values)
   let hash = 0
-  for (const value of Array.from(values)) {
+  for (const value of all) {
     // Convert both operands to 32-bit integers. In floating point, a large value would absorb the hash.
     hash = (Math.imul(hash, 31) + (Math.round(value * 1e6) | 0)) | 0
   }
-  const first = Array.from({ length: Math.min(SHOWN, values.length) }, (_, i) => values[i])
-  const more = values.length > SHOWN ? `, … (hash ${(hash >>> 0).toString(16)})` : ''
-  return `${first.join(', ')}${more}`
+  const more = all.length > SHOWN ? `, … (hash ${(hash >>> 0).toString(16)})` : ''
+  return `${all.slice(0, SHOWN).join(', ')}${more}`
 }

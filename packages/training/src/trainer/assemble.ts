@@ -45,7 +45,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const clip = clipOf(checked)
   const adapted = await adaptModel(model)
   refuseSecondSoftmax(adapted, checked)
-  if (!isBackendLoaded()) await loadBackend()
+  if (!tf.engine().backendName) await loadBackend()
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
@@ -106,10 +106,6 @@ function refuseAccumulate({ accumulate }: CheckedOptions): void {
     `${accumulate}, with several stages`,
     'microbatches in its place: a pipeline sums the gradients of its micro-batches',
   )
-}
-
-function isBackendLoaded(): boolean {
-  return Boolean(tf.engine().backendName)
 }
 
 function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {

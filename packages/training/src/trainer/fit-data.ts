@@ -1,4 +1,4 @@
-import { argumentError, shown } from '@tsrun/core'
+import { argumentError, number, object, shown } from '@tsrun/core'
 import { currentTrace, traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
@@ -141,6 +141,8 @@ export function lengthOf(data: FitData | EvaluationData): number | undefined {
   return [size, remaining, length].find((each) => typeof each === 'number')
 }
 
+const positionRule = object({ epoch: number, used: number })
+
 /**
  * Returns a source that iterates over `data` once per epoch. After a resume, skips the batches that were
  * already used.
@@ -163,11 +165,8 @@ function iterableSource(run: Trainer, data: Batches): Source {
     },
     state: () => ({ epoch, used }),
     loadState: (state) => {
-      const position = state as { epoch?: unknown; used?: unknown } | null | undefined
-      if (typeof position?.epoch !== 'number' || typeof position.used !== 'number') {
-        throw otherPosition(state, 'that of batches, { epoch, used }')
-      }
-      ;({ epoch, used } = position as { epoch: number; used: number })
+      if (!positionRule.is(state)) throw otherPosition(state, 'that of batches, { epoch, used }')
+      ;({ epoch, used } = state)
     },
   }
 }

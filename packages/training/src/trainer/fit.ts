@@ -1,6 +1,6 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
-import { latestCheckpoint, type LatestCheckpoint } from '../checkpoint/folders.ts'
+import { latestCheckpoint } from '../checkpoint/folders.ts'
 import { copyPieces } from '../checkpoint/piece.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
@@ -174,11 +174,6 @@ interface SavedPosition {
   readonly first: { readonly step: number; readonly epoch: number }
 }
 
-interface Resumed extends Pick<SavedPosition, 'first'> {
-  readonly checkpoint: LatestCheckpoint
-  readonly smallest: number | undefined
-}
-
 /**
  * Checks that all values of the model are finite, for a `fit` without `save`. A step with non-finite
  * gradients may have a finite loss.
@@ -195,7 +190,7 @@ async function resume(
   run: Trainer,
   source: Source,
   saving: { readonly directory: string } | undefined,
-): Promise<Resumed | undefined> {
+) {
   if (saving === undefined) {
     throw argumentError('resume', 'auto', 'save: { directory } beside it')
   }
