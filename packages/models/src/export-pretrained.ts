@@ -41,8 +41,12 @@ export interface ExportedState {
 }
 
 const TOKENIZER_FILES = [
-  ...['tokenizer.json', 'tokenizer_config.json', 'vocab.json', 'merges.txt'],
-  ...['special_tokens_map.json', 'added_tokens.json'],
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'vocab.json',
+  'merges.txt',
+  'special_tokens_map.json',
+  'added_tokens.json',
 ]
 
 /** A file that is copied with the tokenizer. It has the end token and sampling options. */

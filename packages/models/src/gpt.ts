@@ -58,13 +58,15 @@ export interface GPTOptions {
   readonly range?: readonly [from: number, to: number]
 }
 
+const size = count({ from: 1 })
+
 const readOptions = declareOptions({
-  vocabulary: count({ from: 1 }).default(256),
-  block: count({ from: 1 }).default(64),
-  layers: count({ from: 1 }).default(4),
-  heads: count({ from: 1 }).default(4),
-  width: count({ from: 1 }).default(128),
-  hidden: count({ from: 1 }).optional(),
+  vocabulary: size.default(256),
+  block: size.default(64),
+  layers: size.default(4),
+  heads: size.default(4),
+  width: size.default(128),
+  hidden: size.optional(),
   tied: flag.default(false),
   epsilon: finite({ above: 0 }).default(1e-5),
   deviation: finite({ from: 0 }).default(0.02),
@@ -127,8 +129,15 @@ export class GPT extends ModuleChain {
       const outputDeviation = deviation / Math.sqrt(2 * layers)
       const name = `h.${i}`
       children[name] = new Block({
-        ...{ name, width, heads, seed, epsilon, deviation, outputDeviation },
-        ...{ attentionDropout, residualDropout },
+        name,
+        width,
+        heads,
+        seed,
+        epsilon,
+        deviation,
+        outputDeviation,
+        attentionDropout,
+        residualDropout,
         ...(hidden !== undefined && { hidden }),
       })
     }

@@ -50,26 +50,16 @@ export function dependentNodes(
 }
 
 /**
- * The first half of a backward pass, and a function that runs the second half. See
- * `Recording.backwardInput`.
- */
-export interface HalvedPass {
-  readonly inputGradient: Tensor | undefined
-  /** Runs the second half: computes the gradients of the parameters. */
-  readonly finish: (onGradient: GradientListener) => void
-  /** Frees the tensors that the first half kept for the second. */
-  readonly dispose: () => void
-}
-
-/**
  * Runs the first half of a backward pass: computes only the gradients on paths from `x` to the output.
  * Keeps the gradients from which all other paths start, for the second half. Each gradient function
  * computes one input's gradient, so nothing is computed twice.
+ *
+ * @returns the gradient of the input, and the second half; see `Recording.backwardInput`
  */
 export function walkInput(
   nodes: readonly DependentNode[],
   pass: Omit<BackwardPass, 'onGradient'>,
-): HalvedPass {
+) {
   const fromX = new Set([pass.x.id])
   for (const node of nodes) {
     if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
@@ -89,9 +79,11 @@ export function walkInput(
     }
     return {
       inputGradient: gradients.ofInput(pass),
-      finish: (onGradient) => {
+      /** Runs the second half: computes the gradients of the parameters. */
+      finish(onGradient: GradientListener) {
         walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
       },
+      /** Frees the tensors that the first half kept for the second. */
       dispose: gradients.dispose,
     }
   } catch (error) {

@@ -4,12 +4,7 @@ import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
-import {
-  dropoutRate,
-  probabilityMask,
-  type DropoutOptions,
-  type ProbabilityMask,
-} from './dropout.ts'
+import { dropoutRate, probabilityMask, type DropoutOptions } from './dropout.ts'
 import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, ofKind, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -99,9 +94,26 @@ export class CausalSelfAttention implements Module {
   /** @param x - [batch, length, width] */
   forward(x: Tensor): Tensor {
     const { c_attn: joint, c_proj: back } = this.children
-    const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / this.#headSize
+    const { core } = this
+    const size = this.#headSize
+    const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / size
     const mask = probabilityMask(this.#dropout, firstHead)
-    return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core, mask))
+    const isPlain = core === causalAttention && mask === undefined
+    const pass = isPlain ? currentBackend().attention : undefined
+    const attended = withGradients([joint.forward(x)], (rows) => {
+      if (pass !== undefined) return pass(rows, size)
+      const [q, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
+      const { output, saved } = core.forward(q, k, v, mask)
+      return {
+        value: joinHeads([output]),
+        saved,
+        gradients(dy, tensors) {
+          const [gradient] = splitHeads(dy, 1, size) as [Tensor]
+          return [joinHeads(core.backward(gradient, tensors, mask))]
+        },
+      }
+    })
+    return back.forward(attended)
   }
 }
 
@@ -112,30 +124,6 @@ export const isAttention = ofKind<CausalSelfAttention>('attention')
 export function checkHeads(width: number, heads: number): void {
   if (width % heads === 0) return
   throw argumentError('width', width, `a multiple of the ${heads} heads`)
-}
-
-/** Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size]. */
-function attendByHead(
-  rows: Tensor,
-  size: number,
-  core: AttentionCore,
-  mask?: ProbabilityMask,
-): Tensor {
-  const pass =
-    core === causalAttention && mask === undefined ? currentBackend().attention : undefined
-  return withGradients([rows], (input) => {
-    if (pass !== undefined) return pass(input, size)
-    const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
-    const { output, saved } = core.forward(q, k, v, mask)
-    return {
-      value: joinHeads([output]),
-      saved,
-      gradients(dy, tensors) {
-        const [gradient] = splitHeads(dy, 1, size) as [Tensor]
-        return [joinHeads(core.backward(gradient, tensors, mask))]
-      },
-    }
-  })
 }
 
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */

@@ -1,5 +1,5 @@
-import { argumentError, tsrError } from '@tsrun/core'
-import { checkOutputGradient, type Recording } from '../model/recording.ts'
+import { argumentError } from '@tsrun/core'
+import { checkedRecording, type Recording } from '../model/recording.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
@@ -67,22 +67,16 @@ summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
 
 /** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
 export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
-  tf.keep(value)
-  let spent = false
-  return {
-    value,
-    backward(dy) {
-      if (spent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      checkOutputGradient(dy, value)
-      spent = true
-      return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
-    },
+  const backward = (dy: Tensor): Tensor =>
+    repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
+  return checkedRecording(tf.keep(value), {
+    backward,
+    backwardInput: backward,
+    backwardParameters: () => undefined,
     dispose() {
-      spent = true
-      value.dispose()
-      gradient.dispose()
+      tf.dispose([value, gradient])
     },
-  }
+  })
 }
 
 function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): EvaluatedLoss {

@@ -4,7 +4,7 @@ import { takeScalar, viewOf } from '../backend/host-memory.ts'
 import { checkAlive, type Recording } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-type Maybe<T> = T | Promise<T>
+export type Maybe<T> = T | Promise<T>
 
 /** The number of correct answers, and the number of all answers. */
 export interface Answers {

@@ -4,9 +4,7 @@ import { takeScalar } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 import { isPartial, recordEvaluated } from './cross-entropy.ts'
-import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
-
-type Maybe<T> = T | Promise<T>
+import { answersOf, recordLoss, type Answers, type Loss, type Maybe } from './loss.ts'
 
 /** The results of an evaluation on a part of the data. The tallies of all parts and ranks can be added. */
 export interface Tally {

@@ -23,11 +23,13 @@ export interface ShardedMLPOptions {
   readonly range?: readonly [from: number, to: number]
 }
 
+const size = count({ from: 1 })
+
 const readOptions = declareOptions({
-  layers: count({ from: 1 }).default(16),
-  inputs: count({ from: 1 }).default(784),
-  hidden: count({ from: 1 }).default(128),
-  outputs: count({ from: 1 }).default(10),
+  layers: size.default(16),
+  inputs: size.default(784),
+  hidden: size.default(128),
+  outputs: size.default(10),
   seed: finite().default(0),
   range: anything<readonly [number, number]>(),
 } satisfies Rules<ShardedMLPOptions>)

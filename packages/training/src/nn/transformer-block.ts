@@ -17,10 +17,12 @@ export interface BlockOptions extends AttentionOptions {
   readonly residualDropout?: number
 }
 
+const size = count({ from: 1 })
+
 const commonRules = {
   name: filled('the prefix of the names of its parameters, as in h.0'),
-  width: count({ from: 1 }),
-  hidden: count({ from: 1 }).optional(),
+  width: size,
+  hidden: size.optional(),
   seed: finite().default(0),
   deviation: finite().default(0.02),
   outputDeviation: finite().optional(),
@@ -28,7 +30,7 @@ const commonRules = {
 
 const readBlock = declareOptions({
   ...commonRules,
-  heads: count({ from: 1 }),
+  heads: size,
   attentionDropout: dropoutRate.default(0),
   residualDropout: dropoutRate.default(0),
   epsilon: positive().default(1e-5),

@@ -1,5 +1,5 @@
-import type { GradConfig, NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
-import { replaceKernel, tf, type KernelCall } from './tfjs.ts'
+import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
+import { replaceGradient, replaceKernel, tf, type KernelCall } from './tfjs.ts'
 
 type Gradients = Readonly<Record<string, () => Tensor>>
 
@@ -39,12 +39,8 @@ type Compute = (
 ) => Gradients
 
 function register(kernelName: string, compute: Compute): void {
-  const { gradFunc, ...rest }: GradConfig = tf.getGradient(kernelName)
-  tf.unregisterGradient(kernelName)
-  tf.registerGradient({
-    ...rest,
-    gradFunc: (dy, saved, attrs) =>
-      compute((changed) => gradFunc(dy, saved, changed), dy as Tensor, saved, attrs),
+  replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
+    return compute((changed) => original(dy, saved, changed), dy as Tensor, saved, attrs)
   })
 }
 

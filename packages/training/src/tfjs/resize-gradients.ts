@@ -1,4 +1,4 @@
-import { tf, type Tensor } from './tfjs.ts'
+import { replaceGradient, tf, type Tensor } from './tfjs.ts'
 
 interface Attributes {
   readonly alignCorners: boolean
@@ -23,24 +23,19 @@ function register(
   kernelName: string,
   sourcesOf: (position: number, size: number, attrs: Attributes) => Sources,
 ): void {
-  if ((tf.getGradient(kernelName) as unknown) !== undefined) tf.unregisterGradient(kernelName)
-  tf.registerGradient({
-    kernelName,
-    inputsToSave: ['images'],
-    gradFunc(dy, [images], attrs) {
-      const [batch, height, width, channels] = images!.shape as [number, number, number, number]
-      const [, rows, columns] = (dy as Tensor).shape as [number, number, number, number]
-      const matrix = (size: number, outputs: number): Tensor =>
-        transposedMatrix(size, outputs, attrs as unknown as Attributes, sourcesOf)
-      return {
-        images: () => {
-          const lines = tf.reshape(dy as Tensor, [batch, rows, columns * channels])
-          const short = tf.matMul(matrix(height, rows), lines)
-          const pixels = tf.reshape(short, [batch * height, columns, channels])
-          return tf.reshape(tf.matMul(matrix(width, columns), pixels), images!.shape)
-        },
-      }
-    },
+  replaceGradient(kernelName, () => (dy, [images], attrs) => {
+    const [batch, height, width, channels] = images!.shape as [number, number, number, number]
+    const [, rows, columns] = (dy as Tensor).shape as [number, number, number, number]
+    const matrix = (size: number, outputs: number): Tensor =>
+      transposedMatrix(size, outputs, attrs as unknown as Attributes, sourcesOf)
+    return {
+      images: () => {
+        const lines = tf.reshape(dy as Tensor, [batch, rows, columns * channels])
+        const short = tf.matMul(matrix(height, rows), lines)
+        const pixels = tf.reshape(short, [batch * height, columns, channels])
+        return tf.reshape(tf.matMul(matrix(width, columns), pixels), images!.shape)
+      },
+    }
   })
 }
 

@@ -2,6 +2,7 @@
 /// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops.js" preserve="true" />
 import { core } from '#tfjs'
 import type {
+  GradConfig,
   KernelConfig,
   NamedAttrMap,
   NamedTensorMap,
@@ -68,6 +69,15 @@ export function replaceKernel<C = KernelCall>(
   if (original !== undefined) tf.unregisterKernel(kernelName, backendName)
   const kernelFunc = make(original?.kernelFunc as never) as never
   tf.registerKernel({ ...original, kernelName, backendName, kernelFunc })
+}
+
+type Gradient = GradConfig['gradFunc']
+
+/** Replaces the gradient of a kernel. `make` receives the original gradient. */
+export function replaceGradient(kernelName: string, make: (original: Gradient) => Gradient): void {
+  const { gradFunc, ...rest } = tf.getGradient(kernelName)
+  tf.unregisterGradient(kernelName)
+  tf.registerGradient({ ...rest, gradFunc: make(gradFunc) })
 }
 
 /** Runs a kernel without checks and without an entry on the tape. */

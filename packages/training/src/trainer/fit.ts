@@ -52,6 +52,13 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   let saved: number | undefined
   let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
 
+  const write = (figures: Readonly<Record<string, number | undefined>>): void => {
+    for (const log of logs) {
+      for (const [name, value] of Object.entries(figures)) {
+        if (value !== undefined) log.scalar(name, value, run.steps)
+      }
+    }
+  }
   const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
     for (const callback of callbacks) if ((await ask(callback)) === 'stop') asksToStop = true
   }
@@ -85,11 +92,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     const isBest = found.loss < smallest
     if (isBest) smallest = found.loss
     progress?.evaluated(found)
-    for (const log of logs) {
-      log.scalar('evaluate/loss', found.loss, run.steps)
-      if (Number.isFinite(found.accuracy))
-        log.scalar('evaluate/accuracy', found.accuracy, run.steps)
-    }
+    const accuracy = Number.isFinite(found.accuracy) ? found.accuracy : undefined
+    write({ 'evaluate/loss': found.loss, 'evaluate/accuracy': accuracy })
     await call((callback) => callback.onEvaluate?.({ ...info, isBest }, run))
     if (isBest && saving?.best === true) await save(`${saving.directory}/best`, 1)
   }
@@ -117,13 +121,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
           learningRate: run.optimizer?.learningRate,
         }
         progress?.step(info)
-        for (const log of logs) {
-          log.scalar('loss', info.loss, info.step)
-          if (info.learningRate !== undefined) {
-            log.scalar('learningRate', info.learningRate, info.step)
-          }
-          if (info.norm !== undefined) log.scalar('norm', info.norm, info.step)
-        }
+        const { loss, learningRate, norm } = info
+        write({ loss, learningRate, norm })
         await call((callback) => callback.onStep?.(info, run))
         if (isMultiple(run.steps, evaluating?.every)) await evaluate()
         if (saving !== undefined && isMultiple(run.steps, saving.every)) {

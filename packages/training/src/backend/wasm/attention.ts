@@ -58,7 +58,7 @@ interface Matrix extends Operand {
 }
 
 function matrix(at: number, stride: number): Matrix {
-  return { at, stride, transposed: false }
+  return { at, stride }
 }
 
 function transpose({ at, stride }: Matrix): Matrix {

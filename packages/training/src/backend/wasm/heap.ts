@@ -96,8 +96,8 @@ export class WasmHeap {
     if (blas !== undefined && m * n * k >= SMALLEST) {
       const base = this.#baseFor(blas)
       blas.multiply(
-        a.transposed,
-        b.transposed,
+        a.transposed ?? false,
+        b.transposed ?? false,
         m,
         n,
         k,
@@ -166,7 +166,8 @@ const SMALLEST = 2048
 /** An operand of a product: a row-major matrix at an address, or its transpose. */
 export interface Operand {
   readonly at: number
-  readonly transposed: boolean
+  /** Default false. */
+  readonly transposed?: boolean
   /** The number of values from one stored row to the next; default: rows follow each other. */
   readonly stride?: number
 }

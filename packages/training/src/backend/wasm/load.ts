@@ -28,7 +28,8 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')
   })
-  guardMemory(tf.engine().backend as unknown as WasmModule)
+  const backend = tf.engine().backend as unknown as WasmModule
+  guardMemory(backend)
   if (!isInstalled) {
     installMatMul()
     installKernels()
@@ -42,11 +43,11 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     installConvolutions()
   }
   isInstalled = true
-  const heap = heapOf(tf.engine().backend as unknown as WasmModule)
+  const heap = heapOf(backend)
   heap.makeExact()
   if (math !== 'exact') heap.blas = findBlas(heap)
   if (math === 'fast' || heap.blas !== undefined) {
-    heap.kernels = instantiateKernels(heap.backend.wasm.asm.memory, 'fast')
+    heap.kernels = instantiateKernels(backend.wasm.asm.memory, 'fast')
   }
   return { device: 'CPU', threads: 1, blas: heap.blas && nameOf(heap.blas) }
 }

@@ -2,6 +2,7 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { heapOf } from './heap.ts'
+import { run } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 type Call<K extends string, A> = KernelCall<K, A, WasmModule>
@@ -106,12 +107,10 @@ function segmentSum({
       `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
     )
   }
-  const heap = heapOf(backend)
   const dtype = x.dtype === 'int32' ? 'int32' : 'float32'
   const out = backend.makeOutput([numSegments, ...x.shape.slice(1)], dtype)
   backend.typedArrayFromHeap(out).fill(0)
   const columns = sizeOf(x.shape.slice(1))
-  const [to, from, ids] = [out, x, segmentIds].map((tensor) => heap.addressOf(tensor))
-  heap.kernels[`scatter_add_${dtype}`](to!, from!, ids!, rows, columns, numSegments)
+  run(`scatter_add_${dtype}`, [out, x, segmentIds], rows, columns, numSegments)
   return out
 }
