@@ -125,7 +125,7 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
  * @throws ERR_TSR_ARGUMENT for a folder without a tokenizer
  */
 async function tokenizerIn(folder: string): Promise<readonly string[]> {
-  const isThere = async (name: string): Promise<boolean> =>
+  const isThere = async (name: string) =>
     await access(join(folder, name)).then(
       () => true,
       () => false,

@@ -109,11 +109,24 @@ export class GPT extends ModuleChain {
   readonly block: number
 
   constructor(options: GPTOptions = {}) {
-    const complete = readOptions(options)
-    const { vocabulary, block, layers, heads, width, hidden, tied, seed, deviation } = complete
-    const { epsilon, attentionDropout, residualDropout } = complete
+    const {
+      vocabulary,
+      block,
+      layers,
+      heads,
+      width,
+      hidden,
+      tied,
+      seed,
+      deviation,
+      epsilon,
+      embeddingDropout: rate,
+      attentionDropout,
+      residualDropout,
+      range,
+    } = readOptions(options)
     checkHeads(width, heads)
-    const [from, to] = checkRange(complete.range, layers)
+    const [from, to] = checkRange(range, layers)
     const children: Record<string, Module> = {}
     let table: Parameter | undefined
     if (from === 0) {
@@ -122,7 +135,6 @@ export class GPT extends ModuleChain {
       children['wte'] = tokens
       const positions = { name: 'wpe', count: block, width, seed, deviation }
       children['wpe'] = new PositionEmbedding(positions)
-      const { embeddingDropout: rate } = complete
       if (rate > 0) children['drop'] = new Dropout({ name: 'drop', rate, seed })
     }
     for (let i = from; i < to; i++) {

@@ -108,7 +108,7 @@ function findMerges(
   { vocabulary, minimum }: Required<TrainTokenizerOptions>,
 ): [string, string][] {
   const pairs = new Map<number, Pair>()
-  const add = (word: Word, sign: 1 | -1): void => {
+  const add = (word: Word, sign: 1 | -1) => {
     for (let i = 1; i < word.ids.length; i++) {
       const [left, right] = [word.ids[i - 1]!, word.ids[i]!]
       const key = left * vocabulary + right

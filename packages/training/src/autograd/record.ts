@@ -50,7 +50,7 @@ export function recordModule(
   { recorder, ...options }: RecordOptions,
 ): Recording {
   checkAlive('x', x)
-  const onTape = (input: Tensor): Recording =>
+  const onTape = (input: Tensor) =>
     record((given) => module.forward(given), input, module.parameters, options)
   // A TensorFlow.js tape that is active would miss repeated operations.
   const repeat = isTapeActive() ? undefined : currentBackend().repeatPass
@@ -97,7 +97,7 @@ export class RepeatableRecording {
   }
 
   #record(): Recording {
-    const run = (): Recording => recordModule(this.#segment, this.#input, this.#options)
+    const run = () => recordModule(this.#segment, this.#input, this.#options)
     const isRepeated = this.#isRepeated
     this.#isRepeated = true
     return this.#pass === undefined ? run() : inPass({ ...this.#pass, isRepeated }, run)

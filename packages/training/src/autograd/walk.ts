@@ -56,10 +56,7 @@ export function dependentNodes(
  *
  * @returns the gradient of the input, and the second half; see `Recording.backwardInput`
  */
-export function walkInput(
-  nodes: readonly DependentNode[],
-  pass: Omit<BackwardPass, 'onGradient'>,
-) {
+export function walkInput(nodes: readonly DependentNode[], pass: Omit<BackwardPass, 'onGradient'>) {
   const fromX = new Set([pass.x.id])
   for (const node of nodes) {
     if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
@@ -81,7 +78,7 @@ export function walkInput(
       inputGradient: gradients.ofInput(pass),
       /** Runs the second half: computes the gradients of the parameters. */
       finish(onGradient: GradientListener) {
-        walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
+        walkFrom(gradients, later, { ...pass, onGradient })
       },
       /** Frees the tensors that the first half kept for the second. */
       dispose: gradients.dispose,
@@ -111,7 +108,14 @@ function walkFrom(
   nodes: readonly DependentNode[],
   { wanted, onGradient }: Pick<BackwardPass, 'wanted' | 'onGradient'>,
 ): void {
-  const pending = countUses(nodes, wanted)
+  /** The number of pending uses of each requested parameter. */
+  const pending = new Map<number, number>()
+  for (const { inputs, targets } of nodes) {
+    for (const key of targets) {
+      const { id } = inputs[key]!
+      if (wanted.has(id)) pending.set(id, (pending.get(id) ?? 0) + 1)
+    }
+  }
   const emit = (id: number) => {
     const parameter = wanted.get(id)
     if (parameter !== undefined && (pending.get(id) ?? 0) === 0) {
@@ -140,20 +144,6 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
     if (thunks[key] === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel })
     return thunks[key]()
   })
-}
-
-function countUses(
-  nodes: readonly DependentNode[],
-  wanted: ReadonlyMap<number, Parameter>,
-): Map<number, number> {
-  const uses = new Map<number, number>()
-  for (const node of nodes) {
-    for (const key of node.targets) {
-      const { id } = node.inputs[key]!
-      if (wanted.has(id)) uses.set(id, (uses.get(id) ?? 0) + 1)
-    }
-  }
-  return uses
 }
 
 type Gradients = ReturnType<typeof gradientSums>

@@ -55,9 +55,15 @@ export class CausalSelfAttention implements Module {
   readonly #dropout: Required<DropoutOptions>
 
   constructor(options: AttentionOptions) {
-    const complete = readOptions(options)
-    const { name, width, heads, seed, deviation, attentionDropout: rate } = complete
-    const { outputDeviation = deviation } = complete
+    const {
+      name,
+      width,
+      heads,
+      seed,
+      deviation,
+      outputDeviation = deviation,
+      attentionDropout: rate,
+    } = readOptions(options)
     checkHeads(width, heads)
     this.#headSize = width / heads
     this.#dropout = { name: `${name}.attn_dropout`, rate, seed }

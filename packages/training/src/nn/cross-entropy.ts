@@ -67,7 +67,7 @@ summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
 
 /** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
 export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
-  const backward = (dy: Tensor): Tensor =>
+  const backward = (dy: Tensor) =>
     repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
   return checkedRecording(tf.keep(value), {
     backward,

@@ -133,7 +133,13 @@ export function probabilityMask(
 function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefined {
   if (rate === 0) return undefined
   const pass = currentPass()
-  if (pass === undefined && isTapeActive()) throw unknownStep(name)
+  if (pass === undefined && isTapeActive()) {
+    throw argumentError(
+      `the pass of the dropout ${name}`,
+      'recorded outside of inPass',
+      'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
+    )
+  }
   return pass?.training === true ? pass : undefined
 }
 
@@ -146,12 +152,4 @@ function drawsOf(
   const hash = counterHash(`${name}:${step}:${firstRow + row}`, seed)
   const [limit, keep] = [rate * 2 ** 32, 1 / (1 - rate)]
   return (counter) => (hash(counter) >= limit ? keep : 0)
-}
-
-function unknownStep(name: string): Error {
-  return argumentError(
-    `the pass of the dropout ${name}`,
-    'recorded outside of inPass',
-    'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
-  )
 }

@@ -92,7 +92,7 @@ function plainPass(
   scale: Tensor,
   shift: Tensor | undefined,
 ): Differentiable {
-  const meanOf = (values: Tensor): Tensor => tf.mean(values, -1, true)
+  const meanOf = (values: Tensor) => tf.mean(values, -1, true)
   const centered = shift === undefined ? x : tf.sub(x, meanOf(x))
   const inverse = tf.rsqrt(tf.add(meanOf(tf.square(centered)), epsilon))
   const normal = tf.mul(centered, inverse)

@@ -65,7 +65,7 @@ function kernelPasses(
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
   /** The gradient of each layer before its activation, kept between the two halves of a backward pass. */
   const saved: Tensor[] = []
-  const report = (i: number, dz: Tensor, onGradient: GradientListener): void => {
+  const report = (i: number, dz: Tensor, onGradient: GradientListener) => {
     const { bias, weight } = layers[i]!
     onGradient(bias, biasGradient(layers[i]!, dz))
     onGradient(weight, matMul(activations[i]!, dz, true, false))
@@ -141,18 +141,15 @@ function activationGradient({ activation }: LinearLayer, y: Tensor, dy: Tensor):
 /** Sums the gradient over the batch, in double precision if the host can access the values. */
 function biasGradient({ bias }: LinearLayer, dz: Tensor): Tensor {
   if (!isHostAccessible()) return tf.keep(tf.sum(dz, 0))
-  const sums = new Float64Array(bias.shape[0]!)
+  const columns = bias.shape[0]!
+  const sums = new Float64Array(columns)
   return createTensor(bias.shape, (out) => {
-    addRows(sums, viewOf(dz))
+    const values = viewOf(dz)
+    for (let row = 0; row < values.length; row += columns) {
+      for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
+    }
     out.set(sums)
   })
-}
-
-function addRows(sums: Float64Array, values: Float32Array): void {
-  const columns = sums.length
-  for (let row = 0; row < values.length; row += columns) {
-    for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
-  }
 }
 
 function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean): Tensor {

@@ -139,7 +139,7 @@ async function fetchAnswers(
     const counts =
       ignored === undefined ? isClass : tf.logicalAnd(isClass, tf.notEqual(labels, ignored))
     const isRight = tf.logicalAnd(tf.equal(tf.argMax(logits, -1), labels), counts)
-    const sumOf = (each: Tensor): Tensor => tf.sum(tf.cast(each, 'int32'))
+    const sumOf = (each: Tensor) => tf.sum(tf.cast(each, 'int32'))
     return [sumOf(isRight), sumOf(counts)]
   })
   const [correct, of] = await Promise.all([takeScalar(right), takeScalar(counting)])

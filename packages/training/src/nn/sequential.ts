@@ -95,7 +95,7 @@ export function sequential(layers: Readonly<Record<string, LayerFactory>>) {
       'functions that make a layer, as in (name) => new Linear({ name, ... })',
     )
   }
-  const slice = (from: number, to: number): Sequential => {
+  const slice = (from: number, to: number) => {
     const part = factories.slice(...checkRange([from, to], factories.length))
     return new Sequential(Object.fromEntries(part.map(([name, make]) => [name, make(name)])))
   }

@@ -128,7 +128,7 @@ export function gatherGradients(layout: FlatLayout, buffer: Float32Array): Gathe
       expected === undefined ? 'one of the layout’s parameters' : `[${expected}]`,
     )
   }
-  const dispose = (): void => {
+  const dispose = () => {
     for (const gradient of held.values()) gradient.dispose()
     held.clear()
     seen.clear()

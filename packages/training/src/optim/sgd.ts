@@ -34,11 +34,11 @@ export class SGD extends BaseOptimizer {
   readonly #nesterov: boolean
 
   constructor(options: SGDOptions) {
-    const { learningRate, momentum, nesterov, weightDecay, withoutDecay } = readOptions(options)
+    const { learningRate, ...others } = readOptions(options)
+    const { momentum, nesterov } = others
     if (nesterov && momentum === 0) {
       throw argumentError('momentum', momentum, 'a number > 0, with nesterov')
     }
-    const others = { momentum, nesterov, weightDecay, withoutDecay }
     super(learningRate, others, momentum === 0 ? [] : ['velocity'])
     this.#momentum = momentum
     this.#nesterov = nesterov

@@ -115,7 +115,7 @@ export abstract class BaseOptimizer implements Optimizer {
   ): void
 
   #updateInPlace(pairs: Pairs, updates: UpdatesInPlace): void {
-    const run = (parameter: Parameter, gradient: Gradient): void => {
+    const run = (parameter: Parameter, gradient: Gradient) => {
       this.inPlace(updates, parameter, gradient, ([next, ...state]) => {
         parameter.value = next!
         this.kept.put(parameter.name, state)
@@ -206,7 +206,7 @@ type Pairs = ReturnType<typeof withGradients>
  */
 const LARGE = 2 ** 22
 
-const isLarge = ({ shape }: Parameter): boolean => sizeOf(shape) >= LARGE
+const isLarge = ({ shape }: Parameter) => sizeOf(shape) >= LARGE
 
 interface Row {
   readonly parameter: Parameter

@@ -24,8 +24,14 @@ export function registerArrayGradients(): void {
   for (const kernelName of ['Maximum', 'Minimum', 'SquaredDifference', 'BatchMatMul']) {
     register(kernelName, (original, dy, saved, attrs) => {
       const gradients = original(attrs)
-      const sumFor = (name: string, operand: Tensor) => (): Tensor =>
-        sumTo(gradients[name]!(), operand.shape)
+      // Sum over the axes along which the operand was broadcast.
+      const sumFor =
+        (name: string, { shape }: Tensor) =>
+        (): Tensor => {
+          const gradient = gradients[name]!()
+          const axes = tf.broadcast_util.getReductionAxes(shape, gradient.shape)
+          return axes.length === 0 ? gradient : tf.reshape(tf.sum(gradient, axes), shape)
+        }
       return { a: sumFor('a', saved[0]!), b: sumFor('b', saved[1]!) }
     })
   }
@@ -69,12 +75,6 @@ function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap)
     )
   }
   return gradient
-}
-
-/** Sums over the axes along which an operand was broadcast. */
-function sumTo(gradient: Tensor, shape: number[]): Tensor {
-  const axes = tf.broadcast_util.getReductionAxes(shape, gradient.shape)
-  return axes.length === 0 ? gradient : tf.reshape(tf.sum(gradient, axes), shape)
 }
 
 /**

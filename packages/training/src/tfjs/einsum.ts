@@ -30,14 +30,14 @@ function summed({ tensor, labels }: Term, others: string): Term {
 
 /** Computes a batched matrix product. The batch axes are those that both terms and the output have. */
 function product(a: Term, b: Term, output: string): Term {
-  const isShared = (label: string): boolean => a.labels.includes(label) && b.labels.includes(label)
+  const isShared = (label: string) => a.labels.includes(label) && b.labels.includes(label)
   const batch = pick(a.labels, (label) => isShared(label) && output.includes(label))
   const inner = pick(a.labels, (label) => isShared(label) && !output.includes(label))
   const rows = pick(a.labels, (label) => !isShared(label))
   const columns = pick(b.labels, (label) => !isShared(label))
   const left = sizesOf(a)
   const right = sizesOf(b)
-  const extent = (labels: string): number[] =>
+  const extent = (labels: string) =>
     Array.from(labels, (label) => left.get(label) ?? right.get(label)!)
   const [count, m, k, n] = [batch, rows, inner, columns].map((labels) => sizeOf(extent(labels)))
   const tensor = tf.matMul(

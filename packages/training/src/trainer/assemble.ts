@@ -58,8 +58,14 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   }
   let core: Pipeline
   if (pp.size > 1) {
-    refuseAccumulate(checked)
-    const { schedule, chunks, split, microbatches } = checked
+    const { accumulate, schedule, chunks, split, microbatches } = checked
+    if (accumulate !== 1) {
+      throw argumentError(
+        'accumulate',
+        `${accumulate}, with several stages`,
+        'microbatches in its place: a pipeline sums the gradients of its micro-batches',
+      )
+    }
     const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
     core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
   } else {
@@ -96,15 +102,6 @@ function refuseSecondSoftmax({ endsInSoftmax }: AdaptedModel, { loss }: CheckedO
     'model',
     'one that ends in softmax',
     'one that ends in scores, as cross-entropy has its own softmax',
-  )
-}
-
-function refuseAccumulate({ accumulate }: CheckedOptions): void {
-  if (accumulate === 1) return
-  throw argumentError(
-    'accumulate',
-    `${accumulate}, with several stages`,
-    'microbatches in its place: a pipeline sums the gradients of its micro-batches',
   )
 }
 

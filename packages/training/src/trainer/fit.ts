@@ -52,25 +52,25 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   let saved: number | undefined
   let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
 
-  const write = (figures: Readonly<Record<string, number | undefined>>): void => {
+  const write = (figures: Readonly<Record<string, number | undefined>>) => {
     for (const log of logs) {
       for (const [name, value] of Object.entries(figures)) {
         if (value !== undefined) log.scalar(name, value, run.steps)
       }
     }
   }
-  const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
+  const call = async (ask: (callback: FitCallback) => unknown) => {
     for (const callback of callbacks) if ((await ask(callback)) === 'stop') asksToStop = true
   }
   /** Waits for the pending save, then notifies callbacks. */
-  const settle = async (): Promise<void> => {
+  const settle = async () => {
     if (pending === undefined) return
     const { step, checkpoint } = pending
     await checkpoint.done
     pending = undefined
     await call((callback) => callback.onSave?.({ step, path: checkpoint.path }, run))
   }
-  const save = async (directory: string, keep?: number): Promise<void> => {
+  const save = async (directory: string, keep?: number) => {
     await settle()
     const checkpoint = await run.save(directory, {
       ...(keep !== undefined && { keep }),
@@ -84,7 +84,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     })
     pending = { step: run.steps, checkpoint }
   }
-  const evaluate = async (): Promise<void> => {
+  const evaluate = async () => {
     if (evaluating === undefined || evaluations.at(-1)?.step === run.steps) return
     const found = await run.evaluate(await evaluationData(run, evaluating, 'evaluate.data'))
     const info = { ...found, step: run.steps }

@@ -357,7 +357,7 @@ export class Trainer {
    *   ERR_TSR_ARGUMENT during a call that the script has not awaited
    */
   dispose(): void {
-    this.#calls.checkEnded('dispose()')
+    this.#calls.checkEnded()
     disposeModelOf({ core: this.#core, replica: this.#replica })
     const { world } = this.layout
     if (world.spans === this.#options.recorder) world.recordSpans(undefined)

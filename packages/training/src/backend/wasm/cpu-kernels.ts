@@ -95,7 +95,7 @@ export function runOnCpu(
   const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
   const given: Inputs = inputs
   const moved: TensorInfo[] = []
-  const move = (tensor: TensorInfo): TensorInfo => {
+  const move = (tensor: TensorInfo) => {
     const values = wasm.typedArrayFromHeap(tensor).slice()
     const copy = cpu.makeTensorInfo(tensor.shape, tensor.dtype, values)
     moved.push(copy)

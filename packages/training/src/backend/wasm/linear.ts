@@ -53,12 +53,11 @@ export function wasmLinearPasses(
     heap.sumRows(heap.addressOf(ofBias), dz, batch, outputs)
     onGradient(bias, ofBias)
     const ofWeight = heap.tensor(weight.shape)
-    heap.multiply(
-      heap.addressOf(ofWeight),
-      { at: outputOf(i - 1), transposed: true },
-      { at: dz },
-      [inputs, outputs, batch],
-    )
+    heap.multiply(heap.addressOf(ofWeight), { at: outputOf(i - 1), transposed: true }, { at: dz }, [
+      inputs,
+      outputs,
+      batch,
+    ])
     onGradient(weight, ofWeight)
   }
   /**

@@ -75,7 +75,7 @@ export function installKernels(): void {
     const { x, indices } = inputs
     const [count, ...rest] = x.shape
     const isLeading = attrs.axis === 0 && attrs.batchDims === 0 && x.dtype === 'float32'
-    const isOutside = (id: number): boolean => id < 0 || id >= count!
+    const isOutside = (id: number) => id < 0 || id >= count!
     if (!isLeading || backend.typedArrayFromHeap(indices).some(isOutside)) return original(call)
     const out = backend.makeOutput([...indices.shape, ...rest], 'float32')
     const heap = heapOf(backend)
