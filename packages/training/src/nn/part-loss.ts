@@ -105,7 +105,7 @@ export function partLoss(given: Loss) {
       isTried = reduction !== undefined
     }
     if (!figures.every((figure) => typeof figure === 'number')) {
-      return Promise.all(figures).then(decide)
+      return Promise.all(figures.map(async (figure) => await figure)).then(decide)
     }
     decide(figures)
     return undefined

@@ -2,7 +2,7 @@ import { argumentError, declareOptions, finite, flag, type Rules } from '@tsrun/
 import { addScaled } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
-import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
 import { BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 

@@ -370,7 +370,7 @@ export class Trainer {
   }
 
   get #sharded(): Partial<FullyShard> | undefined {
-    return this.#replica
+    return this.#replica as Partial<FullyShard> | undefined
   }
 
   /** This rank's part of the model and of the optimizer state, for checkpoints. */
