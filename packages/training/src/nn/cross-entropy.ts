@@ -126,10 +126,16 @@ export function evaluateOnDevice(
 
 /**
  * @throws ERR_TSR_ARGUMENT unless there is one int32 label for each row of logits, and the logits
- *   cover all classes
+ *   cover all classes. For logits of only some classes, the loss would be wrong.
  */
 export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
-  checkComplete(logits)
+  if (isPartial(logits)) {
+    throw argumentError(
+      'crossEntropy(logits, labels)',
+      `[${logits.shape.join(', ')}], the scores of this rank's part of the classes`,
+      "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
+    )
+  }
   if (labels.dtype !== 'int32') {
     throw argumentError(
       'the dtype of the labels of crossEntropy',
@@ -164,14 +170,4 @@ export function markPartial(scores: Tensor): Tensor {
 /** Whether the last axis is split among ranks. */
 export function isPartial(scores: Tensor): boolean {
   return partialScores.has(scores.dataId)
-}
-
-/** @throws ERR_TSR_ARGUMENT for logits of only some classes, for which the loss would be wrong */
-function checkComplete(scores: Tensor): void {
-  if (!isPartial(scores)) return
-  throw argumentError(
-    'crossEntropy(logits, labels)',
-    `[${scores.shape.join(', ')}], the scores of this rank's part of the classes`,
-    "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
-  )
 }

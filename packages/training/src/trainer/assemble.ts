@@ -5,7 +5,6 @@ import { loadBackend } from '../backend/load.ts'
 import type { Module } from '../model/module.ts'
 import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
-import type { Loss } from '../nn/loss.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import { checkFrozen } from '../parallel/gradients/options.ts'
@@ -51,7 +50,9 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const { pp, tp } = layout
   const { optimizer, recompute, unused } = checked
   const recorder = checked.recorder ?? layout.world.spans
-  const loss = checked.loss ?? defaultLoss(checked, layout)
+  const isDivided = checked.plan?.['lm_head'] !== undefined
+  const loss =
+    checked.loss ?? (isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy)
   const common = {
     ...given({ optimizer, recompute, unused, recorder }),
     ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
@@ -103,11 +104,6 @@ function refuseSecondSoftmax({ endsInSoftmax }: AdaptedModel, { loss }: CheckedO
     'one that ends in softmax',
     'one that ends in scores, as cross-entropy has its own softmax',
   )
-}
-
-function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {
-  const isDivided = plan?.['lm_head'] !== undefined
-  return isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy
 }
 
 function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {

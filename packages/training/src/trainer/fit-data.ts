@@ -40,7 +40,17 @@ export function sourceOf(
   data: FitData,
   { batch, seed }: { readonly batch: number | undefined; readonly seed: number | undefined },
 ): Source {
-  if (typeof data === 'function') return functionSource(run, data)
+  if (typeof data === 'function') {
+    // A function of the step number has no epochs and no position.
+    return {
+      epoch: 0,
+      async *batches() {
+        for (;;) yield await data(run.steps)
+      },
+      state: () => null,
+      loadState: () => undefined,
+    }
+  }
   if (isDataset(data)) {
     if (batch === undefined) {
       throw argumentError(
@@ -108,24 +118,6 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
     yield batch
   }
   await checkNext(run, false, before)
-}
-
-/**
- * Returns a source of batches for a function of the step number. The source has no epochs and no
- * position.
- */
-function functionSource(
-  run: Trainer,
-  batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,
-): Source {
-  return {
-    epoch: 0,
-    async *batches() {
-      for (;;) yield await batchAt(run.steps)
-    },
-    state: () => null,
-    loadState: () => undefined,
-  }
 }
 
 /**
