@@ -20,7 +20,11 @@ import { compareFits, type SharedOptimizer } from './compare-fits.ts'
  */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
-type Named<T> = { readonly name: string; readonly tensor: T }
+interface Gradient {
+  readonly name: string
+  readonly tensor: Tensor
+  readonly shape: number[]
+}
 type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
 
 /**
@@ -98,7 +102,9 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
       ? gradients
       : Object.entries(gradients).map(([name, tensor]) => ({ name, tensor }))
     // `fit` also lists variables on which the loss does not depend. Their gradients are undefined.
-    const present = named.filter(({ tensor }: Named<unknown>) => Boolean(tensor))
+    const present = named
+      .filter(({ tensor }: { readonly tensor: unknown }) => Boolean(tensor))
+      .map(({ name, tensor }) => ({ name, tensor, shape: tensor.shape }))
     this.#compare(present)
     const averages = this.#average(present)
     try {
@@ -180,9 +186,8 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
    * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers have
    * made the same steps. Skips the check if neither has changed on this rank since the last step.
    */
-  #compare(gradients: readonly Named<Tensor>[]): void {
-    const variables = gradients.map(({ name, tensor: { shape } }) => ({ name, shape }))
-    const described = describeParameters(variables)
+  #compare(gradients: readonly Gradient[]): void {
+    const described = describeParameters(gradients)
     const signature = described.join('\n')
     const ownSteps = this.inner.iterations - this.#steps
     if (signature === this.#signature && ownSteps === 0) return
@@ -202,15 +207,13 @@ export class DistributedOptimizer extends tf.Optimizer implements SharedOptimize
     this.#signature = signature
   }
 
-  #average(gradients: readonly Named<Tensor>[]): Map<string, Tensor> {
-    const layout = flatten(gradients.map(({ name, tensor }) => ({ name, shape: tensor.shape })))
+  #average(gradients: readonly Gradient[]): Map<string, Tensor> {
+    const layout = flatten(gradients)
     const buffer = this.#bucketOf(layout.length)
     const parts = partsOf(layout, buffer)
     for (const { name, tensor } of gradients) void writeTo(tensor, parts.get(name)!)
     this.#group.allReduceSync(buffer, { op: 'avg', label: 'gradients of fit' })
-    return new Map(
-      gradients.map(({ name, tensor }) => [name, tensorFrom(parts.get(name)!, tensor.shape)]),
-    )
+    return new Map(gradients.map(({ name, shape }) => [name, tensorFrom(parts.get(name)!, shape)]))
   }
 
   #bucketOf(length: number): Float32Array {

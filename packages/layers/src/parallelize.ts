@@ -19,15 +19,14 @@ interface Named {
 }
 
 /** Properties of a dense layer of tf.layers that may require the whole layer. */
-interface DenseOptions {
+interface DenseOptions extends Readonly<
+  Record<`${'kernel' | 'bias' | 'activity'}Regularizer` | `${Weight}Constraint`, Named | null>
+> {
   readonly name: string
   readonly activation: Named & { apply(x: Tensor): Tensor }
-  readonly kernelRegularizer: Named | null
-  readonly biasRegularizer: Named | null
-  readonly activityRegularizer: Named | null
-  readonly kernelConstraint: Named | null
-  readonly biasConstraint: Named | null
 }
+
+type Weight = 'kernel' | 'bias'
 
 interface DenseVariable {
   val: Variable
@@ -161,8 +160,20 @@ function adopt(variable: DenseVariable, parameter: Parameter): void {
 }
 
 const ELEMENTWISE = new Set([
-  ...['linear', 'relu', 'relu6', 'elu', 'selu', 'gelu', 'gelu_new', 'mish', 'swish'],
-  ...['sigmoid', 'hardSigmoid', 'softplus', 'softsign', 'tanh'],
+  'linear',
+  'relu',
+  'relu6',
+  'elu',
+  'selu',
+  'gelu',
+  'gelu_new',
+  'mish',
+  'swish',
+  'sigmoid',
+  'hardSigmoid',
+  'softplus',
+  'softsign',
+  'tanh',
 ])
 
 /**

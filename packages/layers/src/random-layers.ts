@@ -93,7 +93,7 @@ function partsOf(layer: Compound): readonly Compound[] {
 }
 
 function refuseNoise(layers: readonly Compound[]): void {
-  const isRate = (rate: unknown): boolean => typeof rate === 'number' && rate > 0
+  const isRate = (rate: unknown) => typeof rate === 'number' && rate > 0
   const noisy = layers.find((layer) => {
     const { dropout, recurrentDropout } = layer.getConfig()
     return NOISE.has(layer.getClassName()) || isRate(dropout) || isRate(recurrentDropout)

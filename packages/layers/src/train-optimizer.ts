@@ -65,11 +65,67 @@ export function ownerOfTrainOptimizer(
   const placed = new Map(placeWeights(model, names).map((each) => [each.variable.name, each]))
   const trained = model.trainableWeights.map(({ name }) => placed.get(name)!)
   const kinds = kindsOf(optimizer)
+  const nameOf = ({ variable }: PlacedWeight, [suffix]: Kind) => `${variable.name}/${suffix}`
+
+  const state = async (): Promise<HeldState> => {
+    const steps = optimizer.iterations
+    const [iterations, ...weights] = await optimizer.getWeights()
+    iterations?.tensor.dispose()
+    const byName = new Map(weights.map(({ name, tensor }) => [name, tensor]))
+    const wanted = trained.flatMap((each) => kinds.map((kind) => nameOf(each, kind)))
+    if (steps > 0 && (byName.size !== wanted.length || wanted.some((name) => !byName.has(name)))) {
+      throw argumentError(
+        'optimizer',
+        `one with the state ${describeNames([...byName.keys()])}`,
+        `one that has trained this model: ${describeNames(wanted)}`,
+      )
+    }
+    const found = (steps > 0 ? trained : []).map((each) => {
+      const values = kinds.map(
+        (kind) => [kind[1], holdTensor(byName.get(nameOf(each, kind))!)] as const,
+      )
+      return [each.part.name, { steps, values: Object.fromEntries(values) }] as const
+    })
+    return new Map(found)
+  }
+
+  /**
+   * Checks that the state fits the optimizer.
+   *
+   * @returns the number of steps; tf.train has one count for all variables
+   */
+  const stepsOf = (given: OptimizerState) => {
+    const wanted = kinds.map(([, kind]) => kind)
+    const describe = (steps: number, all: readonly string[]) =>
+      `${steps} steps, ${[...all].sort().join(', ') || 'no vectors'}`
+    const first = given.values().next().value?.steps ?? 0
+    for (const { part } of given.size === 0 ? [] : trained) {
+      const { steps, values } = given.get(part.name) ?? { steps: 0, values: {} }
+      const [value, expected] = [describe(steps, Object.keys(values)), describe(first, wanted)]
+      if (value === expected) continue
+      throw argumentError(`the state of ${part.name}`, value, expected)
+    }
+    return first
+  }
+
+  const loadState = async (given: OptimizerState) => {
+    const steps = stepsOf(given)
+    const weights: NamedTensor[] = [{ name: 'iter', tensor: tf.scalar(steps, 'int32') }]
+    for (const kind of steps > 0 ? kinds : []) {
+      for (const each of trained) {
+        const values = given.get(each.part.name)!.values[kind[1]]!
+        weights.push({ name: nameOf(each, kind), tensor: tensorFrom(values, each.shape) })
+      }
+    }
+    try {
+      await optimizer.setWeights(weights)
+    } finally {
+      for (const { tensor } of weights) tensor.dispose()
+    }
+  }
+
   return ownerOfState(
-    {
-      state: () => readState(optimizer, trained, kinds),
-      loadState: (state) => writeState(optimizer, trained, kinds, state),
-    },
+    { state, loadState },
     trained.map(({ part }) => part),
   )
 }
@@ -81,75 +137,4 @@ function kindsOf(optimizer: TrainOptimizerLike): readonly Kind[] {
     throw argumentError('optimizer', name, `one of ${Object.keys(KINDS).join(', ')}`)
   }
   return optimizer.getConfig().centered === true ? [...kinds, ['mg', 'mg']] : kinds
-}
-
-async function readState(
-  optimizer: TrainOptimizerLike,
-  trained: readonly PlacedWeight[],
-  kinds: readonly Kind[],
-): Promise<HeldState> {
-  const steps = optimizer.iterations
-  const [iterations, ...weights] = await optimizer.getWeights()
-  iterations?.tensor.dispose()
-  const byName = new Map(weights.map(({ name, tensor }) => [name, tensor]))
-  const nameOf = ({ variable }: PlacedWeight, [suffix]: Kind) => `${variable.name}/${suffix}`
-  const wanted = trained.flatMap((each) => kinds.map((kind) => nameOf(each, kind)))
-  if (steps > 0 && (byName.size !== wanted.length || wanted.some((name) => !byName.has(name)))) {
-    throw argumentError(
-      'optimizer',
-      `one with the state ${describeNames([...byName.keys()])}`,
-      `one that has trained this model: ${describeNames(wanted)}`,
-    )
-  }
-  const state = (steps > 0 ? trained : []).map((each) => {
-    const values = kinds.map(
-      (kind) => [kind[1], holdTensor(byName.get(nameOf(each, kind))!)] as const,
-    )
-    return [each.part.name, { steps, values: Object.fromEntries(values) }] as const
-  })
-  return new Map(state)
-}
-
-async function writeState(
-  optimizer: TrainOptimizerLike,
-  trained: readonly PlacedWeight[],
-  kinds: readonly Kind[],
-  state: OptimizerState,
-): Promise<void> {
-  const steps = checkState(trained, kinds, state)
-  const weights: NamedTensor[] = [{ name: 'iter', tensor: tf.scalar(steps, 'int32') }]
-  for (const [suffix, kind] of steps > 0 ? kinds : []) {
-    for (const { variable, part, shape } of trained) {
-      const tensor = tensorFrom(state.get(part.name)!.values[kind]!, shape)
-      weights.push({ name: `${variable.name}/${suffix}`, tensor })
-    }
-  }
-  try {
-    await optimizer.setWeights(weights)
-  } finally {
-    for (const { tensor } of weights) tensor.dispose()
-  }
-}
-
-/**
- * Checks that the state fits the optimizer.
- *
- * @returns the number of steps; tf.train has one count for all variables
- */
-function checkState(
-  trained: readonly PlacedWeight[],
-  kinds: readonly Kind[],
-  state: OptimizerState,
-): number {
-  const wanted = kinds.map(([, kind]) => kind)
-  const describe = (steps: number, names: readonly string[]) =>
-    `${steps} steps, ${[...names].sort().join(', ') || 'no vectors'}`
-  const first = state.values().next().value?.steps ?? 0
-  for (const { part } of state.size === 0 ? [] : trained) {
-    const { steps, values } = state.get(part.name) ?? { steps: 0, values: {} }
-    const [value, expected] = [describe(steps, Object.keys(values)), describe(first, wanted)]
-    if (value === expected) continue
-    throw argumentError(`the state of ${part.name}`, value, expected)
-  }
-  return first
 }

@@ -4,8 +4,6 @@ import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/
 
 /** An attention core for generation, which caches the keys and values of earlier calls (a KV cache). */
 export interface CachedAttention extends AttentionCore {
-  /** The number of cached positions. */
-  readonly length: number
   /** Drops all cached positions from index `length` on. */
   truncate(length: number): void
   dispose(): void
@@ -80,9 +78,6 @@ function hostCache(): CachedAttention {
   }
 
   return {
-    get length() {
-      return length
-    },
     forward(q, k, v) {
       const [batch, heads, count, size] = q.shape as [number, number, number, number]
       const before = length
@@ -130,9 +125,6 @@ function deviceCache(): CachedAttention {
     cached = next
   }
   return {
-    get length() {
-      return lengthOf()
-    },
     forward(q, k, v) {
       const before = lengthOf()
       const keys = tf.keep(cached === undefined ? tf.clone(k) : tf.concat([cached[0], k], 2))

@@ -41,8 +41,12 @@ export interface ExportedState {
 }
 
 const TOKENIZER_FILES = [
-  ...['tokenizer.json', 'tokenizer_config.json', 'vocab.json', 'merges.txt'],
-  ...['special_tokens_map.json', 'added_tokens.json'],
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'vocab.json',
+  'merges.txt',
+  'special_tokens_map.json',
+  'added_tokens.json',
 ]
 
 /** A file that is copied with the tokenizer. It has the end token and sampling options. */
@@ -121,7 +125,7 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
  * @throws ERR_TSR_ARGUMENT for a folder without a tokenizer
  */
 async function tokenizerIn(folder: string): Promise<readonly string[]> {
-  const isThere = async (name: string): Promise<boolean> =>
+  const isThere = async (name: string) =>
     await access(join(folder, name)).then(
       () => true,
       () => false,

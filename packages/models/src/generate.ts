@@ -12,7 +12,7 @@ import {
 import { generator, type Module, type Tensor, tf } from '@tsrun/training'
 import { describe, runForward } from '@tsrun/training/parts'
 import { isGPT } from './gpt.ts'
-import { scoresAt, startGeneration, type GenerationPass } from './generation-pass.ts'
+import { scoresAt, startGeneration } from './generation-pass.ts'
 import { sampleToken } from './sampling.ts'
 
 /** Options of `generate`. */
@@ -134,84 +134,57 @@ export async function generate(
     }
   }
   const modules = isPipeline(model) ? model.modules : [model]
-  const { cache = modules.every(isGPT) } = complete
-  const infer = isPipeline(model)
-    ? (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => model.infer(inputs, read)
-    : (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) =>
-        inferAlone(model, inputs, read)
+  const { cache = modules.every(isGPT), maxTokens, seed, stop, onToken } = complete
+  const infer = async (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => {
+    if (isPipeline(model)) return await model.infer(inputs, read)
+    const outputs = runForward(model, inputs)
+    try {
+      return await read(outputs)
+    } finally {
+      outputs.dispose()
+    }
+  }
   const pass = startGeneration(modules, cache)
+  /** @param fill - the number of padding positions at the end of the input */
+  const readScores = async (outputs: Tensor, fill: number) => {
+    const scores = tf.tidy(() => scoresAt(outputs, fill))
+    try {
+      const part = await scores.data<'float32'>()
+      return (await pass.head?.wholeScores(part)) ?? part
+    } finally {
+      scores.dispose()
+    }
+  }
+  const { block = pass.block } = complete
+  const next = generator('generate', seed)
+  const text = Array.from(tokens)
+  const { length } = text
+  let begin = Math.max(0, length - block)
   try {
-    return await drawTokens(pass, infer, Array.from(tokens), { ...complete, cache })
+    while (text.length < length + maxTokens) {
+      if (text.length - begin > block) {
+        begin = text.length - Math.ceil(block / 2)
+        pass.truncate(0)
+      }
+      const fresh = text.slice(begin + pass.length)
+      const fill = (pass.multiple - (fresh.length % pass.multiple)) % pass.multiple
+      const inputs = tf.tensor2d([[...fresh, ...Array<number>(fill).fill(0)]], undefined, 'int32')
+      let token: number
+      try {
+        token = await infer(inputs, async (outputs) =>
+          sampleToken(await readScores(outputs, fill), complete, next),
+        )
+      } finally {
+        inputs.dispose()
+      }
+      pass.truncate(cache ? text.length - begin : 0)
+      if (stop.includes(token)) break
+      text.push(token)
+      onToken?.(token)
+    }
+    return text.slice(length)
   } finally {
     pass.end()
-  }
-}
-
-type Infer = (inputs: Tensor, read: (outputs: Tensor) => Promise<number>) => Promise<number>
-
-async function drawTokens(
-  pass: GenerationPass,
-  infer: Infer,
-  prompt: readonly number[],
-  options: ReturnType<typeof readOptions> & { readonly cache: boolean },
-): Promise<number[]> {
-  const { block = pass.block } = options
-  const next = generator('generate', options.seed)
-  const text = [...prompt]
-  let begin = Math.max(0, text.length - block)
-  while (text.length < prompt.length + options.maxTokens) {
-    if (text.length - begin > block) {
-      begin = text.length - Math.ceil(block / 2)
-      pass.truncate(0)
-    }
-    const fresh = text.slice(begin + pass.length)
-    const fill = (pass.multiple - (fresh.length % pass.multiple)) % pass.multiple
-    const inputs = tf.tensor2d([[...fresh, ...Array<number>(fill).fill(0)]], undefined, 'int32')
-    let token: number
-    try {
-      token = await infer(inputs, async (outputs) => {
-        return sampleToken(await readScores(pass, outputs, fill), options, next)
-      })
-    } finally {
-      inputs.dispose()
-    }
-    pass.truncate(options.cache ? text.length - begin : 0)
-    if (options.stop.includes(token)) break
-    text.push(token)
-    options.onToken?.(token)
-  }
-  return text.slice(prompt.length)
-}
-
-/**
- * Returns the scores at the last position before the padding.
- *
- * @param fill - the number of padding positions at the end of the input
- */
-async function readScores(
-  { head }: GenerationPass,
-  outputs: Tensor,
-  fill: number,
-): Promise<Float32Array> {
-  const scores = tf.tidy(() => scoresAt(outputs, fill))
-  try {
-    const part = await scores.data<'float32'>()
-    return (await head?.wholeScores(part)) ?? part
-  } finally {
-    scores.dispose()
-  }
-}
-
-async function inferAlone(
-  model: Module,
-  inputs: Tensor,
-  read: (outputs: Tensor) => Promise<number>,
-): Promise<number> {
-  const outputs = runForward(model, inputs)
-  try {
-    return await read(outputs)
-  } finally {
-    outputs.dispose()
   }
 }
 

@@ -18,8 +18,6 @@ import {
 import { cachedAttention, type CachedAttention } from './cached-attention.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
-export type GenerationPass = ReturnType<typeof startGeneration>
-
 /**
  * Prepares the modules of a rank for generation. Attention caches keys and values, position
  * embeddings continue after the previous call, and scores are computed only for the last position.

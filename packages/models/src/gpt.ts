@@ -58,13 +58,15 @@ export interface GPTOptions {
   readonly range?: readonly [from: number, to: number]
 }
 
+const size = count({ from: 1 })
+
 const readOptions = declareOptions({
-  vocabulary: count({ from: 1 }).default(256),
-  block: count({ from: 1 }).default(64),
-  layers: count({ from: 1 }).default(4),
-  heads: count({ from: 1 }).default(4),
-  width: count({ from: 1 }).default(128),
-  hidden: count({ from: 1 }).optional(),
+  vocabulary: size.default(256),
+  block: size.default(64),
+  layers: size.default(4),
+  heads: size.default(4),
+  width: size.default(128),
+  hidden: size.optional(),
   tied: flag.default(false),
   epsilon: finite({ above: 0 }).default(1e-5),
   deviation: finite({ from: 0 }).default(0.02),
@@ -107,11 +109,24 @@ export class GPT extends ModuleChain {
   readonly block: number
 
   constructor(options: GPTOptions = {}) {
-    const complete = readOptions(options)
-    const { vocabulary, block, layers, heads, width, hidden, tied, seed, deviation } = complete
-    const { epsilon, attentionDropout, residualDropout } = complete
+    const {
+      vocabulary,
+      block,
+      layers,
+      heads,
+      width,
+      hidden,
+      tied,
+      seed,
+      deviation,
+      epsilon,
+      embeddingDropout: rate,
+      attentionDropout,
+      residualDropout,
+      range,
+    } = readOptions(options)
     checkHeads(width, heads)
-    const [from, to] = checkRange(complete.range, layers)
+    const [from, to] = checkRange(range, layers)
     const children: Record<string, Module> = {}
     let table: Parameter | undefined
     if (from === 0) {
@@ -120,15 +135,21 @@ export class GPT extends ModuleChain {
       children['wte'] = tokens
       const positions = { name: 'wpe', count: block, width, seed, deviation }
       children['wpe'] = new PositionEmbedding(positions)
-      const { embeddingDropout: rate } = complete
       if (rate > 0) children['drop'] = new Dropout({ name: 'drop', rate, seed })
     }
     for (let i = from; i < to; i++) {
       const outputDeviation = deviation / Math.sqrt(2 * layers)
       const name = `h.${i}`
       children[name] = new Block({
-        ...{ name, width, heads, seed, epsilon, deviation, outputDeviation },
-        ...{ attentionDropout, residualDropout },
+        name,
+        width,
+        heads,
+        seed,
+        epsilon,
+        deviation,
+        outputDeviation,
+        attentionDropout,
+        residualDropout,
         ...(hidden !== undefined && { hidden }),
       })
     }
@@ -189,9 +210,9 @@ export interface GptPlanOptions {
   readonly sequence?: boolean
 }
 
-const readGptPlanOptions: (given: GptPlanOptions) => Required<GptPlanOptions> = declareOptions({
+const readGptPlanOptions = declareOptions({
   sequence: flag.default(false),
-})
+} satisfies Rules<GptPlanOptions>)
 
 /**
  * Returns the tensor parallel plan for a `GPT`: attention is divided by heads, feed-forward

@@ -10,25 +10,30 @@ export interface TextEnds {
 const END_OF_TEXT = 50_256
 
 /** The keys of a GPT-2 `config.json` that affect the computation. Missing keys have defaults. */
-interface GPT2Config extends TextEnds {
+interface GPT2Config
+  extends TextEnds, Readonly<Partial<Record<Numbers, number> & Record<Flags, boolean>>> {
   readonly model_type?: string
-  readonly vocab_size?: number
-  readonly n_positions?: number
-  readonly n_embd?: number
-  readonly n_layer?: number
-  readonly n_head?: number
   readonly n_inner?: number | null
   readonly activation_function?: string
-  readonly layer_norm_epsilon?: number
-  readonly initializer_range?: number
-  readonly tie_word_embeddings?: boolean
-  readonly scale_attn_weights?: boolean
-  readonly scale_attn_by_inverse_layer_idx?: boolean
-  readonly add_cross_attention?: boolean
-  readonly attn_pdrop?: number
-  readonly embd_pdrop?: number
-  readonly resid_pdrop?: number
 }
+
+type Numbers =
+  | 'vocab_size'
+  | 'n_positions'
+  | 'n_embd'
+  | 'n_layer'
+  | 'n_head'
+  | 'layer_norm_epsilon'
+  | 'initializer_range'
+  | 'attn_pdrop'
+  | 'embd_pdrop'
+  | 'resid_pdrop'
+
+type Flags =
+  | 'tie_word_embeddings'
+  | 'scale_attn_weights'
+  | 'scale_attn_by_inverse_layer_idx'
+  | 'add_cross_attention'
 
 /** Names of the tanh approximation of GELU. */
 const ACTIVATIONS = ['gelu_new', 'gelu_pytorch_tanh']

@@ -54,8 +54,7 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
     const tokenizer = new Tokenizer(description, JSON.parse(config) as object)
     const ids = [...tokenizer.get_vocab().values()]
     const vocabulary = ids.reduce((largest, id) => Math.max(largest, id), 0) + 1
-    const encode = (text: string): number[] =>
-      tokenizer.encode(text, { add_special_tokens: false }).ids
+    const encode = (text: string) => tokenizer.encode(text, { add_special_tokens: false }).ids
     return {
       vocabulary,
       encode,

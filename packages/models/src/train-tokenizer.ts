@@ -41,18 +41,27 @@ export async function trainTokenizer(
   const { vocabulary, minimum } = readOptions(options)
   const symbols = byteSymbols()
   const tokens = [...symbols].sort()
-  const ids = new Map(tokens.map((token, id) => [token, id]))
-  const merges = findMerges(countWords(text, symbols, ids), tokens, { vocabulary, minimum })
+  const idOfByte = symbols.map((symbol) => tokens.indexOf(symbol))
+  const merges = findMerges(countWords(text, idOfByte), tokens, { vocabulary, minimum })
   const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true }
   const description = {
     version: '1.0',
-    ...{ truncation: null, padding: null, added_tokens: [], normalizer: null },
+    truncation: null,
+    padding: null,
+    added_tokens: [],
+    normalizer: null,
     pre_tokenizer: { ...byteLevel, use_regex: true },
     post_processor: { ...byteLevel, trim_offsets: false, use_regex: true },
     decoder: { ...byteLevel, use_regex: true },
     model: {
-      ...{ type: 'BPE', dropout: null, unk_token: null, fuse_unk: false, byte_fallback: false },
-      ...{ continuing_subword_prefix: '', end_of_word_suffix: '', ignore_merges: false },
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      continuing_subword_prefix: '',
+      end_of_word_suffix: '',
+      ignore_merges: false,
       vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
       merges,
     },
@@ -76,16 +85,11 @@ interface Word {
   readonly count: number
 }
 
-function countWords(
-  text: string,
-  symbols: readonly string[],
-  ids: ReadonlyMap<string, number>,
-): Word[] {
+function countWords(text: string, idOfByte: readonly number[]): Word[] {
   const counts = new Map<string, number>()
   for (const [word] of text.matchAll(WORD)) counts.set(word, (counts.get(word) ?? 0) + 1)
-  const idOfByte = symbols.map((symbol) => ids.get(symbol)!)
-  return Array.from(counts, ([word, occurrences]) => {
-    return { ids: Array.from(Buffer.from(word), (byte) => idOfByte[byte]!), count: occurrences }
+  return Array.from(counts, ([word, count]) => {
+    return { ids: Array.from(Buffer.from(word), (byte) => idOfByte[byte]!), count }
   })
 }
 
@@ -104,7 +108,7 @@ function findMerges(
   { vocabulary, minimum }: Required<TrainTokenizerOptions>,
 ): [string, string][] {
   const pairs = new Map<number, Pair>()
-  const add = (word: Word, sign: 1 | -1): void => {
+  const add = (word: Word, sign: 1 | -1) => {
     for (let i = 1; i < word.ids.length; i++) {
       const [left, right] = [word.ids[i - 1]!, word.ids[i]!]
       const key = left * vocabulary + right

@@ -15,7 +15,7 @@ import type { LocalSegment } from '../model/segment.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
 import { testTape } from './self-test.ts'
 import { captureTape, disposeTape, isTapeActive, ownedResults } from './tape.ts'
-import { dependentNodes, walkBackward, walkInput, type HalvedPass } from './walk.ts'
+import { dependentNodes, walkBackward, walkInput } from './walk.ts'
 
 /**
  * Runs `forward(x)` on the gradient tape of TensorFlow.js and keeps what the backward pass needs. The
@@ -50,33 +50,23 @@ export function recordModule(
   { recorder, ...options }: RecordOptions,
 ): Recording {
   checkAlive('x', x)
-  const onTape = (input: Tensor): Recording =>
+  const onTape = (input: Tensor) =>
     record((given) => module.forward(given), input, module.parameters, options)
+  // A TensorFlow.js tape that is active would miss repeated operations.
+  const repeat = isTapeActive() ? undefined : currentBackend().repeatPass
   const recording = timeSpan(
     recorder,
     'F',
     {},
-    () => repeatedPass(module, x, options, onTape) ?? module.record?.(x, options) ?? onTape(x),
+    () =>
+      repeat?.(module, x, options.needsInputGradient, onTape) ??
+      module.record?.(x, options) ??
+      onTape(x),
   )
   if (recorder === undefined) return recording
   const backward = recording.backward.bind(recording)
   recording.backward = (...pass) => timeSpan(recorder, 'B', {}, () => backward(...pass))
   return recording
-}
-
-/**
- * Records a module by repeating operations that the backend recorded in an earlier pass. Undefined if the
- * backend cannot repeat them. Undefined also while a TensorFlow.js tape is active, because the tape would
- * miss the operations.
- */
-function repeatedPass(
-  module: Module,
-  x: Tensor,
-  { needsInputGradient }: RecordOptions,
-  onTape: (x: Tensor) => Recording,
-): Recording | undefined {
-  if (isTapeActive()) return undefined
-  return currentBackend().repeatPass?.(module, x, needsInputGradient, onTape)
 }
 
 /**
@@ -107,7 +97,7 @@ export class RepeatableRecording {
   }
 
   #record(): Recording {
-    const run = (): Recording => recordModule(this.#segment, this.#input, this.#options)
+    const run = () => recordModule(this.#segment, this.#input, this.#options)
     const isRepeated = this.#isRepeated
     this.#isRepeated = true
     return this.#pass === undefined ? run() : inPass({ ...this.#pass, isRepeated }, run)
@@ -169,21 +159,21 @@ export function recordOnTape(
   if (needsInputGradient) sources.add(x.id)
   const { nodes, rest } = dependentNodes(tape, sources, value)
   disposeTape(rest)
-  let halved: HalvedPass | undefined
+  const pass = { value, x, wanted, needsInputGradient }
+  let halved: ReturnType<typeof walkInput> | undefined
   return checkedRecording(value, {
-    backward: (dy, onGradient) =>
-      walkBackward(nodes, { value, dy, x, wanted, needsInputGradient, onGradient }),
+    backward: (dy, onGradient) => walkBackward(nodes, { ...pass, dy, onGradient }),
     backwardInput(dy) {
-      halved = walkInput(nodes, { value, dy, x, wanted, needsInputGradient })
+      halved = walkInput(nodes, { ...pass, dy })
       return halved.inputGradient
     },
     backwardParameters(onGradient) {
-      const { finish, dispose } = halved!
+      const second = halved!
       halved = undefined
       try {
-        finish(onGradient)
+        second.finish(onGradient)
       } finally {
-        dispose()
+        second.dispose()
       }
     },
     dispose() {

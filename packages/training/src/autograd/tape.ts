@@ -56,7 +56,8 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
       const y = forward()
       tape = engine.state.activeTape!
       // If no operation on the tape created the output, it may be a tensor of the caller. Return a clone.
-      return tf.keep(isProduced(y, tape) ? y : tf.clone(y))
+      const isProduced = tape.some(({ outputs }) => outputs.some(({ id }) => id === y.id))
+      return tf.keep(isProduced ? y : tf.clone(y))
     })
     return { value, tape }
   } catch (error) {
@@ -90,10 +91,6 @@ export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
       return tf.keep(own ? tensor : tf.clone(tensor))
     })
   })
-}
-
-function isProduced(y: Tensor, tape: readonly TapeNode[]): boolean {
-  return tape.some((node) => node.outputs.some((output) => output.id === y.id))
 }
 
 /** Like tf.customGrad. `run` must not keep the inputs, because the tape saves clones of them. */

@@ -50,36 +50,20 @@ export function dependentNodes(
 }
 
 /**
- * The first half of a backward pass, and a function that runs the second half. See
- * `Recording.backwardInput`.
- */
-export interface HalvedPass {
-  readonly inputGradient: Tensor | undefined
-  /** Runs the second half: computes the gradients of the parameters. */
-  readonly finish: (onGradient: GradientListener) => void
-  /** Frees the tensors that the first half kept for the second. */
-  readonly dispose: () => void
-}
-
-/**
  * Runs the first half of a backward pass: computes only the gradients on paths from `x` to the output.
  * Keeps the gradients from which all other paths start, for the second half. Each gradient function
  * computes one input's gradient, so nothing is computed twice.
+ *
+ * @returns the gradient of the input, and the second half; see `Recording.backwardInput`
  */
-export function walkInput(
-  nodes: readonly DependentNode[],
-  pass: Omit<BackwardPass, 'onGradient'>,
-): HalvedPass {
+export function walkInput(nodes: readonly DependentNode[], pass: Omit<BackwardPass, 'onGradient'>) {
   const fromX = new Set([pass.x.id])
   for (const node of nodes) {
     if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
     for (const output of node.outputs) fromX.add(output.id)
   }
-  const gradients = new Gradients(pass.value, pass.dy, true)
+  const gradients = gradientSums(pass.value, pass.dy, true)
   const later: DependentNode[] = []
-  const dispose = (): void => {
-    gradients.dispose()
-  }
   try {
     for (let i = nodes.length - 1; i >= 0; i--) {
       const node = nodes[i]!
@@ -92,13 +76,15 @@ export function walkInput(
     }
     return {
       inputGradient: gradients.ofInput(pass),
-      finish: (onGradient) => {
-        walkFrom(gradients, later, { wanted: pass.wanted, onGradient })
+      /** Runs the second half: computes the gradients of the parameters. */
+      finish(onGradient: GradientListener) {
+        walkFrom(gradients, later, { ...pass, onGradient })
       },
-      dispose,
+      /** Frees the tensors that the first half kept for the second. */
+      dispose: gradients.dispose,
     }
   } catch (error) {
-    dispose()
+    gradients.dispose()
     throw error
   }
 }
@@ -108,7 +94,7 @@ export function walkBackward(
   nodes: readonly DependentNode[],
   pass: BackwardPass,
 ): Tensor | undefined {
-  const gradients = new Gradients(pass.value, pass.dy)
+  const gradients = gradientSums(pass.value, pass.dy)
   try {
     walkFrom(gradients, nodes, pass)
     return gradients.ofInput(pass)
@@ -122,7 +108,14 @@ function walkFrom(
   nodes: readonly DependentNode[],
   { wanted, onGradient }: Pick<BackwardPass, 'wanted' | 'onGradient'>,
 ): void {
-  const pending = countUses(nodes, wanted)
+  /** The number of pending uses of each requested parameter. */
+  const pending = new Map<number, number>()
+  for (const { inputs, targets } of nodes) {
+    for (const key of targets) {
+      const { id } = inputs[key]!
+      if (wanted.has(id)) pending.set(id, (pending.get(id) ?? 0) + 1)
+    }
+  }
   const emit = (id: number) => {
     const parameter = wanted.get(id)
     if (parameter !== undefined && (pending.get(id) ?? 0) === 0) {
@@ -153,82 +146,64 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
   })
 }
 
-function countUses(
-  nodes: readonly DependentNode[],
-  wanted: ReadonlyMap<number, Parameter>,
-): Map<number, number> {
-  const uses = new Map<number, number>()
-  for (const node of nodes) {
-    for (const key of node.targets) {
-      const { id } = node.inputs[key]!
-      if (wanted.has(id)) uses.set(id, (uses.get(id) ?? 0) + 1)
-    }
+type Gradients = ReturnType<typeof gradientSums>
+
+/**
+ * Creates sums of gradients, by the id of the tensor that they belong to. They own all sums except `dy`.
+ *
+ * @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed
+ */
+function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
+  const sums = new Map([[value.id, outlives ? tf.keep(tf.clone(dy)) : dy]])
+  const free = (sum: Tensor | undefined) => {
+    if (sum !== dy) sum?.dispose()
   }
-  return uses
-}
-
-/** Sums of gradients, by the id of the tensor that they belong to. Owns all sums except `dy`. */
-class Gradients {
-  readonly #sums = new Map<number, Tensor>()
-  readonly #borrowed: Tensor
-
-  /** @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed */
-  constructor(value: Tensor, dy: Tensor, outlives = false) {
-    this.#borrowed = dy
-    this.#sums.set(value.id, outlives ? tf.keep(tf.clone(dy)) : dy)
-  }
-
-  /**
-   * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
-   * sums.
-   */
-  propagate(node: DependentNode): void {
-    const dys = node.outputs.map(({ id }) => this.#sums.get(id))
-    const results = ownedResults(() => inputGradients(node, dys))
-    node.targets.forEach((key, k) => {
-      this.#add(node.inputs[key]!.id, results[k]!)
-    })
-  }
-
-  releaseOutputs({ outputs }: DependentNode): void {
-    for (const { id } of outputs) this.#release(id)
-  }
-
-  /** Returns the gradient of the input, which the caller disposes; undefined unless requested. */
-  ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
-    if (!needsInputGradient) return undefined
-    return this.take(x.id) ?? tf.keep(tf.zeros(x.shape))
-  }
-
-  #add(id: number, gradient: Tensor): void {
-    const sum = this.#sums.get(id)
+  const add = (id: number, gradient: Tensor) => {
+    const sum = sums.get(id)
     if (sum === undefined) {
-      this.#sums.set(id, gradient)
+      sums.set(id, gradient)
       return
     }
-    this.#sums.set(id, tf.keep(tf.add(sum, gradient)))
-    this.#free(sum)
+    sums.set(id, tf.keep(tf.add(sum, gradient)))
+    free(sum)
     gradient.dispose()
   }
-
   /** Removes a sum and returns it. The caller then owns the tensor. */
-  take(id: number): Tensor | undefined {
-    const sum = this.#sums.get(id)
-    this.#sums.delete(id)
-    return sum === this.#borrowed ? tf.keep(tf.clone(sum)) : sum
+  const take = (id: number) => {
+    const sum = sums.get(id)
+    sums.delete(id)
+    return sum === dy ? tf.keep(tf.clone(sum)) : sum
   }
+  return {
+    take,
 
-  #release(id: number): void {
-    const sum = this.#sums.get(id)
-    this.#sums.delete(id)
-    if (sum !== undefined) this.#free(sum)
-  }
+    /**
+     * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
+     * sums.
+     */
+    propagate(node: DependentNode) {
+      const dys = node.outputs.map(({ id }) => sums.get(id))
+      const results = ownedResults(() => inputGradients(node, dys))
+      node.targets.forEach((key, k) => {
+        add(node.inputs[key]!.id, results[k]!)
+      })
+    },
 
-  dispose(): void {
-    for (const id of [...this.#sums.keys()]) this.#release(id)
-  }
+    releaseOutputs({ outputs }: DependentNode) {
+      for (const { id } of outputs) {
+        free(sums.get(id))
+        sums.delete(id)
+      }
+    },
 
-  #free(tensor: Tensor): void {
-    if (tensor !== this.#borrowed) tensor.dispose()
+    /** Returns the gradient of the input, which the caller disposes; undefined unless requested. */
+    ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
+      return needsInputGradient ? (take(x.id) ?? tf.keep(tf.zeros(x.shape))) : undefined
+    },
+
+    dispose: () => {
+      sums.forEach(free)
+      sums.clear()
+    },
   }
 }

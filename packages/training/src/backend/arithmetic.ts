@@ -62,23 +62,8 @@ export function adamStep(arrays: UpdateArrays, factors: AdamStep): void {
   const all = [next, value, gradient, ...former, ...state]
   const heap = commonHeap(...all)
   if (heap !== undefined) {
-    const [out, p, g, m, v, toM, toV] = all.map((array) => array.byteOffset)
-    heap.kernels.adam(
-      out!,
-      p!,
-      g!,
-      m!,
-      v!,
-      toM!,
-      toV!,
-      next.length,
-      rate,
-      scale,
-      epsilon,
-      beta1,
-      beta2,
-      keep,
-    )
+    const addresses = all.map((array) => array.byteOffset)
+    heap.kernels.adam(...addresses, next.length, rate, scale, epsilon, beta1, beta2, keep)
     return
   }
   const [formerMean, formerSquare] = former

@@ -32,7 +32,7 @@ export function repeated(
   inputs: readonly Tensor[],
   compute: (inputs: readonly Tensor[]) => Tensor[],
 ): Tensor[] {
-  const run = (): Tensor[] => tf.tidy(() => compute(inputs).map((tensor) => tf.keep(tensor)))
+  const run = () => tf.tidy(() => compute(inputs).map((tensor) => tf.keep(tensor)))
   return currentBackend().repeat?.(name, inputs, run) ?? run()
 }
 

@@ -41,46 +41,24 @@ export interface KernelExports extends WindowKernels, Passes {
     stats: number,
     known: boolean,
   ): void
-  softmax_gradient(
-    d: number,
-    p: number,
-    rows: number,
-    columns: number,
-    dStride: number,
-    pStride: number,
-    scale: number,
-  ): void
-  scatter_add_float32: ScatterAdd
-  scatter_add_int32: ScatterAdd
   add_scaled(out: number, x: number, factor: number, y: number, count: number): void
-  adam(
-    next: number,
-    value: number,
-    gradient: number,
-    mean: number,
-    square: number,
-    nextMean: number,
-    nextSquare: number,
-    count: number,
-    rate: number,
-    scale: number,
-    epsilon: number,
-    beta1: number,
-    beta2: number,
-    keep: number,
-  ): void
 }
 
 /** Kernels whose arguments are addresses, then numbers. */
 export type Passes = Record<
+  | 'adam'
   | 'column_sums'
   | 'combine_columns'
   | 'cross_entropy'
   | 'gate'
   | 'mask'
+  | 'max_pool_gradient'
   | 'normalize'
   | 'normalize_gradients'
   | 'scale'
+  | 'scatter_add_float32'
+  | 'scatter_add_int32'
+  | 'softmax_gradient'
   | 'sum_of_squares',
   (...values: number[]) => number
 >
@@ -89,7 +67,6 @@ export type Passes = Record<
 interface WindowKernels {
   take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
   add_windows(images: number, patches: number, first: number, last: number, geometry: number): void
-  max_pool_gradient(dx: number, x: number, dy: number, windows: number, geometry: number): void
   window_gradient(
     kind: number,
     images: number,
@@ -101,15 +78,6 @@ interface WindowKernels {
     geometry: number,
   ): void
 }
-
-type ScatterAdd = (
-  out: number,
-  x: number,
-  ids: number,
-  rows: number,
-  columns: number,
-  segments: number,
-) => void
 
 const compiled: Partial<Record<'exact' | 'fast', WebAssembly.Module>> = {}
 

@@ -4,12 +4,7 @@ import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { causalAttention, type AttentionCore } from './causal-attention.ts'
-import {
-  dropoutRate,
-  probabilityMask,
-  type DropoutOptions,
-  type ProbabilityMask,
-} from './dropout.ts'
+import { dropoutRate, probabilityMask, type DropoutOptions } from './dropout.ts'
 import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, ofKind, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -60,9 +55,15 @@ export class CausalSelfAttention implements Module {
   readonly #dropout: Required<DropoutOptions>
 
   constructor(options: AttentionOptions) {
-    const complete = readOptions(options)
-    const { name, width, heads, seed, deviation, attentionDropout: rate } = complete
-    const { outputDeviation = deviation } = complete
+    const {
+      name,
+      width,
+      heads,
+      seed,
+      deviation,
+      outputDeviation = deviation,
+      attentionDropout: rate,
+    } = readOptions(options)
     checkHeads(width, heads)
     this.#headSize = width / heads
     this.#dropout = { name: `${name}.attn_dropout`, rate, seed }
@@ -99,9 +100,26 @@ export class CausalSelfAttention implements Module {
   /** @param x - [batch, length, width] */
   forward(x: Tensor): Tensor {
     const { c_attn: joint, c_proj: back } = this.children
-    const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / this.#headSize
+    const { core } = this
+    const size = this.#headSize
+    const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / size
     const mask = probabilityMask(this.#dropout, firstHead)
-    return back.forward(attendByHead(joint.forward(x), this.#headSize, this.core, mask))
+    const isPlain = core === causalAttention && mask === undefined
+    const pass = isPlain ? currentBackend().attention : undefined
+    const attended = withGradients([joint.forward(x)], (rows) => {
+      if (pass !== undefined) return pass(rows, size)
+      const [q, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
+      const { output, saved } = core.forward(q, k, v, mask)
+      return {
+        value: joinHeads([output]),
+        saved,
+        gradients(dy, tensors) {
+          const [gradient] = splitHeads(dy, 1, size) as [Tensor]
+          return [joinHeads(core.backward(gradient, tensors, mask))]
+        },
+      }
+    })
+    return back.forward(attended)
   }
 }
 
@@ -114,30 +132,6 @@ export function checkHeads(width: number, heads: number): void {
   throw argumentError('width', width, `a multiple of the ${heads} heads`)
 }
 
-/** Applies attention to [batch, length, 3 x heads x size]. Returns [batch, length, heads x size]. */
-function attendByHead(
-  rows: Tensor,
-  size: number,
-  core: AttentionCore,
-  mask?: ProbabilityMask,
-): Tensor {
-  const pass =
-    core === causalAttention && mask === undefined ? currentBackend().attention : undefined
-  return withGradients([rows], (input) => {
-    if (pass !== undefined) return pass(input, size)
-    const [q, k, v] = splitHeads(input, 3, size) as [Tensor, Tensor, Tensor]
-    const { output, saved } = core.forward(q, k, v, mask)
-    return {
-      value: joinHeads([output]),
-      saved,
-      gradients(dy, tensors) {
-        const [gradient] = splitHeads(dy, 1, size) as [Tensor]
-        return [joinHeads(core.backward(gradient, tensors, mask))]
-      },
-    }
-  })
-}
-
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
 function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
@@ -146,10 +140,11 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
     const split = tf.reshape(rows, [batch, length, parts, heads, size])
     return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
   }
+  const shape: HeadsShape = [batch, heads, length, size]
   return Array.from({ length: parts }, (_, part) =>
-    scopedTensor([batch, heads, length, size], (out) => {
+    scopedTensor(shape, (out) => {
       const from = viewOf(rows)
-      eachRun({ batch, heads, length, size }, parts, part, (inRows, inHeads) => {
+      eachRun(shape, parts, part, (inRows, inHeads) => {
         for (let i = 0; i < size; i++) out[inHeads + i] = from[inRows + i]!
       })
     }),
@@ -159,7 +154,8 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
 /** Inverts `splitHeads`. */
 function joinHeads(all: readonly Tensor[]): Tensor {
   const parts = all.length
-  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
+  const headsShape = all[0]!.shape as HeadsShape
+  const [batch, heads, length, size] = headsShape
   const shape = [batch, length, parts * heads * size]
   if (!isHostAccessible()) {
     return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), shape)
@@ -167,23 +163,18 @@ function joinHeads(all: readonly Tensor[]): Tensor {
   return scopedTensor(shape, (out) => {
     all.forEach((each, part) => {
       const from = viewOf(each)
-      eachRun({ batch, heads, length, size }, parts, part, (inRows, inHeads) => {
+      eachRun(headsShape, parts, part, (inRows, inHeads) => {
         for (let i = 0; i < size; i++) out[inRows + i] = from[inHeads + i]!
       })
     })
   })
 }
 
-interface Extents {
-  readonly batch: number
-  readonly heads: number
-  readonly length: number
-  readonly size: number
-}
+type HeadsShape = [batch: number, heads: number, length: number, size: number]
 
 /** For each head at each position, calls `visit` with the index of the first value in both layouts. */
 function eachRun(
-  { batch, heads, length, size }: Extents,
+  [batch, heads, length, size]: HeadsShape,
   parts: number,
   part: number,
   visit: (inRows: number, inHeads: number) => void,

@@ -71,15 +71,11 @@ function probabilitiesOf({ shape }: Tensor): Probabilities {
 /** `causal`: query i attends to the keys 0 .. i. `full`: each query attends to all keys. */
 export type Mask = 'causal' | 'full'
 
-export interface Softmax {
-  /** The attention probabilities [batch, heads, queries, keys]. Each row sums to 1. */
-  readonly probabilities: Tensor
-  /** log(sum(exp(scores))) of each row: [batch, heads, queries, 1]. */
-  readonly logSums: Tensor
-}
-
-/** Returns softmax(q k' / sqrt(size)) under the mask. */
-export function attend(q: Tensor, k: Tensor, mask: Mask): Softmax {
+/**
+ * Returns softmax(q k' / sqrt(size)) under the mask: the probabilities [batch, heads, queries, keys],
+ * whose rows sum to 1, and log(sum(exp(scores))) of each row [batch, heads, queries, 1].
+ */
+export function attend(q: Tensor, k: Tensor, mask: Mask) {
   const scores = tf.matMul(q, k, false, true)
   const scale = 1 / Math.sqrt(q.shape[3]!)
   return isHostAccessible() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
@@ -124,13 +120,13 @@ export function scoreGradient(
   })
 }
 
-function softmax(scores: Tensor, scale: number, mask: Mask): Softmax {
+function softmax(scores: Tensor, scale: number, mask: Mask) {
   const visible = masked(tf.mul(scores, scale), mask)
   const logSums = tf.logSumExp(visible, -1, true)
   return { probabilities: tf.exp(tf.sub(visible, logSums)), logSums }
 }
 
-function softmaxOnHost(scores: Tensor, scale: number, mask: Mask): Softmax {
+function softmaxOnHost(scores: Tensor, scale: number, mask: Mask) {
   const [batch, heads, queries] = scores.shape as [number, number, number]
   const sums = new Float32Array(batch * heads * queries)
   const probabilities = scopedTensor(scores.shape, (out) => {

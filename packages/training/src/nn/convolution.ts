@@ -37,9 +37,9 @@ export interface Conv2dOptions {
 
 type Pair = readonly [number, number]
 
-const isCount = (value: unknown): boolean => Number.isInteger(value) && (value as number) >= 1
+const size = count({ from: 1 })
 export const sizeRule = where<number | Pair>(
-  (value) => isCount(value) || (Array.isArray(value) && value.length === 2 && value.every(isCount)),
+  (value) => size.is(value) || (Array.isArray(value) && value.length === 2 && value.every(size.is)),
   'a positive integer, or a pair [height, width] of them',
 )
 
@@ -48,13 +48,12 @@ const readOptions = declareOptions({
     (value) => typeof value === 'string',
     'the prefix of the names of its parameters, as in conv1',
   ),
-  inputs: count({ from: 1 }),
-  outputs: count({ from: 1 }),
+  inputs: size,
+  outputs: size,
   kernel: sizeRule,
   stride: sizeRule.default(1),
   padding: where<number | 'valid' | 'same'>(
-    (value) =>
-      value === 'valid' || value === 'same' || (Number.isInteger(value) && (value as number) >= 0),
+    (value) => value === 'valid' || value === 'same' || count().is(value),
     "an integer from 0, 'valid' or 'same'",
   ).default('valid'),
   bias: flag.default(true),

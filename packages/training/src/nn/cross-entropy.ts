@@ -1,5 +1,5 @@
-import { argumentError, tsrError } from '@tsrun/core'
-import { checkOutputGradient, type Recording } from '../model/recording.ts'
+import { argumentError } from '@tsrun/core'
+import { checkedRecording, type Recording } from '../model/recording.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import type { EvaluatedLoss } from '../tfjs/backend.ts'
@@ -50,7 +50,8 @@ export function differentiable(
   return loss(outputs)
 }
 crossEntropy.reduction = 'mean' as const
-crossEntropy.record = (logits: Tensor, labels: Tensor) => recordCrossEntropy(logits, labels, 'mean')
+crossEntropy.record = (logits: Tensor, labels: Tensor) =>
+  recordEvaluated(evaluate(logits, labels, 'mean'))
 
 /**
  * The cross-entropy summed over the examples (the first axis) instead of averaged. A pipeline adds
@@ -62,30 +63,20 @@ export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
 summedCrossEntropy.reduction = 'sum' as const
 crossEntropy.summed = summedCrossEntropy
 summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
-  recordCrossEntropy(logits, labels, 'sum')
-
-function recordCrossEntropy(logits: Tensor, labels: Tensor, reduction: Reduction): Recording {
-  return recordEvaluated(evaluate(logits, labels, reduction))
-}
+  recordEvaluated(evaluate(logits, labels, 'sum'))
 
 /** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
 export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
-  tf.keep(value)
-  let spent = false
-  return {
-    value,
-    backward(dy) {
-      if (spent) throw tsrError('ERR_TSR_BACKWARD_TWICE', {})
-      checkOutputGradient(dy, value)
-      spent = true
-      return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
-    },
+  const backward = (dy: Tensor) =>
+    repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
+  return checkedRecording(tf.keep(value), {
+    backward,
+    backwardInput: backward,
+    backwardParameters: () => undefined,
     dispose() {
-      spent = true
-      value.dispose()
-      gradient.dispose()
+      tf.dispose([value, gradient])
     },
-  }
+  })
 }
 
 function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): EvaluatedLoss {
@@ -135,10 +126,16 @@ export function evaluateOnDevice(
 
 /**
  * @throws ERR_TSR_ARGUMENT unless there is one int32 label for each row of logits, and the logits
- *   cover all classes
+ *   cover all classes. For logits of only some classes, the loss would be wrong.
  */
 export function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
-  checkComplete(logits)
+  if (isPartial(logits)) {
+    throw argumentError(
+      'crossEntropy(logits, labels)',
+      `[${logits.shape.join(', ')}], the scores of this rank's part of the classes`,
+      "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
+    )
+  }
   if (labels.dtype !== 'int32') {
     throw argumentError(
       'the dtype of the labels of crossEntropy',
@@ -173,14 +170,4 @@ export function markPartial(scores: Tensor): Tensor {
 /** Whether the last axis is split among ranks. */
 export function isPartial(scores: Tensor): boolean {
   return partialScores.has(scores.dataId)
-}
-
-/** @throws ERR_TSR_ARGUMENT for logits of only some classes, for which the loss would be wrong */
-function checkComplete(scores: Tensor): void {
-  if (!isPartial(scores)) return
-  throw argumentError(
-    'crossEntropy(logits, labels)',
-    `[${scores.shape.join(', ')}], the scores of this rank's part of the classes`,
-    "the scores of all classes: use vocabParallelCrossEntropy(group), or gather: 'replicated' in the plan of the layer",
-  )
 }

@@ -5,6 +5,7 @@ import { ofKind, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { currentPass, type Pass } from '../model/pass.ts'
 import { counterHash } from '../random/generator.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Positions } from './embedding.ts'
 
@@ -68,7 +69,7 @@ export class Dropout implements Module {
   /** Makes a mask: 0 with the probability `rate`, else 1 / (1 - rate). */
   #mask(shape: readonly number[], pass: Pass): Tensor {
     const [rows = 1, ...rest] = shape
-    const width = rest.reduce((product, length) => product * length, 1)
+    const width = sizeOf(rest)
     const places = this.positions?.(rest[0]!)
     const run = places === undefined ? width : width / places.length
     const mask = new Float32Array(rows * width)
@@ -132,7 +133,13 @@ export function probabilityMask(
 function droppingPass({ name, rate }: Required<DropoutOptions>): Pass | undefined {
   if (rate === 0) return undefined
   const pass = currentPass()
-  if (pass === undefined && isTapeActive()) throw unknownStep(name)
+  if (pass === undefined && isTapeActive()) {
+    throw argumentError(
+      `the pass of the dropout ${name}`,
+      'recorded outside of inPass',
+      'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
+    )
+  }
   return pass?.training === true ? pass : undefined
 }
 
@@ -145,12 +152,4 @@ function drawsOf(
   const hash = counterHash(`${name}:${step}:${firstRow + row}`, seed)
   const [limit, keep] = [rate * 2 ** 32, 1 / (1 - rate)]
   return (counter) => (hash(counter) >= limit ? keep : 0)
-}
-
-function unknownStep(name: string): Error {
-  return argumentError(
-    `the pass of the dropout ${name}`,
-    'recorded outside of inPass',
-    'the step of a trainer, with the dropout among the children of its module or usesPass: true; or inPass({ training: true, step }, () => recordModule(...))',
-  )
 }

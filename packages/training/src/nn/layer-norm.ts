@@ -55,7 +55,10 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
   forwardWith([weight, bias]: readonly Tensor[], x: Tensor): Tensor {
     const [parameter] = this.parameters
     checkInput(x, parameter!, ['...', ...parameter!.shape])
-    return normalize(this.#epsilon, x, weight!, bias)
+    const epsilon = this.#epsilon
+    const pass = currentBackend().normalize ?? plainPass
+    const inputs = bias === undefined ? [x, weight!] : [x, weight!, bias]
+    return withGradients(inputs, (x, scale, shift?: Tensor) => pass(epsilon, x, scale, shift))
   }
 }
 
@@ -80,19 +83,13 @@ export class RMSNorm extends Norm<readonly [weight: Parameter]> {
  * Returns (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`, plus `shift`. Without
  * `shift`, takes the mean as 0, so that the variance is the mean square. Differentiable in all tensors.
  */
-function normalize(epsilon: number, x: Tensor, scale: Tensor, shift: Tensor | undefined): Tensor {
-  const pass = currentBackend().normalize ?? plainPass
-  const inputs = shift === undefined ? [x, scale] : [x, scale, shift]
-  return withGradients(inputs, (x, scale, shift?: Tensor) => pass(epsilon, x, scale, shift))
-}
-
 function plainPass(
   epsilon: number,
   x: Tensor,
   scale: Tensor,
   shift: Tensor | undefined,
 ): Differentiable {
-  const meanOf = (values: Tensor): Tensor => tf.mean(values, -1, true)
+  const meanOf = (values: Tensor) => tf.mean(values, -1, true)
   const centered = shift === undefined ? x : tf.sub(x, meanOf(x))
   const inverse = tf.rsqrt(tf.add(meanOf(tf.square(centered)), epsilon))
   const normal = tf.mul(centered, inverse)

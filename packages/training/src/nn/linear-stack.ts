@@ -1,7 +1,9 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
+import { record } from '../autograd/record.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { createTensor, viewOf } from '../backend/host-memory.ts'
+import type { Module } from '../model/module.ts'
 import {
   checkedRecording,
   type GradientListener,
@@ -17,13 +19,19 @@ import { runKernel, tf } from '../tfjs/tfjs.ts'
  *
  * The parameters must keep their values until the backward pass is done.
  *
+ * @param layers - the layers of the module; undefined to record the module on the tape
  * @param x - [batch, inputs of the first layer]
  */
 export function recordLinearStack(
-  layers: readonly LinearLayer[],
+  module: Module,
+  layers: readonly LinearLayer[] | undefined,
   x: Tensor,
-  { needsInputGradient }: RecordOptions,
+  options: RecordOptions,
 ): Recording {
+  if (layers === undefined) {
+    return record((input) => module.forward(input), x, module.parameters, options)
+  }
+  const { needsInputGradient } = options
   checkInput(x, layers[0]!)
   const weights = layers.map(({ weight }) => weight.value)
   const passes =
@@ -57,7 +65,7 @@ function kernelPasses(
   for (const layer of layers) activations.push(forwardLayer(activations.at(-1)!, layer))
   /** The gradient of each layer before its activation, kept between the two halves of a backward pass. */
   const saved: Tensor[] = []
-  const report = (i: number, dz: Tensor, onGradient: GradientListener): void => {
+  const report = (i: number, dz: Tensor, onGradient: GradientListener) => {
     const { bias, weight } = layers[i]!
     onGradient(bias, biasGradient(layers[i]!, dz))
     onGradient(weight, matMul(activations[i]!, dz, true, false))
@@ -133,18 +141,15 @@ function activationGradient({ activation }: LinearLayer, y: Tensor, dy: Tensor):
 /** Sums the gradient over the batch, in double precision if the host can access the values. */
 function biasGradient({ bias }: LinearLayer, dz: Tensor): Tensor {
   if (!isHostAccessible()) return tf.keep(tf.sum(dz, 0))
-  const sums = new Float64Array(bias.shape[0]!)
+  const columns = bias.shape[0]!
+  const sums = new Float64Array(columns)
   return createTensor(bias.shape, (out) => {
-    addRows(sums, viewOf(dz))
+    const values = viewOf(dz)
+    for (let row = 0; row < values.length; row += columns) {
+      for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
+    }
     out.set(sums)
   })
-}
-
-function addRows(sums: Float64Array, values: Float32Array): void {
-  const columns = sums.length
-  for (let row = 0; row < values.length; row += columns) {
-    for (let column = 0; column < columns; column++) sums[column]! += values[row + column]!
-  }
 }
 
 function matMul(a: Tensor, b: Tensor, transposeA: boolean, transposeB: boolean): Tensor {

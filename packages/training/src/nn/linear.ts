@@ -1,5 +1,4 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
-import { record } from '../autograd/record.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
 import type { LinearLayer } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -85,8 +84,8 @@ export class Linear implements Module {
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    if (isStackable(this) && x.rank === 2) return recordLinearStack([this], x, options)
-    return record((input) => this.forward(input), x, this.parameters, options)
+    const stack = isStackable(this) && x.rank === 2 ? [this] : undefined
+    return recordLinearStack(this, stack, x, options)
   }
 }
 

@@ -4,7 +4,7 @@ import { takeScalar, viewOf } from '../backend/host-memory.ts'
 import { checkAlive, type Recording } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-type Maybe<T> = T | Promise<T>
+export type Maybe<T> = T | Promise<T>
 
 /** The number of correct answers, and the number of all answers. */
 export interface Answers {
@@ -139,7 +139,7 @@ async function fetchAnswers(
     const counts =
       ignored === undefined ? isClass : tf.logicalAnd(isClass, tf.notEqual(labels, ignored))
     const isRight = tf.logicalAnd(tf.equal(tf.argMax(logits, -1), labels), counts)
-    const sumOf = (each: Tensor): Tensor => tf.sum(tf.cast(each, 'int32'))
+    const sumOf = (each: Tensor) => tf.sum(tf.cast(each, 'int32'))
     return [sumOf(isRight), sumOf(counts)]
   })
   const [correct, of] = await Promise.all([takeScalar(right), takeScalar(counting)])

@@ -4,9 +4,7 @@ import { takeScalar } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
 import { isPartial, recordEvaluated } from './cross-entropy.ts'
-import { answersOf, recordLoss, type Answers, type Loss } from './loss.ts'
-
-type Maybe<T> = T | Promise<T>
+import { answersOf, recordLoss, type Answers, type Loss, type Maybe } from './loss.ts'
 
 /** The results of an evaluation on a part of the data. The tallies of all parts and ranks can be added. */
 export interface Tally {
@@ -81,7 +79,8 @@ export function partLoss(given: Loss) {
     return isPromise(made) ? made.then(check) : check(made)
   }
   const countOf = (labels: Tensor) => count({ size: labels.shape[0], allLabels: () => labels })
-  const computed = (outputs: Tensor, labels: Tensor) => checkScalar(loss(outputs, labels))
+  const computed = (outputs: Tensor, labels: Tensor) =>
+    scalarRule.check('the result of the loss', loss(outputs, labels))
 
   const probe = (outputs: Tensor, labels: Tensor) => {
     const recorded = taped((x) => computed(x, labels), outputs)
@@ -105,11 +104,10 @@ export function partLoss(given: Loss) {
       reduction = reductionOf(numbers as Figures)
       isTried = reduction !== undefined
     }
-    const atHand = figures.filter((figure) => typeof figure === 'number')
-    if (atHand.length < figures.length) {
+    if (!figures.every((figure) => typeof figure === 'number')) {
       return Promise.all(figures.map(async (figure) => await figure)).then(decide)
     }
-    decide(atHand)
+    decide(figures)
     return undefined
   }
   const recordSum = (outputs: Tensor, labels: Tensor): Maybe<Recording> => {
@@ -214,7 +212,7 @@ function reductionOf([a, slope, b, other]: Figures): 'mean' | 'sum' | undefined 
   )
 }
 
-const describeResult = (value: unknown): string =>
+const describeResult = (value: unknown) =>
   isTensor(value) ? `a tensor of shape [${value.shape.join(', ')}]` : shown(value)
 
 const reductionRule = choice('mean', 'sum').optional()
@@ -238,10 +236,6 @@ const scalarRule = where<Tensor>(
   'a tensor with one value: the mean or the sum over the examples, not a promise',
   describeResult,
 )
-
-function checkScalar(value: Tensor): Tensor {
-  return scalarRule.check('the result of the loss', value)
-}
 
 /**
  * Like tf.tidy, but accepts functions that return promises. Frees the tensors that `compute`

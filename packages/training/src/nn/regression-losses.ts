@@ -50,8 +50,7 @@ export function meanSquaredError(
   return differentiable((x) => evaluate(squares, x, targets, reduction), outputs)
 }
 meanSquaredError.reduction = 'mean' as const
-meanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
-  recordEvaluated(evaluate(squares, outputs, targets, 'mean'))
+meanSquaredError.record = recorder(squares, 'mean')
 
 /** Returns the sum of the examples' mean squared errors; for a pipeline. */
 export function summedMeanSquaredError(outputs: Tensor, targets: Tensor): Tensor {
@@ -59,8 +58,7 @@ export function summedMeanSquaredError(outputs: Tensor, targets: Tensor): Tensor
 }
 summedMeanSquaredError.reduction = 'sum' as const
 meanSquaredError.summed = summedMeanSquaredError
-summedMeanSquaredError.record = (outputs: Tensor, targets: Tensor) =>
-  recordEvaluated(evaluate(squares, outputs, targets, 'sum'))
+summedMeanSquaredError.record = recorder(squares, 'sum')
 
 /**
  * The mean binary cross-entropy of logits (the values before a sigmoid).
@@ -79,8 +77,7 @@ export function binaryCrossEntropy(
   return differentiable((x) => evaluate(binaryEntropies, x, targets, reduction), logits)
 }
 binaryCrossEntropy.reduction = 'mean' as const
-binaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
-  recordEvaluated(evaluate(binaryEntropies, logits, targets, 'mean'))
+binaryCrossEntropy.record = recorder(binaryEntropies, 'mean')
 binaryCrossEntropy.countCorrect = countAnswers
 
 /** Returns the sum of the examples' mean binary cross-entropies; for a pipeline. */
@@ -89,8 +86,7 @@ export function summedBinaryCrossEntropy(logits: Tensor, targets: Tensor): Tenso
 }
 summedBinaryCrossEntropy.reduction = 'sum' as const
 binaryCrossEntropy.summed = summedBinaryCrossEntropy
-summedBinaryCrossEntropy.record = (logits: Tensor, targets: Tensor) =>
-  recordEvaluated(evaluate(binaryEntropies, logits, targets, 'sum'))
+summedBinaryCrossEntropy.record = recorder(binaryEntropies, 'sum')
 summedBinaryCrossEntropy.countCorrect = countAnswers
 
 /** Counts the logits whose sign predicts the target: positive for targets above 0.5. */
@@ -101,6 +97,11 @@ function countAnswers(logits: Tensor, targets: Tensor): number | Promise<number>
       return tf.sum(tf.cast(isRight, 'int32'))
     }),
   )
+}
+
+function recorder(terms: Terms, reduction: Reduction) {
+  return (outputs: Tensor, targets: Tensor) =>
+    recordEvaluated(evaluate(terms, outputs, targets, reduction))
 }
 
 function evaluate(

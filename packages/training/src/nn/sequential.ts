@@ -1,5 +1,4 @@
 import { argumentError } from '@tsrun/core'
-import { record } from '../autograd/record.ts'
 import { describe } from '../model/describe.ts'
 import { areRepeatable, buffersOf, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -57,8 +56,7 @@ export class Sequential extends ModuleChain {
   /** Does not use the tape if `recordLinearStack` supports all modules. */
   record(x: Tensor, options: RecordOptions): Recording {
     const stack = x.rank === 2 ? stackOf(this.layers) : undefined
-    if (stack !== undefined) return recordLinearStack(stack, x, options)
-    return record((input) => this.forward(input), x, this.parameters, options)
+    return recordLinearStack(this, stack, x, options)
   }
 }
 
@@ -97,7 +95,7 @@ export function sequential(layers: Readonly<Record<string, LayerFactory>>) {
       'functions that make a layer, as in (name) => new Linear({ name, ... })',
     )
   }
-  const slice = (from: number, to: number): Sequential => {
+  const slice = (from: number, to: number) => {
     const part = factories.slice(...checkRange([from, to], factories.length))
     return new Sequential(Object.fromEntries(part.map(([name, make]) => [name, make(name)])))
   }

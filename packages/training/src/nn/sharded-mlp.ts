@@ -1,6 +1,5 @@
 import { anything, count, declareOptions, finite, type Rules } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { record } from '../autograd/record.ts'
 import type { Module } from '../model/module.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { checkRange } from './initialize.ts'
@@ -24,11 +23,13 @@ export interface ShardedMLPOptions {
   readonly range?: readonly [from: number, to: number]
 }
 
+const size = count({ from: 1 })
+
 const readOptions = declareOptions({
-  layers: count({ from: 1 }).default(16),
-  inputs: count({ from: 1 }).default(784),
-  hidden: count({ from: 1 }).default(128),
-  outputs: count({ from: 1 }).default(10),
+  layers: size.default(16),
+  inputs: size.default(784),
+  hidden: size.default(128),
+  outputs: size.default(10),
   seed: finite().default(0),
   range: anything<readonly [number, number]>(),
 } satisfies Rules<ShardedMLPOptions>)
@@ -64,9 +65,7 @@ export class ShardedMLP extends ModuleChain {
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    const stack = stackOf(this.layers)
-    if (stack !== undefined) return recordLinearStack(stack, x, options)
-    return record((input) => this.forward(input), x, this.parameters, options)
+    return recordLinearStack(this, stackOf(this.layers), x, options)
   }
 }
 

@@ -55,7 +55,7 @@ export function crossEntropyWith(options: CrossEntropyOptions): Loss {
 
 function lossWith(options: Complete): Loss {
   const { ignoreIndex, reduction } = options
-  const loss = (logits: Tensor, labels: Tensor): Tensor =>
+  const loss = (logits: Tensor, labels: Tensor) =>
     differentiable((input) => evaluate(input, labels, options), logits)
   return Object.assign(loss, {
     reduction,
@@ -68,7 +68,7 @@ function lossWith(options: Complete): Loss {
 /** Counts the labels that are not ignored. */
 export function countLabels(labels: Tensor, ignored: number | undefined): number | Promise<number> {
   if (ignored === undefined) return labels.size
-  const count = (values: HostArray): number =>
+  const count = (values: HostArray) =>
     (values as Int32Array).reduce((n, label) => (label === ignored ? n : n + 1), 0)
   const values = valuesAtHand(labels)
   return values === undefined ? labels.data<'int32'>().then(count) : count(values)

@@ -17,10 +17,12 @@ export interface BlockOptions extends AttentionOptions {
   readonly residualDropout?: number
 }
 
+const size = count({ from: 1 })
+
 const commonRules = {
   name: filled('the prefix of the names of its parameters, as in h.0'),
-  width: count({ from: 1 }),
-  hidden: count({ from: 1 }).optional(),
+  width: size,
+  hidden: size.optional(),
   seed: finite().default(0),
   deviation: finite().default(0.02),
   outputDeviation: finite().optional(),
@@ -28,7 +30,7 @@ const commonRules = {
 
 const readBlock = declareOptions({
   ...commonRules,
-  heads: count({ from: 1 }),
+  heads: size,
   attentionDropout: dropoutRate.default(0),
   residualDropout: dropoutRate.default(0),
   epsilon: positive().default(1e-5),
@@ -43,9 +45,18 @@ export class Block implements Module {
     Partial<Record<'drop_1' | 'drop_2', Module>>
 
   constructor(options: BlockOptions) {
-    const complete = readBlock(options)
-    const { name, width, heads, hidden = 4 * width, epsilon, seed, deviation } = complete
-    const { outputDeviation = deviation, attentionDropout, residualDropout: rate } = complete
+    const {
+      name,
+      width,
+      heads,
+      hidden = 4 * width,
+      epsilon,
+      seed,
+      deviation,
+      outputDeviation = deviation,
+      attentionDropout,
+      residualDropout: rate,
+    } = readBlock(options)
     const common = { width, seed, deviation, outputDeviation }
     const drop = (key: string) => new Dropout({ name: `${name}.${key}`, rate, seed })
     this.children = {
@@ -99,9 +110,14 @@ export class FeedForward implements Module {
   readonly children: Record<'c_fc' | 'c_proj', Module>
 
   constructor(options: FeedForwardOptions) {
-    const complete = readFeedForward(options)
-    const { name, width, seed, deviation } = complete
-    const { hidden = 4 * width, outputDeviation = deviation } = complete
+    const {
+      name,
+      width,
+      hidden = 4 * width,
+      seed,
+      deviation,
+      outputDeviation = deviation,
+    } = readFeedForward(options)
     const up = { name: `${name}.c_fc`, inputs: width, outputs: hidden, seed, deviation }
     const down = { name: `${name}.c_proj`, inputs: hidden, outputs: width, seed }
     this.children = {

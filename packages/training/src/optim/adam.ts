@@ -1,10 +1,10 @@
 import { declareOptions, finite, where, type Rules } from '@tsrun/core'
-import { adamStep, addScaled, type AdamStep } from '../backend/arithmetic.ts'
+import { adamStep } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
-import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
+import { BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 
 /** Options of `Adam`. */
 export interface AdamOptions extends DecayOptions {
@@ -41,13 +41,6 @@ const readOptions = declareOptions({
   ...decayRules,
 } satisfies Rules<AdamOptions>)
 
-interface Factors extends Pick<AdamStep, 'rate' | 'scale' | 'keep'> {
-  /** The number of this update of the parameter, starting with 1. */
-  readonly step: number
-  /** L2 penalty: the multiple of the value that is added to the gradient. */
-  readonly added: number
-}
-
 /** The common part of Adam and AdamW, which differ only in how they apply weight decay. */
 abstract class AdamOptimizer extends BaseOptimizer {
   readonly #betas: Betas
@@ -74,28 +67,21 @@ abstract class AdamOptimizer extends BaseOptimizer {
     return this.#decays === 'gradient' ? this.decayOf(name) : 0
   }
 
-  protected override onHost({ name }: Parameter): HostUpdate {
-    const { added, rate, scale, keep } = this.#factors(name)
-    const factors = { rate, scale, keep, epsilon: this.#epsilon, betas: this.#betas }
+  protected override onHost(name: string): HostUpdate {
+    const factors = this.#factors(name)
     return (arrays) => {
-      const { next, value, gradient: given } = arrays
-      const gradient = added === 0 ? given : next
-      if (added !== 0) addScaled(gradient, given, added, value)
-      adamStep({ ...arrays, gradient }, factors)
+      adamStep(arrays, factors)
     }
   }
 
   protected override onDevice(name: string): DeviceUpdate {
-    const [beta1, beta2] = this.#betas
-    const epsilon = this.#epsilon
-    const { rate, scale, keep, added } = this.#factors(name)
-    const kind = [keep === 1, added === 0, beta1, beta2, epsilon].join(' ')
+    const { rate, scale, keep, epsilon, betas } = this.#factors(name)
+    const [beta1, beta2] = betas
     return {
-      name: `adam ${kind}`,
-      factors: [rate, scale, keep, added],
-      compute: (value, given, [mean, square], factors) => {
-        const [rates, scales, keeps, decays] = factors as [Tensor, Tensor, Tensor, Tensor]
-        const gradient = addDecay(given, added === 0 ? 0 : decays, value)
+      name: `adam ${[keep === 1, beta1, beta2, epsilon].join(' ')}`,
+      factors: [rate, scale, keep],
+      compute: (value, gradient, [mean, square], factors) => {
+        const [rates, scales, keeps] = factors as [Tensor, Tensor, Tensor]
         const nextMean = decay(beta1, mean!, gradient)
         const nextSquare = decay(beta2, square!, tf.square(gradient))
         const deviation = tf.add(tf.mul(tf.sqrt(nextSquare), scales), epsilon)
@@ -112,26 +98,26 @@ abstract class AdamOptimizer extends BaseOptimizer {
     gradient: Gradient,
     store: Store,
   ): void {
-    const { learningRate } = this
-    const [betas, epsilon] = [this.#betas, this.#epsilon]
-    const { step, keep } = this.#factors(name)
+    const { keep, ...factors } = this.#factors(name)
     const [mean, square] = this.kept.tensorsOf(name, shape)
     const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
     if (kept !== value) value.dispose()
-    const factors = { learningRate, betas, step, epsilon }
     updates.adam([kept, mean!, square!], gradient, factors, store)
   }
 
   /** Returns the factors of the next step of a parameter, including the bias corrections. */
-  #factors(name: string): Factors {
-    const [beta1, beta2] = this.#betas
+  #factors(name: string) {
+    const { learningRate } = this
+    const [betas, epsilon] = [this.#betas, this.#epsilon]
     const step = this.kept.nextStep(name)
     return {
+      learningRate,
+      betas,
+      epsilon,
       step,
-      rate: this.learningRate / (1 - beta1 ** step),
-      scale: 1 / Math.sqrt(1 - beta2 ** step),
-      keep: this.#decays === 'value' ? 1 - this.learningRate * this.decayOf(name) : 1,
-      added: this.addedOf(name),
+      rate: learningRate / (1 - betas[0] ** step),
+      scale: 1 / Math.sqrt(1 - betas[1] ** step),
+      keep: this.#decays === 'value' ? 1 - learningRate * this.decayOf(name) : 1,
     }
   }
 }

@@ -117,6 +117,7 @@ function checkAll({ name, range }: ClippedParameter): void {
 }
 
 function scale(gradients: ClippedGradients, names: readonly string[], factor: number): void {
+  const tensors = gradients as Map<string, Tensor>
   const remote: string[] = []
   for (const name of names) {
     const gradient = gradients.get(name)!
@@ -126,20 +127,13 @@ function scale(gradients: ClippedGradients, names: readonly string[], factor: nu
     }
     const scaled = currentBackend().scale?.(gradient, factor)
     if (scaled === undefined) remote.push(name)
-    else (gradients as Map<string, Tensor>).set(name, scaled)
+    else tensors.set(name, scaled)
   }
-  if (remote.length > 0) scaleTogether(gradients as Map<string, Tensor>, remote, factor)
-}
-
-function scaleTogether(
-  gradients: Map<string, Tensor>,
-  names: readonly string[],
-  factor: number,
-): void {
-  const inputs = [...names.map((name) => gradients.get(name)!), tf.scalar(factor)]
+  if (remote.length === 0) return
+  const inputs = [...remote.map((name) => tensors.get(name)!), tf.scalar(factor)]
   const scaled = repeated('scale', inputs, (all) =>
     all.slice(0, -1).map((gradient) => tf.mul(gradient, all.at(-1)!)),
   )
   tf.dispose(inputs)
-  for (const [i, name] of names.entries()) gradients.set(name, scaled[i]!)
+  for (const [i, name] of remote.entries()) tensors.set(name, scaled[i]!)
 }

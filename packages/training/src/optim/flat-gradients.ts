@@ -118,7 +118,17 @@ export function gatherGradients(layout: FlatLayout, buffer: Float32Array): Gathe
   const seen = new Set<string>()
   const held = new Map<string, Tensor>()
   const hold = sumInto(held)
-  const dispose = (): void => {
+  const partFor = (name: string, { shape }: Tensor) => {
+    const expected = layout.slots.get(name)?.shape.join(', ')
+    const found = shape.join(', ')
+    if (found === expected) return parts.get(name)!
+    throw argumentError(
+      `the gradient of ${name}`,
+      `a tensor of shape [${found}]`,
+      expected === undefined ? 'one of the layout’s parameters' : `[${expected}]`,
+    )
+  }
+  const dispose = () => {
     for (const gradient of held.values()) gradient.dispose()
     held.clear()
     seen.clear()
@@ -129,7 +139,7 @@ export function gatherGradients(layout: FlatLayout, buffer: Float32Array): Gathe
     dispose,
     listener(parameter, gradient) {
       const { name } = parameter
-      const part = partFor(layout, parts, name, gradient)
+      const part = partFor(name, gradient)
       if (isHostAccessible()) {
         if (seen.has(name)) addTo(part, gradient)
         else void writeTo(gradient, part)
@@ -146,20 +156,4 @@ export function gatherGradients(layout: FlatLayout, buffer: Float32Array): Gathe
       else return Promise.all(fetched).then(dispose)
     },
   }
-}
-
-function partFor(
-  { slots }: FlatLayout,
-  parts: ReadonlyMap<string, Float32Array>,
-  name: string,
-  gradient: Tensor,
-): Float32Array {
-  const expected = slots.get(name)?.shape.join(', ')
-  const found = gradient.shape.join(', ')
-  if (found === expected) return parts.get(name)!
-  throw argumentError(
-    `the gradient of ${name}`,
-    `a tensor of shape [${found}]`,
-    expected === undefined ? 'one of the layout’s parameters' : `[${expected}]`,
-  )
 }

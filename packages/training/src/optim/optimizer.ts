@@ -1,4 +1,4 @@
-import { argumentError, finite, shown } from '@tsrun/core'
+import { argumentError, finite, having, shown } from '@tsrun/core'
 import { matchNames, namePatterns, type NamePatterns } from '../model/name-patterns.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient } from '../tfjs/backend.ts'
@@ -82,14 +82,13 @@ export function checkStep(
       'a list of parameters, as model.parameters',
     )
   }
-  const map = (gradients ?? {}) as { readonly get?: unknown }
-  if (typeof map.get === 'function') return
-  throw argumentError(
-    'gradients',
-    shown(gradients),
-    'a Map of gradients by parameter name, after the parameters',
-  )
+  gradientsRule.check('gradients', gradients)
 }
+
+const gradientsRule = having<Map<string, Gradient>>(
+  ['get'],
+  'a Map of gradients by parameter name, after the parameters',
+)
 
 /** @throws ERR_TSR_ARGUMENT when there are gradients, but none of these parameters */
 function checkNames(parameters: readonly Parameter[], gradients: Gradients): void {

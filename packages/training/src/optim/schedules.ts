@@ -37,32 +37,27 @@ const shapes = {
   sqrt: (progress: number) => 1 - Math.sqrt(progress),
 } as const
 
-const peak = finite({ from: 0 })
+const stepRule = finite({ from: 0 })
 const steps = count()
-const minimum = finite({ from: 0 }).default(0)
 
-const readConstant = declareOptions({
-  peak,
+const constantRules = {
+  peak: finite({ from: 0 }),
   warmup: steps.default(0),
-} satisfies Rules<ConstantRateOptions>)
+} satisfies Rules<ConstantRateOptions>
 
-const readCosine = declareOptions({
-  peak,
-  warmup: steps.default(0),
+const cosineRules = {
+  ...constantRules,
   total: steps,
-  minimum,
-} satisfies Rules<WarmupCosineOptions>)
+  minimum: finite({ from: 0 }).default(0),
+} satisfies Rules<WarmupCosineOptions>
 
+const readConstant = declareOptions(constantRules)
+const readCosine = declareOptions(cosineRules)
 const readStable = declareOptions({
-  peak,
-  warmup: steps.default(0),
-  total: steps,
-  minimum,
+  ...cosineRules,
   decay: steps,
   shape: choice('linear', 'cosine', 'sqrt').default('linear'),
 } satisfies Rules<WarmupStableDecayOptions>)
-
-const stepRule = finite({ from: 0 })
 
 /**
  * A constant rate, after an optional warm-up.

@@ -2,9 +2,9 @@ import { argumentError, declareOptions, finite, flag, type Rules } from '@tsrun/
 import { addScaled } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
-import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { tf } from '../tfjs/tfjs.ts'
 import { decayRules, factorRule, type DecayOptions } from './optimizer.ts'
-import { addDecay, BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
+import { BaseOptimizer, type DeviceUpdate, type HostUpdate } from './update-parameters.ts'
 
 /** Options of `SGD`. */
 export interface SGDOptions extends DecayOptions {
@@ -34,11 +34,11 @@ export class SGD extends BaseOptimizer {
   readonly #nesterov: boolean
 
   constructor(options: SGDOptions) {
-    const { learningRate, momentum, nesterov, weightDecay, withoutDecay } = readOptions(options)
+    const { learningRate, ...others } = readOptions(options)
+    const { momentum, nesterov } = others
     if (nesterov && momentum === 0) {
       throw argumentError('momentum', momentum, 'a number > 0, with nesterov')
     }
-    const others = { momentum, nesterov, weightDecay, withoutDecay }
     super(learningRate, others, momentum === 0 ? [] : ['velocity'])
     this.#momentum = momentum
     this.#nesterov = nesterov
@@ -49,14 +49,11 @@ export class SGD extends BaseOptimizer {
     return this.#nesterov ? undefined : super.updatesInPlace()
   }
 
-  protected override onHost({ name }: Parameter): HostUpdate {
+  protected override onHost(name: string): HostUpdate {
     const rate = this.learningRate
     const momentum = this.#momentum
     this.kept.nextStep(name)
-    const decay = this.decayOf(name)
-    return ({ next, value, gradient: given, former: [former], state: [velocity] }) => {
-      const gradient = decay === 0 ? given : next
-      if (decay !== 0) addScaled(gradient, given, decay, value)
+    return ({ next, value, gradient, former: [former], state: [velocity] }) => {
       if (velocity !== undefined) addScaled(velocity, gradient, momentum, former!)
       if (this.#nesterov) addScaled(next, gradient, momentum, velocity!)
       addScaled(next, value, -rate, this.#nesterov ? next : (velocity ?? gradient))
@@ -66,17 +63,14 @@ export class SGD extends BaseOptimizer {
   protected override onDevice(name: string): DeviceUpdate {
     const momentum = this.#momentum
     this.kept.nextStep(name)
-    const decay = this.decayOf(name)
     return {
-      name: `sgd ${momentum} ${String(this.#nesterov)} ${String(decay === 0)}`,
-      factors: decay === 0 ? [-this.learningRate] : [-this.learningRate, decay],
-      compute: (value, given, [former], factors) => {
-        const [rate, decays] = factors as [Tensor, Tensor?]
-        const gradient = addDecay(given, decays ?? 0, value)
+      name: `sgd ${momentum} ${String(this.#nesterov)}`,
+      factors: [-this.learningRate],
+      compute: (value, gradient, [former], [rate]) => {
         const velocity = former && tf.add(gradient, tf.mul(former, momentum))
         const direction =
           velocity && this.#nesterov ? tf.add(gradient, tf.mul(velocity, momentum)) : velocity
-        const next = tf.add(value, tf.mul(direction ?? gradient, rate))
+        const next = tf.add(value, tf.mul(direction ?? gradient, rate!))
         return velocity === undefined ? [next] : [next, velocity]
       },
     }

@@ -1,4 +1,4 @@
-import type { UpdateArrays } from '../backend/arithmetic.ts'
+import { addScaled, type UpdateArrays } from '../backend/arithmetic.ts'
 import { copyHeld, isAlone } from '../backend/held-values.ts'
 import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import type { NamePatterns } from '../model/name-patterns.ts'
@@ -13,7 +13,8 @@ import {
   type HeldState,
   type OptimizerState,
   type ParameterState,
-  ParameterStates,
+  parameterStates,
+  type ParameterStates,
 } from './state.ts'
 
 /** Writes the next values of a parameter and of its state. Must not allocate tensors. */
@@ -51,20 +52,21 @@ export abstract class BaseOptimizer implements Optimizer {
   ) {
     this.learningRate = learningRate
     this.options = { ...options }
-    this.kept = new ParameterStates(names)
+    this.kept = parameterStates(names)
     this.decayOf = decayByName(options.weightDecay ?? 0, options.withoutDecay)
   }
 
   step(parameters: readonly Parameter[], gradients: Gradients): void {
     checkStep(this, parameters, gradients)
     this.kept.checkSizes(parameters, gradients)
+    const pairs = withGradients(parameters, gradients)
     if (isHostAccessible()) {
-      updateOnHost(parameters, gradients, this.kept, (parameter) => this.onHost(parameter))
+      for (const [parameter, gradient] of pairs) this.#updateOnHost(parameter, gradient)
       return
     }
     const updates = this.updatesInPlace()
-    if (updates !== undefined) this.#stepInPlace(parameters, gradients, updates)
-    else updateOnDevice(parameters, gradients, this.kept, ({ name }) => this.onDevice(name))
+    if (updates !== undefined) this.#updateInPlace(pairs, updates)
+    else this.#updateOnDevice(pairs)
   }
 
   async state(): Promise<OptimizerState> {
@@ -100,7 +102,7 @@ export abstract class BaseOptimizer implements Optimizer {
     return this.decayOf(name)
   }
 
-  protected abstract onHost(parameter: Parameter): HostUpdate
+  protected abstract onHost(name: string): HostUpdate
 
   protected abstract onDevice(name: string): DeviceUpdate
 
@@ -112,26 +114,22 @@ export abstract class BaseOptimizer implements Optimizer {
     store: Store,
   ): void
 
-  #stepInPlace(
-    parameters: readonly Parameter[],
-    gradients: Gradients,
-    updates: UpdatesInPlace,
-  ): void {
-    const run = (parameter: Parameter, gradient: Gradient): void => {
+  #updateInPlace(pairs: Pairs, updates: UpdatesInPlace): void {
+    const run = (parameter: Parameter, gradient: Gradient) => {
       this.inPlace(updates, parameter, gradient, ([next, ...state]) => {
         parameter.value = next!
         this.kept.put(parameter.name, state)
       })
     }
     try {
-      for (const [parameter, given] of withGradients(parameters, gradients)) {
+      for (const [parameter, given] of pairs) {
         const added = this.addedOf(parameter.name)
         if (added === 0 && ArrayBuffer.isView(given)) {
           run(parameter, given)
           continue
         }
         const tensor = asTensor(given, parameter)
-        const gradient = addDecay(tensor, added, parameter.value)
+        const gradient = added === 0 ? tensor : addDecay(tensor, added, parameter.value)
         run(parameter, gradient)
         if (gradient !== tensor) gradient.dispose()
         tensor.dispose()
@@ -140,41 +138,67 @@ export abstract class BaseOptimizer implements Optimizer {
       updates.finish()
     }
   }
-}
 
-/** Updates parameters on backends whose memory the host can access. New tensors replace the old ones. */
-function updateOnHost(
-  parameters: readonly Parameter[],
-  gradients: Gradients,
-  state: ParameterStates,
-  update: (parameter: Parameter) => HostUpdate,
-): void {
-  for (const [parameter, gradient] of withGradients(parameters, gradients)) {
+  /** Updates a parameter whose memory the host can access. New tensors replace the old ones. */
+  #updateOnHost(parameter: Parameter, gradient: Gradient): void {
     const { name, value, shape } = parameter
-    const former = state.tensorsOf(name, shape)
+    const former = this.kept.tensorsOf(name, shape)
     // A checkpoint that is being written may hold the former values.
     const vectors = former.map((tensor) =>
       isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
     )
     const isArray = ArrayBuffer.isView(gradient)
-    const write = update(parameter)
+    const added = this.addedOf(name)
+    const write = this.onHost(name)
     const next = createTensor(shape, (values) => {
       // Copy a gradient array into `values` first, because kernels can only access the memory of the
       // backend.
       if (isArray) values.set(gradient)
+      const given = isArray ? values : viewOf(gradient)
+      const before = viewOf(value)
+      if (added !== 0) addScaled(values, given, added, before)
       write({
         next: values,
-        value: viewOf(value),
-        gradient: isArray ? values : viewOf(gradient),
+        value: before,
+        gradient: added === 0 ? given : values,
         former: former.map(viewOf),
         state: vectors.map(viewOf),
       })
     })
     replaceValue(parameter, next)
-    state.put(name, vectors)
+    this.kept.put(name, vectors)
     if (!isArray) gradient.dispose()
   }
+
+  /**
+   * Updates parameters on backends whose memory the host cannot access. Fetches no values. If the
+   * backend can repeat recorded computations, updates parameters with equal factors as one vector.
+   */
+  #updateOnDevice(pairs: Pairs): void {
+    const groups = new Map<string, { step: DeviceUpdate; rows: Row[] }>()
+    for (const [parameter, given] of pairs) {
+      const { name, value, shape } = parameter
+      const step = withDecay(this.onDevice(name), this.addedOf(name))
+      const key = [step.name, ...step.factors, isLarge(parameter) ? name : ''].join()
+      const group = groups.get(key) ?? { step, rows: [] }
+      groups.set(key, group)
+      const tensors = [value, asTensor(given, parameter), ...this.kept.tensorsOf(name, shape)]
+      group.rows.push({ parameter, tensors })
+    }
+    const isRepeated = currentBackend().repeat !== undefined
+    for (const { step, rows } of groups.values()) {
+      const results = isRepeated ? together(step, rows, this.kept) : eachAlone(step, rows)
+      for (const [i, { parameter, tensors }] of rows.entries()) {
+        const [next, ...vectors] = results[i]!
+        parameter.value = next!
+        this.kept.put(parameter.name, vectors)
+        tf.dispose([...tensors])
+      }
+    }
+  }
 }
+
+type Pairs = ReturnType<typeof withGradients>
 
 /**
  * Parameters with at least this number of values are updated separately, because joining them costs more
@@ -182,7 +206,7 @@ function updateOnHost(
  */
 const LARGE = 2 ** 22
 
-const isLarge = ({ shape }: Parameter): boolean => sizeOf(shape) >= LARGE
+const isLarge = ({ shape }: Parameter) => sizeOf(shape) >= LARGE
 
 interface Row {
   readonly parameter: Parameter
@@ -190,37 +214,15 @@ interface Row {
   readonly tensors: readonly Tensor[]
 }
 
-/**
- * Updates parameters on backends whose memory the host cannot access. Fetches no values. If the backend
- * can repeat recorded computations, updates parameters with equal factors as one vector.
- */
-function updateOnDevice(
-  parameters: readonly Parameter[],
-  gradients: Gradients,
-  state: ParameterStates,
-  updateOf: (parameter: Parameter) => DeviceUpdate,
-): void {
-  const groups = new Map<string, { step: DeviceUpdate; rows: Row[] }>()
-  for (const [parameter, given] of withGradients(parameters, gradients)) {
-    const step = updateOf(parameter)
-    const key = [step.name, ...step.factors, isLarge(parameter) ? parameter.name : ''].join()
-    const group = groups.get(key) ?? { step, rows: [] }
-    groups.set(key, group)
-    const former = state.tensorsOf(parameter.name, parameter.shape)
-    group.rows.push({
-      parameter,
-      tensors: [parameter.value, asTensor(given, parameter), ...former],
-    })
-  }
-  const isRepeated = currentBackend().repeat !== undefined
-  for (const { step, rows } of groups.values()) {
-    const results = isRepeated ? together(step, rows, state) : eachAlone(step, rows)
-    for (const [i, { parameter, tensors }] of rows.entries()) {
-      const [next, ...vectors] = results[i]!
-      parameter.value = next!
-      state.put(parameter.name, vectors)
-      tf.dispose([...tensors])
-    }
+/** Adds `added` times the value to the gradient of an update. */
+function withDecay(update: DeviceUpdate, added: number): DeviceUpdate {
+  if (added === 0) return update
+  const { name, factors, compute } = update
+  return {
+    name: `${name} with decay`,
+    factors: [...factors, added],
+    compute: (value, gradient, state, numbers) =>
+      compute(value, addDecay(gradient, numbers.at(-1)!, value), state, numbers),
   }
 }
 
@@ -259,9 +261,8 @@ function together(
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 
-/** Returns gradient + decay value as a new tensor. If `decay` is 0, returns `gradient` itself. */
-export function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
-  return decay === 0 ? gradient : tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
+function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
+  return tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
 }
 
 function asTensor(gradient: Gradient, { shape }: Parameter): Tensor {

@@ -1,5 +1,5 @@
-import type { GradConfig, NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
-import { replaceKernel, tf, type KernelCall } from './tfjs.ts'
+import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
+import { replaceGradient, replaceKernel, tf, type KernelCall } from './tfjs.ts'
 
 type Gradients = Readonly<Record<string, () => Tensor>>
 
@@ -24,8 +24,14 @@ export function registerArrayGradients(): void {
   for (const kernelName of ['Maximum', 'Minimum', 'SquaredDifference', 'BatchMatMul']) {
     register(kernelName, (original, dy, saved, attrs) => {
       const gradients = original(attrs)
-      const sumFor = (name: string, operand: Tensor) => (): Tensor =>
-        sumTo(gradients[name]!(), operand.shape)
+      // Sum over the axes along which the operand was broadcast.
+      const sumFor =
+        (name: string, { shape }: Tensor) =>
+        (): Tensor => {
+          const gradient = gradients[name]!()
+          const axes = tf.broadcast_util.getReductionAxes(shape, gradient.shape)
+          return axes.length === 0 ? gradient : tf.reshape(tf.sum(gradient, axes), shape)
+        }
       return { a: sumFor('a', saved[0]!), b: sumFor('b', saved[1]!) }
     })
   }
@@ -39,12 +45,8 @@ type Compute = (
 ) => Gradients
 
 function register(kernelName: string, compute: Compute): void {
-  const { gradFunc, ...rest }: GradConfig = tf.getGradient(kernelName)
-  tf.unregisterGradient(kernelName)
-  tf.registerGradient({
-    ...rest,
-    gradFunc: (dy, saved, attrs) =>
-      compute((changed) => gradFunc(dy, saved, changed), dy as Tensor, saved, attrs),
+  replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
+    return compute((changed) => original(dy, saved, changed), dy as Tensor, saved, attrs)
   })
 }
 
@@ -73,12 +75,6 @@ function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap)
     )
   }
   return gradient
-}
-
-/** Sums over the axes along which an operand was broadcast. */
-function sumTo(gradient: Tensor, shape: number[]): Tensor {
-  const axes = tf.broadcast_util.getReductionAxes(shape, gradient.shape)
-  return axes.length === 0 ? gradient : tf.reshape(tf.sum(gradient, axes), shape)
 }
 
 /**

@@ -9,41 +9,33 @@ import {
 
 /**
  * Corrects the gradients of average pooling of a backend. At the border, a mean covers only the values
- * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window.
+ * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window. So
+ * multiplies `dy` by the size of each window divided by the number of its values inside the image.
  */
 export function correctAveragePoolGradients(backendName: string): void {
+  type Call = KernelCall<'dy' | 'input', WindowAttributes>
   const kernels = { AvgPoolGrad: poolingPlaces, AvgPool3DGrad: poolingPlaces3d }
   for (const [kernelName, placesOf] of Object.entries(kernels)) {
     if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
-    correct(kernelName, backendName, (shape, attrs) => axesOf(placesOf(shape, attrs)))
-  }
-}
-
-/** Multiplies `dy` by the size of each window divided by the number of its values inside the image. */
-function correct(
-  kernelName: string,
-  backendName: string,
-  axes: (shape: readonly number[], attrs: WindowAttributes) => readonly Axis[],
-): void {
-  type Call = KernelCall<'dy' | 'input', WindowAttributes>
-  replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
-    const { dy, input } = call.inputs
-    const factors = axes(input.shape, call.attrs).map(factorsOf)
-    if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
-    const scaled = tf.tidy(() => {
-      const along = factors.map((values, i) => {
-        const shape = dy.shape.map((_, axis) => (axis === i + 1 ? values.length : 1))
-        return tf.tensor(values, shape)
+    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
+      const { dy, input } = call.inputs
+      const factors = axesOf(placesOf(input.shape, call.attrs)).map(factorsOf)
+      if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
+      const scaled = tf.tidy(() => {
+        const along = factors.map((values, i) => {
+          const shape = dy.shape.map((_, axis) => (axis === i + 1 ? values.length : 1))
+          return tf.tensor(values, shape)
+        })
+        const product = along.reduce((a, b) => tf.mul(a, b))
+        return runKernel('Multiply', { a: dy, b: product })
       })
-      const product = along.reduce((a, b) => tf.mul(a, b))
-      return runKernel('Multiply', { a: dy, b: product })
+      try {
+        return original({ ...call, inputs: { ...call.inputs, dy: scaled } })
+      } finally {
+        scaled.dispose()
+      }
     })
-    try {
-      return original({ ...call, inputs: { ...call.inputs, dy: scaled } })
-    } finally {
-      scaled.dispose()
-    }
-  })
+  }
 }
 
 /**

@@ -30,15 +30,15 @@ function summed({ tensor, labels }: Term, others: string): Term {
 
 /** Computes a batched matrix product. The batch axes are those that both terms and the output have. */
 function product(a: Term, b: Term, output: string): Term {
-  const isShared = (label: string): boolean => a.labels.includes(label) && b.labels.includes(label)
+  const isShared = (label: string) => a.labels.includes(label) && b.labels.includes(label)
   const batch = pick(a.labels, (label) => isShared(label) && output.includes(label))
   const inner = pick(a.labels, (label) => isShared(label) && !output.includes(label))
   const rows = pick(a.labels, (label) => !isShared(label))
   const columns = pick(b.labels, (label) => !isShared(label))
   const left = sizesOf(a)
   const right = sizesOf(b)
-  const extent = (labels: string): number[] =>
-    Array.from(labels).map((label) => left.get(label) ?? right.get(label)!)
+  const extent = (labels: string) =>
+    Array.from(labels, (label) => left.get(label) ?? right.get(label)!)
   const [count, m, k, n] = [batch, rows, inner, columns].map((labels) => sizeOf(extent(labels)))
   const tensor = tf.matMul(
     tf.reshape(ordered(a, batch + rows + inner), [count!, m!, k!]),
@@ -52,12 +52,12 @@ function ordered({ tensor, labels }: Term, order: string): Tensor {
   if (labels === order) return tf.clone(tensor)
   return tf.transpose(
     tensor,
-    Array.from(order).map((label) => labels.indexOf(label)),
+    Array.from(order, (label) => labels.indexOf(label)),
   )
 }
 
 function sizesOf({ tensor, labels }: Term): ReadonlyMap<string, number> {
-  return new Map(Array.from(labels).map((label, axis) => [label, tensor.shape[axis]!]))
+  return new Map(Array.from(labels, (label, axis) => [label, tensor.shape[axis]!]))
 }
 
 function pick(labels: string, takes: (label: string) => boolean): string {

@@ -93,5 +93,5 @@ export function countCopy(direction: CopyDirection, bytes: number): void {
  * process.
  */
 export function copyCounts(): CopyCounts {
-  return { toHost: { ...counts.toHost }, toTensor: { ...counts.toTensor } }
+  return structuredClone(counts)
 }

@@ -1,4 +1,4 @@
-import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
+import type { Tensor } from '@tensorflow/tfjs-core'
 import { registerArrayGradients } from './array-gradients.ts'
 import { contract, type Term } from './einsum.ts'
 import { registerResizeGradients } from './resize-gradients.ts'
@@ -25,28 +25,24 @@ export function registerGradients(): void {
   tf.registerGradient({
     kernelName: 'Einsum',
     saveAllInputs: true,
-    gradFunc: (dy, saved, attrs) => einsumGradients(dy as Tensor, saved, attrs),
+    gradFunc(dy, operands, attrs) {
+      const equation = (attrs['equation'] as string).replace(/\s/g, '')
+      const [inputs, output] = equation.split('->') as [string, string]
+      const labels = inputs.split(',')
+      const terms = operands.map((tensor, i): Term => ({ tensor, labels: labels[i]! }))
+      const ofOutput = { tensor: dy as Tensor, labels: output }
+      return Object.fromEntries(
+        terms.map((term, i): [string, () => Tensor] => {
+          const others = terms.filter((_, k) => k !== i)
+          return [String(i), () => gradientOf(term, [ofOutput, ...others])]
+        }),
+      )
+    },
   })
 }
 
-function einsumGradients(dy: Tensor, operands: readonly Tensor[], attrs: NamedAttrMap) {
-  const equation = (attrs['equation'] as string).replace(/\s/g, '')
-  const [inputs, output] = equation.split('->') as [string, string]
-  const labels = inputs.split(',')
-  const terms = operands.map((tensor, i): Term => ({ tensor, labels: labels[i]! }))
-  const ofOutput = { tensor: dy, labels: output }
-  return Object.fromEntries(
-    terms.map((term, i): [string, () => Tensor] => {
-      const others = terms.filter((_, k) => k !== i)
-      return [String(i), () => gradientOf(term, [ofOutput, ...others])]
-    }),
-  )
-}
-
 function gradientOf({ tensor, labels }: Term, factors: readonly Term[]): Tensor {
-  const isKnown = Array.from(labels).map((label) =>
-    factors.some((term) => term.labels.includes(label)),
-  )
+  const isKnown = Array.from(labels, (label) => factors.some((term) => term.labels.includes(label)))
   const known = Array.from(labels)
     .filter((_, axis) => isKnown[axis])
     .join('')

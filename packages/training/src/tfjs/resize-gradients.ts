@@ -1,4 +1,4 @@
-import { tf, type Tensor } from './tfjs.ts'
+import { replaceGradient, tf, type Tensor } from './tfjs.ts'
 
 interface Attributes {
   readonly alignCorners: boolean
@@ -23,44 +23,32 @@ function register(
   kernelName: string,
   sourcesOf: (position: number, size: number, attrs: Attributes) => Sources,
 ): void {
-  if ((tf.getGradient(kernelName) as unknown) !== undefined) tf.unregisterGradient(kernelName)
-  tf.registerGradient({
-    kernelName,
-    inputsToSave: ['images'],
-    gradFunc(dy, [images], attrs) {
-      const [batch, height, width, channels] = images!.shape as [number, number, number, number]
-      const [, rows, columns] = (dy as Tensor).shape as [number, number, number, number]
-      const matrix = (size: number, outputs: number): Tensor =>
-        transposedMatrix(size, outputs, attrs as unknown as Attributes, sourcesOf)
-      return {
-        images: () => {
-          const lines = tf.reshape(dy as Tensor, [batch, rows, columns * channels])
-          const short = tf.matMul(matrix(height, rows), lines)
-          const pixels = tf.reshape(short, [batch * height, columns, channels])
-          return tf.reshape(tf.matMul(matrix(width, columns), pixels), images!.shape)
-        },
+  replaceGradient(kernelName, () => (dy, [images], given) => {
+    const attrs = given as unknown as Attributes
+    const [batch, height, width, channels] = images!.shape as [number, number, number, number]
+    const [, rows, columns] = (dy as Tensor).shape as [number, number, number, number]
+    /** Returns a matrix [1, size, outputs] with the weight of each source for each output. */
+    const transposedMatrix = (size: number, outputs: number) => {
+      const areCorners = attrs.alignCorners && outputs > 1
+      const ratio = areCorners ? (size - 1) / (outputs - 1) : size / outputs
+      const weights = new Float32Array(size * outputs)
+      for (let output = 0; output < outputs; output++) {
+        const position = ratio * (attrs.halfPixelCenters ? output + 0.5 : output)
+        for (const [source, weight] of sourcesOf(position, size, attrs)) {
+          weights[source * outputs + output]! += weight
+        }
       }
-    },
-  })
-}
-
-/** Returns a matrix [1, size, outputs] with the weight of each source for each output. */
-function transposedMatrix(
-  size: number,
-  outputs: number,
-  attrs: Attributes,
-  sourcesOf: (position: number, size: number, attrs: Attributes) => Sources,
-): Tensor {
-  const areCorners = attrs.alignCorners && outputs > 1
-  const ratio = areCorners ? (size - 1) / (outputs - 1) : size / outputs
-  const weights = new Float32Array(size * outputs)
-  for (let output = 0; output < outputs; output++) {
-    const position = ratio * (attrs.halfPixelCenters ? output + 0.5 : output)
-    for (const [source, weight] of sourcesOf(position, size, attrs)) {
-      weights[source * outputs + output]! += weight
+      return tf.tensor3d(weights, [1, size, outputs])
     }
-  }
-  return tf.tensor3d(weights, [1, size, outputs])
+    return {
+      images: () => {
+        const lines = tf.reshape(dy as Tensor, [batch, rows, columns * channels])
+        const short = tf.matMul(transposedMatrix(height, rows), lines)
+        const pixels = tf.reshape(short, [batch * height, columns, channels])
+        return tf.reshape(tf.matMul(transposedMatrix(width, columns), pixels), images!.shape)
+      },
+    }
+  })
 }
 
 function nearest(position: number, size: number, { alignCorners }: Attributes): Sources {

@@ -2,11 +2,7 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
 import { poolingPlaces, type WindowAttributes } from './window-places.ts'
 
-interface Windows {
-  readonly paddings: [number, number][]
-  readonly end: number[]
-  readonly strides: number[]
-}
+type Windows = NonNullable<ReturnType<typeof singleWindows>>
 
 /**
  * Corrects pooling with 1 x 1 windows and numeric padding. If input and output have the same shape, the
@@ -43,7 +39,7 @@ export function everyStride(x: TensorInfo, end: number[], strides: number[]): Te
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
 
 /** Returns the windows if the kernel would wrongly return its input; else undefined. */
-function singleWindows(images: readonly number[], attrs: WindowAttributes): Windows | undefined {
+function singleWindows(images: readonly number[], attrs: WindowAttributes) {
   if (typeof attrs.pad === 'string') return undefined
   const info = poolingPlaces(images, attrs)
   const { inShape, outShape, padInfo } = info

@@ -2,6 +2,7 @@
 /// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops.js" preserve="true" />
 import { core } from '#tfjs'
 import type {
+  GradConfig,
   KernelConfig,
   NamedAttrMap,
   NamedTensorMap,
@@ -27,23 +28,20 @@ export function isTensor(value: unknown): value is Tensor {
   return typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function'
 }
 
-explainMissingBackend(tf.engine() as unknown as Registry)
-
 /** The part of the engine that selects a backend when the first tensor is created. */
 interface Registry {
   readonly registryFactory: object
   initializeBackendsAndReturnBest: () => unknown
 }
 
-/** Replaces the error for a missing backend by one that explains how to load a backend. */
-function explainMissingBackend(engine: Registry): void {
-  const initialize = engine.initializeBackendsAndReturnBest.bind(engine)
-  engine.initializeBackendsAndReturnBest = () => {
-    if (Object.keys(engine.registryFactory).length === 0) {
-      throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
-    }
-    return initialize()
+// Replace the error for a missing backend by one that explains how to load a backend.
+const registry = tf.engine() as unknown as Registry
+const initialize = registry.initializeBackendsAndReturnBest.bind(registry)
+registry.initializeBackendsAndReturnBest = () => {
+  if (Object.keys(registry.registryFactory).length === 0) {
+    throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
   }
+  return initialize()
 }
 
 /** A call of a kernel that has at least the inputs `K`. */
@@ -68,6 +66,15 @@ export function replaceKernel<C = KernelCall>(
   if (original !== undefined) tf.unregisterKernel(kernelName, backendName)
   const kernelFunc = make(original?.kernelFunc as never) as never
   tf.registerKernel({ ...original, kernelName, backendName, kernelFunc })
+}
+
+type Gradient = GradConfig['gradFunc']
+
+/** Replaces the gradient of a kernel. `make` receives the original gradient. */
+export function replaceGradient(kernelName: string, make: (original: Gradient) => Gradient): void {
+  const { gradFunc, ...rest } = tf.getGradient(kernelName)
+  tf.unregisterGradient(kernelName)
+  tf.registerGradient({ ...rest, gradFunc: make(gradFunc) })
 }
 
 /** Runs a kernel without checks and without an entry on the tape. */

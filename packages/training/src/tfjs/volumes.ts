@@ -1,6 +1,6 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { HostArray, HostDType } from './host-arrays.ts'
-import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
+import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
 import {
   axesOf,
   convolutionPlaces3d,
@@ -35,7 +35,9 @@ export function correctVolumes(backendName: string): void {
         }
         const inputShape = attrs.inputShape && { inputShape: used }
         const result = runKernel(kernelName, { ...inputs, ...small }, { ...attrs, ...inputShape })
-        return ofImages.has(kernelName) ? padTo(result, shape) : result
+        if (!ofImages.has(kernelName)) return result
+        const paddings = shape.map((size, axis): [number, number] => [0, size - used[axis]!])
+        return runKernel('PadV2', { x: result }, { paddings, constantValue: 0 })
       })
     })
   }
@@ -59,11 +61,6 @@ function usedShape(places: Places3d): number[] {
     Math.min(size, (outputs - 1) * stride + window),
   )
   return [places.batchSize, ...sizes, places.inChannels]
-}
-
-function padTo(x: Tensor, shape: readonly number[]): Tensor {
-  const paddings = shape.map((size, axis): [number, number] => [0, size - x.shape[axis]!])
-  return runKernel('PadV2', { x }, { paddings, constantValue: 0 })
 }
 
 /** The methods of a backend in host memory that this module uses. */

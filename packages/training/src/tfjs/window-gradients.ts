@@ -1,5 +1,5 @@
 import type { NamedAttrMap } from '@tensorflow/tfjs-core'
-import { tf } from './tfjs.ts'
+import { replaceGradient } from './tfjs.ts'
 import {
   convolutionPlaces,
   poolingPlaces,
@@ -23,20 +23,15 @@ function register(
   kernelName: string,
   placesOf: (shapes: readonly Shape[], attrs: WindowAttributes) => Places,
 ): void {
-  const { gradFunc: original, ...rest } = tf.getGradient(kernelName)
-  tf.unregisterGradient(kernelName)
-  tf.registerGradient({
-    ...rest,
-    gradFunc(dy, saved, attrs) {
-      const given = attrs as unknown as WindowAttributes
-      const { dimRoundingMode, dataFormat } = given
-      const isUsual = [undefined, null, 'floor'].includes(dimRoundingMode)
-      if (isUsual || dataFormat === 'NCHW') return original(dy, saved, attrs)
-      const places = placesOf(
-        saved.map(({ shape }) => shape as Shape),
-        given,
-      )
-      return original(dy, saved, (withPadding(given, places) ?? attrs) as NamedAttrMap)
-    },
+  replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
+    const given = attrs as unknown as WindowAttributes
+    const { dimRoundingMode, dataFormat } = given
+    const isUsual = [undefined, null, 'floor'].includes(dimRoundingMode)
+    if (isUsual || dataFormat === 'NCHW') return original(dy, saved, attrs)
+    const places = placesOf(
+      saved.map(({ shape }) => shape as Shape),
+      given,
+    )
+    return original(dy, saved, (withPadding(given, places) ?? attrs) as NamedAttrMap)
   })
 }

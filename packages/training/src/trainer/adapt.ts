@@ -52,7 +52,10 @@ export async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
     const build = () => withParameters(layers.build())
     return { recipe: undefined, endsInSoftmax: layers.endsInSoftmax, build }
   }
-  if (isModule(model)) return { recipe: undefined, build: () => withParameters(model) }
+  const { parameters, forward } = (model as Partial<Module> | null) ?? {}
+  if (Array.isArray(parameters) && typeof forward === 'function') {
+    return { recipe: undefined, build: () => withParameters(model) }
+  }
   throw argumentError(
     'model',
     describe(model),
@@ -75,9 +78,4 @@ function isRecipe(model: TrainableModel): model is PipelineModel {
 
 function isLayersModel(model: TrainableModel): model is LayersModel {
   return typeof (model as Partial<LayersModel> | null)?.getClassName === 'function'
-}
-
-function isModule(model: TrainableModel): model is Module {
-  const { parameters, forward } = (model as Partial<Module> | null) ?? {}
-  return Array.isArray(parameters) && typeof forward === 'function'
 }

@@ -24,9 +24,19 @@ export async function compareOptions(options: CheckedOptions, { world }: Layout)
   const { loss, plan } = options
   const clip = clipOf(options)
   const named = [
-    ...(['zero', 'accumulate', 'recompute', 'frozen', 'microbatches', 'schedule'] as const),
-    ...(['unused', 'chunks', 'wire', 'deterministic', 'bucketBytes', 'firstBucketBytes'] as const),
-  ]
+    'zero',
+    'accumulate',
+    'recompute',
+    'frozen',
+    'microbatches',
+    'schedule',
+    'unused',
+    'chunks',
+    'wire',
+    'deterministic',
+    'bucketBytes',
+    'firstBucketBytes',
+  ] as const
   const own = [
     `optimizer ${describeOptimizer(options.optimizer)}`,
     `plan ${plan === undefined ? 'undefined' : `of ${Object.keys(plan).join(', ')}`}`,
@@ -66,10 +76,14 @@ export async function compareFit(
   { layout: { world } }: Pick<Trainer, 'layout'>,
 ): Promise<void> {
   if (world.size === 1) return
-  const { evaluating, saving } = options
+  const { epochs, steps, batch, seed, resume, evaluating, saving } = options
   const facts = {
-    ...{ epochs: options.epochs, steps: options.steps, batch: options.batch, seed: options.seed },
-    ...{ resume: options.resume, data: lengthOf(data) },
+    epochs,
+    steps,
+    batch,
+    seed,
+    resume,
+    data: lengthOf(data),
     evaluate: evaluating && [evaluating.every, evaluating.batch, lengthOf(evaluating.data)],
     save: saving && [saving.every, saving.keep, saving.best],
   }
@@ -101,7 +115,7 @@ export async function compareBatches(
   // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
   // examples. Middle pipeline stages may get tensors that they never read.
   const isWhole = cp.size === 1
-  const facts = {
+  const facts: Readonly<Record<string, string>> = {
     size: `${examples} examples`,
     indices: describeValues(indices),
     starts: describeValues(starts),
@@ -114,7 +128,7 @@ export async function compareBatches(
         labels: describeValues(await valuesOfPart(labels)),
       }),
   }
-  const own: BatchFacts = { replica: share[0], facts }
+  const own = { replica: share[0], facts }
   const all = await world.allGatherObject(own, { label: 'batches of the first step' })
   for (const [rank, { replica, facts }] of all.entries()) {
     for (const [part, value] of Object.entries(facts)) {
@@ -130,11 +144,6 @@ export async function compareBatches(
   }
 }
 
-interface BatchFacts {
-  readonly replica: number
-  readonly facts: Readonly<Record<string, string>>
-}
-
 /** Returns the values of an array or a tensor; undefined for a function, which is not called. */
 async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefined> {
   if (isTensor(part)) return await part.data()
@@ -145,12 +154,12 @@ const SHOWN = 4
 
 function describeValues(values: ArrayLike<number> | undefined): string {
   if (values === undefined) return 'unknown'
+  const all = Array.from(values)
   let hash = 0
-  for (const value of Array.from(values)) {
+  for (const value of all) {
     // Convert both operands to 32-bit integers. In floating point, a large value would absorb the hash.
     hash = (Math.imul(hash, 31) + (Math.round(value * 1e6) | 0)) | 0
   }
-  const first = Array.from({ length: Math.min(SHOWN, values.length) }, (_, i) => values[i])
-  const more = values.length > SHOWN ? `, … (hash ${(hash >>> 0).toString(16)})` : ''
-  return `${first.join(', ')}${more}`
+  const more = all.length > SHOWN ? `, … (hash ${(hash >>> 0).toString(16)})` : ''
+  return `${all.slice(0, SHOWN).join(', ')}${more}`
 }

@@ -5,7 +5,6 @@ import { loadBackend } from '../backend/load.ts'
 import type { Module } from '../model/module.ts'
 import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
-import type { Loss } from '../nn/loss.ts'
 import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import { checkFrozen } from '../parallel/gradients/options.ts'
@@ -45,21 +44,29 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const clip = clipOf(checked)
   const adapted = await adaptModel(model)
   refuseSecondSoftmax(adapted, checked)
-  if (!isBackendLoaded()) await loadBackend()
+  if (!tf.engine().backendName) await loadBackend()
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
   const { optimizer, recompute, unused } = checked
   const recorder = checked.recorder ?? layout.world.spans
-  const loss = checked.loss ?? defaultLoss(checked, layout)
+  const isDivided = checked.plan?.['lm_head'] !== undefined
+  const loss =
+    checked.loss ?? (isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy)
   const common = {
     ...given({ optimizer, recompute, unused, recorder }),
     ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
   }
   let core: Pipeline
   if (pp.size > 1) {
-    refuseAccumulate(checked)
-    const { schedule, chunks, split, microbatches } = checked
+    const { accumulate, schedule, chunks, split, microbatches } = checked
+    if (accumulate !== 1) {
+      throw argumentError(
+        'accumulate',
+        `${accumulate}, with several stages`,
+        'microbatches in its place: a pipeline sums the gradients of its micro-batches',
+      )
+    }
     const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
     core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
   } else {
@@ -97,24 +104,6 @@ function refuseSecondSoftmax({ endsInSoftmax }: AdaptedModel, { loss }: CheckedO
     'one that ends in softmax',
     'one that ends in scores, as cross-entropy has its own softmax',
   )
-}
-
-function refuseAccumulate({ accumulate }: CheckedOptions): void {
-  if (accumulate === 1) return
-  throw argumentError(
-    'accumulate',
-    `${accumulate}, with several stages`,
-    'microbatches in its place: a pipeline sums the gradients of its micro-batches',
-  )
-}
-
-function isBackendLoaded(): boolean {
-  return Boolean(tf.engine().backendName)
-}
-
-function defaultLoss({ plan }: CheckedOptions, { tp }: Layout): Loss {
-  const isDivided = plan?.['lm_head'] !== undefined
-  return isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy
 }
 
 function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {

@@ -1,7 +1,7 @@
 import { argumentError, host, shown } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import type { Share } from '../data/order.ts'
-import { fits } from '../tfjs/host-arrays.ts'
+import { fits, sizeOf } from '../tfjs/host-arrays.ts'
 import type { Batch } from '../parallel/pipeline/microbatches.ts'
 import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 
@@ -107,7 +107,7 @@ function partOf(
 ): Tensor | (() => Tensor) {
   if (!ArrayBuffer.isView(part)) return part
   const length = size === 0 ? 0 : part.length / size
-  const wanted = each?.reduce((product, axis) => product * axis, 1) ?? length
+  const wanted = each === undefined ? length : sizeOf(each)
   // Without examples, only the shape can be checked.
   if (size > 0 && (!Number.isInteger(length) || length !== wanted)) {
     throw argumentError(

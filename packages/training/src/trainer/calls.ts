@@ -24,12 +24,12 @@ export class Calls {
   }
 
   /** @throws ERR_TSR_ARGUMENT if a call is in progress */
-  checkEnded(next: string): void {
+  checkEnded(): void {
     const [call] = this.#running
     if (call === undefined) return
     const { name } = call
     throw argumentError(
-      `${next} of a trainer`,
+      'dispose() of a trainer',
       `called during its ${name}()`,
       `\`await run.${name}(...)\` before it`,
     )

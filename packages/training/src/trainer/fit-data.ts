@@ -1,4 +1,4 @@
-import { argumentError, shown } from '@tsrun/core'
+import { argumentError, number, object, shown } from '@tsrun/core'
 import { currentTrace, traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
@@ -40,7 +40,17 @@ export function sourceOf(
   data: FitData,
   { batch, seed }: { readonly batch: number | undefined; readonly seed: number | undefined },
 ): Source {
-  if (typeof data === 'function') return functionSource(run, data)
+  if (typeof data === 'function') {
+    // A function of the step number has no epochs and no position.
+    return {
+      epoch: 0,
+      async *batches() {
+        for (;;) yield await data(run.steps)
+      },
+      state: () => null,
+      loadState: () => undefined,
+    }
+  }
   if (isDataset(data)) {
     if (batch === undefined) {
       throw argumentError(
@@ -111,24 +121,6 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
 }
 
 /**
- * Returns a source of batches for a function of the step number. The source has no epochs and no
- * position.
- */
-function functionSource(
-  run: Trainer,
-  batchAt: (step: number) => AnyBatch | Promise<AnyBatch>,
-): Source {
-  return {
-    epoch: 0,
-    async *batches() {
-      for (;;) yield await batchAt(run.steps)
-    },
-    state: () => null,
-    loadState: () => undefined,
-  }
-}
-
-/**
  * Returns the number of examples of a data set, or of remaining batches. Undefined if unknown in advance.
  */
 export function lengthOf(data: FitData | EvaluationData): number | undefined {
@@ -140,6 +132,8 @@ export function lengthOf(data: FitData | EvaluationData): number | undefined {
   }
   return [size, remaining, length].find((each) => typeof each === 'number')
 }
+
+const positionRule = object({ epoch: number, used: number })
 
 /**
  * Returns a source that iterates over `data` once per epoch. After a resume, skips the batches that were
@@ -163,11 +157,8 @@ function iterableSource(run: Trainer, data: Batches): Source {
     },
     state: () => ({ epoch, used }),
     loadState: (state) => {
-      const position = state as { epoch?: unknown; used?: unknown } | null | undefined
-      if (typeof position?.epoch !== 'number' || typeof position.used !== 'number') {
-        throw otherPosition(state, 'that of batches, { epoch, used }')
-      }
-      ;({ epoch, used } = position as { epoch: number; used: number })
+      if (!positionRule.is(state)) throw otherPosition(state, 'that of batches, { epoch, used }')
+      ;({ epoch, used } = state)
     },
   }
 }

@@ -1,9 +1,8 @@
 import { anything, argumentError, count, declareOptions, flag, where } from '@tsrun/core'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
-import type { AnyBatch } from './batch.ts'
 import { checkCallback, type FitCallback } from './callbacks.ts'
-import { isIterable, type Batches, type EvaluationData, type FitData } from './fit-data.ts'
+import { isIterable, type EvaluationData, type FitData } from './fit-data.ts'
 
 /** Options of `Trainer.fit`. */
 export interface FitOptions {
@@ -141,22 +140,18 @@ export function readFitOptions(given: FitOptions, data: FitData) {
   options.callbacks.forEach(checkCallback)
   const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
   const steps = options.steps ?? Infinity
-  if ((epochs === Infinity || typeof data === 'function') && steps === Infinity) {
-    throw endless(data)
+  const isFunction = typeof data === 'function'
+  if ((epochs === Infinity || isFunction) && steps === Infinity) {
+    throw argumentError(
+      isFunction ? 'steps' : 'epochs',
+      'undefined',
+      isFunction
+        ? 'a number, as a function of the step has no epochs'
+        : 'a number of epochs or steps after which training ends',
+    )
   }
   checkEvaluation(options, evaluating, saving)
   return { ...options, evaluating, saving, epochs, steps }
-}
-
-function endless(data: FitData): Error {
-  const isFunction = typeof data === 'function'
-  return argumentError(
-    isFunction ? 'steps' : 'epochs',
-    'undefined',
-    isFunction
-      ? 'a number, as a function of the step has no epochs'
-      : 'a number of epochs or steps after which training ends',
-  )
 }
 
 /**
@@ -170,7 +165,7 @@ function checkEvaluation(
 ): void {
   if (evaluating !== undefined) {
     const { data } = evaluating
-    if (typeof data !== 'object' || !isIterable(data) || !isIterator(data)) return
+    if (typeof data !== 'object' || !isIterable(data) || !('next' in data)) return
     throw argumentError(
       'evaluate.data',
       'a generator, which can be used only once',
@@ -181,8 +176,4 @@ function checkEvaluation(
   if (saving?.best !== true && !isWaiting) return
   const waiting = saving?.best === true ? 'save.best' : 'a callback'
   throw argumentError('evaluate', 'undefined', `{ data }, which ${waiting} needs`)
-}
-
-function isIterator(data: Batches): boolean {
-  return typeof (data as Partial<Iterator<AnyBatch>>).next === 'function'
 }

@@ -33,14 +33,15 @@ export function fitProgress({ steps, first, unit, flops }: ProgressFacts) {
         : `${grouped(perSecond * unit.tokens)} tokens/s`
     const left = ((steps - step) * seconds) / Math.max(1, step - first - 1)
     const isKnown = Number.isFinite(left) && left > 0 && counted > 0
-    return [
+    const parts = [
       `step ${step}${of}`,
       `loss ${short(loss)}`,
-      ...(learningRate === undefined ? [] : [`rate ${learningRate.toPrecision(2)}`]),
-      ...(counted === 0 ? [] : [speed]),
-      ...(flops === undefined ? [] : [`${((perSecond * flops) / 1e9).toFixed(1)} GFLOP/s`]),
-      ...(isKnown ? [`${formatSeconds(left)} left`] : []),
-    ].join('  ')
+      learningRate !== undefined && `rate ${learningRate.toPrecision(2)}`,
+      counted > 0 && speed,
+      flops !== undefined && `${((perSecond * flops) / 1e9).toFixed(1)} GFLOP/s`,
+      isKnown && `${formatSeconds(left)} left`,
+    ]
+    return parts.filter((part) => part !== false).join('  ')
   }
   return {
     /** @param checkpoint - the checkpoint that training resumes from */

@@ -1,6 +1,6 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
-import { latestCheckpoint, type LatestCheckpoint } from '../checkpoint/folders.ts'
+import { latestCheckpoint } from '../checkpoint/folders.ts'
 import { copyPieces } from '../checkpoint/piece.ts'
 import type { SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
@@ -52,18 +52,25 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   let saved: number | undefined
   let pending: { readonly step: number; readonly checkpoint: SavedCheckpoint } | undefined
 
-  const call = async (ask: (callback: FitCallback) => unknown): Promise<void> => {
+  const write = (figures: Readonly<Record<string, number | undefined>>) => {
+    for (const log of logs) {
+      for (const [name, value] of Object.entries(figures)) {
+        if (value !== undefined) log.scalar(name, value, run.steps)
+      }
+    }
+  }
+  const call = async (ask: (callback: FitCallback) => unknown) => {
     for (const callback of callbacks) if ((await ask(callback)) === 'stop') asksToStop = true
   }
   /** Waits for the pending save, then notifies callbacks. */
-  const settle = async (): Promise<void> => {
+  const settle = async () => {
     if (pending === undefined) return
     const { step, checkpoint } = pending
     await checkpoint.done
     pending = undefined
     await call((callback) => callback.onSave?.({ step, path: checkpoint.path }, run))
   }
-  const save = async (directory: string, keep?: number): Promise<void> => {
+  const save = async (directory: string, keep?: number) => {
     await settle()
     const checkpoint = await run.save(directory, {
       ...(keep !== undefined && { keep }),
@@ -77,7 +84,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     })
     pending = { step: run.steps, checkpoint }
   }
-  const evaluate = async (): Promise<void> => {
+  const evaluate = async () => {
     if (evaluating === undefined || evaluations.at(-1)?.step === run.steps) return
     const found = await run.evaluate(await evaluationData(run, evaluating, 'evaluate.data'))
     const info = { ...found, step: run.steps }
@@ -85,11 +92,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     const isBest = found.loss < smallest
     if (isBest) smallest = found.loss
     progress?.evaluated(found)
-    for (const log of logs) {
-      log.scalar('evaluate/loss', found.loss, run.steps)
-      if (Number.isFinite(found.accuracy))
-        log.scalar('evaluate/accuracy', found.accuracy, run.steps)
-    }
+    const accuracy = Number.isFinite(found.accuracy) ? found.accuracy : undefined
+    write({ 'evaluate/loss': found.loss, 'evaluate/accuracy': accuracy })
     await call((callback) => callback.onEvaluate?.({ ...info, isBest }, run))
     if (isBest && saving?.best === true) await save(`${saving.directory}/best`, 1)
   }
@@ -117,13 +121,8 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
           learningRate: run.optimizer?.learningRate,
         }
         progress?.step(info)
-        for (const log of logs) {
-          log.scalar('loss', info.loss, info.step)
-          if (info.learningRate !== undefined) {
-            log.scalar('learningRate', info.learningRate, info.step)
-          }
-          if (info.norm !== undefined) log.scalar('norm', info.norm, info.step)
-        }
+        const { loss, learningRate, norm } = info
+        write({ loss, learningRate, norm })
         await call((callback) => callback.onStep?.(info, run))
         if (isMultiple(run.steps, evaluating?.every)) await evaluate()
         if (saving !== undefined && isMultiple(run.steps, saving.every)) {
@@ -174,11 +173,6 @@ interface SavedPosition {
   readonly first: { readonly step: number; readonly epoch: number }
 }
 
-interface Resumed extends Pick<SavedPosition, 'first'> {
-  readonly checkpoint: LatestCheckpoint
-  readonly smallest: number | undefined
-}
-
 /**
  * Checks that all values of the model are finite, for a `fit` without `save`. A step with non-finite
  * gradients may have a finite loss.
@@ -195,7 +189,7 @@ async function resume(
   run: Trainer,
   source: Source,
   saving: { readonly directory: string } | undefined,
-): Promise<Resumed | undefined> {
+) {
   if (saving === undefined) {
     throw argumentError('resume', 'auto', 'save: { directory } beside it')
   }

@@ -19,7 +19,7 @@ const STOPS = ['callback', ...SIGNALS] as const satisfies readonly Stop[]
 export class Interruption {
   #signal: (typeof SIGNALS)[number] | undefined
   readonly #listeners = SIGNALS.map((signal) => {
-    const listener = (): void => {
+    const listener = () => {
       this.#signal ??= signal
     }
     // Let a second Ctrl-C end the process at once.

@@ -59,13 +59,13 @@ export async function layoutOf(
 }
 
 async function meshOf(
-  given: MeshShape | AnyMesh | ProcessGroup | undefined,
+  given: MeshShape | AnyMesh | ProcessGroup = { dp: -1 },
 ): Promise<DeviceMesh<Axis>> {
-  const isMesh = given !== undefined && 'rankAt' in given
+  const isMesh = 'rankAt' in given
   if (isMesh && AXES.every((axis) => axis in given)) return given as AnyMesh & DeviceMesh<Axis>
-  const isGroup = given !== undefined && 'allReduce' in given
+  const isGroup = 'allReduce' in given
   const world = isMesh ? given.world : isGroup ? given : await ourGroup()
-  const sizes: MeshShape = isMesh ? given.shape : isGroup ? { dp: -1 } : (given ?? { dp: -1 })
+  const sizes: MeshShape = isMesh ? given.shape : isGroup ? { dp: -1 } : given
   const unknown = Object.keys(sizes).find((axis) => !(AXES as readonly string[]).includes(axis))
   if (unknown !== undefined) {
     throw argumentError('mesh', `the axis ${unknown}`, `axes named ${AXES.join(', ')}`)

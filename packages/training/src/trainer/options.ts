@@ -1,4 +1,12 @@
-import { anything, choice, count, declareOptions, having, where, type Complete } from '@tsrun/core'
+import {
+  anything,
+  callback,
+  choice,
+  count,
+  declareOptions,
+  having,
+  type Complete,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { namePatterns, type NamePatterns } from '../model/name-patterns.ts'
@@ -74,8 +82,7 @@ const rules = {
     ['step'],
     'an optimizer, for example new Adam({ learningRate: 0.001 })',
   ).optional(),
-  learningRate: where<LearningRateSchedule>(
-    (value) => typeof value === 'function',
+  learningRate: callback<LearningRateSchedule>(
     'a function of the step, for example warmupCosine(...); a constant rate belongs to the optimizer',
   ).optional(),
   loss: anything<Loss>(),

@@ -40,9 +40,8 @@ export function rowsOf(inputs: Tensor | TensorLike): Tensor {
     for (let i = 0; i < length; i++) read(value[i], inner, name)
   }
   for (let i = 0; i < rows.length; i++) read(rows[i], shape, `row ${i + 1} of inputs`)
-  const wanted = [rows.length, ...shape]
-  if (isWhole) return tf.keep(tensorFrom(Int32Array.from(values), wanted, 'int32'))
-  return tf.keep(tensorFrom(Float32Array.from(values), wanted))
+  const array = (isWhole ? Int32Array : Float32Array).from(values)
+  return tensorFrom(array, [rows.length, ...shape], dtype)
 }
 
 function formOf(first: unknown): { shape: readonly number[]; isWhole: boolean } {

@@ -115,13 +115,12 @@ export class Trainer {
 
   /** The parameters that the optimizer updates. With `zero`, this rank's shards. */
   get updated(): readonly Parameter[] {
-    const shards = (this.#replica as Partial<FullyShard> | undefined)?.shards
-    return shards ?? this.parameters
+    return this.#sharded?.shards ?? this.parameters
   }
 
   /** Whether parameters are sharded, so that no rank has whole ones (`zero: 3`). */
   get isSharded(): boolean {
-    return (this.#replica as Partial<FullyShard> | undefined)?.stage === 3
+    return this.#sharded?.stage === 3
   }
 
   /** The bytes and messages that a step sends to average gradients. Undefined with one replica. */
@@ -131,7 +130,7 @@ export class Trainer {
 
   /** The bytes of parameters and gradients on this rank. Undefined without `zero`. */
   get memory(): StateMemory | undefined {
-    return (this.#replica as Partial<FullyShard> | undefined)?.memory
+    return this.#sharded?.memory
   }
 
   /** The number of steps so far, including steps before a loaded checkpoint. */
@@ -160,7 +159,7 @@ export class Trainer {
     checkShare(batch, this.share)
     const own = batchOf(batch)
     const examples = own.size ?? 0
-    if (!this.#isCompared) await this.#compare(batch, examples)
+    if (!this.#isCompared) await compareBatches(batch, examples, this.layout, this.#core)
     this.#isCompared = true
     const row = batch.row ?? this.share[0] * examples
     const place = { step: this.#steps, row }
@@ -235,7 +234,8 @@ export class Trainer {
       const { values, shape, dtype } = await this.#calls.run('predict', () =>
         this.#core.infer(x, async (outputs) => ({
           values: await outputs.data(),
-          ...{ shape: outputs.shape, dtype: outputs.dtype },
+          shape: outputs.shape,
+          dtype: outputs.dtype,
         })),
       )
       return tf.keep(tf.tensor(values, shape, dtype))
@@ -278,10 +278,6 @@ export class Trainer {
     )
     this.#steps = loaded.step
     return loaded
-  }
-
-  async #compare(batch: AnyBatch, examples: number): Promise<void> {
-    await compareBatches(batch, examples, this.layout, this.#core)
   }
 
   /** Sums each number over the replicas, for custom metrics. All ranks must call this method. */
@@ -346,12 +342,11 @@ export class Trainer {
    * method.
    */
   async gathered<T>(part: () => T | Promise<T>): Promise<T> {
-    const sharded = this.#replica as Partial<FullyShard> | undefined
-    await sharded?.gather?.()
+    await this.#replica?.gather()
     try {
       return await part()
     } finally {
-      sharded?.release?.()
+      this.#replica?.release()
     }
   }
 
@@ -362,7 +357,7 @@ export class Trainer {
    *   ERR_TSR_ARGUMENT during a call that the script has not awaited
    */
   dispose(): void {
-    this.#calls.checkEnded('dispose()')
+    this.#calls.checkEnded()
     disposeModelOf({ core: this.#core, replica: this.#replica })
     const { world } = this.layout
     if (world.spans === this.#options.recorder) world.recordSpans(undefined)
@@ -372,6 +367,10 @@ export class Trainer {
   /** The same as `dispose`, for `using run = await trainer(model)`. */
   [Symbol.dispose](): void {
     this.dispose()
+  }
+
+  get #sharded(): Partial<FullyShard> | undefined {
+    return this.#replica as Partial<FullyShard> | undefined
   }
 
   /** This rank's part of the model and of the optimizer state, for checkpoints. */

@@ -25,31 +25,33 @@ export function attention(rows: Tensor, size: number): Differentiable {
     const options = { stride: width }
     heap.multiply(out + block.output, p, block.v, [block.queries, size, block.keys], options)
   }
-  return { value, saved, gradients: (dy, saved) => [gradientOf(dy, saved, size)] }
-}
-
-function gradientOf(dy: Tensor, saved: readonly Tensor[], size: number): Tensor {
-  const rows = saved[0]!
-  const heads = headsOf(rows, size)
-  const { heap, channels, width, length, scale } = heads
-  const gradient = heap.scoped(rows.shape)
-  const shift = heap.addressOf(gradient) - heap.addressOf(rows)
-  const slopes = heap.addressOf(dy)
-  for (const block of heads.blocks(true)) {
-    const { first, queries, keys, q, k, v, output } = block
-    const p = heads.probabilities(block, saved, true)
-    const dOutput = matrix(slopes + output, width)
-    const d = matrix(heads.memory + 4 * QUERIES * length, keys)
-    // The last block has all keys, so it comes first, and the others add to its gradients.
-    const options = { stride: channels, accumulates: first + queries < length }
-    heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
-    heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
-    const [dStride, pStride] = [4 * keys, 4 * length]
-    heap.kernels.softmax_gradient(d.at, p.at, queries, keys, dStride, pStride, scale)
-    heap.multiply(q.at + shift, d, k, [queries, size, keys], { stride: channels })
-    heap.multiply(k.at + shift, transpose(d), q, [keys, size, queries], options)
+  return {
+    value,
+    saved,
+    gradients(dy, saved) {
+      const rows = saved[0]!
+      const heads = headsOf(rows, size)
+      const { heap, channels, width, length, scale } = heads
+      const gradient = heap.scoped(rows.shape)
+      const shift = heap.addressOf(gradient) - heap.addressOf(rows)
+      const slopes = heap.addressOf(dy)
+      for (const block of heads.blocks(true)) {
+        const { first, queries, keys, q, k, v, output } = block
+        const p = heads.probabilities(block, saved, true)
+        const dOutput = matrix(slopes + output, width)
+        const d = matrix(heads.memory + 4 * QUERIES * length, keys)
+        // The last block has all keys, so it comes first, and the others add to its gradients.
+        const options = { stride: channels, accumulates: first + queries < length }
+        heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
+        heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
+        const [dStride, pStride] = [4 * keys, 4 * length]
+        heap.kernels.softmax_gradient(d.at, p.at, queries, keys, dStride, pStride, scale)
+        heap.multiply(q.at + shift, d, k, [queries, size, keys], { stride: channels })
+        heap.multiply(k.at + shift, transpose(d), q, [keys, size, queries], options)
+      }
+      return [gradient]
+    },
   }
-  return gradient
 }
 
 /** A row-major matrix whose rows are `stride` values apart. */
@@ -58,7 +60,7 @@ interface Matrix extends Operand {
 }
 
 function matrix(at: number, stride: number): Matrix {
-  return { at, stride, transposed: false }
+  return { at, stride }
 }
 
 function transpose({ at, stride }: Matrix): Matrix {

@@ -1,6 +1,6 @@
-import type { Storage, TensorBackend } from '../../tfjs/backend.ts'
+import type { TensorBackend } from '../../tfjs/backend.ts'
 import { countCopy } from '../../tfjs/host-arrays.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import { tf } from '../../tfjs/tfjs.ts'
 import { attention } from './attention.ts'
 import { heapOf } from './heap.ts'
 import { wasmLinearPasses } from './linear.ts'
@@ -21,32 +21,30 @@ export const wasmBackend: TensorBackend = {
     fill(current().typedArrayFromHeap(output))
     return tf.engine().makeTensorFromTensorInfo(output)
   },
-  storageOf,
+  storageOf({ dataId, size }) {
+    const { wasm, dataIdMap } = current()
+    const data = dataIdMap.get(dataId)
+    return {
+      free() {
+        wasm._free(data.memoryOffset)
+        // `disposeData` also frees XNNPACK's packed copies of the tensor.
+        wasm.tfjs.disposeData(data.id)
+      },
+      fill(values) {
+        data.memoryOffset = wasm._malloc(4 * size) >>> 0
+        wasm.tfjs.registerTensor(data.id, size, data.memoryOffset)
+        new Float32Array(wasm.HEAPU8.buffer, data.memoryOffset, size).set(values)
+      },
+      abandon() {
+        // free(0) does nothing.
+        data.memoryOffset = 0
+      },
+    }
+  },
   attention,
   makeExact() {
     heapOf(current()).makeExact()
   },
   linearPasses: wasmLinearPasses,
   ...passes,
-}
-
-function storageOf({ dataId, size }: Tensor): Storage {
-  const { wasm, dataIdMap } = current()
-  const data = dataIdMap.get(dataId)
-  return {
-    free() {
-      wasm._free(data.memoryOffset)
-      // `disposeData` also frees XNNPACK's packed copies of the tensor.
-      wasm.tfjs.disposeData(data.id)
-    },
-    fill(values) {
-      data.memoryOffset = wasm._malloc(4 * size) >>> 0
-      wasm.tfjs.registerTensor(data.id, size, data.memoryOffset)
-      new Float32Array(wasm.HEAPU8.buffer, data.memoryOffset, size).set(values)
-    },
-    abandon() {
-      // free(0) does nothing.
-      data.memoryOffset = 0
-    },
-  }
 }

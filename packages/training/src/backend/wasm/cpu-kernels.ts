@@ -37,7 +37,12 @@ export function installCpuKernels(): void {
   for (const kernelName of KERNELS) {
     let hasWarned = false
     replaceKernel(kernelName, 'wasm', () => (call) => {
-      if (!hasWarned) warn(kernelName)
+      if (!hasWarned) {
+        createLogger('training').warn(
+          { kernel: kernelName },
+          `the wasm backend has no usable kernel ${kernelName}: it runs on the cpu backend, which is slow`,
+        )
+      }
       hasWarned = true
       return runOnCpu(kernelName, call)
     })
@@ -85,28 +90,12 @@ export function runOnCpu(
   { inputs, attrs, backend }: KernelCall<never, object>,
 ): TensorInfo | TensorInfo[] {
   registerCpu()
+  const wasm = backend as WasmModule
   const cpu = tf.findBackend('cpu') as unknown as CpuBackend
   const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
-  const run = (onCpu: Inputs) =>
-    compute({ inputs: onCpu, attrs, backend: cpu } as unknown as Parameters<typeof compute>[0])
-  return moveTo(cpu, backend as WasmModule, inputs, run)
-}
-
-function warn(kernelName: string): void {
-  createLogger('training').warn(
-    { kernel: kernelName },
-    `the wasm backend has no usable kernel ${kernelName}: it runs on the cpu backend, which is slow`,
-  )
-}
-
-function moveTo(
-  cpu: CpuBackend,
-  wasm: WasmModule,
-  inputs: Inputs,
-  run: (inputs: Inputs) => TensorInfo | TensorInfo[],
-): TensorInfo | TensorInfo[] {
+  const given: Inputs = inputs
   const moved: TensorInfo[] = []
-  const move = (tensor: TensorInfo): TensorInfo => {
+  const move = (tensor: TensorInfo) => {
     const values = wasm.typedArrayFromHeap(tensor).slice()
     const copy = cpu.makeTensorInfo(tensor.shape, tensor.dtype, values)
     moved.push(copy)
@@ -114,12 +103,13 @@ function moveTo(
     return Object.assign(copy, { rank: copy.shape.length })
   }
   try {
-    const copies = Array.isArray(inputs)
-      ? inputs.map(move)
+    const copies = Array.isArray(given)
+      ? given.map(move)
       : Object.fromEntries(
-          Object.entries(inputs).map(([name, tensor]) => [name, tensor && move(tensor)]),
+          Object.entries(given).map(([name, tensor]) => [name, tensor && move(tensor)]),
         )
-    const results = run(copies)
+    const call = { inputs: copies, attrs, backend: cpu } as unknown
+    const results = compute(call as Parameters<typeof compute>[0])
     const outputs = [results].flat().map((result) => {
       moved.push(result)
       const output = wasm.makeOutput(result.shape, result.dtype as HostDType)

@@ -21,15 +21,13 @@ export class WasmHeap {
   #buffer: ArrayBufferLike | undefined
   #base = 0
   /** Temporary memory for one kernel call. */
-  readonly #scratch: Scratch
-  readonly #temporary: Scratch
+  readonly #scratch = growingBlock(this)
+  readonly #temporary = growingBlock(this)
 
   constructor(backend: WasmModule) {
     this.backend = backend
     this.#exact = instantiateKernels(backend.wasm.asm.memory)
     this.kernels = this.#exact
-    this.#scratch = new Scratch(this)
-    this.#temporary = new Scratch(this)
   }
 
   /** From now on, products have the same bits on every machine. */
@@ -60,7 +58,7 @@ export class WasmHeap {
 
   /** Returns the address of memory that is valid until the next call of this method or `sumRows`. */
   temporary(bytes: number): number {
-    return this.#temporary.ofSize(bytes)
+    return this.#temporary(bytes)
   }
 
   addressOf({ dataId }: TensorInfo): number {
@@ -98,8 +96,8 @@ export class WasmHeap {
     if (blas !== undefined && m * n * k >= SMALLEST) {
       const base = this.#baseFor(blas)
       blas.multiply(
-        a.transposed,
-        b.transposed,
+        a.transposed ?? false,
+        b.transposed ?? false,
         m,
         n,
         k,
@@ -130,7 +128,7 @@ export class WasmHeap {
       start,
       finisher,
       mask,
-      this.#scratch.ofSize(kernels.scratch_bytes()),
+      this.#scratch(kernels.scratch_bytes()),
     )
   }
 
@@ -168,7 +166,8 @@ const SMALLEST = 2048
 /** An operand of a product: a row-major matrix at an address, or its transpose. */
 export interface Operand {
   readonly at: number
-  readonly transposed: boolean
+  /** Default false. */
+  readonly transposed?: boolean
   /** The number of values from one stored row to the next; default: rows follow each other. */
   readonly stride?: number
 }
@@ -189,24 +188,17 @@ interface ProductOptions {
   readonly accumulates?: boolean
 }
 
-/** A reusable block of memory that grows on demand. */
-class Scratch {
-  readonly #heap: WasmHeap
-  #address = 0
-  #bytes = 0
-
-  constructor(heap: WasmHeap) {
-    this.#heap = heap
-  }
-
-  ofSize(bytes: number): number {
-    if (bytes > this.#bytes) {
-      const address = this.#heap.allocate(bytes)
-      this.#heap.free(this.#address)
-      this.#address = address
-      this.#bytes = bytes
+/** Returns a function that returns the address of a reusable block of memory, which grows on demand. */
+function growingBlock(heap: WasmHeap): (bytes: number) => number {
+  let [address, size] = [0, 0]
+  return (bytes) => {
+    if (bytes > size) {
+      const larger = heap.allocate(bytes)
+      heap.free(address)
+      address = larger
+      size = bytes
     }
-    return this.#address
+    return address
   }
 }
 

@@ -53,12 +53,11 @@ export function wasmLinearPasses(
     heap.sumRows(heap.addressOf(ofBias), dz, batch, outputs)
     onGradient(bias, ofBias)
     const ofWeight = heap.tensor(weight.shape)
-    heap.multiply(
-      heap.addressOf(ofWeight),
-      { at: outputOf(i - 1), transposed: true },
-      { at: dz, transposed: false },
-      [inputs, outputs, batch],
-    )
+    heap.multiply(heap.addressOf(ofWeight), { at: outputOf(i - 1), transposed: true }, { at: dz }, [
+      inputs,
+      outputs,
+      batch,
+    ])
     onGradient(weight, ofWeight)
   }
   /**
@@ -70,7 +69,7 @@ export function wasmLinearPasses(
     const [inputs, outputs] = weight.shape as [number, number]
     heap.multiply(
       to,
-      { at: dz, transposed: false },
+      { at: dz },
       { at: heap.addressOf(weight.value), transposed: true },
       [batch, inputs, outputs],
       { mask: layers[i - 1]?.activation === 'relu' ? outputOf(i - 1) : 0 },
@@ -87,8 +86,8 @@ export function wasmLinearPasses(
     const [inputs, outputs] = weight.shape as [number, number]
     heap.multiply(
       outputOf(i),
-      { at: outputOf(i - 1), transposed: false },
-      { at: heap.addressOf(weight.value), transposed: false },
+      { at: outputOf(i - 1) },
+      { at: heap.addressOf(weight.value) },
       [batch, outputs, inputs],
       { start: heap.addressOf(bias.value), relu: activation === 'relu' },
     )

@@ -1,11 +1,8 @@
 import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
-import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
-import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
-import { installEinsum } from '../../tfjs/einsum.ts'
-import { correctSingleWindows } from '../../tfjs/single-windows.ts'
+import { correctKernels } from '../../tfjs/correct-kernels.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient, correctVolumes } from '../../tfjs/volumes.ts'
+import { correctMaxPool3dGradient } from '../../tfjs/volumes.ts'
 import type { Blas } from '#kernels'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
@@ -13,14 +10,7 @@ import { correctSpecialInputs, installCpuKernels } from './cpu-kernels.ts'
 import { heapOf } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
-import {
-  installCast,
-  installGather,
-  installOneHot,
-  installSegmentSum,
-  installSharedIdentity,
-  installSum,
-} from './replaced-kernels.ts'
+import { installKernels } from './replaced-kernels.ts'
 import { installPadding } from './padding.ts'
 import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
@@ -38,34 +28,26 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     registerWasm()
     if (!(await tf.setBackend('wasm'))) throw new Error('it could not be initialized')
   })
-  guardMemory(tf.engine().backend as unknown as WasmModule)
+  const backend = tf.engine().backend as unknown as WasmModule
+  guardMemory(backend)
   if (!isInstalled) {
     installMatMul()
-    installGather()
-    installSegmentSum()
-    installCast()
-    installSum()
-    installOneHot()
-    installSharedIdentity()
+    installKernels()
     installWindowGradients()
-    correctAveragePoolGradients('wasm')
     installPadding()
-    correctSingleWindows('wasm')
-    installEinsum('wasm')
-    correctNegativeAxes('wasm')
     installCpuKernels()
     correctSpecialInputs()
     correctMaxPool3dGradient('wasm')
-    correctVolumes('wasm')
+    correctKernels('wasm')
     trackPacking()
     installConvolutions()
   }
   isInstalled = true
-  const heap = heapOf(tf.engine().backend as unknown as WasmModule)
+  const heap = heapOf(backend)
   heap.makeExact()
   if (math !== 'exact') heap.blas = findBlas(heap)
   if (math === 'fast' || heap.blas !== undefined) {
-    heap.kernels = instantiateKernels(heap.backend.wasm.asm.memory, 'fast')
+    heap.kernels = instantiateKernels(backend.wasm.asm.memory, 'fast')
   }
   return { device: 'CPU', threads: 1, blas: heap.blas && nameOf(heap.blas) }
 }

@@ -2,7 +2,7 @@ import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { runOnCpu } from './cpu-kernels.ts'
-import { heapOf, type WasmHeap } from './heap.ts'
+import { heapOf } from './heap.ts'
 import { markPacked } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -47,10 +47,7 @@ export function installMatMul(): void {
         markPacked(b, bias)
         return original(call)
       }
-      const heap = heapOf(call.backend)
-      const out = call.backend.makeOutput(plan.shape, 'float32')
-      multiplyBatch(heap, heap.addressOf(out), call, plan)
-      return out
+      return multiplyBatch(call, plan)
     })
   }
 }
@@ -69,14 +66,9 @@ function activated(kernelName: string, { inputs, attrs }: MatMulCall): TensorInf
 }
 
 /** A batched matrix product with broadcast leading axes. */
-interface Plan {
-  readonly shape: readonly number[]
-  readonly size: readonly [m: number, n: number, k: number]
-  /** For each matrix of the result, the indices of its two factors in their batches. */
-  readonly pairs: readonly (readonly [a: number, b: number])[]
-}
+type Plan = NonNullable<ReturnType<typeof planOf>>
 
-function planOf({ inputs, attrs }: MatMulCall): Plan | undefined {
+function planOf({ inputs, attrs }: MatMulCall) {
   const { a, b, bias } = inputs
   const { activation = 'linear', transposeA, transposeB } = attrs
   const [m, k] = matrixOf(a, transposeA)
@@ -91,7 +83,7 @@ function planOf({ inputs, attrs }: MatMulCall): Plan | undefined {
     (activation === 'linear' || activation === 'relu') &&
     batch !== undefined
   if (!possible) return undefined
-  return { shape: [...batch.shape, m, n], size: [m, n, k], pairs: batch.pairs }
+  return { shape: [...batch.shape, m, n], size: [m, n, k] as const, pairs: batch.pairs }
 }
 
 function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, columns: number] {
@@ -99,28 +91,33 @@ function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, co
   return transposed ? [columns, rows] : [rows, columns]
 }
 
-function multiplyBatch(heap: WasmHeap, out: number, call: MatMulCall, plan: Plan): void {
-  const { a, b, bias } = call.inputs
-  const { transposeA, transposeB, activation } = call.attrs
-  const [m, n, k] = plan.size
-  const [left, right] = [heap.addressOf(a), heap.addressOf(b)]
+function multiplyBatch(
+  { inputs: { a, b, bias }, attrs, backend }: MatMulCall,
+  { shape, size, pairs }: Plan,
+): TensorInfo {
+  const { transposeA, transposeB, activation } = attrs
+  const [m, n, k] = size
+  const heap = heapOf(backend)
+  const result = backend.makeOutput(shape, 'float32')
+  const [out, left, right] = [heap.addressOf(result), heap.addressOf(a), heap.addressOf(b)]
   const start = bias === undefined ? 0 : heap.addressOf(bias)
-  plan.pairs.forEach(([i, j], index) => {
+  pairs.forEach(([i, j], index) => {
     heap.multiply(
       out + 4 * m * n * index,
       { at: left + 4 * m * k * i, transposed: transposeA },
       { at: right + 4 * k * n * j, transposed: transposeB },
-      plan.size,
+      size,
       { start, relu: activation === 'relu' },
     )
   })
+  return result
 }
 
-/** @returns undefined when the axes cannot be broadcast */
-function broadcast(
-  a: readonly number[],
-  b: readonly number[],
-): { shape: number[]; pairs: [number, number][] } | undefined {
+/**
+ * @returns the broadcast axes, and for each matrix of the result the indices of its two factors in
+ *   their batches; undefined when the axes cannot be broadcast
+ */
+function broadcast(a: readonly number[], b: readonly number[]) {
   let shape: number[]
   try {
     shape = tf.broadcast_util.assertAndGetBroadcastShape([...a], [...b])

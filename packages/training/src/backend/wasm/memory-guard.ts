@@ -46,7 +46,7 @@ export function guardMemory({ wasm }: WasmModule): void {
   wasm._free(wasm._malloc(1))
   limitGrowth(wasm.asm.memory)
   const blocks = largeBlocks(wasm)
-  const allocate = (bytes: number): number => {
+  const allocate = (bytes: number) => {
     const address = blocks.take(bytes) ?? tryMalloc(wasm, bytes)
     if (address !== 0 || blocks.release() === 0) return address
     return tryMalloc(wasm, bytes)

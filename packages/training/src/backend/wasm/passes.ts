@@ -1,3 +1,4 @@
+import type { TensorInfo } from '@tensorflow/tfjs-core'
 import type { Passes } from '../../kernels/kernels.ts'
 import type { TensorBackend } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
@@ -97,9 +98,9 @@ function floats(x: Tensor): Tensor {
 }
 
 /** Calls a kernel with the addresses of tensors, or 0, and with other numbers. */
-function run(
+export function run(
   name: keyof Passes,
-  tensors: readonly (Tensor | undefined)[],
+  tensors: readonly (TensorInfo | undefined)[],
   ...values: readonly number[]
 ): number {
   const heap = currentHeap()!

@@ -2,32 +2,28 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { heapOf } from './heap.ts'
+import { run } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 type Call<K extends string, A> = KernelCall<K, A, WasmModule>
 
-/**
- * Makes clones share the memory of the original tensor, as on other backends. The kernel of the wasm
- * backend copies the values. That is slow, because the tape clones every activation and every weight that
- * it saves.
- */
-export function installSharedIdentity(): void {
+/** Replaces kernels of the wasm backend, and adds a kernel that it lacks. */
+export function installKernels(): void {
+  // Make clones share the memory of the original tensor, as on other backends. The kernel of the
+  // wasm backend copies the values. That is slow, because the tape clones every activation and
+  // every weight that it saves.
   replaceKernel<Call<'x', object>>('Identity', 'wasm', (original) => (call) => {
     const { x } = call.inputs
     if (x.dtype === 'string') return original(call)
     call.backend.incRef(x.dataId)
     return { dataId: x.dataId, shape: x.shape, dtype: x.dtype }
   })
-}
 
-/**
- * Adds a fast path for sums over the first axes, such as the gradient of every bias: row by row, in
- * double precision. The kernel of the wasm backend transposes first, and leaves the result unwritten if
- * there are no rows.
- */
-export function installSum(): void {
-  type Attributes = { readonly axis: number | number[] | null; readonly keepDims: boolean }
-  replaceKernel<Call<'x', Attributes>>('Sum', 'wasm', (original) => (call) => {
+  // Add a fast path for sums over the first axes, such as the gradient of every bias: row by row,
+  // in double precision. The kernel of the wasm backend transposes first, and leaves the result
+  // unwritten if there are no rows.
+  type Sum = { readonly axis: number | number[] | null; readonly keepDims: boolean }
+  replaceKernel<Call<'x', Sum>>('Sum', 'wasm', (original) => (call) => {
     const { inputs, attrs, backend } = call
     const { x } = inputs
     const axes = tf.util.parseAxisParam(attrs.axis ?? [], x.shape).sort((a, b) => a - b)
@@ -41,17 +37,13 @@ export function installSum(): void {
     heap.sumRows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
     return out
   })
-}
 
-/**
- * Fixes OneHot: the kernel of the wasm backend writes integers even if the dtype of the result is
- * float32.
- */
-export function installOneHot(): void {
-  type Attributes = Readonly<Record<'depth' | 'onValue' | 'offValue', number>> & {
+  // Fix OneHot: the kernel of the wasm backend writes integers even if the dtype of the result
+  // is float32.
+  type OneHot = Readonly<Record<'depth' | 'onValue' | 'offValue', number>> & {
     readonly dtype: HostDType
   }
-  replaceKernel<Call<'indices', Attributes>>('OneHot', 'wasm', () => (call) => {
+  replaceKernel<Call<'indices', OneHot>>('OneHot', 'wasm', () => (call) => {
     const { backend } = call
     const { indices } = call.inputs
     const { dtype, depth, onValue, offValue } = call.attrs
@@ -62,12 +54,9 @@ export function installOneHot(): void {
     })
     return out
   })
-}
 
-/** Fixes casts to bool: the kernel of the wasm backend takes the last byte of the whole number. */
-export function installCast(): void {
-  type Attributes = { readonly dtype: string }
-  replaceKernel<Call<'x', Attributes>>('Cast', 'wasm', (original) => (call) => {
+  // Fix casts to bool: the kernel of the wasm backend takes the last byte of the whole number.
+  replaceKernel<Call<'x', { readonly dtype: string }>>('Cast', 'wasm', (original) => (call) => {
     const { inputs, attrs, backend } = call
     const { x } = inputs
     if (attrs.dtype !== 'bool' || x.dtype === 'bool') return original(call)
@@ -77,20 +66,16 @@ export function installCast(): void {
     for (let i = 0; i < bits.length; i++) bits[i] = values[i] === 0 ? 0 : 1
     return out
   })
-}
 
-/**
- * Adds a fast path for gathering along the first axis, as embeddings do: copies whole rows. The kernel of
- * the wasm backend divides to find each value.
- */
-export function installGather(): void {
+  // Add a fast path for gathering along the first axis, as embeddings do: copies whole rows. The
+  // kernel of the wasm backend divides to find each value.
   type GatherCall = Call<'x' | 'indices', Readonly<Record<'axis' | 'batchDims', number>>>
   replaceKernel<GatherCall>('GatherV2', 'wasm', (original) => (call) => {
     const { inputs, attrs, backend } = call
     const { x, indices } = inputs
     const [count, ...rest] = x.shape
     const isLeading = attrs.axis === 0 && attrs.batchDims === 0 && x.dtype === 'float32'
-    const isOutside = (id: number): boolean => id < 0 || id >= count!
+    const isOutside = (id: number) => id < 0 || id >= count!
     if (!isLeading || backend.typedArrayFromHeap(indices).some(isOutside)) return original(call)
     const out = backend.makeOutput([...indices.shape, ...rest], 'float32')
     const heap = heapOf(backend)
@@ -102,13 +87,10 @@ export function installGather(): void {
     })
     return out
   })
-}
 
-/**
- * Adds the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
- * tf.gather, and so of every embedding. Like the cpu backend, skips rows whose segment is out of range.
- */
-export function installSegmentSum(): void {
+  // Add the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
+  // tf.gather, and so of every embedding. Like the cpu backend, it skips rows whose segment is out of
+  // range.
   replaceKernel('UnsortedSegmentSum', 'wasm', () => segmentSum)
 }
 
@@ -125,12 +107,10 @@ function segmentSum({
       `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
     )
   }
-  const heap = heapOf(backend)
   const dtype = x.dtype === 'int32' ? 'int32' : 'float32'
   const out = backend.makeOutput([numSegments, ...x.shape.slice(1)], dtype)
   backend.typedArrayFromHeap(out).fill(0)
   const columns = sizeOf(x.shape.slice(1))
-  const [to, from, ids] = [out, x, segmentIds].map((tensor) => heap.addressOf(tensor))
-  heap.kernels[`scatter_add_${dtype}`](to!, from!, ids!, rows, columns, numSegments)
+  run(`scatter_add_${dtype}`, [out, x, segmentIds], rows, columns, numSegments)
   return out
 }

@@ -26,5 +26,4 @@ export interface WasmModule {
   getMemoryOffset(dataId: object): number
   refCount(dataId: object): number
   incRef(dataId: object): void
-  disposeData(dataId: object): void
 }

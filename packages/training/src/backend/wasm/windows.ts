@@ -8,6 +8,7 @@ import {
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
 import { heapOf } from './heap.ts'
+import { run } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
 interface Attributes extends WindowAttributes {
@@ -58,8 +59,8 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
     heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
     heap.multiply(
       heap.addressOf(out) + 4 * first * outputs,
-      { at: patches, transposed: false },
-      { at: heap.addressOf(filter), transposed: false },
+      { at: patches },
+      { at: heap.addressOf(filter) },
       [last - first, outputs, windows.values],
       { start, relu: attrs.activation === 'relu' },
     )
@@ -96,7 +97,7 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
     heap.multiply(
       block,
       { at: patches, transposed: true },
-      { at: heap.addressOf(dy) + 4 * first * outputs, transposed: false },
+      { at: heap.addressOf(dy) + 4 * first * outputs },
       [windows.values, outputs, last - first],
     )
     heap.kernels.add_scaled(heap.addressOf(out), heap.addressOf(out), 1, block, size)
@@ -118,7 +119,7 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   windows.forParts(0, ({ first, last }, { geometry, patches }) => {
     heap.multiply(
       patches,
-      { at: heap.addressOf(dy) + 4 * first * outputs, transposed: false },
+      { at: heap.addressOf(dy) + 4 * first * outputs },
       { at: heap.addressOf(filter), transposed: true },
       [last - first, windows.values, outputs],
     )
@@ -142,8 +143,8 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
     backend,
     kind === FILTER ? weights : images,
     (out, { heap, count }, at) => {
-      const [of, by, slopes] = [x ?? out, filter ?? out, dy].map((tensor) => heap.addressOf(tensor))
-      heap.kernels.window_gradient(kind, of!, by!, 0, slopes!, count, weights[3]!, at)
+      const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
+      heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
     },
   )
 }
@@ -151,9 +152,8 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
-  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
-    const [dx, images, slopes] = [out, input, dy].map((tensor) => heap.addressOf(tensor))
-    heap.kernels.max_pool_gradient(dx!, images!, slopes!, count, geometry)
+  return sumOver(places, backend, input.shape, (out, { count }, geometry) => {
+    run('max_pool_gradient', [out, input, dy], count, geometry)
   })
 }
 
@@ -166,8 +166,8 @@ function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): 
   const places = poolingPlaces(input.shape, attrs)
   const factor = 1 / (places.filterHeight * places.filterWidth)
   return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
-    const [dx, slopes] = [out, dy].map((tensor) => heap.addressOf(tensor))
-    heap.kernels.window_gradient(AVERAGE, dx!, 0, factor, slopes!, count, 1, geometry)
+    const [dx, slopes] = [heap.addressOf(out), heap.addressOf(dy)]
+    heap.kernels.window_gradient(AVERAGE, dx, 0, factor, slopes, count, 1, geometry)
   })
 }
 
@@ -207,11 +207,17 @@ function windowsOf(backend: WasmModule, places: Places) {
   /** The number of values in one window. */
   const values = places.filterHeight * places.filterWidth * places.inChannels
   const numbers = [
-    ...[places.inHeight, places.inWidth, places.inChannels],
-    ...[places.outHeight, places.outWidth],
-    ...[places.filterHeight, places.filterWidth],
-    ...[places.strideHeight, places.strideWidth],
-    ...[places.padInfo.top, places.padInfo.left],
+    places.inHeight,
+    places.inWidth,
+    places.inChannels,
+    places.outHeight,
+    places.outWidth,
+    places.filterHeight,
+    places.filterWidth,
+    places.strideHeight,
+    places.strideWidth,
+    places.padInfo.top,
+    places.padInfo.left,
   ]
   /**
    * Calls `run` with the address of a `Geometry` (kernels/windows.as.ts) of these windows, and that of

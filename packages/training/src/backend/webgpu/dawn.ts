@@ -16,8 +16,7 @@ export interface Gpu {
 }
 
 export interface Adapter {
-  readonly info: { readonly vendor: string; readonly device: string; readonly description: string }
-  readonly features: ReadonlySet<string>
+  readonly info: object
   readonly limits: Readonly<Record<string, number>>
   requestDevice(descriptor: {
     requiredFeatures: string[]
@@ -26,7 +25,7 @@ export interface Adapter {
 }
 
 export interface Device {
-  readonly lost: Promise<{ readonly reason: string; readonly message: string }>
+  readonly lost: Promise<{ readonly message: string }>
   addEventListener(
     event: 'uncapturederror',
     listener: (event: { readonly error: { readonly message: string } }) => void,
@@ -45,7 +44,7 @@ type Values = Float32Array | Int32Array | Uint8Array
 export interface WebGpuTensors {
   readonly tensorMap: {
     has(dataId: TensorInfo['dataId']): boolean
-    get(dataId: TensorInfo['dataId']): { readonly values?: Values | null; readonly dtype: string }
+    get(dataId: TensorInfo['dataId']): { readonly values?: Values | null }
   }
   readSync(dataId: TensorInfo['dataId']): Values
   read(dataId: TensorInfo['dataId']): Promise<Values>

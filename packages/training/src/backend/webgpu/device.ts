@@ -1,12 +1,6 @@
-import type { Adapter, Dawn, Device, Gpu } from './dawn.ts'
+import type { Dawn } from './dawn.ts'
 
-export interface OpenDevice {
-  readonly gpu: Gpu
-  readonly adapter: Adapter
-  readonly device: Device
-  /** The adapter name that the driver reports. */
-  readonly name: string
-}
+export type OpenDevice = Awaited<ReturnType<typeof openDevice>>
 
 /**
  * The device limits to request for the kernels of TensorFlow.js. Without a request, WebGPU grants only
@@ -25,9 +19,10 @@ const limits = [
  * Opens a device for this process on the adapter that `wanted` names (see `chooseAdapter`); default: the
  * best adapter.
  *
+ * @returns the device, and the name that the driver reports for its adapter
  * @throws Error that says what is missing
  */
-export async function openDevice(dawn: Dawn, wanted: string | undefined): Promise<OpenDevice> {
+export async function openDevice(dawn: Dawn, wanted: string | undefined) {
   const names = await adapterNames(dawn)
   const [best] = names
   if (best === undefined) {

@@ -1,12 +1,8 @@
 import { createRequire } from 'node:module'
 import type { KernelBackend } from '@tensorflow/tfjs-core'
 import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
-import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
-import { correctAveragePoolGradients } from '../../tfjs/average-pool-gradients.ts'
-import { installEinsum } from '../../tfjs/einsum.ts'
-import { correctSingleWindows } from '../../tfjs/single-windows.ts'
+import { correctKernels } from '../../tfjs/correct-kernels.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import { correctVolumes } from '../../tfjs/volumes.ts'
 import type { Dawn, Kernels } from './dawn.ts'
 import { openDevice, type OpenDevice } from './device.ts'
 import { guardReads } from './reads.ts'
@@ -35,11 +31,7 @@ export async function loadWebGpu({
     }
     opened = await openDevice(dawn, adapter)
     register(kernels, opened)
-    correctAveragePoolGradients('webgpu')
-    correctSingleWindows('webgpu')
-    correctVolumes('webgpu')
-    correctNegativeAxes('webgpu')
-    installEinsum('webgpu')
+    correctKernels('webgpu')
   }
   if (!(await tf.setBackend('webgpu'))) throw new Error('it could not be initialized')
   return { device: opened.name, threads: 1 }
