@@ -167,7 +167,6 @@ export async function runOnce(
       job,
       {
         plan: planAttempt(job, nodes, restartCount, { environment, directory, debuggers }),
-        worldSize: worldSizeOf(plan),
         place: nodes,
         restartCount,
         directory: directory ?? folderOf(output.kept),

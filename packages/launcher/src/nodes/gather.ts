@@ -93,8 +93,7 @@ export async function openMembers(
   const collect = async (): Promise<void> => {
     const signal = AbortSignal.any([interrupts.stop, ended.signal])
     for (;;) {
-      const arrival = await nextNode(store, Deadline.after(Infinity), signal)
-      if (arrival === undefined) continue
+      const arrival = await nextNode(store, signal)
       const free = freeRanks()[0]
       const nodeRank = arrival.node.nodeRank ?? free ?? arrived.size + 1
       const next: ArrivedNode = { ...arrival, node: { ...arrival.node, nodeRank } }
@@ -204,31 +203,23 @@ export async function openMembers(
   return members
 }
 
-/** The next node in the queue that has not left again; undefined at the deadline. */
+/** The next node in the queue that has not left again. */
 export async function nextNode(
   store: Pick<Store, 'queuePop' | 'get'>,
-  deadline: Deadline,
   signal: AbortSignal,
-): Promise<Arrival | undefined> {
+): Promise<Arrival> {
   for (;;) {
-    const id = await unlessLate(
-      store.queuePop(keys.joining, { timeout: deadline.remaining(), signal }),
-    )
-    if (id === undefined) return undefined
+    const id = await store.queuePop(keys.joining, { timeout: Infinity, signal })
     // The key of a node that has left is deleted, so do not wait for the key.
     const key = keys.node(Buffer.from(id).toString())
-    const node = await unlessLate(store.get(key, { timeout: 0, signal }))
+    const node = await store.get(key, { timeout: 0, signal }).catch((error: unknown) => {
+      if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
+      throw error
+    })
     // Ignore an invalid message.
     const arrival = node && parse(node, arrivalMessage)
     if (arrival !== undefined) return arrival
   }
-}
-
-async function unlessLate(value: Promise<Uint8Array>): Promise<Uint8Array | undefined> {
-  return await value.catch((error: unknown) => {
-    if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
-    throw error
-  })
 }
 
 /** The address of this host that the other nodes used. */

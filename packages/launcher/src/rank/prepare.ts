@@ -1,10 +1,10 @@
 import { constants } from 'node:os'
 import { isAvailable, leadProcessGroup, setParentDeathSignal, stayOnCores } from '@tsrun/native'
 import { acceptFaults } from './faults.ts'
-import { ControlPipe } from './control-pipe.ts'
+import { openControlPipe } from './control-pipe.ts'
 import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
-import { watchLauncher } from './watcher.ts'
+import { startThread } from './start-thread.ts'
 
 /** Connects this process to its launcher: it reports errors and usage, and ends with the launcher. */
 export function prepareRank(env: NodeJS.ProcessEnv): void {
@@ -19,7 +19,7 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
   // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
   process.on('SIGUSR1', () => undefined)
   // The thread always answers requests. It kills this process only if the kernel does not.
-  watchLauncher(control.fd, !askKernel())
+  startThread('watch', { fd: control.fd, dies: !askKernel() })
   dieIfOrphan(launcherPid)
 }
 
@@ -30,7 +30,7 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
  */
 export function takePlace(env: NodeJS.ProcessEnv) {
   const place = {
-    control: new ControlPipe(Number(env['TSRUN_CONTROL_FD'])),
+    control: openControlPipe(Number(env['TSRUN_CONTROL_FD'])),
     launcherPid: Number(env['TSRUN_LAUNCHER_PID']),
   }
   delete env['TSRUN_CONTROL_FD']
@@ -70,7 +70,7 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * the control pipe.
  */
 export function dieWithLauncher({ launcherPid, control }: ReturnType<typeof takePlace>): void {
-  if (!askKernel()) watchLauncher(control.fd, true)
+  if (!askKernel()) startThread('watch', { fd: control.fd, dies: true })
   dieIfOrphan(launcherPid)
 }
 

@@ -27,7 +27,7 @@ export function tensorflowComponent(request: TensorFlowRequest): Component {
       if (manifest === undefined) return undefined
       const test: Installation['test'] = async (context) => {
         const proof = await prove(context, manifest)
-        if (!proof.works) return proof.problem
+        if (typeof proof === 'string') return proof
         const { devices, idleGpus } = proof
         const found = describe({ ...manifest, devices })
         return {
@@ -121,9 +121,9 @@ async function build(
   say('5/5 testing the result in a new process')
   const draft = { folder, package: name, libraryFolders } as const
   const proof = await prove(context, draft)
-  if (!proof.works) {
+  if (typeof proof === 'string') {
     throw setupError(
-      `the result does not work (${proof.problem}): the wheel may be for another system or ` +
+      `the result does not work (${proof}): the wheel may be for another system or ` +
         `version; name another one with --wheel or --python, or try --official; see ${context.log}`,
     )
   }

@@ -27,7 +27,7 @@ const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name ==
  * and ranks that are usually last.
  */
 export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
-  const byRank = new Map(dumps.map((dump) => [dump.header.rank, dump]))
+  const byRank: RecordsByRank = new Map(dumps.map((dump) => [dump.header.rank, summarize(dump)]))
   const groups = mergeGroups(dumps)
   const collectives = groups.flatMap((group) => examineGroup(group, byRank))
   const messages = findMessages(groups, byRank)
@@ -55,10 +55,7 @@ function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
   return [...groups.values()].sort((a, b) => a.id - b.id)
 }
 
-function examineGroup(
-  group: MergedGroup,
-  byRank: ReadonlyMap<number, FlightDump>,
-): FlightFinding[] {
+function examineGroup(group: MergedGroup, byRank: RecordsByRank): FlightFinding[] {
   const sequences = [...group.collectives.keys()].sort((a, b) => a - b)
   for (const sequence of sequences) {
     const entered = group.collectives.get(sequence)!
@@ -70,8 +67,8 @@ function examineGroup(
     const waiting = [...entered].filter(([, { state }]) => state !== 'done').map(([rank]) => rank)
     const absent = group.ranks.filter((rank) => !entered.has(rank))
     const missing = absent
-      .filter((rank) => byRank.has(rank) && lastSequence(group, rank) < sequence)
-      .map((rank) => placeOf(rank, group, sequence, byRank.get(rank)!))
+      .filter((rank) => lastSequence(group, rank) < sequence)
+      .flatMap((rank) => placeOf(rank, group, sequence, byRank) ?? [])
     const unknown = absent.filter((rank) => !byRank.has(rank))
     const { name, operation, label } = calls.find(({ label }) => label !== undefined) ?? calls[0]!
     const about = { group: group.name, sequence, name, operation, label }
@@ -103,10 +100,7 @@ function mismatchOf(
   return { kind: 'mismatch', group: group.name, sequence, calls }
 }
 
-function findMessages(
-  groups: readonly MergedGroup[],
-  byRank: ReadonlyMap<number, FlightDump>,
-): MessageFinding[] {
+function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): MessageFinding[] {
   const all = [...byRank.values()]
   const byId = new Map(groups.map((group) => [group.id, group]))
   const expired = all.flatMap(timeOutsOf).reduce((first, time) => Math.min(first, time), Infinity)
@@ -116,8 +110,7 @@ function findMessages(
       const group = byId.get(entry.group)
       const { peer, tag = 0, name, operation, label } = entry
       if (group === undefined) return []
-      const dump = peer === undefined ? undefined : byRank.get(peer)
-      const place = dump && placeOf(dump.header.rank, group, Infinity, dump)
+      const place = peer === undefined ? undefined : placeOf(peer, group, Infinity, byRank)
       const about = { name, operation, label, peer, tag, place }
       return [{ kind: 'message', group: group.name, rank: header.rank, ...about }]
     })
@@ -156,44 +149,39 @@ function lastSequence(group: MergedGroup, rank: number): number {
   return last
 }
 
-function placeOf(rank: number, group: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
-  const { last, running, refused } = summaryOf(dump)
-  const own = last.get(group.id)
+/** Undefined without a record of the rank. */
+function placeOf(
+  rank: number,
+  { id }: MergedGroup,
+  sequence: number,
+  byRank: RecordsByRank,
+): RankPlace | undefined {
+  const record = byRank.get(rank)
+  if (record === undefined) return undefined
+  const [last, running] = [record.last.get(id), record.running]
   return {
     rank,
-    last: own === undefined ? undefined : nameOf(own),
-    running: running === undefined ? undefined : nameOf(running),
-    late: refused.has(`${group.id} ${sequence}`),
+    last: last && nameOf(last),
+    running: running && nameOf(running),
+    late: record.refused.has(`${id} ${sequence}`),
   }
 }
 
-interface DumpSummary {
+type RecordsByRank = ReadonlyMap<number, ReturnType<typeof summarize>>
+
+function summarize({ header, entries }: FlightDump) {
   /** The last collective of each group. */
-  readonly last: ReadonlyMap<number, FlightEntry>
-  readonly running: FlightEntry | undefined
+  const last = new Map<number, FlightEntry>()
   /** The group and the sequence number of each refused collective. */
-  readonly refused: ReadonlySet<string>
-}
-
-const summaries = new WeakMap<FlightDump, DumpSummary>()
-
-/** Summarizes each dump only once, because callers may ask for every entry of a long dump. */
-function summaryOf(dump: FlightDump): DumpSummary {
-  const known = summaries.get(dump)
-  if (known !== undefined) return known
-  const collectives = dump.entries.filter((entry) => !isMessage(entry))
-  const isRefused = ({ state }: FlightEntry): boolean => state === 'refused'
-  const summary = {
-    last: new Map(
-      collectives.filter((entry) => !isRefused(entry)).map((entry) => [entry.group, entry]),
-    ),
-    running: dump.entries.findLast(({ state }) => state === 'running'),
-    refused: new Set(
-      collectives.filter(isRefused).map(({ group, sequence }) => `${group} ${sequence}`),
-    ),
+  const refused = new Set<string>()
+  for (const entry of entries) {
+    const { group, sequence, state } = entry
+    if (isMessage(entry)) continue
+    if (state === 'refused') refused.add(`${group} ${sequence}`)
+    else last.set(group, entry)
   }
-  summaries.set(dump, summary)
-  return summary
+  const running = entries.findLast(({ state }) => state === 'running')
+  return { header, entries, last, refused, running }
 }
 
 function nameOf(entry: FlightEntry): string {
@@ -215,7 +203,7 @@ const NOTABLE = 1
  */
 function findSlowRanks(
   { name, collectives, ranks }: MergedGroup,
-  byRank: ReadonlyMap<number, FlightDump>,
+  byRank: RecordsByRank,
 ): SlowFinding[] {
   const hosts = new Set(ranks.map((rank) => byRank.get(rank)?.header.host))
   return [...hosts].flatMap((host): SlowFinding[] => {
