@@ -128,13 +128,9 @@ async function stopRanks(
   { announcer, console, interrupts }: JobContext,
 ): Promise<void> {
   for (const rank of ranks) sample(rank)
-  await stopGroups(ranks, {
-    grace,
-    kill: interrupts.kill,
-    onGraceOver: (left) => {
-      const message = `${formatRanks(left)} did not stop within ${grace / 1000} s: SIGKILL`
-      announcer.say('kill', message, { ranks: left })
-    },
+  await stopGroups(ranks, grace, interrupts.kill, (left) => {
+    const message = `${formatRanks(left)} did not stop within ${grace / 1000} s: SIGKILL`
+    announcer.say('kill', message, { ranks: left })
   })
   const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
   // Keep waiting for a slow reader of our output, but not for a process that holds a pipe open.

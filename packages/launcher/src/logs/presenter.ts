@@ -41,7 +41,8 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
       ? asWritten(stream, (text) => text)
       : inWholeLines(stream, (text) => `${text}\n`, clock)
   }
-  const make = libraryLines(stream)
+  const make = (text: string): string =>
+    stream === 'stdout' ? text : (prettyLibraryLine(text) ?? text)
   const colour = how.colour[stream]
   const template = how.prefix
   if (isAlone && template === undefined) {
@@ -89,10 +90,6 @@ export function coloured(text: string, rank: number, colour: boolean): string {
   return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })
 }
 
-function libraryLines(stream: StreamName): (text: string) => string {
-  return stream === 'stdout' ? (text) => text : (text) => prettyLibraryLine(text) ?? text
-}
-
 function asWritten(output: StreamName, make: (text: string) => string): Presenter {
   return { output, present: ({ text, end }) => make(text) + end, end: () => '' }
 }
@@ -132,8 +129,9 @@ interface Output {
 
 /** Whether to colour this stream: only on a terminal, unless NO_COLOR or FORCE_COLOR says otherwise. */
 export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
-  if (isSet(env['NO_COLOR'])) return false
-  if (isSet(env['FORCE_COLOR'])) return env['FORCE_COLOR'] !== '0' && env['FORCE_COLOR'] !== 'false'
+  const { NO_COLOR, FORCE_COLOR } = env
+  if (NO_COLOR) return false
+  if (FORCE_COLOR) return !['0', 'false'].includes(FORCE_COLOR)
   return output.isTTY === true && env['TERM'] !== 'dumb'
 }
 
@@ -141,8 +139,4 @@ export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
 export function colourLevel(output: Output, env: NodeJS.ProcessEnv): string {
   const depth = output.getColorDepth?.(env) ?? 4
   return depth >= 24 ? '3' : depth >= 8 ? '2' : '1'
-}
-
-function isSet(value: string | undefined): boolean {
-  return value !== undefined && value !== ''
 }

@@ -82,7 +82,8 @@ function reportText(
   colour: boolean,
 ): string {
   const lines = [
-    colour ? boldRed(rule(TITLE)) : rule(TITLE),
+    // Bold red.
+    colour ? `\x1b[1m\x1b[31m${rule(TITLE)}\x1b[39m\x1b[22m` : rule(TITLE),
     ...Object.entries(blocks).flatMap(titled),
     rule(` exit code ${exitCode} `),
   ]
@@ -110,8 +111,4 @@ function wrap(text: string | undefined): string[] {
 
 function rule(title: string): string {
   return `──${title}`.padEnd(WIDTH, '─')
-}
-
-function boldRed(text: string): string {
-  return `\x1b[1m\x1b[31m${text}\x1b[39m\x1b[22m`
 }

@@ -98,9 +98,8 @@ export function announceDebuggers(
   for (const [rank, { host, port, waits }] of debuggers) {
     const at = `${host}:${port}`
     const how = `chrome://inspect, an editor, or node inspect ${at}`
-    const message = waits
-      ? `rank ${rank}: waits for a debugger at ${at} (${how})`
-      : `rank ${rank}: debugger at ${at} (${how})`
+    const what = waits ? 'waits for a debugger' : 'debugger'
+    const message = `rank ${rank}: ${what} at ${at} (${how})`
     announcer.say('debugger', message, { rank, host, port, waits })
   }
   const open = [...debuggers.values()].find(({ host }) => !LOOPBACK.test(host))

@@ -1,5 +1,11 @@
 import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
-import { libraryPath, namesIn, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import {
+  libraryPath,
+  namesIn,
+  readTensorFlowManifest,
+  thisSystem,
+  type TensorFlowManifest,
+} from '@tsrun/core'
 import { usableCores } from './limits.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -54,11 +60,7 @@ export function deviceEnvironment(
 /** Whether ranks compute on GPUs: TensorFlow for GPUs is installed, and no other backend is selected. */
 export function usesGpus(env: Environment): boolean {
   if ((env['TSRUN_BACKEND'] ?? 'tensorflow') !== 'tensorflow') return false
-  try {
-    return readTensorFlowManifest(env)?.package === '@tensorflow/tfjs-node-gpu'
-  } catch {
-    return false
-  }
+  return readManifest(env)?.package === '@tensorflow/tfjs-node-gpu'
 }
 
 /** The GPUs of CUDA_VISIBLE_DEVICES, or all GPUs of this host, in the form of that variable. */
@@ -81,11 +83,16 @@ function parseGpuList(text: string): string[] {
 }
 
 function findLibraryFolders(env: Environment): readonly string[] {
+  const manifest = readManifest(env)
+  return manifest?.system === thisSystem ? manifest.libraryFolders : []
+}
+
+function readManifest(env: Environment): TensorFlowManifest | undefined {
   try {
-    const manifest = readTensorFlowManifest(env)
-    return manifest?.system === thisSystem ? manifest.libraryFolders : []
+    return readTensorFlowManifest(env)
   } catch {
-    return [] // The ranks that load the backend report the problem.
+    // The ranks that load the backend report the problem.
+    return undefined
   }
 }
 
