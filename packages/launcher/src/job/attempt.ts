@@ -14,7 +14,7 @@ import type { StackRequests } from './process/stack-requests.ts'
 import type { AttemptPage } from './status-page.ts'
 
 /** One attempt of a job on this host. */
-export interface Attempt {
+interface Attempt {
   readonly plan: readonly RankPlan[]
   readonly place: NodePlace
   readonly restartCount: number
@@ -40,6 +40,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   const worldSize = worldSizeOf(place.plan)
   const { input } = context
   const ranks: RankProcess[] = []
+  stackRequests.ranks = ranks
   const tails: StderrTail[] = []
   let interrupted = false
   let endChaos: (() => void) | undefined
@@ -52,7 +53,6 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = logs.open(one.rank, localRank)
       const process = await startRank(one, worldSize, job.env, input?.kindFor(one.rank))
-      stackRequests.add(process)
       page.follow(process, localRank)
       input?.add(process)
       ranks.push(process)

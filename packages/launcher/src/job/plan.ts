@@ -17,7 +17,7 @@ import { coreEnvironment } from './placement/numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 /** The inputs of a plan that differ between attempts. */
-export interface AttemptSetup extends NodeArgumentsContext {
+interface AttemptSetup extends NodeArgumentsContext {
   /** More variables for all ranks. */
   readonly environment?: Readonly<Record<string, string>>
 }

@@ -15,7 +15,7 @@ export interface Presenter {
   end(): string
 }
 
-export interface Presentation {
+interface Presentation {
   readonly format: LogFormat
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The template of `--log-prefix`, for `pretty`. */
@@ -63,7 +63,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */
 export function prefixWidth(
-  { format, prefix }: Pick<OutputOptions, 'format' | 'prefix'>,
+  { format, prefix }: OutputOptions,
   facts: RankFacts,
 ): number {
   const { rank, worldSize, startedAt } = facts

@@ -4,7 +4,7 @@ import { streamNames } from './log-files.ts'
 import { attemptsIn, RankReader, ranksIn, type LogPiece } from './log-reader.ts'
 
 /** An output line of a rank. */
-export interface RecordedLine {
+interface RecordedLine {
   readonly rank: number
   readonly stream: StreamName
   readonly text: string

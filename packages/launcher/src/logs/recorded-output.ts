@@ -5,7 +5,7 @@ import type { LogPiece, RankReader } from './log-reader.ts'
 import { makePresenter, type Presenter } from './presenter.ts'
 import { mergeTraces, TRACE_WINDOW } from './traces.ts'
 
-export interface RecordedOutputOptions {
+interface RecordedOutputOptions {
   readonly format: LogFormat
   /** Undefined: the prefix of the job. */
   readonly prefix: string | undefined

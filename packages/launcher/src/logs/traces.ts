@@ -21,7 +21,7 @@ const LONGEST_WAIT = 1024 * 1024
 /** Maximum lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
 
-export interface TraceMergerOptions {
+interface TraceMergerOptions {
   readonly colour: boolean
   readonly write: (text: string) => void
   /** Milliseconds. */

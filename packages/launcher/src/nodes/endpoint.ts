@@ -29,7 +29,7 @@ import { announceWait } from './waiting.ts'
 export async function findStoreAddress(
   { host, port, timeout }: Pick<RendezvousOptions, 'host' | 'port' | 'timeout'>,
   isSaid: boolean,
-  { announcer, interrupts: { stop } }: Pick<JobContext, 'announcer' | 'interrupts'>,
+  { announcer, interrupts: { stop } }: JobContext,
   names = systemNames,
 ): Promise<ListenAddress | undefined> {
   const deadline = Deadline.after(timeout)

@@ -23,7 +23,7 @@ import {
 import { announceWait, nameNodes } from './waiting.ts'
 
 /** A node that has arrived. */
-export interface ArrivedNode {
+interface ArrivedNode {
   /** Part of the node's key in the store, which is deleted when the node's launcher ends. */
   readonly id: string
   readonly node: NumberedNode

@@ -31,7 +31,7 @@ export class RestartBudget {
   }
 }
 
-export interface Evidence {
+interface Evidence {
   readonly plan: NodePlan
   /** From all nodes that are still present. */
   readonly reports: readonly NodeReport[]

@@ -22,7 +22,7 @@ import {
 } from './tool.ts'
 
 /** A file that an install script downloaded. */
-export type Download = Of<typeof download>
+type Download = Of<typeof download>
 const download = object({ url: text, sha256: text })
 
 /** The module that records downloads, as a URL because NODE_OPTIONS cannot hold paths with spaces. */

@@ -9,7 +9,7 @@ import type { Failure, HostFacts, MemoryEvents, RankOutcome } from '../../protoc
 import type { RootCause } from './root-cause.ts'
 
 /** Facts from all hosts. */
-export interface JobFacts {
+interface JobFacts {
   /** From the flight records of all ranks. */
   readonly findings?: readonly FlightFinding[]
   readonly worldSize?: number

@@ -12,7 +12,7 @@ import { logProblem } from '../../logs/log.ts'
 import { attemptsIn } from '../../logs/log-reader.ts'
 
 /** The records of one attempt of one run. */
-export interface Records extends FlightFolder {
+interface Records extends FlightFolder {
   readonly folder: string
   /** Sentences about omitted records and about the choice of records. */
   readonly notes: readonly string[]

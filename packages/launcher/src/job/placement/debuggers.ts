@@ -6,7 +6,7 @@ import type { InspectOptions, ProgramOptions } from '../../args/program-options.
 import type { Announcer } from '../../logs/console.ts'
 
 /** Where a rank listens for a debugger. */
-export interface DebuggerPlace {
+interface DebuggerPlace {
   readonly host: string
   /** 0: any free port. */
   readonly port: number

@@ -13,7 +13,7 @@ import {
 import { readSystemFile } from './limits.ts'
 
 /** A GPU or MIG instance that ranks of this host may use. */
-export interface HostGpu {
+interface HostGpu {
   /** In the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
   readonly name: string
   readonly uuid: string

@@ -32,7 +32,7 @@ export interface RankPlan {
 export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
 /** How a rank ended. */
-export interface RankEnd {
+interface RankEnd {
   /** Milliseconds of the host's monotonic clock. */
   readonly at: number
   readonly exitCode: number | null

@@ -14,7 +14,7 @@ export interface RankStack {
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
 }
 
-export interface MeasuredStatus extends RankStatus {
+interface MeasuredStatus extends RankStatus {
   /** The fraction of the time outside operations that this rank spent computing. */
   readonly computing?: number | undefined
 }
