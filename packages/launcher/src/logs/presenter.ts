@@ -3,7 +3,7 @@ import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { jsonLine } from './json-line.ts'
-import { ProgressCollapser, withoutCodes, type Line, type StreamName } from './lines.ts'
+import { collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
 import { prettyLibraryLine } from './pretty-line.ts'
 
 /** Formats one stream of a rank for the console. Returns '' for no text. */
@@ -99,7 +99,7 @@ function inWholeLines(
   make: (text: string) => string,
   clock: (() => number) | undefined,
 ): Presenter {
-  const collapser = new ProgressCollapser(clock)
+  const collapser = collapseProgress(clock)
   const show = (text: string | undefined): string => (text === undefined ? '' : make(text))
   return {
     output,

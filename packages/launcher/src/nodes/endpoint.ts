@@ -95,7 +95,7 @@ export async function startJobStore(
   tls?: StoreTls,
 ): Promise<JobStore> {
   try {
-    return await startStoreServer({ host, port, token, onRefused, ...(tls && { tls }) })
+    return await startStoreServer({ host, port, token, onRefused, tls })
   } catch (cause) {
     throw listenError(host, port, cause)
   }

@@ -1,4 +1,4 @@
-import { Deadline, isTsrError, tsrError, type TsrError } from '@tsrun/core'
+import { Deadline, isTsrError, tsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   isLoopback,
@@ -127,7 +127,10 @@ export async function openMembers(
     const master = publish ?? usedAddress(nodes) ?? rendezvous.host
     const zero = { ...nodeZero, address: own === '' ? master : own }
     const unreachable = findUnreachable([zero, ...nodes.map(({ node }) => node)], isLoopback)
-    if (unreachable !== undefined) throw loopbackError(unreachable)
+    if (unreachable !== undefined) {
+      const { nodeRank, host, address } = unreachable
+      throw tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
+    }
     const before = current
     current = makePlan(job.identity.runId, { ...jobStore.endpoint, host: master }, [
       { id: ZERO, node: zero },
@@ -179,8 +182,7 @@ export async function openMembers(
         }
         return await plan(attempt)
       } catch (error) {
-        const message = errorForOthers(error, nodeZero)
-        await post(store, keys.refused, message).catch(() => undefined)
+        await post(store, keys.refused, errorForOthers(error, nodeZero)).catch(() => undefined)
         throw error
       } finally {
         waiting.end()
@@ -226,10 +228,6 @@ export async function nextNode(
 function usedAddress(nodes: readonly ArrivedNode[]): string | undefined {
   const own = ownAddresses()
   return nodes.map(({ storeAddress }) => storeAddress).find((address) => own.includes(address))
-}
-
-function loopbackError({ nodeRank, host, address }: NumberedNode): TsrError {
-  return tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
 }
 
 /** The error for the nodes that have arrived: `error`, or that node 0 is leaving. */

@@ -82,7 +82,6 @@ async function connect(
   isHere?: () => Promise<boolean>,
 ) {
   const { host, port, timeout } = rendezvous
-  const tls = storeTlsOf(protection)
   const here = new AbortController()
   let failures = 0
   let hint = ''
@@ -92,7 +91,7 @@ async function connect(
       host,
       port,
       token: identity.token,
-      ...(tls && { tls }),
+      tls: storeTlsOf(protection),
       timeout,
       signal: AbortSignal.any([interrupts.stop, here.signal]),
       onProgress: ({ endpoint, reason }) => {

@@ -79,7 +79,7 @@ export async function receive<T>(
   of: Schema<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const value = await store.get(key, { timeout: Infinity, ...(signal && { signal }) })
+  const value = await store.get(key, { timeout: Infinity, signal })
   const message = parse(value, of)
   if (message !== undefined) return message
   const reason = `it is none of the messages of launchers under ${key}`

@@ -22,7 +22,7 @@ import {
   type LostNode,
   reportMessage,
 } from '../protocol/nodes.ts'
-import { goesOn, judge, RestartBudget } from './verdict.ts'
+import { countRestarts, goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, monitorHeartbeats, type HeartbeatMonitor } from './waiting.ts'
 
 /** Milliseconds for the other nodes to read the last verdict before the store closes. */
@@ -52,7 +52,7 @@ export function createNodeZero(
   let lost: LostNode[] = []
   /** Whether a lost node left voluntarily. */
   let hasLeft = false
-  const budget = new RestartBudget()
+  const budget = countRestarts()
   /** Why the current attempt ends early. */
   let change: string | undefined
   let current: number | undefined

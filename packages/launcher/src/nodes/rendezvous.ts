@@ -18,7 +18,7 @@ import { joinNodes } from './join.ts'
 import { forgetAttempt } from './messages.ts'
 import { createNodeZero } from './node-zero.ts'
 import { createOtherNode } from './other-node.ts'
-import { judge, RestartBudget } from './verdict.ts'
+import { countRestarts, judge } from './verdict.ts'
 
 /** Maximum refused connections that are announced, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
@@ -113,15 +113,13 @@ async function startStore(
     announcer.say('loopback', text)
   }
   let refused = 0
-  const tls = storeTlsOf(protection)
   const onRefused = (peer: string, reason: string): void => {
     if (++refused > REFUSALS_SHOWN) return
-    announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
-      peer,
-      reason,
-    })
+    const text = `refused a connection from ${peer} to the store: ${reason}`
+    announcer.say('refused', text, { peer, reason })
   }
-  const store = await startJobStore(address, port, identity.token, onRefused, tls)
+  const { token } = identity
+  const store = await startJobStore(address, port, token, onRefused, storeTlsOf(protection))
   if (program.kind !== 'program') return store
   const freePort = await findFreePort(address)
   return {
@@ -142,7 +140,7 @@ export function createOnlyNode({ placement, restart, identity }: Job, store: Job
   const node = { id: 'zero', nodeRank: 0, nproc, host: hostname(), address: master.host, role }
   const plan: NodePlan = { runId: identity.runId, master, nodes: [node] }
   const never = new AbortController().signal
-  const budget = new RestartBudget()
+  const budget = countRestarts()
   return {
     plan,
     nodeRank: 0,

@@ -10,24 +10,23 @@ import { findRootCause } from '../job/failure/root-cause.ts'
 const HEALTHY = 3_600_000
 
 /** Counts restarts. After a healthy attempt, the count starts again at zero. */
-export class RestartBudget {
-  #beganAt = 0
-  #used = 0
-
-  begin(): void {
-    this.#beganAt = performance.now()
-  }
-
-  /** The restarts that count at the end of an attempt. */
-  get used(): number {
-    if (performance.now() - this.#beganAt >= HEALTHY) this.#used = 0
-    return this.#used
-  }
-
-  /** Counts the restart that the verdict allows, if it does. */
-  take(verdict: Verdict): Verdict {
-    if (verdict.kind === 'failure' && verdict.restart !== undefined) this.#used++
-    return verdict
+export function countRestarts() {
+  let beganAt = 0
+  let used = 0
+  return {
+    begin(): void {
+      beganAt = performance.now()
+    },
+    /** The restarts that count at the end of an attempt. */
+    get used(): number {
+      if (performance.now() - beganAt >= HEALTHY) used = 0
+      return used
+    },
+    /** Counts the restart that the verdict allows, if it does. */
+    take(verdict: Verdict): Verdict {
+      if (verdict.kind === 'failure' && verdict.restart !== undefined) used++
+      return verdict
+    },
   }
 }
 
