@@ -29,17 +29,29 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const { format, clock } = how
   const { rank, worldSize } = facts
   const time = clock ?? Date.now
+  const inWholeLines = (output: StreamName, make: (text: string) => string): Presenter => {
+    const collapser = collapseProgress(clock)
+    const show = (text: string | undefined): string => (text === undefined ? '' : make(text))
+    return {
+      output,
+      present: (line) => show(collapser.push(line)),
+      end: () => show(collapser.flush()),
+    }
+  }
+  const asWritten = (make: (text: string) => string): Presenter => ({
+    output: stream,
+    present: ({ text, end }) => make(text) + end,
+    end: () => '',
+  })
   if (format === 'json') {
-    const lineOf = (line: string): string =>
-      jsonLine({ time: new Date(time()).toISOString(), rank, stream, line })
-    return inWholeLines('stdout', lineOf, clock)
+    return inWholeLines('stdout', (line) =>
+      jsonLine({ time: new Date(time()).toISOString(), rank, stream, line }),
+    )
   }
   // A single rank has the console to itself, so its progress bars may overwrite lines.
   const isAlone = worldSize === 1
   if (format === 'raw') {
-    return isAlone
-      ? asWritten(stream, (text) => text)
-      : inWholeLines(stream, (text) => `${text}\n`, clock)
+    return isAlone ? asWritten((text) => text) : inWholeLines(stream, (text) => `${text}\n`)
   }
   const make = (text: string): string =>
     stream === 'stdout' ? text : (prettyLibraryLine(text) ?? text)
@@ -47,18 +59,14 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const template = how.prefix
   if (isAlone && template === undefined) {
     const end = colour ? endingColours : withoutCodes
-    return asWritten(stream, (text) => end(make(text)))
+    return asWritten((text) => end(make(text)))
   }
   const usual = rankPrefix(rank, worldSize, colour)
   const prefix =
     template === undefined
       ? () => usual
       : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
-  return inWholeLines(
-    stream,
-    (text) => withPrefix(prefix(), visibleText(make(text), colour)),
-    clock,
-  )
+  return inWholeLines(stream, (text) => withPrefix(prefix(), visibleText(make(text), colour)))
 }
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */
@@ -88,24 +96,6 @@ export function rankPrefix(rank: number, worldSize: number, colour: boolean): st
 export function coloured(text: string, rank: number, colour: boolean): string {
   if (!colour) return text
   return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })
-}
-
-function asWritten(output: StreamName, make: (text: string) => string): Presenter {
-  return { output, present: ({ text, end }) => make(text) + end, end: () => '' }
-}
-
-function inWholeLines(
-  output: StreamName,
-  make: (text: string) => string,
-  clock: (() => number) | undefined,
-): Presenter {
-  const collapser = collapseProgress(clock)
-  const show = (text: string | undefined): string => (text === undefined ? '' : make(text))
-  return {
-    output,
-    present: (line) => show(collapser.push(line)),
-    end: () => show(collapser.flush()),
-  }
 }
 
 /** Colours of the rank prefixes. Red is reserved for errors. */

@@ -206,10 +206,7 @@ export async function openMembers(
 }
 
 /** The next node in the queue that has not left again. */
-export async function nextNode(
-  store: Pick<Store, 'queuePop' | 'get'>,
-  signal: AbortSignal,
-): Promise<Arrival> {
+export async function nextNode(store: Store, signal: AbortSignal): Promise<Arrival> {
   for (;;) {
     const id = await store.queuePop(keys.joining, { timeout: Infinity, signal })
     // The key of a node that has left is deleted, so do not wait for the key.

@@ -1,7 +1,10 @@
 import { fileURLToPath } from 'node:url'
 
-/** The folder of this library's packages, with a trailing slash. */
-const packages = ownPackages(import.meta.url)
+/**
+ * The folder of this library's packages, with a trailing slash; undefined if this file is not inside one, for
+ * example in a user's bundle.
+ */
+const [, packages] = /^(.*\/)launcher\/(?:src|dist)\//.exec(fileURLToPath(import.meta.url)) ?? []
 
 /**
  * Frames that contain one of these belong to libraries: tsrun, Node.js, TensorFlow.js and module
@@ -47,10 +50,4 @@ function isOfLibrary(frame: string): boolean {
     libraryPlaces.some((place) => frame.includes(place)) ||
     /\((?:<anonymous>|index \d+)\)$/.test(frame)
   )
-}
-
-/** Undefined if this file is not inside the package, for example in a user's bundle. */
-function ownPackages(url: string): string | undefined {
-  const path = fileURLToPath(url)
-  return /^(.*\/)launcher\/(?:src|dist)\//.exec(path)?.[1]
 }

@@ -36,7 +36,7 @@ export interface RankPlace {
 }
 
 /** Ranks that ran different operations at the same position. */
-export interface MismatchFinding {
+interface MismatchFinding {
   readonly kind: 'mismatch'
   readonly group: string
   readonly sequence: number

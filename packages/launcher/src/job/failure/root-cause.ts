@@ -1,4 +1,4 @@
-import type { FlightFinding, MismatchFinding } from './flight-findings.ts'
+import type { FlightFinding } from './flight-findings.ts'
 import { findAbsent, type Absence } from './absence.ts'
 import { failedAt, succeeded, wasStopped } from './outcome.ts'
 import type { RankOutcome } from '../../protocol/nodes.ts'
@@ -73,13 +73,9 @@ function findOdd(
   findings: readonly FlightFinding[],
 ): RankOutcome | undefined {
   const mismatch = findings.find((finding) => finding.kind === 'mismatch')
-  const odd = mismatch && minorityOf(mismatch)
-  return outcomes.find(({ rank }) => rank === odd)
-}
-
-function minorityOf({ calls }: MismatchFinding): number | undefined {
-  const [fewest, next] = calls.map(({ ranks }) => ranks).sort((a, b) => a.length - b.length)
-  return fewest!.length < (next?.length ?? 0) ? fewest![0] : undefined
+  const callers = mismatch?.calls.map(({ ranks }) => ranks) ?? []
+  const [fewest = [], next = []] = callers.sort((a, b) => a.length - b.length)
+  return fewest.length < next.length ? outcomes.find(({ rank }) => rank === fewest[0]) : undefined
 }
 
 function presume(

@@ -25,16 +25,16 @@ export async function stopGroups(
   if (left.length === 0) return
   if (!kill.aborted) onGraceOver(left.map(({ rank }) => rank))
   for (const rank of left) rank.stop('SIGKILL')
-  await untilGone(left, Deadline.after(KILL_TIME), new AbortController().signal)
+  await untilGone(left, Deadline.after(KILL_TIME))
 }
 
 /** Polls, because the kernel reports the end of a child but not of a group. */
 async function untilGone(
   ranks: readonly RankProcess[],
   deadline: Deadline,
-  cut: AbortSignal,
+  cut?: AbortSignal,
 ): Promise<void> {
-  for (let wait = 1; !deadline.expired && !cut.aborted; wait = Math.min(50, wait * 2)) {
+  for (let wait = 1; !deadline.expired && cut?.aborted !== true; wait = Math.min(50, wait * 2)) {
     if (remaining(ranks).length === 0) return
     await pause(Math.min(wait, deadline.remaining()), undefined, { signal: cut }).catch(
       () => undefined,
@@ -46,7 +46,7 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   const left = ranks.filter((rank) => rank.groupAlive)
   if (left.length === 0 || left.some((rank) => rank.end === undefined)) return left
   const living = livingGroups()
-  return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
+  return living.size === 0 ? left : left.filter(({ pid }) => living.has(pid))
 }
 
 type SettlingRank = Pick<RankProcess, 'end' | 'ended' | 'error'>

@@ -1,9 +1,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync } from 'node:fs'
 import type { Duplex, Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { monotonicNow, namesIn, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { RankFate } from '@tsrun/distributed/record'
 import { LineSplitter } from '../../logs/lines.ts'
@@ -240,17 +239,13 @@ function onceClosed(stream: Readable): Promise<void> {
 
 /**
  * The groups that have a running member. Unlike `sendSignal`, ignores zombies that a slow init has not
- * reaped yet. Undefined without /proc.
+ * reaped yet. Empty without /proc.
  */
-export function livingGroups(): Set<number> | undefined {
+export function livingGroups(): Set<number> {
   const groups = new Set<number>()
-  try {
-    for (const name of readdirSync('/proc')) {
-      const [state, , group] = /^\d+$/.test(name) ? (statFields(name) ?? []) : []
-      if (state !== undefined && state !== 'Z' && state !== 'X') groups.add(Number(group))
-    }
-  } catch {
-    return undefined
+  for (const name of namesIn('/proc')) {
+    const [state, , group] = /^\d+$/.test(name) ? (statFields(name) ?? []) : []
+    if (state !== undefined && state !== 'Z' && state !== 'X') groups.add(Number(group))
   }
   return groups
 }
