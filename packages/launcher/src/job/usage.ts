@@ -51,7 +51,13 @@ export function summaryText(usages: readonly RankUsage[], width?: number): strin
   const rows = isShort ? rowsOfRanks(usages, nodes.size > 1) : summarize(usages)
   if (!isShort && nodes.size > 1 && nodes.size <= MOST_ROWS) {
     for (const [node, name] of nodes) {
-      rows.push(statistic(name, usages.filter((usage) => usage.node === node), median))
+      rows.push(
+        statistic(
+          name,
+          usages.filter((usage) => usage.node === node),
+          median,
+        ),
+      )
     }
   }
   return `${formatTable(rows, 'right', width).join('\n')}\n`

@@ -50,7 +50,9 @@ function growingFile(path: string) {
   const at = (position: number, length: number): Buffer => {
     // An index may be damaged, so its lengths are not trusted.
     const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, sizeOf() - position)))
-    return fd === undefined ? bytes : bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, position))
+    return fd === undefined
+      ? bytes
+      : bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, position))
   }
   const file = {
     position: 0,

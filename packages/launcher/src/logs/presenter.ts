@@ -70,10 +70,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
 }
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */
-export function prefixWidth(
-  { format, prefix }: OutputOptions,
-  facts: RankFacts,
-): number {
+export function prefixWidth({ format, prefix }: OutputOptions, facts: RankFacts): number {
   const { rank, worldSize, startedAt } = facts
   if (format !== 'pretty') return 0
   if (prefix !== undefined)

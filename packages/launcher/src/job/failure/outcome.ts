@@ -9,7 +9,11 @@ const SURVIVED = 10_000
 /** The outcome of a rank that has ended. */
 export function toOutcome(process: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
   const { pid, startedAt, stopSignal, stoppedAt, error, usage } = process
-  const { at: endedAt, exitCode, signal } = process.end ?? {
+  const {
+    at: endedAt,
+    exitCode,
+    signal,
+  } = process.end ?? {
     at: monotonicNow(),
     exitCode: null,
     signal: null,

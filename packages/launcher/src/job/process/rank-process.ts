@@ -153,7 +153,9 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
           questions.set(id, resolve)
           control.write(`${id}\n`)
         })
-        const limit = pause(STACK_TIME, undefined, { signal: silence.signal }).catch(() => undefined)
+        const limit = pause(STACK_TIME, undefined, { signal: silence.signal }).catch(
+          () => undefined,
+        )
         return await Promise.race([answer, limit, self.ended.then(() => undefined)])
       } finally {
         silence.abort()
