@@ -5,7 +5,7 @@ interface Place {
 }
 
 const FRAME = /^\s+at .*(:\d+\)?|\(<anonymous>\)|\(index \d+\)|<anonymous>)$/
-const PYTHON = /^Traceback \(most recent call last\):/
+const PYTHON = 'Traceback (most recent call last):'
 /** The first line of an error: `TypeError: x is not a function`, `Uncaught MyError`. */
 const HEADER = /^(Uncaught |\[?)[\w.$]*(Error|Exception|Warning)\b/
 /** The location of an error that Node prints above the source line and the error. */
@@ -15,9 +15,9 @@ const LONGEST_HEAD = 10
 
 /** The first stack trace of Node or Python in these lines; undefined if there is none. */
 export function findTrace(lines: readonly string[]): Place | undefined {
-  const mark = lines.findIndex((line) => FRAME.test(line) || PYTHON.test(line))
+  const mark = lines.findIndex((line) => FRAME.test(line) || line.startsWith(PYTHON))
   if (mark < 0) return undefined
-  if (PYTHON.test(lines[mark]!)) {
+  if (lines[mark]!.startsWith(PYTHON)) {
     const last = lines.findIndex((line, index) => index > mark && /^\S/.test(line))
     return last < 0 ? { from: mark, to: lines.length } : { from: mark, to: last + 1 }
   }
