@@ -37,7 +37,9 @@ export function findMismatch(
   joined: ReadonlyMap<number, Registration>,
 ): string | undefined {
   const { nodeRank } = newcomer
-  const [mine, others] = [newcomer, nodeZero].map(numberOfNodes)
+  const [mine, others] = [newcomer, nodeZero].map(({ minNodes, nnodes }) =>
+    minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`,
+  )
   const who = `node ${nodeRank} (${nameOf(newcomer)})`
   if (newcomer.version !== nodeZero.version) {
     return `${who} runs tsrun ${newcomer.version}, and node 0 (${nodeZero.host}) runs ${nodeZero.version}`
@@ -65,10 +67,6 @@ export function findUnreachable(
 ): NumberedNode | undefined {
   if (nodes.every(({ identity }) => identity === nodes[0]?.identity)) return undefined
   return nodes.find(({ address }) => isLoopback(address))
-}
-
-function numberOfNodes({ minNodes, nnodes }: Registration): string {
-  return minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`
 }
 
 function nameOf({ host, address, pid }: Registration): string {

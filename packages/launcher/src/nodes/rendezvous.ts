@@ -40,7 +40,13 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   const isZero = isNodeZero(job)
   const address =
     isZero === false ? undefined : await findStoreAddress(place, isZero === true, context)
-  const store = address && (await serveStore(job, address, isZero === true, context))
+  const store =
+    address &&
+    (await startStore(job, address.listen, context).catch((error: unknown) => {
+      // Another launcher of this host may serve the store.
+      if (isZero !== true && isTsrError(error) && error.code === 'ERR_TSR_STORE_ADDRESS') return
+      throw error
+    }))
   if (address !== undefined && store !== undefined) return await lead(job, store, address, context)
   // The name may still resolve to a lost host that this one replaces.
   const isHere = async (): Promise<boolean> => 'listen' in (await findListenAddress(place.host))
@@ -73,21 +79,6 @@ async function onlyAddress(host: string): Promise<string> {
   return 'listen' in found ? found.listen : host
 }
 
-/** @returns undefined if `isSaid` is false and another launcher of this host serves the store */
-async function serveStore(
-  job: Job,
-  { listen }: ListenAddress,
-  isSaid: boolean,
-  context: JobContext,
-): Promise<JobStore | undefined> {
-  try {
-    return await startStore(job, listen, context)
-  } catch (error) {
-    if (isSaid || !isTsrError(error) || error.code !== 'ERR_TSR_STORE_ADDRESS') throw error
-    return undefined
-  }
-}
-
 async function lead(
   job: Job,
   store: JobStore,
@@ -108,7 +99,9 @@ async function startStore(
   address: string,
   { announcer }: JobContext,
 ): Promise<JobStore> {
-  if (isLoopback(address) && !hasLoopback()) {
+  const isUp = () =>
+    Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
+  if (isLoopback(address) && !isUp()) {
     const text = 'the loopback interface is down, so no rank can reach the store: ip link set lo up'
     announcer.say('loopback', text)
   }
@@ -127,10 +120,6 @@ async function startStore(
     endpoint: { ...store.endpoint, freePort },
     close: () => store.close(),
   }
-}
-
-function hasLoopback(): boolean {
-  return Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
 }
 
 /** Creates the only node of a job. */

@@ -72,7 +72,10 @@ export function judge({
   }
   const [firstLost] = lost
   if (firstLost !== undefined && (hasLeft === true || cause?.presumed !== false)) {
-    if (isElastic) return { kind: 'change', reason: describeLost(lost) }
+    if (isElastic) {
+      const each = lost.map(({ node, host, reason }) => `node ${node} (${host}) is gone: ${reason}`)
+      return { kind: 'change', reason: each.join('; ') }
+    }
     return {
       kind: 'lost',
       failure: {
@@ -101,13 +104,6 @@ export function judge({
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }
   return { kind: 'failure', failure, restart: { number: restarts + 1, of: maxRestarts } }
-}
-
-/** `node 1 (h1) is gone: its launcher has ended`, for each lost node. */
-function describeLost(lost: readonly LostNode[]): string {
-  return lost
-    .map(({ node, host, reason }) => `node ${node} (${host}) is gone: ${reason}`)
-    .join('; ')
 }
 
 export function goesOn(verdict: Verdict): boolean {

@@ -31,7 +31,8 @@ export function hideLibraryFrames(text: string) {
   const lines = text.split('\n')
   const kept: string[] = []
   for (const line of lines) {
-    if (!isFrame(line) || !isOfLibrary(line)) kept.push(line)
+    const isOfLibrary = ANONYMOUS.test(line) || libraryPlaces.some((place) => line.includes(place))
+    if (!isFrame(line) || !isOfLibrary) kept.push(line)
     // The properties of the error follow its last frame.
     else if (line.endsWith(' {') && kept.length > 0) kept.push(`${kept.pop()!} {`)
   }
@@ -45,9 +46,4 @@ function isFrame(line: string): boolean {
   return /^\s+at /.test(line)
 }
 
-function isOfLibrary(frame: string): boolean {
-  return (
-    libraryPlaces.some((place) => frame.includes(place)) ||
-    /\((?:<anonymous>|index \d+)\)$/.test(frame)
-  )
-}
+const ANONYMOUS = /\((?:<anonymous>|index \d+)\)$/

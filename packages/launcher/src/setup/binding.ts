@@ -97,7 +97,10 @@ export async function compileBinding(
   ])
   // If tsrun's additions do not compile with this TensorFlow, compile the binding without them.
   const output = whole.ok ? whole : await compile()
-  if (output.ok) return [whole, kernels].map(failureOf).find(Boolean)
+  if (output.ok) {
+    const failed = [whole, kernels].find(({ ok }) => !ok)
+    return failed && reasonOf(failed)
+  }
   throw setupError(
     `${command} could not compile the binding (${reasonOf(output)}): the version of the wheel may not fit ` +
       '(2.16 to 2.21 do), or the compiler may be too old for C++17: name others with --wheel ' +
@@ -132,8 +135,4 @@ async function compileKernels(
     outputs.push(output)
   }
   return outputs.find(({ ok }) => ok) ?? outputs.at(-1)!
-}
-
-function failureOf(output: ToolOutput): string | undefined {
-  return output.ok ? undefined : reasonOf(output)
 }

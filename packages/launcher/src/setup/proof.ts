@@ -103,9 +103,7 @@ export const gpuAdvice =
 /** Extracts the first sentence of TensorFlow's message about unused GPUs. */
 export function whyCpu(log: string): string {
   const lines = log.split('\n')
-  const line = causes
-    .map((cause) => lines.find((text) => cause.test(text)))
-    .find((found) => found !== undefined)
+  const line = causes.map((cause) => lines.find((text) => cause.test(text))).find(Boolean)
   if (line === undefined) return 'TensorFlow does not say why; it may have been built without CUDA'
   const [sentence = ''] = line.replace(/^.*?\.cc:\d+\] /, '').split('. ')
   return sentence.replace(/\.$/, '').trim().slice(0, 200)

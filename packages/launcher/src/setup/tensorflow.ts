@@ -85,7 +85,10 @@ async function build(
   const { gpu } = request
   const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
   const { npm, compiler, tools } = await findTools(context, request)
-  say(`1/5 found the tools: ${Object.entries(tools).map(describeTool).join(', ')}`)
+  const found = Object.entries(tools).map(([tool, version]) =>
+    tool === 'compiler' ? version : `${tool} ${version}`,
+  )
+  say(`1/5 found the tools: ${found.join(', ')}`)
 
   say(`2/5 installing ${name} ${TFJS_VERSION} with npm, without its install script`)
   await installPackages(context, npm.command, folder, name)
@@ -164,8 +167,4 @@ async function findTools(context: ToolContext, request: TensorFlowRequest) {
   if (python !== undefined) tools['Python'] = python.version
   if (compiler !== undefined) tools['compiler'] = compiler.version
   return { npm, compiler, tools }
-}
-
-function describeTool([name, version]: [string, string]): string {
-  return name === 'compiler' ? version : `${name} ${version}`
 }

@@ -84,15 +84,13 @@ function reportText(
   const lines = [
     // Bold red.
     colour ? `\x1b[1m\x1b[31m${rule(TITLE)}\x1b[39m\x1b[22m` : rule(TITLE),
-    ...Object.entries(blocks).flatMap(titled),
+    // Put the first line beside the title and the other lines below it.
+    ...Object.entries(blocks).flatMap(([title, own]) =>
+      own.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd()),
+    ),
     rule(` exit code ${exitCode} `),
   ]
   return lines.join('\n') + '\n'
-}
-
-/** Puts the first line beside the title and the other lines below it. */
-function titled([title, lines]: [string, readonly string[]]): string[] {
-  return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
 }
 
 /** Breaks a paragraph, if there is one, into lines that fit beside the titles. */

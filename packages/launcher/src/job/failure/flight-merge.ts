@@ -67,7 +67,7 @@ function examineGroup(group: MergedGroup, byRank: RecordsByRank): FlightFinding[
     const waiting = [...entered].filter(([, { state }]) => state !== 'done').map(([rank]) => rank)
     const absent = group.ranks.filter((rank) => !entered.has(rank))
     const missing = absent
-      .filter((rank) => lastSequence(group, rank) < sequence)
+      .filter((rank) => (byRank.get(rank)?.last.get(group.id)?.sequence ?? -1) < sequence)
       .flatMap((rank) => placeOf(rank, group, sequence, byRank) ?? [])
     const unknown = absent.filter((rank) => !byRank.has(rank))
     const { name, operation, label } = calls.find(({ label }) => label !== undefined) ?? calls[0]!
@@ -103,7 +103,13 @@ function mismatchOf(
 function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): MessageFinding[] {
   const all = [...byRank.values()]
   const byId = new Map(groups.map((group) => [group.id, group]))
-  const expired = all.flatMap(timeOutsOf).reduce((first, time) => Math.min(first, time), Infinity)
+  /** When the first operation of any rank timed out, in milliseconds since 1970. */
+  let expired = Infinity
+  for (const { header, entries } of all) {
+    for (const { error, completed } of entries) {
+      if (error === TIMEOUT) expired = Math.min(expired, startOf(header) + completed)
+    }
+  }
   return all.flatMap(({ header, entries }) => {
     const pending = entries.filter((entry) => isPendingMessage(entry, expired - startOf(header)))
     return pending.flatMap((entry): MessageFinding[] => {
@@ -115,12 +121,6 @@ function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): Me
       return [{ kind: 'message', group: group.name, rank: header.rank, ...about }]
     })
   })
-}
-
-/** When operations of a rank timed out, in milliseconds since 1970. */
-function timeOutsOf({ header, entries }: FlightDump): number[] {
-  const expired = entries.filter(({ error }) => error === TIMEOUT)
-  return expired.map(({ completed }) => startOf(header) + completed)
 }
 
 /** The start of the monotonic clock of a rank, in milliseconds since 1970. */
@@ -139,14 +139,6 @@ function isPendingMessage(entry: FlightEntry, expired: number): boolean {
   const { state, error = '', posted } = entry
   if (state === 'running' || error === TIMEOUT) return true
   return posted < expired && expired < Infinity && /^ERR_TSR_(PEER|GROUP)_/.test(error)
-}
-
-function lastSequence(group: MergedGroup, rank: number): number {
-  let last = -1
-  for (const [sequence, entered] of group.collectives) {
-    if (entered.has(rank)) last = Math.max(last, sequence)
-  }
-  return last
 }
 
 /** Undefined without a record of the rank. */
@@ -214,7 +206,7 @@ function findSlowRanks(
     const lags = met.map((entered) => lagOf(entered, members))
     return members.flatMap((rank): SlowFinding[] => {
       const own = lags.filter(({ last }) => last === rank).map(({ behind }) => behind)
-      const behind = median(own)
+      const behind = own.sort((a, b) => a - b)[own.length >> 1] ?? 0
       if (own.length < MOSTLY * met.length || behind < NOTABLE) return []
       return [
         { kind: 'slow', group: name, rank, collectives: met.length, last: own.length, behind },
@@ -229,11 +221,6 @@ function lagOf(entered: ReadonlyMap<number, FlightEntry>, members: readonly numb
     .sort((a, b) => a.at - b.at)
   const last = posted.at(-1)!
   return { last: last.rank, behind: last.at - posted[0]!.at }
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
-  return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
 
 /** Maximum groups whose last collective is kept. */

@@ -37,7 +37,11 @@ export function findRootCause(
   const failures = inOrder.filter((outcome) => !wasStopped(outcome))
   const own =
     failures.find((outcome) => !isVictim(outcome)) ??
-    inOrder.find((outcome) => failedBeforeStop(outcome) && !isVictim(outcome))
+    // An uncaught error that precedes the stop.
+    inOrder.find((outcome) => {
+      const { error, stoppedAt } = outcome
+      return error !== undefined && error.at < stoppedAt && !isVictim(outcome)
+    })
   if (own?.error?.code === 'ERR_TSR_MISMATCH') {
     return { culprit: findOdd(outcomes, findings) ?? own, presumed: false }
   }
@@ -98,10 +102,6 @@ function presume(
     witness = error?.code === 'ERR_TSR_PEER_FAILED' ? failures.find(isNamed) : undefined
   }
   return { culprit: first, presumed: true }
-}
-
-function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
-  return error !== undefined && error.at < stoppedAt
 }
 
 /** Whether another rank caused the failure: a peer was lost or left, or the wait timed out. */

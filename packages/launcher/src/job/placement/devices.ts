@@ -21,10 +21,11 @@ export interface Devices {
 
 /** @param list - lists the GPUs, for a caller that keeps the list */
 export function findDevices(env: Environment, list?: () => GpuList): Devices {
+  const manifest = readManifest(env)
   return {
     cores: usableCores(),
     gpus: findGpus(env, list),
-    libraryFolders: findLibraryFolders(env),
+    libraryFolders: manifest?.system === thisSystem ? manifest.libraryFolders : [],
   }
 }
 
@@ -80,11 +81,6 @@ function parseGpuList(text: string): string[] {
   const parts = Array.from(text.matchAll(/\(UUID: (MIG-[^)]+)\)/g), ([, uuid]) => uuid!)
   if (parts.length > 0) return parts
   return Array.from(text.matchAll(/^GPU (\d+): /gm), ([, index]) => index!)
-}
-
-function findLibraryFolders(env: Environment): readonly string[] {
-  const manifest = readManifest(env)
-  return manifest?.system === thisSystem ? manifest.libraryFolders : []
 }
 
 function readManifest(env: Environment): TensorFlowManifest | undefined {
