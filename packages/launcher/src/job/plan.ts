@@ -11,16 +11,10 @@ import type { Job } from './job.ts'
 import {
   assumedDebuggers,
   ownNodeArguments,
-  type NodeArgumentsContext,
+  type AttemptSetup,
 } from './placement/debuggers.ts'
 import { coreEnvironment } from './placement/numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
-
-/** The inputs of a plan that differ between attempts. */
-interface AttemptSetup extends NodeArgumentsContext {
-  /** More variables for all ranks. */
-  readonly environment?: Readonly<Record<string, string>>
-}
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
 
@@ -35,7 +29,7 @@ export function planAttempt(
   { program, placement, protection, output, ...job }: Job,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
-  { environment, ...setup }: AttemptSetup = {},
+  setup: AttemptSetup = {},
 ): RankPlan[] {
   const { env, identity, devices, colour, command, isTypeless } = job
   const { iface, portRange, role, virtualLocalRank, binding } = placement
@@ -83,7 +77,7 @@ export function planAttempt(
         TSRUN_PORT_RANGE: portRange && `${portRange.first}-${portRange.last}`,
       }),
       ...protectionEnvironment(protection.environment, env),
-      ...environment,
+      ...setup.environment,
     },
     command: [
       executable,

@@ -114,8 +114,7 @@ export function sampleUsage(ranks: readonly RankProcess[]): () => void {
     for (const rank of ranks) sample(rank)
   }
   // Sample at most about 64 ranks per second.
-  const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000))
-  timer.unref()
+  const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000)).unref()
   return () => {
     clearInterval(timer)
   }

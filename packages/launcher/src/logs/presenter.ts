@@ -10,9 +10,9 @@ import { prettyLibraryLine } from './pretty-line.ts'
 export interface Presenter {
   /** The stream to write to; JSON of both streams goes to stdout. */
   readonly output: StreamName
-  present(line: Line): string
+  readonly present: (line: Line) => string
   /** The remaining text at the end of the stream. */
-  end(): string
+  readonly end: () => string
 }
 
 interface Presentation {

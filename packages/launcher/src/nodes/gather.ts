@@ -1,7 +1,6 @@
 import { Deadline, isTsrError, tsrError } from '@tsrun/core'
 import {
   addressOfInterface,
-  isLoopback,
   localAddressTowards,
   nameEndpoint,
   ownAddresses,
@@ -126,7 +125,7 @@ export async function openMembers(
     const nodes = [...arrived.values()]
     const master = publish ?? usedAddress(nodes) ?? rendezvous.host
     const zero = { ...nodeZero, address: own === '' ? master : own }
-    const unreachable = findUnreachable([zero, ...nodes.map(({ node }) => node)], isLoopback)
+    const unreachable = findUnreachable([zero, ...nodes.map(({ node }) => node)])
     if (unreachable !== undefined) {
       const { nodeRank, host, address } = unreachable
       throw tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })

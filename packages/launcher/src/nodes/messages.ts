@@ -1,5 +1,5 @@
 import { anything, monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/core'
-import type { Store } from '@tsrun/store'
+import type { Store, StoreCallOptions } from '@tsrun/store'
 import type { FlightDump } from '@tsrun/distributed/record'
 import { tailOfFlight } from '../job/failure/flight-merge.ts'
 import { isLeave } from '../job/nodes.ts'
@@ -69,7 +69,7 @@ export async function forgetAttempt(store: Store, attempt: number): Promise<void
 }
 
 /**
- * Waits for a message without a time limit.
+ * Waits for a message, by default without a time limit.
  *
  * @throws ERR_TSR_MESSAGE_INVALID if the message does not match the schema
  */
@@ -77,9 +77,9 @@ export async function receive<T>(
   store: Store,
   key: string,
   of: Schema<T>,
-  signal?: AbortSignal,
+  options: StoreCallOptions = {},
 ): Promise<T> {
-  const value = await store.get(key, { timeout: Infinity, signal })
+  const value = await store.get(key, { timeout: Infinity, ...options })
   const message = parse(value, of)
   if (message !== undefined) return message
   const reason = `it is none of the messages of launchers under ${key}`

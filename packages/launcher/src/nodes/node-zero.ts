@@ -130,7 +130,7 @@ export function createNodeZero(
   const conclude = async (restartCount: number, own: NodeReport): Promise<Conclusion> => {
     const others = [...watched].map(([id, { gone }]) =>
       // A lost node sends no report.
-      receive(store, keys.report(restartCount, id), reportMessage, gone.signal).then(
+      receive(store, keys.report(restartCount, id), reportMessage, { signal: gone.signal }).then(
         unpackReport,
         (error: unknown) => {
           const isRead = isTsrError(error) && error.code === 'ERR_TSR_MESSAGE_INVALID'

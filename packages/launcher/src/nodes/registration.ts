@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { hostIdentity } from '@tsrun/store'
+import { hostIdentity, isLoopback } from '@tsrun/store'
 import type { Job } from '../job/job.ts'
 import { version } from '../package.ts'
 import type { NumberedNode, Registration } from '../protocol/nodes.ts'
@@ -61,10 +61,7 @@ export function findMismatch(
 }
 
 /** A node whose ranks other hosts cannot reach; undefined if there is none. */
-export function findUnreachable(
-  nodes: readonly NumberedNode[],
-  isLoopback: (address: string) => boolean,
-): NumberedNode | undefined {
+export function findUnreachable(nodes: readonly NumberedNode[]): NumberedNode | undefined {
   if (nodes.every(({ identity }) => identity === nodes[0]?.identity)) return undefined
   return nodes.find(({ address }) => isLoopback(address))
 }

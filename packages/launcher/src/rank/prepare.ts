@@ -6,16 +6,18 @@ import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
 import { startThread } from './start-thread.ts'
 
+const { env } = process
+
 /** Connects this process to its launcher: it reports errors and usage, and ends with the launcher. */
-export function prepareRank(env: NodeJS.ProcessEnv): void {
-  const { control, launcherPid } = takePlace(env)
-  bindToCores(env)
+export function prepareRank(): void {
+  const { control, launcherPid } = takePlace()
+  bindToCores()
   reportToLauncher(control)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)
-  exitAtStop(process.execArgv)
-  keepOwnArguments(process.execArgv)
-  acceptFaults(env)
+  exitAtStop()
+  keepOwnArguments()
+  acceptFaults()
   // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
   process.on('SIGUSR1', () => undefined)
   // The thread always answers requests. It kills this process only if the kernel does not.
@@ -28,7 +30,7 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
  *
  * @returns what the launcher passes only to this process
  */
-export function takePlace(env: NodeJS.ProcessEnv) {
+export function takePlace() {
   const place = {
     control: openControlPipe(Number(env['TSRUN_CONTROL_FD'])),
     launcherPid: Number(env['TSRUN_LAUNCHER_PID']),
@@ -41,7 +43,7 @@ export function takePlace(env: NodeJS.ProcessEnv) {
 }
 
 /** Binds this process to the cores of `--bind` or `--numa-binding`. */
-export function bindToCores(env: NodeJS.ProcessEnv): void {
+export function bindToCores(): void {
   const { TSRUN_CORES: cores } = env
   delete env['TSRUN_CORES']
   if (cores === undefined) return

@@ -52,8 +52,12 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
 export function parseHostfile(text: string, file: string): RemoteHost[] {
   const hosts: RemoteHost[] = []
   for (const [index, line] of text.split(/\r?\n/).entries()) {
-    const bare = line.replace(/#.*/, '').trim()
-    const [word = '', ...settings] = bare.replaceAll(/\s*=\s*/g, '=').split(/\s+/)
+    const parts = line.replace(/#.*/, '').split('=')
+    const words = parts
+      .map((part) => part.trim())
+      .join('=')
+      .split(/\s+/)
+    const [word = '', ...settings] = words
     if (word === '') continue
     // An IPv6 address has several colons.
     const [, name = word, slots] = /^([^:]+):(\d+)$/.exec(word) ?? []

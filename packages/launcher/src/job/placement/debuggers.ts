@@ -14,8 +14,10 @@ interface DebuggerPlace {
   readonly waits: boolean
 }
 
-/** What determines the Node arguments of a single rank. */
-export interface NodeArgumentsContext {
+/** The inputs of a plan that differ between attempts. */
+export interface AttemptSetup {
+  /** More variables for all ranks. */
+  readonly environment?: Readonly<Record<string, string>>
   /** The folder of the log files of the attempt, if there are any. */
   readonly directory?: string | undefined
   readonly debuggers?: ReadonlyMap<number, DebuggerPlace>
@@ -25,7 +27,7 @@ export interface NodeArgumentsContext {
 export function ownNodeArguments(
   { profiles }: ProgramOptions,
   rank: number,
-  { directory, debuggers }: NodeArgumentsContext,
+  { directory, debuggers }: AttemptSetup,
 ): string[] {
   const folder = join(directory ?? '.', String(rank))
   const place = debuggers?.get(rank)

@@ -68,7 +68,7 @@ function siblingsOf(part: readonly number[], read: ReadSystemFile): number[][] {
     (thread) =>
       read(`/sys/devices/system/cpu/cpu${thread}/topology/thread_siblings_list`) ?? String(thread),
   )
-  const nodeOf = (threads: readonly number[]): number => Number(nodes.get(threads[0]!) ?? 0)
+  const nodeOf = (threads: readonly number[]): number => nodes.get(threads[0]!) ?? 0
   return cores.sort((a, b) => nodeOf(a) - nodeOf(b))
 }
 
@@ -87,9 +87,9 @@ function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFi
 /** In the order of the first core of each group. */
 function groupBy(
   cores: readonly number[],
-  keyOf: (core: number) => string | undefined,
+  keyOf: (core: number) => unknown,
 ): number[][] {
-  const groups = new Map<string | undefined, number[]>()
+  const groups = new Map<unknown, number[]>()
   for (const core of cores) {
     const key = keyOf(core)
     groups.set(key, [...(groups.get(key) ?? []), core])
@@ -97,12 +97,12 @@ function groupBy(
   return [...groups.values()]
 }
 
-function nodesByCore(read: ReadSystemFile): Map<number, string> {
-  const nodes = new Map<number, string>()
+function nodesByCore(read: ReadSystemFile): Map<number, number> {
+  const nodes = new Map<number, number>()
   const folder = '/sys/devices/system/node'
   for (const index of parseCores(read(`${folder}/online`) ?? '')) {
     for (const core of parseCores(read(join(folder, `node${index}`, 'cpulist')) ?? '')) {
-      nodes.set(core, String(index))
+      nodes.set(core, index)
     }
   }
   return nodes
