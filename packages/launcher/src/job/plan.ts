@@ -8,11 +8,7 @@ import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
 import { deviceEnvironment } from './placement/devices.ts'
 import type { Job } from './job.ts'
-import {
-  assumedDebuggers,
-  ownNodeArguments,
-  type AttemptSetup,
-} from './placement/debuggers.ts'
+import { assumedDebuggers, ownNodeArguments, type AttemptSetup } from './placement/debuggers.ts'
 import { coreEnvironment } from './placement/numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 

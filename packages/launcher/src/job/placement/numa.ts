@@ -85,10 +85,7 @@ function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFi
 }
 
 /** In the order of the first core of each group. */
-function groupBy(
-  cores: readonly number[],
-  keyOf: (core: number) => unknown,
-): number[][] {
+function groupBy(cores: readonly number[], keyOf: (core: number) => unknown): number[][] {
   const groups = new Map<unknown, number[]>()
   for (const core of cores) {
     const key = keyOf(core)
