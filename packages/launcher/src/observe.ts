@@ -49,7 +49,7 @@ export async function loadObserve(what: string, cwd: string): Promise<Observe> {
 interface Place {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string
-  readonly interrupts: Pick<Interrupts, 'stop'>
+  readonly interrupts: Interrupts
 }
 
 /**
@@ -59,7 +59,7 @@ interface Place {
  */
 export async function openWatchers(
   { dashboard: page, metrics: endpoint, trace }: OutputOptions,
-  { script, program }: Pick<Job, 'script' | 'program'>,
+  { script, program }: Job,
   { env, cwd, interrupts: { stop } }: Place,
   announcer: Announcer,
 ) {

@@ -1,8 +1,8 @@
 export { Announcer, Console } from '../../../packages/launcher/src/logs/console.ts'
 export {
+  collapseProgress,
   type Line,
   LineSplitter,
-  ProgressCollapser,
 } from '../../../packages/launcher/src/logs/lines.ts'
 export {
   makePresenter,

@@ -7,7 +7,7 @@ export {
   unpackReport,
 } from '../../../packages/launcher/src/nodes/messages.ts'
 export { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/registration.ts'
-export { judge, RestartBudget } from '../../../packages/launcher/src/nodes/verdict.ts'
+export { countRestarts, judge } from '../../../packages/launcher/src/nodes/verdict.ts'
 export {
   type HeartbeatMonitor,
   monitorHeartbeats,

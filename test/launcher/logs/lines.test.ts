@@ -1,4 +1,4 @@
-import { LineSplitter, ProgressCollapser, type Line } from '../../internals/launcher/logs.ts'
+import { collapseProgress, LineSplitter, type Line } from '../../internals/launcher/logs.ts'
 
 const bytes = (text: string): Buffer => Buffer.from(text)
 const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })
@@ -48,7 +48,7 @@ it('a splitter returns the same text, however it is cut into chunks', () => {
 describe('a progress bar', () => {
   it('is shown at intervals and in its last state', () => {
     let now = 0
-    const collapser = new ProgressCollapser(() => now)
+    const collapser = collapseProgress(() => now)
     const bar = (percent: number): string | undefined =>
       collapser.push({ text: `${percent} %`, end: '\r' })
     expect(bar(0)).toBe('0 %')
@@ -62,14 +62,14 @@ describe('a progress bar', () => {
   })
 
   it('is overwritten by the next line, as on a terminal', () => {
-    const collapser = new ProgressCollapser(() => 0)
+    const collapser = collapseProgress(() => 0)
     collapser.push({ text: '40 %', end: '\r' })
     expect(collapser.push({ text: '50 %', end: '\r' })).toBeUndefined()
     expect(collapser.push({ text: 'done', end: '\n' })).toBe('done')
   })
 
   it('shows its last state if it never ends', () => {
-    const collapser = new ProgressCollapser(() => 0)
+    const collapser = collapseProgress(() => 0)
     expect(collapser.flush()).toBeUndefined()
     collapser.push({ text: '50 %', end: '\r' })
     collapser.push({ text: '', end: '\r' })

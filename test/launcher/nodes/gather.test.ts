@@ -1,4 +1,3 @@
-import { Deadline } from '@tsrun/core'
 import { memoryStore } from '@tsrun/store'
 import { nextNode, keys } from '../../internals/launcher/nodes.ts'
 
@@ -9,46 +8,35 @@ const registration = {
   ...{ address: '10.0.0.2', role: 'default', version: '0.1.0', node: 'v20.0.0' },
   ...{ script: '/train.ts', digest: '' },
 }
+const here = { id: 'here', node: registration, storeAddress: '' }
 
 describe('the next node that joins', () => {
   it.each(['{', 'null', '{"id":"here"}', '[]', '"text"'])(
     'is not read from an invalid registration: %s',
     async (text) => {
       const store = memoryStore()
-      await store.queuePush(keys.joining, 'odd')
+      for (const id of ['odd', 'here']) await store.queuePush(keys.joining, id)
       await store.set(keys.node('odd'), text)
-      expect(await nextNode(store, Deadline.after(50), never)).toBeUndefined()
+      await store.set(keys.node('here'), JSON.stringify(here))
+      expect(await nextNode(store, never)).toEqual(here)
       await store.close()
     },
   )
 
   it('is the next one in the queue if the first has left', async () => {
     const store = memoryStore()
-    const here = { id: 'here', node: registration, storeAddress: '' }
     for (const id of ['gone', 'here']) await store.queuePush(keys.joining, id)
     await store.set(keys.node('here'), JSON.stringify(here))
-    const seen = { ...boundTo(store), check: () => Promise.resolve(true) }
-    expect(await nextNode(seen, Deadline.after(60_000), never)).toEqual(here)
-    await store.close()
-  })
-
-  it('is undefined after the time limit', async () => {
-    const store = memoryStore()
-    await store.queuePush(keys.joining, 'gone')
-    expect(await nextNode(store, Deadline.after(20), never)).toBeUndefined()
+    expect(await nextNode(store, never)).toEqual(here)
     await store.close()
   })
 
   it('is no longer awaited when the job is stopped', async () => {
     const store = memoryStore()
     const stop = new AbortController()
-    const next = nextNode(store, Deadline.after(60_000), stop.signal)
+    const next = nextNode(store, stop.signal)
     stop.abort()
     await expect(next).rejects.toMatchObject({ code: 'ERR_TSR_ABORTED' })
     await store.close()
   })
 })
-
-function boundTo(store: ReturnType<typeof memoryStore>): Pick<typeof store, 'queuePop' | 'get'> {
-  return { queuePop: store.queuePop.bind(store), get: store.get.bind(store) }
-}

@@ -1,4 +1,3 @@
-import { isLoopback } from '@tsrun/store'
 import { findMismatch, findUnreachable, type NumberedNode } from '../../internals/launcher/nodes.ts'
 
 function node(nodeRank: number, facts: Partial<NumberedNode> = {}): NumberedNode {
@@ -52,8 +51,8 @@ it.each<[Partial<NumberedNode>, string]>([
 
 it('registration finds the node that other hosts cannot reach', () => {
   const local = node(1, { address: '127.0.1.1' })
-  expect(findUnreachable([zero, local], isLoopback)).toBe(local)
-  expect(findUnreachable([zero, node(1)], isLoopback)).toBeUndefined()
+  expect(findUnreachable([zero, local])).toBe(local)
+  expect(findUnreachable([zero, node(1)])).toBeUndefined()
   const same = [0, 1].map((rank) => node(rank, { identity: 'boot', address: '127.0.0.1' }))
-  expect(findUnreachable(same, isLoopback)).toBeUndefined()
+  expect(findUnreachable(same)).toBeUndefined()
 })

@@ -4,7 +4,7 @@ import {
   shortenFlight,
   unpackReport,
   judge,
-  RestartBudget,
+  countRestarts,
   reportMessage,
   type NodePlan,
   type NodeReport,
@@ -62,7 +62,7 @@ it('the verdict finds the first cause on any host', () => {
 
 it('restarts are counted from zero after an attempt of an hour', () => {
   jest.useFakeTimers()
-  const count = new RestartBudget()
+  const count = countRestarts()
   const fail = (after: number) => {
     count.begin()
     jest.advanceTimersByTime(after)

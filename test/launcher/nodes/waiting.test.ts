@@ -1,10 +1,14 @@
 import { type HeartbeatMonitor, monitorHeartbeats } from '../../internals/launcher/nodes.ts'
 
+const silent = 'node 1 (h1) has been silent for 5 s; the job fails after 30 s'
+
 function listen(limit: number): { said: string[]; monitor: HeartbeatMonitor } {
   const said: string[] = []
-  const monitor = monitorHeartbeats(limit, {
-    onSilent: (seconds) => said.push(`silent ${seconds}`),
-    onBack: (seconds) => said.push(`back ${seconds}`),
+  const announcer = { say: (_: string, message: string) => said.push(message) }
+  const monitor = monitorHeartbeats(announcer, limit, {
+    node: () => ({ nodeRank: 1, host: 'h1' }),
+    silence: 'has been silent',
+    consequence: 'the job fails',
     onLost: () => said.push('lost'),
   })
   return { said, monitor }
@@ -21,15 +25,15 @@ it('the heartbeat monitor announces a silence and its end', () => {
   expect(said).toEqual([])
   tick(monitor, 8)
   monitor.heard()
-  expect(said).toEqual(['silent 5', 'back 8'])
+  expect(said).toEqual([silent, 'node 1 (h1) is back after 8 s of silence'])
 })
 
 it('the heartbeat monitor gives up once, after the limit', () => {
   const { said, monitor } = listen(30_000)
   tick(monitor, 30)
-  expect(said).toEqual(['silent 5'])
+  expect(said).toEqual([silent])
   tick(monitor, 100)
-  expect(said).toEqual(['silent 5', 'lost'])
+  expect(said).toEqual([silent, 'lost'])
 })
 
 it('the heartbeat monitor makes no announcement if the limit is short', () => {

@@ -77,7 +77,7 @@ it('a tool that a signal ends is said to have ended so', async () => {
 })
 
 it('a missing tool has no result', async () => {
-  expect(await runTool(toolContext(), join(folder, 'none'), [])).toBeUndefined()
+  expect(await runTool(toolContext(), join(folder, 'none'), [])).toMatchObject({ isMissing: true })
 })
 
 it('a tool and its children are killed at an interrupt and at the time limit', async () => {

@@ -32,7 +32,7 @@ import { openStatusPage } from './status-page.ts'
 const ANSWER_TIME = 1000
 
 /** Waits until all nodes of a job have joined. @throws ERR_TSR_ABORTED at an interrupt */
-export type Rendezvous = (job: Job, context: JobContext) => Promise<Nodes>
+type Rendezvous = (job: Job, context: JobContext) => Promise<Nodes>
 
 /**
  * Runs a job to its end, and restarts the ranks of all hosts as often as the restart budget allows.
@@ -149,7 +149,8 @@ export async function runOnce(
   // Keep two attempts, so that the size stays limited.
   const old = folderOf(output.kept, restartCount - 2)
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
-  const debuggers = await placeDebuggers(program.inspect, ranksOf(plan, nodeRank))
+  const ranks = ranksOf(plan, nodeRank)
+  const debuggers = await placeDebuggers(program.inspect, ranks)
   announceDebuggers(debuggers, context.announcer)
   const stackRequests = await openStackRequests(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
@@ -167,7 +168,6 @@ export async function runOnce(
       job,
       {
         plan: planAttempt(job, nodes, restartCount, { environment, directory, debuggers }),
-        worldSize: worldSizeOf(plan),
         place: nodes,
         restartCount,
         directory: directory ?? folderOf(output.kept),
@@ -181,7 +181,6 @@ export async function runOnce(
     })
     if (interrupted) showErrors(outcomes, context)
     const { stop, kill } = context.interrupts
-    const run = { runId: plan.runId, restartCount }
     const conclusion = shared.conclude({
       nodeRank,
       outcomes,
@@ -193,18 +192,15 @@ export async function runOnce(
         isDetailed: job.env['TSRUN_DEBUG'] === 'detail',
         records: flight.kept(),
       },
-      flight: interrupted ? [] : readFlight(flight.folder, run, ranksOf(plan, nodeRank)),
+      flight: interrupted ? [] : readFlight(flight.folder, attempt, ranks),
     })
     // After a second Ctrl-C, do not wait for a host that does not answer.
     const { verdict, reports } = await Promise.race([conclusion, giveUp(kill, concluded.signal)])
     if (reports === undefined || (verdict.kind !== 'failure' && verdict.kind !== 'lost'))
       return { verdict, reports }
     const others = reports.filter((report) => report.nodeRank !== nodeRank)
-    addFlight(
-      flight.folder,
-      others.flatMap((report) => report.flight),
-      run,
-    )
+    const records = others.flatMap((report) => report.flight)
+    addFlight(flight.folder, records, attempt)
     keepsRecords = true
     if (verdict.kind === 'lost') return { verdict, reports }
     const failure = { ...verdict.failure, records: flight.kept() }

@@ -1,22 +1,21 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks } from '@tsrun/core'
-import { relayJobControl } from './process/interrupts.ts'
+import { aborted, relayJobControl } from './process/interrupts.ts'
 import { areTerminated, settle, stopGroups } from './process/escalation.ts'
-import { RankProcess, type RankPlan } from './process/rank-process.ts'
+import { startRank, type RankPlan, type RankProcess } from './process/rank-process.ts'
 import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordRanks } from './events.ts'
-import type { NodePlace, SharedAttempt } from './nodes.ts'
+import { worldSizeOf, type NodePlace, type SharedAttempt } from './nodes.ts'
 import { openRankLogs } from './rank-log.ts'
 import type { StackRequests } from './process/stack-requests.ts'
 import type { AttemptPage } from './status-page.ts'
 
 /** One attempt of a job on this host. */
-export interface Attempt {
+interface Attempt {
   readonly plan: readonly RankPlan[]
-  readonly worldSize: number
   readonly place: NodePlace
   readonly restartCount: number
   /** The folder of the log files; undefined without log files. */
@@ -37,9 +36,11 @@ const DRAIN_TIME = 1000
  * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
 export async function runAttempt(job: Job, attempt: Attempt, context: JobContext) {
-  const { plan, worldSize, directory, shared, page, stackRequests, place, restartCount } = attempt
+  const { plan, directory, shared, page, stackRequests, place, restartCount } = attempt
+  const worldSize = worldSizeOf(place.plan)
   const { input } = context
   const ranks: RankProcess[] = []
+  stackRequests.ranks = ranks
   const tails: StderrTail[] = []
   let interrupted = false
   let endChaos: (() => void) | undefined
@@ -51,8 +52,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = logs.open(one.rank, localRank)
-      const process = await RankProcess.start(one, worldSize, job.env, input?.kindFor(one.rank))
-      stackRequests.add(process)
+      const process = await startRank(one, worldSize, job.env, input?.kindFor(one.rank))
       page.follow(process, localRank)
       input?.add(process)
       ranks.push(process)
@@ -65,7 +65,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       ranks,
       status: () => page.ranks(),
     })
-    interrupted = await untilDecided(ranks, context, attempt)
+    interrupted = await untilDecided(ranks, context, shared, worldSize)
   } finally {
     endChaos?.()
     places = page.places()
@@ -93,37 +93,29 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
 async function untilDecided(
   ranks: readonly RankProcess[],
   { interrupts: { stop }, input }: JobContext,
-  { worldSize, shared: { halt, fail } }: Attempt,
+  { halt, fail }: SharedAttempt,
+  worldSize: number,
 ): Promise<boolean> {
   const endSampling = sampleUsage(ranks)
   const endRelay = relayJobControl(ranks, input)
-  const listening = new AbortController()
+  const decided = new AbortController()
   const isStopped = (): boolean => stop.aborted
   try {
-    await new Promise<void>((resolve) => {
-      const decide = (): void => {
-        resolve()
-      }
-      for (const signal of [stop, halt]) {
-        if (signal.aborted) resolve()
-        signal.addEventListener('abort', decide, { signal: listening.signal })
-      }
-      const ends = ranks.map(async (rank) => {
-        const { exitCode } = await rank.ended
-        if (exitCode !== 0) resolve()
-      })
-      void Promise.all(ends).then(decide)
+    const ends = ranks.map(async ({ ended }) => {
+      if ((await ended).exitCode !== 0) decided.abort()
     })
+    const cut = aborted(AbortSignal.any([stop, halt, decided.signal]))
+    await Promise.race([cut, Promise.all(ends)])
     if (isStopped()) return true
     if (halt.aborted) return false
     if (ranks.every(({ end }) => end?.exitCode === 0)) return false
-    const cut = AbortSignal.any([stop, halt])
-    await settle(ranks, cut, ranks.length < worldSize)
+    await settle(ranks, AbortSignal.any([stop, halt]), ranks.length < worldSize)
     if (isStopped() && areTerminated(ranks)) return true
     fail()
     return false
   } finally {
-    listening.abort()
+    // Remove the listener, so that attempts do not accumulate in memory.
+    decided.abort()
     endRelay()
     endSampling()
   }
@@ -136,13 +128,9 @@ async function stopRanks(
   { announcer, console, interrupts }: JobContext,
 ): Promise<void> {
   for (const rank of ranks) sample(rank)
-  await stopGroups(ranks, {
-    grace,
-    kill: interrupts.kill,
-    onGraceOver: (left) => {
-      const message = `${formatRanks(left)} did not stop within ${grace / 1000} s: SIGKILL`
-      announcer.say('kill', message, { ranks: left })
-    },
+  await stopGroups(ranks, grace, interrupts.kill, (left) => {
+    const message = `${formatRanks(left)} did not stop within ${grace / 1000} s: SIGKILL`
+    announcer.say('kill', message, { ranks: left })
   })
   const closed = Promise.all(ranks.map((rank) => Promise.all([rank.ended, rank.closed])))
   // Keep waiting for a slow reader of our output, but not for a process that holds a pipe open.

@@ -62,26 +62,26 @@ export function recordVerdict(
   events: EventLog | undefined,
 ): void {
   if (events === undefined || nodeRank !== 0) return
-  const nothing = { rank: null, reason: null, error: null, code: null, exitCode: null }
   const { kind: outcome } = verdict
-  if (verdict.kind === 'success') events.record('verdict', { outcome, ...nothing, exitCode: 0 })
-  else if (verdict.kind === 'interrupted') {
-    events.record('verdict', { outcome, ...nothing, exitCode: verdict.exitCode })
-  } else if (verdict.kind === 'change') {
-    events.record('verdict', { outcome, ...nothing, reason: verdict.reason })
-    events.record('restart', { number: generation + 1, of: null, reason: verdict.reason })
+  const record = (facts: object): void => {
+    const nothing = { rank: null, reason: null, error: null, code: null, exitCode: null }
+    events.record('verdict', { outcome, ...nothing, ...facts })
+  }
+  if (verdict.kind === 'success') record({ exitCode: 0 })
+  else if (verdict.kind === 'interrupted') record({ exitCode: verdict.exitCode })
+  else if (verdict.kind === 'change') {
+    const { reason } = verdict
+    record({ reason })
+    events.record('restart', { number: generation + 1, of: null, reason })
   } else if (verdict.kind === 'lost') {
     const { node, host, reason, jobExitCode: exitCode } = verdict.failure
-    const text = `node ${node} (${host}) is gone: ${reason}`
-    events.record('verdict', { outcome, ...nothing, reason: text, exitCode })
+    record({ reason: `node ${node} (${host}) is gone: ${reason}`, exitCode })
   } else {
     const { rank, ended, what = null, code = null, jobExitCode: exitCode } = verdict.failure
-    events.record('verdict', { outcome, rank, reason: ended, error: what, code, exitCode })
+    record({ rank, reason: ended, error: what, code, exitCode })
     const { restart } = verdict
-    if (restart !== undefined) {
-      const reason = `rank ${rank} ${ended}`
-      events.record('restart', { number: restart.number, of: restart.of, reason })
-    }
+    if (restart === undefined) return
+    events.record('restart', { ...restart, reason: `rank ${rank} ${ended}` })
   }
 }
 
@@ -91,10 +91,9 @@ const LOOK = 100
 /** Records the events of the ranks of this host in one attempt. */
 export function recordRanks(events: EventLog | undefined, page: AttemptPage) {
   const waiting = new Set<number>()
-  let isOpen = true
   /** A rank is ready when it has joined its first process group. */
   const look = (): void => {
-    if (!isOpen || waiting.size === 0) return
+    if (waiting.size === 0) return
     for (const { rank, pid, state } of page.ranks()) {
       if (state === 'starting' || !waiting.delete(rank)) continue
       events?.record('rank-ready', { rank, pid })
@@ -124,7 +123,7 @@ export function recordRanks(events: EventLog | undefined, page: AttemptPage) {
       })
     },
     close(): void {
-      isOpen = false
+      waiting.clear()
       clearInterval(timer)
     },
   }

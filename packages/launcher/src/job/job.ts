@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isStrongToken, isTsrError, readFileText, tsrError } from '@tsrun/core'
+import { isStrongToken, readFileText, tsrError } from '@tsrun/core'
 import type { RankStatus } from '@tsrun/distributed/record'
 import type { Chaos } from './chaos/chaos.ts'
 import type { JobOptions } from '../args/job-options.ts'
@@ -158,18 +158,16 @@ function givenToken(env: NodeJS.ProcessEnv, file: string | undefined): string | 
 }
 
 function readToken(file: string): string {
-  try {
-    const { mode } = statSync(file)
-    // Kubernetes mounts secrets group-readable for non-root users. Windows has no such modes.
-    if (process.platform !== 'win32' && (mode & 0o027) !== 0) refuseOpenFile(file, mode)
-    return readFileText(file).trim()
-  } catch (cause) {
-    if (isTsrError(cause)) throw cause
-    throw usageError(`The token file cannot be read: ${(cause as Error).message}`, cause)
+  const read = () => {
+    try {
+      return { mode: statSync(file).mode, token: readFileText(file).trim() }
+    } catch (cause) {
+      throw usageError(`The token file cannot be read: ${(cause as Error).message}`, cause)
+    }
   }
-}
-
-function refuseOpenFile(file: string, mode: number): never {
+  const { mode, token } = read()
+  // Kubernetes mounts secrets group-readable for non-root users. Windows has no such modes.
+  if (process.platform === 'win32' || (mode & 0o027) === 0) return token
   const rights = (mode & 0o777).toString(8).padStart(4, '0')
   throw usageError(
     `The token file ${file} can be read by others (mode ${rights}): chmod 600 ${file}; of a secret that is mounted, set the mode to 0400 or 0440`,

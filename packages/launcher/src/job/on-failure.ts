@@ -6,22 +6,6 @@ import type { Announcer } from '../logs/console.ts'
 import { TIMED_OUT } from './failure/exit-codes.ts'
 import type { Interrupts } from './process/interrupts.ts'
 
-/** What `--on-failure` tells about a failed job. */
-interface JobFailure {
-  /** '' if the job has not started. */
-  readonly runId: string
-  readonly exitCode: number
-  readonly script: string
-  readonly host: string
-  /** The printed report of the last failure, or why the job could not start. */
-  readonly report: string
-}
-
-interface Ended {
-  readonly error?: NodeJS.ErrnoException
-  readonly status: number | null
-}
-
 export type FailureReport = ReturnType<typeof failureReport>
 
 /** Reports the failure of a job once, as `--on-failure` says. */
@@ -31,8 +15,10 @@ export function failureReport(
   announcer: Announcer,
 ) {
   let to = dryRun ? undefined : restart.onFailure
+  /** The printed report of the last failure. */
   let lastReport = ''
   const failure = {
+    /** '' if the job has not started. */
     runId: '',
     script: program.script,
     showFailure(report: string): void {
@@ -66,7 +52,9 @@ const LIMIT = 30_000
  */
 async function reportJobFailure(
   to: string,
-  failure: JobFailure,
+  failure: Readonly<Record<'runId' | 'script' | 'host' | 'report', string>> & {
+    readonly exitCode: number
+  },
   env: NodeJS.ProcessEnv,
 ): Promise<string | undefined> {
   const limit = new AbortController()
@@ -85,7 +73,7 @@ async function reportJobFailure(
     }
     const { runId, exitCode, script, report } = failure
     const facts = { TSRUN_RUN_ID: runId, TSRUN_EXIT_CODE: String(exitCode), TSRUN_SCRIPT: script }
-    const { error, status }: Ended = spawnSync(to, {
+    const { error, status } = spawnSync(to, {
       shell: true,
       env: { ...env, ...facts },
       input: report,
@@ -93,7 +81,8 @@ async function reportJobFailure(
       timeout: LIMIT,
     })
     // A command need not read the report.
-    if (error !== undefined && error.code !== 'EPIPE') return error.message
+    const code = (error as NodeJS.ErrnoException | undefined)?.code
+    if (error !== undefined && code !== 'EPIPE') return error.message
     return status === 0 ? undefined : `exit code ${status ?? 'unknown'}`
   } catch (error) {
     return reasonOf(error)

@@ -8,19 +8,9 @@ import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
 import { deviceEnvironment } from './placement/devices.ts'
 import type { Job } from './job.ts'
-import {
-  assumedDebuggers,
-  ownNodeArguments,
-  type NodeArgumentsContext,
-} from './placement/debuggers.ts'
+import { assumedDebuggers, ownNodeArguments, type AttemptSetup } from './placement/debuggers.ts'
 import { coreEnvironment } from './placement/numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
-
-/** The inputs of a plan that differ between attempts. */
-export interface AttemptSetup extends NodeArgumentsContext {
-  /** More variables for all ranks. */
-  readonly environment?: Readonly<Record<string, string>>
-}
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
 
@@ -35,7 +25,7 @@ export function planAttempt(
   { program, placement, protection, output, ...job }: Job,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
-  { environment, ...setup }: AttemptSetup = {},
+  setup: AttemptSetup = {},
 ): RankPlan[] {
   const { env, identity, devices, colour, command, isTypeless } = job
   const { iface, portRange, role, virtualLocalRank, binding } = placement
@@ -75,15 +65,15 @@ export function planAttempt(
       ...(virtualLocalRank ? { LOCAL_RANK: '0', TSRUN_LOCAL_RANK: String(localRank) } : {}),
       ...deviceEnvironment(devices, env, localRank, ranks.length),
       ...(binding === undefined ? {} : coreEnvironment(binding, localRank, ranks.length)),
-      ...(forced ? { FORCE_COLOR: colourLevel(process.stdout, env) } : {}),
-      ...traceEnvironment(output, plan.runId, env),
-      ...(program.chaos === undefined ? {} : { TSRUN_ACCEPT_FAULTS: '1' }),
-      ...(iface === undefined ? {} : { TSRUN_IFACE: iface }),
-      ...(portRange === undefined
-        ? {}
-        : { TSRUN_PORT_RANGE: `${portRange.first}-${portRange.last}` }),
+      ...withValues({
+        FORCE_COLOR: forced ? colourLevel(process.stdout, env) : undefined,
+        ...traceEnvironment(output, plan.runId, env),
+        TSRUN_ACCEPT_FAULTS: program.chaos === undefined ? undefined : '1',
+        TSRUN_IFACE: iface,
+        TSRUN_PORT_RANGE: portRange && `${portRange.first}-${portRange.last}`,
+      }),
       ...protectionEnvironment(protection.environment, env),
-      ...environment,
+      ...setup.environment,
     },
     command: [
       executable,
@@ -101,24 +91,20 @@ function traceEnvironment(
   { trace }: OutputOptions,
   runId: string,
   env: NodeJS.ProcessEnv,
-): Record<string, string> {
-  if (trace === undefined)
-    return env['TSRUN_TRACE_DIR'] === undefined ? {} : { TSRUN_TRACE_DIR: '' }
-  const { directory, steps, bytes } = trace
+): Record<string, string | undefined> {
+  // Empty the variables that are inherited from an outer job.
+  if (trace === undefined) return { TSRUN_TRACE_DIR: env['TSRUN_TRACE_DIR'] && '' }
   return {
-    TSRUN_TRACE_DIR: spansFolder(directory, runId),
-    ...unlessUnset('TSRUN_TRACE_BYTES', bytes, env),
-    ...unlessUnset('TSRUN_TRACE_RANGE', steps, env),
+    TSRUN_TRACE_DIR: spansFolder(trace.directory, runId),
+    TSRUN_TRACE_BYTES: String(trace.bytes),
+    TSRUN_TRACE_RANGE: trace.steps ?? (env['TSRUN_TRACE_RANGE'] && ''),
   }
 }
 
-/** A variable for ranks. Without a value, empties a variable inherited from an outer job. */
-function unlessUnset(
-  name: string,
-  value: string | number | undefined,
-  env: NodeJS.ProcessEnv,
-): Record<string, string> {
-  return value === undefined && env[name] === undefined ? {} : { [name]: String(value ?? '') }
+/** Drops the variables without a value. */
+function withValues(variables: Record<string, string | undefined>): Record<string, string> {
+  const entries = Object.entries(variables).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(entries) as Record<string, string>
 }
 
 /** Omits variables that are off, unless the environment has a value to override. */

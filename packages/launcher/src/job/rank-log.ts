@@ -97,9 +97,8 @@ export function openRankLogs(
           if (onLine !== undefined) for (const line of lines) onLine(rank, stream, line)
           if (presenter === undefined) return
           // Write lines that arrive together in one call.
-          const present = (line: Line): string => presenter.present(line)
-          if (own === undefined) show(lines.map(present).join(''))
-          else own.take(rank, lines, present)
+          if (own === undefined) show(lines.map(presenter.present).join(''))
+          else own.take(rank, lines, presenter.present)
         }
         process[stream]
           .on('data', (chunk: Buffer) => {
@@ -109,7 +108,7 @@ export function openRankLogs(
             take(splitter.flush())
             if (presenter === undefined) return
             if (own === undefined) show(presenter.end())
-            else own.end(rank, () => presenter.end())
+            else own.end(rank, presenter.end)
           })
         if (presenter !== undefined) console.throttle(presenter.output, process[stream])
       }

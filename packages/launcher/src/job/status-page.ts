@@ -10,7 +10,7 @@ export type AttemptPage = ReturnType<typeof openStatusPage>
 
 /** Opens the status page of this host for one attempt of a job. If that fails, the job runs without one. */
 export function openStatusPage(
-  { script }: Pick<Job, 'script'>,
+  { script }: Job,
   { plan, nodeRank }: NodePlace,
   restartCount: number,
   socket: string | undefined,
@@ -37,12 +37,27 @@ export function openStatusPage(
      */
     environment: { TSRUN_STATUS_PAGE: page?.path ?? '' },
     /** If a rank has failed, tells the engines of the other ranks to stop waiting. */
-    abort: (ranks: readonly Pick<RankProcess, 'rank' | 'end'>[]): void => {
+    abort: (ranks: readonly RankProcess[]): void => {
       const failed = ranks.find(({ end }) => end !== undefined && end.exitCode !== 0)
       if (failed !== undefined) page?.abort(failed.rank)
     },
     /** What each rank does now, by rank. A rank that has joined no group is missing. */
-    places: () => placesOf(read()),
+    places: (): ReadonlyMap<number, RankPlace> => {
+      const now = monotonicNow()
+      return new Map(
+        read().map(({ rank, pid, state, operation, group, sequence, since }) => [
+          rank,
+          {
+            state,
+            operation,
+            group,
+            sequence,
+            milliseconds: now - since,
+            isSuspended: isSuspended(pid),
+          },
+        ]),
+      )
+    },
     /** Marks the rank as ended when its process ends. */
     follow: (process: RankProcess, localRank: number): void => {
       void process.ended.then(() => {
@@ -56,23 +71,6 @@ export function openStatusPage(
       page?.close()
     },
   }
-}
-
-function placesOf(ranks: readonly RankStatus[]): ReadonlyMap<number, RankPlace> {
-  const now = monotonicNow()
-  return new Map(
-    ranks.map(({ rank, pid, state, operation, group, sequence, since }) => [
-      rank,
-      {
-        state,
-        operation,
-        group,
-        sequence,
-        milliseconds: now - since,
-        isSuspended: isSuspended(pid),
-      },
-    ]),
-  )
 }
 
 function isSuspended(pid: number): boolean {

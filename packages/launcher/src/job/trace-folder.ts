@@ -7,7 +7,7 @@ import { spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from '../args/output-options.ts'
 import { usageError } from '../args/readers.ts'
 import { removeTemporary } from './failure/flight-records.ts'
-import type { AttemptFacts, JobWatcher } from './job.ts'
+import type { JobWatcher } from './job.ts'
 import { isAlive } from './process/process-use.ts'
 
 /** Bytes of spans per rank for a dashboard without --trace; enough for many seconds. */
@@ -22,7 +22,7 @@ const SHOWN_NAME = 'tsrun-dashboard-'
  * @throws ERR_TSR_USAGE when it cannot be made
  */
 export function openTraceFolder(
-  { trace, dashboard }: Pick<OutputOptions, 'trace' | 'dashboard'>,
+  { trace, dashboard }: OutputOptions,
   cwd: string,
 ): TraceOptions | undefined {
   if (trace === undefined) {
@@ -51,16 +51,17 @@ export function removeTraceFolder(trace: TraceOptions | undefined): void {
 
 /** Writes the report of a failure beside the spans of the ranks. */
 export function traceReport({ directory }: TraceOptions): JobWatcher {
-  let attempt: Pick<AttemptFacts, 'runId' | 'restartCount'> = { runId: '', restartCount: 0 }
+  let [runId, attempt] = ['', 0]
   return {
     follow: (next) => {
-      attempt = next
+      runId = next.runId
+      attempt = next.restartCount
     },
     showFailure: (report) => {
-      const folder = spansFolder(directory, attempt.runId)
+      const folder = spansFolder(directory, runId)
       try {
         makeOwnFolder(folder)
-        replaceFile(join(folder, reportName(attempt.restartCount)), report)
+        replaceFile(join(folder, reportName(attempt)), report)
       } catch {
         // The disk may be full; the report is in the output as well.
       }

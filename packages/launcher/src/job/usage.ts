@@ -51,8 +51,13 @@ export function summaryText(usages: readonly RankUsage[], width?: number): strin
   const rows = isShort ? rowsOfRanks(usages, nodes.size > 1) : summarize(usages)
   if (!isShort && nodes.size > 1 && nodes.size <= MOST_ROWS) {
     for (const [node, name] of nodes) {
-      const own = usages.filter((usage) => usage.node === node)
-      rows.push(toRow([name], (column) => median(own, column)))
+      rows.push(
+        statistic(
+          name,
+          usages.filter((usage) => usage.node === node),
+          median,
+        ),
+      )
     }
   }
   return `${formatTable(rows, 'right', width).join('\n')}\n`
@@ -63,43 +68,41 @@ const titles = columns.map(({ title }) => title)
 function rowsOfRanks(usages: readonly RankUsage[], areFar: boolean): string[][] {
   return [
     [...(areFar ? ['rank', 'host'] : ['rank']), ...titles],
-    ...usages.map((usage) =>
-      toRow(areFar ? [String(usage.rank), usage.host] : [String(usage.rank)], ({ of }) =>
-        of(usage),
-      ),
-    ),
+    ...usages.map((usage) => [
+      ...(areFar ? [String(usage.rank), usage.host] : [String(usage.rank)]),
+      ...columns.map((column) => shown(column, column.of(usage))),
+    ]),
   ]
 }
 
 function summarize(usages: readonly RankUsage[]): string[][] {
   return [
     [`${usages.length} ranks`, ...titles],
-    toRow(['least'], (column) => sorted(usages, column)[0]),
-    toRow(['median'], (column) => median(usages, column)),
-    toRow(['most'], (column) => sorted(usages, column).at(-1)),
+    statistic('least', usages, (sorted) => sorted[0]),
+    statistic('median', usages, median),
+    statistic('most', usages, (sorted) => sorted.at(-1)),
   ]
 }
 
-function median(usages: readonly RankUsage[], column: Column): number | undefined {
-  const values = sorted(usages, column)
-  return values[(values.length - 1) >> 1]
+function median(sorted: readonly number[]): number | undefined {
+  return sorted[(sorted.length - 1) >> 1]
 }
 
-function toRow(
-  names: readonly string[],
-  valueOf: (column: Column) => number | undefined,
+/** A row with one value of each column. */
+function statistic(
+  name: string,
+  usages: readonly RankUsage[],
+  choose: (sorted: readonly number[]) => number | undefined,
 ): string[] {
-  return [
-    ...names,
-    ...columns.map((column) => {
-      const value = valueOf(column)
-      return value === undefined ? '–' : column.show(value)
-    }),
-  ]
+  const values = columns.map((column) => {
+    const sorted = usages.flatMap((usage) => column.of(usage) ?? []).sort((a, b) => a - b)
+    return shown(column, choose(sorted))
+  })
+  return [name, ...values]
 }
 
-function sorted(usages: readonly RankUsage[], { of }: Column): number[] {
-  return usages.flatMap((usage) => of(usage) ?? []).sort((a, b) => a - b)
+function shown({ show }: Column, value: number | undefined): string {
+  return value === undefined ? '–' : show(value)
 }
 
 /**
@@ -111,8 +114,7 @@ export function sampleUsage(ranks: readonly RankProcess[]): () => void {
     for (const rank of ranks) sample(rank)
   }
   // Sample at most about 64 ranks per second.
-  const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000))
-  timer.unref()
+  const timer = setInterval(look, Math.max(1000, (ranks.length / 64) * 1000)).unref()
   return () => {
     clearInterval(timer)
   }

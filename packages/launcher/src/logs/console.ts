@@ -13,18 +13,20 @@ const RESET = '\x1b\\\x1b(B\x0f\x1b[0m'
 
 const others = { stdout: 'stderr', stderr: 'stdout' } as const
 
+interface Stream {
+  readonly output: Writable
+  /** What the output holds up while it is full. */
+  readonly sources: Set<Readable>
+  isClosed: boolean
+}
+
 /**
  * The launcher's standard output and standard error. Applies back-pressure to the ranks. If the reader
  * is gone (`| head`), output is dropped. If a stream cannot be written, for example on a full disk, the
  * other stream reports it. Calls `onClosed` in both cases.
  */
 export class Console {
-  readonly #outputs: Readonly<Record<StreamName, Writable>>
-  readonly #sources: Readonly<Record<StreamName, Set<Readable>>> = {
-    stdout: new Set(),
-    stderr: new Set(),
-  }
-  readonly #closed = new Set<StreamName>()
+  readonly #streams: Readonly<Record<StreamName, Stream>>
   /** Whether output was lost for a reason other than a closed reader. */
   isIncomplete = false
   /** Whether anything was written. */
@@ -35,15 +37,15 @@ export class Console {
     outputs: Readonly<Record<StreamName, Writable>>,
     onClosed: (error?: NodeJS.ErrnoException) => void,
   ) {
-    this.#outputs = outputs
-    for (const name of ['stdout', 'stderr'] as const) {
-      outputs[name].on('drain', () => {
-        this.#resume(name)
-      })
-      outputs[name].on('error', (error) => {
-        this.#closed.add(name)
-        this.#resume(name)
-        if (isReaderGone(error, outputs[name])) {
+    const open = (name: StreamName): Stream => {
+      const stream: Stream = { output: outputs[name], sources: new Set(), isClosed: false }
+      const resume = (): void => {
+        for (const source of stream.sources) source.resume()
+      }
+      stream.output.on('drain', resume).on('error', (error) => {
+        stream.isClosed = true
+        resume()
+        if (isReaderGone(error, stream.output)) {
           onClosed()
           return
         }
@@ -51,22 +53,23 @@ export class Console {
         this.write(others[name], `tsrun: ${name} cannot be written: ${error.message}\n`)
         onClosed(error)
       })
+      return stream
     }
+    this.#streams = { stdout: open('stdout'), stderr: open('stderr') }
   }
 
   /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
   write(name: StreamName, text: string): void {
     this.isUsed = true
-    if (this.#closed.has(name)) {
+    const { output, sources, isClosed } = this.#streams[name]
+    if (isClosed) {
       if (name === 'stderr' && this.isIncomplete) this.write('stdout', text)
       return
     }
-    const written = this.#outputs[name].write(text, (error) => {
-      if (error && name === 'stderr' && !isReaderGone(error, this.#outputs[name])) {
-        this.write('stdout', text)
-      }
+    const written = output.write(text, (error) => {
+      if (error && name === 'stderr' && !isReaderGone(error, output)) this.write('stdout', text)
     })
-    if (!written) for (const source of this.#sources[name]) source.pause()
+    if (!written) for (const source of sources) source.pause()
   }
 
   /**
@@ -77,46 +80,47 @@ export class Console {
    * @param afterRaw - whether the ranks' own control sequences have passed to the terminal
    */
   print(name: StreamName, text: string, afterRaw = false): void {
-    const output: Writable & { isTTY?: boolean } = this.#outputs[name]
+    const output: Writable & { isTTY?: boolean } = this.#streams[name].output
     const reset = afterRaw && output.isTTY === true ? RESET : ''
     this.write(name, reset + visibleText(text, wantsColour(output, process.env)))
   }
 
   /** Applies back-pressure from this output to `source`. */
   throttle(name: StreamName, source: Readable): void {
-    this.#sources[name].add(source)
-    source.once('close', () => this.#sources[name].delete(source))
-    if (this.#outputs[name].writableNeedDrain && !this.#closed.has(name)) source.pause()
+    const { sources } = this.#streams[name]
+    sources.add(source)
+    source.once('close', () => sources.delete(source))
+    if (isFull(this.#streams[name])) source.pause()
   }
 
   /** Whether a slow reader holds up the output of the ranks. */
   isWaiting(): boolean {
-    return (['stdout', 'stderr'] as const).some(
-      (name) => !this.#closed.has(name) && this.#outputs[name].writableNeedDrain,
-    )
+    return Object.values(this.#streams).some(isFull)
   }
 
   /** Resolves when everything is written, or cannot be written. */
   async flush(): Promise<void> {
+    const { stdout, stderr } = this.#streams
     // An error of one stream is reported on the other.
-    for (const name of ['stderr', 'stdout', 'stderr'] as const) {
+    for (const stream of [stderr, stdout, stderr]) {
       // The error of a write arrives after the write returns.
       await new Promise(setImmediate)
-      if (this.#closed.has(name) || this.#outputs[name].writableLength === 0) continue
+      const { output, isClosed } = stream
+      if (isClosed || output.writableLength === 0) continue
       await new Promise<void>((resolve) => {
-        this.#outputs[name].write('', () => {
+        output.write('', () => {
           resolve()
         })
-        this.#outputs[name].once('error', () => {
+        output.once('error', () => {
           resolve()
         })
       })
     }
   }
+}
 
-  #resume(name: StreamName): void {
-    for (const source of this.#sources[name]) source.resume()
-  }
+function isFull({ output, isClosed }: Stream): boolean {
+  return !isClosed && output.writableNeedDrain
 }
 
 /** Whether the error means that the reader of a pipe or a terminal is gone. */

@@ -5,6 +5,7 @@ interface Place {
 }
 
 const FRAME = /^\s+at .*(:\d+\)?|\(<anonymous>\)|\(index \d+\)|<anonymous>)$/
+const PYTHON = 'Traceback (most recent call last):'
 /** The first line of an error: `TypeError: x is not a function`, `Uncaught MyError`. */
 const HEADER = /^(Uncaught |\[?)[\w.$]*(Error|Exception|Warning)\b/
 /** The location of an error that Node prints above the source line and the error. */
@@ -14,11 +15,9 @@ const LONGEST_HEAD = 10
 
 /** The first stack trace of Node or Python in these lines; undefined if there is none. */
 export function findTrace(lines: readonly string[]): Place | undefined {
-  const mark = lines.findIndex(
-    (line) => FRAME.test(line) || line.startsWith('Traceback (most recent call last):'),
-  )
+  const mark = lines.findIndex((line) => FRAME.test(line) || line.startsWith(PYTHON))
   if (mark < 0) return undefined
-  if (lines[mark]!.startsWith('Traceback (most recent call last):')) {
+  if (lines[mark]!.startsWith(PYTHON)) {
     const last = lines.findIndex((line, index) => index > mark && /^\S/.test(line))
     return last < 0 ? { from: mark, to: lines.length } : { from: mark, to: last + 1 }
   }
@@ -33,8 +32,15 @@ function findHead(lines: readonly string[], mark: number): number {
   const above = lines.slice(lowest, mark)
   const header = above.findLastIndex((line) => HEADER.test(line))
   const start = header < 0 ? Math.max(0, mark - 1) : lowest + header
-  const source = lines
-    .slice(Math.max(0, start - LONGEST_HEAD), start)
-    .findLastIndex((line) => SOURCE.test(line))
-  return source < 0 ? start : Math.max(0, start - LONGEST_HEAD) + source
+  return findSource(lines, start, LONGEST_HEAD)
+}
+
+/**
+ * The index of the last line `file:///…/script.mjs:12` within `most` lines above an error; without one,
+ * `start`.
+ */
+export function findSource(lines: readonly string[], start: number, most: number): number {
+  const lowest = Math.max(0, start - most)
+  const index = lines.slice(lowest, start).findLastIndex((line) => SOURCE.test(line))
+  return index < 0 ? start : lowest + index
 }

@@ -76,36 +76,33 @@ const PAUSE = 1000
 /**
  * Turns output that overwrites itself, such as a progress bar (`10 %\r20 %\r…`), into whole lines: about
  * one state a second, and the last one.
+ *
+ * @param now - milliseconds of a monotonic clock
  */
-export class ProgressCollapser {
-  readonly #now: () => number
-  #state = ''
-  #shownAt = -Infinity
+export function collapseProgress(now = () => performance.now()) {
+  let state = ''
+  let shownAt = -Infinity
+  return {
+    /** The line to show for this piece; undefined if there is none. */
+    push({ text, end }: Line): string | undefined {
+      if (end !== '\r') {
+        const line = text === '' ? state : text
+        state = ''
+        return line
+      }
+      if (text === '') return undefined
+      state = text
+      if (now() - shownAt < PAUSE) return undefined
+      shownAt = now()
+      return text
+    },
 
-  /** @param now - milliseconds of a monotonic clock */
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now
-  }
-
-  /** The line to show for this piece; undefined if there is none. */
-  push({ text, end }: Line): string | undefined {
-    if (end !== '\r') {
-      const line = text === '' ? this.#state : text
-      this.#state = ''
-      return line
-    }
-    if (text === '') return undefined
-    this.#state = text
-    if (this.#now() - this.#shownAt < PAUSE) return undefined
-    this.#shownAt = this.#now()
-    return text
-  }
-
-  /** The last state, if its line has not ended. */
-  flush(): string | undefined {
-    const state = this.#state
-    this.#state = ''
-    return state === '' ? undefined : state
+    /** The last state, if its line has not ended. */
+    flush(): string | undefined {
+      const last = state === '' ? undefined : state
+      state = ''
+      return last
+    },
   }
 }
 

@@ -2,7 +2,7 @@ import { closeSync, existsSync, fstatSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { either, namesIn, openFile, parseJson } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
-import type { StreamName } from './lines.ts'
+import { LineSplitter, type StreamName } from './lines.ts'
 import {
   INDEX_NAME,
   indexEnd,
@@ -36,73 +36,61 @@ function openLog(path: string): number {
   }
 }
 
+type GrowingFile = ReturnType<typeof growingFile>
+
 /** A file that may still grow, read from a position. A missing file counts as empty. */
-class GrowingFile {
-  position = 0
-  readonly #path: string
-  #fd: number | undefined
-
-  constructor(path: string) {
-    this.#path = path
-    this.#open()
+function growingFile(path: string) {
+  let fd: number | undefined
+  const open = (): number | undefined => {
+    if (fd === undefined && existsSync(path)) fd = openLog(path)
+    return fd
   }
-
-  /** Whether another file has this path now. */
-  get isReplaced(): boolean {
-    const now = statSync(this.#path, { throwIfNoEntry: false })
-    return this.#fd !== undefined && now !== undefined && fstatSync(this.#fd).ino !== now.ino
-  }
-
-  get size(): number {
-    const fd = this.#open()
-    return fd === undefined ? 0 : fstatSync(fd).size
-  }
-
+  const sizeOf = (): number => (open() === undefined ? 0 : fstatSync(fd!).size)
   /** Up to `length` bytes at a position, fewer at the end of the file. */
-  at(position: number, length: number): Buffer {
-    const fd = this.#open()
-    if (fd === undefined) return Buffer.alloc(0)
+  const at = (position: number, length: number): Buffer => {
     // An index may be damaged, so its lengths are not trusted.
-    const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, this.size - position)))
-    return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, position))
+    const bytes = Buffer.allocUnsafe(Math.max(0, Math.min(length, sizeOf() - position)))
+    return fd === undefined
+      ? bytes
+      : bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, position))
   }
-
-  read(length: number): Buffer {
-    const bytes = this.at(this.position, length)
-    this.position += bytes.length
-    return bytes
-  }
-
-  toLastLines(count: number): void {
-    let at = this.size
-    // Count one more newline, because the newline at the end of the file ends the last line.
-    let wanted = count + 1
-    while (at > 0 && wanted > 0) {
-      const from = Math.max(0, at - BLOCK)
-      const block = this.at(from, at - from)
-      let index = block.length
-      while (wanted > 0) {
-        index = index === 0 ? -1 : block.lastIndexOf(10, index - 1)
-        if (index < 0) break
-        wanted--
+  const file = {
+    position: 0,
+    /** Whether another file has this path now. */
+    get isReplaced(): boolean {
+      const now = statSync(path, { throwIfNoEntry: false })
+      return fd !== undefined && now !== undefined && fstatSync(fd).ino !== now.ino
+    },
+    get size(): number {
+      return sizeOf()
+    },
+    read(length: number): Buffer {
+      const bytes = at(file.position, length)
+      file.position += bytes.length
+      return bytes
+    },
+    toLastLines(count: number): void {
+      let end = sizeOf()
+      // Count one more newline, because the newline at the end of the file ends the last line.
+      let wanted = count + 1
+      while (end > 0) {
+        const from = Math.max(0, end - BLOCK)
+        const block = at(from, end - from)
+        for (let index = block.length; index > 0;) {
+          index = block.lastIndexOf(10, index - 1)
+          if (index < 0 || --wanted > 0) continue
+          file.position = from + index + 1
+          return
+        }
+        end = from
       }
-      if (wanted === 0) {
-        this.position = from + index + 1
-        return
-      }
-      at = from
-    }
-    this.position = 0
+    },
+    close(): void {
+      if (fd !== undefined) closeSync(fd)
+    },
   }
-
-  close(): void {
-    if (this.#fd !== undefined) closeSync(this.#fd)
-  }
-
-  #open(): number | undefined {
-    if (this.#fd === undefined && existsSync(this.#path)) this.#fd = openLog(this.#path)
-    return this.#fd
-  }
+  open()
+  return file
 }
 
 /** Reads the output of one rank in one attempt, in order of time. */
@@ -119,7 +107,7 @@ export class RankReader {
   /** Positions up to which the index describes the files. */
   readonly #described = { stdout: 0, stderr: 0 }
   readonly #entries: IndexEntry[] = []
-  #partial = ''
+  readonly #lines = new LineSplitter(Infinity)
   #last = 0
 
   /**
@@ -129,11 +117,11 @@ export class RankReader {
   constructor(folder: string, rank: number, streams: readonly StreamName[], tail?: number) {
     this.rank = rank
     this.#streams = streams
-    this.#index = new GrowingFile(join(folder, INDEX_NAME))
+    this.#index = growingFile(join(folder, INDEX_NAME))
     this.#hasIndex = existsSync(join(folder, INDEX_NAME))
     this.#files = {
-      stdout: new GrowingFile(join(folder, 'stdout.log')),
-      stderr: new GrowingFile(join(folder, 'stderr.log')),
+      stdout: growingFile(join(folder, 'stdout.log')),
+      stderr: growingFile(join(folder, 'stderr.log')),
     }
     if (tail !== undefined) for (const name of streams) this.#files[name].toLastLines(tail)
   }
@@ -201,11 +189,9 @@ export class RankReader {
   #readIndex(): boolean {
     const block = this.#index.read(BLOCK)
     if (block.length === 0) return false
-    const lines = (this.#partial + block.toString('latin1')).split('\n')
-    this.#partial = lines.pop()!
-    for (const line of lines) {
+    for (const { text } of this.#lines.push(block)) {
       // The last line is incomplete if the disk was full.
-      const entry = parseJson(Buffer.from(line, 'latin1').toString(), indexLine)
+      const entry = parseJson(text, indexLine)
       if (entry === undefined) continue
       if (indexEntry.is(entry)) this.#entries.push(entry)
       else if (indexEnd.is(entry)) this.hasEnded = true

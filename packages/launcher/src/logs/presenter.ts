@@ -3,19 +3,19 @@ import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { jsonLine } from './json-line.ts'
-import { ProgressCollapser, withoutCodes, type Line, type StreamName } from './lines.ts'
+import { collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
 import { prettyLibraryLine } from './pretty-line.ts'
 
 /** Formats one stream of a rank for the console. Returns '' for no text. */
 export interface Presenter {
   /** The stream to write to; JSON of both streams goes to stdout. */
   readonly output: StreamName
-  present(line: Line): string
+  readonly present: (line: Line) => string
   /** The remaining text at the end of the stream. */
-  end(): string
+  readonly end: () => string
 }
 
-export interface Presentation {
+interface Presentation {
   readonly format: LogFormat
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The template of `--log-prefix`, for `pretty`. */
@@ -29,42 +29,48 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const { format, clock } = how
   const { rank, worldSize } = facts
   const time = clock ?? Date.now
+  const inWholeLines = (output: StreamName, make: (text: string) => string): Presenter => {
+    const collapser = collapseProgress(clock)
+    const show = (text: string | undefined): string => (text === undefined ? '' : make(text))
+    return {
+      output,
+      present: (line) => show(collapser.push(line)),
+      end: () => show(collapser.flush()),
+    }
+  }
+  const asWritten = (make: (text: string) => string): Presenter => ({
+    output: stream,
+    present: ({ text, end }) => make(text) + end,
+    end: () => '',
+  })
   if (format === 'json') {
-    const lineOf = (line: string): string =>
-      jsonLine({ time: new Date(time()).toISOString(), rank, stream, line })
-    return inWholeLines('stdout', lineOf, clock)
+    return inWholeLines('stdout', (line) =>
+      jsonLine({ time: new Date(time()).toISOString(), rank, stream, line }),
+    )
   }
   // A single rank has the console to itself, so its progress bars may overwrite lines.
   const isAlone = worldSize === 1
   if (format === 'raw') {
-    return isAlone
-      ? asWritten(stream, (text) => text)
-      : inWholeLines(stream, (text) => `${text}\n`, clock)
+    return isAlone ? asWritten((text) => text) : inWholeLines(stream, (text) => `${text}\n`)
   }
-  const make = libraryLines(stream)
+  const make = (text: string): string =>
+    stream === 'stdout' ? text : (prettyLibraryLine(text) ?? text)
   const colour = how.colour[stream]
   const template = how.prefix
   if (isAlone && template === undefined) {
     const end = colour ? endingColours : withoutCodes
-    return asWritten(stream, (text) => end(make(text)))
+    return asWritten((text) => end(make(text)))
   }
   const usual = rankPrefix(rank, worldSize, colour)
   const prefix =
     template === undefined
       ? () => usual
       : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
-  return inWholeLines(
-    stream,
-    (text) => withPrefix(prefix(), visibleText(make(text), colour)),
-    clock,
-  )
+  return inWholeLines(stream, (text) => withPrefix(prefix(), visibleText(make(text), colour)))
 }
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */
-export function prefixWidth(
-  { format, prefix }: Pick<OutputOptions, 'format' | 'prefix'>,
-  facts: RankFacts,
-): number {
+export function prefixWidth({ format, prefix }: OutputOptions, facts: RankFacts): number {
   const { rank, worldSize, startedAt } = facts
   if (format !== 'pretty') return 0
   if (prefix !== undefined)
@@ -89,28 +95,6 @@ export function coloured(text: string, rank: number, colour: boolean): string {
   return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })
 }
 
-function libraryLines(stream: StreamName): (text: string) => string {
-  return stream === 'stdout' ? (text) => text : (text) => prettyLibraryLine(text) ?? text
-}
-
-function asWritten(output: StreamName, make: (text: string) => string): Presenter {
-  return { output, present: ({ text, end }) => make(text) + end, end: () => '' }
-}
-
-function inWholeLines(
-  output: StreamName,
-  make: (text: string) => string,
-  clock: (() => number) | undefined,
-): Presenter {
-  const collapser = new ProgressCollapser(clock)
-  const show = (text: string | undefined): string => (text === undefined ? '' : make(text))
-  return {
-    output,
-    present: (line) => show(collapser.push(line)),
-    end: () => show(collapser.flush()),
-  }
-}
-
 /** Colours of the rank prefixes. Red is reserved for errors. */
 const rankColours = [
   'cyan',
@@ -132,8 +116,9 @@ interface Output {
 
 /** Whether to colour this stream: only on a terminal, unless NO_COLOR or FORCE_COLOR says otherwise. */
 export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
-  if (isSet(env['NO_COLOR'])) return false
-  if (isSet(env['FORCE_COLOR'])) return env['FORCE_COLOR'] !== '0' && env['FORCE_COLOR'] !== 'false'
+  const { NO_COLOR, FORCE_COLOR } = env
+  if (NO_COLOR) return false
+  if (FORCE_COLOR) return !['0', 'false'].includes(FORCE_COLOR)
   return output.isTTY === true && env['TERM'] !== 'dumb'
 }
 
@@ -141,8 +126,4 @@ export function wantsColour(output: Output, env: NodeJS.ProcessEnv): boolean {
 export function colourLevel(output: Output, env: NodeJS.ProcessEnv): string {
   const depth = output.getColorDepth?.(env) ?? 4
   return depth >= 24 ? '3' : depth >= 8 ? '2' : '1'
-}
-
-function isSet(value: string | undefined): boolean {
-  return value !== undefined && value !== ''
 }

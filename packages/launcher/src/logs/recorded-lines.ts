@@ -4,24 +4,19 @@ import { streamNames } from './log-files.ts'
 import { attemptsIn, RankReader, ranksIn, type LogPiece } from './log-reader.ts'
 
 /** An output line of a rank. */
-export interface RecordedLine {
+interface RecordedLine {
   readonly rank: number
   readonly stream: StreamName
   readonly text: string
 }
 
-/** The last lines of all ranks, in order of time. */
-export interface RecordedLines {
-  readonly lines: readonly RecordedLine[]
-  /** Number of lines read but omitted. */
-  readonly dropped: number
-}
-
 /**
- * Reads the last lines of the last attempt of a run. @param runs - its folders, DIR/RUN-ID, of all
- * hosts
+ * Reads the last lines of the last attempt of a run, in order of time.
+ *
+ * @param runs - its folders, DIR/RUN-ID, of all hosts
+ * @returns the lines of all ranks, and the number of lines read but omitted
  */
-export function readLastLines(runs: readonly string[], most: number): RecordedLines {
+export function readLastLines(runs: readonly string[], most: number) {
   const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
   const ranks = runs.flatMap((run) => {
     const path = join(run, `attempt_${attempt}`)
@@ -31,7 +26,7 @@ export function readLastLines(runs: readonly string[], most: number): RecordedLi
   const kept = all.slice(-most)
   const dropped = ranks.reduce((sum, rank) => sum + rank.dropped, all.length - kept.length)
   return {
-    lines: kept.map(({ rank, stream, text }) => ({ rank, stream, text })),
+    lines: kept.map(({ rank, stream, text }): RecordedLine => ({ rank, stream, text })),
     dropped,
   }
 }
@@ -45,15 +40,10 @@ function shortened(text: string): string {
   return Buffer.from(`${text.slice(0, LINE_LENGTH)} …`).toString()
 }
 
-interface LinesOfRank {
-  readonly lines: readonly (RecordedLine & { readonly time: number })[]
-  readonly dropped: number
-}
-
-function linesOf(path: string, rank: number, most: number): LinesOfRank {
+function linesOf(path: string, rank: number, most: number) {
   const reader = new RankReader(join(path, String(rank)), rank, streamNames, most)
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
-  const lines: LinesOfRank['lines'][number][] = []
+  const lines: (RecordedLine & { readonly time: number })[] = []
   let [last, dropped] = [0, 0]
   const add = (stream: StreamName, found: readonly Line[]): void => {
     for (const { text } of found) lines.push({ rank, stream, text: shortened(text), time: last })

@@ -5,7 +5,7 @@ import type { LogPiece, RankReader } from './log-reader.ts'
 import { makePresenter, type Presenter } from './presenter.ts'
 import { mergeTraces, TRACE_WINDOW } from './traces.ts'
 
-export interface RecordedOutputOptions {
+interface RecordedOutputOptions {
   readonly format: LogFormat
   /** Undefined: the prefix of the job. */
   readonly prefix: string | undefined
@@ -57,11 +57,10 @@ export function recordedOutput(options: RecordedOutputOptions) {
     presenter: Presenter,
     lines: readonly Line[],
   ): void => {
-    const present = (line: Line): string => presenter.present(line)
     const isPlain = format === 'pretty' && prefixOf(reader) === undefined
     if (stream === 'stderr' && isPlain && reader.header?.worldSize !== 1) {
-      merger.take(reader.rank, lines, present)
-    } else write(presenter.output, lines.map(present).join(''))
+      merger.take(reader.rank, lines, presenter.present)
+    } else write(presenter.output, lines.map(presenter.present).join(''))
   }
 
   return {

@@ -3,20 +3,14 @@ import { findTrace } from './find-trace.ts'
 import type { Line } from './lines.ts'
 import { coloured, withPrefix } from './presenter.ts'
 
-interface RankOutput {
-  readonly lines: readonly Line[]
-  readonly present: (line: Line) => string
-}
+type Present = (line: Line) => string
 
 /** A trace that waits until other ranks have printed it as well. */
 interface HeldTrace {
   readonly since: number
   readonly lines: readonly Line[]
   /** For each rank: how to show its lines, its output after the trace, and the text at its end. */
-  readonly ranks: Map<
-    number,
-    { readonly present: RankOutput['present']; after: Line[]; end?: () => string }
-  >
+  readonly ranks: Map<number, { readonly present: Present; after: Line[]; end?: () => string }>
 }
 
 /** Milliseconds in which equal traces of several ranks are merged. */
@@ -27,7 +21,7 @@ const LONGEST_WAIT = 1024 * 1024
 /** Maximum lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
 
-export interface TraceMergerOptions {
+interface TraceMergerOptions {
   readonly colour: boolean
   readonly write: (text: string) => void
   /** Milliseconds. */
@@ -65,7 +59,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
   }
 
   /** @returns the lines after the trace */
-  const hold = (rank: number, lines: readonly Line[], present: RankOutput['present']): Line[] => {
+  const hold = (rank: number, lines: readonly Line[], present: Present): Line[] => {
     const key = lines.map(({ text }) => text).join('\n')
     const known = held.get(key)
     const trace: HeldTrace = known ?? { since: clock(), lines, ranks: new Map() }
@@ -99,7 +93,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
 
   const merger = {
     /** Shows lines of a rank that arrived together. */
-    take(rank: number, lines: readonly Line[], present: (line: Line) => string): void {
+    take(rank: number, lines: readonly Line[], present: Present): void {
       const own = waitingOf(rank)
       if (own !== undefined) {
         wait(own.after, lines)

@@ -29,7 +29,7 @@ import { announceWait } from './waiting.ts'
 export async function findStoreAddress(
   { host, port, timeout }: Pick<RendezvousOptions, 'host' | 'port' | 'timeout'>,
   isSaid: boolean,
-  { announcer, interrupts: { stop } }: Pick<JobContext, 'announcer' | 'interrupts'>,
+  { announcer, interrupts: { stop } }: JobContext,
   names = systemNames,
 ): Promise<ListenAddress | undefined> {
   const deadline = Deadline.after(timeout)
@@ -95,10 +95,9 @@ export async function startJobStore(
   tls?: StoreTls,
 ): Promise<JobStore> {
   try {
-    return await startStoreServer({ host, port, token, onRefused, ...(tls && { tls }) })
+    return await startStoreServer({ host, port, token, onRefused, tls })
   } catch (cause) {
-    const { code, message } = systemError(cause)
-    throw storeError(host, port, reasons[code ?? ''] ?? message, cause)
+    throw listenError(host, port, cause)
   }
 }
 
@@ -108,8 +107,7 @@ export async function findFreePort(host: string): Promise<number> {
   try {
     await once(server.listen(0, host), 'listening')
   } catch (cause) {
-    const { code, message } = systemError(cause)
-    throw storeError(host, 0, reasons[code ?? ''] ?? message, cause)
+    throw listenError(host, 0, cause)
   }
   const { port } = server.address() as AddressInfo
   server.close()
@@ -117,11 +115,12 @@ export async function findFreePort(host: string): Promise<number> {
   return port
 }
 
-/** The error of the operating system, wrapped or not. */
-function systemError(error: unknown): NodeJS.ErrnoException {
+/** @param error - that of the operating system, wrapped or not */
+function listenError(host: string, port: number, error: unknown): TsrError {
   const { cause } = error as { cause?: unknown }
-  const wrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause
-  return (wrapped ? cause : error) as NodeJS.ErrnoException
+  const isWrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause
+  const { code = '', message } = (isWrapped ? cause : error) as NodeJS.ErrnoException
+  return storeError(host, port, reasons[code] ?? message, error)
 }
 
 const reasons: Readonly<Record<string, string>> = {

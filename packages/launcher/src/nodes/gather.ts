@@ -1,7 +1,6 @@
-import { Deadline, isTsrError, tsrError, type TsrError } from '@tsrun/core'
+import { Deadline, isTsrError, tsrError } from '@tsrun/core'
 import {
   addressOfInterface,
-  isLoopback,
   localAddressTowards,
   nameEndpoint,
   ownAddresses,
@@ -23,7 +22,7 @@ import {
 import { announceWait, nameNodes } from './waiting.ts'
 
 /** A node that has arrived. */
-export interface ArrivedNode {
+interface ArrivedNode {
   /** Part of the node's key in the store, which is deleted when the node's launcher ends. */
   readonly id: string
   readonly node: NumberedNode
@@ -93,8 +92,7 @@ export async function openMembers(
   const collect = async (): Promise<void> => {
     const signal = AbortSignal.any([interrupts.stop, ended.signal])
     for (;;) {
-      const arrival = await nextNode(store, Deadline.after(Infinity), signal)
-      if (arrival === undefined) continue
+      const arrival = await nextNode(store, signal)
       const free = freeRanks()[0]
       const nodeRank = arrival.node.nodeRank ?? free ?? arrived.size + 1
       const next: ArrivedNode = { ...arrival, node: { ...arrival.node, nodeRank } }
@@ -127,8 +125,11 @@ export async function openMembers(
     const nodes = [...arrived.values()]
     const master = publish ?? usedAddress(nodes) ?? rendezvous.host
     const zero = { ...nodeZero, address: own === '' ? master : own }
-    const unreachable = findUnreachable([zero, ...nodes.map(({ node }) => node)], isLoopback)
-    if (unreachable !== undefined) throw loopbackError(unreachable)
+    const unreachable = findUnreachable([zero, ...nodes.map(({ node }) => node)])
+    if (unreachable !== undefined) {
+      const { nodeRank, host, address } = unreachable
+      throw tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
+    }
     const before = current
     current = makePlan(job.identity.runId, { ...jobStore.endpoint, host: master }, [
       { id: ZERO, node: zero },
@@ -180,8 +181,7 @@ export async function openMembers(
         }
         return await plan(attempt)
       } catch (error) {
-        const message = errorForOthers(error, nodeZero)
-        await post(store, keys.refused, message).catch(() => undefined)
+        await post(store, keys.refused, errorForOthers(error, nodeZero)).catch(() => undefined)
         throw error
       } finally {
         waiting.end()
@@ -204,41 +204,26 @@ export async function openMembers(
   return members
 }
 
-/** The next node in the queue that has not left again; undefined at the deadline. */
-export async function nextNode(
-  store: Pick<Store, 'queuePop' | 'get'>,
-  deadline: Deadline,
-  signal: AbortSignal,
-): Promise<Arrival | undefined> {
+/** The next node in the queue that has not left again. */
+export async function nextNode(store: Store, signal: AbortSignal): Promise<Arrival> {
   for (;;) {
-    const id = await unlessLate(
-      store.queuePop(keys.joining, { timeout: deadline.remaining(), signal }),
-    )
-    if (id === undefined) return undefined
+    const id = await store.queuePop(keys.joining, { timeout: Infinity, signal })
     // The key of a node that has left is deleted, so do not wait for the key.
     const key = keys.node(Buffer.from(id).toString())
-    const node = await unlessLate(store.get(key, { timeout: 0, signal }))
+    const node = await store.get(key, { timeout: 0, signal }).catch((error: unknown) => {
+      if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
+      throw error
+    })
     // Ignore an invalid message.
     const arrival = node && parse(node, arrivalMessage)
     if (arrival !== undefined) return arrival
   }
 }
 
-async function unlessLate(value: Promise<Uint8Array>): Promise<Uint8Array | undefined> {
-  return await value.catch((error: unknown) => {
-    if (isTsrError(error) && error.code === 'ERR_TSR_STORE_TIMEOUT') return undefined
-    throw error
-  })
-}
-
 /** The address of this host that the other nodes used. */
 function usedAddress(nodes: readonly ArrivedNode[]): string | undefined {
   const own = ownAddresses()
   return nodes.map(({ storeAddress }) => storeAddress).find((address) => own.includes(address))
-}
-
-function loopbackError({ nodeRank, host, address }: NumberedNode): TsrError {
-  return tsrError('ERR_TSR_LOOPBACK', { who: `Node ${nodeRank} (${host})`, address })
 }
 
 /** The error for the nodes that have arrived: `error`, or that node 0 is leaving. */

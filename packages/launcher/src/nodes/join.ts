@@ -40,18 +40,11 @@ export async function joinNodes(
   const reached = await connect(job, context, waiting, isHere)
   if (reached === undefined) return undefined
   const { store, localAddress, remoteAddress: storeAddress } = reached
-  const late = new AbortController()
-  const timer = setTimeout(
-    () => {
-      late.abort()
-    },
-    Math.min(job.rendezvous.timeout, 2 ** 31 - 1),
-  )
   try {
     const id = randomBytes(8).toString('hex')
     const address = iface === undefined ? localAddress : addressOfInterface(iface)
     const self: Arrival = { id, node: describeSelf(job, address), storeAddress }
-    const limit = AbortSignal.any([context.interrupts.stop, late.signal])
+    const limit = { signal: context.interrupts.stop, timeout: job.rendezvous.timeout }
     // Wait before registering, so that no answer is missed.
     const invitation = receive(store, keys.invitation(id), invitationOf(id), limit)
     const refusals = [keys.refused, keys.declined(id)].map(async (key) => {
@@ -68,9 +61,8 @@ export async function joinNodes(
     return { store, id, invitation: await answer }
   } catch (error) {
     await store.close()
-    throw explain(error, job, context, waiting.whom)
+    throw explain(error, job, waiting.whom)
   } finally {
-    clearTimeout(timer)
     waiting.end()
   }
 }
@@ -82,7 +74,6 @@ async function connect(
   isHere?: () => Promise<boolean>,
 ) {
   const { host, port, timeout } = rendezvous
-  const tls = storeTlsOf(protection)
   const here = new AbortController()
   let failures = 0
   let hint = ''
@@ -92,7 +83,7 @@ async function connect(
       host,
       port,
       token: identity.token,
-      ...(tls && { tls }),
+      tls: storeTlsOf(protection),
       timeout,
       signal: AbortSignal.any([interrupts.stop, here.signal]),
       onProgress: ({ endpoint, reason }) => {
@@ -117,14 +108,9 @@ async function connect(
   }
 }
 
-function explain(
-  error: unknown,
-  { rendezvous }: Job,
-  { interrupts }: JobContext,
-  whom: string,
-): unknown {
+function explain(error: unknown, { rendezvous }: Job, whom: string): unknown {
   if (!isTsrError(error)) return error
-  if (error.code === 'ERR_TSR_ABORTED' && !interrupts.stop.aborted) {
+  if (error.code === 'ERR_TSR_STORE_TIMEOUT') {
     return rendezvousTimeout(rendezvous.timeout, `${whom} did not connect`)
   }
   if (error.code !== 'ERR_TSR_STORE_CLOSED') return error

@@ -1,5 +1,5 @@
-import { monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/core'
-import type { Store } from '@tsrun/store'
+import { anything, monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/core'
+import type { Store, StoreCallOptions } from '@tsrun/store'
 import type { FlightDump } from '@tsrun/distributed/record'
 import { tailOfFlight } from '../job/failure/flight-merge.ts'
 import { isLeave } from '../job/nodes.ts'
@@ -46,6 +46,21 @@ export async function post(store: Store, key: string, message: unknown): Promise
   await store.set(key, JSON.stringify(message))
 }
 
+/** Posts a message without waiting. It is lost if the connection is. */
+export function tell(store: Store, key: string, message: unknown): void {
+  post(store, key, message).catch(() => undefined)
+}
+
+/** Aborts the signal when any node says that the attempt fails. */
+export function haltAtFailure(store: Store, attempt: number, halt: AbortController): void {
+  receive(store, keys.failing(attempt), anything()).then(
+    () => {
+      halt.abort()
+    },
+    () => undefined,
+  )
+}
+
 /** Removes the keys of an attempt, because otherwise the store would grow with each. */
 export async function forgetAttempt(store: Store, attempt: number): Promise<void> {
   for (const folder of [keys.attempt(attempt), keys.world(attempt)]) {
@@ -54,7 +69,7 @@ export async function forgetAttempt(store: Store, attempt: number): Promise<void
 }
 
 /**
- * Waits for a message without a time limit.
+ * Waits for a message, by default without a time limit.
  *
  * @throws ERR_TSR_MESSAGE_INVALID if the message does not match the schema
  */
@@ -62,9 +77,9 @@ export async function receive<T>(
   store: Store,
   key: string,
   of: Schema<T>,
-  signal?: AbortSignal,
+  options: StoreCallOptions = {},
 ): Promise<T> {
-  const value = await store.get(key, { timeout: Infinity, ...(signal && { signal }) })
+  const value = await store.get(key, { timeout: Infinity, ...options })
   const message = parse(value, of)
   if (message !== undefined) return message
   const reason = `it is none of the messages of launchers under ${key}`
@@ -87,26 +102,23 @@ export async function shareInterrupts(
   interrupts: Interrupts,
   mayLeave: boolean,
 ): Promise<void> {
-  const tell = (now: boolean): void => {
+  const { id: by, nodeRank, host } = own
+  const share = (now: boolean): void => {
     const interruption = interrupts.stop.reason as Interruption
     if (mayLeave && isLeave(interruption)) {
-      post(store, keys.leaving(own.id), 0).catch(() => undefined)
+      tell(store, keys.leaving(by), 0)
       return
     }
-    const { exitCode, reason = 'the output is not read any more' } = interruption
-    const where = ` on node ${own.nodeRank} (${own.host})`
-    const message: Of<typeof interruptMessage> = {
-      by: own.id,
-      exitCode,
-      reason: reason + where,
-      now,
-    }
-    if (!foreign) post(store, keys.interrupt, message).catch(() => undefined)
+    if (foreign) return
+    const { exitCode, reason: why = 'the output is not read any more' } = interruption
+    const reason = `${why} on node ${nodeRank} (${host})`
+    const message: Of<typeof interruptMessage> = { by, exitCode, reason, now }
+    tell(store, keys.interrupt, message)
   }
   let foreign = false
   await store.watch(keys.interrupt, ({ value }) => {
     const message = value && parse(value, interruptMessage)
-    if (message === undefined || message.by === own.id) return
+    if (message === undefined || message.by === by) return
     if (!interrupts.stop.aborted) {
       foreign = true
       interrupts.interrupt({ exitCode: message.exitCode, reason: message.reason })
@@ -117,9 +129,9 @@ export async function shareInterrupts(
     [interrupts.stop, false],
     [interrupts.kill, true],
   ] as const) {
-    if (signal.aborted) tell(now)
+    if (signal.aborted) share(now)
     signal.addEventListener('abort', () => {
-      tell(now)
+      share(now)
     })
   }
 }

@@ -1,11 +1,20 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { anything, isTsrError } from '@tsrun/core'
+import { isTsrError } from '@tsrun/core'
 import type { Job, JobContext } from '../job/job.ts'
 import type { Conclusion, Nodes } from '../job/nodes.ts'
 import { aborted } from '../job/process/interrupts.ts'
 import type { JobStore } from './endpoint.ts'
 import type { Members } from './gather.ts'
-import { forgetAttempt, keys, post, receive, shareInterrupts, unpackReport } from './messages.ts'
+import {
+  forgetAttempt,
+  haltAtFailure,
+  keys,
+  post,
+  receive,
+  shareInterrupts,
+  tell,
+  unpackReport,
+} from './messages.ts'
 import {
   type NodeFacts,
   type NodePlan,
@@ -13,7 +22,7 @@ import {
   type LostNode,
   reportMessage,
 } from '../protocol/nodes.ts'
-import { goesOn, judge, RestartBudget } from './verdict.ts'
+import { countRestarts, goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, monitorHeartbeats, type HeartbeatMonitor } from './waiting.ts'
 
 /** Milliseconds for the other nodes to read the last verdict before the store closes. */
@@ -43,7 +52,7 @@ export function createNodeZero(
   let lost: LostNode[] = []
   /** Whether a lost node left voluntarily. */
   let hasLeft = false
-  const budget = new RestartBudget()
+  const budget = countRestarts()
   /** Why the current attempt ends early. */
   let change: string | undefined
   let current: number | undefined
@@ -51,7 +60,7 @@ export function createNodeZero(
   const find = (id: string): NodeFacts | undefined => plan.nodes.find((node) => node.id === id)
 
   const tellFailing = (restartCount: number): void => {
-    post(store, keys.failing(restartCount), 0).catch(() => undefined)
+    tell(store, keys.failing(restartCount), 0)
   }
 
   const lose = (id: string, reason: string, isLeave = false): void => {
@@ -72,22 +81,12 @@ export function createNodeZero(
   }
 
   const watch = (id: string): Watched => {
-    const limit = hostTimeout / 1000
-    const say = (seconds: number, text: string): void => {
-      const { nodeRank = -1, host = '' } = find(id) ?? {}
-      const message = `node ${nodeRank} (${host}) ${text}`
-      announcer.say('silent', message, { node: nodeRank, seconds })
-    }
-    const monitor = monitorHeartbeats(hostTimeout, {
-      onSilent: (seconds) => {
-        const then = isElastic ? 'the job continues without it' : 'the job fails'
-        say(seconds, `has been silent for ${seconds} s; ${then} after ${limit} s`)
-      },
-      onBack: (seconds) => {
-        say(seconds, `is back after ${seconds} s of silence`)
-      },
+    const monitor = monitorHeartbeats(announcer, hostTimeout, {
+      node: () => find(id) ?? { nodeRank: -1, host: '' },
+      silence: 'has been silent',
+      consequence: isElastic ? 'the job continues without it' : 'the job fails',
       onLost: () => {
-        lose(id, `it was silent for ${limit} s`)
+        lose(id, `it was silent for ${hostTimeout / 1000} s`)
       },
     })
     store
@@ -131,7 +130,7 @@ export function createNodeZero(
   const conclude = async (restartCount: number, own: NodeReport): Promise<Conclusion> => {
     const others = [...watched].map(([id, { gone }]) =>
       // A lost node sends no report.
-      receive(store, keys.report(restartCount, id), reportMessage, gone.signal).then(
+      receive(store, keys.report(restartCount, id), reportMessage, { signal: gone.signal }).then(
         unpackReport,
         (error: unknown) => {
           const isRead = isTsrError(error) && error.code === 'ERR_TSR_MESSAGE_INVALID'
@@ -147,15 +146,8 @@ export function createNodeZero(
     if (halt.signal.aborted) tellFailing(restartCount)
     const reports = [own, ...(await Promise.all(others))].filter((report) => report !== undefined)
     current = undefined
-    const evidence = {
-      plan,
-      reports,
-      lost,
-      hasLeft,
-      change,
-      restarts: budget.used,
-      maxRestarts: restart.maxRestarts,
-    }
+    const { maxRestarts } = restart
+    const evidence = { plan, reports, lost, hasLeft, change, restarts: budget.used, maxRestarts }
     let verdict = judge({ ...evidence, isElastic })
     if (goesOn(verdict) && isElastic && !(await regather(restartCount + 1))) {
       verdict = judge({ ...evidence, lost, hasLeft })
@@ -193,12 +185,7 @@ export function createNodeZero(
       if (lost.length > 0) own.abort()
       // Every node has finished the second-last attempt, so nobody reads its keys.
       forgetAttempt(store, restartCount - 2).catch(() => undefined)
-      receive(store, keys.failing(restartCount), anything()).then(
-        () => {
-          own.abort()
-        },
-        () => undefined,
-      )
+      haltAtFailure(store, restartCount, own)
       return {
         halt: own.signal,
         fail: () => {

@@ -1,8 +1,8 @@
-import { anything } from '@tsrun/core'
+import { once } from 'node:events'
 import type { Job, JobContext } from '../job/job.ts'
 import { isLeave, type Conclusion, type Nodes } from '../job/nodes.ts'
 import type { Joined } from './join.ts'
-import { keys, packReport, post, receive, shareInterrupts } from './messages.ts'
+import { haltAtFailure, keys, packReport, receive, shareInterrupts, tell } from './messages.ts'
 import {
   type NodeFacts,
   type NodeReport,
@@ -33,20 +33,13 @@ export function createOtherNode(
     alone.abort({ node: 0, host, address, reason } satisfies LostNode)
   }
 
-  const nodeZero = `node 0 (${plan.nodes[0]!.host})`
-  const limit = hostTimeout / 1000
-  const say = (seconds: number, text: string): void => {
-    announcer.say('silent', `${nodeZero} ${text}`, { node: 0, seconds })
-  }
-  const monitor = monitorHeartbeats(hostTimeout, {
-    onSilent: (seconds) => {
-      say(seconds, `has not answered for ${seconds} s; the job fails after ${limit} s`)
-    },
-    onBack: (seconds) => {
-      say(seconds, `is back after ${seconds} s of silence`)
-    },
+  const nodeZero = plan.nodes[0]!
+  const monitor = monitorHeartbeats(announcer, hostTimeout, {
+    node: () => nodeZero,
+    silence: 'has not answered',
+    consequence: 'the job fails',
     onLost: () => {
-      lose(`it did not answer for ${limit} s`)
+      lose(`it did not answer for ${hostTimeout / 1000} s`)
     },
   })
   let answered = true
@@ -73,18 +66,15 @@ export function createOtherNode(
       announcer.say('leave', 'this host has left the job, which continues without it')
       return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
     }
-    post(store, keys.report(restartCount, id), packReport(report)).catch(() => undefined)
+    tell(store, keys.report(restartCount, id), packReport(report))
     const listening = new AbortController()
-    const withoutZero = new Promise<Conclusion>((resolve) => {
-      const decide = (): void => {
-        const lost = [alone.signal.reason as LostNode]
-        const reports = [report]
-        const evidence = { plan, reports, lost, restarts: 0, maxRestarts: 0 }
-        resolve({ verdict: judge(evidence), reports })
-      }
-      if (alone.signal.aborted) decide()
-      alone.signal.addEventListener('abort', decide, { signal: listening.signal })
-    })
+    const judgeAlone = async (): Promise<Conclusion> => {
+      if (!alone.signal.aborted) await once(alone.signal, 'abort', { signal: listening.signal })
+      const lost = [alone.signal.reason as LostNode]
+      const reports = [report]
+      return { verdict: judge({ plan, reports, lost, restarts: 0, maxRestarts: 0 }), reports }
+    }
+    const withoutZero = judgeAlone()
     // If the store is lost, the promise `withoutZero` settles before `verdict` rejects.
     const common = verdict.then(
       (said): Conclusion => ({ verdict: said, reports: undefined }),
@@ -111,16 +101,11 @@ export function createOtherNode(
       verdict.catch(() => {
         lose('its launcher has ended')
       })
-      receive(store, keys.failing(restartCount), anything()).then(
-        () => {
-          halt.abort()
-        },
-        () => undefined,
-      )
+      haltAtFailure(store, restartCount, halt)
       return {
         halt: AbortSignal.any([halt.signal, alone.signal]),
         fail: () => {
-          post(store, keys.failing(restartCount), find().nodeRank).catch(() => undefined)
+          tell(store, keys.failing(restartCount), find().nodeRank)
         },
         conclude: (report) => conclude(restartCount, report, verdict),
       }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { hostIdentity } from '@tsrun/store'
+import { hostIdentity, isLoopback } from '@tsrun/store'
 import type { Job } from '../job/job.ts'
 import { version } from '../package.ts'
 import type { NumberedNode, Registration } from '../protocol/nodes.ts'
@@ -37,7 +37,9 @@ export function findMismatch(
   joined: ReadonlyMap<number, Registration>,
 ): string | undefined {
   const { nodeRank } = newcomer
-  const [mine, others] = [newcomer, nodeZero].map(numberOfNodes)
+  const [mine, others] = [newcomer, nodeZero].map(({ minNodes, nnodes }) =>
+    minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`,
+  )
   const who = `node ${nodeRank} (${nameOf(newcomer)})`
   if (newcomer.version !== nodeZero.version) {
     return `${who} runs tsrun ${newcomer.version}, and node 0 (${nodeZero.host}) runs ${nodeZero.version}`
@@ -59,16 +61,9 @@ export function findMismatch(
 }
 
 /** A node whose ranks other hosts cannot reach; undefined if there is none. */
-export function findUnreachable(
-  nodes: readonly NumberedNode[],
-  isLoopback: (address: string) => boolean,
-): NumberedNode | undefined {
+export function findUnreachable(nodes: readonly NumberedNode[]): NumberedNode | undefined {
   if (nodes.every(({ identity }) => identity === nodes[0]?.identity)) return undefined
   return nodes.find(({ address }) => isLoopback(address))
-}
-
-function numberOfNodes({ minNodes, nnodes }: Registration): string {
-  return minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`
 }
 
 function nameOf({ host, address, pid }: Registration): string {

@@ -18,7 +18,7 @@ import { joinNodes } from './join.ts'
 import { forgetAttempt } from './messages.ts'
 import { createNodeZero } from './node-zero.ts'
 import { createOtherNode } from './other-node.ts'
-import { judge, RestartBudget } from './verdict.ts'
+import { countRestarts, judge } from './verdict.ts'
 
 /** Maximum refused connections that are announced, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
@@ -40,7 +40,13 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
   const isZero = isNodeZero(job)
   const address =
     isZero === false ? undefined : await findStoreAddress(place, isZero === true, context)
-  const store = address && (await serveStore(job, address, isZero === true, context))
+  const store =
+    address &&
+    (await startStore(job, address.listen, context).catch((error: unknown) => {
+      // Another launcher of this host may serve the store.
+      if (isZero !== true && isTsrError(error) && error.code === 'ERR_TSR_STORE_ADDRESS') return
+      throw error
+    }))
   if (address !== undefined && store !== undefined) return await lead(job, store, address, context)
   // The name may still resolve to a lost host that this one replaces.
   const isHere = async (): Promise<boolean> => 'listen' in (await findListenAddress(place.host))
@@ -73,21 +79,6 @@ async function onlyAddress(host: string): Promise<string> {
   return 'listen' in found ? found.listen : host
 }
 
-/** @returns undefined if `isSaid` is false and another launcher of this host serves the store */
-async function serveStore(
-  job: Job,
-  { listen }: ListenAddress,
-  isSaid: boolean,
-  context: JobContext,
-): Promise<JobStore | undefined> {
-  try {
-    return await startStore(job, listen, context)
-  } catch (error) {
-    if (isSaid || !isTsrError(error) || error.code !== 'ERR_TSR_STORE_ADDRESS') throw error
-    return undefined
-  }
-}
-
 async function lead(
   job: Job,
   store: JobStore,
@@ -108,20 +99,20 @@ async function startStore(
   address: string,
   { announcer }: JobContext,
 ): Promise<JobStore> {
-  if (isLoopback(address) && !hasLoopback()) {
+  const isUp = () =>
+    Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
+  if (isLoopback(address) && !isUp()) {
     const text = 'the loopback interface is down, so no rank can reach the store: ip link set lo up'
     announcer.say('loopback', text)
   }
   let refused = 0
-  const tls = storeTlsOf(protection)
   const onRefused = (peer: string, reason: string): void => {
     if (++refused > REFUSALS_SHOWN) return
-    announcer.say('refused', `refused a connection from ${peer} to the store: ${reason}`, {
-      peer,
-      reason,
-    })
+    const text = `refused a connection from ${peer} to the store: ${reason}`
+    announcer.say('refused', text, { peer, reason })
   }
-  const store = await startJobStore(address, port, identity.token, onRefused, tls)
+  const { token } = identity
+  const store = await startJobStore(address, port, token, onRefused, storeTlsOf(protection))
   if (program.kind !== 'program') return store
   const freePort = await findFreePort(address)
   return {
@@ -131,10 +122,6 @@ async function startStore(
   }
 }
 
-function hasLoopback(): boolean {
-  return Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
-}
-
 /** Creates the only node of a job. */
 export function createOnlyNode({ placement, restart, identity }: Job, store: JobStore): Nodes {
   const master = store.endpoint
@@ -142,7 +129,7 @@ export function createOnlyNode({ placement, restart, identity }: Job, store: Job
   const node = { id: 'zero', nodeRank: 0, nproc, host: hostname(), address: master.host, role }
   const plan: NodePlan = { runId: identity.runId, master, nodes: [node] }
   const never = new AbortController().signal
-  const budget = new RestartBudget()
+  const budget = countRestarts()
   return {
     plan,
     nodeRank: 0,

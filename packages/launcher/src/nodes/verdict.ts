@@ -10,28 +10,27 @@ import { findRootCause } from '../job/failure/root-cause.ts'
 const HEALTHY = 3_600_000
 
 /** Counts restarts. After a healthy attempt, the count starts again at zero. */
-export class RestartBudget {
-  #beganAt = 0
-  #used = 0
-
-  begin(): void {
-    this.#beganAt = performance.now()
-  }
-
-  /** The restarts that count at the end of an attempt. */
-  get used(): number {
-    if (performance.now() - this.#beganAt >= HEALTHY) this.#used = 0
-    return this.#used
-  }
-
-  /** Counts the restart that the verdict allows, if it does. */
-  take(verdict: Verdict): Verdict {
-    if (verdict.kind === 'failure' && verdict.restart !== undefined) this.#used++
-    return verdict
+export function countRestarts() {
+  let beganAt = 0
+  let used = 0
+  return {
+    begin(): void {
+      beganAt = performance.now()
+    },
+    /** The restarts that count at the end of an attempt. */
+    get used(): number {
+      if (performance.now() - beganAt >= HEALTHY) used = 0
+      return used
+    },
+    /** Counts the restart that the verdict allows, if it does. */
+    take(verdict: Verdict): Verdict {
+      if (verdict.kind === 'failure' && verdict.restart !== undefined) used++
+      return verdict
+    },
   }
 }
 
-export interface Evidence {
+interface Evidence {
   readonly plan: NodePlan
   /** From all nodes that are still present. */
   readonly reports: readonly NodeReport[]
@@ -73,7 +72,10 @@ export function judge({
   }
   const [firstLost] = lost
   if (firstLost !== undefined && (hasLeft === true || cause?.presumed !== false)) {
-    if (isElastic) return { kind: 'change', reason: describeLost(lost) }
+    if (isElastic) {
+      const each = lost.map(({ node, host, reason }) => `node ${node} (${host}) is gone: ${reason}`)
+      return { kind: 'change', reason: each.join('; ') }
+    }
     return {
       kind: 'lost',
       failure: {
@@ -102,13 +104,6 @@ export function judge({
   const isShort = lost.length > 0 && !isElastic
   if (restarts >= maxRestarts || isShort) return { kind: 'failure', failure }
   return { kind: 'failure', failure, restart: { number: restarts + 1, of: maxRestarts } }
-}
-
-/** `node 1 (h1) is gone: its launcher has ended`, for each lost node. */
-function describeLost(lost: readonly LostNode[]): string {
-  return lost
-    .map(({ node, host, reason }) => `node ${node} (${host}) is gone: ${reason}`)
-    .join('; ')
 }
 
 export function goesOn(verdict: Verdict): boolean {

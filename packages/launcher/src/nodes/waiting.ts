@@ -1,4 +1,5 @@
 import type { Announcer } from '../logs/console.ts'
+import type { NodeFacts } from '../protocol/nodes.ts'
 
 /** Milliseconds of waiting at the first announcements; after these, one announcement every LATER. */
 const FIRST = [2000, 5000, 10_000, 20_000] as const
@@ -43,9 +44,12 @@ export const HEARTBEAT = 1000
 /** Missed heartbeats after which silence is announced. */
 const NOTABLE = 5
 
-export interface SilenceEvents {
-  readonly onSilent: (seconds: number) => void
-  readonly onBack: (seconds: number) => void
+interface HeardNode {
+  readonly node: () => Pick<NodeFacts, 'nodeRank' | 'host'>
+  /** For example `has been silent`. */
+  readonly silence: string
+  /** What its loss means, for example `the job fails`. */
+  readonly consequence: string
   /** Called once, when nothing has arrived within the limit. */
   readonly onLost: () => void
 }
@@ -53,17 +57,29 @@ export interface SilenceEvents {
 export type HeartbeatMonitor = ReturnType<typeof monitorHeartbeats>
 
 /**
+ * Announces the silence of another node and its end.
+ *
  * Counts missed heartbeats instead of reading the clock. A launcher that was suspended for an hour
  * (Ctrl-Z) then finds the heartbeats of the others in its socket when it resumes.
  *
  * @param limit - milliseconds
  */
-export function monitorHeartbeats(limit: number, { onSilent, onBack, onLost }: SilenceEvents) {
+export function monitorHeartbeats(
+  announcer: Pick<Announcer, 'say'>,
+  limit: number,
+  { node, silence, consequence, onLost }: HeardNode,
+) {
   const most = Math.max(1, Math.ceil(limit / HEARTBEAT))
   let missed = 0
+  const say = (heartbeats: number, describe: (time: string) => string): void => {
+    const { nodeRank, host } = node()
+    const seconds = (heartbeats * HEARTBEAT) / 1000
+    const message = `node ${nodeRank} (${host}) ${describe(`${seconds} s`)}`
+    announcer.say('silent', message, { node: nodeRank, seconds })
+  }
   return {
     heard(): void {
-      if (missed > NOTABLE) onBack((missed * HEARTBEAT) / 1000)
+      if (missed > NOTABLE) say(missed, (time) => `is back after ${time} of silence`)
       missed = 0
     },
 
@@ -71,7 +87,9 @@ export function monitorHeartbeats(limit: number, { onSilent, onBack, onLost }: S
     tick(): void {
       missed++
       if (missed === most + 1) onLost()
-      else if (missed === NOTABLE + 1 && missed <= most) onSilent((NOTABLE * HEARTBEAT) / 1000)
+      else if (missed === NOTABLE + 1 && missed <= most) {
+        say(NOTABLE, (time) => `${silence} for ${time}; ${consequence} after ${limit / 1000} s`)
+      }
     },
   }
 }

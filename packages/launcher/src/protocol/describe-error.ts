@@ -19,6 +19,7 @@ export function describeThrown(
 ): Omit<ErrorDescription, 'short'> {
   const own = firstOf(tsrErrorIn(thrown))
   const { name, message, code } = Object(thrown) as Record<string, unknown>
+  const facts = own?.facts
   const distance = distanceFromCause(thrown)
   const wait = distance === 2 ? waitOf(own!) : undefined
   const known = own?.code ?? (typeof code === 'string' ? code : undefined)
@@ -26,7 +27,7 @@ export function describeThrown(
     name: cut(typeof name === 'string' ? name : typeof thrown, LONGEST_NAME),
     message: cut(typeof message === 'string' ? message : String(thrown), LONGEST_MESSAGE),
     text: cut(print(thrown), LONGEST_TEXT),
-    peers: own === undefined ? [] : peersOf(own),
+    peers: ranksIn(facts?.['peer']),
     distance,
     wait,
     code: known && cut(known, LONGEST_NAME),
@@ -57,10 +58,6 @@ function cut(text: string, limit: number): string {
   const tail = Math.floor(limit / 4)
   const left = text.length - limit
   return `${text.slice(0, limit - tail)}\n… ${left} characters left out …\n${text.slice(-tail)}`
-}
-
-function peersOf({ facts }: TsrError): number[] {
-  return ranksIn((facts as TsrError['facts'] | undefined)?.['peer'])
 }
 
 /** The facts of a time-out name the ranks that it waited for. */

@@ -16,29 +16,30 @@ import type { ControlMessage } from '../protocol/control.ts'
  */
 const ABOVE = [4000, 1000, 255]
 
+export type ControlPipe = ReturnType<typeof openControlPipe>
+
 /**
  * The control pipe of a rank. The program may close the inherited descriptor and reuse the number. So
  * the rank writes to a private duplicate, after checking that it is still the same pipe.
+ *
+ * @param inherited - the descriptor from the launcher, which stays open
  */
-export class ControlPipe {
-  readonly fd: number
-  readonly #identity: string | undefined
-
-  /** @param inherited - the descriptor from the launcher, which stays open */
-  constructor(inherited: number) {
-    this.fd = isAvailable().available ? duplicate(inherited) : inherited
-    this.#identity = identityOf(this.fd)
-  }
-
-  send(message: ControlMessage): boolean {
-    const bytes = Buffer.from(JSON.stringify(message) + '\n')
-    for (let sent = 0; sent < bytes.length;) {
-      if (this.#identity === undefined || identityOf(this.fd) !== this.#identity) return false
-      const written = write(this.fd, bytes.subarray(sent))
-      if (written === undefined) return false
-      sent += written
-    }
-    return true
+export function openControlPipe(inherited: number) {
+  const fd = isAvailable().available ? duplicate(inherited) : inherited
+  const identity = identityOf(fd)
+  return {
+    fd,
+    /** @returns whether the launcher can read the message */
+    send(message: ControlMessage): boolean {
+      const bytes = Buffer.from(JSON.stringify(message) + '\n')
+      for (let sent = 0; sent < bytes.length;) {
+        if (identity === undefined || identityOf(fd) !== identity) return false
+        const written = write(fd, bytes.subarray(sent))
+        if (written === undefined) return false
+        sent += written
+      }
+      return true
+    },
   }
 }
 

@@ -8,20 +8,22 @@ import { disconnect, disturb } from './wire-faults.ts'
 const PAGE = 4096
 
 /** Lets the launcher inject faults into this process (`--chaos`). */
-export function acceptFaults(env: NodeJS.ProcessEnv): void {
+export function acceptFaults(): void {
+  const { env } = process
   if (env['TSRUN_ACCEPT_FAULTS'] === undefined) return
   // Do not inject faults into child processes.
   delete env['TSRUN_ACCEPT_FAULTS']
   const ports = [env['TSRUN_STORE_PORT'], env['MASTER_PORT']]
   const storePort = Number(ports.find((port) => port !== undefined && port !== ''))
-  const inject = (fault: FaultOrder): void => {
-    bring(fault, storePort)
-  }
-  Object.assign(globalThis, { [Symbol.for(INJECT)]: inject })
+  Object.assign(globalThis, {
+    [Symbol.for(INJECT)]: (fault: FaultOrder) => {
+      inject(fault, storePort)
+    },
+  })
 }
 
 /** Runs as an interrupt of the main thread, so most faults only schedule their effect. */
-function bring(fault: FaultOrder, storePort: number): void {
+function inject(fault: FaultOrder, storePort: number): void {
   switch (fault.kind) {
     case 'throw':
       queueMicrotask(() => {

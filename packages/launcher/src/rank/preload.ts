@@ -11,5 +11,5 @@ if (isMainThread && process.env['TSRUN_CONTROL_FD'] !== undefined) {
   const { enableCompileCache } = module as { enableCompileCache?: () => unknown }
   enableCompileCache?.()
   const { prepareRank } = await import('./prepare.ts')
-  prepareRank(process.env)
+  prepareRank()
 }

@@ -1,25 +1,27 @@
 import { constants } from 'node:os'
 import { isAvailable, leadProcessGroup, setParentDeathSignal, stayOnCores } from '@tsrun/native'
 import { acceptFaults } from './faults.ts'
-import { ControlPipe } from './control-pipe.ts'
+import { openControlPipe } from './control-pipe.ts'
 import { exitAtStop, keepOwnArguments } from './own-arguments.ts'
 import { reportToLauncher } from './reporter.ts'
-import { watchLauncher } from './watcher.ts'
+import { startThread } from './start-thread.ts'
+
+const { env } = process
 
 /** Connects this process to its launcher: it reports errors and usage, and ends with the launcher. */
-export function prepareRank(env: NodeJS.ProcessEnv): void {
-  const { control, launcherPid } = takePlace(env)
-  bindToCores(env)
+export function prepareRank(): void {
+  const { control, launcherPid } = takePlace()
+  bindToCores()
   reportToLauncher(control)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)
-  exitAtStop(process.execArgv)
-  keepOwnArguments(process.execArgv)
-  acceptFaults(env)
+  exitAtStop()
+  keepOwnArguments()
+  acceptFaults()
   // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
   process.on('SIGUSR1', () => undefined)
   // The thread always answers requests. It kills this process only if the kernel does not.
-  watchLauncher(control.fd, !askKernel())
+  startThread('watch', { fd: control.fd, dies: !askKernel() })
   dieIfOrphan(launcherPid)
 }
 
@@ -28,9 +30,9 @@ export function prepareRank(env: NodeJS.ProcessEnv): void {
  *
  * @returns what the launcher passes only to this process
  */
-export function takePlace(env: NodeJS.ProcessEnv) {
+export function takePlace() {
   const place = {
-    control: new ControlPipe(Number(env['TSRUN_CONTROL_FD'])),
+    control: openControlPipe(Number(env['TSRUN_CONTROL_FD'])),
     launcherPid: Number(env['TSRUN_LAUNCHER_PID']),
   }
   delete env['TSRUN_CONTROL_FD']
@@ -41,7 +43,7 @@ export function takePlace(env: NodeJS.ProcessEnv) {
 }
 
 /** Binds this process to the cores of `--bind` or `--numa-binding`. */
-export function bindToCores(env: NodeJS.ProcessEnv): void {
+export function bindToCores(): void {
   const { TSRUN_CORES: cores } = env
   delete env['TSRUN_CORES']
   if (cores === undefined) return
@@ -70,7 +72,7 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * the control pipe.
  */
 export function dieWithLauncher({ launcherPid, control }: ReturnType<typeof takePlace>): void {
-  if (!askKernel()) watchLauncher(control.fd, true)
+  if (!askKernel()) startThread('watch', { fd: control.fd, dies: true })
   dieIfOrphan(launcherPid)
 }
 

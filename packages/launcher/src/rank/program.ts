@@ -7,8 +7,8 @@ import { becomeProgram, isAvailable } from '@tsrun/native'
 import { bindToCores, dieWithLauncher, takePlace } from './prepare.ts'
 
 const [path, ...args] = process.argv.slice(2) as [string, ...string[]]
-const place = takePlace(process.env)
-bindToCores(process.env)
+const place = takePlace()
+bindToCores()
 dieWithLauncher(place)
 if (isAvailable().available) {
   try {

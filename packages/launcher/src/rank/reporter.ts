@@ -40,9 +40,8 @@ export function reportToLauncher(control: ControlPipe): void {
 }
 
 function isFatal(): boolean {
-  const isCaught =
-    process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()
-  return !isCaught
+  const isCaught = process.hasUncaughtExceptionCaptureCallback()
+  return !isCaught && process.listenerCount('uncaughtException') === 0
 }
 
 /**

@@ -1,7 +1,10 @@
 import { fileURLToPath } from 'node:url'
 
-/** The folder of this library's packages, with a trailing slash. */
-const packages = ownPackages(import.meta.url)
+/**
+ * The folder of this library's packages, with a trailing slash; undefined if this file is not inside one, for
+ * example in a user's bundle.
+ */
+const [, packages] = /^(.*\/)launcher\/(?:src|dist)\//.exec(fileURLToPath(import.meta.url)) ?? []
 
 /**
  * Frames that contain one of these belong to libraries: tsrun, Node.js, TensorFlow.js and module
@@ -28,7 +31,8 @@ export function hideLibraryFrames(text: string) {
   const lines = text.split('\n')
   const kept: string[] = []
   for (const line of lines) {
-    if (!isFrame(line) || !isOfLibrary(line)) kept.push(line)
+    const isOfLibrary = ANONYMOUS.test(line) || libraryPlaces.some((place) => line.includes(place))
+    if (!isFrame(line) || !isOfLibrary) kept.push(line)
     // The properties of the error follow its last frame.
     else if (line.endsWith(' {') && kept.length > 0) kept.push(`${kept.pop()!} {`)
   }
@@ -42,15 +46,4 @@ function isFrame(line: string): boolean {
   return /^\s+at /.test(line)
 }
 
-function isOfLibrary(frame: string): boolean {
-  return (
-    libraryPlaces.some((place) => frame.includes(place)) ||
-    /\((?:<anonymous>|index \d+)\)$/.test(frame)
-  )
-}
-
-/** Undefined if this file is not inside the package, for example in a user's bundle. */
-function ownPackages(url: string): string | undefined {
-  const path = fileURLToPath(url)
-  return /^(.*\/)launcher\/(?:src|dist)\//.exec(path)?.[1]
-}
+const ANONYMOUS = /\((?:<anonymous>|index \d+)\)$/

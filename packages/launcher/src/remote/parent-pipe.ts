@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { Interrupts } from '../job/process/interrupts.ts'
+import { LineSplitter } from '../logs/lines.ts'
 
 /** Set for a launcher that `tsrun hosts` started. */
 export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'
@@ -16,12 +17,11 @@ export function watchParentPipe(
   if (env[PARENT_PIPE] === undefined) return
   // Do not let ranks and their children inherit it.
   Reflect.deleteProperty(env, PARENT_PIPE)
-  let rest = ''
-  input.setEncoding('utf8')
-  input.on('data', (text: string) => {
-    const lines = (rest + text).split('\n')
-    rest = lines.pop() ?? ''
-    for (const line of lines) if (/^SIG[A-Z0-9]+$/.test(line)) process.kill(process.pid, line)
+  const splitter = new LineSplitter()
+  input.on('data', (chunk: Buffer) => {
+    for (const { text } of splitter.push(chunk)) {
+      if (/^SIG[A-Z0-9]+$/.test(text)) process.kill(process.pid, text)
+    }
   })
   input.on('error', () => undefined)
   input.on('close', () => {

@@ -61,7 +61,7 @@ export async function compileBinding(
     { cwd: target },
   )
   // If the wheel lacks the function that quiet.cc calls, TensorFlow prints its log messages.
-  const first = silenced?.ok === true ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
+  const first = silenced.ok ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
   const compile = (...added: readonly string[]) =>
     runTool(
@@ -96,11 +96,13 @@ export async function compileBinding(
     compileKernels(context, command, include, target),
   ])
   // If tsrun's additions do not compile with this TensorFlow, compile the binding without them.
-  const output = whole?.ok === true ? whole : await compile()
-  if (output?.ok === true) return [whole, kernels].map(failureOf).find(Boolean)
-  const reason = failureOf(output)!
+  const output = whole.ok ? whole : await compile()
+  if (output.ok) {
+    const failed = [whole, kernels].find(({ ok }) => !ok)
+    return failed && reasonOf(failed)
+  }
   throw setupError(
-    `${command} could not compile the binding (${reason}): the version of the wheel may not fit ` +
+    `${command} could not compile the binding (${reasonOf(output)}): the version of the wheel may not fit ` +
       '(2.16 to 2.21 do), or the compiler may be too old for C++17: name others with --wheel ' +
       `and CXX; all output is in ${context.log}`,
   )
@@ -112,8 +114,8 @@ async function compileKernels(
   command: string,
   include: string,
   target: string,
-): Promise<ToolOutput | undefined> {
-  const outputs: (ToolOutput | undefined)[] = []
+): Promise<ToolOutput> {
+  const outputs: ToolOutput[] = []
   for (const [name, flags] of Object.entries(INSTRUCTIONS)) {
     const output = await runTool(
       context,
@@ -132,9 +134,5 @@ async function compileKernels(
     )
     outputs.push(output)
   }
-  return outputs.find((output) => output?.ok) ?? outputs.at(-1)
-}
-
-function failureOf(output: ToolOutput | undefined): string | undefined {
-  return output?.ok === true ? undefined : reasonOf(output)
+  return outputs.find(({ ok }) => ok) ?? outputs.at(-1)!
 }

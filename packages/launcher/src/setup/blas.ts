@@ -101,6 +101,6 @@ export async function proveBlas(
 ): Promise<Pick<BlasManifest, 'kernels'> | string> {
   const env = { NODE_OPTIONS: '' }
   const output = await runTool(context, process.execPath, [program, library], { limit: LIMIT, env })
-  const proof = output?.ok === true ? parseJson(output.stdout, proven) : undefined
+  const proof = output.ok ? parseJson(output.stdout, proven) : undefined
   return proof ?? problemOf(output)
 }

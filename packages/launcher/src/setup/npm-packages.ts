@@ -22,7 +22,7 @@ import {
 } from './tool.ts'
 
 /** A file that an install script downloaded. */
-export type Download = Of<typeof download>
+type Download = Of<typeof download>
 const download = object({ url: text, sha256: text })
 
 /** The module that records downloads, as a URL because NODE_OPTIONS cannot hold paths with spaces. */
@@ -48,7 +48,7 @@ export async function installPackages(
   writeFileSync(join(folder, 'package-lock.json'), npmLock(name))
   const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--omit=dev']
   const output = await runTool(context, npm, ['ci', '--prefix', folder, ...flags], { cwd: folder })
-  if (output?.ok === true && isInstalled(folder, name)) return
+  if (output.ok && isInstalled(folder, name)) return
   const { kind, reason } = npmFailure(output)
   const advice =
     kind === 'full'
@@ -96,7 +96,7 @@ export async function installOfficially(
       NODE_OPTIONS: `${context.env['NODE_OPTIONS'] ?? ''} --import=${recorder}`,
     },
   })
-  if (output?.ok !== true) {
+  if (!output.ok) {
     throw setupError(
       `the install script of ${name} failed (${reasonOf(output)}): it needs the network, and a system for which ` +
         `there is a download (this is ${thisSystem}); without --official, the binding is built ` +

@@ -12,23 +12,24 @@ import { findGpus } from '../job/placement/devices.ts'
 import { packageFolder } from '../package.ts'
 import { runTool, type ToolOutput, type ToolContext } from './tool.ts'
 
-export type Proof =
-  | {
-      readonly works: true
-      readonly tensorflow: string
-      readonly devices: readonly string[]
-      /**
-       * Why a GPU installation computes on the CPU. Undefined for a CPU installation, if a GPU is used,
-       * or if the user has hidden the GPUs.
-       */
-      readonly idleGpus: IdleGpus | undefined
-    }
-  | { readonly works: false; readonly problem: string }
+interface Proof {
+  readonly tensorflow: string
+  readonly devices: readonly string[]
+  /**
+   * Why a GPU installation computes on the CPU. Undefined for a CPU installation, if a GPU is used,
+   * or if the user has hidden the GPUs.
+   */
+  readonly idleGpus: IdleGpus | undefined
+}
 
 /** Milliseconds. The driver compiles kernels for minutes if the wheel has none for the GPU. */
 export const LONGEST_START = 600_000
 
-/** Tests a binding in a new process: multiplies, differentiates and lists the devices. */
+/**
+ * Tests a binding in a new process: multiplies, differentiates and lists the devices.
+ *
+ * @returns the problem if it does not work
+ */
 export async function prove(
   context: ToolContext,
   {
@@ -36,7 +37,7 @@ export async function prove(
     package: name,
     libraryFolders,
   }: Pick<TensorFlowManifest, 'folder' | 'package' | 'libraryFolders'>,
-): Promise<Proof> {
+): Promise<Proof | string> {
   const program = fileURLToPath(new URL('dist/proof-process.js', packageFolder))
   const output = await runTool(context, process.execPath, [program, folder, name], {
     limit: LONGEST_START,
@@ -48,16 +49,16 @@ export async function prove(
       TF_FORCE_GPU_ALLOW_GROWTH: 'true',
     },
   })
-  const [line = ''] = (output?.ok === true ? /\{.*\}$/.exec(output.stdout) : undefined) ?? []
+  const [line = ''] = (output.ok ? /\{.*\}$/.exec(output.stdout) : undefined) ?? []
   const found = parseJson(line, object({ tensorflow: text, gpu: flag }))
-  if (found === undefined) return { works: false, problem: problemOf(output) }
+  if (found === undefined) return problemOf(output)
   const { tensorflow, gpu } = found
-  const log = output!.stderr
+  const log = output.stderr
   const isIdle = name === '@tensorflow/tfjs-node-gpu' && !gpu && !gpusAreHidden(context.env)
   const idleGpus = isIdle
     ? { reason: whyCpu(log), listed: findGpus(context.env).length > 0 }
     : undefined
-  return { works: true, tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
+  return { tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
 /**
@@ -71,9 +72,9 @@ export function gpusIn(log: string): string[] {
 }
 
 /** Finds the error in the output of a test that failed. */
-export function problemOf(output: ToolOutput | undefined): string {
-  if (output === undefined) return 'Node did not start'
-  const lines = output.stderr.split('\n').map((line) => line.trim())
+export function problemOf({ isMissing, stderr }: ToolOutput): string {
+  if (isMissing) return 'Node did not start'
+  const lines = stderr.split('\n').map((line) => line.trim())
   const error = lines.find((line) => /^\w*Error\b.*:/.test(line)) ?? lines.findLast(Boolean)
   return error ?? 'the process ended without a message'
 }
@@ -102,9 +103,7 @@ export const gpuAdvice =
 /** Extracts the first sentence of TensorFlow's message about unused GPUs. */
 export function whyCpu(log: string): string {
   const lines = log.split('\n')
-  const line = causes
-    .map((cause) => lines.find((text) => cause.test(text)))
-    .find((found) => found !== undefined)
+  const line = causes.map((cause) => lines.find((text) => cause.test(text))).find(Boolean)
   if (line === undefined) return 'TensorFlow does not say why; it may have been built without CUDA'
   const [sentence = ''] = line.replace(/^.*?\.cc:\d+\] /, '').split('. ')
   return sentence.replace(/\.$/, '').trim().slice(0, 200)

@@ -27,7 +27,7 @@ export function tensorflowComponent(request: TensorFlowRequest): Component {
       if (manifest === undefined) return undefined
       const test: Installation['test'] = async (context) => {
         const proof = await prove(context, manifest)
-        if (!proof.works) return proof.problem
+        if (typeof proof === 'string') return proof
         const { devices, idleGpus } = proof
         const found = describe({ ...manifest, devices })
         return {
@@ -85,7 +85,10 @@ async function build(
   const { gpu } = request
   const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
   const { npm, compiler, tools } = await findTools(context, request)
-  say(`1/5 found the tools: ${Object.entries(tools).map(describeTool).join(', ')}`)
+  const found = Object.entries(tools).map(([tool, version]) =>
+    tool === 'compiler' ? version : `${tool} ${version}`,
+  )
+  say(`1/5 found the tools: ${found.join(', ')}`)
 
   say(`2/5 installing ${name} ${TFJS_VERSION} with npm, without its install script`)
   await installPackages(context, npm.command, folder, name)
@@ -121,9 +124,9 @@ async function build(
   say('5/5 testing the result in a new process')
   const draft = { folder, package: name, libraryFolders } as const
   const proof = await prove(context, draft)
-  if (!proof.works) {
+  if (typeof proof === 'string') {
     throw setupError(
-      `the result does not work (${proof.problem}): the wheel may be for another system or ` +
+      `the result does not work (${proof}): the wheel may be for another system or ` +
         `version; name another one with --wheel or --python, or try --official; see ${context.log}`,
     )
   }
@@ -164,8 +167,4 @@ async function findTools(context: ToolContext, request: TensorFlowRequest) {
   if (python !== undefined) tools['Python'] = python.version
   if (compiler !== undefined) tools['compiler'] = compiler.version
   return { npm, compiler, tools }
-}
-
-function describeTool([name, version]: [string, string]): string {
-  return name === 'compiler' ? version : `${name} ${version}`
 }

@@ -22,6 +22,8 @@ export interface ToolContext {
 
 export interface ToolOutput {
   readonly ok: boolean
+  /** True if there is no such program. */
+  readonly isMissing?: boolean
   readonly stdout: string
   readonly stderr: string
 }
@@ -41,7 +43,6 @@ const LONGEST = 30 * 60_000
 /**
  * Runs a program until it and its children end. Prints progress messages during a long run.
  *
- * @returns undefined if the program does not exist
  * @throws the abort reason of the context's signal
  */
 export async function runTool(
@@ -49,7 +50,7 @@ export async function runTool(
   command: string,
   args: readonly string[],
   { cwd, env: more, limit = LONGEST, work }: ToolOptions = {},
-): Promise<ToolOutput | undefined> {
+): Promise<ToolOutput> {
   signal.throwIfAborted()
   const child = spawn(command, args, {
     cwd,
@@ -86,9 +87,10 @@ export async function runTool(
   }, reminderInterval)
   signal.addEventListener('abort', kill)
   try {
-    return await new Promise<ToolOutput | undefined>((resolve, reject) => {
+    return await new Promise<ToolOutput>((resolve, reject) => {
       child.once('error', (error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT' || error.code === 'EACCES') resolve(undefined)
+        const isMissing = error.code === 'ENOENT' || error.code === 'EACCES'
+        if (isMissing) resolve({ ok: false, isMissing, ...output })
         else reject(error)
       })
       child.once('close', (code, killer) => {
@@ -130,8 +132,8 @@ const npmOffline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
 
 /** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
-export function reasonOf(output: ToolOutput | undefined): string {
-  if (output === undefined) return 'it does not start'
+export function reasonOf(output: ToolOutput): string {
+  if (output.isMissing) return 'it does not start'
   const lines = textOf(output)
     .split('\n')
     .map((line) => line.trim())
@@ -143,7 +145,7 @@ export function reasonOf(output: ToolOutput | undefined): string {
   return line === undefined ? 'it printed nothing' : line.slice(0, 200)
 }
 
-export function npmFailure(output: ToolOutput | undefined): Failure {
+export function npmFailure(output: ToolOutput): Failure {
   const text = textOf(output)
   const kind = isFull(text)
     ? 'full'
@@ -187,7 +189,7 @@ export async function installWithPip(
     '--no-deps',
     ...args,
   ])
-  if (output?.ok === true) return
+  if (output.ok) return
   const { log, title } = context
   const { kind, reason } = pipFailure(output)
   const todo = [pipAdvice[kind], advice[kind]].join('') || pipAdvice.other!
@@ -201,7 +203,7 @@ export async function installWithPip(
  * Classifies a failure of pip by its earlier lines. The last two lines are the same for an unreadable
  * index and for a version that does not exist.
  */
-export function pipFailure(output: ToolOutput | undefined): Failure {
+export function pipFailure(output: ToolOutput): Failure {
   const text = textOf(output)
   const reason = reasonOf(output)
   if (isFull(text)) return { kind: 'full', reason }
@@ -240,6 +242,6 @@ function isFull(text: string): boolean {
   return /No space left on device|\bENOSPC\b/i.test(text)
 }
 
-function textOf(output: ToolOutput | undefined): string {
-  return output === undefined ? '' : `${output.stdout}\n${output.stderr}`
+function textOf({ stdout, stderr }: ToolOutput): string {
+  return `${stdout}\n${stderr}`
 }

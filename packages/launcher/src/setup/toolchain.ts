@@ -8,6 +8,8 @@ export interface Tool {
 }
 
 const NODE_API = 8
+/** For tools that only say which they are. */
+const PROBE = { limit: 60_000 }
 
 /** @throws ERR_TSR_SETUP */
 export function checkNode(versions: { readonly node: string; readonly napi?: string }): void {
@@ -20,8 +22,8 @@ export function checkNode(versions: { readonly node: string; readonly napi?: str
 
 /** @throws ERR_TSR_SETUP */
 export async function findNpm(context: ToolContext): Promise<Tool> {
-  const found = await runTool(context, 'npm', ['--version'], { limit: 60_000 })
-  if (found?.ok === true) return { command: 'npm', version: found.stdout.trim() }
+  const found = await runTool(context, 'npm', ['--version'], PROBE)
+  if (found.ok) return { command: 'npm', version: found.stdout.trim() }
   throw setupError('there is no working npm on the PATH: install the one that comes with Node')
 }
 
@@ -38,10 +40,10 @@ export async function findCompiler(context: ToolContext): Promise<Tool> {
       : `there is no C++ compiler ${named}, which CXX names`
   for (const command of candidates) {
     const script = `printf '%s' "$0" | "$@" -std=c++17 -fsyntax-only -x c++ -`
-    const version = await runTool(context, command, ['--version'], { limit: 60_000 })
-    if (version === undefined) continue
-    const tried = await runTool(context, 'sh', ['-c', script, probe, command], { limit: 60_000 })
-    if (tried?.ok === true) return { command, version: version.stdout.split('\n', 1)[0]! }
+    const version = await runTool(context, command, ['--version'], PROBE)
+    if (version.isMissing) continue
+    const tried = await runTool(context, 'sh', ['-c', script, probe, command], PROBE)
+    if (tried.ok) return { command, version: version.stdout.split('\n', 1)[0]! }
     problem = `the C++ compiler ${command} cannot compile C++17 with <string>`
   }
   throw setupError(
@@ -82,9 +84,9 @@ export async function findPython(
       : `${named} (--python) is not a Python that runs`
   for (const command of named === null ? pythons : [named]) {
     const script = `import sys; print(sys.version.split()[0]); import ${modules.join(', ')}`
-    const found = await runTool(context, command, ['-c', script], { limit: 60_000 })
-    const version = found?.stdout.trim() ?? ''
-    if (found?.ok === true) return { command, version }
+    const { ok, stdout } = await runTool(context, command, ['-c', script], PROBE)
+    const version = stdout.trim()
+    if (ok) return { command, version }
     if (version !== '') {
       problem = `Python ${version} (${command}) has no module ${modules[0]}`
       break

@@ -72,8 +72,7 @@ async function tensorflowOf(context: ToolContext, python: string): Promise<strin
   const script =
     'import importlib.util as u; s = u.find_spec("tensorflow"); print(s.submodule_search_locations[0] if s else "")'
   const found = await runTool(context, python, ['-c', script])
-  const folder = found?.ok === true ? found.stdout.trim() : ''
-  return folder === '' ? undefined : folder
+  return (found.ok && found.stdout.trim()) || undefined
 }
 
 async function installWheel(
@@ -84,7 +83,7 @@ async function installWheel(
 ): Promise<Wheel> {
   const venv = join(folder, 'venv')
   const made = await runTool(context, python.command, ['-m', 'venv', venv])
-  if (made?.ok !== true) {
+  if (!made.ok) {
     throw setupError(
       `${python.command} could not make a virtual environment (${reasonOf(made)}): install its module venv ` +
         '(Debian and Ubuntu: apt-get install python3-venv), or name another one with --python',

@@ -12,7 +12,7 @@ export interface FunctionTask {
   readonly path: string
 }
 
-export interface ModuleTask {
+interface ModuleTask {
   readonly kind: 'module'
   readonly url: string
   readonly entry: string

@@ -57,7 +57,7 @@ export const readOptions = declareOptions({
   env: where<NonNullable<SpawnOptions['env']>>(isEnvironment, 'an object of texts').default({}),
   execArgv: where<readonly string[]>(Array.isArray, 'an array of arguments of Node').default([]),
   output: where<NonNullable<SpawnOptions['output']>>(
-    isOutput,
+    (output) => ['inherit', 'ignore'].includes(output as string) || typeof output === 'function',
     "'inherit', 'ignore' or a function",
   ).default('inherit'),
   timeout: count({ from: 1, to: LONGEST }).optional(),
@@ -71,8 +71,4 @@ export type CompleteOptions = ReturnType<typeof readOptions>
 function isEnvironment(env: unknown): boolean {
   if (typeof env !== 'object' || env === null || Array.isArray(env)) return false
   return Object.values(env).every((value) => value === undefined || typeof value === 'string')
-}
-
-function isOutput(output: unknown): boolean {
-  return output === 'inherit' || output === 'ignore' || typeof output === 'function'
 }

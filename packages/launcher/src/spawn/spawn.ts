@@ -220,7 +220,11 @@ function stopError(reason: StopReason, options: CompleteOptions): TsrError {
 async function collect({ local }: JobStore, nproc: number): Promise<unknown[]> {
   const values: unknown[] = []
   for (let rank = 0; rank < nproc; rank++) {
-    if (!(await local.check([valueOf(rank)]))) throw noValueError(rank, nproc)
+    if (!(await local.check([valueOf(rank)]))) {
+      const problem = 'ended with exit code 0 before its function returned'
+      const facts = { rank, worldSize: nproc, problem, exitCode: 0, report: '' }
+      throw tsrError('ERR_TSR_RANK_FAILED', facts)
+    }
     values.push(await takeValue(local, valueOf(rank)))
   }
   return values
@@ -240,10 +244,4 @@ function rankError(failure: Failure): TsrError {
   const cause = Object.assign(new Error(first), code === undefined ? {} : { code })
   cause.stack = error
   return tsrError('ERR_TSR_RANK_FAILED', facts, { cause })
-}
-
-/** The error for a rank that exited with code 0 before its function returned. */
-function noValueError(rank: number, worldSize: number): TsrError {
-  const problem = 'ended with exit code 0 before its function returned'
-  return tsrError('ERR_TSR_RANK_FAILED', { rank, worldSize, problem, exitCode: 0, report: '' })
 }

@@ -73,12 +73,11 @@ function keepWarningQuiet(): void {
 }
 
 const { rank, masterAddr, masterPort, token } = readRankEnvironment()!
-const tls = storeTlsOf(readProtection())
 const store = await connectStore({
   host: masterAddr,
   port: masterPort,
   token,
-  ...(tls && { tls }),
+  tls: storeTlsOf(readProtection()),
 })
 const { task, args } = (await takeValue(store, TASK)) as { task: Task; args: unknown[] }
 const program = await findFunction(task)

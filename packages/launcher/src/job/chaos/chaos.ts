@@ -3,7 +3,7 @@ import type { RankStatus } from '@tsrun/distributed/record'
 import type { EventLog } from '../../logs/event-log.ts'
 import type { Announcer } from '../../logs/console.ts'
 import type { RankProcess } from '../process/rank-process.ts'
-import type { ChaosPlan, Fault } from './plan.ts'
+import type { ChaosPlan, Fault, FaultKind } from './plan.ts'
 
 /** Milliseconds between polls of the ranks' steps. */
 const POLL = 10
@@ -29,88 +29,76 @@ export function createChaos(
   announcer: Announcer,
   events: EventLog | undefined,
 ) {
-  const plan = faults.map((fault): PlannedFault => ({ fault, left: fault.times ?? Infinity }))
-
-  const inject = (injection: Injection, when: string, rank = chooseRank(injection)): void => {
-    const { fault, after } = injection
-    const { kind } = fault
-    const process = injection.ranks.find((one) => one.rank === rank)
-    if (process === undefined || process.end !== undefined) return
-    const what = describe(fault)
-    announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind })
-    events?.record('fault-injected', { rank, kind, what, when })
-    if (kind === 'kill') process.signal(fault.signal)
-    else if (kind === 'stop') {
-      process.signal('SIGSTOP')
-      after(fault.forSeconds, () => {
-        process.signal('SIGCONT')
-      })
-    } else if (kind === 'slow') slowDown(process, fault, after)
-    else process.inject(fault)
-  }
-
-  const repeat = (planned: PlannedFault, injection: Injection): void => {
-    if (planned.left <= 0) return
-    injection.after(-injection.fault.meanSeconds! * Math.log(1 - injection.random()), () => {
-      planned.left--
-      inject(injection, 'by chance')
-      repeat(planned, injection)
-    })
-  }
-
-  const injectWhenDone = (injection: Injection): void => {
-    const rank = chooseRank(injection)
-    const { step, operations } = injection.fault
-    if (!injection.ranks.some((process) => process.rank === rank)) return
-    const poll = (): void => {
-      const status = injection.status().find((one) => one.rank === rank)
-      const done = operations === undefined ? status?.step : status?.ended
-      if (done === undefined || done < (step ?? operations ?? 0)) {
-        injection.after(POLL / 1000, poll)
-        return
-      }
-      const when = operations === undefined ? `after step ${done}` : `after ${done} operations`
-      inject(injection, when, rank)
-    }
-    poll()
-  }
-
+  /** How often each fault can still be repeated, in this attempt or later ones. */
+  const left = faults.map(({ times = Infinity }) => times)
   return {
     /** Injects faults into ranks that have just started, until the returned function is called. */
-    begin(attempt: Attempt): () => void {
+    begin({ worldSize, restartCount, ranks, status }: Attempt): () => void {
       const timers: NodeJS.Timeout[] = []
       const after = (seconds: number, run: () => void): void => {
         timers.push(setTimeout(run, Math.min(1000 * seconds, 2 ** 31 - 1)))
       }
-      for (const [i, planned] of plan.entries()) {
-        const { fault } = planned
-        // Derive the same seed on all hosts, independent of faults injected in earlier attempts.
-        const random = seededRandom(hashOf(seed, i, attempt.restartCount))
-        const injection = { ...attempt, fault, random, after }
-        if (fault.meanSeconds !== undefined) repeat(planned, injection)
-        else if (fault.attempt !== attempt.restartCount) continue
-        else if (fault.seconds !== undefined) {
-          after(fault.seconds, () => {
-            inject(injection, `${fault.seconds} s after the start`)
+
+      const inject = (fault: Fault, rank: number, when: string): void => {
+        const { kind } = fault
+        const process = ranks.find((one) => one.rank === rank)
+        if (process === undefined || process.end !== undefined) return
+        const what = describe(fault)
+        announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind })
+        events?.record('fault-injected', { rank, kind, what, when })
+        if (kind === 'kill') process.signal(fault.signal)
+        else if (kind === 'stop') {
+          process.signal('SIGSTOP')
+          after(fault.forSeconds, () => {
+            process.signal('SIGCONT')
           })
-        } else injectWhenDone(injection)
+        } else if (kind === 'slow') slowDown(process, fault, after)
+        else process.inject(fault)
+      }
+
+      const injectWhenDone = (fault: Fault, rank: number): void => {
+        const { step, operations } = fault
+        if (!ranks.some((process) => process.rank === rank)) return
+        const poll = (): void => {
+          const state = status().find((one) => one.rank === rank)
+          const done = operations === undefined ? state?.step : state?.ended
+          if (done === undefined || done < (step ?? operations ?? 0)) {
+            after(POLL / 1000, poll)
+            return
+          }
+          const when = operations === undefined ? `after step ${done}` : `after ${done} operations`
+          inject(fault, rank, when)
+        }
+        poll()
+      }
+
+      for (const [i, fault] of faults.entries()) {
+        const { seconds, meanSeconds } = fault
+        // Derive the same seed on all hosts, independent of faults injected in earlier attempts.
+        const random = seededRandom(hashOf(seed, i, restartCount))
+        const chooseRank = (): number => fault.rank ?? Math.floor(random() * worldSize)
+        const repeat = (mean: number): void => {
+          if (left[i]! <= 0) return
+          after(-mean * Math.log(1 - random()), () => {
+            left[i]!--
+            inject(fault, chooseRank(), 'by chance')
+            repeat(mean)
+          })
+        }
+        if (meanSeconds !== undefined) repeat(meanSeconds)
+        else if (fault.attempt !== restartCount) continue
+        else if (seconds === undefined) injectWhenDone(fault, chooseRank())
+        else {
+          after(seconds, () => {
+            inject(fault, chooseRank(), `${seconds} s after the start`)
+          })
+        }
       }
       return () => {
-        for (const timer of timers) clearTimeout(timer)
+        timers.forEach(clearTimeout)
       }
     },
   }
-}
-
-interface PlannedFault {
-  readonly fault: Fault
-  left: number
-}
-
-interface Injection extends Attempt {
-  readonly fault: Fault
-  readonly random: () => number
-  readonly after: (seconds: number, run: () => void) => void
 }
 
 /** Milliseconds of one cycle in which a slowed process is stopped and continued. */
@@ -119,7 +107,7 @@ const TURN = 40
 function slowDown(
   process: RankProcess,
   { share, forSeconds }: Fault,
-  after: Injection['after'],
+  after: (seconds: number, run: () => void) => void,
 ): void {
   const end = performance.now() + 1000 * forSeconds
   const stop = (): void => {
@@ -133,10 +121,6 @@ function slowDown(
   stop()
 }
 
-function chooseRank({ fault, random, worldSize }: Injection): number {
-  return fault.rank ?? Math.floor(random() * worldSize)
-}
-
 /** FNV-1a. */
 function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
@@ -144,42 +128,25 @@ function hashOf(...numbers: readonly number[]): number {
 
 function describe(fault: Fault): string {
   const { kind, signal, forSeconds, milliseconds, code, bySeconds, limit, mebibytes, share } = fault
-  switch (kind) {
-    case 'kill':
-      return `gets ${signal}`
-    case 'stop':
-      return `is stopped for ${forSeconds} s`
-    case 'exit':
-      return `exits with code ${code}`
-    case 'throw':
-      return 'throws an error'
-    case 'reject':
-      return 'has a rejected promise'
-    case 'busy':
-      return `is busy for ${forSeconds} s`
-    case 'memory':
-      return 'uses up its memory'
-    case 'clock':
-      return `has a clock that jumps by ${bySeconds} s`
-    case 'descriptors':
-      return `can open ${limit === 0 ? 'no file' : `${limit} files`} any more`
-    case 'disk':
-      return 'has a full disk'
-    case 'address-space':
-      return `can map ${mebibytes === 0 ? 'no memory' : `${mebibytes} MiB`} any more`
-    case 'disconnect':
-      return 'loses its TCP connections'
-    case 'half-close':
-      return 'can no longer send on its TCP connections'
-    case 'delay':
-      return `sends on its TCP connections ${milliseconds} ms late, for ${forSeconds} s`
-    case 'drop':
-      return 'sends on its TCP connections, and some bytes are left out'
-    case 'corrupt':
-      return 'sends on its TCP connections, and a byte is changed'
-    case 'truncate':
-      return 'loses its TCP connections in the middle of what it sends'
-    case 'slow':
-      return `runs for ${Math.round(100 * share)} % of the time, for ${forSeconds} s`
+  const texts: Readonly<Record<FaultKind, string>> = {
+    kill: `gets ${signal}`,
+    stop: `is stopped for ${forSeconds} s`,
+    exit: `exits with code ${code}`,
+    throw: 'throws an error',
+    reject: 'has a rejected promise',
+    busy: `is busy for ${forSeconds} s`,
+    memory: 'uses up its memory',
+    clock: `has a clock that jumps by ${bySeconds} s`,
+    descriptors: `can open ${limit === 0 ? 'no file' : `${limit} files`} any more`,
+    disk: 'has a full disk',
+    'address-space': `can map ${mebibytes === 0 ? 'no memory' : `${mebibytes} MiB`} any more`,
+    disconnect: 'loses its TCP connections',
+    'half-close': 'can no longer send on its TCP connections',
+    delay: `sends on its TCP connections ${milliseconds} ms late, for ${forSeconds} s`,
+    drop: 'sends on its TCP connections, and some bytes are left out',
+    corrupt: 'sends on its TCP connections, and a byte is changed',
+    truncate: 'loses its TCP connections in the middle of what it sends',
+    slow: `runs for ${Math.round(100 * share)} % of the time, for ${forSeconds} s`,
   }
+  return texts[kind]
 }

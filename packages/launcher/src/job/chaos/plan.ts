@@ -10,7 +10,7 @@ import {
 } from '@tsrun/core'
 
 /** The kinds of faults. docs/chaos.md describes each. */
-export const faultKinds = [
+const faultKinds = [
   'kill',
   'stop',
   'exit',

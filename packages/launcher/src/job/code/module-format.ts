@@ -7,7 +7,7 @@ import { findUp } from '../../rank/typescript/settings.ts'
 import type { Script } from './script.ts'
 
 /** What determines how Node reads the script. */
-export interface FormatContext {
+interface FormatContext {
   /** NODE_OPTIONS and `--node-args` of the ranks. */
   readonly nodeOptions: string
   /** Whether the user preloads a module loader, which may accept any syntax. */

@@ -116,7 +116,7 @@ function refuse(script: string, problem: string, cause?: unknown): Error {
   return tsrError('ERR_TSR_SCRIPT', { script, problem }, { cause })
 }
 
-export type NodeAbilities = ReturnType<typeof nodeAbilities>
+type NodeAbilities = ReturnType<typeof nodeAbilities>
 
 /** The abilities of the Node that runs this process; ranks run on the same Node. */
 export function nodeAbilities(env: NodeJS.ProcessEnv, execArgv: readonly string[] = []) {

@@ -3,7 +3,6 @@ import {
   inBrackets,
   isAbsentIn,
   type FlightFinding,
-  type MissingFinding,
   type RankPlace as FlightPlace,
 } from './flight-findings.ts'
 import type { TimedOutWait } from '../../protocol/control.ts'
@@ -29,7 +28,9 @@ type Waiting = RankOutcome & {
  *   timed out, or if the waits form a cycle and no rank misses a collective
  */
 export function findAbsent(outcomes: readonly RankOutcome[], findings: readonly FlightFinding[]) {
-  const waiting = outcomes.filter(isWaiting).sort((a, b) => a.error.at - b.error.at)
+  const waiting = outcomes
+    .filter((outcome): outcome is Waiting => outcome.error?.wait !== undefined)
+    .sort((a, b) => a.error.at - b.error.at)
   const [witness] = waiting
   if (witness === undefined) return undefined
   const waits = collectWaits(outcomes, waiting, findings)
@@ -45,10 +46,6 @@ export function findAbsent(outcomes: readonly RankOutcome[], findings: readonly 
   return { culprit, witness: first, absence, presumed: false }
 }
 
-function isWaiting(outcome: RankOutcome): outcome is Waiting {
-  return outcome.error?.wait !== undefined
-}
-
 function collectWaits(
   outcomes: readonly RankOutcome[],
   waiting: readonly Waiting[],
@@ -59,19 +56,20 @@ function collectWaits(
     for (const rank of from) waits.set(rank, new Set([...(waits.get(rank) ?? []), ...to]))
   }
   for (const { rank, error } of waiting) {
-    const behind = outcomes.filter((outcome) => isBehind(outcome, error.wait))
-    add([rank], [...error.wait.peers, ...behind.map((outcome) => outcome.rank)])
-    // Assume that busy ranks wait for this rank: a rank that tsrun stops has no time to record its wait.
-    const busy = outcomes.filter((outcome) => isBusy(outcome, error.wait))
-    add(
-      busy.map((outcome) => outcome.rank),
-      [rank],
-    )
+    add([rank], error.wait.peers)
+    for (const outcome of outcomes) {
+      if (isBehind(outcome, error.wait)) add([rank], [outcome.rank])
+      // Assume that busy ranks wait for this rank: a rank that tsrun stops has no time to record its wait.
+      if (isBusy(outcome, error.wait)) add([outcome.rank], [rank])
+    }
   }
   for (const finding of findings) {
     if (finding.kind === 'missing') {
       // A rank without a record may have entered the collective all the same, as its status page shows.
-      const there = finding.unknown.filter((rank) => hasReached(outcomes, rank, finding))
+      const there = finding.unknown.filter((rank) => {
+        const place = outcomes.find((outcome) => outcome.rank === rank)?.place
+        return place?.group === finding.group && place.sequence >= finding.sequence
+      })
       const unknown = finding.unknown.filter((rank) => !there.includes(rank))
       const absent = [...finding.missing.map(({ rank }) => rank), ...unknown]
       if (absent.length > 0) add([...finding.waiting, ...there], absent)
@@ -90,16 +88,6 @@ function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutW
   const sequence = sequenceOf(operation)
   if (error !== undefined || sequence === undefined || place === undefined) return false
   return place.group === group && place.sequence < sequence
-}
-
-/** Whether the status page shows that a rank had entered the collective, or a later one. */
-function hasReached(
-  outcomes: readonly RankOutcome[],
-  rank: number,
-  { group, sequence }: MissingFinding,
-): boolean {
-  const place = outcomes.find((outcome) => outcome.rank === rank)?.place
-  return place?.group === group && place.sequence >= sequence
 }
 
 /** Whether the status page shows a rank in an operation while another waited for its message. */

@@ -82,16 +82,15 @@ function reportText(
   colour: boolean,
 ): string {
   const lines = [
-    colour ? boldRed(rule(TITLE)) : rule(TITLE),
-    ...Object.entries(blocks).flatMap(titled),
+    // Bold red.
+    colour ? `\x1b[1m\x1b[31m${rule(TITLE)}\x1b[39m\x1b[22m` : rule(TITLE),
+    // Put the first line beside the title and the other lines below it.
+    ...Object.entries(blocks).flatMap(([title, own]) =>
+      own.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd()),
+    ),
     rule(` exit code ${exitCode} `),
   ]
   return lines.join('\n') + '\n'
-}
-
-/** Puts the first line beside the title and the other lines below it. */
-function titled([title, lines]: [string, readonly string[]]): string[] {
-  return lines.map((line, index) => ((index === 0 ? title : '').padEnd(MARGIN) + line).trimEnd())
 }
 
 /** Breaks a paragraph, if there is one, into lines that fit beside the titles. */
@@ -110,8 +109,4 @@ function wrap(text: string | undefined): string[] {
 
 function rule(title: string): string {
   return `──${title}`.padEnd(WIDTH, '─')
-}
-
-function boldRed(text: string): string {
-  return `\x1b[1m\x1b[31m${text}\x1b[39m\x1b[22m`
 }

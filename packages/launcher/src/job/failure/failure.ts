@@ -1,6 +1,6 @@
 import { describeFinding, isAbsentIn, type FlightFinding } from './flight-findings.ts'
 import { formatRanks, formatSeconds } from '@tsrun/core'
-import { findTrace } from '../../logs/find-trace.ts'
+import { findSource, findTrace } from '../../logs/find-trace.ts'
 import { prettyLine } from '../../logs/pretty-line.ts'
 import { explainEnd } from './explanation.ts'
 import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
@@ -9,7 +9,7 @@ import type { Failure, HostFacts, MemoryEvents, RankOutcome } from '../../protoc
 import type { RootCause } from './root-cause.ts'
 
 /** Facts from all hosts. */
-export interface JobFacts {
+interface JobFacts {
   /** From the flight records of all ranks. */
   readonly findings?: readonly FlightFinding[]
   readonly worldSize?: number
@@ -67,7 +67,8 @@ export function describeFailure(
 function describeCulprit({ culprit, witness, absence, presumed }: RootCause): string {
   if (absence !== undefined) return absence.what
   if (witness === undefined) return describeEnd(culprit)
-  return presumed ? `lost its connection to rank ${witness.rank}` : describeLeave(culprit)
+  if (presumed) return `lost its connection to rank ${witness.rank}`
+  return culprit.exitCode === 0 ? 'left the job early, with exit code 0' : 'left the job early'
 }
 
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
@@ -80,10 +81,6 @@ function describeEnd(outcome: RankOutcome): string {
   const code = String(exitCode)
   if (error !== undefined) return `died of an uncaught error (exit code ${code})`
   return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
-}
-
-function describeLeave({ exitCode }: RankOutcome): string {
-  return exitCode === 0 ? 'left the job early, with exit code 0' : 'left the job early'
 }
 
 function explainCause(
@@ -227,21 +224,13 @@ function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome) {
   const top = firstLine(text)
   const start = top === '' ? -1 : stderrTail.indexOf(top)
   if (start < 0) return { frame: [], rest: last(stderrTail) }
-  const frameStart = findFrame(stderrTail, start)
+  const frameStart = findSource(stderrTail, start, 8)
   const frame = stderrTail.slice(frameStart, start)
   const version = stderrTail.findIndex((line, index) => index > start && /^Node\.js v\d/.test(line))
   const end = version < 0 ? start + text.split('\n').length : version + 1
   const rest = [...stderrTail.slice(0, frameStart), ...stderrTail.slice(end)]
   // Omit a frame inside Node, which does not help to find the line of the script.
   return { frame: frame[0]?.startsWith('node:') === true ? [] : frame, rest: last(rest) }
-}
-
-/** The index of a line `file:///…/script.mjs:12` shortly above the error; without one, `start`. */
-function findFrame(lines: readonly string[], start: number): number {
-  for (let index = start - 1; index >= Math.max(0, start - 8); index--) {
-    if (/^(file:\/\/|node:|\/).*:\d+$/.test(lines[index]!)) return index
-  }
-  return start
 }
 
 function beforeHeapDump(lines: readonly string[]): readonly string[] {

@@ -36,7 +36,7 @@ export interface RankPlace {
 }
 
 /** Ranks that ran different operations at the same position. */
-export interface MismatchFinding {
+interface MismatchFinding {
   readonly kind: 'mismatch'
   readonly group: string
   readonly sequence: number
@@ -65,7 +65,7 @@ export interface MessageFinding {
 }
 
 /** A collective that all ranks have entered and not all have left. */
-export interface UnfinishedFinding extends AboutOperation {
+interface UnfinishedFinding extends AboutOperation {
   readonly kind: 'unfinished'
   readonly running: readonly number[]
   readonly unknown: readonly number[]

@@ -27,7 +27,7 @@ const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name ==
  * and ranks that are usually last.
  */
 export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
-  const byRank = new Map(dumps.map((dump) => [dump.header.rank, dump]))
+  const byRank: RecordsByRank = new Map(dumps.map((dump) => [dump.header.rank, summarize(dump)]))
   const groups = mergeGroups(dumps)
   const collectives = groups.flatMap((group) => examineGroup(group, byRank))
   const messages = findMessages(groups, byRank)
@@ -55,10 +55,7 @@ function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
   return [...groups.values()].sort((a, b) => a.id - b.id)
 }
 
-function examineGroup(
-  group: MergedGroup,
-  byRank: ReadonlyMap<number, FlightDump>,
-): FlightFinding[] {
+function examineGroup(group: MergedGroup, byRank: RecordsByRank): FlightFinding[] {
   const sequences = [...group.collectives.keys()].sort((a, b) => a - b)
   for (const sequence of sequences) {
     const entered = group.collectives.get(sequence)!
@@ -70,8 +67,8 @@ function examineGroup(
     const waiting = [...entered].filter(([, { state }]) => state !== 'done').map(([rank]) => rank)
     const absent = group.ranks.filter((rank) => !entered.has(rank))
     const missing = absent
-      .filter((rank) => byRank.has(rank) && lastSequence(group, rank) < sequence)
-      .map((rank) => placeOf(rank, group, sequence, byRank.get(rank)!))
+      .filter((rank) => (byRank.get(rank)?.last.get(group.id)?.sequence ?? -1) < sequence)
+      .flatMap((rank) => placeOf(rank, group, sequence, byRank) ?? [])
     const unknown = absent.filter((rank) => !byRank.has(rank))
     const { name, operation, label } = calls.find(({ label }) => label !== undefined) ?? calls[0]!
     const about = { group: group.name, sequence, name, operation, label }
@@ -103,31 +100,27 @@ function mismatchOf(
   return { kind: 'mismatch', group: group.name, sequence, calls }
 }
 
-function findMessages(
-  groups: readonly MergedGroup[],
-  byRank: ReadonlyMap<number, FlightDump>,
-): MessageFinding[] {
+function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): MessageFinding[] {
   const all = [...byRank.values()]
   const byId = new Map(groups.map((group) => [group.id, group]))
-  const expired = all.flatMap(timeOutsOf).reduce((first, time) => Math.min(first, time), Infinity)
+  /** When the first operation of any rank timed out, in milliseconds since 1970. */
+  let expired = Infinity
+  for (const { header, entries } of all) {
+    for (const { error, completed } of entries) {
+      if (error === TIMEOUT) expired = Math.min(expired, startOf(header) + completed)
+    }
+  }
   return all.flatMap(({ header, entries }) => {
     const pending = entries.filter((entry) => isPendingMessage(entry, expired - startOf(header)))
     return pending.flatMap((entry): MessageFinding[] => {
       const group = byId.get(entry.group)
       const { peer, tag = 0, name, operation, label } = entry
       if (group === undefined) return []
-      const dump = peer === undefined ? undefined : byRank.get(peer)
-      const place = dump && placeOf(dump.header.rank, group, Infinity, dump)
+      const place = peer === undefined ? undefined : placeOf(peer, group, Infinity, byRank)
       const about = { name, operation, label, peer, tag, place }
       return [{ kind: 'message', group: group.name, rank: header.rank, ...about }]
     })
   })
-}
-
-/** When operations of a rank timed out, in milliseconds since 1970. */
-function timeOutsOf({ header, entries }: FlightDump): number[] {
-  const expired = entries.filter(({ error }) => error === TIMEOUT)
-  return expired.map(({ completed }) => startOf(header) + completed)
 }
 
 /** The start of the monotonic clock of a rank, in milliseconds since 1970. */
@@ -148,52 +141,39 @@ function isPendingMessage(entry: FlightEntry, expired: number): boolean {
   return posted < expired && expired < Infinity && /^ERR_TSR_(PEER|GROUP)_/.test(error)
 }
 
-function lastSequence(group: MergedGroup, rank: number): number {
-  let last = -1
-  for (const [sequence, entered] of group.collectives) {
-    if (entered.has(rank)) last = Math.max(last, sequence)
-  }
-  return last
-}
-
-function placeOf(rank: number, group: MergedGroup, sequence: number, dump: FlightDump): RankPlace {
-  const { last, running, refused } = summaryOf(dump)
-  const own = last.get(group.id)
+/** Undefined without a record of the rank. */
+function placeOf(
+  rank: number,
+  { id }: MergedGroup,
+  sequence: number,
+  byRank: RecordsByRank,
+): RankPlace | undefined {
+  const record = byRank.get(rank)
+  if (record === undefined) return undefined
+  const [last, running] = [record.last.get(id), record.running]
   return {
     rank,
-    last: own === undefined ? undefined : nameOf(own),
-    running: running === undefined ? undefined : nameOf(running),
-    late: refused.has(`${group.id} ${sequence}`),
+    last: last && nameOf(last),
+    running: running && nameOf(running),
+    late: record.refused.has(`${id} ${sequence}`),
   }
 }
 
-interface DumpSummary {
+type RecordsByRank = ReadonlyMap<number, ReturnType<typeof summarize>>
+
+function summarize({ header, entries }: FlightDump) {
   /** The last collective of each group. */
-  readonly last: ReadonlyMap<number, FlightEntry>
-  readonly running: FlightEntry | undefined
+  const last = new Map<number, FlightEntry>()
   /** The group and the sequence number of each refused collective. */
-  readonly refused: ReadonlySet<string>
-}
-
-const summaries = new WeakMap<FlightDump, DumpSummary>()
-
-/** Summarizes each dump only once, because callers may ask for every entry of a long dump. */
-function summaryOf(dump: FlightDump): DumpSummary {
-  const known = summaries.get(dump)
-  if (known !== undefined) return known
-  const collectives = dump.entries.filter((entry) => !isMessage(entry))
-  const isRefused = ({ state }: FlightEntry): boolean => state === 'refused'
-  const summary = {
-    last: new Map(
-      collectives.filter((entry) => !isRefused(entry)).map((entry) => [entry.group, entry]),
-    ),
-    running: dump.entries.findLast(({ state }) => state === 'running'),
-    refused: new Set(
-      collectives.filter(isRefused).map(({ group, sequence }) => `${group} ${sequence}`),
-    ),
+  const refused = new Set<string>()
+  for (const entry of entries) {
+    const { group, sequence, state } = entry
+    if (isMessage(entry)) continue
+    if (state === 'refused') refused.add(`${group} ${sequence}`)
+    else last.set(group, entry)
   }
-  summaries.set(dump, summary)
-  return summary
+  const running = entries.findLast(({ state }) => state === 'running')
+  return { header, entries, last, refused, running }
 }
 
 function nameOf(entry: FlightEntry): string {
@@ -215,7 +195,7 @@ const NOTABLE = 1
  */
 function findSlowRanks(
   { name, collectives, ranks }: MergedGroup,
-  byRank: ReadonlyMap<number, FlightDump>,
+  byRank: RecordsByRank,
 ): SlowFinding[] {
   const hosts = new Set(ranks.map((rank) => byRank.get(rank)?.header.host))
   return [...hosts].flatMap((host): SlowFinding[] => {
@@ -226,7 +206,7 @@ function findSlowRanks(
     const lags = met.map((entered) => lagOf(entered, members))
     return members.flatMap((rank): SlowFinding[] => {
       const own = lags.filter(({ last }) => last === rank).map(({ behind }) => behind)
-      const behind = median(own)
+      const behind = own.sort((a, b) => a - b)[own.length >> 1] ?? 0
       if (own.length < MOSTLY * met.length || behind < NOTABLE) return []
       return [
         { kind: 'slow', group: name, rank, collectives: met.length, last: own.length, behind },
@@ -241,11 +221,6 @@ function lagOf(entered: ReadonlyMap<number, FlightEntry>, members: readonly numb
     .sort((a, b) => a.at - b.at)
   const last = posted.at(-1)!
   return { last: last.rank, behind: last.at - posted[0]!.at }
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
-  return sorted[Math.floor(sorted.length / 2)] ?? 0
 }
 
 /** Maximum groups whose last collective is kept. */

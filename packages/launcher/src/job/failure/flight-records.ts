@@ -12,7 +12,7 @@ import { logProblem } from '../../logs/log.ts'
 import { attemptsIn } from '../../logs/log-reader.ts'
 
 /** The records of one attempt of one run. */
-export interface Records extends FlightFolder {
+interface Records extends FlightFolder {
   readonly folder: string
   /** Sentences about omitted records and about the choice of records. */
   readonly notes: readonly string[]
@@ -26,13 +26,14 @@ export interface Records extends FlightFolder {
  */
 export function findRecords(directory: string): Records | undefined {
   for (const folder of [directory, join(directory, 'flight')]) {
-    const records = existsSync(folder) ? read(folder) : undefined
+    const records = read(folder)
     if (records !== undefined) return records
   }
   return lastAttempt(directory) ?? newestRun(directory)
 }
 
 function read(folder: string): Records | undefined {
+  if (!existsSync(folder)) return undefined
   const { dumps, problems } = readFlightFolder(folder)
   const newest = dumps.toSorted(byTime).at(-1)
   if (newest === undefined) {
@@ -52,8 +53,7 @@ function read(folder: string): Records | undefined {
 function lastAttempt(run: string): Records | undefined {
   const attempts = attemptsIn(run)
   for (const attempt of attempts.toReversed()) {
-    const folder = join(run, `attempt_${attempt}`, 'flight')
-    const records = existsSync(folder) ? read(folder) : undefined
+    const records = read(join(run, `attempt_${attempt}`, 'flight'))
     if (records === undefined) continue
     const later = attempts.filter((other) => other > attempt)
     const notes = later.map((other) => `attempt ${other} left no records`)

@@ -1,5 +1,6 @@
 import type { MemoryEvents } from '../../protocol/nodes.ts'
 import { describeLimits, memoryLimit, readSystemFile } from '../placement/limits.ts'
+import { bytesIn } from '../process/process-use.ts'
 
 /** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
@@ -22,6 +23,5 @@ function countKills(): number {
 
 /** Bytes that can be allocated now without swapping. */
 export function readAvailable(): number | undefined {
-  const kibibytes = /^MemAvailable:\s+(\d+) kB$/m.exec(readSystemFile('/proc/meminfo') ?? '')?.[1]
-  return kibibytes === undefined ? undefined : Number(kibibytes) * 1024
+  return bytesIn('/proc/meminfo', 'MemAvailable')
 }

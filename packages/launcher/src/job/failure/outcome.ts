@@ -7,23 +7,32 @@ import type { RankProcess } from '../process/rank-process.ts'
 const SURVIVED = 10_000
 
 /** The outcome of a rank that has ended. */
-export function toOutcome(rank: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
-  const endedAt = rank.end?.at ?? monotonicNow()
-  const fatal = rank.error !== undefined && endedAt - rank.error.at < SURVIVED
+export function toOutcome(process: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
+  const { pid, startedAt, stopSignal, stoppedAt, error, usage } = process
+  const {
+    at: endedAt,
+    exitCode,
+    signal,
+  } = process.end ?? {
+    at: monotonicNow(),
+    exitCode: null,
+    signal: null,
+  }
+  const fatal = error !== undefined && endedAt - error.at < SURVIVED
   return {
-    rank: rank.rank,
-    pid: rank.pid,
-    exitCode: rank.end?.exitCode ?? null,
-    signal: rank.end?.signal ?? null,
-    startedAt: rank.startedAt,
+    rank: process.rank,
+    pid,
+    exitCode,
+    signal,
+    startedAt,
     endedAt,
-    stopSignal: rank.stopSignal,
-    stoppedAt: rank.stoppedAt,
-    error: fatal ? rank.error : undefined,
-    exitedAt: rank.exitReport?.exitedAt,
+    stopSignal,
+    stoppedAt,
+    error: fatal ? error : undefined,
+    exitedAt: process.exitReport?.exitedAt,
     stderrTail: tail.lines,
     heapExhausted: tail.heapExhausted,
-    usage: rank.usage,
+    usage,
     place,
   }
 }

@@ -1,4 +1,4 @@
-import type { FlightFinding, MismatchFinding } from './flight-findings.ts'
+import type { FlightFinding } from './flight-findings.ts'
 import { findAbsent, type Absence } from './absence.ts'
 import { failedAt, succeeded, wasStopped } from './outcome.ts'
 import type { RankOutcome } from '../../protocol/nodes.ts'
@@ -37,7 +37,11 @@ export function findRootCause(
   const failures = inOrder.filter((outcome) => !wasStopped(outcome))
   const own =
     failures.find((outcome) => !isVictim(outcome)) ??
-    inOrder.find((outcome) => failedBeforeStop(outcome) && !isVictim(outcome))
+    // An uncaught error that precedes the stop.
+    inOrder.find((outcome) => {
+      const { error, stoppedAt } = outcome
+      return error !== undefined && error.at < stoppedAt && !isVictim(outcome)
+    })
   if (own?.error?.code === 'ERR_TSR_MISMATCH') {
     return { culprit: findOdd(outcomes, findings) ?? own, presumed: false }
   }
@@ -73,13 +77,9 @@ function findOdd(
   findings: readonly FlightFinding[],
 ): RankOutcome | undefined {
   const mismatch = findings.find((finding) => finding.kind === 'mismatch')
-  const odd = mismatch && minorityOf(mismatch)
-  return outcomes.find(({ rank }) => rank === odd)
-}
-
-function minorityOf({ calls }: MismatchFinding): number | undefined {
-  const [fewest, next] = calls.map(({ ranks }) => ranks).sort((a, b) => a.length - b.length)
-  return fewest!.length < (next?.length ?? 0) ? fewest![0] : undefined
+  const callers = mismatch?.calls.map(({ ranks }) => ranks) ?? []
+  const [fewest = [], next = []] = callers.sort((a, b) => a.length - b.length)
+  return fewest.length < next.length ? outcomes.find(({ rank }) => rank === fewest[0]) : undefined
 }
 
 function presume(
@@ -102,10 +102,6 @@ function presume(
     witness = error?.code === 'ERR_TSR_PEER_FAILED' ? failures.find(isNamed) : undefined
   }
   return { culprit: first, presumed: true }
-}
-
-function failedBeforeStop({ error, stoppedAt }: RankOutcome): boolean {
-  return error !== undefined && error.at < stoppedAt
 }
 
 /** Whether another rank caused the failure: a peer was lost or left, or the wait timed out. */

@@ -6,7 +6,7 @@ import type { InspectOptions, ProgramOptions } from '../../args/program-options.
 import type { Announcer } from '../../logs/console.ts'
 
 /** Where a rank listens for a debugger. */
-export interface DebuggerPlace {
+interface DebuggerPlace {
   readonly host: string
   /** 0: any free port. */
   readonly port: number
@@ -14,8 +14,10 @@ export interface DebuggerPlace {
   readonly waits: boolean
 }
 
-/** What determines the Node arguments of a single rank. */
-export interface NodeArgumentsContext {
+/** The inputs of a plan that differ between attempts. */
+export interface AttemptSetup {
+  /** More variables for all ranks. */
+  readonly environment?: Readonly<Record<string, string>>
   /** The folder of the log files of the attempt, if there are any. */
   readonly directory?: string | undefined
   readonly debuggers?: ReadonlyMap<number, DebuggerPlace>
@@ -25,7 +27,7 @@ export interface NodeArgumentsContext {
 export function ownNodeArguments(
   { profiles }: ProgramOptions,
   rank: number,
-  { directory, debuggers }: NodeArgumentsContext,
+  { directory, debuggers }: AttemptSetup,
 ): string[] {
   const folder = join(directory ?? '.', String(rank))
   const place = debuggers?.get(rank)
@@ -98,9 +100,8 @@ export function announceDebuggers(
   for (const [rank, { host, port, waits }] of debuggers) {
     const at = `${host}:${port}`
     const how = `chrome://inspect, an editor, or node inspect ${at}`
-    const message = waits
-      ? `rank ${rank}: waits for a debugger at ${at} (${how})`
-      : `rank ${rank}: debugger at ${at} (${how})`
+    const what = waits ? 'waits for a debugger' : 'debugger'
+    const message = `rank ${rank}: ${what} at ${at} (${how})`
     announcer.say('debugger', message, { rank, host, port, waits })
   }
   const open = [...debuggers.values()].find(({ host }) => !LOOPBACK.test(host))

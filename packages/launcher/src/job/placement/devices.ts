@@ -1,5 +1,11 @@
 import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
-import { libraryPath, namesIn, readTensorFlowManifest, thisSystem } from '@tsrun/core'
+import {
+  libraryPath,
+  namesIn,
+  readTensorFlowManifest,
+  thisSystem,
+  type TensorFlowManifest,
+} from '@tsrun/core'
 import { usableCores } from './limits.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -15,10 +21,11 @@ export interface Devices {
 
 /** @param list - lists the GPUs, for a caller that keeps the list */
 export function findDevices(env: Environment, list?: () => GpuList): Devices {
+  const manifest = readManifest(env)
   return {
     cores: usableCores(),
     gpus: findGpus(env, list),
-    libraryFolders: findLibraryFolders(env),
+    libraryFolders: manifest?.system === thisSystem ? manifest.libraryFolders : [],
   }
 }
 
@@ -54,11 +61,7 @@ export function deviceEnvironment(
 /** Whether ranks compute on GPUs: TensorFlow for GPUs is installed, and no other backend is selected. */
 export function usesGpus(env: Environment): boolean {
   if ((env['TSRUN_BACKEND'] ?? 'tensorflow') !== 'tensorflow') return false
-  try {
-    return readTensorFlowManifest(env)?.package === '@tensorflow/tfjs-node-gpu'
-  } catch {
-    return false
-  }
+  return readManifest(env)?.package === '@tensorflow/tfjs-node-gpu'
 }
 
 /** The GPUs of CUDA_VISIBLE_DEVICES, or all GPUs of this host, in the form of that variable. */
@@ -80,12 +83,12 @@ function parseGpuList(text: string): string[] {
   return Array.from(text.matchAll(/^GPU (\d+): /gm), ([, index]) => index!)
 }
 
-function findLibraryFolders(env: Environment): readonly string[] {
+function readManifest(env: Environment): TensorFlowManifest | undefined {
   try {
-    const manifest = readTensorFlowManifest(env)
-    return manifest?.system === thisSystem ? manifest.libraryFolders : []
+    return readTensorFlowManifest(env)
   } catch {
-    return [] // The ranks that load the backend report the problem.
+    // The ranks that load the backend report the problem.
+    return undefined
   }
 }
 

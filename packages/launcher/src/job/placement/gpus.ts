@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
 import { formatBytes, formatRankList } from '@tsrun/core'
 import { usageError } from '../../args/readers.ts'
@@ -12,7 +13,7 @@ import {
 import { readSystemFile } from './limits.ts'
 
 /** A GPU or MIG instance that ranks of this host may use. */
-export interface HostGpu {
+interface HostGpu {
   /** In the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
   readonly name: string
   readonly uuid: string
@@ -77,7 +78,7 @@ export class HostGpus {
       /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
       gpus,
       /** Undefined if each rank has a GPU of its own and no GPU was in use. */
-      warning: warningOf(gpus, isShared ? [] : busy, isShared ? busy : [], ranks),
+      warning: warningOf(gpus, busy, isShared, ranks),
       release: () => {
         for (const claim of claims) claim.close()
       },
@@ -91,20 +92,24 @@ export class HostGpus {
 
 function warningOf(
   gpus: readonly string[],
-  avoided: readonly HostGpu[],
-  shared: readonly HostGpu[],
+  busy: readonly HostGpu[],
+  isShared: boolean,
   ranks: number,
 ): string | undefined {
-  const distinct = new Set(gpus)
-  const sentences = [
-    avoided.length > 0 ? `${describeUse(avoided)}; the ranks get ${nameGpus(gpus)}` : [],
-    shared.length > 0
-      ? `${describeUse(shared)}, and the ranks share ${shared.length === 1 ? 'it' : 'them'}; CUDA_VISIBLE_DEVICES chooses others`
-      : [],
-    gpus.length > 0 && ranks > distinct.size
-      ? `${ranks} ranks share ${distinct.size === 1 ? nameGpus(gpus) : `${distinct.size} GPUs`}, so they take turns; --nproc gpu starts one rank per GPU`
-      : [],
-  ].flat()
+  const sentences: string[] = []
+  if (busy.length > 0) {
+    const how = isShared
+      ? `, and the ranks share ${busy.length === 1 ? 'it' : 'them'}; CUDA_VISIBLE_DEVICES chooses others`
+      : `; the ranks get ${nameGpus(gpus)}`
+    sentences.push(describeUse(busy) + how)
+  }
+  const { size } = new Set(gpus)
+  if (size > 0 && ranks > size) {
+    const what = size === 1 ? nameGpus(gpus) : `${size} GPUs`
+    sentences.push(
+      `${ranks} ranks share ${what}, so they take turns; --nproc gpu starts one rank per GPU`,
+    )
+  }
   return sentences.length === 0 ? undefined : sentences.join('. ')
 }
 
@@ -184,19 +189,16 @@ const NAME_SIZE = 108
  * A claim is an abstract Unix socket, which all users of the host see and the kernel removes with its
  * process. Undefined: another process has it.
  */
-function claimGpu(uuid: string): Promise<Server | undefined> {
-  const server = createServer((socket) => socket.destroy())
-  server.unref()
-  if (process.platform !== 'linux') return Promise.resolve(server)
-  return new Promise((resolve) => {
-    server.once('error', ({ code }: NodeJS.ErrnoException) => {
-      // Elsewhere than in Node, there may be no abstract sockets.
-      resolve(code === 'EADDRINUSE' ? undefined : server)
-    })
-    server.listen(`\0tsrun-gpu-${uuid}`.padEnd(NAME_SIZE, '\0'), () => {
-      resolve(server)
-    })
-  })
+async function claimGpu(uuid: string): Promise<Server | undefined> {
+  const server = createServer((socket) => socket.destroy()).unref()
+  if (process.platform !== 'linux') return server
+  try {
+    await once(server.listen(`\0tsrun-gpu-${uuid}`.padEnd(NAME_SIZE, '\0')), 'listening')
+  } catch (error) {
+    // Elsewhere than in Node, there may be no abstract sockets.
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return undefined
+  }
+  return server
 }
 
 /** The UUIDs of the GPUs that launchers of this host have claimed. */

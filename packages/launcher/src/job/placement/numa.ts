@@ -63,41 +63,43 @@ export function coreEnvironment(
 /** The hardware threads of each core, in the order of the NUMA nodes and then of the first thread. */
 function siblingsOf(part: readonly number[], read: ReadSystemFile): number[][] {
   const nodes = nodesByCore(read)
-  const cores = new Map<string, number[]>()
-  for (const thread of part) {
-    const key = read(`/sys/devices/system/cpu/cpu${thread}/topology/thread_siblings_list`)
-    const core = cores.get(key ?? String(thread)) ?? []
-    cores.set(key ?? String(thread), [...core, thread])
-  }
-  const nodeOf = (threads: readonly number[]): number => Number(nodes.get(threads[0]!) ?? 0)
-  return [...cores.values()].sort((a, b) => nodeOf(a) - nodeOf(b))
+  const cores = groupBy(
+    part,
+    (thread) =>
+      read(`/sys/devices/system/cpu/cpu${thread}/topology/thread_siblings_list`) ?? String(thread),
+  )
+  const nodeOf = (threads: readonly number[]): number => nodes.get(threads[0]!) ?? 0
+  return cores.sort((a, b) => nodeOf(a) - nodeOf(b))
 }
 
 /** Groups the cores by NUMA node, socket or cache, in the order of the first core of each group. */
 function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFile): number[][] {
   if (binding === 'core') return [[...usable]]
-  const parts = new Map<string, number[]>()
   const nodes = nodesByCore(read)
-  for (const core of usable) {
+  return groupBy(usable, (core) => {
     const cpu = `/sys/devices/system/cpu/cpu${core}`
-    const key =
-      binding === 'socket'
-        ? read(`${cpu}/topology/physical_package_id`)
-        : binding === 'core-complex'
-          ? read(`${cpu}/cache/index3/shared_cpu_list`)
-          : nodes.get(core)
-    const part = parts.get(key ?? '') ?? []
-    parts.set(key ?? '', [...part, core])
-  }
-  return [...parts.values()]
+    if (binding === 'socket') return read(`${cpu}/topology/physical_package_id`)
+    if (binding === 'core-complex') return read(`${cpu}/cache/index3/shared_cpu_list`)
+    return nodes.get(core)
+  })
 }
 
-function nodesByCore(read: ReadSystemFile): Map<number, string> {
-  const nodes = new Map<number, string>()
+/** In the order of the first core of each group. */
+function groupBy(cores: readonly number[], keyOf: (core: number) => unknown): number[][] {
+  const groups = new Map<unknown, number[]>()
+  for (const core of cores) {
+    const key = keyOf(core)
+    groups.set(key, [...(groups.get(key) ?? []), core])
+  }
+  return [...groups.values()]
+}
+
+function nodesByCore(read: ReadSystemFile): Map<number, number> {
+  const nodes = new Map<number, number>()
   const folder = '/sys/devices/system/node'
   for (const index of parseCores(read(`${folder}/online`) ?? '')) {
     for (const core of parseCores(read(join(folder, `node${index}`, 'cpulist')) ?? '')) {
-      nodes.set(core, String(index))
+      nodes.set(core, index)
     }
   }
   return nodes

@@ -2,42 +2,39 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { Deadline } from '@tsrun/core'
 import { blamesOthers, livingGroups, type RankProcess } from './rank-process.ts'
 
-export interface EscalationOptions {
-  /** Milliseconds between SIGTERM and SIGKILL. */
-  readonly grace: number
-  /** Ends the grace period immediately. */
-  readonly kill: AbortSignal
-  /** Called with the ranks that get SIGKILL at the end of the grace period. */
-  readonly onGraceOver: (ranks: number[]) => void
-}
-
 /** Milliseconds for the kernel to end a killed process. */
 const KILL_TIME = 5000
 
 /**
  * Stops all processes of the ranks' groups: with SIGTERM, and after the grace period with SIGKILL.
  * Returns when no process is left.
+ *
+ * @param grace - milliseconds between SIGTERM and SIGKILL
+ * @param kill - ends the grace period immediately
+ * @param onGraceOver - called with the ranks that get SIGKILL at the end of the grace period
  */
 export async function stopGroups(
   ranks: readonly RankProcess[],
-  options: EscalationOptions,
+  grace: number,
+  kill: AbortSignal,
+  onGraceOver: (ranks: number[]) => void,
 ): Promise<void> {
   for (const rank of ranks) rank.stop('SIGTERM')
-  await untilGone(ranks, Deadline.after(options.grace), options.kill)
+  await untilGone(ranks, Deadline.after(grace), kill)
   const left = remaining(ranks)
   if (left.length === 0) return
-  if (!options.kill.aborted) options.onGraceOver(left.map(({ rank }) => rank))
+  if (!kill.aborted) onGraceOver(left.map(({ rank }) => rank))
   for (const rank of left) rank.stop('SIGKILL')
-  await untilGone(left, Deadline.after(KILL_TIME), new AbortController().signal)
+  await untilGone(left, Deadline.after(KILL_TIME))
 }
 
 /** Polls, because the kernel reports the end of a child but not of a group. */
 async function untilGone(
   ranks: readonly RankProcess[],
   deadline: Deadline,
-  cut: AbortSignal,
+  cut?: AbortSignal,
 ): Promise<void> {
-  for (let wait = 1; !deadline.expired && !cut.aborted; wait = Math.min(50, wait * 2)) {
+  for (let wait = 1; !deadline.expired && cut?.aborted !== true; wait = Math.min(50, wait * 2)) {
     if (remaining(ranks).length === 0) return
     await pause(Math.min(wait, deadline.remaining()), undefined, { signal: cut }).catch(
       () => undefined,
@@ -49,7 +46,7 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
   const left = ranks.filter((rank) => rank.groupAlive)
   if (left.length === 0 || left.some((rank) => rank.end === undefined)) return left
   const living = livingGroups()
-  return living === undefined ? left : left.filter(({ pid }) => living.has(pid))
+  return living.size === 0 ? left : left.filter(({ pid }) => living.has(pid))
 }
 
 type SettlingRank = Pick<RankProcess, 'end' | 'ended' | 'error'>

@@ -62,7 +62,7 @@ export function distributeInput(source: InputSource, wanted: number | 'all' | 'n
     },
 
     /** Starts writing to the rank, if it reads from a pipe. */
-    add({ stdin }: Pick<RankProcess, 'stdin'>): void {
+    add({ stdin }: RankProcess): void {
       if (stdin === null) return
       // The rank has closed its input or has ended.
       stdin

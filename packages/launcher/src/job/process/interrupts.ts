@@ -89,7 +89,7 @@ export function listenForInterrupts(): Interrupts {
  */
 export function relayJobControl(
   ranks: readonly RankProcess[],
-  input: Pick<JobInput, 'pause' | 'resume'> | undefined,
+  input: JobInput | undefined,
 ): () => void {
   const suspend = (): void => {
     input?.pause()

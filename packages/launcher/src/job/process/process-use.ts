@@ -13,17 +13,18 @@ export function cpuSeconds(pid: number): number | undefined {
 
 /** Resident bytes of a process; undefined if it has ended, or without /proc. */
 export function residentBytes(pid: number): number | undefined {
-  return bytesOf(pid, 'VmRSS')
+  return bytesIn(`/proc/${pid}/status`, 'VmRSS')
 }
 
 /** Peak resident bytes of a process; undefined if it has ended, or without /proc. */
 export function peakBytes(pid: number): number | undefined {
-  return bytesOf(pid, 'VmHWM')
+  return bytesIn(`/proc/${pid}/status`, 'VmHWM')
 }
 
-function bytesOf(pid: number, line: string): number | undefined {
-  const status = readSystemFile(`/proc/${pid}/status`) ?? ''
-  const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(status) ?? []
+/** @returns undefined without such a line or file */
+export function bytesIn(file: string, line: string): number | undefined {
+  const text = readSystemFile(file) ?? ''
+  const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(text) ?? []
   return kibibytes === undefined ? undefined : 1024 * Number(kibibytes)
 }
 

@@ -1,16 +1,14 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync } from 'node:fs'
-import type { Duplex, Readable, Writable } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
-import { monotonicNow, tsrError } from '@tsrun/core'
+import { monotonicNow, namesIn, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { RankFate } from '@tsrun/distributed/record'
 import { LineSplitter } from '../../logs/lines.ts'
 import {
   parseControlMessage,
   type CheckpointReport,
-  type ControlMessage,
   type ErrorReport,
   type ExitReport,
   type FaultOrder,
@@ -33,7 +31,7 @@ export interface RankPlan {
 export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
 /** How a rank ended. */
-export interface RankEnd {
+interface RankEnd {
   /** Milliseconds of the host's monotonic clock. */
   readonly at: number
   readonly exitCode: number | null
@@ -47,193 +45,186 @@ const REPORT_TIME = 200
 const STACK_TIME = 1500
 
 /** A running process of a rank, which leads a process group. */
-export class RankProcess {
-  readonly rank: number
-  readonly pid: number
-  readonly startedAt = monotonicNow()
-  readonly stdout: Readable
-  readonly stderr: Readable
-  /** Standard input of the rank, if the launcher writes it. */
-  readonly stdin: Writable | null
-  /** Resolves when the process has ended and its reports have arrived. */
-  readonly ended: Promise<RankEnd>
-  end: RankEnd | undefined
-  error: ErrorReport | undefined
-  onError: (report: ErrorReport) => void = () => undefined
-  onCheckpoint: (report: CheckpointReport) => void = () => undefined
-  exitReport: ExitReport | undefined
-  /** The last usage from /proc, for ranks that cannot report it. */
-  sampledUsage: ResourceUsage | undefined
-  /** The last signal by which the launcher stopped the rank. */
-  stopSignal: 'SIGTERM' | 'SIGKILL' | undefined
-  stoppedAt = Infinity
-  readonly #child: ChildProcess
-  readonly #control: Duplex
-  readonly #questions = new Map<number, (report: StackReport) => void>()
-  #asked = 0
-  #groupGone = false
+export type RankProcess = ReturnType<typeof followRank>
 
-  private constructor(rank: number, pid: number, child: ChildProcess) {
-    this.rank = rank
-    this.pid = pid
-    this.#child = child
-    this.stdout = child.stdout!
-    this.stderr = child.stderr!
-    this.stdin = child.stdin
-    // A Duplex, because Node implements pipes as socket pairs.
-    this.#control = child.stdio[CONTROL_FD] as Duplex
-    readControlMessages(this.#control, (message) => {
-      this.#take(message)
+/** @throws ERR_TSR_SPAWN */
+export async function startRank(
+  { rank, environment, command: [program, ...args] }: RankPlan,
+  worldSize: number,
+  env: NodeJS.ProcessEnv,
+  input: RankInput = 'ignore',
+): Promise<RankProcess> {
+  try {
+    const child = spawn(program, args, {
+      // `detached` starts a session. With koffi, the rank makes only a process group; see
+      // `leadProcessGroup`.
+      detached: !isAvailable().available,
+      // On Windows, a session has a window.
+      windowsHide: true,
+      env: {
+        ...env,
+        ...environment,
+        TSRUN_CONTROL_FD: String(CONTROL_FD),
+        TSRUN_LAUNCHER_PID: String(process.pid),
+      },
+      stdio: [input, 'pipe', 'pipe', 'pipe'],
     })
-    this.ended = this.#waitForEnd(this.#control)
+    // Without a process ID, an error event explains why.
+    if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
+    return followRank(rank, child.pid, child)
+  } catch (cause) {
+    const { message, code = '' } = cause as NodeJS.ErrnoException
+    const reason = message + (['EAGAIN', 'ENOMEM'].includes(code) ? describeLimits() : '')
+    throw tsrError('ERR_TSR_SPAWN', { rank, worldSize, reason }, { cause })
   }
+}
 
-  /** @throws ERR_TSR_SPAWN */
-  static async start(
-    plan: RankPlan,
-    worldSize: number,
-    env: NodeJS.ProcessEnv,
-    input: RankInput = 'ignore',
-  ): Promise<RankProcess> {
-    const [program, ...args] = plan.command
-    try {
-      const child = spawn(program, args, {
-        // `detached` starts a session. With koffi, the rank makes only a process group; see
-        // `leadProcessGroup`.
-        detached: !isAvailable().available,
-        // On Windows, a session has a window.
-        windowsHide: true,
-        env: {
-          ...env,
-          ...plan.environment,
-          TSRUN_CONTROL_FD: String(CONTROL_FD),
-          TSRUN_LAUNCHER_PID: String(process.pid),
-        },
-        stdio: [input, 'pipe', 'pipe', 'pipe'],
-      })
-      // Without a process ID, an error event explains why.
-      if (child.pid === undefined) throw (await once(child, 'error'))[0] as Error
-      return new RankProcess(plan.rank, child.pid, child)
-    } catch (cause) {
-      const { message, code = '' } = cause as NodeJS.ErrnoException
-      const reason = message + (['EAGAIN', 'ENOMEM'].includes(code) ? describeLimits() : '')
-      throw tsrError('ERR_TSR_SPAWN', { rank: plan.rank, worldSize, reason }, { cause })
+function followRank(rank: number, pid: number, child: ChildProcess) {
+  // A Duplex, because Node implements pipes as socket pairs.
+  const control = child.stdio[CONTROL_FD] as Duplex
+  const questions = new Map<number, (report: StackReport) => void>()
+  let asked = 0
+  let isGroupGone = false
+
+  const hasExited = (): boolean => child.exitCode !== null || child.signalCode !== null
+  const signalGroup = (signal: NodeJS.Signals): void => {
+    if (!sendSignal(-pid, signal)) child.kill(signal)
+  }
+  /** Ignores invalid messages. */
+  const take = (line: string): void => {
+    const message = parseControlMessage(line)
+    if (message?.kind === 'stack') questions.get(message.id)?.(message)
+    if (message?.kind === 'exit') self.exitReport = message
+    if (message?.kind === 'checkpoint') self.onCheckpoint(message)
+    if (message?.kind === 'error') {
+      self.error = message
+      self.onError(message)
     }
   }
-
-  /** Resolves when the process has ended and no other process holds its output streams. */
-  get closed(): Promise<void> {
-    const open = [this.stdout, this.stderr].filter((stream) => !stream.closed)
-    return Promise.all(open.map((stream) => onceClosed(stream))).then(() => undefined)
-  }
-
-  /**
-   * Requests the stack of the main thread. Undefined if there is no answer, because the process has
-   * ended, is stopped, or is not Node.
-   */
-  async stack(): Promise<StackReport | undefined> {
-    if (this.#hasExited || !this.#control.writable) return undefined
-    const id = ++this.#asked
-    const silence = new AbortController()
-    try {
-      const answer = new Promise<StackReport>((resolve) => {
-        this.#questions.set(id, resolve)
-        this.#control.write(`${id}\n`)
-      })
-      const limit = pause(STACK_TIME, undefined, { signal: silence.signal }).catch(() => undefined)
-      return await Promise.race([answer, limit, this.ended.then(() => undefined)])
-    } finally {
-      silence.abort()
-      this.#questions.delete(id)
-    }
-  }
-
-  /** How the process ended; undefined while it runs. */
-  get fate(): RankFate | undefined {
-    const { end, error, stopSignal } = this
-    if (end === undefined) return undefined
-    const isVictim = end.signal === null && error !== undefined && blamesOthers(error)
-    return end.exitCode === 0 || stopSignal !== undefined || isVictim ? 'ended' : 'died'
-  }
-
-  get usage(): ResourceUsage | undefined {
-    return this.exitReport?.usage ?? this.sampledUsage
-  }
-
-  /**
-   * Whether any process of the rank's group exists. A group that is gone is never signalled again,
-   * because its ID may be reused.
-   */
-  get groupAlive(): boolean {
-    // A process that has just started may not have made its group yet.
-    this.#groupGone ||= this.#hasExited && !sendSignal(-this.pid, 0)
-    return !this.#groupGone
-  }
-
-  /** Signals the whole group to stop. */
-  stop(signal: 'SIGTERM' | 'SIGKILL'): void {
-    if (!this.groupAlive) return
-    if (!this.#hasExited) {
-      if (this.stopSignal === undefined) this.stoppedAt = monotonicNow()
-      this.stopSignal = signal
-    }
-    this.#signal(signal)
-    // A stopped process (SIGSTOP) handles SIGTERM only after it continues.
-    if (signal === 'SIGTERM') this.#signal('SIGCONT')
-  }
-
-  /** Forwards Ctrl-Z and `fg`. */
-  relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
-    if (this.groupAlive) this.#signal(signal)
-  }
-
-  /** Injects a fault into the main thread, even while it is busy. */
-  inject(fault: FaultOrder): void {
-    if (!this.#hasExited && this.#control.writable)
-      this.#control.write(`${JSON.stringify(fault)}\n`)
-  }
-
-  /** Sends a signal only to the process, like another program: the rank does not count as stopped. */
-  signal(signal: NodeJS.Signals): void {
-    if (!this.#hasExited) this.#child.kill(signal)
-  }
-
-  /** Closes the streams, even if another process still holds them open. */
-  release(): void {
-    this.stdout.destroy()
-    this.stderr.destroy()
-  }
-
-  get #hasExited(): boolean {
-    return this.#child.exitCode !== null || this.#child.signalCode !== null
-  }
-
-  #signal(signal: NodeJS.Signals): void {
-    if (!sendSignal(-this.pid, signal)) this.#child.kill(signal)
-  }
-
-  #take(message: ControlMessage): void {
-    if (message.kind === 'stack') this.#questions.get(message.id)?.(message)
-    else if (message.kind === 'exit') this.exitReport = message
-    else if (message.kind === 'checkpoint') this.onCheckpoint(message)
-    else {
-      this.error = message
-      this.onError(message)
-    }
-  }
-
-  async #waitForEnd(control: Readable): Promise<RankEnd> {
+  const waitForEnd = async (): Promise<RankEnd> => {
     const reported = onceClosed(control)
     const end = await new Promise<RankEnd>((resolve) => {
-      this.#child.once('exit', (exitCode, signal) => {
+      child.once('exit', (exitCode, signal) => {
         resolve({ at: monotonicNow(), exitCode, signal })
       })
     })
     // Only the rank holds the other end, unless it forked without exec.
     await Promise.race([reported, pause(REPORT_TIME)])
-    this.end = end
+    self.end = end
     return end
   }
+
+  const self = {
+    rank,
+    pid,
+    startedAt: monotonicNow(),
+    stdout: child.stdout!,
+    stderr: child.stderr!,
+    /** Standard input of the rank, if the launcher writes it. */
+    stdin: child.stdin,
+    /** Resolves when the process has ended and its reports have arrived. */
+    ended: waitForEnd(),
+    end: undefined as RankEnd | undefined,
+    error: undefined as ErrorReport | undefined,
+    onError: (() => undefined) as (report: ErrorReport) => void,
+    onCheckpoint: (() => undefined) as (report: CheckpointReport) => void,
+    exitReport: undefined as ExitReport | undefined,
+    /** The last usage from /proc, for ranks that cannot report it. */
+    sampledUsage: undefined as ResourceUsage | undefined,
+    /** The last signal by which the launcher stopped the rank. */
+    stopSignal: undefined as 'SIGTERM' | 'SIGKILL' | undefined,
+    stoppedAt: Infinity,
+
+    /** Resolves when the process has ended and no other process holds its output streams. */
+    get closed(): Promise<unknown> {
+      return Promise.all([self.stdout, self.stderr].map(onceClosed))
+    },
+
+    /**
+     * Requests the stack of the main thread. Undefined if there is no answer, because the process has
+     * ended, is stopped, or is not Node.
+     */
+    async stack(): Promise<StackReport | undefined> {
+      if (hasExited() || !control.writable) return undefined
+      const id = ++asked
+      const silence = new AbortController()
+      try {
+        const answer = new Promise<StackReport>((resolve) => {
+          questions.set(id, resolve)
+          control.write(`${id}\n`)
+        })
+        const limit = pause(STACK_TIME, undefined, { signal: silence.signal }).catch(
+          () => undefined,
+        )
+        return await Promise.race([answer, limit, self.ended.then(() => undefined)])
+      } finally {
+        silence.abort()
+        questions.delete(id)
+      }
+    },
+
+    /** How the process ended; undefined while it runs. */
+    get fate(): RankFate | undefined {
+      const { end, error, stopSignal } = self
+      if (end === undefined) return undefined
+      const isVictim = end.signal === null && error !== undefined && blamesOthers(error)
+      return end.exitCode === 0 || stopSignal !== undefined || isVictim ? 'ended' : 'died'
+    },
+
+    get usage(): ResourceUsage | undefined {
+      return self.exitReport?.usage ?? self.sampledUsage
+    },
+
+    /**
+     * Whether any process of the rank's group exists. A group that is gone is never signalled again,
+     * because its ID may be reused.
+     */
+    get groupAlive(): boolean {
+      // A process that has just started may not have made its group yet.
+      isGroupGone ||= hasExited() && !sendSignal(-pid, 0)
+      return !isGroupGone
+    },
+
+    /** Signals the whole group to stop. */
+    stop(signal: 'SIGTERM' | 'SIGKILL'): void {
+      if (!self.groupAlive) return
+      if (!hasExited()) {
+        if (self.stopSignal === undefined) self.stoppedAt = monotonicNow()
+        self.stopSignal = signal
+      }
+      signalGroup(signal)
+      // A stopped process (SIGSTOP) handles SIGTERM only after it continues.
+      if (signal === 'SIGTERM') signalGroup('SIGCONT')
+    },
+
+    /** Forwards Ctrl-Z and `fg`. */
+    relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
+      if (self.groupAlive) signalGroup(signal)
+    },
+
+    /** Injects a fault into the main thread, even while it is busy. */
+    inject(fault: FaultOrder): void {
+      if (!hasExited() && control.writable) control.write(`${JSON.stringify(fault)}\n`)
+    },
+
+    /** Sends a signal only to the process, like another program: the rank does not count as stopped. */
+    signal(signal: NodeJS.Signals): void {
+      if (!hasExited()) child.kill(signal)
+    },
+
+    /** Closes the streams, even if another process still holds them open. */
+    release(): void {
+      self.stdout.destroy()
+      self.stderr.destroy()
+    },
+  }
+  const splitter = new LineSplitter(1024 * 1024)
+  control.on('data', (chunk: Buffer) => {
+    for (const { text } of splitter.push(chunk)) take(text)
+  })
+  // A connection reset adds no information: the process has ended.
+  control.on('error', () => undefined)
+  return self
 }
 
 /** Whether the error says that another rank failed or did not arrive. */
@@ -248,32 +239,15 @@ function onceClosed(stream: Readable): Promise<void> {
   })
 }
 
-/** Reads the control pipe of a rank. Ignores invalid messages. */
-function readControlMessages(pipe: Readable, onMessage: (message: ControlMessage) => void): void {
-  const splitter = new LineSplitter(1024 * 1024)
-  pipe.on('data', (chunk: Buffer) => {
-    for (const { text } of splitter.push(chunk)) {
-      const message = parseControlMessage(text)
-      if (message !== undefined) onMessage(message)
-    }
-  })
-  // A connection reset adds no information: the process has ended.
-  pipe.on('error', () => undefined)
-}
-
 /**
  * The groups that have a running member. Unlike `sendSignal`, ignores zombies that a slow init has not
- * reaped yet. Undefined without /proc.
+ * reaped yet. Empty without /proc.
  */
-export function livingGroups(): Set<number> | undefined {
+export function livingGroups(): Set<number> {
   const groups = new Set<number>()
-  try {
-    for (const name of readdirSync('/proc')) {
-      const [state, , group] = /^\d+$/.test(name) ? (statFields(name) ?? []) : []
-      if (state !== undefined && state !== 'Z' && state !== 'X') groups.add(Number(group))
-    }
-  } catch {
-    return undefined
+  for (const name of namesIn('/proc')) {
+    const [state, , group] = /^\d+$/.test(name) ? (statFields(name) ?? []) : []
+    if (state !== undefined && state !== 'Z' && state !== 'X') groups.add(Number(group))
   }
   return groups
 }

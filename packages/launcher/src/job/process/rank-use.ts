@@ -31,7 +31,7 @@ export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[
     /** Undefined: the process has ended. */
     cpuSeconds: cpuSeconds(pid),
     /** Milliseconds that its main thread was runnable but waited for a core. */
-    delay: delayOf(pid),
+    delay: Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6,
     hasGpu: visibleDevices(pid) !== '',
     gpu: gpuOf(pid, gpus),
   }
@@ -78,10 +78,6 @@ function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
   return gpus.find(
     ({ index, uuid }) => index === name || (name.length > 4 && uuid.startsWith(name)),
   )
-}
-
-function delayOf(pid: number): number {
-  return Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6
 }
 
 /** Empty if neither the launcher nor a user has chosen devices. */

@@ -25,10 +25,9 @@ export type StackRequests = Awaited<ReturnType<typeof openStackRequests>>
  * user can connect to it, but only this user can read the secret, which is in the status page. If the
  * socket cannot be opened, the job runs without it.
  */
-export async function openStackRequests({ kind }: Pick<ProgramOptions, 'kind'>) {
+export async function openStackRequests({ kind }: ProgramOptions) {
   const name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
   const secret = randomBytes(32).toString('hex')
-  const ranks: RankProcess[] = []
   const pending = new PendingConnections<Socket>({
     limit: MOST_PENDING,
     drop: (socket) => {
@@ -57,20 +56,19 @@ export async function openStackRequests({ kind }: Pick<ProgramOptions, 'kind'>) 
     serve(socket).catch(() => socket.destroy())
   }).unref()
   const requests = {
+    /** The ranks of this host. */
+    ranks: [] as readonly RankProcess[],
     /** The states of the ranks. */
     readStatus: (): readonly RankStatus[] => [],
     /** The name of the socket and the secret, for the status page; undefined if there is no socket. */
     address: undefined as string | undefined,
-    add(rank: RankProcess): void {
-      ranks.push(rank)
-    },
     /** Requests the stacks of all ranks at the same time. Takes about 2 seconds at most. */
     async text(): Promise<string> {
       const uses = new Map(requests.readStatus().map((status) => [status.rank, useOf(status)]))
       await pause(MEASURED)
       const isNode = kind !== 'program'
       const stacks = await Promise.all(
-        ranks
+        requests.ranks
           .filter(({ fate }) => fate !== 'ended')
           .map(async (process) => ({
             rank: process.rank,

@@ -14,7 +14,7 @@ export interface RankStack {
   readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
 }
 
-export interface MeasuredStatus extends RankStatus {
+interface MeasuredStatus extends RankStatus {
   /** The fraction of the time outside operations that this rank spent computing. */
   readonly computing?: number | undefined
 }
@@ -63,7 +63,7 @@ function describeStack({ isNode, fate, report }: RankStack): string[] {
   const frames = stack
     .split('\n')
     .map((line) => line.trim())
-    .filter((line) => line.startsWith('at ') && !isOurs(line))
+    .filter((line) => line.startsWith('at ') && !OURS.test(line))
   const own = frames.filter((line) => !/\(?node:/.test(line))
   if (own.length > 0) return own
   // Only frames of Node, for example while it loads modules.
@@ -76,7 +76,5 @@ function describeStack({ isNode, fate, report }: RankStack): string[] {
 /** Resources of every rank: its standard streams, and the thread that requests stacks. */
 const usual = ['PipeWrap', 'MessagePort', 'CloseReq']
 
-/** Whether a frame belongs to the stack request. */
-function isOurs(line: string): boolean {
-  return /^at (\S+ \()?<anonymous>:\d+:\d+\)?$/.test(line)
-}
+/** Matches the frames of the stack request. */
+const OURS = /^at (\S+ \()?<anonymous>:\d+:\d+\)?$/

@@ -10,46 +10,39 @@ interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }
 
-export type Compiler = ReturnType<typeof findCompiler>
-
-/** Finds the esbuild that tsx uses. It is loaded only for a source that is not cached. */
-export function findCompiler(tsx: string, settings: Settings) {
+/**
+ * Makes a function that strips the types of a module, with the esbuild that tsx uses. It is loaded only for
+ * a source that is not cached.
+ */
+export function openCompiler(tsx: string, settings: Settings) {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
+  /** Everything besides the source that affects the result. */
+  const identity = JSON.stringify({ version, ...settings })
+  const cache = openCache()
   let loading: Promise<Esbuild> | undefined
-  return {
-    settings,
-    /** Everything besides the source that affects the result. */
-    identity: JSON.stringify({ version, ...settings }),
-    /** Folder of the cache; undefined if there is none. */
-    cache: openCache(),
-    load: () =>
-      (loading ??= import(pathToFileURL(require.resolve('esbuild')).href) as Promise<Esbuild>),
+  return async (path: string, source: string): Promise<string> => {
+    const key = createHash('sha256').update(`${identity}\0${path}\0${source}`).digest('hex')
+    const file = cache && join(cache, `${key}.mjs`)
+    const known = file && read(file)
+    if (known !== undefined) return known
+    loading ??= import(pathToFileURL(require.resolve('esbuild')).href) as Promise<Esbuild>
+    const esbuild = await loading
+    const { code } = await esbuild.transform(source, {
+      loader: 'ts',
+      format: 'esm',
+      target: `node${process.versions.node}`,
+      sourcefile: path,
+      sourcemap: 'inline',
+      sourcesContent: false,
+      tsconfigRaw: { compilerOptions: settings },
+    })
+    if (file !== undefined) write(file, code)
+    return code
   }
 }
 
-/** Strips the types of a module. */
-export async function compile(path: string, source: string, compiler: Compiler): Promise<string> {
-  const { cache, identity, settings } = compiler
-  const key = createHash('sha256').update(`${identity}\0${path}\0${source}`).digest('hex')
-  const file = cache && join(cache, `${key}.mjs`)
-  const known = file && read(file)
-  if (known !== undefined) return known
-  const esbuild = await compiler.load()
-  const { code } = await esbuild.transform(source, {
-    loader: 'ts',
-    format: 'esm',
-    target: `node${process.versions.node}`,
-    sourcefile: path,
-    sourcemap: 'inline',
-    sourcesContent: false,
-    tsconfigRaw: { compilerOptions: settings },
-  })
-  if (file !== undefined) write(file, code)
-  return code
-}
-
-/** A cache folder in the temporary folder that no other user can write to. */
+/** A cache folder in the temporary folder that no other user can write to; undefined if there is none. */
 function openCache(): string | undefined {
   const user = process.geteuid?.()
   if (user === undefined) return undefined

@@ -8,7 +8,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { createRequire, type LoadHook, type ResolveHook } from 'node:module'
 import { dirname, extname } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { compile, findCompiler, type Compiler } from './compile.ts'
+import { openCompiler } from './compile.ts'
 import { findUp, readSettings } from './settings.ts'
 
 interface Tsx {
@@ -31,7 +31,8 @@ let tsxUrl = ''
 let tsconfig: string | undefined
 let loaders: string[] = []
 let tsx: Promise<Tsx> | undefined
-let compiler: Compiler | undefined
+/** The fast path; undefined if tsx runs everything. */
+let compile: ReturnType<typeof openCompiler> | undefined
 
 export function initialize({ tsx: url, folder }: LoaderData): void {
   tsxUrl = url
@@ -44,7 +45,7 @@ export function initialize({ tsx: url, folder }: LoaderData): void {
   loaders = manifests.map((manifest) => new URL('./', pathToFileURL(manifest)).href)
   const settings = readSettings(tsconfig, process.env)
   if (settings === undefined) tsx = loadTsx()
-  else compiler = findCompiler(url, settings)
+  else compile = openCompiler(url, settings)
 }
 
 export const resolve: ResolveHook = async (specifier, context, next) => {
@@ -65,9 +66,9 @@ export const resolve: ResolveHook = async (specifier, context, next) => {
 
 export const load: LoadHook = async (url, context, next) => {
   if (!url.startsWith('file:') || isOfLoader(url)) return next(url, context)
-  if (compiler !== undefined && kindOf(url) === 'typescript') {
+  if (compile !== undefined && kindOf(url) === 'typescript') {
     const path = fileURLToPath(url)
-    const source = await compile(path, readFileSync(path, 'utf8'), compiler)
+    const source = await compile(path, readFileSync(path, 'utf8'))
     return { format: 'module', source, shortCircuit: true }
   }
   return tsx === undefined ? next(url, context) : (await tsx).load(url, context, next)
