@@ -145,7 +145,7 @@ async function tryStore(
     problems.set(0, (error as Error).message)
     return problems
   }
-  const host = hosts[0]!.name.replace(/^\[(.*)\]$/, '$1')
+  const host = hosts[0]!.name
   await Promise.all(
     others.map(async ({ index, agent }) => {
       try {
