@@ -1,6 +1,6 @@
 import { isTsrError, tsrError } from '@tsrun/core'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { loadBackend, SGD, trainer, type Trainer } from '@tsrun/training'
+import { loadBackend, SGD, tf, trainer, type Trainer } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
 
@@ -54,4 +54,21 @@ it('an error without lines of the script shows the line of the call', async () =
   run.dispose()
   expect((thrown as Error).message).toMatch(/^fit: barrier .*await it, before destroyProcessGroup/)
   expect((thrown as Error).stack).toMatch(/\n +at .*calls\.test\.ts:\d+:\d+/)
+})
+
+it('a trainer and its group are disposed of at the end of the block of `await using`', async () => {
+  const before = tf.memory().numTensors
+  const optimizer = new SGD({ learningRate: 0.1 })
+  let left: ProcessGroup
+  {
+    await using group = await alone()
+    await using run = await trainer(recipe, { mesh: group, optimizer })
+    await run.step(batchAt(0))
+    left = group
+  }
+  optimizer.dispose()
+  expect(tf.memory().numTensors).toBe(before)
+  expect(() => {
+    left.barrierSync()
+  }).toThrow(failure('ERR_TSR_GROUP_DESTROYED'))
 })

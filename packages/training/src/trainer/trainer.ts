@@ -374,6 +374,12 @@ export class Trainer {
     this.dispose()
   }
 
+  /** The same as `dispose`, for `await using run = await trainer(model)`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.dispose()
+    return Promise.resolve()
+  }
+
   /** This rank's part of the model and of the optimizer state, for checkpoints. */
   get state(): CheckpointState {
     const { optimizer } = this
