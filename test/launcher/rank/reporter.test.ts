@@ -74,6 +74,12 @@ describe('the error of a program that only tsx runs', () => {
     expect(textOf(message, code)).toMatch(hint)
   })
 
+  it('explains a decorator', () => {
+    const error = new SyntaxError('Invalid or unexpected token')
+    error.stack = `file://${folder}/main.ts:2\n@decorated\n^\n\n${String(error)}\n    at node:internal:1:2`
+    expect(describeError(error).text).toContain('tsx runs decorators')
+  })
+
   it.each([
     [`Cannot find module '${folder}/none.js' ${from}`, 'ERR_MODULE_NOT_FOUND'],
     [`Cannot find package 'lodash' ${from}`, 'ERR_MODULE_NOT_FOUND'],

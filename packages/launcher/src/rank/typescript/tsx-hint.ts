@@ -4,15 +4,23 @@ import { findUp, readOptions } from './settings.ts'
 
 /** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
 export function tsxHint(error: unknown): string {
-  const { code, message } = Object(error) as Record<string, unknown>
+  const { code, message, stack } = Object(error) as Record<string, unknown>
   const text = typeof message === 'string' ? message : ''
-  const reason = missingSource(text) ?? alias(text) ?? syntax(text) ?? reasons[String(code)]
+  const reason =
+    missingSource(text) ??
+    alias(text) ??
+    missingType(text) ??
+    reasons[DECORATED.test(String(stack)) ? 'decorator' : String(code)]
   return reason === undefined ? '' : `\n${reason}`
 }
 
 const USE_TSX = 'NODE_OPTIONS="--import tsx" (npm install -D tsx)'
 
+/** The stack of a syntax error begins with the place and the line. */
+const DECORATED = /^\S+\.[cm]?ts:\d+\n\s*@\w/
+
 const reasons: Readonly<Record<string, string>> = {
+  decorator: `tsx runs decorators: ${USE_TSX}.`,
   ERR_UNKNOWN_FILE_EXTENSION: `tsx runs JSX and other formats: ${USE_TSX}.`,
   ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING: `tsx runs packages in TypeScript: ${USE_TSX}.`,
 }
@@ -54,7 +62,7 @@ function alias(message: string): string | undefined {
 }
 
 /** An import of a type that does not say `type`. */
-function syntax(message: string): string | undefined {
+function missingType(message: string): string | undefined {
   const [, name] =
     /^The requested module '.+\.[cm]?tsx?' does not provide an export named '(.+)'/.exec(message) ??
     []
