@@ -32,6 +32,19 @@ it.each<[string, (run: Trainer) => Promise<unknown>, RegExp]>([
   expect((error as Error).stack).toContain('calls.test.ts')
 })
 
+it('a call about a checkpoint names a rank that is in another call', async () => {
+  const [, error] = await runWorld({ size: 2 }, async (group) => {
+    const run = await newRun(group)
+    const call: Promise<unknown> = group.rank === 0 ? run.evaluate(dataset) : run.save('nowhere')
+    const thrown: unknown = await call.catch((reason: unknown) => reason)
+    run.dispose()
+    await group.destroy()
+    return thrown
+  })
+  expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /^the call of rank 0 is another one; .*rank 1/))
+  expect((error as Error).stack).toContain('calls.test.ts')
+})
+
 it('a trainer refuses to be disposed of during a call that nobody awaits', async () => {
   const run = await newRun(await alone())
   const fitting = run.fit(dataset, { batch: 8, ...quiet })
