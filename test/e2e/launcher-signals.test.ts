@@ -103,6 +103,17 @@ it.each([
 })
 
 it.each([
+  ['SIGHUP', 129],
+  ['SIGTERM', 143],
+] as const)('%s of tsrun hosts stops the job on a host', async (signal, expected) => {
+  const run = new Run(['wait.mjs'], { env: { TSRUN_PARENT_PIPE: '1' }, stdin: 'pipe' })
+  const ranks = await run.announced(1)
+  run.child.stdin!.write(`${signal}\n`)
+  expect((await run.finished).code).toBe(expected)
+  await untilGone(pidsOf(ranks), LIMIT)
+})
+
+it.each([
   ['SIGUSR1 does not open the debugger of the launcher', [], 'SIGUSR1', 'SIGTERM', 143],
   ['SIGHUP does not stop a job without a terminal', [], 'SIGHUP', 'SIGTERM', 143],
   [

@@ -166,10 +166,17 @@ describe('--max-restarts', () => {
 
 const canUnshare = spawnSync('unshare', ['-n', 'true']).status === 0
 
-needing(canUnshare, 'network namespace').it('a loopback interface that is down is named', () => {
-  const args = ['-n', process.execPath, bin, 'hello.mjs']
+const spawning = `import { spawn } from '@tsrun/launcher'
+await spawn(() => 0, { timeout: 500 })`
+
+needing(canUnshare, 'network namespace').it.each([
+  ['tsrun', 0, [bin, 'hello.mjs']],
+  ['tsrun with the name localhost', 0, [bin, '--rdzv-endpoint', 'localhost:0', 'hello.mjs']],
+  ['spawn', 1, ['--input-type=module', '--eval', spawning]],
+] as const)('a loopback interface that is down is named by %s', (_, code, command) => {
+  const args = ['-n', process.execPath, ...command]
   const options = { cwd: fixtures, env: cleanEnvironment(), encoding: 'utf8' } as const
   const { status, stderr } = spawnSync('unshare', args, options)
-  expect(status).toBe(0)
+  expect(status).toBe(code)
   expect(stderr).toContain('the loopback interface is down')
 })

@@ -264,6 +264,13 @@ describe('a program that spawns', () => {
     expect(stdout.trimEnd().split('\n').at(-1)).toBe('[0,10]')
   })
 
+  it('may have no file', async () => {
+    const program = `import { spawn } from '@tsrun/launcher'
+      console.log(await spawn((rank) => 10 * rank, { nproc: 2 }))`
+    const args = ['--input-type=module', '--eval', program]
+    expect(await run(args)).toEqual({ stdout: '[ 0, 10 ]\n', stderr: '' })
+  })
+
   it('leaves no rank behind when it is killed', async () => {
     let stdout = ''
     const child = execFile(process.execPath, [caller, 'die'], { env: cleanEnvironment() })

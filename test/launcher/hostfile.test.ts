@@ -19,7 +19,11 @@ it('reads a host file', () => {
 it.each([
   ['::1', { name: '::1', slots: 1 }],
   ['fd00::2 slots=2', { name: 'fd00::2', slots: 2 }],
+  ['[fd00::2]', { name: 'fd00::2', slots: 1 }],
+  ['[fd00::2]:2', { name: 'fd00::2', slots: 2 }],
   ['node1:4', { name: 'node1', slots: 4 }],
+  ['me@node1:4 port = 22', { name: 'node1', slots: 4, user: 'me', port: 22 }],
+  ['me@fd00::2', { name: 'fd00::2', user: 'me' }],
   ['node1 slots = 2 max_slots=4', { name: 'node1', slots: 2 }],
   ['node1 max-slots=4', { name: 'node1', slots: 1 }],
 ])('the line %j of a host file is understood', (text, host) => {
@@ -47,6 +51,9 @@ it.each([
   ['a slots=0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],
   ['a slots=2 gpus=1', 'hosts, line 1: gpus=1; expected slots=N, user=NAME or port=N'],
   ['a user=-l', 'hosts, line 1: user=-l is no name of a user'],
+  ['-l@a', 'hosts, line 1: user=-l is no name of a user'],
+  ['me@-oProxyCommand=x', 'hosts, line 1: -oProxyCommand=x is no name of a host'],
+  ['a[b', 'hosts, line 1: a[b is no name of a host'],
 ])('the host file %j is refused', (text, problem) => {
   expect(() => parseHostfile(text, 'hosts')).toThrow(
     expect.objectContaining({ code: 'ERR_TSR_USAGE', message: expect.stringContaining(problem) }),

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { findUp, readSettings } from '../internals/launcher/job.ts'
 
@@ -125,10 +125,23 @@ describe('a program in TypeScript', () => {
     expect(run('packages/app/main.ts')).toMatchObject({ lines: ['good'], stderr: '' })
   })
 
-  it('that needs tsx runs without a temporary folder', () => {
+  it('in JSX has the settings of its own package below the current folder', () => {
+    put({
+      'tsconfig.json': '{}',
+      'packages/app/package.json': module,
+      'packages/app/tsconfig.json': `{ "compilerOptions": { "jsxFactory": "good" } }`,
+      'packages/app/main.tsx': `const good = (name: string) => name; console.log(<a />)`,
+    })
+    expect(run('packages/app/main.tsx')).toMatchObject({ lines: ['a'], stderr: '' })
+  })
+
+  // Not even root can make tsx's cache in a file.
+  it.each(['a.ts', '/nowhere'])('that needs tsx runs with the TMPDIR %s', (temporary) => {
     put({ 'package.json': module, 'main.ts': `import './a'`, 'a.ts': `console.log('good')` })
-    // A file in the place of the folder, in which not even root can make tsx's cache.
-    expect(run('main.ts', join(folder, 'a.ts'))).toMatchObject({ lines: ['good'], stderr: '' })
+    expect(run('main.ts', resolve(folder, temporary))).toMatchObject({
+      lines: ['good'],
+      stderr: '',
+    })
   })
 
   it('that imports a missing package shows the error of Node', () => {

@@ -14,6 +14,7 @@ export {
   type HandshakeRole,
   type ServerHandshake,
 } from './node/authentication.ts'
+export { moduleAddress } from './module-address.ts'
 export { readBuiltFile } from './node/built-file.ts'
 export { decode, encode } from './codec.ts'
 export {

@@ -1,11 +1,12 @@
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
+import { moduleAddress, tsrError } from '@tsrun/core'
 
-const require = createRequire(import.meta.url)
+const require = createRequire(moduleAddress(import.meta.url))
 const manifest = '@tsrun/launcher/package.json'
 
 /** The folder of this package, with its programs (`dist`) and the sources that `tsrun setup` compiles. */
-export const packageFolder = new URL('./', pathToFileURL(require.resolve(manifest)))
+export const packageFolder = new URL('./', pathToFileURL(pathOfManifest()))
 
 /** The version of tsrun, and where its documentation is. */
 export const { version, homepage } = require(manifest) as Readonly<
@@ -19,4 +20,12 @@ export const OLDEST_NODE = '20.19'
 export function isOldNode(nodeVersion: string): boolean {
   const [major = 0, minor = 0] = nodeVersion.replace(/^v/, '').split('.').map(Number)
   return major < 20 || (major === 20 && minor < 19)
+}
+
+function pathOfManifest(): string {
+  try {
+    return require.resolve(manifest)
+  } catch (cause) {
+    throw tsrError('ERR_TSR_BUILT_FILE', { path: manifest }, { cause })
+  }
 }

@@ -14,6 +14,7 @@ export {
   checkSharedMemory,
   checkTensorFlow,
   checkThreads,
+  checkLimits,
   checkTypeScript,
   type Finding,
 } from '../../../packages/launcher/src/doctor/checks.ts'

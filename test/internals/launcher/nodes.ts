@@ -1,4 +1,4 @@
-export { findStoreAddress } from '../../../packages/launcher/src/nodes/endpoint.ts'
+export { findFreePort, findStoreAddress } from '../../../packages/launcher/src/nodes/endpoint.ts'
 export { nextNode } from '../../../packages/launcher/src/nodes/gather.ts'
 export {
   keys,

@@ -2,6 +2,8 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fakeHosts } from '../support/fake-ssh.ts'
+import { root } from '../../docs/run.ts'
+import { findFreePort } from '../../internals/launcher/nodes.ts'
 import { tsrunHere } from '../support/in-process.ts'
 
 let folder: string
@@ -54,5 +56,23 @@ it('tsrun hosts ends with 75 if the connection to a host is lost, and skips what
     code: 75,
     stdout: 'a | got SIGTERM\n',
     stderr: 'tsrun: the connection to b has failed\n',
+  })
+})
+
+it('a program that exits with 255 is not taken for a lost connection', async () => {
+  const [script, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
+  // Runs the command on this host, after a start-up file that prints a line without an end.
+  writeFileSync(script, 'for command; do :; done; printf "Now using node "; exec sh -c "$command"')
+  writeFileSync(file, 'localhost\n')
+  const port = String(await findFreePort('localhost'))
+  const ssh = ['--ssh', `sh ${script}`, '--port', port]
+  const program = ['--no-python', 'sh', '-c', 'exit 255']
+  const { code, stderr } = await tsrunHere(
+    ['hosts', '--hostfile', file, ...ssh, '--', ...program],
+    { cwd: root },
+  )
+  expect({ code, stderr }).toEqual({
+    code: 254,
+    stderr: expect.stringContaining('exited with code 255'),
   })
 })

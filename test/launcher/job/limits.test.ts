@@ -27,9 +27,19 @@ const service = files({
     'Max processes             200        400        processes\n' +
     'Max address space         1048576    unlimited  bytes',
 })
+const inSlice = files({
+  '/proc/self/cgroup': '0::/train.slice/a.service',
+  '/sys/fs/cgroup/train.slice/a.service/cpu.max': '400000 100000',
+  '/sys/fs/cgroup/train.slice/a.service/memory.max': 'max',
+  '/sys/fs/cgroup/train.slice/a.service/pids.max': '1000',
+  '/sys/fs/cgroup/train.slice/cpu.max': '150000 50000',
+  '/sys/fs/cgroup/train.slice/memory.max': '1073741824',
+  '/sys/fs/cgroup/train.slice/pids.max': '200',
+})
 const old = files({
   '/proc/self/cgroup': '3:memory:/job\n2:cpu,cpuacct:/job',
-  '/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us': '200000',
+  '/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us': '100000',
+  '/sys/fs/cgroup/cpu/job/cpu.cfs_period_us': '50000',
   '/sys/fs/cgroup/memory/job/memory.limit_in_bytes': '9223372036854771712',
 })
 const unlimited = files({
@@ -43,6 +53,7 @@ it.each([
   ['nothing', nothing, undefined, undefined, ''],
   ['a container', container, 1.5, 2 ** 30, ' (pids.max of the cgroup: 64)'],
   ['a service with ulimits', service, 0.5, undefined, ' (ulimit -u: 200, ulimit -v: 1024)'],
+  ['a slice around a service', inSlice, 3, 2 ** 30, ' (pids.max of the cgroup: 200)'],
   ['version 1 of cgroups', old, 2, undefined, ''],
   ['a cgroup without limits', unlimited, undefined, undefined, ''],
 ])('the limits of %s are read', (_, read, quota, memory, text) => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tsrError } from '@tsrun/core'
@@ -24,22 +24,69 @@ it('the text of an error omits a cause whose message is part of the message abov
   expect(describeError(tsrError('ERR_TSR_BACKEND', facts, { cause })).text).not.toContain('[cause]')
 })
 
-it('the error of an import of ./lib.js explains that Node does not look for lib.ts', () => {
+describe('the error of a program that only tsx runs', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tsrun-missing-'))
-  const missing = (name: string) =>
-    describeError(
-      Object.assign(
-        new Error(`Cannot find module '${join(folder, name)}' imported from ${folder}/main.ts`),
-        { code: 'ERR_MODULE_NOT_FOUND' },
-      ),
-    ).text
-  try {
-    writeFileSync(join(folder, 'lib.mts'), '')
-    expect(missing('lib.mjs')).toMatch(/There is .*lib\.mts, .*--import tsx.* import \.mts/)
-    expect(missing('none.js')).not.toContain('There is')
-  } finally {
+  beforeAll(() => {
+    mkdirSync(join(folder, 'parts'))
+    for (const name of ['lib.mts', 'one.ts', 'parts/index.ts'])
+      writeFileSync(join(folder, name), '')
+    writeFileSync(
+      join(folder, 'tsconfig.json'),
+      '{ "compilerOptions": { "paths": { "~/*": ["./*"], "@/*": ["./*"] } } }',
+    )
+  })
+  afterAll(() => {
     rmSync(folder, { recursive: true })
-  }
+  })
+  const textOf = (message: string, code: string): string =>
+    describeError(Object.assign(new Error(message), { code })).text
+  const from = `imported from ${folder}/main.ts`
+
+  it.each([
+    ['lib.mjs', 'lib.mts'],
+    ['one.js', 'one.ts'],
+    ['one', 'one.ts'],
+    ['parts', 'parts/index.ts'],
+  ])('names the source of an import of %s', (name, source) => {
+    const text = textOf(
+      `Cannot find module '${join(folder, name)}' ${from}`,
+      'ERR_MODULE_NOT_FOUND',
+    )
+    expect(text).toContain(`There is ${join(folder, source)}, which only tsx looks for`)
+    expect(text).toContain('--import tsx')
+  })
+
+  it.each([
+    [
+      `Directory import '${folder}/parts' is not supported resolving ES modules ${from}`,
+      'ERR_UNSUPPORTED_DIR_IMPORT',
+      /There is .*parts\/index\.ts/,
+    ],
+    [`Cannot find package '~' ${from}`, 'ERR_MODULE_NOT_FOUND', /Only tsx heeds paths of .*json/],
+    [`Cannot find package '@/one' ${from}`, 'ERR_MODULE_NOT_FOUND', /Only tsx heeds paths/],
+    [
+      "The requested module './a.ts' does not provide an export named 'Part'",
+      '',
+      /If Part is a type: import type \{ Part \}/,
+    ],
+    [`Unknown file extension ".tsx" for ${folder}/a.tsx`, 'ERR_UNKNOWN_FILE_EXTENSION', /runs JSX/],
+  ])('explains: %s (%s)', (message, code, hint) => {
+    expect(textOf(message, code)).toMatch(hint)
+  })
+
+  it('explains a decorator', () => {
+    const error = new SyntaxError('Invalid or unexpected token')
+    error.stack = `file://${folder}/main.ts:2\n@decorated\n^\n\n${String(error)}\n    at node:internal:1:2`
+    expect(describeError(error).text).toContain('tsx runs decorators')
+  })
+
+  it.each([
+    [`Cannot find module '${folder}/none.js' ${from}`, 'ERR_MODULE_NOT_FOUND'],
+    [`Cannot find package 'lodash' ${from}`, 'ERR_MODULE_NOT_FOUND'],
+    ["The requested module './a.js' does not provide an export named 'Part'", ''],
+  ])('has no hint for: %s (%s)', (message, code) => {
+    expect(textOf(message, code)).not.toContain('tsx')
+  })
 })
 
 it('describes a timed-out operation with the ranks that it waited for', () => {

@@ -237,6 +237,7 @@ describe('records', () => {
     ['a.csv', 'a,b,kind\n1,,x', /record 1 \(line 2\): its b is empty/],
     ['a.csv', 'a,c,kind\n1,2,x', /record 1 \(line 2\): it has no b, only a, c, kind/],
     ['a.csv', 'a;b;kind\n1;2;x', /record 1 .*: it has no a.*csvRecords\(path, ";"\)/],
+    ['a.tsv', 'a,b,kind\n1,2,x', /it has no a.*if "," separates the values.*csvRecords\(path, ","\)/],
     ['a.csv', 'a|b|kind\n1|2|x', /it has no a.*csvRecords\(path, "\|"\)/],
     ['a.csv', 'a;b;kind\n1,5;2;x', /row 2 has 2 values.*csvRecords\(path, ";"\)/],
     ['a.csv', 'a,b,kind\n1,2,"x\ny"\n1,2,z', /record 1 \(line 3\): "x\\ny" is none of/],
@@ -359,6 +360,13 @@ describe('records', () => {
       /record 2 \(line 3\): the function of labels gives NaN/,
     )
     const path = fileOf('a.csv', `a,b\n1,2\n${cell},3`)
+    await expect(readExamples(path, rule)).rejects.toEqual(refused)
+  })
+
+  it('of a file with another separator give that as the reason for NaN', async () => {
+    const path = fileOf('a.csv', 'a;b\n1;2')
+    const refused = failure('ERR_TSR_DATASET', /labels gives NaN.*csvRecords\(path, ";"\)/)
+    const rule = { labels: ({ a }: DataRecord) => 2 * Number(a) }
     await expect(readExamples(path, rule)).rejects.toEqual(refused)
   })
 

@@ -1,6 +1,6 @@
 import { isTsrError, tsrError } from '@tsrun/core'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { loadBackend, SGD, trainer, type Trainer } from '@tsrun/training'
+import { loadBackend, SGD, tf, trainer, type Trainer } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
 
@@ -32,6 +32,19 @@ it.each<[string, (run: Trainer) => Promise<unknown>, RegExp]>([
   expect((error as Error).stack).toContain('calls.test.ts')
 })
 
+it('a call about a checkpoint names a rank that is in another call', async () => {
+  const [, error] = await runWorld({ size: 2 }, async (group) => {
+    const run = await newRun(group)
+    const call: Promise<unknown> = group.rank === 0 ? run.evaluate(dataset) : run.save('nowhere')
+    const thrown: unknown = await call.catch((reason: unknown) => reason)
+    run.dispose()
+    await group.destroy()
+    return thrown
+  })
+  expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /^the call of rank 0 is another one; .*rank 1/))
+  expect((error as Error).stack).toContain('calls.test.ts')
+})
+
 it('a trainer refuses to be disposed of during a call that nobody awaits', async () => {
   const run = await newRun(await alone())
   const fitting = run.fit(dataset, { batch: 8, ...quiet })
@@ -54,4 +67,21 @@ it('an error without lines of the script shows the line of the call', async () =
   run.dispose()
   expect((thrown as Error).message).toMatch(/^fit: barrier .*await it, before destroyProcessGroup/)
   expect((thrown as Error).stack).toMatch(/\n +at .*calls\.test\.ts:\d+:\d+/)
+})
+
+it('a trainer and its group are disposed of at the end of the block of `await using`', async () => {
+  const before = tf.memory().numTensors
+  const optimizer = new SGD({ learningRate: 0.1 })
+  let left: ProcessGroup
+  {
+    await using group = await alone()
+    await using run = await trainer(recipe, { mesh: group, optimizer })
+    await run.step(batchAt(0))
+    left = group
+  }
+  optimizer.dispose()
+  expect(tf.memory().numTensors).toBe(before)
+  expect(() => {
+    left.barrierSync()
+  }).toThrow(failure('ERR_TSR_GROUP_DESTROYED'))
 })

@@ -6,6 +6,7 @@ import type { Flags } from '../args/flag.ts'
 import { readSetting, usageError } from '../args/readers.ts'
 import { Console } from '../logs/console.ts'
 import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
+import { SSH_FAILED } from '../remote/connection.ts'
 import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
 import {
   aborted,
@@ -28,23 +29,25 @@ const HELP = 'See tsrun --help.'
  * @returns the exit code; docs/launcher.md has a table
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
-  const interrupts = listenForInterrupts()
   const { stdout, stderr, env } = process
   // If stdin is the parent pipe, ranks must not read from it.
   const isHeld = env[PARENT_PIPE] !== undefined
+  const interrupts = listenForInterrupts(isHeld)
   if (isHeld) watchParentPipe(process.stdin, env, interrupts)
   const input = { isTerminal: isatty(0), open: () => process.stdin }
   const outputs = { stdout: toFile(1) ?? stdout, stderr: toFile(2) ?? stderr }
   const console = new Console(outputs, (error) => {
     interrupts.interrupt(outputClosed(error))
   })
-  return await runCommandLine(argv, {
+  const exitCode = await runCommandLine(argv, {
     env,
     cwd: process.cwd(),
     console,
     interrupts,
     stdin: isHeld ? undefined : input,
   })
+  // From ssh, 255 would mean that the connection is lost.
+  return isHeld && exitCode === SSH_FAILED ? SSH_FAILED - 1 : exitCode
 }
 
 /** A stream that writes all bytes to a file. Node's stream loses data on a nearly full disk. */

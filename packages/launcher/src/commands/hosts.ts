@@ -145,7 +145,7 @@ function commandOf(
     variables.push(`COLUMNS=${Math.max(1, columns)}`, `${HOST_COLUMNS}=${Math.max(1, columns)}`)
   }
   const first = hosts[0]!.name
-  const endpoint = `${first.includes(':') && !first.startsWith('[') ? `[${first}]` : first}:${request.port}`
+  const endpoint = `${first.includes(':') ? `[${first}]` : first}:${request.port}`
   const flags = [
     '--nnodes',
     String(hosts.length),

@@ -131,13 +131,31 @@ export function checkOpenFiles({ openFiles }: Facts): Finding[] {
 
 export function checkThreads({ cores }: Facts): Finding[] {
   const name = 'threads'
-  const { allowed, all, quota } = cores
+  const { allowed, all, quota, usable } = cores
   const of = allowed === all ? '' : ` of ${all}`
-  const found = `${allowed}${of} ${all === 1 ? 'core' : 'cores'}; --nproc auto starts ${allowed}`
+  const found = `${allowed}${of} ${all === 1 ? 'core' : 'cores'}; --nproc auto starts ${usable}`
   if (quota === undefined || quota >= allowed) return finding(name, found)
   const time = Number(quota.toFixed(2))
-  const advice = `This container may use the CPU time of ${time} cores: --nproc ${Math.max(1, Math.floor(quota))} is enough.`
+  const advice = `The quota of the cgroup is the CPU time of ${time} ${time === 1 ? 'core' : 'cores'}; more ranks are no faster.`
   return finding(name, found, advice)
+}
+
+/** Threads and KiB of addresses that a rank needs on the default backend. */
+const RANK = { threads: 13, addresses: 4e6 }
+
+export function checkLimits({ limits, cores }: Facts): Finding[] {
+  const name = 'limits'
+  const { 'ulimit -v': addresses, ...processes } = limits
+  const set = Object.entries(limits).filter(([, limit]) => Number.isFinite(limit))
+  const found =
+    set.length === 0
+      ? 'none on processes and addresses'
+      : set.map(([limit, value]) => `${limit}: ${value}`).join(', ')
+  const isSmall =
+    Math.min(...Object.values(processes)) < cores.usable * RANK.threads ||
+    addresses < RANK.addresses
+  const advice = `Raise the limits, or start fewer ranks: a rank has about ${RANK.threads} threads and needs 4 GB of addresses.`
+  return finding(name, found, isSmall ? advice : undefined)
 }
 
 export function checkMemory({ memory }: Facts): Finding[] {
@@ -257,6 +275,7 @@ export const checks: readonly Check[] = [
   checkScheduler,
   checkOpenFiles,
   checkThreads,
+  checkLimits,
   checkMemory,
   checkBackends,
   checkTensorFlow,

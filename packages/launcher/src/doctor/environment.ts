@@ -6,7 +6,7 @@ import { namesIn, object, parseJson, text, thisSystem } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import { readAvailable } from '../job/failure/memory-events.ts'
 import { linesOf } from '../job/placement/devices.ts'
-import { readSystemFile as read } from '../job/placement/limits.ts'
+import { memoryLimit, readSystemFile as read } from '../job/placement/limits.ts'
 import { version } from '../package.ts'
 import { resolveFrom } from '../job/code/script.ts'
 import { readTensorFlow } from './gather.ts'
@@ -152,11 +152,11 @@ function readCpu() {
 
 /** `limit` is the memory limit of the cgroup in bytes. */
 function readMemory() {
-  const limit = process.constrainedMemory()
+  const limit = memoryLimit() ?? Infinity
   return {
     size: totalmem(),
     free: readAvailable() ?? freemem(),
-    limit: limit > 0 && limit < totalmem() ? limit : null,
+    limit: limit < totalmem() ? limit : null,
   }
 }
 

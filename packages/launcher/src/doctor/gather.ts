@@ -14,6 +14,7 @@ import {
 import { isAvailable } from '@tsrun/native'
 import { deviceEnvironment, findDevices, type Devices } from '../job/placement/devices.ts'
 import { HostGpus } from '../job/placement/gpus.ts'
+import { processLimits } from '../job/placement/limits.ts'
 import { locateObserve } from '../observe-package.ts'
 import { packageFolder } from '../package.ts'
 import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
@@ -75,6 +76,7 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
     autogroups: readAutogroups(),
     /** Maximum open files of a process. */
     openFiles: readOpenFiles(),
+    limits: processLimits(),
     cores: readCores(),
     memory: measureMemory(),
     backends: await tryBackends(

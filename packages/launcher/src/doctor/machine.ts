@@ -6,7 +6,13 @@ import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import { linesOf } from '../job/placement/devices.ts'
 import { describeUse, visibleProblem, type HostGpus } from '../job/placement/gpus.ts'
-import { cpuQuota, readSystemFile as read, softLimit } from '../job/placement/limits.ts'
+import {
+  cpuQuota,
+  memoryLimit,
+  readSystemFile as read,
+  softLimit,
+  usableCores,
+} from '../job/placement/limits.ts'
 import { proveBlas } from '../setup/blas.ts'
 
 interface RunResult {
@@ -130,6 +136,8 @@ export function readCores() {
     all: cpus().length,
     /** CPU limit of the container, in cores; undefined: no limit. */
     quota: cpuQuota(),
+    /** What `--nproc auto` starts without GPUs. */
+    usable: usableCores(),
   }
 }
 
@@ -144,10 +152,9 @@ export function measureMemory() {
     from.copy(to)
     return (performance.now() - start) / 1000
   })
-  const limit = process.constrainedMemory()
   return {
     /** Memory in bytes: the limit of the container, if any, else the size of the machine. */
-    size: limit > 0 && limit < totalmem() ? limit : totalmem(),
+    size: Math.min(memoryLimit() ?? Infinity, totalmem()),
     /** Bytes per second that one core copies, in blocks larger than the caches. */
     copied: BLOCK / Math.min(...seconds),
   }

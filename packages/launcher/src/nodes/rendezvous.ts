@@ -4,6 +4,7 @@ import { isTsrError } from '@tsrun/core'
 import {
   addressOfInterface,
   findListenAddress,
+  isLocalhost,
   isLoopback,
   storeTlsOf,
   systemNames,
@@ -99,12 +100,7 @@ async function startStore(
   address: string,
   { announcer }: JobContext,
 ): Promise<JobStore> {
-  const isUp = () =>
-    Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
-  if (isLoopback(address) && !isUp()) {
-    const text = 'the loopback interface is down, so no rank can reach the store: ip link set lo up'
-    announcer.say('loopback', text)
-  }
+  warnOfLoopback(address, announcer)
   let refused = 0
   const onRefused = (peer: string, reason: string): void => {
     if (++refused > REFUSALS_SHOWN) return
@@ -120,6 +116,18 @@ async function startStore(
     endpoint: { ...store.endpoint, freePort },
     close: () => store.close(),
   }
+}
+
+/** Says why no rank will reach a store at a loopback address, if that interface is down. */
+export function warnOfLoopback(
+  address: string,
+  announcer: Pick<JobContext['announcer'], 'say'>,
+): void {
+  if (!isLoopback(address) && !isLocalhost(address)) return
+  const isUp = Object.values(networkInterfaces()).some((of) => of?.some(({ internal }) => internal))
+  if (isUp) return
+  const text = 'the loopback interface is down, so no rank can reach the store: ip link set lo up'
+  announcer.say('loopback', text)
 }
 
 /** Creates the only node of a job. */

@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import { monotonicNow } from '@tsrun/core/clock'
 import { isTsrError } from '@tsrun/core/errors'
 import { hideLibraryFrames } from './stack-frames.ts'
-import { missingSourceHint } from './typescript/missing-source.ts'
+import { tsxHint } from './typescript/tsx-hint.ts'
 import { describeThrown, withCause, type ErrorDescription } from '../protocol/describe-error.ts'
 import type { ControlPipe } from './control-pipe.ts'
 
@@ -76,7 +76,7 @@ export function describeError(given: unknown): ErrorDescription {
     const thrown = withoutPreamble(given)
     const described = describeThrown(
       thrown,
-      (error) => print(error) + missingSourceHint(error) + missingStackHint(error),
+      (error) => print(error) + tsxHint(error) + missingStackHint(error),
     )
     const short = hideLibraryFrames(described.text)
     return short.hidden === 0 ? described : { ...described, short }

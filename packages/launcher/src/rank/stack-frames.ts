@@ -37,7 +37,8 @@ export function hideLibraryFrames(text: string) {
     else if (line.endsWith(' {') && kept.length > 0) kept.push(`${kept.pop()!} {`)
   }
   const hidden = lines.length - kept.length
-  const isPlaced = /^SyntaxError: | imported from |: ERROR: /m.test(text)
+  const isPlaced =
+    /^SyntaxError(?: \[\w+\])?: |^Type\w* \[ERR_UNKNOWN_FILE_| imported from |: ERROR: /m.test(text)
   if (hidden === 0 || !(isPlaced || kept.some(isFrame))) return { text, hidden: 0 }
   return { text: kept.join('\n'), hidden }
 }

@@ -86,14 +86,14 @@ export function lastLineOf(text: string): string | undefined {
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string | undefined> {
   let [stdout, stderr] = ['', '']
-  const command = commandIn(reach.cwd, 'npx --no -- tsrun --version </dev/null')
+  // A start-up file of the shell may have printed a line without an end.
+  const command = commandIn(reach.cwd, 'echo && npx --no -- tsrun --version </dev/null')
   const connection = openConnection(host, command, reach, (stream, text) => {
     if (stream === 'stdout') stdout += text
     else stderr += text
   })
   const { code } = await connection.ended
   if (code !== 0) return lastLineOf(stderr) ?? `exit code ${code}`
-  // A start-up file of the shell may print something, too.
   const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
   return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`
 }

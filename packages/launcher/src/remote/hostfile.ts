@@ -44,8 +44,9 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
 }
 
 /**
- * Parses a host file, like those of Open MPI, MPICH and DeepSpeed: one host on each line, as `host` or
- * `host:2` (slots), followed by `slots=4`, `user=me` and `port=2222`; `#` starts a comment.
+ * Parses a host file, like those of Open MPI, MPICH and DeepSpeed: one host on each line, as `host`,
+ * `host:2` (slots), `[::1]:2` or `me@host`, followed by `slots=4`, `user=me` and `port=2222`; `#` starts a
+ * comment.
  *
  * @throws ERR_TSR_USAGE with the line number
  */
@@ -59,12 +60,15 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
       .split(/\s+/)
     const [word = '', ...settings] = words
     if (word === '') continue
+    const [, user, place = ''] = /^(?:([^@]*)@)?(.*)$/.exec(word)!
     // An IPv6 address has several colons.
-    const [, name = word, slots] = /^([^:]+):(\d+)$/.exec(word) ?? []
+    const [, address, short, slots] = /^(?:\[(.*)\]|([^:]+))(?::(\d+))?$/.exec(place) ?? []
+    const name = address ?? short ?? place
     if (slots !== undefined) settings.unshift(`slots=${slots}`)
+    if (user !== undefined) settings.unshift(`user=${user}`)
     const where = `${file}, line ${index + 1}`
     // ssh would take a name with a leading dash as an option.
-    if (!/^[\w[:][\w.:%\]-]*$/.test(name))
+    if (!/^[\w:][\w.:%-]*$/.test(name))
       throw usageError(`${where}: ${name} is no name of a host`)
     if (hosts.length === MOST_HOSTS) throw usageError(`${file} has more than ${MOST_HOSTS} hosts`)
     if (hosts.some((host) => host.name === name))

@@ -14,7 +14,7 @@ import type { RankLineReader } from '../logs/lines.ts'
 import { packageFolder } from '../package.ts'
 import { findScript } from '../job/code/script.ts'
 import { startJobStore, type JobStore } from '../nodes/endpoint.ts'
-import { createOnlyNode } from '../nodes/rendezvous.ts'
+import { createOnlyNode, warnOfLoopback } from '../nodes/rendezvous.ts'
 import { failureText } from '../job/failure/failure-text.ts'
 import type { Failure, Interruption } from '../protocol/nodes.ts'
 import { putValue, takeValue, TASK, valueOf } from './messages.ts'
@@ -83,6 +83,7 @@ async function run(
   const tls = storeTlsOf(job.protection)
   const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
   const context = createContext(complete, chaos, disposal)
+  warnOfLoopback(store.endpoint.host, context.announcer)
   try {
     await putValue(store.local, TASK, { task: planned.task, args: complete.args })
     const nodes = createOnlyNode(job, store)

@@ -1,4 +1,10 @@
-import { isTsrError, reviveTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
+import {
+  argumentError,
+  isTsrError,
+  reviveTsrError,
+  tsrError,
+  type SerializedTsrError,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
 type Outcome<T> = { readonly value: T } | { readonly error: SerializedTsrError }
@@ -9,6 +15,7 @@ type Outcome<T> = { readonly value: T } | { readonly error: SerializedTsrError }
  *
  * @param timeout - the milliseconds to wait for other ranks; default: the time-out of the group
  * @returns the results of all ranks
+ * @throws ERR_TSR_ARGUMENT if a rank is in a call that is not about a checkpoint
  */
 export async function onAllRanks<T>(
   group: ProcessGroup | undefined,
@@ -31,6 +38,16 @@ export async function onAllRanks<T>(
     ...(timeout !== undefined && { timeout }),
   })
   if (failure !== undefined) throw failure.error
+  const other = outcomes.findIndex((each) =>
+    Object.keys(Object(each) as object).some((key) => !['value', 'error'].includes(key)),
+  )
+  if (other >= 0) {
+    throw argumentError(
+      `the call of rank ${other}`,
+      'another one',
+      `one about a checkpoint, as on rank ${group.rank}: all ranks make the same calls`,
+    )
+  }
   return outcomes.map((each) => {
     if ('error' in each) throw reviveTsrError(each.error)
     return each.value

@@ -125,7 +125,8 @@ function columnOf(
       const refuseHere: Refuse = (problem) => refuse(`${problem} (${source})`)
       const read = (each: unknown) => {
         if (typeof from === 'function' && Number.isNaN(each)) {
-          refuse(`the function of ${name} gives NaN: a value is missing or no number`)
+          const hint = separatorHint(Object.keys(record))
+          refuse(`the function of ${name} gives NaN: a value is missing or no number${hint}`)
         }
         values.push(numberFrom(each, dtype, classes, refuseHere))
       }
@@ -160,10 +161,11 @@ function valueOf(record: DataRecord, key: string, field: string, refuse: Refuse)
 }
 
 export function separatorHint(names: readonly string[]): string {
-  const found = names.length === 1 ? /[;|\t]/.exec(names[0]!)?.[0] : undefined
+  const found = names.length === 1 ? /[;|\t,]/.exec(names[0]!)?.[0] : undefined
+  const separator = JSON.stringify(found)
   return found === undefined
     ? ''
-    : `; for another separator than the comma, see csvRecords(path, ${JSON.stringify(found)})`
+    : `; if ${separator} separates the values, see csvRecords(path, ${separator})`
 }
 
 /** Removes empty values, because a function would convert them to 0. */

@@ -1,5 +1,6 @@
 import { createRequire, Module } from 'node:module'
 import { fileURLToPath } from 'node:url'
+import { tsrError } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
 
 /**
@@ -7,7 +8,16 @@ import { packageFolder } from '../package-folder.ts'
  * `@tensorflow/tfjs` or `@tensorflow/tfjs-layers` itself gets the same engine.
  */
 const require = createRequire(import.meta.url)
-export const core = load('@tensorflow/tfjs-core') as typeof import('@tensorflow/tfjs-core')
+export const core = loadCore()
+
+function loadCore(): typeof import('@tensorflow/tfjs-core') {
+  const path = '@tensorflow/tfjs-core'
+  try {
+    return load(path) as typeof import('@tensorflow/tfjs-core')
+  } catch (cause) {
+    throw tsrError('ERR_TSR_BUILT_FILE', { path }, { cause })
+  }
+}
 
 /**
  * Loads the gradient functions of TensorFlow.js and the methods of its tensors from a bundle in this

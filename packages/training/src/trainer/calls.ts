@@ -4,16 +4,16 @@ import { addFrames, addLabel, argumentError, isTsrError } from '@tsrun/core'
 export class Calls {
   readonly #running = new Set<{ readonly name: string }>()
 
-  /** Runs a call. The errors of its collectives begin with its name, and show its line in the script. */
+  /** Runs a call. Its errors show its line in the script, and those of its collectives begin with its name. */
   async run<T>(name: string, body: () => Promise<T>): Promise<T> {
     const call = { name, origin: new Error() }
     this.#running.add(call)
     try {
       return await body()
     } catch (error) {
-      // All errors of collectives name a group.
-      if (isTsrError(error) && 'group' in error.facts) {
-        addLabel(error, name)
+      if (isTsrError(error)) {
+        // All errors of collectives name a group.
+        if ('group' in error.facts) addLabel(error, name)
         // After the message, this method and that of the trainer.
         addFrames(error, String(call.origin.stack).split('\n').slice(3))
       }

@@ -369,6 +369,12 @@ export class Trainer {
     this.dispose()
   }
 
+  /** The same as `dispose`, for `await using run = await trainer(model)`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.dispose()
+    return Promise.resolve()
+  }
+
   get #sharded(): Partial<FullyShard> | undefined {
     return this.#replica as Partial<FullyShard> | undefined
   }

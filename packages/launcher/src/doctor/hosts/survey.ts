@@ -145,7 +145,7 @@ async function tryStore(
     problems.set(0, (error as Error).message)
     return problems
   }
-  const host = hosts[0]!.name.replace(/^\[(.*)\]$/, '$1')
+  const host = hosts[0]!.name
   await Promise.all(
     others.map(async ({ index, agent }) => {
       try {
@@ -217,7 +217,8 @@ function startAgent(host: RemoteHost, reach: Reach, secret: string) {
       if (answer !== undefined) waiting.get(answer.id)?.(answer)
     }
   }
-  const command = commandIn(reach.cwd, 'exec npx --no -- tsrun doctor --answer')
+  // A start-up file of the shell may have printed a line without an end.
+  const command = commandIn(reach.cwd, 'echo && exec npx --no -- tsrun doctor --answer')
   const connection = openConnection(host, command, reach, (stream, text) => {
     if (stream === 'stderr') errors = (errors + text).slice(-2000)
     else read(text)

@@ -1,4 +1,4 @@
-import { readFileSync, realpathSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import module, { createRequire } from 'node:module'
 import { basename, dirname, extname } from 'node:path'
 import { compileFunction } from 'node:vm'
@@ -55,6 +55,8 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
 /** True if Node detects the script's format from its syntax. Node then prints a warning. */
 export function isTypeless({ path, language }: Script): boolean {
   if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
+  // A function of `node --eval` has no file.
+  if (!existsSync(path)) return false
   const manifest = findUp('package.json', dirname(realpathSync(path)))
   return manifest === undefined || typeOf(manifest) === undefined
 }

@@ -154,10 +154,7 @@ export function loaderArguments(
   // Other loaders, such as that of Yarn's Plug'n'Play, run beside tsx.
   if (preloadedBy(node).some(([, , name = '']) => LOADERS.test(name))) return []
   const loader = resolveFrom(places, 'tsx')
-  if (loader !== undefined) {
-    const tsx = pathToFileURL(loader).href
-    return ['--import', script.language === 'tsx' ? tsx : ownLoader(tsx, script)]
-  }
+  if (loader !== undefined) return ['--import', ownLoader(pathToFileURL(loader).href, script)]
   if (preloadedBy(node).length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
   const reason = `Node ${node.version} does not run ${language} by itself`

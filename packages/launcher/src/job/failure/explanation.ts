@@ -13,7 +13,7 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
     )
   }
   if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
-    return 'Node only strips types. tsx also runs enums and namespaces: NODE_OPTIONS="--import tsx".'
+    return 'Node only strips types. tsx also runs enums and namespaces: NODE_OPTIONS="--import tsx" (npm install -D tsx).'
   }
   if (MODULE_SYNTAX.test(outcome.error?.message ?? '')) {
     return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 
 /** Reads a file of /proc or /sys; undefined if the file cannot be read. */
 export type ReadSystemFile = (path: string) => string | undefined
@@ -13,22 +13,44 @@ export const readSystemFile: ReadSystemFile = (path) => {
   }
 }
 
-/** A limit of this process's cgroup, of version 2 or 1; undefined without one. */
-function readCgroup(name: string, old: string, read: ReadSystemFile): string | undefined {
+/**
+ * The limits of this process's cgroup and of those around it, which all apply, of version 2 or 1; each with
+ * its folder.
+ */
+function readCgroups(name: string, old: string, read: ReadSystemFile): [string, string][] {
   const own = read('/proc/self/cgroup') ?? ''
   const [controller = ''] = old.split('.')
   const v2 = /^0::(.*)$/m.exec(own)?.[1] ?? '/'
   const v1 = new RegExp(`^\\d+:(?:.*,)?${controller}(?:,.*)?:(.*)$`, 'm').exec(own)?.[1] ?? '/'
-  return [join(v2, name), name, join(controller, v1, old), join(controller, old)]
-    .map((path) => read(join('/sys/fs/cgroup', path)))
-    .find((text = '') => parseInt(text) > 0)
+  const files = [
+    ...upwards(v2).map((folder) => [folder, name] as const),
+    ...upwards(v1).map((folder) => [join(controller, folder), old] as const),
+  ]
+  return files.flatMap(([folder, file]): [string, string][] => {
+    const path = join('/sys/fs/cgroup', folder)
+    const text = read(join(path, file)) ?? ''
+    return parseInt(text) > 0 ? [[text, path]] : []
+  })
 }
 
-/** The cores whose CPU time the cgroup may use; undefined without a quota. */
+/** A folder, and all above it. */
+function upwards(folder: string): string[] {
+  return folder === '/' || folder === '.' ? ['/'] : [folder, ...upwards(dirname(folder))]
+}
+
+/** The smallest limit of the cgroups; Infinity without one. */
+function smallest(name: string, old: string, read: ReadSystemFile): number {
+  return Math.min(...readCgroups(name, old, read).map(([text]) => Number(text)))
+}
+
+/** The cores whose CPU time the cgroups allow; undefined without a quota. */
 export function cpuQuota(read = readSystemFile): number | undefined {
   // Microseconds of CPU time, and of the period, which version 1 has in another file.
-  const [time, period = 100_000] = readCgroup('cpu.max', 'cpu.cfs_quota_us', read)?.split(' ') ?? []
-  return time === undefined ? undefined : Number(time) / Number(period)
+  const cores = readCgroups('cpu.max', 'cpu.cfs_quota_us', read).map(([text, folder]) => {
+    const [time, period = read(join(folder, 'cpu.cfs_period_us')) ?? 100_000] = text.split(' ')
+    return Number(time) / Number(period)
+  })
+  return cores.length === 0 ? undefined : Math.min(...cores)
 }
 
 /** The cores that ranks may keep busy. */
@@ -38,7 +60,7 @@ export function usableCores(read = readSystemFile): number {
 
 /** The memory limit of the cgroup in bytes. */
 export function memoryLimit(read = readSystemFile): number | undefined {
-  const bytes = Number(readCgroup('memory.max', 'memory.limit_in_bytes', read))
+  const bytes = smallest('memory.max', 'memory.limit_in_bytes', read)
   // A huge number means no limit.
   return bytes < 2 ** 60 ? bytes : undefined
 }
@@ -49,14 +71,17 @@ export function softLimit(name: string, read = readSystemFile): number | undefin
   return found === undefined ? undefined : found === 'unlimited' ? Infinity : Number(found)
 }
 
+/** The limits on processes and threads, and on the address space in KiB; Infinity: none. */
+export function processLimits(read = readSystemFile) {
+  return {
+    'pids.max of the cgroup': smallest('pids.max', 'pids.max', read),
+    'ulimit -u': softLimit('Max processes', read) ?? Infinity,
+    'ulimit -v': Math.floor((softLimit('Max address space', read) ?? Infinity) / 1024),
+  }
+}
+
 /** The limits that may keep this process from starting others, for an error; '' without any. */
 export function describeLimits(read = readSystemFile): string {
-  const kibibytes = Math.floor((softLimit('Max address space', read) ?? Infinity) / 1024)
-  const limits = {
-    'pids.max of the cgroup': Number(readCgroup('pids.max', 'pids.max', read)),
-    'ulimit -u': softLimit('Max processes', read) ?? Infinity,
-    'ulimit -v': kibibytes,
-  }
-  const found = Object.entries(limits).filter(([, limit]) => Number.isFinite(limit))
+  const found = Object.entries(processLimits(read)).filter(([, limit]) => Number.isFinite(limit))
   return found.length === 0 ? '' : ` (${found.map((each) => each.join(': ')).join(', ')})`
 }

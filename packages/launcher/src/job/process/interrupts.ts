@@ -38,8 +38,12 @@ export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   return { exitCode: READER_GONE, reason: undefined }
 }
 
-/** Converts termination signals to abort signals, until the process ends. */
-export function listenForInterrupts(): Interrupts {
+/**
+ * Converts termination signals to abort signals, until the process ends.
+ *
+ * @param isHeld - whether signals come from `tsrun hosts`, whose terminal may be closed
+ */
+export function listenForInterrupts(isHeld: boolean): Interrupts {
   const stop = new AbortController()
   const kill = new AbortController()
   let signalled = false
@@ -69,7 +73,7 @@ export function listenForInterrupts(): Interrupts {
   // Without a listener, a signal would end the launcher and its ranks immediately.
   for (const signal of usual) process.on(signal, () => undefined)
   // Without a terminal (nohup, setsid), SIGHUP means that the terminal of another session was closed.
-  handle(usual.filter((name) => name !== 'SIGHUP' || [0, 1, 2].some(isatty)))
+  handle(usual.filter((name) => name !== 'SIGHUP' || isHeld || [0, 1, 2].some(isatty)))
   return {
     handle,
     stop: stop.signal,

@@ -3,7 +3,7 @@
  * module, with the URL of tsx and the path of the script in its query. Modules that follow the rules of newer Nodes
  * take a cheap fast path. All others are left to tsx; see `hooks.ts`.
  */
-import { existsSync } from 'node:fs'
+import { accessSync, constants } from 'node:fs'
 import { createRequire, register } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, extname } from 'node:path'
@@ -12,8 +12,7 @@ import type { LoaderData } from './hooks.ts'
 const { searchParams } = new URL(import.meta.url)
 const tsx = searchParams.get('tsx')
 if (tsx !== null) {
-  // tsx fails if the folder of its cache is missing.
-  if (!existsSync(`${tmpdir()}/.`)) process.env['TSX_DISABLE_CACHE'] = '1'
+  if (!isWritable(tmpdir())) process.env['TSX_DISABLE_CACHE'] = '1'
   const data: LoaderData = { tsx, folder: dirname(searchParams.get('script') ?? '') }
   const { noDeprecation = false } = process
   // Node 26 warns of the only way that Node 20 has.
@@ -21,6 +20,16 @@ if (tsx !== null) {
   register('./typescript-hooks.js', import.meta.url, { data })
   process.noDeprecation = noDeprecation
   loadTsxOnRequire(createRequire(tsx))
+}
+
+/** tsx fails, or hangs, if it cannot make the folder of its cache. */
+function isWritable(folder: string): boolean {
+  try {
+    accessSync(`${folder}/.`, constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** Loads tsx at the first `require` of TypeScript. tsx then replaces these functions. */

@@ -49,7 +49,8 @@ export function findUp(name: string, folder: string): string | undefined {
 
 const LONGEST_CHAIN = 10
 
-function readOptions(file: string, depth: number): Options {
+/** The compiler options of a tsconfig.json with those that it extends. Throws if they cannot be read. */
+export function readOptions(file: string, depth: number): Options {
   if (depth > LONGEST_CHAIN) throw new Error('the files extend each other')
   const { extends: bases = [], compilerOptions = {} } = parse(readFileSync(file, 'utf8'))
   const inherited = [bases].flat().map((base) => readOptions(pathOf(base, file), depth + 1))

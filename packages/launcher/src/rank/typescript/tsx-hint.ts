@@ -1,0 +1,70 @@
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { findUp, readOptions } from './settings.ts'
+
+/** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
+export function tsxHint(error: unknown): string {
+  const { code, message, stack } = Object(error) as Record<string, unknown>
+  const text = typeof message === 'string' ? message : ''
+  const reason =
+    missingSource(text) ??
+    alias(text) ??
+    missingType(text) ??
+    reasons[DECORATED.test(String(stack)) ? 'decorator' : String(code)]
+  return reason === undefined ? '' : `\n${reason}`
+}
+
+const USE_TSX = 'NODE_OPTIONS="--import tsx" (npm install -D tsx)'
+
+/** The stack of a syntax error begins with the place and the line. */
+const DECORATED = /^\S+\.[cm]?ts:\d+\n\s*@\w/
+
+const reasons: Readonly<Record<string, string>> = {
+  decorator: `tsx runs decorators: ${USE_TSX}.`,
+  ERR_UNKNOWN_FILE_EXTENSION: `tsx runs JSX and other formats: ${USE_TSX}.`,
+  ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING: `tsx runs packages in TypeScript: ${USE_TSX}.`,
+}
+
+/** An import of `./lib.js`, `./lib` or a folder, where there is only lib.ts or index.ts. */
+function missingSource(message: string): string | undefined {
+  const [, path, extension = ''] =
+    /^(?:Cannot find module|Directory import) '(.+?)(\.[cm]?jsx?)?' (?:imp|is not sup)/.exec(
+      message,
+    ) ?? []
+  if (path === undefined) return undefined
+  const source = candidates(extension)
+    .map((ending) => path + ending)
+    .find((file) => existsSync(file))
+  return source && `There is ${source}, which only tsx looks for: ${USE_TSX}. Or name it in full.`
+}
+
+function candidates(extension: string): string[] {
+  if (extension === '') return ['.ts', '.tsx', '.mts', '/index.ts', '/index.tsx']
+  return [extension.replace('js', 'ts'), extension.replace('js', 'ts').replace(/x?$/, 'x')]
+}
+
+/** An import by `paths` of tsconfig.json, of which Node says that there is no such package. */
+function alias(message: string): string | undefined {
+  const [, name, file] = /^Cannot find package '(.+)' imported from (.+)/.exec(message) ?? []
+  const tsconfig = file === undefined ? undefined : findUp('tsconfig.json', dirname(file))
+  if (name === undefined || tsconfig === undefined) return undefined
+  try {
+    const { paths } = readOptions(tsconfig, 0)
+    const starts = Object.keys(Object(paths) as object).map((key) => key.replace(/\*.*/, ''))
+    const isAlias = starts.some((start) => {
+      const [one, other] = [join(start, '/'), join(name, '/')]
+      return one.startsWith(other) || other.startsWith(one)
+    })
+    return isAlias ? `Only tsx heeds paths of ${tsconfig}: ${USE_TSX}.` : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** An import of a type that does not say `type`. */
+function missingType(message: string): string | undefined {
+  const [, name] =
+    /^The requested module '.+\.[cm]?tsx?' does not provide an export named '(.+)'/.exec(message) ??
+    []
+  return name && `If ${name} is a type: import type { ${name} }, or ${USE_TSX}.`
+}
