@@ -9,7 +9,7 @@ import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { Calls } from './calls.ts'
+import { openCalls } from './calls.ts'
 import { explainSizes } from './compare-ranks.ts'
 import { stageWorker, type StageWorker, type TrainedBatch } from './executor.ts'
 import type { StageLinks } from './links.ts'
@@ -68,7 +68,7 @@ export class Pipeline implements Replicated {
   readonly #links: StageLinks
   readonly #plan: Plan
   readonly #options: CheckedModelOptions
-  readonly #calls: Calls
+  readonly #calls: ReturnType<typeof openCalls>
   readonly #worker: StageWorker
   readonly #loss: ReturnType<typeof partLoss>
   #averaging: Averaging | undefined
@@ -94,7 +94,7 @@ export class Pipeline implements Replicated {
     this.#links = links
     this.#plan = plan
     this.#options = options
-    this.#calls = new Calls(links.group)
+    this.#calls = openCalls(links.group)
     this.#loss = partLoss(options.loss)
     this.countsLabels = this.#loss.countsLabels
     const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)

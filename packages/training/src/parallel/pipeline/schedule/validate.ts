@@ -59,21 +59,14 @@ function placeProblem(
 }
 
 function orderProblem(action: Action, done: ReadonlySet<string>): string | undefined {
+  const { kind } = action
   const ran = (kind: Action['kind']): boolean => done.has(formatAction({ ...action, kind }))
-  if (ran(action.kind)) return 'runs twice'
-  switch (action.kind) {
-    case 'F':
-      return undefined
-    case 'B':
-      if (ran('I') || ran('W')) return 'repeats a backward pass that ran in halves'
-      return ran('F') ? undefined : 'comes before its forward pass'
-    case 'I':
-      if (ran('B')) return 'repeats a whole backward pass'
-      return ran('F') ? undefined : 'comes before its forward pass'
-    case 'W':
-      if (ran('B')) return 'repeats a whole backward pass'
-      return ran('I') ? undefined : 'comes before the gradient of its input (I)'
-  }
+  if (ran(kind)) return 'runs twice'
+  if (kind === 'F') return undefined
+  if (kind === 'B' && (ran('I') || ran('W'))) return 'repeats a backward pass that ran in halves'
+  if (kind !== 'B' && ran('B')) return 'repeats a whole backward pass'
+  if (kind === 'W') return ran('I') ? undefined : 'comes before the gradient of its input (I)'
+  return ran('F') ? undefined : 'comes before its forward pass'
 }
 
 function missingAction(
