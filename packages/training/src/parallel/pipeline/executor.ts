@@ -4,7 +4,7 @@ import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { StageMessages } from './activations.ts'
-import type { Microbatches } from './microbatches.ts'
+import { firstRow, type Microbatches } from './microbatches.ts'
 import { peakInFlight, type Action } from './schedule/actions.ts'
 import type { Message } from './shapes.ts'
 import type { GradientPlan, PipelineStage } from './stage.ts'
@@ -94,7 +94,7 @@ export function stageWorker(
         input: inputOf(action, batch, labels),
         labels,
         needsInputGradient: messages.needsGradient(index),
-        row: batch.rows.slice(0, microbatch).reduce((sum, rows) => sum + rows, 0),
+        row: firstRow(batch.rows, microbatch),
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < last) await sendForward(action, output)

@@ -31,7 +31,7 @@ import {
 import type { Plan } from './plan.ts'
 import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
-import { pipelineStage, type GradientPlan } from './stage.ts'
+import { pipelineStage, type GradientPlan, type PipelineStage } from './stage.ts'
 
 /** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
@@ -97,19 +97,14 @@ export class Pipeline implements Replicated {
     this.#calls = openCalls(links.group)
     this.#loss = partLoss(options.loss)
     this.countsLabels = this.#loss.countsLabels
-    const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
     // A whole model records its own passes, without a stage number.
     const inside = isWhole ? recorder : undefined
-    const stages = new Map(
-      own.map((stage, at) => [
-        stage,
-        pipelineStage(modules[at]!, {
-          loss: this.#loss,
-          runner: runners[at]!,
-          recorder: inside,
-        }),
-      ]),
-    )
+    const stages = new Map<number, PipelineStage>()
+    for (const [stage, rank] of plan.placement.entries()) {
+      if (rank !== links.rank) continue
+      const at = stages.size
+      stages.set(stage, pipelineStage(modules[at]!, this.#loss, runners[at]!, inside))
+    }
     const timed = isWhole ? undefined : recorder
     this.#worker = stageWorker(stages, plan.stages - 1, links.messages, timed)
   }
