@@ -245,20 +245,6 @@ interface PooledBuffer {
  */
 export function preparedMessages(group: ProcessGroup) {
   const pool = new Map<number, PooledBuffer[]>()
-  const freeBuffer = (length: number) => {
-    const buffers = pool.get(length) ?? []
-    pool.set(length, buffers)
-    let pooled = buffers.find(
-      ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
-    )
-    if (pooled === undefined) {
-      const buffer = group.allocUnsafe('float32', length)
-      pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
-      buffers.push(pooled)
-    }
-    pooled.isSending = false
-    return pooled
-  }
   return {
     /**
      * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
@@ -271,7 +257,17 @@ export function preparedMessages(group: ProcessGroup) {
       length: number,
       prepare: (buffer: Float32Array) => PersistentOperation,
     ): PreparedMessage {
-      const pooled = freeBuffer(length)
+      const buffers = pool.get(length) ?? []
+      pool.set(length, buffers)
+      let pooled = buffers.find(
+        ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
+      )
+      if (pooled === undefined) {
+        const buffer = group.allocUnsafe('float32', length)
+        pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
+        buffers.push(pooled)
+      }
+      pooled.isSending = false
       const { buffer, operations } = pooled
       const operation = operations.get(key) ?? prepare(buffer)
       operations.set(key, operation)
