@@ -1,6 +1,6 @@
 import { argumentError } from '@tsrun/core'
 import { peakInFlight, type ActionKind, type ActionLists } from './actions.ts'
-import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
+import { extentOf, needsOf, productOf, stuckError, type PlacedAction } from './dependencies.ts'
 
 /**
  * A duration: one number for all stages, or a list with one entry per stage. An entry is a number,
@@ -93,7 +93,6 @@ export function simulateSchedule(
   if (!(cores >= 1)) {
     throw argumentError('cores', cores, 'at least 1')
   }
-  executionOrder(actions)
 
   /** The actions whose results have been computed, by the name of the result. */
   const producers = new Map<string, TimedAction>()
@@ -139,7 +138,7 @@ export function simulateSchedule(
     }
     const arrival = Math.min(...known.filter((ready) => ready > time))
     const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
-    if (until === Infinity) return summarize(spans, actions.length)
+    if (until === Infinity) break
     time = until
     for (const [rank, span] of running.entries()) {
       if (span === undefined || span.end > time) continue
@@ -150,6 +149,13 @@ export function simulateSchedule(
       free[rank] = time
     }
   }
+  for (const [rank, position] of next.entries()) {
+    const action = actions[rank]![position]
+    if (action === undefined) continue
+    const missing = needsOf(action, extent.stages).find((need) => !producers.has(need))!
+    throw stuckError({ ...action, rank, position }, missing)
+  }
+  return summarize(spans, actions.length)
 }
 
 function summarize(spans: readonly TimedAction[], size: number): Simulation {

@@ -1,6 +1,7 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import { formatAction, type Action, type ActionLists } from './actions.ts'
-import { executionOrder, extentOf } from './dependencies.ts'
+import { extentOf } from './dependencies.ts'
+import { simulateSchedule } from './simulate.ts'
 
 /**
  * Checks that lists of actions form a valid schedule. Every stage must be on one rank. Each stage
@@ -35,7 +36,7 @@ export function validateSchedule(actions: ActionLists): void {
       }
     }
   }
-  executionOrder(actions)
+  simulateSchedule(actions)
 }
 
 /** The limit on stage and micro-batch numbers: the text format allows six digits. */
