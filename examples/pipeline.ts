@@ -9,7 +9,7 @@
 //   node --import tsx examples/pipeline.ts        (the same script in one process)
 //
 // Each rank builds only its own layers. Stages have about the same work: the first layer is as much as
-// several others. Activations are sent from rank to rank and gradients back, in the order of the schedule.
+// two others. Activations are sent from rank to rank and gradients back, in the order of the schedule.
 // The result equals that of a single process in every layout. `--report` shows the time of each rank, the
 // timeline of a step and the schedule; `--messages` shows what each rank sends.
 //
@@ -46,11 +46,11 @@ const flags = readFlags({
   'schedule-file': text(''),
   microbatches: count(8),
   layers: count(16),
-  width: count(128),
+  width: count(256),
   // With 0, a rank has two in the schedules that take several, otherwise one.
   stages: stagesFlag,
   epochs: count(3),
-  // Micro-batches of 128 rows: a pass is long beside a message.
+  // Micro-batches of 128 rows and 256 columns: a pass is long beside a message.
   batch: count(1024),
   seed: integer(0),
   lr: positive(0.004),

@@ -107,10 +107,8 @@ export class ShardedMLP {
   }
 }
 
-/**
- * The sum of the cross-entropy over the rows, and its derivative: the probabilities, less 1 for the right
- * class, divided by the rows of the whole batch.
- */
+// The sum of the cross-entropy over the rows, and its derivative: the probabilities, less 1 for the right
+// class, divided by the rows of the whole batch. The labels are disposed here.
 export function judge(scores: Tensor, labels: Tensor, batch: number): { loss: number; d: Tensor } {
   const [loss, d] = tf.tidy(() => {
     const right = tf.oneHot(tf.cast(labels, 'int32'), CLASSES)
@@ -119,6 +117,6 @@ export function judge(scores: Tensor, labels: Tensor, batch: number): { loss: nu
     return [tf.neg(tf.sum(logs)), tf.div(wrong, batch)] as [Tensor, Tensor]
   })
   const [value] = loss.dataSync()
-  loss.dispose()
+  tf.dispose([loss, labels])
   return { loss: value!, d }
 }

@@ -64,9 +64,14 @@ async function train(passes: readonly Pass[]): Promise<void> {
   let [busy, elapsed, most] = [0, 0, 0]
 
   for (const batch of batches(mnist({ split: 'train' }), { batch: BATCH })) {
-    const inputs = isFirst ? batch.inputs() : undefined
-    const labels = isLast ? batch.labels() : undefined
-    const part = (whole: Tensor | undefined, m: number) => tf.slice(whole!, m * rows, rows)
+    // Not within a pass: on wasm, tf.split copies the whole batch for each part.
+    const cut = (whole: Tensor) => {
+      const parts = tf.split(whole, M)
+      whole.dispose()
+      return parts
+    }
+    const inputs = isFirst ? cut(batch.inputs()) : []
+    const labels = isLast ? cut(batch.labels()) : []
     const starts = new Map<number, Tensor>()
     // A rank does not wait for its sends: its neighbour may be sending to it at the same time.
     const sends: Promise<void>[] = []
@@ -79,11 +84,9 @@ async function train(passes: readonly Pass[]): Promise<void> {
       started ??= performance.now()
       const begin = clock()
       if (kind === 'forward') {
-        const y = stage.forward(m, received ?? part(inputs, m))
+        const y = stage.forward(m, received ?? inputs[m]!)
         if (isLast) {
-          const right = part(labels, m)
-          const { loss, d } = judge(y, right, BATCH)
-          right.dispose()
+          const { loss, d } = judge(y, labels[m]!, BATCH)
           starts.set(m, d)
           sum += loss
         } else sends.push(send(y, nextRank()))
@@ -99,7 +102,6 @@ async function train(passes: readonly Pass[]): Promise<void> {
 
     await Promise.all(sends)
     stage.step(RATE)
-    tf.dispose([inputs, labels])
     losses.push(sum / BATCH)
     // The first step also compiles, so it does not count.
     if (losses.length === 1) [busy, elapsed] = [0, 0]

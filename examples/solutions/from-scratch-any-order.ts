@@ -45,9 +45,7 @@ function train(stages: number, count: number, seed: number): { losses: number[];
       const y = parts[stage]!.forward(m, input)
       if (stage < stages - 1) ready.push({ kind, stage: stage + 1, m, input: copy(y) })
       else {
-        const own = tf.slice(labels, m * rows, rows)
-        const { loss, d } = judge(y, own, batch.size)
-        own.dispose()
+        const { loss, d } = judge(y, tf.slice(labels, m * rows, rows), batch.size)
         sum += loss
         ready.push({ kind: 'B', stage, m, input: d })
       }

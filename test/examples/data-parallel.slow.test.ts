@@ -7,7 +7,7 @@ afterEach(killLeftovers)
 
 async function train(nproc: number, ...flags: string[]): Promise<Record<string, number>> {
   const script = 'examples/data-parallel.ts'
-  const small = ['--images', '2048', '--batch', '256', '--epochs', '1', '--lr', '0.003']
+  const small = '--width 128 --images 2048 --batch 256 --epochs 1 --lr 0.003'.split(' ')
   return resultIn(await runScript(nproc, script, ...small, ...flags))
 }
 

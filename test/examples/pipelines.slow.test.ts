@@ -226,7 +226,8 @@ describe('interleaved.ts and zero-bubble.ts', () => {
 })
 
 describe('pipeline.ts', () => {
-  const quick = '--epochs 1 --images 8000 --batch 100 --microbatches 4 --lr 0.003'.split(' ')
+  const quick =
+    '--width 128 --epochs 1 --images 8000 --batch 100 --microbatches 4 --lr 0.003'.split(' ')
   /** Of a single process; every layout comes to the same. */
   let alone: number | undefined
 
@@ -251,7 +252,7 @@ describe('pipeline.ts', () => {
 
   it('reads a schedule from a file, and refuses one for another number of ranks', async () => {
     const file = 'examples/schedules/last-first.csv'
-    const small = '--epochs 1 --images 2000 --batch 256 --lr 0.003'.split(' ')
+    const small = '--width 128 --epochs 1 --images 2000 --batch 256 --lr 0.003'.split(' ')
     const flags = ['--schedule-file', file, ...small, '--report']
     const [result, shown] = await example(2, 'pipeline.ts', ...flags)
     expect(result['accuracy']).toBeGreaterThan(0.2)

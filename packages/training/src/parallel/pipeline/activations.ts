@@ -15,35 +15,7 @@ import type { Microbatches } from './microbatches.ts'
 import { createShapes, type Message } from './shapes.ts'
 
 /** Exchanges messages between the pipeline stages of this rank and the neighbouring stages. */
-export interface StageMessages {
-  /**
-   * Starts a pass.
-   *
-   * @param expected - the messages that this rank's stages receive in the pass, in the order in
-   *   which they are used
-   */
-  begin(batch: Microbatches, expected: readonly Message[]): Promise<void>
-  /** Waits for the next expected message. `take` then returns its tensor. */
-  arrive(message: Message): Promise<void>
-  /** Returns the tensor of a message that has arrived; the caller disposes the tensor. */
-  take(message: Message): Tensor
-  /**
-   * Whether any stage before `stage` has parameters. If not, no gradient is sent back. The answer is
-   * known once the first activation has arrived.
-   */
-  needsGradient(stage: number): boolean
-  /**
-   * Sends an activation or a gradient to another stage.
-   *
-   * @param needsGradient - for an activation: whether the sender wants its gradient
-   * @returns undefined if the caller may dispose the tensor at once; otherwise a promise that
-   *   resolves when the caller may dispose it
-   */
-  send(message: Message, tensor: Tensor, needsGradient?: boolean): void | Promise<void>
-  /** Ends a pass: waits until everything has been sent. */
-  end(): Promise<void>
-  dispose(): void
-}
+export type StageMessages = ReturnType<typeof createActivations>
 
 const nothing = (): Promise<void> => Promise.resolve()
 
@@ -90,7 +62,7 @@ export function createActivations(
   /** The rank of each stage. */
   placement: readonly number[],
   recorder: SpanRecorder,
-): StageMessages {
+) {
   const messages = preparedMessages(group)
   const shapes = createShapes(group, placement)
   /** The number of tensor rows of each micro-batch. An empty micro-batch has one placeholder row. */
@@ -146,7 +118,13 @@ export function createActivations(
   }
 
   return {
-    async begin(batch, coming) {
+    /**
+     * Starts a pass.
+     *
+     * @param coming - the messages that this rank's stages receive in the pass, in the order in
+     *   which they are used
+     */
+    async begin(batch: Microbatches, coming: readonly Message[]) {
       await shapes.begin(batch)
       rows = batch.rows.map((count) => Math.max(1, count))
       expected = coming.filter((message) => !isOwn(message))
@@ -155,7 +133,8 @@ export function createActivations(
       post()
     },
 
-    async arrive(message) {
+    /** Waits for the next expected message. `take` then returns its tensor. */
+    async arrive(message: Message) {
       if (isOwn(message)) return
       if (posted.length === 0) {
         await shapes.learn(message)
@@ -173,7 +152,8 @@ export function createActivations(
       recorder.record('wait', start, end, { microbatch, waited })
     },
 
-    take(message) {
+    /** Returns the tensor of a message that has arrived; the caller disposes the tensor. */
+    take(message: Message) {
       if (isOwn(message)) {
         const tensor = handed.get(keyOf(message))!
         handed.delete(keyOf(message))
@@ -191,9 +171,20 @@ export function createActivations(
       return tensor
     },
 
-    needsGradient: (stage) => shapes.needsGradient(stage),
+    /**
+     * Whether any stage before `stage` has parameters. If not, no gradient is sent back. The answer is
+     * known once the first activation has arrived.
+     */
+    needsGradient: shapes.needsGradient,
 
-    send(message, tensor, needsGradient = false) {
+    /**
+     * Sends an activation or a gradient to another stage.
+     *
+     * @param needsGradient - for an activation: whether the sender wants its gradient
+     * @returns undefined if the caller may dispose the tensor at once; otherwise a promise that
+     *   resolves when the caller may dispose it
+     */
+    send(message: Message, tensor: Tensor, needsGradient = false) {
       const announced =
         message.direction === 'forward' && shapes.announce(message, tensor, needsGradient)
       if (announced) post()
@@ -212,6 +203,7 @@ export function createActivations(
       })
     },
 
+    /** Ends a pass: waits until everything has been sent. */
     async end() {
       await timeWait(recorder, { name: 'sends' }, async () => {
         await shapes.announced()
@@ -253,20 +245,6 @@ interface PooledBuffer {
  */
 export function preparedMessages(group: ProcessGroup) {
   const pool = new Map<number, PooledBuffer[]>()
-  const freeBuffer = (length: number) => {
-    const buffers = pool.get(length) ?? []
-    pool.set(length, buffers)
-    let pooled = buffers.find(
-      ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
-    )
-    if (pooled === undefined) {
-      const buffer = group.allocUnsafe('float32', length)
-      pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
-      buffers.push(pooled)
-    }
-    pooled.isSending = false
-    return pooled
-  }
   return {
     /**
      * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
@@ -279,7 +257,17 @@ export function preparedMessages(group: ProcessGroup) {
       length: number,
       prepare: (buffer: Float32Array) => PersistentOperation,
     ): PreparedMessage {
-      const pooled = freeBuffer(length)
+      const buffers = pool.get(length) ?? []
+      pool.set(length, buffers)
+      let pooled = buffers.find(
+        ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
+      )
+      if (pooled === undefined) {
+        const buffer = group.allocUnsafe('float32', length)
+        pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
+        buffers.push(pooled)
+      }
+      pooled.isSending = false
       const { buffer, operations } = pooled
       const operation = operations.get(key) ?? prepare(buffer)
       operations.set(key, operation)

@@ -4,8 +4,8 @@ import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { StageMessages } from './activations.ts'
-import type { Microbatches } from './microbatches.ts'
-import type { Action } from './schedule/actions.ts'
+import { firstRow, type Microbatches } from './microbatches.ts'
+import { peakInFlight, type Action } from './schedule/actions.ts'
 import type { Message } from './shapes.ts'
 import type { GradientPlan, PipelineStage } from './stage.ts'
 
@@ -50,28 +50,29 @@ export function stageWorker(
     const cpu = before === undefined ? undefined : (host.cpuTime() ?? NaN) - before
     recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
-  /**
-   * Returns the messages that this rank's stages receive during `actions`, in the order in which
-   * they are used.
-   */
-  const expected = (actions: readonly Action[]) =>
-    actions.flatMap(({ kind, stage, microbatch }): Message[] => {
-      if (kind === 'F') return stage === 0 ? [] : [{ direction: 'forward', stage, microbatch }]
-      if (kind === 'W' || stage === last) return []
-      return [{ direction: 'backward', stage, microbatch }]
-    })
+  /** The message that an action needs; undefined if the rank has its input already. */
+  const comingTo = ({ kind, stage, microbatch }: Action): Message | undefined => {
+    if (kind === 'F') return stage === 0 ? undefined : { direction: 'forward', stage, microbatch }
+    const isWaiting = kind !== 'W' && stage < last
+    return isWaiting ? { direction: 'backward', stage, microbatch } : undefined
+  }
+  const arriveFor = async (action: Action) => {
+    const coming = comingTo(action)
+    if (coming !== undefined) await messages.arrive(coming)
+  }
+  const begin = (batch: Microbatches, actions: readonly Action[]) =>
+    messages.begin(
+      batch,
+      actions.flatMap((action) => comingTo(action) ?? []),
+    )
   /** Whether neither `stage` nor an earlier stage has parameters, so that no gradient is computed. */
   const learnsNothing = (stage: number) => stage < last && !messages.needsGradient(stage + 1)
 
-  const comingTo = ({ stage, microbatch }: Action): Message => ({
-    direction: 'forward',
-    stage,
-    microbatch,
-  })
   /** Returns the input of a stage for a micro-batch. @param labels - disposed if the function throws */
   const inputOf = (action: Action, batch: Microbatches, labels?: Tensor) => {
     try {
-      return action.stage === 0 ? batch.inputs(action.microbatch) : messages.take(comingTo(action))
+      const coming = comingTo(action)
+      return coming === undefined ? batch.inputs(action.microbatch) : messages.take(coming)
     } catch (error) {
       labels?.dispose()
       throw error
@@ -86,7 +87,7 @@ export function stageWorker(
   const forward = async (action: Action, batch: Microbatches, next: Action | undefined) => {
     const { stage: index, microbatch } = action
     const stage = stages.get(index)!
-    if (index > 0) await messages.arrive(comingTo(action))
+    await arriveFor(action)
     await timed(action, async () => {
       const labels = index === last ? batch.labels(microbatch) : undefined
       const output = await stage.forward(microbatch, {
@@ -105,9 +106,8 @@ export function stageWorker(
   const backward = async (action: Action, isLast: boolean) => {
     const { kind, stage: index, microbatch } = action
     const stage = stages.get(index)!
-    const coming: Message = { direction: 'backward', stage: index, microbatch }
     const isIdle = learnsNothing(index)
-    if (kind !== 'W' && !isIdle && index < last) await messages.arrive(coming)
+    if (!isIdle) await arriveFor(action)
     await timed(action, async () => {
       if (isIdle) {
         if (kind !== 'I') stage.free(microbatch)
@@ -117,14 +117,16 @@ export function stageWorker(
         stage.backwardParameters(microbatch, isLast)
         return
       }
-      const outputGradient = index === last ? undefined : messages.take(coming)
+      const coming = comingTo(action)
+      const outputGradient = coming && messages.take(coming)
       const inputGradient =
         kind === 'B'
           ? await stage.backward(microbatch, outputGradient, isLast)
           : await stage.backwardInput(microbatch, outputGradient)
       if (inputGradient === undefined) return
       try {
-        await messages.send({ ...coming, stage: index - 1 }, inputGradient)
+        const message = { direction: 'backward', stage: index - 1, microbatch } as const
+        await messages.send(message, inputGradient)
       } finally {
         inputGradient.dispose()
       }
@@ -159,10 +161,10 @@ export function stageWorker(
     const visits = [...stages.keys()].flatMap((stage) =>
       [...batch.rows.keys()].map((microbatch): Action => ({ kind: 'F', stage, microbatch })),
     )
-    await messages.begin(batch, expected(visits))
+    await begin(batch, visits)
     for (const action of visits) {
       const stage = stages.get(action.stage)!
-      if (action.stage > 0) await messages.arrive(comingTo(action))
+      await arriveFor(action)
       const output = await stage.infer(inputOf(action, batch))
       try {
         if (action.stage === last) await take(stage, output, action.microbatch)
@@ -183,19 +185,16 @@ export function stageWorker(
       plan: GradientPlan,
     ): Promise<TrainedBatch> {
       for (const stage of stages.values()) stage.begin(plan)
-      await messages.begin(batch, expected(actions))
+      await begin(batch, actions)
       const ends = new Map<number, Action>()
       for (const action of actions) if ('BW'.includes(action.kind)) ends.set(action.stage, action)
-      let [inFlight, peakInFlight] = [0, 0]
       for (const [at, action] of actions.entries()) {
         if (action.kind === 'F') await forward(action, batch, actions[at + 1])
         else await backward(action, ends.get(action.stage) === action)
-        inFlight += { F: 1, B: -1, I: 0, W: -1 }[action.kind]
-        peakInFlight = Math.max(peakInFlight, inFlight)
       }
       await messages.end()
       const loss = (await stages.get(last)?.summedLoss()) ?? 0
-      return { loss, peakInFlight, gradients: takeGradients() }
+      return { loss, peakInFlight: peakInFlight(actions), gradients: takeGradients() }
     },
 
     /**
@@ -220,10 +219,4 @@ export function stageWorker(
       messages.dispose()
     },
   }
-}
-
-function firstRow(rows: readonly number[], microbatch: number): number {
-  let first = 0
-  for (let i = 0; i < microbatch; i++) first += rows[i]!
-  return first
 }

@@ -1,42 +1,12 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { communicates, type Module } from '../../model/module.ts'
-import type { Parameter } from '../../model/parameter.ts'
-import type { Tensor } from '../../tfjs/tfjs.ts'
-import { createActivations, noMessages, type StageMessages } from './activations.ts'
+import { createActivations, noMessages } from './activations.ts'
 import { compareRanks, type RankFacts } from './compare-ranks.ts'
-import { TiedParameters } from './tied-parameters.ts'
+import { tieParameters } from './tied-parameters.ts'
 
 /** The communication between the stages of this rank and those of other ranks. */
-export interface StageLinks {
-  readonly group: ProcessGroup | undefined
-  readonly rank: number
-  readonly messages: StageMessages
-  /** The parameters of this rank's stages. A parameter of several stages is listed once. */
-  readonly parameters: readonly Parameter[]
-  /**
-   * The first call checks that all ranks have parts of the same pipeline.
-   *
-   * @returns whether any stage of any rank communicates with replicas in its passes
-   */
-  compare(): Promise<boolean>
-  /**
-   * The first call sets a parameter that several ranks share to the same value on all of them. Sharded
-   * parameters must be equal already.
-   */
-  tie(isSharded: boolean): Promise<void>
-  /** Whether several stages have a parameter with this name. */
-  isShared(name: string): boolean
-  /** Sums the gradients of parameters that several ranks share, and replaces the gradients by the sums. */
-  sumShared(gradients: Map<string, Tensor>): Promise<void>
-  /** Broadcasts up to `FIGURES` numbers from the rank of the last stage. */
-  tell(figures: readonly number[]): Promise<readonly number[]>
-  /** Broadcasts an object from the rank of the last stage. */
-  share<T>(result: T): Promise<T>
-  /** Gathers one object per rank, in rank order. */
-  gather<T>(own: T): Promise<readonly T[]>
-  dispose(): void
-}
+export type StageLinks = ReturnType<typeof groupLinks>
 
 const FIGURES = 6
 
@@ -48,21 +18,25 @@ interface Parts {
   readonly describe: () => Omit<RankFacts, 'parameters' | 'communicates'>
 }
 
-export function groupLinks(
-  group: ProcessGroup,
-  { modules, placement, recorder, describe }: Parts,
-): StageLinks {
-  const tied = new TiedParameters(modules, group)
+export function groupLinks(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
+  const tied = tieParameters(modules, group)
   const { parameters } = tied
   const root = placement.at(-1)!
   const buffer = group.alloc('float64', FIGURES)
   /** The properties of all ranks, which `compare` gathers; undefined before. */
   let facts: readonly RankFacts[] | undefined
   return {
-    group,
+    group: group as ProcessGroup | undefined,
     rank: group.rank,
     messages: createActivations(group, placement, recorder),
+    /** The parameters of this rank's stages. A parameter of several stages is listed once. */
     parameters,
+
+    /**
+     * The first call checks that all ranks have parts of the same pipeline.
+     *
+     * @returns whether any stage of any rank communicates with replicas in its passes
+     */
     async compare() {
       if (facts === undefined) {
         const own = {
@@ -74,21 +48,37 @@ export function groupLinks(
       }
       return facts.some(({ communicates }) => communicates)
     },
-    tie: (isSharded) => tied.prepare(facts!, isSharded),
-    isShared: (name) => tied.isShared(name),
-    sumShared: (gradients) => tied.sum(gradients),
-    async tell(figures) {
+
+    /**
+     * The first call sets a parameter that several ranks share to the same value on all of them. Sharded
+     * parameters must be equal already.
+     */
+    tie: (isSharded: boolean) => tied.prepare(facts!, isSharded),
+
+    /** Whether several stages have a parameter with this name. */
+    isShared: tied.isShared,
+
+    /** Sums the gradients of parameters that several ranks share, and replaces the gradients by the sums. */
+    sumShared: tied.sum,
+
+    /** Broadcasts up to `FIGURES` numbers from the rank of the last stage. */
+    async tell(figures: readonly number[]) {
       if (group.size === 1) return figures
       const told = buffer.subarray(0, figures.length)
       told.set(figures)
       await group.broadcast(told, root, { label: 'loss' })
       return [...told]
     },
-    share: async (result) => await group.broadcastObject(result, root, { label: 'outputs' }),
-    async gather(own) {
+
+    /** Broadcasts an object from the rank of the last stage. */
+    share: async <T>(result: T) => await group.broadcastObject(result, root, { label: 'outputs' }),
+
+    /** Gathers one object per rank, in rank order. */
+    async gather<T>(own: T): Promise<readonly T[]> {
       if (group.size === 1) return [own]
       return await group.allGatherObject(own, { label: 'facts of the step' })
     },
+
     dispose() {
       tied.dispose()
       group.free(buffer)

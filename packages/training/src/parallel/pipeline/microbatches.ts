@@ -2,6 +2,7 @@ import { argumentError, shown } from '@tsrun/core'
 import { isHostAccessible } from '../../backend/current.ts'
 import { createTensor, viewOf } from '../../backend/host-memory.ts'
 import { isTensor, tf, type Tensor } from '../../tfjs/tfjs.ts'
+import { equalParts } from './split.ts'
 
 /**
  * A batch. All ranks pass the same batch. The first stage reads `inputs`, and the last stage reads
@@ -81,12 +82,11 @@ export function cutBatch(
   checkBatch(batch, reader)
   const size = fill && isEmptyBatch(batch) ? 0 : sizeOf(batch)
   const parts = fill ? count : Math.min(count, size)
-  const each = Math.floor(size / parts)
-  const rows = Array.from({ length: parts }, (_, part) => each + (part < size % parts ? 1 : 0))
+  const rows = equalParts(size, parts)
   const inputs = new Source('inputs', batch.inputs, size)
   const labels = new Source('labels', batch.labels, size)
   const cut = (source: Source, part: number): Tensor =>
-    source.rows(part * each + Math.min(part, size % parts), rows[part]!)
+    source.rows(firstRow(rows, part), rows[part]!)
   return {
     size,
     rows,
@@ -99,6 +99,11 @@ export function cutBatch(
       labels.dispose()
     },
   }
+}
+
+/** Returns the index in the batch of the first row of a micro-batch. */
+export function firstRow(rows: readonly number[], microbatch: number): number {
+  return rows.slice(0, microbatch).reduce((sum, count) => sum + count, 0)
 }
 
 export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {

@@ -9,7 +9,7 @@ import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { Calls } from './calls.ts'
+import { openCalls } from './calls.ts'
 import { explainSizes } from './compare-ranks.ts'
 import { stageWorker, type StageWorker, type TrainedBatch } from './executor.ts'
 import type { StageLinks } from './links.ts'
@@ -31,7 +31,7 @@ import {
 import type { Plan } from './plan.ts'
 import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
-import { pipelineStage, type GradientPlan } from './stage.ts'
+import { pipelineStage, type GradientPlan, type PipelineStage } from './stage.ts'
 
 /** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
@@ -68,7 +68,7 @@ export class Pipeline implements Replicated {
   readonly #links: StageLinks
   readonly #plan: Plan
   readonly #options: CheckedModelOptions
-  readonly #calls: Calls
+  readonly #calls: ReturnType<typeof openCalls>
   readonly #worker: StageWorker
   readonly #loss: ReturnType<typeof partLoss>
   #averaging: Averaging | undefined
@@ -94,22 +94,17 @@ export class Pipeline implements Replicated {
     this.#links = links
     this.#plan = plan
     this.#options = options
-    this.#calls = new Calls(links.group)
+    this.#calls = openCalls(links.group)
     this.#loss = partLoss(options.loss)
     this.countsLabels = this.#loss.countsLabels
-    const own = [...plan.placement.keys()].filter((stage) => plan.placement[stage] === links.rank)
     // A whole model records its own passes, without a stage number.
     const inside = isWhole ? recorder : undefined
-    const stages = new Map(
-      own.map((stage, at) => [
-        stage,
-        pipelineStage(modules[at]!, {
-          loss: this.#loss,
-          runner: runners[at]!,
-          recorder: inside,
-        }),
-      ]),
-    )
+    const stages = new Map<number, PipelineStage>()
+    for (const [stage, rank] of plan.placement.entries()) {
+      if (rank !== links.rank) continue
+      const at = stages.size
+      stages.set(stage, pipelineStage(modules[at]!, this.#loss, runners[at]!, inside))
+    }
     const timed = isWhole ? undefined : recorder
     this.#worker = stageWorker(stages, plan.stages - 1, links.messages, timed)
   }

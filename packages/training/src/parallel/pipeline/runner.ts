@@ -23,8 +23,12 @@ export interface StagePass {
    */
   backwardInput?(dy: Tensor): Tensor | undefined
   backwardParameters?(onGradient: GradientListener): void
-  /** Frees all tensors that `backward` can recompute. @returns whether anything was freed */
-  release(): boolean
+  /**
+   * Frees all tensors that `backward` can recompute; absent if it frees none.
+   *
+   * @returns whether anything was freed
+   */
+  release?(): boolean
   dispose(): void
 }
 
@@ -75,10 +79,10 @@ export function wholeRunner(module: Module, { recompute, tensor, recorder }: Who
     record: (x, needsInputGradient, averaging) => {
       const options = { needsInputGradient, recorder }
       const units = averaging?.recordUnits?.(x, options)
-      if (units !== undefined) return inOne(units)
+      if (units !== undefined) return units
       const pass = recordChosen(module, x, options, chosen)
       if (pass !== undefined) return pass
-      if (isShared) return inOne(recordSegments(module, x, options))
+      if (isShared) return recordSegments(module, x, options)
       return repeatable(module, x, options, false)
     },
     infer: async (x) => {
@@ -103,7 +107,7 @@ function recordChosen(
   recompute: readonly boolean[],
 ): Promise<StagePass> | undefined {
   if (!recompute.includes(true)) return undefined
-  return inOne(recordChain(chainOf(module), x, { ...options, recompute }))
+  return recordChain(chainOf(module), x, { ...options, recompute })
 }
 
 function repeatable(
@@ -134,11 +138,4 @@ function repeatable(
       pass.free()
     },
   }
-}
-
-/** Returns a pass that has no halves and frees no tensors before its backward pass. */
-async function inOne(
-  made: Promise<Pick<StagePass, 'value' | 'backward' | 'dispose'>>,
-): Promise<StagePass> {
-  return { ...(await made), release: () => false }
 }

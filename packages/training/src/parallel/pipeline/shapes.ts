@@ -58,14 +58,11 @@ export function createShapes(group: ProcessGroup, placement: readonly number[]) 
       last = now
     },
 
-    of({ direction, stage }: Message) {
-      return known.get(direction === 'forward' ? stage : stage + 1)?.shape
-    },
+    of: ({ direction, stage }: Message) =>
+      known.get(direction === 'forward' ? stage : stage + 1)?.shape,
 
     /** Whether the gradients of activations for `stage` are wanted. */
-    needsGradient(stage: number) {
-      return known.get(stage)?.needsGradient ?? false
-    },
+    needsGradient: (stage: number) => known.get(stage)?.needsGradient ?? false,
 
     /**
      * Waits for another rank's announcement of an activation's shape.

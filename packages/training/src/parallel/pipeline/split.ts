@@ -39,9 +39,13 @@ export function splitLayers(
     requireCosts(costs, layers)
     return rangesOf(leastLargest(costs, stages))
   }
-  const each = Math.floor(layers / stages)
-  const more = layers % stages
-  return rangesOf(Array.from({ length: stages }, (_, stage) => each + (stage < more ? 1 : 0)))
+  return rangesOf(equalParts(layers, stages))
+}
+
+/** Divides `total` into whole numbers that are as equal as possible, larger ones first. */
+export function equalParts(total: number, parts: number): number[] {
+  const each = Math.floor(total / parts)
+  return Array.from({ length: parts }, (_, part) => each + (part < total % parts ? 1 : 0))
 }
 
 /** How layers are divided among stages: the number of layers of each stage, or the cost of each layer. */
@@ -56,8 +60,13 @@ export type Split = readonly number[] | { readonly costs: readonly number[] }
 export function splitAs(split: Split | undefined, layers: number, stages: number): LayerRange[] {
   if (split === undefined) return splitLayers(layers, stages)
   if (!isSizes(split)) {
-    requireSplit(split)
-    return splitLayers(layers, stages, split)
+    const isObject = typeof split === 'object' && (split as unknown) !== null
+    if (isObject && Object.keys(split).join() === 'costs') return splitLayers(layers, stages, split)
+    throw argumentError(
+      'split',
+      shown(split),
+      'numbers of layers, one per stage, or { costs }, one per layer',
+    )
   }
   const total = split.reduce((sum, size) => sum + size, 0)
   const areSizes = split.every((size) => Number.isSafeInteger(size) && size >= 1)
@@ -66,16 +75,6 @@ export function splitAs(split: Split | undefined, layers: number, stages: number
     'split',
     JSON.stringify(split),
     `${stages} numbers of layers from 1, ${layers} together`,
-  )
-}
-
-function requireSplit(split: unknown): void {
-  const isObject = typeof split === 'object' && split !== null
-  if (isObject && Object.keys(split).join() === 'costs') return
-  throw argumentError(
-    'split',
-    shown(split),
-    'numbers of layers, one per stage, or { costs }, one per layer',
   )
 }
 

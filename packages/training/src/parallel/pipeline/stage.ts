@@ -46,13 +46,6 @@ export interface GradientPlan {
   readonly isShared?: (name: string) => boolean
 }
 
-export interface StageOptions {
-  readonly loss: PartLoss
-  readonly runner: Runner
-  /** Records spans of the loss and of freeing memory. The runner records the passes. */
-  readonly recorder?: SpanRecorder | undefined
-}
-
 /** The arguments of a micro-batch's forward pass through a stage. */
 export interface Arrival {
   /** The input tensor, which the stage owns. */
@@ -71,8 +64,15 @@ export type PipelineStage = ReturnType<typeof pipelineStage>
 /**
  * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its
  * forward to its backward pass. Sums parameter gradients over the micro-batches.
+ *
+ * @param recorder - records spans of the loss and of freeing memory. The runner records the passes
  */
-export function pipelineStage(module: Module, { loss, runner, recorder }: StageOptions) {
+export function pipelineStage(
+  module: Module,
+  loss: PartLoss,
+  runner: Runner,
+  recorder: SpanRecorder | undefined,
+) {
   const needsPass = usesPass(module)
   const inFlight = new Map<number, InFlight>()
   let gradients = new Map<string, Tensor>()
@@ -232,7 +232,7 @@ export function pipelineStage(module: Module, { loss, runner, recorder }: StageO
      */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
-      if (!flight.pass.release()) return
+      if (flight.pass.release?.() !== true) return
       flight.loss?.dispose()
       flight.loss = undefined
     },

@@ -16,99 +16,27 @@ interface Tie {
  * Tied parameters: several stages have a parameter with the same name, such as an embedding table
  * that the output head reuses. Stages on one rank share one value. Between ranks the gradients are
  * summed, so that all ranks make the same update.
+ *
+ * @throws ERR_TSR_ARGUMENT when two parameters with the same name have different shapes
  */
-export class TiedParameters {
-  /** The parameters of all stages of this rank. A parameter of several stages is listed once. */
-  readonly parameters: readonly Parameter[]
-  readonly #all: readonly Parameter[]
-  readonly #group: ProcessGroup
-  readonly #shared = new Set<string>()
-  #ties: readonly Tie[] | undefined
-
-  /** @throws ERR_TSR_ARGUMENT when two parameters with the same name have different shapes */
-  constructor(modules: readonly Module[], group: ProcessGroup) {
-    this.#group = group
-    const byName = new Map<string, Parameter>()
-    this.#all = modules.flatMap(({ parameters }) => [...new Set(parameters)])
-    for (const parameter of this.#all) {
-      const first = byName.get(parameter.name)
-      if (first !== undefined) this.#shared.add(parameter.name)
-      if (first === undefined) byName.set(parameter.name, parameter)
-      else if (first !== parameter) share(first, parameter)
-    }
-    this.parameters = [...byName.values()]
+export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
+  const shared = new Set<string>()
+  const byName = new Map<string, Parameter>()
+  const all = modules.flatMap(({ parameters }) => [...new Set(parameters)])
+  for (const parameter of all) {
+    const first = byName.get(parameter.name)
+    if (first !== undefined) shared.add(parameter.name)
+    if (first === undefined) byName.set(parameter.name, parameter)
+    else if (first !== parameter) share(first, parameter)
   }
-
-  /**
-   * The first call copies each shared parameter from the first rank that has it to the other ranks.
-   * From then on, only that first rank counts the parameter in gradient norms. All ranks of the
-   * pipeline call it.
-   *
-   * @param ranks - the properties of all ranks
-   * @param isSharded - whether the parameters are sharded, so that their values cannot be replaced
-   * @throws ERR_TSR_ARGUMENT on all ranks when sharded parameters have different values
-   */
-  async prepare(
-    ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
-    isSharded: boolean,
-  ): Promise<void> {
-    if (this.#ties !== undefined) return
-    const owners = new Map<string, number[]>()
-    ranks.forEach(({ parameters }, rank) => {
-      for (const { name } of parameters) owners.set(name, [...(owners.get(name) ?? []), rank])
-    })
-    const shared = [...owners].filter(([, ranks]) => ranks.length > 1)
-    for (const [name] of shared) this.#shared.add(name)
-    const groups = new Map<string, ProcessGroup | undefined>()
-    for (const set of new Map(shared.map(([, set]) => [set.join(), set])).values()) {
-      const isIn = set.includes(this.#group.rank)
-      groups.set(set.join(), await this.#group.split(isIn ? 0 : null))
-    }
-    this.#ties = shared.flatMap(([name, set]) => {
-      const group = groups.get(set.join())
-      const parameter = this.parameters.find((each) => each.name === name)
-      return group === undefined || parameter === undefined ? [] : [{ group, parameter }]
-    })
-    const different: string[] = []
-    for (const { parameter, group } of this.#ties) {
-      const value = (await exchange(parameter, parameter.value, group, 'broadcast'))!
-      // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
-      const isEqual = await areEqual(parameter.value, value)
-      if (!isEqual) different.push(parameter.name)
-      if (isEqual || isSharded) value.dispose()
-      else replaceValue(parameter, value)
-      for (const each of this.#all) {
-        if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
-      }
-    }
-    if (isSharded && shared.length > 0) await this.#refuse(different)
-  }
-
-  /** Whether the name occurs in several stages. Other ranks are included only after `prepare`. */
-  isShared(name: string): boolean {
-    return this.#shared.has(name)
-  }
-
-  /**
-   * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. A
-   * parameter without a gradient on any rank still has none.
-   */
-  async sum(gradients: Map<string, Tensor>): Promise<void> {
-    for (const { parameter, group } of this.#ties ?? []) {
-      const gradient = gradients.get(parameter.name)
-      const sum = await exchange(parameter, gradient, group, 'sum')
-      if (sum !== undefined) gradients.set(parameter.name, sum)
-      gradient?.dispose()
-    }
-  }
-
+  let ties: readonly Tie[] | undefined
   /**
    * Throws if a tied parameter has different values in several stages.
    *
    * @param different - names of sharded parameters whose values differ on this rank
    */
-  async #refuse(different: readonly string[]): Promise<void> {
-    const [name] = (await this.#group.allGatherObject(different, { label: 'tied' })).flat()
+  const refuse = async (different: readonly string[]) => {
+    const [name] = (await group.allGatherObject(different, { label: 'tied' })).flat()
     if (name === undefined) return
     throw argumentError(
       `the parameter ${name}`,
@@ -117,9 +45,76 @@ export class TiedParameters {
     )
   }
 
-  dispose(): void {
-    const groups = new Set(this.#ties?.map(({ group }) => group))
-    for (const group of groups) group.destroy().catch(() => undefined)
+  return {
+    /** The parameters of all stages of this rank. A parameter of several stages is listed once. */
+    parameters: [...byName.values()] as readonly Parameter[],
+
+    /**
+     * The first call copies each shared parameter from the first rank that has it to the other ranks.
+     * From then on, only that first rank counts the parameter in gradient norms. All ranks of the
+     * pipeline call it.
+     *
+     * @param ranks - the properties of all ranks
+     * @param isSharded - whether the parameters are sharded, so that their values cannot be replaced
+     * @throws ERR_TSR_ARGUMENT on all ranks when sharded parameters have different values
+     */
+    async prepare(
+      ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
+      isSharded: boolean,
+    ) {
+      if (ties !== undefined) return
+      const owners = new Map<string, number[]>()
+      ranks.forEach(({ parameters }, rank) => {
+        for (const { name } of parameters) owners.set(name, [...(owners.get(name) ?? []), rank])
+      })
+      const groups = new Map<string, ProcessGroup | undefined>()
+      const found: Tie[] = []
+      for (const [name, set] of owners) {
+        if (set.length === 1) continue
+        shared.add(name)
+        const key = set.join()
+        if (!groups.has(key)) {
+          groups.set(key, await group.split(set.includes(group.rank) ? 0 : null))
+        }
+        const tied = groups.get(key)
+        if (tied !== undefined) found.push({ group: tied, parameter: byName.get(name)! })
+      }
+      ties = found
+      const different: string[] = []
+      for (const { parameter, group } of ties) {
+        const value = (await exchange(parameter, parameter.value, group, 'broadcast'))!
+        // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
+        const isEqual = await areEqual(parameter.value, value)
+        if (!isEqual) different.push(parameter.name)
+        if (isEqual || isSharded) value.dispose()
+        else replaceValue(parameter, value)
+        for (const each of all) {
+          if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
+        }
+      }
+      if (isSharded && groups.size > 0) await refuse(different)
+    },
+
+    /** Whether the name occurs in several stages. Other ranks are included only after `prepare`. */
+    isShared: (name: string) => shared.has(name),
+
+    /**
+     * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. A
+     * parameter without a gradient on any rank still has none.
+     */
+    sum: async (gradients: Map<string, Tensor>) => {
+      for (const { parameter, group } of ties ?? []) {
+        const gradient = gradients.get(parameter.name)
+        const sum = await exchange(parameter, gradient, group, 'sum')
+        if (sum !== undefined) gradients.set(parameter.name, sum)
+        gradient?.dispose()
+      }
+    },
+
+    dispose() {
+      const groups = new Set(ties?.map(({ group }) => group))
+      for (const group of groups) group.destroy().catch(() => undefined)
+    },
   }
 }
 

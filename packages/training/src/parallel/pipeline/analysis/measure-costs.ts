@@ -7,7 +7,7 @@ import { summedCrossEntropy } from '../../../nn/cross-entropy.ts'
 import { recordLoss, type Loss } from '../../../nn/loss.ts'
 import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
 import { checkRecipe, type PipelineModel } from '../../recipe.ts'
-import { cutBatch, type Batch, type Microbatches } from '../microbatches.ts'
+import { cutBatch, type Batch } from '../microbatches.ts'
 
 /** Options of `measureCosts`. */
 export interface MeasureCostsOptions {
@@ -70,20 +70,36 @@ async function measureOwn(
   const parts = cutBatch(batch, count)
   const costs: number[] = []
   let input = parts.inputs(0)
+  /**
+   * Returns the milliseconds until a gradient has been fetched. Some backends compute asynchronously, so
+   * the time ends with the fetch.
+   */
+  const timePass = async (module: Module, isFirst: boolean, isLast: boolean) => {
+    const labels = isLast ? parts.labels(0) : undefined
+    const start = monotonicNow()
+    const recording = recordModule(module, input, { needsInputGradient: !isFirst })
+    const { value } = recording
+    const recorded = labels && recordLoss(loss, value, labels)
+    const one = tf.scalar(1)
+    const dy = recorded?.backward(one, () => undefined) ?? tf.onesLike(value)
+    const gradients: Tensor[] = []
+    const inputGradient = recording.backward(dy, (_, gradient) => gradients.push(gradient))
+    if (inputGradient !== undefined) gradients.push(inputGradient)
+    const last = gradients.at(-1)
+    if (last !== undefined) await takeScalar(tf.tidy(() => tf.sum(last)))
+    const time = monotonicNow() - start
+    tf.dispose([one, dy, ...gradients, ...(labels === undefined ? [] : [labels])])
+    recorded?.dispose()
+    recording.dispose()
+    return time
+  }
   try {
     for (let layer = 0; layer < model.layers; layer++) {
       const module = model.slice(layer, layer + 1)
-      const isLast = layer === model.layers - 1
       try {
-        const run = {
-          module,
-          input,
-          loss: isLast ? loss : undefined,
-          needsInputGradient: layer > 0,
-        }
         const times: number[] = []
         for (let pass = -1; pass < repeats; pass++) {
-          const time = await timePass(run, parts)
+          const time = await timePass(module, layer === 0, layer === model.layers - 1)
           if (pass >= 0) times.push(time)
         }
         costs.push(times.sort((a, b) => a - b)[times.length >> 1]!)
@@ -99,36 +115,4 @@ async function measureOwn(
     input.dispose()
     parts.dispose()
   }
-}
-
-interface Run {
-  readonly module: Module
-  readonly input: Tensor
-  readonly loss: Loss | undefined
-  readonly needsInputGradient: boolean
-}
-
-/**
- * Returns the milliseconds until a gradient has been fetched. Some backends compute asynchronously, so
- * the time ends with the fetch.
- */
-async function timePass(run: Run, parts: Microbatches): Promise<number> {
-  const { module, input, needsInputGradient } = run
-  const labels = run.loss === undefined ? undefined : parts.labels(0)
-  const start = monotonicNow()
-  const recording = recordModule(module, input, { needsInputGradient })
-  const { value } = recording
-  const loss = labels === undefined ? undefined : recordLoss(run.loss!, value, labels)
-  const one = tf.scalar(1)
-  const dy = loss?.backward(one, () => undefined) ?? tf.onesLike(value)
-  const gradients: Tensor[] = []
-  const inputGradient = recording.backward(dy, (_, gradient) => gradients.push(gradient))
-  if (inputGradient !== undefined) gradients.push(inputGradient)
-  const sums = tf.tidy(() => tf.addN([tf.scalar(0), ...gradients.slice(-1).map((g) => tf.sum(g))]))
-  await takeScalar(sums)
-  const time = monotonicNow() - start
-  tf.dispose([dy, one, ...gradients, ...(labels === undefined ? [] : [labels])])
-  loss?.dispose()
-  recording.dispose()
-  return time
 }

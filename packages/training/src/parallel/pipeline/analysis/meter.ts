@@ -78,23 +78,24 @@ export class StepMeter {
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   const of = (...kinds: Span['kind'][]): Span[] =>
     spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
-  const time = (list: readonly Span[]): number => sum(list.map(({ start, end }) => end - start))
+  const times = (list: readonly Span[]): number[] => list.map(({ start, end }) => end - start)
+  const cpuTimes = (list: readonly Span[]): number[] => list.map(({ cpu = 0 }) => cpu)
   const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
   // Leave out the final wait for sends to complete: it has no micro-batch.
   const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
   const compute = [...forwards, ...backwards, ...weights]
-  const waiting = sum(waits.map(({ waited }) => waited ?? 0))
+  const waiting = sum(waits.map(({ waited = 0 }) => waited))
   return {
     length:
       Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
-    forward: forwards.map(({ start, end }) => end - start),
-    backward: backwards.map(({ start, end }) => end - start),
-    weights: weights.map(({ start, end }) => end - start),
-    forwardCpu: forwards.map(({ cpu }) => cpu ?? 0),
-    backwardCpu: backwards.map(({ cpu }) => cpu ?? 0),
-    weightsCpu: weights.map(({ cpu }) => cpu ?? 0),
+    forward: times(forwards),
+    backward: times(backwards),
+    weights: times(weights),
+    forwardCpu: cpuTimes(forwards),
+    backwardCpu: cpuTimes(backwards),
+    weightsCpu: cpuTimes(weights),
     waiting,
-    transfer: time(waits) - waiting,
+    transfer: sum(times(waits)) - waiting,
   }
 }
 
@@ -102,6 +103,6 @@ function place({ stage = 0, microbatch = 0 }: Span): number {
   return stage * 2 ** 24 + microbatch
 }
 
-function sum(values: readonly number[]): number {
+export function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0)
 }

@@ -2,7 +2,7 @@ import type { Span } from '@tsrun/distributed/record'
 import { formatAction } from '../schedule/actions.ts'
 import type { Schedule } from '../schedule/schedule.ts'
 import type { SimulationOptions } from '../schedule/simulate.ts'
-import type { StepSample } from './meter.ts'
+import { sum, type StepSample } from './meter.ts'
 
 /** The largest number of steps to simulate. They are spread evenly over the measured steps. */
 const SIMULATED = 32
@@ -136,7 +136,6 @@ function durationsOf(
     return placement.map((rank) => rest[rank]!.splice(0, microbatches))
   }
   const [forward, backward] = [of('forward'), of('backward')]
-  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
   const rest = ranks.map(({ weights }) => [...weights])
   const halved = new Set(actions.flat().map(formatAction))
   const weightGradient = placement.map((rank, stage) =>
@@ -169,10 +168,6 @@ function rankReport(samples: readonly StepSample[], stepTime: number): RankRepor
 
 function computeOf({ forward, backward, weights }: StepSample): number {
   return sum(forward) + sum(backward) + sum(weights)
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0)
 }
 
 function mean(values: readonly number[]): number {

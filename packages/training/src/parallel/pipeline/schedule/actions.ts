@@ -20,6 +20,16 @@ export function act(kind: ActionKind, stage: number, microbatch: number): Action
   return { kind, stage, microbatch }
 }
 
+/** Returns the largest number of micro-batches whose activations a rank holds at one time. */
+export function peakInFlight(actions: readonly Action[]): number {
+  let [inFlight, peak] = [0, 0]
+  for (const { kind } of actions) {
+    inFlight += { F: 1, B: -1, I: 0, W: -1 }[kind]
+    peak = Math.max(peak, inFlight)
+  }
+  return peak
+}
+
 /** Formats an action as text: `0F3` stands for stage 0, forward pass, micro-batch 3. */
 export function formatAction({ stage, kind, microbatch }: Action): string {
   return `${stage}${kind}${microbatch}`

@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { tsrError, type TsrError } from '@tsrun/core'
 import { formatAction, type Action, type ActionLists } from './actions.ts'
 
 /** An action, the rank that runs it, and its index in that rank's list. */
@@ -50,42 +50,12 @@ export function needsOf({ kind, stage, microbatch }: Action, stages: number): st
   }
 }
 
-/**
- * Merges the action lists of all ranks into one list in which every action follows the actions that
- * it needs. The order of each rank's actions is unchanged.
- *
- * @throws ERR_TSR_SCHEDULE naming the first action that can never run
- */
-export function executionOrder(actions: ActionLists): PlacedAction[] {
-  const { stages } = extentOf(actions)
-  const products = new Set<string>()
-  const next = actions.map(() => 0)
-  const order: PlacedAction[] = []
-  let moved = true
-  while (moved) {
-    moved = false
-    actions.forEach((list, rank) => {
-      for (let at = next[rank]!; at < list.length; at++) {
-        const action = list[at]!
-        if (!needsOf(action, stages).every((need) => products.has(need))) return
-        const product = productOf(action)
-        if (product !== undefined) products.add(product)
-        order.push({ ...action, rank, position: at })
-        next[rank] = at + 1
-        moved = true
-      }
-    })
-  }
-  const stuck = actions.findIndex((list, rank) => next[rank]! < list.length)
-  if (stuck === -1) return order
-  const action = actions[stuck]![next[stuck]!]!
-  const missing = needsOf(action, stages).find((need) => !products.has(need))
-  throw tsrError('ERR_TSR_SCHEDULE', {
-    problem: `rank ${stuck}, action ${next[stuck]!}: ${formatAction(action)} waits for ever for ${describe(missing!)}`,
+/** Returns the error about an action that can never run, because it needs what is never computed. */
+export function stuckError(action: PlacedAction, missing: string): TsrError {
+  const [what, stage, microbatch] = missing.split(' ')
+  const needed = `the ${what!} of stage ${stage!}, micro-batch ${microbatch!}`
+  const place = `rank ${action.rank}, action ${action.position}`
+  return tsrError('ERR_TSR_SCHEDULE', {
+    problem: `${place}: ${formatAction(action)} waits for ever for ${needed}`,
   })
-}
-
-function describe(product: string): string {
-  const [what, stage, microbatch] = product.split(' ')
-  return `the ${what!} of stage ${stage!}, micro-batch ${microbatch!}`
 }

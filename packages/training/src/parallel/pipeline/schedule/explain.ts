@@ -63,27 +63,28 @@ export function explainSimulation({ spans, ranks, makespan }: Simulation): Expla
   const lists = ranks.map((_, rank) =>
     spans.filter((span) => span.rank === rank).sort((a, b) => a.position - b.position),
   )
-  const idle = lists.flatMap((list, rank) => idleOf(list, rank, makespan, causeOf))
-  return { idle, criticalPath: pathTo(spans, lists, causeOf) }
-}
-
-type CauseOf = (span: TimedAction) => TimedAction | undefined
-
-function idleOf(
-  list: readonly TimedAction[],
-  rank: number,
-  makespan: number,
-  causeOf: CauseOf,
-): IdleTime[] {
-  const idle: IdleTime[] = []
-  let free = 0
-  for (const next of list) {
-    idle.push(...beforeNext(free, next, causeOf(next)))
-    free = next.end
+  const idle = lists.flatMap((list, rank): IdleTime[] => {
+    let free = 0
+    const gaps = list.flatMap((next) => {
+      const start = free
+      free = next.end
+      return beforeNext(start, next, causeOf(next))
+    })
+    const text = `rank ${rank} has nothing left to do in this step`
+    return [...gaps, { rank, start: free, end: makespan, reason: 'drain', text }]
+  })
+  const criticalPath: TimedAction[] = []
+  for (let span = spans.at(-1); span !== undefined;) {
+    criticalPath.unshift(span)
+    const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
+    const cause = causeOf(span)
+    const { start, ready } = span
+    // Continue with the action that delayed this one: the previous user of its core, the previous action
+    // of its rank, or the action that computed its input.
+    if (ready < start) span = spans.findLast(({ end }) => end === start)
+    else span = before !== undefined && before.end >= start ? before : (cause ?? before)
   }
-  const text = `rank ${rank} has nothing left to do in this step`
-  idle.push({ rank, start: free, end: makespan, reason: 'drain', text })
-  return idle.filter(({ start, end }) => end > start)
+  return { idle: idle.filter(({ start, end }) => end > start), criticalPath }
 }
 
 function beforeNext(start: number, next: TimedAction, cause: TimedAction | undefined): IdleTime[] {
@@ -97,32 +98,19 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   const facts = { rank, next, ...(cause && { cause }) }
   return [
     {
-      ...{ ...facts, start, end: computed, reason: start === 0 ? 'fill' : 'wait' },
+      ...facts,
+      start,
+      end: computed,
+      reason: start === 0 ? 'fill' : 'wait',
       text: waits?.computing ?? '',
     },
     { ...facts, start: computed, end: ready, reason: 'message', text: waits?.sending ?? '' },
     {
-      ...{ ...facts, start: ready, end: next.start, reason: 'core' },
+      ...facts,
+      start: ready,
+      end: next.start,
+      reason: 'core',
       text: `rank ${rank} waits for a free core, to run ${action}`,
     },
   ]
-}
-
-function pathTo(
-  spans: Simulation['spans'],
-  lists: readonly (readonly TimedAction[])[],
-  causeOf: CauseOf,
-): TimedAction[] {
-  const path: TimedAction[] = []
-  for (let span = spans.at(-1); span !== undefined;) {
-    path.unshift(span)
-    const before: TimedAction | undefined = lists[span.rank]![span.position - 1]
-    const cause = causeOf(span)
-    const { start, ready } = span
-    // Continue with the action that delayed this one: the previous user of its core, the previous action
-    // of its rank, or the action that computed its input.
-    if (ready < start) span = spans.findLast(({ end }) => end === start)
-    else span = before !== undefined && before.end >= start ? before : (cause ?? before)
-  }
-  return path
 }

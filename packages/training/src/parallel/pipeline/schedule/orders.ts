@@ -9,29 +9,16 @@ import { dualPipeV, zeroBubbleV } from './v-orders.ts'
 export type Order = (rank: number, ranks: number, microbatches: number, chunks: number) => Action[]
 
 /** Runs one micro-batch at a time through the whole pipeline, as in naive model parallelism. */
-const naive: Order = (stage, _stages, microbatches) =>
-  range(0, microbatches).flatMap((m) => [act('F', stage, m), act('B', stage, m)])
-
-/** Runs all forward passes, then all backward passes (Huang et al., GPipe, 2018). */
-const gpipe: Order = (stage, _stages, microbatches) => [
-  ...range(0, microbatches).map((m) => act('F', stage, m)),
-  ...range(0, microbatches).map((m) => act('B', stage, m)),
-]
+const naive: Order = (stage, stages, microbatches) =>
+  alternate(passesOf(1, stage, stages, microbatches, 1), 0)
 
 /**
  * 1F1B (Narayanan et al., PipeDream-Flush, 2021). A stage first runs one forward pass per later stage.
  * Then it alternates between one forward and one backward pass, and finally runs the remaining backward
  * passes. The bubble is as large as in GPipe, but at most `stages - stage` micro-batches are in flight.
  */
-const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
-  const warmup = Math.min(stages - stage - 1, microbatches)
-  const steady = microbatches - warmup
-  return [
-    ...range(0, warmup).map((m) => act('F', stage, m)),
-    ...range(0, steady).flatMap((m) => [act('F', stage, m + warmup), act('B', stage, m)]),
-    ...range(steady, microbatches).map((m) => act('B', stage, m)),
-  ]
-}
+const oneForwardOneBackward: Order = (stage, stages, microbatches) =>
+  alternate(passesOf(1, stage, stages, microbatches, 1), stages - stage - 1)
 
 /**
  * 1F1B with backward passes in halves (Qi et al., Zero Bubble Pipeline Parallelism, 2023, ZB-H1). The
@@ -47,17 +34,13 @@ const oneForwardOneBackward: Order = (stage, stages, microbatches) => {
 const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
   const rounds = Math.max(1, Math.floor(microbatches / ranks))
   const size = microbatches % rounds === 0 ? microbatches / rounds : microbatches
-  const visits = visitsOf(size, chunks, microbatches)
-  const forwards = visits.map(({ chunk, microbatch }) => act('F', chunk * ranks + rank, microbatch))
-  const backwards = (kind: 'I' | 'W'): Action[] =>
-    visits.map(({ chunk, microbatch }) =>
-      act(kind, (chunks - 1 - chunk) * ranks + rank, microbatch),
-    )
-  const weights = backwards('W')
+  const { forwards, backwards } = passesOf(size, rank, ranks, microbatches, chunks)
+  const halves = (kind: 'I' | 'W') => backwards.map((action): Action => ({ ...action, kind }))
+  const weights = halves('W')
   const warmup = Math.min(ranks - rank - 1 + (chunks - 1) * size, forwards.length)
   return [
     ...forwards.slice(0, warmup),
-    ...backwards('I').flatMap((half, index) => [
+    ...halves('I').flatMap((half, index) => [
       ...forwards.slice(warmup + index, warmup + index + 1),
       half,
       ...weights.slice(Math.max(0, index - rank), Math.max(0, index - rank + 1)),
@@ -75,39 +58,25 @@ const interleavedZeroBubble: Order = (rank, ranks, microbatches, chunks) => {
  * If the number of micro-batches is not a multiple of the number of ranks, all forward passes come first.
  */
 const interleaved: Order = (rank, ranks, microbatches, chunks) => {
-  const visits = visitsOf(ranks, chunks, microbatches)
-  const forwards = visits.map(({ chunk, microbatch }) => act('F', chunk * ranks + rank, microbatch))
-  const backwards = visits.map(({ chunk, microbatch }) =>
-    act('B', (chunks - 1 - chunk) * ranks + rank, microbatch),
-  )
-  const total = visits.length
-  const warmup =
-    microbatches % ranks === 0
-      ? Math.min(2 * (ranks - rank - 1) + (chunks - 1) * ranks, total)
-      : total
-  const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
-  return [...forwards.slice(0, warmup), ...steady, ...backwards.slice(total - warmup)]
+  const passes = passesOf(ranks, rank, ranks, microbatches, chunks)
+  const isWhole = microbatches % ranks === 0
+  return alternate(passes, isWhole ? 2 * (ranks - rank - 1) + (chunks - 1) * ranks : Infinity)
 }
 
 /**
  * Breadth-first pipeline parallelism (Lamy-Poirier, 2022). Stages are assigned as in `interleaved`. All
- * micro-batches go forward through one chunk before the next chunk starts, as in GPipe. Backward passes
- * visit the chunks in reverse order. The bubble is the same as in `interleaved`, for any number of
- * micro-batches. However, the activations of all micro-batches and chunks are in memory at once.
+ * micro-batches go forward through one chunk before the next chunk starts. Backward passes visit the
+ * chunks in reverse order. The bubble is the same as in `interleaved`, for any number of micro-batches.
+ * However, the activations of all micro-batches and chunks are in memory at once.
+ *
+ * With one chunk, this is GPipe (Huang et al., 2018): all forward passes, then all backward passes.
  */
-const looped: Order = (rank, ranks, microbatches, chunks) => {
-  const list = (kind: 'F' | 'B', chunk: number): Action[] =>
-    range(0, microbatches).map((m) => act(kind, chunk * ranks + rank, m))
-  const order = range(0, chunks)
-  return [
-    ...order.flatMap((chunk) => list('F', chunk)),
-    ...order.toReversed().flatMap((chunk) => list('B', chunk)),
-  ]
-}
+const looped: Order = (rank, ranks, microbatches, chunks) =>
+  alternate(passesOf(microbatches, rank, ranks, microbatches, chunks), Infinity)
 
 export const orders = {
   naive,
-  gpipe,
+  gpipe: looped,
   '1f1b': oneForwardOneBackward,
   'zb-h1': interleavedZeroBubble,
   interleaved,
@@ -125,26 +94,28 @@ export function stagesPerRank(name: unknown): 1 | 2 | 'any' {
   return name === 'zb-v' || name === 'dualpipe-v' ? 2 : 1
 }
 
-function range(from: number, to: number): number[] {
-  return Array.from({ length: to - from }, (_, index) => from + index)
-}
-
 /**
- * Returns the order in which a rank's forward passes visit its chunks. In each round, `size`
- * micro-batches visit one chunk after the other.
+ * Returns the passes of a rank. In each round, `size` micro-batches visit one chunk after the other:
+ * forward passes from the first chunk on, backward passes from the last.
  */
-function visitsOf(
-  size: number,
-  chunks: number,
-  microbatches: number,
-): { chunk: number; microbatch: number }[] {
-  const visits: { chunk: number; microbatch: number }[] = []
+function passesOf(size: number, rank: number, ranks: number, microbatches: number, chunks: number) {
+  const forwards: Action[] = []
+  const backwards: Action[] = []
   for (let first = 0; first < microbatches; first += size) {
     const end = Math.min(first + size, microbatches)
     for (let chunk = 0; chunk < chunks; chunk++) {
-      for (let microbatch = first; microbatch < end; microbatch++)
-        visits.push({ chunk, microbatch })
+      for (let microbatch = first; microbatch < end; microbatch++) {
+        forwards.push(act('F', chunk * ranks + rank, microbatch))
+        backwards.push(act('B', (chunks - 1 - chunk) * ranks + rank, microbatch))
+      }
     }
   }
-  return visits
+  return { forwards, backwards }
+}
+
+/** After `warmup` forward passes, or all if there are fewer, forward and backward passes alternate. */
+function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup: number): Action[] {
+  const first = forwards.slice(0, warmup)
+  const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
+  return [...first, ...steady, ...backwards.slice(forwards.length - first.length)]
 }

@@ -81,7 +81,7 @@ export function schedule(
   const lists = Array.from({ length: ranks }, (_, rank) =>
     orders[name](rank, ranks, microbatches, stages / ranks),
   )
-  return new ActionSchedule(name, lists)
+  return scheduleOf(name, lists)
 }
 
 /** One list of actions per rank. An action is an object or a text such as `0F3`. */
@@ -106,7 +106,7 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
     ),
   )
   validateSchedule(read)
-  return new ActionSchedule(name, read)
+  return scheduleOf(name, read)
 }
 
 /**
@@ -123,31 +123,18 @@ export function parseSchedule(text: string, name = 'custom'): Schedule {
   return customSchedule(parseActions(text), name)
 }
 
-class ActionSchedule implements Schedule {
-  readonly name: string
-  readonly stages: number
-  readonly microbatches: number
-  readonly actions: ActionLists
-  readonly placement: readonly number[]
-
-  constructor(name: string, actions: ActionLists) {
-    this.name = name
-    this.actions = actions
-    const { stages, microbatches, rankOfStage } = extentOf(actions)
-    this.stages = stages
-    this.microbatches = microbatches
-    this.placement = rankOfStage
-  }
-
-  validate(): void {
-    validateSchedule(this.actions)
-  }
-
-  simulate(options?: SimulationOptions): Simulation {
-    return simulateSchedule(this.actions, options)
-  }
-
-  grid(options?: GridOptions): string {
-    return drawGrid(this.actions, options)
+function scheduleOf(name: string, actions: ActionLists): Schedule {
+  const { stages, microbatches, rankOfStage: placement } = extentOf(actions)
+  return {
+    name,
+    stages,
+    microbatches,
+    actions,
+    placement,
+    validate: () => {
+      validateSchedule(actions)
+    },
+    simulate: (options) => simulateSchedule(actions, options),
+    grid: (options) => drawGrid(actions, options),
   }
 }

@@ -1,6 +1,6 @@
 import { argumentError } from '@tsrun/core'
-import type { Action, ActionKind, ActionLists } from './actions.ts'
-import { executionOrder, extentOf, needsOf, productOf, type PlacedAction } from './dependencies.ts'
+import { peakInFlight, type ActionKind, type ActionLists } from './actions.ts'
+import { extentOf, needsOf, productOf, stuckError, type PlacedAction } from './dependencies.ts'
 
 /**
  * A duration: one number for all stages, or a list with one entry per stage. An entry is a number,
@@ -65,7 +65,9 @@ export interface Simulation {
 }
 
 /**
- * Simulates a schedule: each rank runs its actions in order, each one as soon as its inputs have arrived.
+ * Simulates a schedule event by event: each rank runs its actions in order, each one as soon as its
+ * inputs have arrived. If all cores are in use, ranks get free cores in the order in which they became
+ * ready.
  *
  * @throws ERR_TSR_SCHEDULE when a rank would wait forever; ERR_TSR_ARGUMENT for invalid durations
  */
@@ -74,56 +76,31 @@ export function simulateSchedule(
   { forward = 1, backward = 2, transfer = 0, cores = Infinity, ...halves }: SimulationOptions = {},
 ): Simulation {
   const extent = extentOf(actions)
-  const { inputGradient, weightGradient } = halves
   const times = (name: string, durations: Durations): Times => timesOf(name, durations, extent)
-  const half = (name: string, durations: Durations | undefined): Times => {
+  const [before, after] = [times('forward', forward), times('backward', backward)]
+  const half = (name: 'inputGradient' | 'weightGradient'): Times => {
+    const durations = halves[name]
     if (durations !== undefined) return times(name, durations)
-    const whole = times('backward', backward)
-    return (stage, microbatch) => whole(stage, microbatch) / 2
+    return (stage, microbatch) => after(stage, microbatch) / 2
   }
   const durations: Record<ActionKind, Times> = {
-    F: times('forward', forward),
-    B: times('backward', backward),
-    I: half('inputGradient', inputGradient),
-    W: half('weightGradient', weightGradient),
+    F: before,
+    B: after,
+    I: half('inputGradient'),
+    W: half('weightGradient'),
   }
   const transfers = times('transfer', transfer)
   if (!(cores >= 1)) {
     throw argumentError('cores', cores, 'at least 1')
   }
-  executionOrder(actions)
-  const spans = timeActions(actions, {
-    work: ({ kind, stage, microbatch }) => durations[kind](stage, microbatch),
-    transfer: transfers,
-    cores,
-  })
-  return summarize(spans, actions.length)
-}
 
-interface Costs {
-  readonly work: (action: Action) => number
-  /** Returns the time from the end of a stage's action until another rank has the result. */
-  readonly transfer: (stage: number, microbatch: number) => number
-  /**
-   * The number of actions that can run at once. If all cores are in use, ranks get free cores in the
-   * order in which they became ready.
-   */
-  readonly cores: number
-}
-
-/** Simulates lists of actions that do not deadlock (see `executionOrder`), event by event. */
-function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): TimedAction[] {
-  const { stages } = extentOf(actions)
-  const arrivals = new Map<
-    string,
-    { rank: number; stage: number; microbatch: number; at: number }
-  >()
+  /** The actions whose results have been computed, by the name of the result. */
+  const producers = new Map<string, TimedAction>()
   const running = actions.map((): TimedAction | undefined => undefined)
   const next = actions.map(() => 0)
   const free = actions.map(() => 0)
   const spans: TimedAction[] = []
   let time = 0
-
   /**
    * Returns the time at which `rank` can start its next action; Infinity while an input has not
    * been computed.
@@ -131,59 +108,54 @@ function timeActions(actions: ActionLists, { work, transfer, cores }: Costs): Ti
   const readyAt = (rank: number): number => {
     const action = actions[rank]![next[rank]!]
     if (action === undefined || running[rank] !== undefined) return Infinity
-    return needsOf(action, stages).reduce((latest, need) => {
-      const from = arrivals.get(need)
+    const arrivals = needsOf(action, extent.stages).map((need) => {
+      const from = producers.get(need)
       if (from === undefined) return Infinity
-      return Math.max(
-        latest,
-        from.at + (from.rank === rank ? 0 : transfer(from.stage, from.microbatch)),
-      )
-    }, free[rank]!)
-  }
-  const start = (rank: number, ready: number): void => {
-    const action = actions[rank]![next[rank]!]!
-    running[rank] = {
-      ...action,
-      rank,
-      position: next[rank]!,
-      ready,
-      start: time,
-      end: time + work(action),
-    }
-    next[rank]! += 1
-  }
-  const finish = (rank: number, span: TimedAction): void => {
-    const product = productOf(span)
-    if (product !== undefined) arrivals.set(product, { ...span, at: time })
-    spans.push(span)
-    running[rank] = undefined
-    free[rank] = time
+      return from.end + (from.rank === rank ? 0 : transfers(from.stage, from.microbatch))
+    })
+    return Math.max(free[rank]!, ...arrivals)
   }
 
   // Cache known times. A known time never changes, because it depends only on results that are
   // already computed.
-  const ready = actions.map(() => Infinity)
+  const known = actions.map(() => Infinity)
   for (;;) {
-    ready.forEach((known, rank) => {
-      if (known === Infinity) ready[rank] = readyAt(rank)
-    })
+    for (const [rank, ready] of known.entries()) {
+      if (ready === Infinity) known[rank] = readyAt(rank)
+    }
     const idleCores = cores - running.filter((span) => span !== undefined).length
-    const runnable = [...ready.keys()]
-      .filter((rank) => ready[rank]! <= time)
-      .sort((a, b) => ready[a]! - ready[b]!)
+    const runnable = [...known.keys()]
+      .filter((rank) => known[rank]! <= time)
+      .sort((a, b) => known[a]! - known[b]!)
       .slice(0, idleCores)
     for (const rank of runnable) {
-      start(rank, ready[rank]!)
-      ready[rank] = Infinity
+      const position = next[rank]!++
+      const action = actions[rank]![position]!
+      const { kind, stage, microbatch } = action
+      const end = time + durations[kind](stage, microbatch)
+      running[rank] = { ...action, rank, position, ready: known[rank]!, start: time, end }
+      known[rank] = Infinity
     }
-    const arrival = Math.min(...ready.filter((known) => known > time))
+    const arrival = Math.min(...known.filter((ready) => ready > time))
     const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
-    if (until === Infinity) return spans
+    if (until === Infinity) break
     time = until
-    running.forEach((span, rank) => {
-      if (span !== undefined && span.end <= time) finish(rank, span)
-    })
+    for (const [rank, span] of running.entries()) {
+      if (span === undefined || span.end > time) continue
+      const product = productOf(span)
+      if (product !== undefined) producers.set(product, span)
+      spans.push(span)
+      running[rank] = undefined
+      free[rank] = time
+    }
   }
+  for (const [rank, position] of next.entries()) {
+    const action = actions[rank]![position]
+    if (action === undefined) continue
+    const missing = needsOf(action, extent.stages).find((need) => !producers.has(need))!
+    throw stuckError({ ...action, rank, position }, missing)
+  }
+  return summarize(spans, actions.length)
 }
 
 function summarize(spans: readonly TimedAction[], size: number): Simulation {
@@ -195,17 +167,6 @@ function summarize(spans: readonly TimedAction[], size: number): Simulation {
   })
   const busy = ranks.reduce((sum, rank) => sum + rank.busy, 0)
   return { makespan, bubble: makespan === 0 ? 0 : 1 - busy / (size * makespan), ranks, spans }
-}
-
-function peakInFlight(own: readonly TimedAction[]): number {
-  let inFlight = 0
-  let peak = 0
-  for (const { kind } of own) {
-    if (kind === 'F') inFlight += 1
-    if (kind === 'B' || kind === 'W') inFlight -= 1
-    peak = Math.max(peak, inFlight)
-  }
-  return peak
 }
 
 type Times = (stage: number, microbatch: number) => number

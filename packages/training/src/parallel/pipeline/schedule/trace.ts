@@ -23,25 +23,34 @@ interface TraceEvent {
 export function scheduleTrace(actions: ActionLists, durations: SimulationOptions = {}): string {
   const simulation = simulateSchedule(actions, durations)
   const { idle } = explainSimulation(simulation)
-  const time = ({ start, end }: { start: number; end: number }): { ts: number; dur: number } => ({
+  const event = (
+    { rank, start, end }: { rank: number; start: number; end: number },
+    name: string,
+    cat: string,
+    args: TraceEvent['args'],
+  ): TraceEvent => ({
+    name,
+    cat,
+    ph: 'X',
+    pid: 0,
+    tid: rank,
     ts: 1000 * start,
     dur: 1000 * (end - start),
+    args,
   })
   const events: TraceEvent[] = [
     ...actions.map((_, rank): TraceEvent => ({
-      ...{ name: 'thread_name', ph: 'M', pid: 0, tid: rank },
+      name: 'thread_name',
+      ph: 'M',
+      pid: 0,
+      tid: rank,
       args: { name: `rank ${rank}` },
     })),
-    ...simulation.spans.map((span): TraceEvent => ({
-      ...{ name: formatAction(span), cat: span.kind, ph: 'X', pid: 0, tid: span.rank },
-      ...time(span),
-      args: { stage: span.stage, microbatch: span.microbatch },
-    })),
-    ...idle.map((each): TraceEvent => ({
-      ...{ name: `idle: ${each.reason}`, cat: 'idle', ph: 'X', pid: 0, tid: each.rank },
-      ...time(each),
-      args: { why: each.text },
-    })),
+    ...simulation.spans.map((span) => {
+      const { kind, stage, microbatch } = span
+      return event(span, formatAction(span), kind, { stage, microbatch })
+    }),
+    ...idle.map((each) => event(each, `idle: ${each.reason}`, 'idle', { why: each.text })),
   ]
   return `${JSON.stringify({ traceEvents: events, displayTimeUnit: 'ms' })}\n`
 }

@@ -1,6 +1,7 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 import { formatAction, type Action, type ActionLists } from './actions.ts'
-import { executionOrder, extentOf } from './dependencies.ts'
+import { extentOf } from './dependencies.ts'
+import { simulateSchedule } from './simulate.ts'
 
 /**
  * Checks that lists of actions form a valid schedule. Every stage must be on one rank. Each stage
@@ -35,7 +36,7 @@ export function validateSchedule(actions: ActionLists): void {
       }
     }
   }
-  executionOrder(actions)
+  simulateSchedule(actions)
 }
 
 /** The limit on stage and micro-batch numbers: the text format allows six digits. */
@@ -59,21 +60,14 @@ function placeProblem(
 }
 
 function orderProblem(action: Action, done: ReadonlySet<string>): string | undefined {
+  const { kind } = action
   const ran = (kind: Action['kind']): boolean => done.has(formatAction({ ...action, kind }))
-  if (ran(action.kind)) return 'runs twice'
-  switch (action.kind) {
-    case 'F':
-      return undefined
-    case 'B':
-      if (ran('I') || ran('W')) return 'repeats a backward pass that ran in halves'
-      return ran('F') ? undefined : 'comes before its forward pass'
-    case 'I':
-      if (ran('B')) return 'repeats a whole backward pass'
-      return ran('F') ? undefined : 'comes before its forward pass'
-    case 'W':
-      if (ran('B')) return 'repeats a whole backward pass'
-      return ran('I') ? undefined : 'comes before the gradient of its input (I)'
-  }
+  if (ran(kind)) return 'runs twice'
+  if (kind === 'F') return undefined
+  if (kind === 'B' && (ran('I') || ran('W'))) return 'repeats a backward pass that ran in halves'
+  if (kind !== 'B' && ran('B')) return 'repeats a whole backward pass'
+  if (kind === 'W') return ran('I') ? undefined : 'comes before the gradient of its input (I)'
+  return ran('F') ? undefined : 'comes before its forward pass'
 }
 
 function missingAction(
