@@ -40,7 +40,7 @@ export interface UpdateArrays {
   readonly state: readonly Float32Array[]
 }
 
-export interface AdamStep {
+interface AdamStep {
   /** Learning rate / (1 - beta1^steps) */
   readonly rate: number
   /** 1 / sqrt(1 - beta2^steps) */

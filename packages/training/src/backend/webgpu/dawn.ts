@@ -11,11 +11,11 @@ export interface Dawn {
   readonly globals: Readonly<Record<string, unknown>>
 }
 
-export interface Gpu {
+interface Gpu {
   requestAdapter(options: { powerPreference: 'high-performance' }): Promise<Adapter | null>
 }
 
-export interface Adapter {
+interface Adapter {
   readonly info: object
   readonly limits: Readonly<Record<string, number>>
   requestDevice(descriptor: {
