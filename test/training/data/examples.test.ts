@@ -237,7 +237,11 @@ describe('records', () => {
     ['a.csv', 'a,b,kind\n1,,x', /record 1 \(line 2\): its b is empty/],
     ['a.csv', 'a,c,kind\n1,2,x', /record 1 \(line 2\): it has no b, only a, c, kind/],
     ['a.csv', 'a;b;kind\n1;2;x', /record 1 .*: it has no a.*csvRecords\(path, ";"\)/],
-    ['a.tsv', 'a,b,kind\n1,2,x', /it has no a.*if "," separates the values.*csvRecords\(path, ","\)/],
+    [
+      'a.tsv',
+      'a,b,kind\n1,2,x',
+      /it has no a.*if "," separates the values.*csvRecords\(path, ","\)/,
+    ],
     ['a.csv', 'a|b|kind\n1|2|x', /it has no a.*csvRecords\(path, "\|"\)/],
     ['a.csv', 'a;b;kind\n1,5;2;x', /row 2 has 2 values.*csvRecords\(path, ";"\)/],
     ['a.csv', 'a,b,kind\n1,2,"x\ny"\n1,2,z', /record 1 \(line 3\): "x\\ny" is none of/],

@@ -68,8 +68,7 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
     if (user !== undefined) settings.unshift(`user=${user}`)
     const where = `${file}, line ${index + 1}`
     // ssh would take a name with a leading dash as an option.
-    if (!/^[\w:][\w.:%-]*$/.test(name))
-      throw usageError(`${where}: ${name} is no name of a host`)
+    if (!/^[\w:][\w.:%-]*$/.test(name)) throw usageError(`${where}: ${name} is no name of a host`)
     if (hosts.length === MOST_HOSTS) throw usageError(`${file} has more than ${MOST_HOSTS} hosts`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
