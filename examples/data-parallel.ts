@@ -1,7 +1,7 @@
 // Data parallel training: every rank has the whole network and a share of each batch.
 //
 //   npx tsrun --nproc auto examples/data-parallel.ts
-//   npx tsrun --nproc auto examples/data-parallel.ts --batch 256 --epochs 1 --lr 0.003
+//   npx tsrun --nproc auto examples/data-parallel.ts --batch 256 --epochs 1
 //   npx tsrun --nproc auto examples/data-parallel.ts --wire bfloat16 --bucket 65536
 //   npx tsrun --nproc auto examples/data-parallel.ts --overlap off
 //   npx tsrun --nproc auto examples/data-parallel.ts --overlap on --transport tcp
@@ -38,7 +38,7 @@ const flags = readFlags({
   bucket: count(256 * 1024),
   wire: choice(['float32', 'float16', 'bfloat16'] as const, 'float32'),
   seed: integer(0),
-  lr: positive(0.002),
+  lr: positive(0.001),
   layers: count(16),
   width: count(256),
   ...jobFlags(),
