@@ -1,7 +1,7 @@
 // Data parallel training: every rank has the whole network and a share of each batch.
 //
 //   npx tsrun --nproc auto examples/data-parallel.ts
-//   npx tsrun --nproc auto examples/data-parallel.ts --batch 256 --epochs 1 --lr 0.003
+//   npx tsrun --nproc auto examples/data-parallel.ts --batch 256 --epochs 1
 //   npx tsrun --nproc auto examples/data-parallel.ts --wire bfloat16 --bucket 65536
 //   npx tsrun --nproc auto examples/data-parallel.ts --overlap off
 //   npx tsrun --nproc auto examples/data-parallel.ts --overlap on --transport tcp
@@ -10,7 +10,7 @@
 // Compare the images/s with those of `--nproc 1`. In each step, a rank computes on its share of the batch
 // and sends gradients of the size of the network, however large the batch is. So the batch determines how
 // much of a step is computation: with 2048 images, two ranks on two cores are at least 1.5 times as fast as
-// one, with 256 hardly faster. But larger batches make fewer steps, so they need more epochs.
+// one. Smaller batches gain less. But larger batches make fewer steps, so they need more epochs.
 //
 // The gradients are averaged over the ranks in buckets. A bucket can be averaged while the backward pass
 // still computes the gradients of earlier layers. But something has to move the data meanwhile: the engine
@@ -32,15 +32,15 @@ import { Speed } from './lib/speed.ts'
 import { describeUtilisation, pollUtilisation } from './lib/utilisation.ts'
 
 const flags = readFlags({
-  epochs: count(4),
+  epochs: count(2),
   batch: count(2048),
   images: count(60_000),
   bucket: count(256 * 1024),
   wire: choice(['float32', 'float16', 'bfloat16'] as const, 'float32'),
   seed: integer(0),
-  lr: positive(0.004),
+  lr: positive(0.001),
   layers: count(16),
-  width: count(128),
+  width: count(256),
   ...jobFlags(),
 })
 const { batch, epochs, seed } = flags

@@ -50,8 +50,8 @@ const flags = readFlags({
   // With 0, a rank has two in the schedules that take several, otherwise one.
   stages: stagesFlag,
   epochs: count(3),
-  // Micro-batches of 128 rows and 256 columns: a pass is long beside a message.
-  batch: count(1024),
+  // Micro-batches of 192 rows and 256 columns: a pass is long beside a message.
+  batch: count(1536),
   seed: integer(0),
   lr: positive(0.004),
   // Fewer images, for slow machines.
