@@ -11,11 +11,11 @@ export interface Dawn {
   readonly globals: Readonly<Record<string, unknown>>
 }
 
-interface Gpu {
+export interface Gpu {
   requestAdapter(options: { powerPreference: 'high-performance' }): Promise<Adapter | null>
 }
 
-interface Adapter {
+export interface Adapter {
   readonly info: object
   readonly limits: Readonly<Record<string, number>>
   requestDevice(descriptor: {

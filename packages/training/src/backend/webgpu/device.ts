@@ -1,6 +1,12 @@
-import type { Dawn } from './dawn.ts'
+import type { Adapter, Dawn, Device, Gpu } from './dawn.ts'
 
-export type OpenDevice = Awaited<ReturnType<typeof openDevice>>
+export interface OpenDevice {
+  readonly gpu: Gpu
+  readonly adapter: Adapter
+  readonly device: Device
+  /** The adapter name that the driver reports. */
+  readonly name: string
+}
 
 /**
  * The device limits to request for the kernels of TensorFlow.js. Without a request, WebGPU grants only
@@ -19,10 +25,9 @@ const limits = [
  * Opens a device for this process on the adapter that `wanted` names (see `chooseAdapter`); default: the
  * best adapter.
  *
- * @returns the device, and the name that the driver reports for its adapter
  * @throws Error that says what is missing
  */
-export async function openDevice(dawn: Dawn, wanted: string | undefined) {
+export async function openDevice(dawn: Dawn, wanted: string | undefined): Promise<OpenDevice> {
   const names = await adapterNames(dawn)
   const [best] = names
   if (best === undefined) {
