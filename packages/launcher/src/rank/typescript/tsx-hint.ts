@@ -43,7 +43,7 @@ function candidates(extension: string): string[] {
   return [extension.replace('js', 'ts'), extension.replace('js', 'ts').replace(/x?$/, 'x')]
 }
 
-/** An import by `paths` of tsconfig.json, of which Node says that there is no such package. */
+/** An import by `paths` of tsconfig.json. Node says that there is no such package. */
 function alias(message: string): string | undefined {
   const [, name, file] = /^Cannot find package '(.+)' imported from (.+)/.exec(message) ?? []
   const tsconfig = file === undefined ? undefined : findUp('tsconfig.json', dirname(file))
