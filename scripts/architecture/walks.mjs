@@ -58,7 +58,7 @@ const fromCallToEngine = [
   },
   {
     file: distributed('runners/worker-runner'),
-    functions: ['WorkerRunner.start', 'WorkerRunner.#command'],
+    functions: ['driver.start', 'command'],
     calledBy: distributed('groups/calls/operations'),
     contract: { file: distributed('ticket'), name: 'TicketDriver' },
     does: 'writes a command, and wakes the thread of the engine',
@@ -83,7 +83,7 @@ const fromCallToEngine = [
   },
   {
     file: distributed('engine/engine'),
-    functions: ['Engine.start', 'Engine.#run', 'Engine.progress'],
+    functions: ['engine.start', 'run', 'engine.progress'],
     calledBy: distributed('runners/worker-main'),
     does: 'starts a task, and resumes it whenever its messages have moved',
   },
@@ -108,7 +108,7 @@ const fromTaskToSocket = (algorithm) => [
   },
   {
     file: distributed('engine/messages/link'),
-    functions: ['Link.stream', 'Link.move', 'Link.#onFrame'],
+    functions: ['Link.stream', 'Link.move', 'Link.onFrame'],
     does: 'is the connection with one peer: moves its messages',
   },
   {
@@ -142,7 +142,7 @@ const fromTaskToSocket = (algorithm) => [
   },
   {
     file: distributed('transports/tcp-transport'),
-    functions: ['TcpTransport.trySend'],
+    functions: ['transport.trySend'],
     calledBy: distributed('engine/messages/frame-writer'),
     contract: { file: distributed('transports/transport'), name: 'Transport' },
     does: 'knows the socket of the peer',
@@ -175,13 +175,13 @@ export const walks = [
       },
       {
         file: training('parallel/gradients/exchange'),
-        functions: ['GradientExchange.add', 'GradientExchange.#startComplete'],
+        functions: ['add', 'startComplete'],
         does: 'finds its place in a bucket, and starts complete buckets',
       },
       ...fromTensorToMemory,
       {
         file: training('parallel/data/data-parallel'),
-        functions: ['AllReduceExchange.start'],
+        functions: ['start', 'allReduceExchange'],
         calledBy: training('parallel/gradients/exchange'),
         contract: { file: training('parallel/gradients/exchange'), name: 'GradientExchange' },
         does: 'averages a complete bucket over the ranks',

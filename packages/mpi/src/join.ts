@@ -15,9 +15,12 @@ import { openSharedStore } from './store.ts'
 export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   const { env } = process
   // A PMIx server does not set a variable for the number of ranks.
-  const pmixRank = numberOf(env['PMIX_RANK'])
-  const pmix = { rank: pmixRank, worldSize: undefined, variable: 'PMIX_RANK' }
-  const launched = launchedPlace(env) ?? (pmixRank === undefined ? undefined : pmix)
+  const rankOfPmix = numberOf(env['PMIX_RANK'])
+  const launched =
+    launchedPlace(env) ??
+    (rankOfPmix === undefined
+      ? undefined
+      : { rank: rankOfPmix, worldSize: undefined, variable: 'PMIX_RANK' })
   const expected = {
     rank: options.rank ?? numberOf(env['RANK']),
     worldSize: options.worldSize ?? numberOf(env['WORLD_SIZE']),

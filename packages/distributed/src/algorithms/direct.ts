@@ -85,7 +85,8 @@ export function* directReduceScatter(channel: Channel, operation: Operation): St
 
 /**
  * Combines chunk j of the buffers of all `ranks` on the rank at index j, the owner of the chunk. A
- * rank without a chunk only sends.
+ * rank without a chunk only sends. The reduction `avg` divides by the size of the channel, even if
+ * there are fewer `ranks`.
  *
  * @param output - heap offset of the owner's result. Default: the place of its own chunk
  */
@@ -102,9 +103,10 @@ export function* reduceToOwners(
   const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(peers.length)))
   const sends: Message[] = []
   const contribute = (i: number): void => {
-    for (const peer of peers) {
-      const segment = cut[ranks.indexOf(peer)]?.[i]
-      if (segment !== undefined) sends.push(channel.send(peer, segment.at, segment.bytes))
+    for (let step = 1; step < ranks.length; step++) {
+      const owner = (place + step) % ranks.length
+      const segment = cut[owner]?.[i]
+      if (segment !== undefined) sends.push(channel.send(ranks[owner]!, segment.at, segment.bytes))
     }
   }
   const own = cut[place] ?? []

@@ -30,6 +30,7 @@ interface Arrival extends Piece {
   readonly step: number
 }
 
+/** Lists the segments of `chunks` that arrive. Their offsets start where those of `chunks` do. */
 function arrivals(
   channel: Channel,
   chunks: readonly Piece[],

@@ -55,9 +55,10 @@ export class TappedTask extends Task {
 
   #tell(kind: MessageEvent['kind'], { stream, index, bytes }: Transfer): void {
     const { name, algorithm, sequence, tag } = this.operation
-    this.engine.onMessage?.({
+    const { onMessage, rank } = this.engine
+    onMessage?.({
       kind,
-      rank: this.engine.rank,
+      rank,
       peer: stream.link.peer,
       bytes,
       operation: name,

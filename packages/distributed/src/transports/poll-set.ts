@@ -12,8 +12,8 @@ import {
 export type PollSet = ReturnType<typeof openPollSet>
 
 /**
- * Returns the descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and the
- * bell.
+ * Opens the set of descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and
+ * the bell.
  *
  * @param bell - the bell from `createBell`, which peers of this host ring; it is closed with the set
  */

@@ -76,9 +76,9 @@ export class FrameReader {
   #readHeader(): number {
     const staged = this.#to - this.#from
     if (staged < HEADER_BYTES) {
-      // Reading ahead would cost an extra copy of a large payload.
-      const isLarge = this.#link.receives.expectsData
-      return this.#fillStage((isLarge ? HEADER_BYTES : STAGE_BYTES) - staged)
+      // If a large payload may come next, reading ahead would cost an extra copy of it.
+      const { expectsData } = this.#link.receives
+      return this.#fillStage((expectsData ? HEADER_BYTES : STAGE_BYTES) - staged)
     }
     const header = readHeader(this.#view, this.#stage + this.#from)
     if (header === undefined || !isPlausible(header)) {
