@@ -4,7 +4,8 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-// Not import.meta.resolve, which old versions of Node lack: tsrun says that they are too old.
-const manifest = createRequire(import.meta.url).resolve('@tsrun/launcher/package.json')
+// Old versions of Node lack import.meta.resolve. tsrun says that they are too old.
+const require = createRequire(import.meta.url)
+const manifest = require.resolve('@tsrun/launcher/package.json')
 process.argv.splice(2, 0, 'init')
 await import(pathToFileURL(join(dirname(manifest), 'bin/tsrun.js')).href)

@@ -306,6 +306,7 @@ export class Link {
     this.close('lost')
   }
 
+  /** Handles the end of the peer's stream. */
   close(how: 'lost' | 'left'): void {
     if (this.closed !== undefined) return
     this.#readMail()
