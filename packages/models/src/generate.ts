@@ -144,6 +144,9 @@ export async function generate(
       outputs.dispose()
     }
   }
+  const next = generator('generate', seed)
+  const text = Array.from(tokens)
+  const { length } = text
   const pass = startGeneration(modules, cache)
   /** @param fill - the number of padding positions at the end of the input */
   const readScores = async (outputs: Tensor, fill: number) => {
@@ -156,9 +159,6 @@ export async function generate(
     }
   }
   const { block = pass.block } = complete
-  const next = generator('generate', seed)
-  const text = Array.from(tokens)
-  const { length } = text
   let begin = Math.max(0, length - block)
   try {
     while (text.length < length + maxTokens) {

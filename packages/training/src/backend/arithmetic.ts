@@ -63,6 +63,7 @@ export function adamStep(arrays: UpdateArrays, factors: AdamStep): void {
   const heap = commonHeap(...all)
   if (heap !== undefined) {
     const addresses = all.map((array) => array.byteOffset)
+    // In the order of the kernel: next, value, gradient, both former means, both new means.
     heap.kernels.adam(...addresses, next.length, rate, scale, epsilon, beta1, beta2, keep)
     return
   }

@@ -80,8 +80,8 @@ export class RMSNorm extends Norm<readonly [weight: Parameter]> {
 }
 
 /**
- * Returns (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`, plus `shift`. Without
- * `shift`, takes the mean as 0, so that the variance is the mean square. Differentiable in all tensors.
+ * The value and the gradients of (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`,
+ * plus `shift`. Without `shift`, takes the mean as 0, so that the variance is the mean square.
  */
 function plainPass(
   epsilon: number,

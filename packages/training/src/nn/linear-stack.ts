@@ -14,13 +14,13 @@ import type { LinearLayer, LinearPasses } from '../tfjs/backend.ts'
 import { runKernel, tf } from '../tfjs/tfjs.ts'
 
 /**
- * Records a stack of linear layers without the tape. The gradients are the same. On wasm and
- * tensorflow, small operations create no tensors.
+ * Records a module: on the tape, or without it if the module is a stack of linear layers. The gradients
+ * are the same. On wasm and tensorflow, the small operations of a stack create no tensors.
  *
- * The parameters must keep their values until the backward pass is done.
+ * The parameters of a stack must keep their values until the backward pass is done.
  *
- * @param layers - the layers of the module; undefined to record the module on the tape
- * @param x - [batch, inputs of the first layer]
+ * @param layers - the layers of a stack; undefined for another module
+ * @param x - for a stack: [batch, inputs of the first layer]
  */
 export function recordLinearStack(
   module: Module,

@@ -17,7 +17,10 @@ import {
   type ParameterStates,
 } from './state.ts'
 
-/** Writes the next values of a parameter and of its state. Must not allocate tensors. */
+/**
+ * Writes the next values of a parameter and of its state. The gradient already contains weight decay that
+ * is added to it. Must not allocate tensors.
+ */
 export type HostUpdate = (arrays: UpdateArrays) => void
 
 /**
@@ -28,7 +31,10 @@ export interface DeviceUpdate {
   readonly name: string
   /** Numbers that may change from step to step. */
   readonly factors: readonly number[]
-  /** @returns the next value, and the next state in the order of its names. Called in a tf.tidy. */
+  /**
+   * @param gradient - already contains weight decay that is added to it
+   * @returns the next value, and the next state in the order of its names. Called in a tf.tidy.
+   */
   readonly compute: (
     value: Tensor,
     gradient: Tensor,

@@ -165,7 +165,8 @@ function checkEvaluation(
 ): void {
   if (evaluating !== undefined) {
     const { data } = evaluating
-    if (typeof data !== 'object' || !isIterable(data) || !('next' in data)) return
+    if (typeof data !== 'object' || !isIterable(data)) return
+    if (typeof (data as { readonly next?: unknown }).next !== 'function') return
     throw argumentError(
       'evaluate.data',
       'a generator, which can be used only once',
