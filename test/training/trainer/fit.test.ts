@@ -168,6 +168,12 @@ describe('fit', () => {
     run.dispose()
   })
 
+  it('evaluates on an iterable that has a field next', async () => {
+    const linked = { next: 0, [Symbol.iterator]: () => [batchAt(0)].values() }
+    const { results } = await fitOn(1, { steps: 1, evaluate: { data: linked } })
+    expect(results[0]).toMatchObject({ steps: 1, end: 'complete' })
+  })
+
   it('evaluates, logs, and calls back with the same figures on every rank', async () => {
     const logged: string[] = []
     const log: MetricLog = {
