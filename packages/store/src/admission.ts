@@ -158,7 +158,9 @@ export function createAdmission(options: AdmissionOptions) {
   })
   const secure = tls && createSecureServer(tls, token)
   return {
-    size: () => candidates.size,
+    get size() {
+      return candidates.size
+    },
     /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
     receive(socket: Socket, admit: (socket: Socket) => void): void {
       const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)

@@ -150,8 +150,10 @@ export function createCalls(link: Link, defaultTimeout: number) {
     ): Promise<Results[Op]> {
       const { timeout = defaultTimeout, signal } = options
       durationRule.check('timeout', timeout)
-      const what = `${request.op} on the store`
-      throwIfAborted(what, signal)
+      const throwOnAbort = (): void => {
+        if (signal?.aborted === true) throwIfAborted(`${request.op} on the store`, signal)
+      }
+      throwOnAbort()
       const { id, outcome } = open(request)
       let grace: NodeJS.Timeout | undefined
       const cancel = (): void => {
@@ -167,7 +169,7 @@ export function createCalls(link: Link, defaultTimeout: number) {
       clearTimeout(timer)
       clearTimeout(grace)
       signal?.removeEventListener('abort', cancel)
-      if ('missing' in end) throwIfAborted(what, signal)
+      if ('missing' in end) throwOnAbort()
       if (request.op === 'queuePop' && 'result' in end) link.send({ id, op: 'received' })
       return unwrap(request.op, timeout, end)
     },

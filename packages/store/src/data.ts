@@ -40,7 +40,9 @@ function createMultimap<Value>() {
   const sets = new Map<string, Set<Value>>()
   return {
     /** Number of pairs of a key and a value. */
-    size: () => [...sets.values()].reduce((sum, { size }) => sum + size, 0),
+    get size() {
+      return [...sets.values()].reduce((sum, { size }) => sum + size, 0)
+    },
     of: (key: string): Iterable<Value> => sets.get(key) ?? [],
     add(key: string, value: Value): void {
       sets.set(key, (sets.get(key) ?? new Set()).add(value))
@@ -77,7 +79,7 @@ export class StoreData {
   }
 
   get watches(): number {
-    return this.#watchers.size()
+    return this.#watchers.size
   }
 
   value(key: string): Uint8Array | undefined {
@@ -272,8 +274,12 @@ function createQueues(room: ReturnType<typeof createRoom>) {
   }
 
   return {
-    size: () => values.size,
-    waiting: takers.size,
+    get size() {
+      return values.size
+    },
+    get waiting() {
+      return takers.size
+    },
     length: (queue: string) => values.get(queue)?.length ?? 0,
     /** Returns the new length, which is 0 if a waiting client took the value. */
     push(queue: string, value: Uint8Array): number {

@@ -13,29 +13,26 @@ export function prefixStore(store: Store, prefix: string): Store {
   keyRule.check('prefix', prefix)
   const fullKey = (key: string): string => prefix + keyRule.check('key', key)
   const fullKeys = (keys: readonly string[]): string[] => checkKeys(keys).map(fullKey)
-  const calls = store as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>
-  /** Converts the first argument of a call. */
-  const converted = <Name extends keyof Store>(
-    name: Name,
-    convert: (key: never) => unknown = fullKey,
-  ): Store[Name] =>
-    (async (key: never, ...rest: unknown[]) =>
-      await calls[name]!(convert(key), ...rest)) as Store[Name]
   return {
-    set: converted('set'),
-    get: converted('get'),
-    multiGet: converted('multiGet', fullKeys),
-    wait: converted('wait', fullKeys),
-    check: converted('check', fullKeys),
-    add: converted('add'),
-    compareSet: converted('compareSet'),
-    append: converted('append'),
-    delete: converted('delete'),
+    set: async (key, value, options) => {
+      await store.set(fullKey(key), value, options)
+    },
+    get: async (key, options) => await store.get(fullKey(key), options),
+    multiGet: async (keys, options) => await store.multiGet(fullKeys(keys), options),
+    wait: async (keys, options) => {
+      await store.wait(fullKeys(keys), options)
+    },
+    check: async (keys) => await store.check(fullKeys(keys)),
+    add: async (key, amount) => await store.add(fullKey(key), amount),
+    compareSet: async (key, expected, desired) =>
+      await store.compareSet(fullKey(key), expected, desired),
+    append: async (key, value) => await store.append(fullKey(key), value),
+    delete: async (key) => await store.delete(fullKey(key)),
     list: async (within = '') =>
       (await store.list(fullKey(within))).map((key) => key.slice(prefix.length)),
-    queuePush: converted('queuePush'),
-    queuePop: converted('queuePop'),
-    queueLength: converted('queueLength'),
+    queuePush: async (queue, value) => await store.queuePush(fullKey(queue), value),
+    queuePop: async (queue, options) => await store.queuePop(fullKey(queue), options),
+    queueLength: async (queue) => await store.queueLength(fullKey(queue)),
     watch: async (key, listener) =>
       await store.watch(fullKey(key), ({ value }) => {
         listener({ key, value })

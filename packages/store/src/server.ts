@@ -163,10 +163,10 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
     inspect: () => ({
       isOpen: server.listening,
       connections: connections.size,
-      unauthenticated: admission.size(),
+      unauthenticated: admission.size,
       keys: data.size,
-      queues: data.queues.size(),
-      waiting: data.waiters.size + data.queues.waiting(),
+      queues: data.queues.size,
+      waiting: data.waiters.size + data.queues.waiting,
       watches: data.watches,
     }),
     unref: () => {

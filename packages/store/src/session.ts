@@ -1,4 +1,4 @@
-import { isTsrError, tsrError } from '@tsrun/core'
+import { isTsrError, tsrError, type TsrError } from '@tsrun/core'
 import { costOf, type StoreData, type Wait } from './data.ts'
 import {
   checkLimit,
@@ -53,8 +53,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
     try {
       action()
     } catch (error) {
-      const what = `the store failed: ${String(error)}`
-      const { code, facts } = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
+      const { code, facts } = isTsrError(error) ? error : internalError(error)
       answer(id, { code, facts })
     }
   }
@@ -243,4 +242,8 @@ function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
   const values = keys.map((key) => data.value(key) ?? new Uint8Array(0))
   checkLimit('The values together', totalBytes(values), VALUE_LIMIT)
   return values
+}
+
+function internalError(error: unknown): TsrError {
+  return tsrError('ERR_TSR_INTERNAL', { what: `the store failed: ${String(error)}` })
 }

@@ -22,7 +22,7 @@ export interface ErrorDefinition {
 
 export type ErrorSection = Readonly<Record<`ERR_TSR_${string}`, ErrorDefinition>>
 
-/** Defines an error that a wrong call or flag causes. */
+/** Defines an error of the category `user`. */
 export function userError<const Message extends string, const Advice extends string>(
   message: Message,
   advice: Advice,
@@ -30,7 +30,7 @@ export function userError<const Message extends string, const Advice extends str
   return { category: 'user', message, advice } as const
 }
 
-/** Defines an error of the network, of memory, or of a process that has ended. */
+/** Defines an error of the category `infrastructure`. */
 export function infrastructureError<const Message extends string, const Advice extends string>(
   message: Message,
   advice: Advice,

@@ -225,6 +225,6 @@ const otherKinds = [
 
 function refuseOthers(path: string, status: BigIntStats | undefined): void {
   if (status === undefined || status.isFile()) return
-  const [, kind = 'a device'] = otherKinds.find(([isKind]) => status[isKind]()) ?? []
-  throw new Error(`${path} is ${kind}, not a regular file`)
+  const found = otherKinds.find(([isKind]) => status[isKind]())
+  throw new Error(`${path} is ${found?.[1] ?? 'a device'}, not a regular file`)
 }

@@ -39,8 +39,12 @@ const textBytes = { label: 128, site: 192, peers: 64 } as const
 type TextName = keyof typeof textBytes
 const textNames = Object.keys(textBytes) as TextName[]
 /** Offset of each text within the texts of an entry. */
-const textOffsets = { label: 0, site: 128, peers: 128 + 192 } as const
-const TEXTS = 128 + 192 + 64
+const textOffsets: Readonly<Record<TextName, number>> = {
+  label: 0,
+  site: textBytes.label,
+  peers: textBytes.label + textBytes.site,
+}
+const TEXTS = textOffsets.peers + textBytes.peers
 const REASON_BYTES = 512
 
 const RUNNING = flightStates.indexOf('running')

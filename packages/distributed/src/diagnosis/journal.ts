@@ -43,10 +43,9 @@ export class Journal {
   /** This rank's slot of the status page. */
   status: StatusSlot | undefined
   #place: StatusPlace | undefined
-  /** The recorder for the spans of completed operations. */
-  spans: SpanRecorder | undefined
-  /** The recorder of the trace that the launcher asked for, which `spans` is by default. */
-  traced: SpanRecorder | undefined
+  #spans: SpanRecorder | undefined
+  /** The recorder of the trace that the launcher asked for. */
+  #traced: SpanRecorder | undefined
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
   /** The generation of the world. */
@@ -74,6 +73,21 @@ export class Journal {
     const { worldSize } = this.owner
     this.status = new StatusSlot(place.buffer, place.index)
     this.counters = new LinkCounters(worldSize, this.status.links(worldSize)?.fill(0))
+  }
+
+  /** The recorder for the spans of completed operations. */
+  get spans(): SpanRecorder | undefined {
+    return this.#spans
+  }
+
+  /** Sets the recorder of the trace that the launcher asked for. */
+  trace(recorder: SpanRecorder | undefined): void {
+    this.#spans = this.#traced = recorder
+  }
+
+  /** Sets the recorder for spans. Without one, spans go to the trace, if there is one. */
+  record(recorder: SpanRecorder | undefined): void {
+    this.#spans = recorder ?? this.#traced
   }
 
   get shared(): SharedJournal {

@@ -23,8 +23,8 @@ import { ObjectMessages } from './objects/messages.ts'
 const WORLD_ID = 0
 
 /**
- * A process group on an engine. The base classes implement the collectives and the synchronous
- * forms.
+ * A process group on an engine. The base classes implement the collectives, and the synchronous and
+ * prepared forms.
  */
 export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   readonly ranks: readonly number[]
@@ -194,7 +194,7 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
 
   recordSpans(recorder: SpanRecorder | undefined): void {
     const { journal } = this.#world.runner
-    journal.spans = recorder ?? journal.traced
+    journal.record(recorder)
   }
 
   get spans(): SpanRecorder | undefined {

@@ -24,16 +24,21 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
   const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
   const output = openEventFile(path)
   try {
-    const hosts = new Map(files.map(({ header }) => [hostOf(header), header]))
-    for (const [at, { host, node }] of [...hosts.values()].entries()) {
-      output.name('process', at + 1, 0, `${host} (host ${node})`, node)
+    /** The process of each host. */
+    const pids = new Map<string, number>()
+    for (const { header } of files) {
+      const key = hostOf(header)
+      if (pids.has(key)) continue
+      const pid = pids.size + 1
+      pids.set(key, pid)
+      output.name('process', pid, 0, `${header.host} (host ${header.node})`, header.node)
     }
     let count = 0
     // Attempts share the same tracks.
     const tracks = new Map<string, Tracks>()
     for (const file of files) {
       const host = hostOf(file.header)
-      const pid = [...hosts.keys()].indexOf(host) + 1
+      const pid = pids.get(host)!
       const offset = offsetOf(file) - zero
       const { rank, restartCount } = file.header
       const key = `${host} ${rank}`

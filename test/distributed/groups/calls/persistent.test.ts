@@ -1,4 +1,4 @@
-import { newGroup, premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { newGroup, premulSum, runWorld, type ProcessGroup, type Work } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
 
@@ -64,6 +64,26 @@ describe('a prepared operation', () => {
         await expect(sum.run()).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
       })
     }
+  })
+
+  it('allows getters of its options to prepare and start other operations', async () => {
+    await runWorld({ size: 1 }, async (group) => {
+      let met: Work | undefined
+      const sum = group.allReduceInit(new Float32Array(1), {
+        get op(): 'sum' {
+          group.barrierInit().free()
+          return 'sum'
+        },
+        get timeout(): number {
+          met ??= group.barrier()
+          return 1000
+        },
+      })
+      expect(met!.sequence).toBe(0)
+      await met
+      await sum.run()
+      sum.free()
+    })
   })
 
   it('matches a plain call on another rank', async () => {

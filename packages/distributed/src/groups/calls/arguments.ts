@@ -275,7 +275,11 @@ function readOp(op: unknown): readonly [name: Reduction, factor: number] {
 
 type Given = Named & { readonly buffer: AnyTypedArray }
 
-/** Checks the arguments of gather or scatter. Only the root passes `whole`. */
+/**
+ * Checks a collective with one buffer of a slice per rank, `whole`, and one slice.
+ *
+ * @param whole - undefined on a rank that has only its slice
+ */
 export function checkRooted(
   operation: string,
   { rank, size }: Member,

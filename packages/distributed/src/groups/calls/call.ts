@@ -40,7 +40,8 @@ export interface Call<T = void> {
 
 /**
  * What `start` does with a call. `started` starts it. `awaited` starts it for a caller that blocks on
- * it next. `prepared` returns a `PersistentOperation` in place of the work.
+ * it next. `prepared` prepares one call; `start` then returns a `PersistentOperation`, which only
+ * the caller of `inMode` may use.
  */
 export type StartMode = 'started' | 'awaited' | 'prepared'
 
@@ -48,6 +49,7 @@ export interface Starter {
   readonly arena: Arena
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean
+  /** @returns the work, or in the mode `prepared` a `PersistentOperation` instead */
   start<T>(call: Call<T>): FollowedWork<T>
   /** Calls `run`. Until it returns, `start` has this mode. */
   inMode<T>(mode: StartMode, run: () => T): T

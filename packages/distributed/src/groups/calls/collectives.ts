@@ -132,8 +132,8 @@ export class Collectives extends DerivedForms implements Member {
     const count = Math.floor(input.length / this.size)
     const slice = input.subarray(0, count)
     checkSlices(name, this.size, named('input', input), named('a slice', slice), options)
-    const [whole, part] = [named('output', output), named('a slice of input', slice)]
-    const dtype = checkSlices(name, this.size, whole, part, options)
+    const part = named('a slice of input', slice)
+    const dtype = checkSlices(name, this.size, named('output', output), part, options)
     checkOverlap(name, output, input, 0)
     return this.#starter.start({
       name,
@@ -292,8 +292,10 @@ export class Collectives extends DerivedForms implements Member {
     options: ReduceOptions | undefined,
   ): FollowedWork<void> {
     const isGather = name === 'allGather'
-    const [first, second] = [named('output', output), named('input', input)]
-    const [whole, slice] = isGather ? [first, second] : [second, first]
+    const first = named('output', output)
+    const second = named('input', input)
+    const whole = isGather ? first : second
+    const slice = isGather ? second : first
     const dtype = checkRooted(name, this, whole, slice, options)
     return this.#starter.start({
       name,

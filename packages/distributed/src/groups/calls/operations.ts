@@ -88,7 +88,11 @@ export class Operations implements Starter {
    *   ERR_TSR_TOO_MANY_OPERATIONS
    */
   start<T>(call: Call<T>): FollowedWork<T> {
-    if (this.#mode === 'prepared') return this.#prepare(call) as never
+    if (this.#mode === 'prepared') {
+      // A getter of the options may make another call, which is to be started.
+      this.#mode = 'started'
+      return this.#prepare(call) as unknown as FollowedWork<T>
+    }
     const { name, options, reduction } = call
     const { spans } = this.runner.journal
     const called = spans === undefined ? 0 : monotonicNow()
@@ -116,11 +120,12 @@ export class Operations implements Starter {
   }
 
   inMode<T>(mode: StartMode, run: () => T): T {
+    const former = this.#mode
     this.#mode = mode
     try {
       return run()
     } finally {
-      this.#mode = 'started'
+      this.#mode = former
     }
   }
 

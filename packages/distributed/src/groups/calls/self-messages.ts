@@ -8,7 +8,7 @@ import { bytesOf } from './staging.ts'
 /** Longest timer of Node.js, in milliseconds. */
 const LONGEST_TIMER = 2 ** 31 - 1
 
-type Rank = Pick<Member, 'name' | 'rank'>
+type Self = Pick<Member, 'name' | 'rank'>
 type Half = SelfWork<unknown>
 
 const NO_TABLE = new Float64Array(0)
@@ -18,7 +18,7 @@ const NO_TABLE = new Float64Array(0)
  * matching send. Messages with the same tag match in order. The message is then copied. The engine
  * is not involved.
  */
-export function createSelfMessages(member: Rank) {
+export function createSelfMessages(member: Self) {
   /** The unmatched sends or the unmatched receives of each tag. */
   const unmatched = new Map<number, Half[]>()
   let started = 0
@@ -87,10 +87,10 @@ export function describeCall({ name, dtype, count }: Call<unknown>): string {
 class SelfWork<T> extends LocalWork<T> {
   readonly sequence: number
   readonly call: Call<T>
-  readonly #member: Rank
+  readonly #member: Self
   readonly #timer: NodeJS.Timeout | undefined
 
-  constructor(sequence: number, member: Rank, call: Call<T>, timeout: number) {
+  constructor(sequence: number, member: Self, call: Call<T>, timeout: number) {
     super()
     this.sequence = sequence
     this.call = call

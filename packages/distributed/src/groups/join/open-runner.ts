@@ -81,7 +81,7 @@ function beginTracing(
   const { runId, restartCount } = diagnosis
   const node = environment?.nodeRank ?? 0
   const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
-  journal.spans = journal.traced = trace?.recorder
+  journal.trace(trace?.recorder)
 }
 
 async function listeningAddress(

@@ -79,7 +79,11 @@ function checkMembers(
   return members
 }
 
-/** The lowest member takes an id from the store. The other members read that id. */
+/**
+ * The lowest member takes an id from the store. The other members read that id.
+ *
+ * @param given - the name that the caller passed; '' if none
+ */
 async function agreeOnId(
   world: World,
   members: readonly number[],
