@@ -49,9 +49,9 @@ const flags = readFlags({
   width: count(256),
   // With 0, a rank has two in the schedules that take several, otherwise one.
   stages: stagesFlag,
-  epochs: count(3),
-  // Micro-batches of 192 rows and 256 columns: a pass is long beside a message.
-  batch: count(1536),
+  epochs: count(2),
+  // Micro-batches of 96 rows and 256 columns: a pass is long beside a message.
+  batch: count(768),
   seed: integer(0),
   lr: positive(0.004),
   // Fewer images, for slow machines.

@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/solutions/pipeline-cut.ts
 //
-// The first layer of the network reads 784 numbers, the others 128. It computes no gradient of its input, and
-// is as much work as four others. The simulator takes the work of a stage as its time.
+// The first layer of the network reads 784 numbers, the others 256. It computes no gradient of its input, and
+// is as much work as two others. The simulator takes the work of a stage as its time.
 
 import { splitLayers, type LayerRange } from '@tsrun/training'
 import { schedule } from '@tsrun/training/planning'
@@ -12,7 +12,7 @@ import { percent } from '../lib/output.ts'
 import { prove } from '../lib/prove.ts'
 
 const [LAYERS, STAGES, MICROBATCHES] = [16, 4, 8]
-const costs = costsOf({ layers: LAYERS, width: 128 })
+const costs = costsOf({ layers: LAYERS, width: 256 })
 
 function simulate(ranges: readonly LayerRange[]): { bubble: number; makespan: number } {
   const work = ranges.map(({ from, to }) => costs.slice(from, to).reduce((a, b) => a + b))

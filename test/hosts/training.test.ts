@@ -5,7 +5,8 @@ import { Run } from '../launcher/support/tsrun.ts'
 jest.setTimeout(240_000)
 
 /** Few and large steps: the traffic, not the arithmetic, is what counts here. */
-const training = ['examples/pipeline.ts', '--epochs', '1', '--batch', '2048', '--images', '20480']
+const network = ['examples/pipeline.ts', '--width', '128', '--epochs', '1']
+const training = [...network, '--batch', '2048', '--images', '20480']
 
 afterEach(endClusters)
 
@@ -68,7 +69,7 @@ onHosts('a link that drops 1 % of its frames does not change the training losses
 onHosts('a job continues with the same losses after a link has stalled', async () => {
   const cluster = new Cluster(2)
   const change = await cluster.relay(1)
-  const longer = ['examples/pipeline.ts', '--epochs', '1', '--batch', '256']
+  const longer = [...network, '--batch', '256']
   const runs = [0, 1].map((i) => cluster.tsrun(i, 2, longer))
   await runs[0]!.says(/step \d+\/235 /)
   change('stall')
