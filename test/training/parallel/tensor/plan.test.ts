@@ -156,6 +156,23 @@ describe('parallelize', () => {
     expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /gather: 'partial' for layers\.[01]/))
   })
 
+  it('names a layer with two keys by its first key', async () => {
+    const [error] = await onEach(2, (group) => {
+      const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
+      const [first] = Object.keys(model.children!)
+      const children = { ...model.children, again: model.children![first!]! }
+      const twice: Module = { ...model, children, parameters: model.parameters }
+      try {
+        return parallelize(twice, { 'layers.0': columnParallel({ gather: 'partial' }) }, group)
+      } catch (failed) {
+        return failed
+      } finally {
+        disposeModule(model)
+      }
+    })
+    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /gather: 'partial' for layers\.0/))
+  })
+
   it('does not change a model in a group of one rank', async () => {
     await onEach(1, (group) => {
       const model = new GPT(sizes)
