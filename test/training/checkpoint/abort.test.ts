@@ -40,10 +40,15 @@ describe('an aborted save', () => {
     },
   )
 
-  it('does not start if the signal is aborted already', async () => {
-    const folder = await folderWith(1)
-    const saving = saveCheckpoint(folder, state(2), undefined, { signal: AbortSignal.abort() })
-    await expect(saving).rejects.toMatchObject(aborted)
-    expect(await load(folder)).toEqual({ step: 1, first: 1 })
-  })
+  it.each([undefined, NaN])(
+    'does not start if it was aborted with the reason %s',
+    async (reason) => {
+      const folder = await folderWith(1)
+      const saving = saveCheckpoint(folder, state(2), undefined, {
+        signal: AbortSignal.abort(reason),
+      })
+      await expect(saving).rejects.toMatchObject(aborted)
+      expect(await load(folder)).toEqual({ step: 1, first: 1 })
+    },
+  )
 })

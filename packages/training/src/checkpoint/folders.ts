@@ -25,9 +25,9 @@ export interface UnusableCheckpoint {
 }
 
 /**
- * Lists the finished checkpoints in a folder, newest save first. Their steps may have another order,
- * because a job may have resumed from an earlier step. Checkpoints with an unreadable index, whose
- * `save` is undefined, come first. Other contents are not checked.
+ * Lists the finished checkpoints in a folder, newest save first. Steps may be in another order, because
+ * a job may have resumed from an earlier step. If the index of a checkpoint is unreadable, its `save` is
+ * undefined, and it comes first. Other files of a checkpoint are not checked.
  */
 async function listCheckpoints(directory: string) {
   const names = await readdir(directory).catch((error: unknown) => {

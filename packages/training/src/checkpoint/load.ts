@@ -131,7 +131,7 @@ interface PartInProgress {
   filled: number
 }
 
-/** The stored pieces to read of a file, each with the requested parts that overlap with it. */
+/** The stored pieces to read from one file, each with the requested parts that overlap with it. */
 type ReadTasks = Map<StoredPiece, PartInProgress[]>
 
 /**

@@ -61,12 +61,12 @@ export async function loadPretrained(
       source: mapping(parameter.name, names),
     }))
     for (const { parameter, source } of all) checkShape(parameter, source, files)
-    const loaded: { parameter: Parameter; values: Float32Array }[] = []
+    const read: { parameter: Parameter; values: Float32Array }[] = []
     for (const { parameter, source } of all) {
       const stored = await files.readFloats(source.tensor)
-      loaded.push({ parameter, values: partOfStored(parameter, source, stored) })
+      read.push({ parameter, values: partOfStored(parameter, source, stored) })
     }
-    for (const { parameter, values } of loaded) {
+    for (const { parameter, values } of read) {
       replaceValue(parameter, tensorFrom(values, parameter.shape))
     }
     const used = new Set(all.map(({ source }) => source.tensor))

@@ -115,56 +115,9 @@ export async function saveCheckpoint(
   checkPlace(directory, group)
   const folder = resolve(directory)
   const { path, background } = await inOrder(group ?? folder, (failed) =>
-    traceWait('checkpoint', { name: 'save' }, async () => {
-      const { timeout, signal } = options
-      const rank = group?.rank ?? 0
-      const pieces: HeldPiece[] = []
-      const release = () => {
-        for (const { values } of pieces) if ('read' in values) values.release()
-      }
-      let own: Pick<RankShare, 'keep' | 'finite'> & Pick<RankShare['facts'], 'data' | 'seeds'>
-      let writing: BackgroundSave | undefined
-      try {
-        const ranks = await onAllRanks(group, async () => {
-          if (failed?.unreported !== undefined) throw failed.unreported.error
-          const { background, compare, keep, finite } = readOptions(options)
-          const owners = ownersOf(state)
-          const { step, data = null, seeds = {} } = state
-          stepRule.check('step', step)
-          await withSaveErrors(folder, group, signal, () => {
-            signal?.throwIfAborted()
-          })
-          // Copy the values, which the caller may change while they are written.
-          own = { keep, finite, data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
-          for (const owner of owners) pieces.push(...(await owner.pieces()))
-          const place =
-            rank === 0
-              ? await withSaveErrors(folder, group, signal, () => newPlace(folder, step))
-              : undefined
-          const held = pieces.map(factsOf)
-          const optimizer = state.optimizer !== undefined
-          return { held, place, common: { step, optimizer, background, compare } }
-        })
-        checkAgreement(ranks.map(({ common }) => common))
-        const plan = planPieces(ranks.map(({ held }) => held))
-        const { place, common } = ranks[0]!
-        const { step, optimizer: hasOptimizer, background, compare } = common
-        const { name, save } = place!
-        const { data, seeds, ...kept } = own!
-        const facts = { save, step, data, seeds, hasOptimizer }
-        const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
-        const done = writeCheckpoint(share, background ? await writersOf(group) : group)
-        if (background) {
-          writing = { done: done.finally(release) }
-          writing.done.catch((error: unknown) => {
-            if (writing !== undefined) writing.unreported = { error }
-          })
-        } else await done
-        return { path: join(folder, name), ...(writing && { background: writing }) }
-      } finally {
-        if (writing === undefined) release()
-      }
-    }),
+    traceWait('checkpoint', { name: 'save' }, () =>
+      save(folder, state, group, options, failed?.unreported),
+    ),
   )
   return {
     path,
@@ -173,6 +126,66 @@ export async function saveCheckpoint(
         delete background?.unreported
       })
     },
+  }
+}
+
+type CopiedArguments = Pick<RankShare, 'keep' | 'finite'> &
+  Pick<RankShare['facts'], 'data' | 'seeds'>
+
+async function save(
+  folder: string,
+  state: SavedState,
+  group: ProcessGroup | undefined,
+  options: SaveOptions,
+  unreported: BackgroundSave['unreported'],
+): Promise<{ readonly path: string; readonly background?: BackgroundSave }> {
+  const { timeout, signal } = options
+  const rank = group?.rank ?? 0
+  const pieces: HeldPiece[] = []
+  const release = () => {
+    for (const { values } of pieces) if ('read' in values) values.release()
+  }
+  let copied: CopiedArguments = { keep: Infinity, finite: true, data: null, seeds: {} }
+  let writing: BackgroundSave | undefined
+  try {
+    const ranks = await onAllRanks(group, async () => {
+      if (unreported !== undefined) throw unreported.error
+      const { background, compare, keep, finite } = readOptions(options)
+      const owners = ownersOf(state)
+      const { step, data = null, seeds = {} } = state
+      stepRule.check('step', step)
+      await withSaveErrors(folder, group, signal, () => {
+        signal?.throwIfAborted()
+      })
+      // Copy the values, which the caller may change while they are written.
+      copied = { keep, finite, data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
+      for (const owner of owners) pieces.push(...(await owner.pieces()))
+      const place =
+        rank === 0
+          ? await withSaveErrors(folder, group, signal, () => newPlace(folder, step))
+          : undefined
+      const held = pieces.map(factsOf)
+      const optimizer = state.optimizer !== undefined
+      return { held, place, common: { step, optimizer, background, compare } }
+    })
+    checkAgreement(ranks.map(({ common }) => common))
+    const plan = planPieces(ranks.map(({ held }) => held))
+    const { place, common } = ranks[0]!
+    const { step, optimizer: hasOptimizer, background, compare } = common
+    const { name, save } = place!
+    const { data, seeds, ...kept } = copied
+    const facts = { save, step, data, seeds, hasOptimizer }
+    const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
+    const done = writeCheckpoint(share, background ? await writersOf(group) : group)
+    if (background) {
+      writing = { done: done.finally(release) }
+      writing.done.catch((error: unknown) => {
+        if (writing !== undefined) writing.unreported = { error }
+      })
+    } else await done
+    return { path: join(folder, name), ...(writing && { background: writing }) }
+  } finally {
+    if (writing === undefined) release()
   }
 }
 

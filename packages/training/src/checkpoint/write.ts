@@ -94,7 +94,7 @@ export async function withSaveErrors<T>(
     return await run()
   } catch (error) {
     const rank = group?.rank ?? 0
-    if (signal?.aborted === true && error === signal.reason) {
+    if (signal?.aborted === true && Object.is(error, signal.reason)) {
       const facts = { rank, operation: 'saveCheckpoint', group: group?.name ?? 'none' }
       throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
     }
@@ -135,8 +135,8 @@ async function writeShard(
   const tensors = new Map(
     mine.map((piece) => {
       const { key, shape, box, range } = piece
-      const stored = range === undefined ? (box?.extent ?? shape) : [partSize(piece)]
-      return [key, { shape: stored, values: own.get(key)!.values }]
+      const storedShape = range === undefined ? (box?.extent ?? shape) : [partSize(piece)]
+      return [key, { shape: storedShape, values: own.get(key)!.values }]
     }),
   )
   const all = [...new Set([...mine.map(({ key }) => own.get(key)!), ...pieces])]

@@ -4,10 +4,13 @@ import {
   columnParallel,
   dataParallel,
   disposeModule,
+  GELU,
+  Linear,
   loadBackend,
   parallelize,
   pipeline,
   rowParallel,
+  Sequential,
   sequenceParallel,
   shardedMLP,
   tf,
@@ -154,6 +157,23 @@ describe('parallelize', () => {
       }
     })
     expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /gather: 'partial' for layers\.[01]/))
+  })
+
+  it('names a layer with two keys by its first key', async () => {
+    const plan = { first: columnParallel({ gather: 'partial' }) }
+    const [error] = await onEach(2, (group) => {
+      const first = new Linear({ name: 'first', inputs: 4, outputs: 4 })
+      const gelu = new GELU()
+      const model = new Sequential({ first, next: gelu, again: gelu })
+      try {
+        return parallelize(model, plan, group)
+      } catch (failed) {
+        return failed
+      } finally {
+        disposeModule(model)
+      }
+    })
+    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /for first, followed by next;/))
   })
 
   it('does not change a model in a group of one rank', async () => {

@@ -288,7 +288,7 @@ function allReduceExchange(
     }
     if (!isDeferred) work.start()
   }
-  const forEach = async (wait: (work: PersistentOperation) => Promise<void>) => {
+  const waitForAll = async (wait: (work: PersistentOperation) => Promise<void>) => {
     await timeWait(group.spans, { name: 'gradients' }, async () => {
       for (const { work } of fillings) await wait(work)
     })
@@ -300,10 +300,10 @@ function allReduceExchange(
 
     /** Exchanges the buckets that were deferred until the end of the backward pass. */
     async exchangeDeferred() {
-      if (isDeferred) await forEach((work) => work.run())
+      if (isDeferred) await waitForAll((work) => work.run())
     },
 
-    finished: () => forEach((work) => work.done()),
+    finished: () => waitForAll((work) => work.done()),
 
     /**
      * Ends the step and returns the averaged gradients.

@@ -52,6 +52,7 @@ export function fillBuckets(
   const all = buckets.map((bucket, index): Arrivals => {
     return { index, bucket, present: new Set(), complete: new Set() }
   })
+  // The copies in `places` share the sets: `clear` empties the sets and never replaces them.
   const places = new Map<string, Place>()
   for (const arrivals of all) {
     for (const slot of arrivals.bucket.slots) {

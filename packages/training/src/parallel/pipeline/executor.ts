@@ -94,7 +94,7 @@ export function stageWorker(
         input: inputOf(action, batch, labels),
         labels,
         needsInputGradient: messages.needsGradient(index),
-        row: firstRow(batch.rows, microbatch),
+        row: firstRow(batch, microbatch),
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < last) await sendForward(action, output)

@@ -86,7 +86,7 @@ export function cutBatch(
   const inputs = new Source('inputs', batch.inputs, size)
   const labels = new Source('labels', batch.labels, size)
   const cut = (source: Source, part: number): Tensor =>
-    source.rows(firstRow(rows, part), rows[part]!)
+    source.rows(firstRow({ size, rows }, part), rows[part]!)
   return {
     size,
     rows,
@@ -102,8 +102,13 @@ export function cutBatch(
 }
 
 /** Returns the index in the batch of the first row of a micro-batch. */
-export function firstRow(rows: readonly number[], microbatch: number): number {
-  return rows.slice(0, microbatch).reduce((sum, count) => sum + count, 0)
+export function firstRow(
+  { size, rows }: Pick<Microbatches, 'size' | 'rows'>,
+  microbatch: number,
+): number {
+  const each = Math.floor(size / rows.length)
+  // The first `size % rows.length` micro-batches have one more row than the others.
+  return microbatch * each + Math.min(microbatch, size % rows.length)
 }
 
 export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {

@@ -81,15 +81,15 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
       }
       ties = found
       const different: string[] = []
-      for (const { parameter, group } of ties) {
-        const value = (await exchange(parameter, parameter.value, group, 'broadcast'))!
+      for (const { parameter, group: tied } of ties) {
+        const value = (await exchange(parameter, parameter.value, tied, 'broadcast'))!
         // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
         const isEqual = await areEqual(parameter.value, value)
         if (!isEqual) different.push(parameter.name)
         if (isEqual || isSharded) value.dispose()
         else replaceValue(parameter, value)
         for (const each of all) {
-          if (each.name === parameter.name) each.countedElsewhere = group.rank > 0
+          if (each.name === parameter.name) each.countedElsewhere = tied.rank > 0
         }
       }
       if (isSharded && groups.size > 0) await refuse(different)
@@ -103,9 +103,9 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
      * parameter without a gradient on any rank still has none.
      */
     sum: async (gradients: Map<string, Tensor>) => {
-      for (const { parameter, group } of ties ?? []) {
+      for (const { parameter, group: tied } of ties ?? []) {
         const gradient = gradients.get(parameter.name)
-        const sum = await exchange(parameter, gradient, group, 'sum')
+        const sum = await exchange(parameter, gradient, tied, 'sum')
         if (sum !== undefined) gradients.set(parameter.name, sum)
         gradient?.dispose()
       }

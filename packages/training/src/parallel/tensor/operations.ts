@@ -93,8 +93,9 @@ export function exchange(
   back = backwardLabel(label),
 ): LayerExchange {
   const { forward, backward } = operation
+  const run = operator(operation)
   return {
-    inPass: (x) => operator(operation)(x, group, label),
+    inPass: (x) => run(x, group, label),
     forward: (x) => forward.betweenPasses(x, group, label),
     backward: (dy) => backward.betweenPasses(dy, group, back),
   }

@@ -165,7 +165,10 @@ function connectPartialGathers(model: Module): void {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children = {}, layers } = module
     const prefix = name === '' ? '' : `${name}.`
-    const names = new Map(Object.entries(children).map(([key, child]) => [child, prefix + key]))
+    const names = new Map<Module, string>()
+    for (const [key, child] of Object.entries(children)) {
+      if (!names.has(child)) names.set(child, prefix + key)
+    }
     const nameOf = (layer: Module) => names.get(layer) ?? 'another layer'
     for (const [i, layer] of (layers ?? Object.values(children)).entries()) {
       if (!isColumnParallel(layer) || layer.gather !== 'partial') continue

@@ -44,7 +44,10 @@ export function vocabParallelEmbedding(
   return module
 }
 
-/** A vocabulary parallel output head. */
+/**
+ * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
+ * this rank].
+ */
 export interface VocabParallelHead extends Module {
   readonly kind: 'vocab-parallel-head'
   /**
@@ -56,10 +59,6 @@ export interface VocabParallelHead extends Module {
   wholeScores(part: Float32Array): Promise<Float32Array>
 }
 
-/**
- * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
- * this rank].
- */
 export function vocabParallelHead(
   { weight: table }: Head,
   { group, name }: LayerContext,

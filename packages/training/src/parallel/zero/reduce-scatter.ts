@@ -90,7 +90,7 @@ export function reduceScatterExchange(
     ...filled,
 
     /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
-    kept: fillings as readonly Pick<Filling, 'share' | 'memory'>[],
+    kept: fillings.map(({ share, memory }) => ({ share, memory })),
 
     /** Waits until memory for another whole bucket is available. */
     async makeRoom() {
@@ -199,7 +199,8 @@ function exchangeBucket(
     return shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
   }
   const operation = start()
-  const scattered = 'then' in operation ? Promise.resolve(operation) : operation.done()
+  // Make only one promise per operation, because an error is reported once.
+  const scattered = operation === scatter ? scatter.done() : Promise.resolve(operation)
   // Ignore the error here: the caller that awaits `done` gets it.
   scattered.catch(() => undefined)
   const finish = async () => {

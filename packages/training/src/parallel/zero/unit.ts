@@ -40,9 +40,9 @@ export function planUnits(
   const all = new Set(model.parameters)
   if (units !== undefined) checkUnits(units, all)
   const modules = units ?? chainOf(model)
+  const sets = modules.map(({ parameters }) => new Set(parameters))
   /** Whether a parameter belongs to one module, and not to several or to none. */
-  const isOfOne = (parameter: Parameter) =>
-    modules.filter(({ parameters }) => parameters.includes(parameter)).length === 1
+  const isOfOne = (parameter: Parameter) => sets.filter((set) => set.has(parameter)).length === 1
   const plan = (parameters: readonly Parameter[]) => {
     const bucket = (isTrained: boolean) => {
       const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
@@ -51,10 +51,7 @@ export function planUnits(
     }
     return { trained: bucket(true), frozen: bucket(false) }
   }
-  const plans = modules.map((module) => ({
-    module,
-    ...plan([...new Set(module.parameters)].filter(isOfOne)),
-  }))
+  const plans = modules.map((module, i) => ({ module, ...plan([...sets[i]!].filter(isOfOne)) }))
   const rest = [...all].filter((parameter) => !isOfOne(parameter))
   return rest.length === 0 ? plans : [...plans, plan(rest)]
 }

@@ -50,6 +50,13 @@ describe('pipelineReport', () => {
     expect(pipelineReport(ranks, plan)).toMatchObject({ steps: 3, stepTime: 15 })
   })
 
+  it('predicts schedules with halved backward passes from samples of whole passes', () => {
+    const halved = schedule('zb-h1', { stages: 2, microbatches })
+    const { predictedStepTime } = pipelineReport([[sample({})], [sample({})]], halved)
+    const options = { forward: 1, backward: 2, inputGradient: 1, weightGradient: 1 }
+    expect(predictedStepTime).toBe(halved.simulate(options).makespan)
+  })
+
   it('simulates action lists with whole and halved backward passes', () => {
     const mixed = parseSchedule('0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0')
     const ranks = [

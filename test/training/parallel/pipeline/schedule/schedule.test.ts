@@ -70,6 +70,14 @@ describe('schedule', () => {
     )
   })
 
+  it('has the same data after a structured clone, and equals another one with the same actions', () => {
+    const options = { stages: 2, microbatches: 3 }
+    const made = schedule('1f1b', options)
+    const { name, stages, microbatches, actions, placement } = made
+    expect(structuredClone(made)).toEqual({ name, stages, microbatches, actions, placement })
+    expect(schedule('1f1b', options)).toEqual(made)
+  })
+
   it('refuses unknown names and invalid counts', () => {
     const wrong: [string, number, number][] = [
       ['2f2b', 2, 2],
@@ -189,6 +197,16 @@ describe('simulate', () => {
       expect(() => made.simulate(options)).toThrow(failure('ERR_TSR_ARGUMENT'))
     }
   })
+
+  it.each([{ forward: 1e308 }, { transfer: 1.7e308, forward: 1e308 }])(
+    'refuses durations whose sum is not a finite number: %j',
+    (durations) => {
+      const made = schedule('gpipe', { stages: 2, microbatches: 3 })
+      expect(() => made.simulate(durations)).toThrow(
+        failure('ERR_TSR_ARGUMENT', /the sum of durations is Infinity; expected a finite number/),
+      )
+    },
+  )
 })
 
 describe('grid', () => {

@@ -71,8 +71,8 @@ async function measureOwn(
   const costs: number[] = []
   let input = parts.inputs(0)
   /**
-   * Returns the milliseconds until a gradient has been fetched. Some backends compute asynchronously, so
-   * the time ends with the fetch.
+   * Returns the milliseconds of a forward and a backward pass. Some backends compute asynchronously, so the
+   * time ends when the last gradient has been fetched, if there is one.
    */
   const timePass = async (module: Module, isFirst: boolean, isLast: boolean) => {
     const labels = isLast ? parts.labels(0) : undefined

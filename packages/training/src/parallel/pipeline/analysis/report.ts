@@ -136,6 +136,7 @@ function durationsOf(
     return placement.map((rank) => rest[rank]!.splice(0, microbatches))
   }
   const [forward, backward] = [of('forward'), of('backward')]
+  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
   const rest = ranks.map(({ weights }) => [...weights])
   const halved = new Set(actions.flat().map(formatAction))
   const weightGradient = placement.map((rank, stage) =>

@@ -81,7 +81,7 @@ export function schedule(
   const lists = Array.from({ length: ranks }, (_, rank) =>
     orders[name](rank, ranks, microbatches, stages / ranks),
   )
-  return scheduleOf(name, lists)
+  return new ActionSchedule(name, lists)
 }
 
 /** One list of actions per rank. An action is an object or a text such as `0F3`. */
@@ -106,7 +106,7 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
     ),
   )
   validateSchedule(read)
-  return scheduleOf(name, read)
+  return new ActionSchedule(name, read)
 }
 
 /**
@@ -123,18 +123,32 @@ export function parseSchedule(text: string, name = 'custom'): Schedule {
   return customSchedule(parseActions(text), name)
 }
 
-function scheduleOf(name: string, actions: ActionLists): Schedule {
-  const { stages, microbatches, rankOfStage: placement } = extentOf(actions)
-  return {
-    name,
-    stages,
-    microbatches,
-    actions,
-    placement,
-    validate: () => {
-      validateSchedule(actions)
-    },
-    simulate: (options) => simulateSchedule(actions, options),
-    grid: (options) => drawGrid(actions, options),
+/** A class, so that methods are not copied with the data when a schedule is sent to a worker. */
+class ActionSchedule implements Schedule {
+  readonly name: string
+  readonly stages: number
+  readonly microbatches: number
+  readonly actions: ActionLists
+  readonly placement: readonly number[]
+
+  constructor(name: string, actions: ActionLists) {
+    const { stages, microbatches, rankOfStage } = extentOf(actions)
+    this.name = name
+    this.stages = stages
+    this.microbatches = microbatches
+    this.actions = actions
+    this.placement = rankOfStage
+  }
+
+  validate(): void {
+    validateSchedule(this.actions)
+  }
+
+  simulate(options?: SimulationOptions): Simulation {
+    return simulateSchedule(this.actions, options)
+  }
+
+  grid(options?: GridOptions): string {
+    return drawGrid(this.actions, options)
   }
 }

@@ -77,15 +77,16 @@ export function simulateSchedule(
 ): Simulation {
   const extent = extentOf(actions)
   const times = (name: string, durations: Durations): Times => timesOf(name, durations, extent)
-  const [before, after] = [times('forward', forward), times('backward', backward)]
+  const forwards = times('forward', forward)
+  const backwards = times('backward', backward)
   const half = (name: 'inputGradient' | 'weightGradient'): Times => {
     const durations = halves[name]
     if (durations !== undefined) return times(name, durations)
-    return (stage, microbatch) => after(stage, microbatch) / 2
+    return (stage, microbatch) => backwards(stage, microbatch) / 2
   }
   const durations: Record<ActionKind, Times> = {
-    F: before,
-    B: after,
+    F: forwards,
+    B: backwards,
     I: half('inputGradient'),
     W: half('weightGradient'),
   }
@@ -111,7 +112,7 @@ export function simulateSchedule(
     const arrivals = needsOf(action, extent.stages).map((need) => {
       const from = producers.get(need)
       if (from === undefined) return Infinity
-      return from.end + (from.rank === rank ? 0 : transfers(from.stage, from.microbatch))
+      return from.rank === rank ? from.end : later(from.end, transfers(from.stage, from.microbatch))
     })
     return Math.max(free[rank]!, ...arrivals)
   }
@@ -132,7 +133,7 @@ export function simulateSchedule(
       const position = next[rank]!++
       const action = actions[rank]![position]!
       const { kind, stage, microbatch } = action
-      const end = time + durations[kind](stage, microbatch)
+      const end = later(time, durations[kind](stage, microbatch))
       running[rank] = { ...action, rank, position, ready: known[rank]!, start: time, end }
       known[rank] = Infinity
     }
@@ -167,6 +168,13 @@ function summarize(spans: readonly TimedAction[], size: number): Simulation {
   })
   const busy = ranks.reduce((sum, rank) => sum + rank.busy, 0)
   return { makespan, bubble: makespan === 0 ? 0 : 1 - busy / (size * makespan), ranks, spans }
+}
+
+/** @throws ERR_TSR_ARGUMENT when the sum is not a finite number */
+function later(time: number, duration: number): number {
+  const sum = time + duration
+  if (sum < Infinity) return sum
+  throw argumentError('the sum of durations', sum, 'a finite number')
 }
 
 type Times = (stage: number, microbatch: number) => number

@@ -36,6 +36,7 @@ export function validateSchedule(actions: ActionLists): void {
       }
     }
   }
+  // The simulation throws if an action can never run.
   simulateSchedule(actions)
 }
 
