@@ -53,6 +53,7 @@ it.each([
   ['a user=-l', 'hosts, line 1: user=-l is no name of a user'],
   ['-l@a', 'hosts, line 1: user=-l is no name of a user'],
   ['me@-oProxyCommand=x', 'hosts, line 1: -oProxyCommand=x is no name of a host'],
+  ['[]', 'hosts, line 1: [] is no name of a host'],
   ['a[b', 'hosts, line 1: a[b is no name of a host'],
 ])('the host file %j is refused', (text, problem) => {
   expect(() => parseHostfile(text, 'hosts')).toThrow(
@@ -66,6 +67,9 @@ it('selects hosts by name, in the order of the host file', () => {
   expect(names({})).toEqual(['node0', '10.0.0.7', 'node2'])
   expect(names({ include: 'node2,node0' })).toEqual(['node0', 'node2'])
   expect(names({ exclude: 'node0' })).toEqual(['10.0.0.7', 'node2'])
+  expect(names({ include: '[10.0.0.7], me@node2' })).toEqual(['10.0.0.7', 'node2'])
+  expect(names({ exclude: 'me@node0' })).toEqual(['10.0.0.7', 'node2'])
+  expect(() => names({ include: 'node0:2' })).toThrow(/--include names node0:2/)
   expect(() => names({ include: 'node3' })).toThrow(/--include names node3.*\(the nearest is node/)
   expect(() => names({ include: 'node0', exclude: 'node0' })).toThrow(/leave no host/)
 })

@@ -35,6 +35,7 @@ export {
   type Script,
 } from '../../../packages/launcher/src/job/code/script.ts'
 export { areTerminated, settle } from '../../../packages/launcher/src/job/process/escalation.ts'
+export { aborted } from '../../../packages/launcher/src/job/process/interrupts.ts'
 export {
   computingShare,
   type RankUse,

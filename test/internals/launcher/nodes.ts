@@ -29,4 +29,5 @@ export {
   reportMessage,
   verdictMessage,
 } from '../../../packages/launcher/src/protocol/nodes.ts'
+export { warnOfLoopback } from '../../../packages/launcher/src/nodes/rendezvous.ts'
 export { chooseHosts, parseHostfile } from '../../../packages/launcher/src/remote/hostfile.ts'

@@ -69,20 +69,58 @@ describe('the error of a program that only tsx runs', () => {
       '',
       /If Part is a type: import type \{ Part \}/,
     ],
-    [`Unknown file extension ".tsx" for ${folder}/a.tsx`, 'ERR_UNKNOWN_FILE_EXTENSION', /runs JSX/],
+    [
+      "The requested module './a.ts' does not provide an export named 'default'",
+      '',
+      /is a type: import type NAME from/,
+    ],
+    [
+      `Unknown file extension ".tsx" for ${folder}/a.tsx`,
+      'ERR_UNKNOWN_FILE_EXTENSION',
+      /tsx runs TypeScript and JSX/,
+    ],
   ])('explains: %s (%s)', (message, code, hint) => {
     expect(textOf(message, code)).toMatch(hint)
   })
 
-  it('explains a decorator', () => {
+  const syntaxError = (line: string): string => {
     const error = new SyntaxError('Invalid or unexpected token')
-    error.stack = `file://${folder}/main.ts:2\n@decorated\n^\n\n${String(error)}\n    at node:internal:1:2`
-    expect(describeError(error).text).toContain('tsx runs decorators')
+    error.stack = `file://${folder}/a b/main.ts:2\n${line}\n^\n\n${String(error)}\n    at node:internal:1:2`
+    return describeError(error).text
+  }
+
+  it.each([
+    '@decorated',
+    'export @decorated class A {}',
+    'class A { @decorated x = 1 }',
+    '  constructor(@Inject() x) {}',
+  ])('explains a decorator: %s', (line) => {
+    expect(syntaxError(line)).toContain('tsx runs decorators')
   })
+
+  it('has no hint for an import of a package with a scope', () => {
+    expect(syntaxError("import { a } from '@tsrun/core'")).not.toContain('tsx')
+  })
+
+  it.each(['--import tsx', '--import file:///dist/typescript-loader.js?tsx=a'])(
+    'has no hint if a loader runs: NODE_OPTIONS="%s"',
+    (options) => {
+      const before = process.env['NODE_OPTIONS']
+      process.env['NODE_OPTIONS'] = options
+      try {
+        expect(syntaxError('@decorated')).not.toContain('tsx runs')
+      } finally {
+        if (before === undefined) delete process.env['NODE_OPTIONS']
+        else process.env['NODE_OPTIONS'] = before
+      }
+    },
+  )
 
   it.each([
     [`Cannot find module '${folder}/none.js' ${from}`, 'ERR_MODULE_NOT_FOUND'],
     [`Cannot find package 'lodash' ${from}`, 'ERR_MODULE_NOT_FOUND'],
+    [`Cannot find module '${folder}/lib' ${from}`, 'ERR_MODULE_NOT_FOUND'],
+    [`Unknown file extension ".css" for ${folder}/a.css`, 'ERR_UNKNOWN_FILE_EXTENSION'],
     ["The requested module './a.js' does not provide an export named 'Part'", ''],
   ])('has no hint for: %s (%s)', (message, code) => {
     expect(textOf(message, code)).not.toContain('tsx')

@@ -1,6 +1,6 @@
 import { isTsrError, tsrError } from '@tsrun/core'
 import { runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { loadBackend, SGD, tf, trainer, type Trainer } from '@tsrun/training'
+import { latestCheckpoint, loadBackend, SGD, tf, trainer, type Trainer } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
 import { alone, batchAt, dataset, quiet, recipe } from './support/small-training.ts'
 
@@ -45,6 +45,21 @@ it('a call about a checkpoint names a rank that is in another call', async () =>
   expect((error as Error).stack).toContain('calls.test.ts')
 })
 
+it.each([1, false, null, [1], {}, { value: 1, error: 2 }])(
+  'a call about a checkpoint names a rank that gathers %j',
+  async (gathered) => {
+    const [, error] = await runWorld({ size: 2 }, async (group) => {
+      try {
+        if (group.rank === 0) return await group.allGatherObject(gathered)
+        return await latestCheckpoint('nowhere', group)
+      } catch (thrown) {
+        return thrown
+      }
+    })
+    expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /^the call of rank 0 is another one/))
+  },
+)
+
 it('a trainer refuses to be disposed of during a call that nobody awaits', async () => {
   const run = await newRun(await alone())
   const fitting = run.fit(dataset, { batch: 8, ...quiet })
@@ -67,6 +82,29 @@ it('an error without lines of the script shows the line of the call', async () =
   run.dispose()
   expect((thrown as Error).message).toMatch(/^fit: barrier .*await it, before destroyProcessGroup/)
   expect((thrown as Error).stack).toMatch(/\n +at .*calls\.test\.ts:\d+:\d+/)
+})
+
+it('an error of a callback shows the line of the callback first', async () => {
+  const run = await newRun(await alone())
+  let before = ''
+  const batch = (): never => {
+    const error = tsrError('ERR_TSR_INTERNAL', { what: 'broken' })
+    before = String(error.stack)
+    throw error
+  }
+  const thrown: unknown = await run
+    .fit(batch, { steps: 1, ...quiet })
+    .catch((error: unknown) => error)
+  run.dispose()
+  const { stack = '' } = thrown as Error
+  expect(before).toContain('calls.test.ts')
+  expect(stack.startsWith(before)).toBe(true)
+})
+
+it('a trainer may be disposed of twice', async () => {
+  await using run = await newRun(await alone())
+  run.dispose()
+  run.dispose()
 })
 
 it('a trainer and its group are disposed of at the end of the block of `await using`', async () => {

@@ -17,14 +17,9 @@ import type { Interrupts } from './process/interrupts.ts'
 import { findDevices } from './placement/devices.ts'
 import { softLimit } from './placement/limits.ts'
 import { packageFolder } from '../package.ts'
+import { hasLoader } from '../protocol/loaders.ts'
 import { isTypeless, refuseModuleSyntax } from './code/module-format.ts'
-import {
-  hasLoader,
-  loaderArguments,
-  nodeAbilities,
-  resolveFrom,
-  type Script,
-} from './code/script.ts'
+import { loaderArguments, nodeAbilities, resolveFrom, type Script } from './code/script.ts'
 
 /** A job with validated options, from which every attempt is planned. */
 export type Job = ReturnType<typeof createJob>
@@ -112,7 +107,11 @@ function argumentsOf(
   const loader = loaderArguments(code, node, places)
   if (code === script) {
     const tsx = loader.length === 0 ? undefined : resolveFrom(places, 'tsx')
-    refuseModuleSyntax(script, { nodeOptions: node.nodeOptions, hasLoader: hasLoader(node), tsx })
+    refuseModuleSyntax(script, {
+      nodeOptions: node.nodeOptions,
+      hasLoader: hasLoader(node.nodeOptions),
+      tsx,
+    })
   }
   // Each memory of WebAssembly would take 10 GiB of the address space.
   const isLimited = Number.isFinite(softLimit('Max address space'))

@@ -6,6 +6,17 @@ import type { Announcer } from '../logs/console.ts'
 import { TIMED_OUT } from './failure/exit-codes.ts'
 import type { Interrupts } from './process/interrupts.ts'
 
+/** The JSON body of `--on-failure` with a URL. */
+interface JobFailure {
+  /** '' if the job has not started. */
+  readonly runId: string
+  readonly exitCode: number
+  readonly script: string
+  readonly host: string
+  /** The printed report of the last failure, or why the job could not start. */
+  readonly report: string
+}
+
 export type FailureReport = ReturnType<typeof failureReport>
 
 /** Reports the failure of a job once, as `--on-failure` says. */
@@ -15,10 +26,8 @@ export function failureReport(
   announcer: Announcer,
 ) {
   let to = dryRun ? undefined : restart.onFailure
-  /** The printed report of the last failure. */
   let lastReport = ''
   const failure = {
-    /** '' if the job has not started. */
     runId: '',
     script: program.script,
     showFailure(report: string): void {
@@ -52,9 +61,7 @@ const LIMIT = 30_000
  */
 async function reportJobFailure(
   to: string,
-  failure: Readonly<Record<'runId' | 'script' | 'host' | 'report', string>> & {
-    readonly exitCode: number
-  },
+  failure: JobFailure,
   env: NodeJS.ProcessEnv,
 ): Promise<string | undefined> {
   const limit = new AbortController()

@@ -92,13 +92,17 @@ function traceEnvironment(
   runId: string,
   env: NodeJS.ProcessEnv,
 ): Record<string, string | undefined> {
-  // Empty the variables that are inherited from an outer job.
-  if (trace === undefined) return { TSRUN_TRACE_DIR: env['TSRUN_TRACE_DIR'] && '' }
+  if (trace === undefined) return { TSRUN_TRACE_DIR: emptyIfSet(env['TSRUN_TRACE_DIR']) }
   return {
     TSRUN_TRACE_DIR: spansFolder(trace.directory, runId),
     TSRUN_TRACE_BYTES: String(trace.bytes),
-    TSRUN_TRACE_RANGE: trace.steps ?? (env['TSRUN_TRACE_RANGE'] && ''),
+    TSRUN_TRACE_RANGE: trace.steps ?? emptyIfSet(env['TSRUN_TRACE_RANGE']),
   }
+}
+
+/** Empties a variable that is inherited from an outer job. */
+function emptyIfSet(inherited: string | undefined): string | undefined {
+  return inherited === undefined ? undefined : ''
 }
 
 /** Drops the variables without a value. */

@@ -43,9 +43,10 @@ export function openStatusPage(
     },
     /** What each rank does now, by rank. A rank that has joined no group is missing. */
     places: (): ReadonlyMap<number, RankPlace> => {
+      const ranks = read()
       const now = monotonicNow()
       return new Map(
-        read().map(({ rank, pid, state, operation, group, sequence, since }) => [
+        ranks.map(({ rank, pid, state, operation, group, sequence, since }) => [
           rank,
           {
             state,

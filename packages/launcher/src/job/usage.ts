@@ -51,13 +51,8 @@ export function summaryText(usages: readonly RankUsage[], width?: number): strin
   const rows = isShort ? rowsOfRanks(usages, nodes.size > 1) : summarize(usages)
   if (!isShort && nodes.size > 1 && nodes.size <= MOST_ROWS) {
     for (const [node, name] of nodes) {
-      rows.push(
-        statistic(
-          name,
-          usages.filter((usage) => usage.node === node),
-          median,
-        ),
-      )
+      const own = usages.filter((usage) => usage.node === node)
+      rows.push(statistic(name, own, median))
     }
   }
   return `${formatTable(rows, 'right', width).join('\n')}\n`

@@ -75,12 +75,13 @@ export function createOtherNode(
       return { verdict: judge({ plan, reports, lost, restarts: 0, maxRestarts: 0 }), reports }
     }
     const withoutZero = judgeAlone()
-    // If the store is lost, the promise `withoutZero` settles before `verdict` rejects.
+    // If the store is lost, `verdict` rejects and node 0 counts as lost, so `withoutZero` resolves.
     const common = verdict.then(
       (said): Conclusion => ({ verdict: said, reports: undefined }),
       () => withoutZero,
     )
     const conclusion = await Promise.race([common, withoutZero])
+    // This may reject `withoutZero`, whose rejection the race above has handled.
     listening.abort()
     if (isElastic && goesOn(conclusion.verdict))
       plan = await receive(store, keys.plan(restartCount + 1), planWith(id))

@@ -31,14 +31,17 @@ export function hideLibraryFrames(text: string) {
   const lines = text.split('\n')
   const kept: string[] = []
   for (const line of lines) {
-    const isOfLibrary = ANONYMOUS.test(line) || libraryPlaces.some((place) => line.includes(place))
-    if (!isFrame(line) || !isOfLibrary) kept.push(line)
+    const isOfLibrary =
+      isFrame(line) && (ANONYMOUS.test(line) || libraryPlaces.some((place) => line.includes(place)))
+    if (!isOfLibrary) kept.push(line)
     // The properties of the error follow its last frame.
     else if (line.endsWith(' {') && kept.length > 0) kept.push(`${kept.pop()!} {`)
   }
   const hidden = lines.length - kept.length
   const isPlaced =
-    /^SyntaxError(?: \[\w+\])?: |^Type\w* \[ERR_UNKNOWN_FILE_| imported from |: ERROR: /m.test(text)
+    /^SyntaxError(?: \[\w+\])?: |^TypeError \[ERR_UNKNOWN_FILE_| imported from |: ERROR: /m.test(
+      text,
+    )
   if (hidden === 0 || !(isPlaced || kept.some(isFrame))) return { text, hidden: 0 }
   return { text: kept.join('\n'), hidden }
 }

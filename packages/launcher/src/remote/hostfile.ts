@@ -60,15 +60,14 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
       .split(/\s+/)
     const [word = '', ...settings] = words
     if (word === '') continue
-    const [, user, place = ''] = /^(?:([^@]*)@)?(.*)$/.exec(word)!
-    // An IPv6 address has several colons.
-    const [, address, short, slots] = /^(?:\[(.*)\]|([^:]+))(?::(\d+))?$/.exec(place) ?? []
-    const name = address ?? short ?? place
+    const { user, name, slots } = parseHost(word)
     if (slots !== undefined) settings.unshift(`slots=${slots}`)
     if (user !== undefined) settings.unshift(`user=${user}`)
     const where = `${file}, line ${index + 1}`
     // ssh would take a name with a leading dash as an option.
-    if (!/^[\w:][\w.:%-]*$/.test(name)) throw usageError(`${where}: ${name} is no name of a host`)
+    if (!/^[\w:][\w.:%-]*$/.test(name)) {
+      throw usageError(`${where}: ${name || word} is no name of a host`)
+    }
     if (hosts.length === MOST_HOSTS) throw usageError(`${file} has more than ${MOST_HOSTS} hosts`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
@@ -76,6 +75,14 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
   }
   if (hosts.length === 0) throw usageError(`${file} has no host`)
   return hosts
+}
+
+/** Splits `me@[::1]:2` into its parts. */
+function parseHost(word: string) {
+  const [, user, place = ''] = /^(?:([^@]*)@)?(.*)$/.exec(word)!
+  // An IPv6 address has several colons.
+  const [, address, short, slots] = /^(?:\[(.*)\]|([^:]+))(?::(\d+))?$/.exec(place) ?? []
+  return { user, name: address ?? short ?? place, slots }
 }
 
 /** The settings of a host. `max_slots` of Open MPI has no effect. */
@@ -118,7 +125,11 @@ export function chooseHosts(
 ): RemoteHost[] {
   const known = hosts.map(({ name }) => name)
   const read = (flag: string, list: string | undefined): string[] | undefined => {
-    const names = list?.split(',').map((name) => name.trim())
+    const names = list?.split(',').map((word) => {
+      const { name, slots } = parseHost(word.trim())
+      // A host is chosen with all its slots.
+      return slots === undefined ? name : word.trim()
+    })
     const unknown = names?.find((name) => !known.includes(name))
     if (unknown === undefined) return names
     const nearest = nearestName(unknown, known)

@@ -83,8 +83,8 @@ async function run(
   const tls = storeTlsOf(job.protection)
   const store = await startJobStore('127.0.0.1', 0, job.identity.token, () => undefined, tls)
   const context = createContext(complete, chaos, disposal)
-  warnOfLoopback(store.endpoint.host, context.announcer)
   try {
+    warnOfLoopback(store.endpoint.host, context.announcer)
     await putValue(store.local, TASK, { task: planned.task, args: complete.args })
     const nodes = createOnlyNode(job, store)
     const { verdict } = await runOnce(job, nodes, 0, context)

@@ -38,9 +38,7 @@ export async function onAllRanks<T>(
     ...(timeout !== undefined && { timeout }),
   })
   if (failure !== undefined) throw failure.error
-  const other = outcomes.findIndex((each) =>
-    Object.keys(Object(each) as object).some((key) => !['value', 'error'].includes(key)),
-  )
+  const other = outcomes.findIndex((each) => !isOutcome(each))
   if (other >= 0) {
     throw argumentError(
       `the call of rank ${other}`,
@@ -52,6 +50,13 @@ export async function onAllRanks<T>(
     if ('error' in each) throw reviveTsrError(each.error)
     return each.value
   })
+}
+
+/** Whether another rank sent this from `onAllRanks`, and not from another call. */
+function isOutcome(received: unknown): boolean {
+  if (typeof received !== 'object' || received === null || Array.isArray(received)) return false
+  const keys = Object.keys(received)
+  return keys.length === 1 && ['value', 'error'].includes(keys[0]!)
 }
 
 /** A save whose files are written while training continues. */

@@ -12,10 +12,13 @@ export class Calls {
       return await body()
     } catch (error) {
       if (isTsrError(error)) {
-        // All errors of collectives name a group.
-        if ('group' in error.facts) addLabel(error, name)
         // After the message, this method and that of the trainer.
-        addFrames(error, String(call.origin.stack).split('\n').slice(3))
+        const frames = String(call.origin.stack).split('\n').slice(3)
+        // All errors of collectives name a group. Others may be of a callback, whose line comes first.
+        if ('group' in error.facts) {
+          addLabel(error, name)
+          addFrames(error, frames)
+        } else appendFrames(error, frames)
       }
       throw error
     } finally {
@@ -34,4 +37,11 @@ export class Calls {
       `\`await run.${name}(...)\` before it`,
     )
   }
+}
+
+/** Adds frames at the end, unless the stack has the line of the first one. */
+function appendFrames(error: Error, frames: readonly string[]): void {
+  const { stack = '' } = error
+  const [place = ''] = /[^\s(]+:\d+:/.exec(frames[0] ?? '') ?? []
+  if (!stack.includes(place)) error.stack = [stack, ...frames].join('\n')
 }

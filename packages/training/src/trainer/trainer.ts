@@ -87,6 +87,7 @@ export class Trainer {
   readonly #calls = new Calls()
   #steps = 0
   #isCompared = false
+  #isDisposed = false
 
   constructor({ core, replica, layout, options }: Assembly) {
     this.#core = core
@@ -351,14 +352,17 @@ export class Trainer {
   }
 
   /**
-   * Frees the model and all buffers, but not the optimizer. A tf.layers model keeps its weights.
+   * Frees the model and all buffers, but not the optimizer. A tf.layers model keeps its weights. Further
+   * calls have no effect.
    *
    * @throws ERR_TSR_SHARDED for a model of tf.layers with `zero: 3` outside of `gathered`;
    *   ERR_TSR_ARGUMENT during a call that the script has not awaited
    */
   dispose(): void {
+    if (this.#isDisposed) return
     this.#calls.checkEnded()
     disposeModelOf({ core: this.#core, replica: this.#replica })
+    this.#isDisposed = true
     const { world } = this.layout
     if (world.spans === this.#options.recorder) world.recordSpans(undefined)
     world.free(this.#totals)

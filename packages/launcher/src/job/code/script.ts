@@ -5,6 +5,7 @@ import { basename, delimiter, extname, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { tsrError } from '@tsrun/core'
 import { packageFolder } from '../../package.ts'
+import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
 
 export interface Script {
   /** An absolute path. */
@@ -129,13 +130,6 @@ export function nodeAbilities(env: NodeJS.ProcessEnv, execArgv: readonly string[
   }
 }
 
-/** Matches `--loader x`, `--import x` and `-r x`, each also with `=`. */
-const PRELOADED = /(?:^|\s)(--(?:experimental-)?loader|--import|--require|-r)[\s=]+(\S+)/g
-
-/** Matches packages that run TypeScript, by name, path or URL. */
-const LOADERS =
-  /(^|\/)(tsx|ts-node|tsm|jiti|sucrase|amaro|ts-blank-space|esbuild-\w+|@(swc|swc-node|oxc-node|babel|esbuild-kit)\/[\w-]+)(\/|$)/
-
 /**
  * The arguments that make Node run the script's language. Empty if Node strips types itself or the user
  * preloads a known TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader.
@@ -152,24 +146,13 @@ export function loaderArguments(
   if (script.language === 'javascript' || script.language === 'program') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
   // Other loaders, such as that of Yarn's Plug'n'Play, run beside tsx.
-  if (preloadedBy(node).some(([, , name = '']) => LOADERS.test(name))) return []
+  if (preloadedBy(node.nodeOptions).some(isTypescriptLoader)) return []
   const loader = resolveFrom(places, 'tsx')
   if (loader !== undefined) return ['--import', ownLoader(pathToFileURL(loader).href, script)]
-  if (preloadedBy(node).length > 0) return []
+  if (preloadedBy(node.nodeOptions).length > 0) return []
   const language = script.language === 'tsx' ? 'JSX' : 'TypeScript'
   const reason = `Node ${node.version} does not run ${language} by itself`
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
-}
-
-/** Whether the user preloads a loader for TypeScript or other languages. */
-export function hasLoader(node: NodeAbilities): boolean {
-  return preloadedBy(node).some(
-    ([, option = '', name = '']) => option.endsWith('loader') || LOADERS.test(name),
-  )
-}
-
-function preloadedBy({ nodeOptions }: NodeAbilities): RegExpExecArray[] {
-  return [...nodeOptions.matchAll(PRELOADED)]
 }
 
 /** See `rank/typescript/loader.ts`. */

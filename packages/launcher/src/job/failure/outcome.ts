@@ -9,21 +9,14 @@ const SURVIVED = 10_000
 /** The outcome of a rank that has ended. */
 export function toOutcome(process: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
   const { pid, startedAt, stopSignal, stoppedAt, error, usage } = process
-  const {
-    at: endedAt,
-    exitCode,
-    signal,
-  } = process.end ?? {
-    at: monotonicNow(),
-    exitCode: null,
-    signal: null,
-  }
+  const { end } = process
+  const endedAt = end?.at ?? monotonicNow()
   const fatal = error !== undefined && endedAt - error.at < SURVIVED
   return {
     rank: process.rank,
     pid,
-    exitCode,
-    signal,
+    exitCode: end?.exitCode ?? null,
+    signal: end?.signal ?? null,
     startedAt,
     endedAt,
     stopSignal,

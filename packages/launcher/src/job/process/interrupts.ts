@@ -119,9 +119,10 @@ export async function stayUntilAborted(signal: AbortSignal): Promise<void> {
 
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    signal.addEventListener('abort', () => {
+    const listener = (): void => {
       resolve()
-    })
+    }
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', listener, { once: true })
   })
 }

@@ -1,27 +1,35 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { hasLoader } from '../../protocol/loaders.ts'
 import { findUp, readOptions } from './settings.ts'
 
 /** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
 export function tsxHint(error: unknown): string {
   const { code, message, stack } = Object(error) as Record<string, unknown>
   const text = typeof message === 'string' ? message : ''
+  if (runsLoader()) return ''
   const reason =
     missingSource(text) ??
     alias(text) ??
     missingType(text) ??
+    unknownExtension(text) ??
     reasons[DECORATED.test(String(stack)) ? 'decorator' : String(code)]
   return reason === undefined ? '' : `\n${reason}`
+}
+
+/** Whether tsx or another loader runs in this process: by the user's choice, or by that of the launcher. */
+function runsLoader(): boolean {
+  const nodeOptions = [process.env['NODE_OPTIONS'] ?? '', ...process.execArgv].join(' ')
+  return hasLoader(nodeOptions) || nodeOptions.includes('/typescript-loader.js?')
 }
 
 const USE_TSX = 'NODE_OPTIONS="--import tsx" (npm install -D tsx)'
 
 /** The stack of a syntax error begins with the place and the line. */
-const DECORATED = /^\S+\.[cm]?ts:\d+\n\s*@\w/
+const DECORATED = /^.+\.[cm]?ts:\d+\n(?:.*[ \t({,;])?@\w/
 
 const reasons: Readonly<Record<string, string>> = {
   decorator: `tsx runs decorators: ${USE_TSX}.`,
-  ERR_UNKNOWN_FILE_EXTENSION: `tsx runs JSX and other formats: ${USE_TSX}.`,
   ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING: `tsx runs packages in TypeScript: ${USE_TSX}.`,
 }
 
@@ -39,7 +47,7 @@ function missingSource(message: string): string | undefined {
 }
 
 function candidates(extension: string): string[] {
-  if (extension === '') return ['.ts', '.tsx', '.mts', '/index.ts', '/index.tsx']
+  if (extension === '') return ['.ts', '.tsx', '/index.ts', '/index.tsx']
   return [extension.replace('js', 'ts'), extension.replace('js', 'ts').replace(/x?$/, 'x')]
 }
 
@@ -66,5 +74,11 @@ function missingType(message: string): string | undefined {
   const [, name] =
     /^The requested module '.+\.[cm]?tsx?' does not provide an export named '(.+)'/.exec(message) ??
     []
+  if (name === 'default') return `If that is a type: import type NAME from, or ${USE_TSX}.`
   return name && `If ${name} is a type: import type { ${name} }, or ${USE_TSX}.`
+}
+
+function unknownExtension(message: string): string | undefined {
+  const isKnown = /^Unknown file extension "\.(?:[cm]?ts|[jt]sx)"/.test(message)
+  return isKnown ? `tsx runs TypeScript and JSX: ${USE_TSX}.` : undefined
 }
