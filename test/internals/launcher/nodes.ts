@@ -29,5 +29,4 @@ export {
   reportMessage,
   verdictMessage,
 } from '../../../packages/launcher/src/protocol/nodes.ts'
-export { warnOfLoopback } from '../../../packages/launcher/src/nodes/rendezvous.ts'
 export { chooseHosts, parseHostfile } from '../../../packages/launcher/src/remote/hostfile.ts'
