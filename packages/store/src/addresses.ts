@@ -191,10 +191,14 @@ export async function isReachable(host: string, names: Names = systemNames): Pro
 
 /**
  * Returns the addresses of this host's interfaces. All of 127.0.0.0/8 belong to this host, too, but
- * are not listed.
+ * are not listed. Returns none if the system does not let this process list them.
  */
 export function ownAddresses(): string[] {
-  return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))
+  try {
+    return Object.values(networkInterfaces()).flatMap((of = []) => of.map(({ address }) => address))
+  } catch {
+    return []
+  }
 }
 
 /** Whether the IP address can be reached only from this host. */

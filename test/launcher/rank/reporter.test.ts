@@ -98,9 +98,12 @@ describe('the error of a program that only tsx runs', () => {
     expect(syntaxError(line)).toContain('tsx runs decorators')
   })
 
-  it('has no hint for an import of a package with a scope', () => {
-    expect(syntaxError("import { a } from '@tsrun/core'")).not.toContain('tsx')
-  })
+  it.each(["import { a } from '@tsrun/core'", 'const a = // @ts-ignore', "send('mail @bob'"])(
+    'has no hint for an @ that is no decorator: %s',
+    (line) => {
+      expect(syntaxError(line)).not.toContain('tsx')
+    },
+  )
 
   it.each(['--import tsx', '--import file:///dist/typescript-loader.js?tsx=a'])(
     'has no hint if a loader runs: NODE_OPTIONS="%s"',

@@ -125,10 +125,12 @@ export function chooseHosts(
 ): RemoteHost[] {
   const known = hosts.map(({ name }) => name)
   const read = (flag: string, list: string | undefined): string[] | undefined => {
-    const names = list?.split(',').map((word) => {
-      const { name, slots } = parseHost(word.trim())
+    const names = list?.split(',').map((text) => {
+      const word = text.trim()
+      const { user, name, slots } = parseHost(word)
+      const own = hosts.find((host) => host.name === name)?.user
       // A host is chosen with all its slots.
-      return slots === undefined ? name : word.trim()
+      return slots === undefined && (user === undefined || user === own) ? name : word
     })
     const unknown = names?.find((name) => !known.includes(name))
     if (unknown === undefined) return names

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { hasLoader } from '../../protocol/loaders.ts'
+import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
 import { findUp, readOptions } from './settings.ts'
 
 /** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
@@ -17,16 +17,17 @@ export function tsxHint(error: unknown): string {
   return reason === undefined ? '' : `\n${reason}`
 }
 
-/** Whether tsx or another loader runs in this process: by the user's choice, or by that of the launcher. */
+/** Whether a loader runs TypeScript in this process: by the user's choice, or by that of the launcher. */
 function runsLoader(): boolean {
   const nodeOptions = [process.env['NODE_OPTIONS'] ?? '', ...process.execArgv].join(' ')
-  return hasLoader(nodeOptions) || nodeOptions.includes('/typescript-loader.js?')
+  const isOwn = nodeOptions.includes('/typescript-loader.js?')
+  return isOwn || preloadedBy(nodeOptions).some(isTypescriptLoader)
 }
 
 const USE_TSX = 'NODE_OPTIONS="--import tsx" (npm install -D tsx)'
 
-/** The stack of a syntax error begins with the place and the line. */
-const DECORATED = /^.+\.[cm]?ts:\d+\n(?:.*[ \t({,;])?@\w/
+/** The stack of a syntax error begins with the place and the line. An @ in a text or comment is none. */
+const DECORATED = /^.+\.[cm]?ts:\d+\n(?:[^'"`/\n]*[ \t({,;])?@\w/
 
 const reasons: Readonly<Record<string, string>> = {
   decorator: `tsx runs decorators: ${USE_TSX}.`,
