@@ -99,7 +99,7 @@ export function testPrograms(newPage: OpenPage): void {
   it('injects a fault while ranks run', async () => {
     const program = await bundle(block('faults: (given)'))
     const [code] = await run({ '/program.js': program }, 1)
-    expect(code).toMatch(/^ERR_TSR_PEER_(LOST|FAILED)$/)
+    expect(code).toMatch(/^ERR_TSR_(PEER_LOST|PEER_FAILED|GROUP_FAILED)$/)
   })
 
   it('trains, under the content security policy of the page', async () => {
