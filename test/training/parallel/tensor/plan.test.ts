@@ -1,4 +1,4 @@
-import { runWorld } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { GPT, gptPlan } from '@tsrun/models'
 import {
   columnParallel,
@@ -15,6 +15,7 @@ import {
   shardedMLP,
   tf,
   vocabParallel,
+  type Module,
   type ParallelPlan,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
@@ -23,6 +24,17 @@ import { onEach } from '../support/on-each.ts'
 const sizes = { vocabulary: 12, block: 8, width: 12, heads: 3, layers: 2 }
 
 beforeAll(() => loadBackend('wasm'))
+
+/** What `parallelize` throws. */
+function errorOf(model: Module, plan: ParallelPlan, group: ProcessGroup): unknown {
+  try {
+    return parallelize(model, plan, group)
+  } catch (failed) {
+    return failed
+  } finally {
+    disposeModule(model)
+  }
+}
 
 describe('parallelize', () => {
   it('gives each rank its part of every tensor that the plan shards', async () => {
@@ -148,13 +160,7 @@ describe('parallelize', () => {
   ])('refuses to sum gradients that are already complete, before %s', async (_, plan) => {
     const [error] = await onEach(2, (group) => {
       const model = shardedMLP({ layers: 2, inputs: 4, hidden: 6, outputs: 2 }).build()
-      try {
-        return parallelize(model, plan, group)
-      } catch (failed) {
-        return failed
-      } finally {
-        disposeModule(model)
-      }
+      return errorOf(model, plan, group)
     })
     expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /gather: 'partial' for layers\.[01]/))
   })
@@ -165,13 +171,7 @@ describe('parallelize', () => {
       const first = new Linear({ name: 'first', inputs: 4, outputs: 4 })
       const gelu = new GELU()
       const model = new Sequential({ first, next: gelu, again: gelu })
-      try {
-        return parallelize(model, plan, group)
-      } catch (failed) {
-        return failed
-      } finally {
-        disposeModule(model)
-      }
+      return errorOf(model, plan, group)
     })
     expect(error).toEqual(failure('ERR_TSR_ARGUMENT', /for first, followed by next;/))
   })
