@@ -4,6 +4,7 @@ import type { Flags, ValuesOf } from '../args/flag.ts'
 import { quoted, usageError } from '../args/readers.ts'
 import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
+import { TERMINATED } from '../job/process/escalation.ts'
 import { LineSplitter, type Line, type StreamName } from '../logs/lines.ts'
 import { streamNames } from '../logs/log-files.ts'
 import type { Interruption } from '../protocol/nodes.ts'
@@ -26,9 +27,6 @@ const flags = {
     description: 'the variables of this environment that the ranks get, separated by commas',
   },
 } as const satisfies Flags
-
-/** The exit code of a launcher that was stopped by SIGTERM. */
-const STOPPED = 143
 
 interface HostsRequest extends ValuesOf<typeof flags> {
   /** The flags of the job, the script and its arguments. */
@@ -124,7 +122,7 @@ async function runJobOn(
   const codes = ends.map(({ code }) => code)
   if (!ends.some(({ isLost }) => isLost)) return codes.find((code) => code !== 0) ?? 0
   // The other hosts were stopped by the SIGTERM above.
-  return codes.find((code) => ![0, SSH_FAILED, STOPPED].includes(code)) ?? TRY_AGAIN
+  return codes.find((code) => ![0, SSH_FAILED, TERMINATED].includes(code)) ?? TRY_AGAIN
 }
 
 /**

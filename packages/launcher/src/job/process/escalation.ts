@@ -52,7 +52,7 @@ function remaining(ranks: readonly RankProcess[]): readonly RankProcess[] {
 type SettlingRank = Pick<RankProcess, 'end' | 'ended' | 'error'>
 
 /** The exit code of a program that handles SIGTERM, by convention. */
-const TERMINATED = 143
+export const TERMINATED = 143
 
 /** Milliseconds to wait for the root cause after a failure that may be a consequence. */
 const SETTLING_TIME = 300
