@@ -10,6 +10,7 @@ import {
 import {
   causalAttention,
   hasPositions,
+  inOrder,
   isAttention,
   isSequenceParallel,
   isVocabParallelHead,
@@ -76,7 +77,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
   }
   for (const module of all) {
     if (isAttention(module)) replaceCore(module)
-    else if (hasPositions(module)) replacePositions(module, everyPosition)
+    else if (hasPositions(module)) replacePositions(module, inOrder)
     else if (isSequenceParallel(module) && hasPositions(module.layer)) {
       replacePositions(module.layer, module.layer.positions)
     }
@@ -105,8 +106,6 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
     },
   }
 }
-
-const everyPosition: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
 
 function lastPosition(x: Tensor): Tensor {
   const [batch, length, width] = x.shape as [number, number, number]

@@ -91,6 +91,7 @@ export function tableParameter(
 /** Returns the positions, in the whole sequence, of the `length` rows that this rank holds. */
 export type Positions = (length: number) => Int32Array
 
+/** The positions of a rank that holds whole sequences: 0, 1, 2 and so on. */
 export const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
 
 /** Adds a learned vector for its position to each element of a sequence. */
