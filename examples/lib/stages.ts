@@ -21,7 +21,7 @@ interface Sizes {
 }
 
 /** The ranks of this job, which may not have started yet. */
-function ranksOfJob(): number {
+export function ranksOfJob(): number {
   return Number(process.env['WORLD_SIZE'] ?? 1)
 }
 

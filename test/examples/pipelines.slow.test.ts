@@ -169,15 +169,15 @@ describe('interleaved.ts and zero-bubble.ts', () => {
     [
       'interleaved.ts',
       2,
-      [1 / 9, 1 / 17, 1 / 33, 1 / 17],
+      [1 / 3, 1 / 5, 1 / 9, 1 / 5],
       [
         [2, 1],
-        [2.5, 1.5],
-        [2.25, 1.75],
-        [8, 8],
+        [2, 1.5],
+        [2, 1.75],
+        [2, 2],
       ],
     ],
-    ['interleaved.ts', 1, [0, 0, 0, 0], [[1], [1], [1], [8]]],
+    ['interleaved.ts', 1, [0, 0, 0, 0], [[1], [1], [1], [1]]],
     [
       'zero-bubble.ts',
       2,
@@ -221,7 +221,7 @@ describe('interleaved.ts and zero-bubble.ts', () => {
     const few = ['--steps', '2', '--batch', '64', '--width', '32', '--layers', '6']
     const [result] = await example(2, 'interleaved.ts', '--stages', '6', ...few)
     const ideal = result['ideal'] as number[]
-    expect(ideal.map((share) => share.toFixed(2))).toEqual(['0.11', '0.04', '0.04'])
+    expect(ideal.map((share) => share.toFixed(2))).toEqual(['0.33', '0.14', '0.14'])
   })
 })
 
