@@ -4,9 +4,10 @@
 // resolver sees them), and what npm would refuse to publish. Installs each package in an empty project,
 // with what it depends on and nothing else, and runs the first program of its README on Node, and on Bun and
 // Deno if they are on the PATH. Also goes from an empty folder to a trained epoch, as `npm create @tsrun`
-// begins it, and runs tsrun there.
+// begins it, and runs tsrun and the program of README.md there. Then starts ranks in a project of Yarn's
+// Plug'n'Play, and from tests of Vitest.
 import { execFile, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
@@ -28,6 +29,10 @@ const unserved = ['node10', 'node16-cjs']
 const runtimes = { node: [], bun: [], deno: ['run', '--allow-all'] }
 /** Steps of the project's training with 128 images each: MNIST has 60,000. */
 const STEPS_OF_AN_EPOCH = 469
+/** Tools that nothing else here needs. */
+const YARN = '@yarnpkg/cli-dist@4.18.1'
+const VITEST = ['vitest@4.1.11', '@vitest/coverage-v8@4.1.11']
+const TSX = `tsx@${readManifest().devDependencies.tsx}`
 
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-packages-'))
 const project = mkdtempSync(join(tmpdir(), 'tsrun-install-'))
@@ -46,6 +51,32 @@ const program = `
   await destroyProcessGroup()
 `
 
+const vitestProgram = `
+  import { expect, it } from 'vitest'
+  import { spawn } from '@tsrun/launcher'
+  import { twice } from './twice.ts'
+
+  it('sums over ranks', async () => {
+    const sums = await spawn(
+      async (rank: number, base: number) => {
+        const { initProcessGroup } = await import('@tsrun/distributed')
+        const { twice } = await import('./twice.ts')
+        const group = await initProcessGroup()
+        const buffer = Float32Array.of(base + rank)
+        await group.allReduce(buffer)
+        await group.destroy()
+        return twice(buffer[0]!)
+      },
+      { nproc: 2, args: [10], base: import.meta.url },
+    )
+    expect(sums).toEqual([42, 42])
+  }, 60_000)
+
+  it('refuses a function that uses what its module imports', async () => {
+    await expect(async () => spawn((rank: number) => twice(rank))).rejects.toThrow('imports')
+  })
+`
+
 try {
   await run('npm', ['pack', '--workspaces', '--silent', '--pack-destination', folder])
   const found = findRuntimes()
@@ -55,8 +86,8 @@ try {
   }
   // Side by side, because npm often waits for the disk.
   await Promise.all([
-    checkProject(names.map(tarballOf)).then(checkRest),
-    checkTarballs().then(checkRest),
+    checkProject(names.map(tarballOf), found).then(checkRest),
+    checkTarballs().then(checkPlugAndPlay).then(checkVitest).then(checkRest),
     checkRest(),
   ])
 } finally {
@@ -112,8 +143,7 @@ async function checkAlone(name, found) {
     const tarballs = [...installedWith(name)].map(tarballOf)
     await checkInstallation(`${name} alone`, tarballs, alone, bounds[name])
     if (!isImported(name)) return
-    const readme = readFileSync(join(root, 'packages', name, 'README.md'), 'utf8')
-    const [, first] = /^```ts\n(.*?)^```$/ms.exec(readme) ?? []
+    const first = firstProgramOf(`packages/${name}`)
     const { code } = await transform(first ?? `await import('@tsrun/${name}')`, { loader: 'ts' })
     writeFileSync(join(alone, 'first.mjs'), code)
     const what = first === undefined ? 'import' : 'run the first program of the README of'
@@ -128,6 +158,12 @@ async function checkAlone(name, found) {
   } finally {
     await remove(alone)
   }
+}
+
+/** The first program of a README; undefined if it has none. */
+function firstProgramOf(directory) {
+  const readme = readFileSync(join(root, directory, 'README.md'), 'utf8')
+  return /^```ts\n(.*?)^```$/ms.exec(readme)?.[1]
 }
 
 /** Installs tarballs, and shows what that brings. */
@@ -160,7 +196,7 @@ function installedWith(name, found = new Set()) {
   return found
 }
 
-async function checkProject(tarballs) {
+async function checkProject(tarballs, found) {
   const start = performance.now()
   writeFileSync(join(project, 'package.json'), emptyProject)
   await checkInstallation('all into an empty project', tarballs, project, bounds.all)
@@ -180,6 +216,60 @@ async function checkProject(tarballs) {
   await check('import all', 'node', ['-e', imports.join('\n')], project)
   writeFileSync(join(project, 'sum.mjs'), program)
   await check('a job of two ranks', 'npx', ['--no', 'tsrun', '--', '--nproc=2', 'sum.mjs'], project)
+  writeFileSync(join(project, 'readme.ts'), firstProgramOf('.'))
+  const job = ['node_modules/.bin/tsrun', '--nproc', '2', 'readme.ts']
+  for (const runtime of found) {
+    const args = [...runtimes[runtime], ...job]
+    await check(`the program of README.md on ${runtime}`, runtime, args, project)
+  }
+}
+
+/** Without node_modules, each package finds only those that it names. */
+async function checkPlugAndPlay() {
+  const tools = join(folder, 'yarn')
+  const directory = join(folder, 'plug-and-play')
+  for (const each of [tools, directory]) mkdirSync(each)
+  writeFileSync(join(tools, 'package.json'), emptyProject)
+  const yarn = join(tools, 'node_modules/@yarnpkg/cli-dist/bin/yarn.js')
+  const ours = names.map((name) => [`@tsrun/${name}`, `file:${tarballOf(name)}`])
+  const manifest = {
+    ...JSON.parse(emptyProject),
+    dependencies: { ...Object.fromEntries(ours), tsx: readManifest().devDependencies.tsx },
+    resolutions: Object.fromEntries(ours),
+  }
+  writeFileSync(join(directory, 'package.json'), JSON.stringify(manifest))
+  // Yarn's own mark of a project's folder.
+  writeFileSync(join(directory, 'yarn.lock'), '')
+  writeFileSync(join(directory, 'sum.mjs'), program)
+  writeFileSync(join(directory, 'sum.ts'), program.replace('ones =', 'ones: Float32Array ='))
+  const env = {
+    YARN_ENABLE_GLOBAL_CACHE: 'false',
+    YARN_ENABLE_IMMUTABLE_INSTALLS: 'false',
+    YARN_ENABLE_SCRIPTS: 'false',
+    YARN_ENABLE_TELEMETRY: 'false',
+    YARN_NODE_LINKER: 'pnp',
+  }
+  await check('install Yarn', 'npm', [...install, YARN], tools)
+  await check("install with Plug'n'Play", 'node', [yarn, 'install'], directory, env)
+  for (const script of ['sum.mjs', 'sum.ts']) {
+    const args = [yarn, 'tsrun', '--nproc', '2', script]
+    await check(`${script} with Plug'n'Play`, 'node', args, directory, env)
+  }
+  const doctor = await attempt('node', [yarn, 'tsrun', 'doctor'], directory, env)
+  const isLost = /Cannot find (package|module)/.test(doctor.stdout)
+  const problem = doctor.problem || (isLost ? 'a package was not found' : '')
+  report("tsrun doctor with Plug'n'Play", { ...doctor, problem })
+}
+
+async function checkVitest() {
+  const directory = join(folder, 'vitest')
+  mkdirSync(directory)
+  writeFileSync(join(directory, 'package.json'), emptyProject)
+  writeFileSync(join(directory, 'twice.ts'), 'export const twice = (x: number): number => 2 * x')
+  writeFileSync(join(directory, 'sum.test.ts'), vitestProgram)
+  const tarballs = [...installedWith('launcher')].map(tarballOf)
+  await check('install Vitest', 'npm', [...install, ...VITEST, TSX, ...tarballs], directory)
+  await check('spawn in Vitest', 'npx', ['--no', 'vitest', 'run', '--coverage'], directory)
 }
 
 async function remove(directory) {

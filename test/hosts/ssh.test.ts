@@ -80,7 +80,7 @@ describe('tsrun hosts', () => {
     const cluster = await SshCluster.start(2)
     cluster.write(['n0 port=2222', 'n1 port=2223'])
     const { code, stderr } = await hosts(cluster, ['--', hello]).finished
-    expect(code).toBe(2)
+    expect(code).toBe(75)
     expect(stderr).toMatch(/host n1: .*Connection refused/)
   })
 })

@@ -18,6 +18,7 @@ export {
   roomAdvice,
   runTool,
   sizeOf,
+  testOptions,
   type ToolContext,
 } from '../../../packages/launcher/src/setup/tool.ts'
 export { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'

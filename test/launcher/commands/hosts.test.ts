@@ -59,6 +59,24 @@ it('tsrun hosts ends with 75 if the connection to a host is lost, and skips what
   })
 })
 
+it.each([
+  ['ssh: connect to host b port 22: Connection refused', 75],
+  ['kex_exchange_identification: Connection closed by remote host', 75],
+  ['Connection timed out during banner exchange', 75],
+  ['ssh: Could not resolve hostname b: Temporary failure in name resolution', 75],
+  ['ssh: Could not resolve hostname b: Name or service not known', 2],
+  ['b: Permission denied (publickey).', 2],
+])('tsrun hosts starts nothing if ssh says "%s", and ends with %i', async (said, code) => {
+  const fails = `case "$*" in *" b "*) echo "${said}" >&2; exit 255 ;; esac`
+  const { file, ssh } = fakeHosts(folder, ['a', 'b'], '*) echo started ;;', fails)
+  const args = ['hosts', '--hostfile', file, ...ssh, '--', 'hello.mjs']
+  expect(await tsrunHere(args, { cwd: folder })).toEqual({
+    code,
+    stdout: '',
+    stderr: expect.stringContaining(`host b: ${said}`),
+  })
+})
+
 it('a program that exits with 255 is not taken for a lost connection', async () => {
   const [script, file] = [join(folder, 'ssh'), join(folder, 'hosts')]
   // Runs the command on this host, after a start-up file that prints a line without an end.

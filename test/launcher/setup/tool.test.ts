@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { runTool, type ToolContext } from '../../internals/launcher/setup.ts'
+import { runTool, testOptions, type ToolContext } from '../../internals/launcher/setup.ts'
 import { processState, until } from '../support/tsrun.ts'
 
 let folder: string
@@ -69,6 +69,19 @@ it('a fast tool is not reported, and the log has all its output', async () => {
   expect(log).toMatch(/^out$/m)
   expect(log).toMatch(/^err$/m)
   expect(said).toEqual([])
+})
+
+it("a process that tests an installation gets NODE_OPTIONS under Yarn's Plug'n'Play only", () => {
+  const env = { NODE_OPTIONS: '--require /project/.pnp.cjs' }
+  const versions = process.versions as { pnp?: string }
+  expect(testOptions({ env })).toBe('')
+  versions.pnp = '3'
+  try {
+    expect(testOptions({ env })).toBe('--require /project/.pnp.cjs')
+    expect(testOptions({ env: {} })).toBe('')
+  } finally {
+    delete versions.pnp
+  }
 })
 
 it('a tool that a signal ends is said to have ended so', async () => {

@@ -55,12 +55,15 @@ async function runOnHosts(request: HostsRequest, context: CommandContext): Promi
   if (wrong !== undefined) throw usageError(`--env: ${wrong} is no name of a variable`)
   const hosts = chooseHosts(readHosts(request.hostfile, context.cwd), request)
   const reach: Reach = { ssh: readSsh(request.ssh), env: context.env, cwd: context.cwd }
-  const problems = await Promise.all(hosts.map((host) => whyNotOn(host, reach)))
-  const found = problems.flatMap((problem, i) =>
-    problem === undefined ? [] : [`host ${hosts[i]!.name}: ${problem}`],
-  )
-  if (found.length > 0) throw usageError(found.join('; '))
-  return await runJobOn(hosts, request, reach, context)
+  const obstacles = await Promise.all(hosts.map((host) => whyNotOn(host, reach)))
+  const found = obstacles.filter((obstacle) => obstacle !== undefined)
+  if (found.length === 0) return await runJobOn(hosts, request, reach, context)
+  const text = obstacles
+    .flatMap((obstacle, i) => (obstacle ? [`host ${hosts[i]!.name}: ${obstacle.problem}`] : []))
+    .join('; ')
+  if (!found.every(({ mayPass }) => mayPass)) throw usageError(text)
+  context.console.print('stderr', `tsrun: ${text}\n`)
+  return TRY_AGAIN
 }
 
 function variablesIn({ env = '' }: HostsRequest): string[] {

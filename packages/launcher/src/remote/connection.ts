@@ -83,8 +83,19 @@ export function lastLineOf(text: string): string | undefined {
   return text.trim().split('\n').findLast(Boolean)
 }
 
+/** Why a host cannot take part in a job. */
+export interface Obstacle {
+  readonly problem: string
+  /** Whether the host may take part later, because it was not reached: it is down, or still starting. */
+  readonly mayPass: boolean
+}
+
+/** What ssh says of a host that does not answer. Unknown names and wrong keys do not pass. */
+const NO_ANSWER =
+  /^(ssh: connect to host |Connection (closed|reset|timed out)|kex_exchange_identification: )|: Temporary failure in name resolution/m
+
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
-export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string | undefined> {
+export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle | undefined> {
   let [stdout, stderr] = ['', '']
   // A start-up file of the shell may have printed a line without an end.
   const command = commandIn(reach.cwd, 'echo && npx --no -- tsrun --version </dev/null')
@@ -92,8 +103,12 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<string |
     if (stream === 'stdout') stdout += text
     else stderr += text
   })
-  const { code } = await connection.ended
-  if (code !== 0) return lastLineOf(stderr) ?? `exit code ${code}`
+  const { code, isLost } = await connection.ended
+  if (code !== 0) {
+    const problem = lastLineOf(stderr) ?? `exit code ${code}`
+    return { problem, mayPass: isLost && NO_ANSWER.test(stderr) }
+  }
   const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
-  return other === version ? undefined : `it has tsrun ${other}, and this host ${version}`
+  if (other === version) return undefined
+  return { problem: `it has tsrun ${other}, and this host ${version}`, mayPass: false }
 }

@@ -13,7 +13,14 @@ import { packageFolder } from '../package.ts'
 import { OPENBLAS_VERSION, requirements } from './pins.ts'
 import { problemOf } from './proof.ts'
 import type { Component } from './setup.ts'
-import { installWithPip, roomAdvice, runTool, setupError, type ToolContext } from './tool.ts'
+import {
+  installWithPip,
+  roomAdvice,
+  runTool,
+  setupError,
+  testOptions,
+  type ToolContext,
+} from './tool.ts'
 import { findPython } from './toolchain.ts'
 
 /** How to get a BLAS without `tsrun setup`. */
@@ -99,7 +106,7 @@ export async function proveBlas(
   context: ToolContext,
   library: string,
 ): Promise<Pick<BlasManifest, 'kernels'> | string> {
-  const env = { NODE_OPTIONS: '' }
+  const env = { NODE_OPTIONS: testOptions(context) }
   const output = await runTool(context, process.execPath, [program, library], { limit: LIMIT, env })
   const proof = output.ok ? parseJson(output.stdout, proven) : undefined
   return proof ?? problemOf(output)

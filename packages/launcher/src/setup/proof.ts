@@ -10,7 +10,7 @@ import {
 } from '@tsrun/core'
 import { findGpus } from '../job/placement/devices.ts'
 import { packageFolder } from '../package.ts'
-import { runTool, type ToolOutput, type ToolContext } from './tool.ts'
+import { runTool, testOptions, type ToolOutput, type ToolContext } from './tool.ts'
 
 interface Proof {
   readonly tensorflow: string
@@ -43,7 +43,7 @@ export async function prove(
     limit: LONGEST_START,
     env: {
       LD_LIBRARY_PATH: libraryPath({ libraryFolders }, context.env),
-      NODE_OPTIONS: '',
+      NODE_OPTIONS: testOptions(context),
       // Level 0 logs the devices. Memory growth lets other processes use the GPU at the same time.
       TF_CPP_MIN_LOG_LEVEL: '0',
       TF_FORCE_GPU_ALLOW_GROWTH: 'true',

@@ -37,6 +37,14 @@ interface ToolOptions {
   readonly work?: string
 }
 
+/**
+ * NODE_OPTIONS of a process that tests an installation: none of the user's, except those by which packages
+ * are found under Yarn's Plug'n'Play.
+ */
+export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
+  return process.versions['pnp'] === undefined ? '' : (env['NODE_OPTIONS'] ?? '')
+}
+
 /** Half an hour, for downloading 3 GB of CUDA libraries over a slow network. */
 const LONGEST = 30 * 60_000
 

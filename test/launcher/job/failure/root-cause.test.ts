@@ -53,6 +53,14 @@ it.each(['SIGKILL', 'SIGSEGV'] as const)(
   },
 )
 
+it('the exit code says that a retry may succeed after a rank that got no thread', () => {
+  const stderrTail = ['node[7]: pthread_create: Resource temporarily unavailable']
+  const unlucky = killed(1, 'SIGABRT', 150, { stderrTail })
+  expect(exitCodeOf(findRootCause([stopped(0), unlucky])!, { kills: 0 })).toBe(75)
+  const spawning = died(1, errorReport({ at: 150, message: 'spawn git EAGAIN' }))
+  expect(exitCodeOf(findRootCause([stopped(0), spawning])!, { kills: 0 })).toBe(75)
+})
+
 it('the root cause is an exhausted heap, whatever else the rank reported', () => {
   const outcomes = [died(0, lost(100, 1)), crashed(1, { error: lost(90, 0), endedAt: 150 })]
   expect(findRootCause(outcomes)?.culprit.rank).toBe(1)

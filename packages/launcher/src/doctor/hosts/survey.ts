@@ -71,8 +71,8 @@ export async function surveyHosts(request: SurveyRequest) {
     const found = await Promise.all(
       request.hosts.map(async (host): Promise<Found> => {
         const { name } = host
-        const problem = await whyNotOn(host, request.reach)
-        if (problem !== undefined) return { finding: { name, problem } }
+        const obstacle = await whyNotOn(host, request.reach)
+        if (obstacle !== undefined) return { finding: { name, problem: obstacle.problem } }
         const agent = startAgent(host, request.reach, secret)
         agents.push(agent)
         try {

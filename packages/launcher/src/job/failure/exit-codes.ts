@@ -1,6 +1,7 @@
 import { constants } from 'node:os'
 import type { TsrError } from '@tsrun/core'
 import type { MemoryEvents } from '../../protocol/nodes.ts'
+import { lacksThreads } from './explanation.ts'
 import { ownEnd } from './outcome.ts'
 import type { RootCause } from './root-cause.ts'
 
@@ -33,15 +34,16 @@ export function exitCodeOfError({ code, cause }: Pick<TsrError, 'code' | 'cause'
 
 /**
  * The exit code of a failed job: the culprit's exit code, or 128 + n for signal n, but TRY_AGAIN after
- * the kernel's out-of-memory killer. If the culprit exited with code 0, the exit code of the rank that
- * still needed it.
+ * the kernel's out-of-memory killer, and if the host allows no more processes and threads. If the culprit
+ * exited with code 0, the exit code of the rank that still needed it.
  */
 export function exitCodeOf(
   { culprit, witness }: RootCause,
   { kills }: Pick<MemoryEvents, 'kills'>,
 ): number {
-  const { exitCode, signal } = ownEnd(witness ?? culprit)
-  if (signal === 'SIGKILL' && kills > 0) return TRY_AGAIN
+  const failed = witness ?? culprit
+  const { exitCode, signal } = ownEnd(failed)
+  if ((signal === 'SIGKILL' && kills > 0) || lacksThreads(failed)) return TRY_AGAIN
   if (signal !== null) return 128 + constants.signals[signal]
   return exitCode ?? 1
 }

@@ -24,7 +24,7 @@ export function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string |
   if (limits.includes('ulimit -v') && NO_MEMORY.test(words)) {
     return `The address space is used up${limits}. V8 and WebAssembly reserve more of it than they use, so raise ulimit -v.`
   }
-  if (NO_THREAD.test(words)) {
+  if (lacksThreads(outcome)) {
     return `The host allows no more processes and threads${limits}. Raise that limit, or start fewer ranks.`
   }
   if (signal !== null) return signals[signal]
@@ -39,6 +39,11 @@ const NO_MEMORY = /ENOMEM|allocat|out of memory|virtual memory/i
 
 /** Messages of a process or a worker that cannot start, and of Node. */
 const NO_THREAD = /^(spawn .*|Worker .*)?EAGAIN$|thread_create/
+
+/** Whether a rank has ended because the host allows no more processes and threads. */
+export function lacksThreads({ error, stderrTail }: RankOutcome): boolean {
+  return NO_THREAD.test(error?.message ?? stderrTail.join())
+}
 
 const signals: Partial<Record<NodeJS.Signals, string>> = {
   SIGSEGV: 'Segmentation fault: native code (an addon, or a library called through it) crashed.',
