@@ -16,7 +16,7 @@ import {
 } from './options.ts'
 import { Pipeline } from './pipeline.ts'
 import { planOf } from './plan.ts'
-import { stageRunner, wholeRunner } from './runner.ts'
+import { stageRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 
 /**
@@ -59,7 +59,9 @@ export function pipeline(
       recomputed: modules.map((module) => searchRecomputed(checked.recompute, module)),
     }),
   })
-  const runners = modules.map((module) => stageRunner(module, checked.recompute))
+  const runners = modules.map((module) =>
+    stageRunner(module, false, { recompute: checked.recompute }),
+  )
   return new Pipeline({ modules, chunks, plan, links, runners, recorder }, checked)
 }
 
@@ -87,7 +89,7 @@ export function wholeModel(module: Module, options: WholeModelOptions = {}): Pip
     chunks: [{ from: 0, to: module.layers?.length ?? 1 }],
     plan,
     links: noLinks(module),
-    runners: [wholeRunner(module, checked)],
+    runners: [stageRunner(module, true, checked)],
     recorder: checked.recorder,
   }
   return new Pipeline(parts, checked)

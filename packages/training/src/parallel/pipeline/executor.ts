@@ -113,16 +113,8 @@ export function stageWorker(
         if (kind !== 'I') stage.free(microbatch)
         return
       }
-      if (kind === 'W') {
-        stage.backwardParameters(microbatch, isLast)
-        return
-      }
       const coming = comingTo(action)
-      const outputGradient = coming && messages.take(coming)
-      const inputGradient =
-        kind === 'B'
-          ? await stage.backward(microbatch, outputGradient, isLast)
-          : await stage.backwardInput(microbatch, outputGradient)
+      const inputGradient = await stage.backward(action, coming && messages.take(coming), isLast)
       if (inputGradient === undefined) return
       try {
         const message = { direction: 'backward', stage: index - 1, microbatch } as const

@@ -11,13 +11,10 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
 import type { Runner, StagePass } from './runner.ts'
+import type { Action } from './schedule/actions.ts'
 
-interface InFlight {
-  readonly input: Tensor
-  readonly labels: Tensor | undefined
+interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
   readonly pass: StagePass
-  /** Whether the micro-batch has no examples. Its placeholder row only takes part in collectives. */
-  readonly isEmpty: boolean
   /** The recording of the loss, on the last stage; undefined while it is freed to be recomputed. */
   loss: Recording | undefined
 }
@@ -56,6 +53,7 @@ export interface Arrival {
   readonly needsInputGradient: boolean
   /** The index of the micro-batch's first row in the batch. */
   readonly row: number
+  /** Whether the micro-batch has no examples. Its placeholder row only takes part in collectives. */
   readonly isEmpty: boolean
 }
 
@@ -138,23 +136,6 @@ export function pipelineStage(
       handOver(parameter)
     }
   }
-  const runBackward = async (
-    microbatch: number,
-    outputGradient: Tensor | undefined,
-    run: (flight: InFlight, dy: Tensor) => Tensor | undefined | Promise<Tensor | undefined>,
-  ) => {
-    let dy = outputGradient
-    try {
-      const flight = inFlight.get(microbatch)!
-      dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => lossGradient(flight))
-      const made = flight.isEmpty
-        ? inPass({ training: true, step: 0, isEmpty: true }, () => run(flight, dy!))
-        : run(flight, dy)
-      return await made
-    } finally {
-      dy?.dispose()
-    }
-  }
   const end = (microbatch: number, isLast: boolean) => {
     free(microbatch)
     // Pass on sums to which the last micro-batch added no gradient.
@@ -187,29 +168,20 @@ export function pipelineStage(
      *
      * @returns the output, valid until `release` or the backward pass of the micro-batch
      */
-    async forward(microbatch: number, arrival: Arrival) {
-      const { input, labels, needsInputGradient, row, isEmpty } = arrival
-      const { place = { step: 0, row: 0 }, replicas, stages } = plan
+    async forward(
+      microbatch: number,
+      { input, labels, needsInputGradient, row, isEmpty }: Arrival,
+    ) {
+      const { place = { step: 0, row: 0 }, replicas, stages, averaging } = plan
+      const run = () => runner.record(input, needsInputGradient, averaging)
+      const facts = { training: true, step: place.step, row: place.row + row }
       let pass: StagePass
       try {
-        const run = () => runner.record(input, needsInputGradient, plan.averaging)
-        const made =
-          needsPass || isEmpty
-            ? inPass(
-                {
-                  training: true,
-                  step: place.step,
-                  row: place.row + row,
-                  isEmpty,
-                  replicas,
-                  stages,
-                },
-                run,
-              )
-            : run()
-        pass = await made
+        pass = await (needsPass || isEmpty
+          ? inPass({ ...facts, isEmpty, replicas, stages }, run)
+          : run())
       } catch (error) {
-        tf.dispose([input, ...(labels === undefined ? [] : [labels])])
+        tf.dispose([input, labels])
         throw error
       }
       const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
@@ -238,44 +210,43 @@ export function pipelineStage(
     },
 
     /**
-     * Runs the backward pass of a micro-batch, and frees its activations.
+     * Runs the backward pass of a micro-batch (`B`), or its first half (`I`) or second half (`W`). Frees the
+     * activations at the end of `B` and `W`.
      *
-     * @param outputGradient - the gradient of the output, disposed by this call; undefined on the
-     *   last stage, which starts from the loss
+     * @param outputGradient - the gradient of the output, disposed by this call; undefined for `W`, and on
+     *   the last stage, which starts from the loss
      * @param isLast - whether this is the last backward pass of the batch, which completes the
      *   gradient sums
      * @returns the gradient of the input, which the caller disposes; undefined if no earlier stage
      *   needs it
      */
-    async backward(microbatch: number, outputGradient: Tensor | undefined, isLast: boolean) {
+    async backward(
+      { kind, microbatch }: Action,
+      outputGradient: Tensor | undefined,
+      isLast: boolean,
+    ) {
       const { averaging } = plan
       if (averaging !== undefined) averaging.synchronizes = isLast
-      const inputGradient = await runBackward(microbatch, outputGradient, (flight, dy) =>
-        flight.pass.backward(dy, sink(flight, isLast)),
-      )
-      end(microbatch, isLast)
-      return inputGradient
-    },
-
-    /**
-     * Runs the first half of the backward pass, for the input gradient. Keeps the activations for the
-     * second half.
-     */
-    backwardInput: (microbatch: number, outputGradient?: Tensor) =>
-      runBackward(microbatch, outputGradient, (flight, dy) =>
-        // A module with its own `record` may not support halves. Then run the whole backward pass here.
-        flight.pass.backwardInput === undefined
-          ? flight.pass.backward(dy, sink(flight, false))
-          : flight.pass.backwardInput(dy),
-      ),
-
-    /** Runs the second half of the backward pass, for the parameter gradients. */
-    backwardParameters(microbatch: number, isLast: boolean) {
       const flight = inFlight.get(microbatch)!
-      if (flight.pass.backwardInput !== undefined) {
-        flight.pass.backwardParameters?.(sink(flight, isLast))
-      }
-      end(microbatch, isLast)
+      const { pass, isEmpty } = flight
+      // A module with its own `record` may not support halves. Then `I` runs the whole backward pass.
+      const isHalf = kind !== 'B' && pass.backwardInput !== undefined
+      let inputGradient: Tensor | undefined
+      if (kind !== 'W') {
+        let dy = outputGradient
+        const run = () =>
+          isHalf ? pass.backwardInput!(dy!) : pass.backward(dy!, sink(flight, isLast))
+        try {
+          dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => lossGradient(flight))
+          inputGradient = await (isEmpty
+            ? inPass({ training: true, step: 0, isEmpty }, run)
+            : run())
+        } finally {
+          dy?.dispose()
+        }
+      } else if (isHalf) pass.backwardParameters?.(sink(flight, isLast))
+      if (kind !== 'I') end(microbatch, isLast)
+      return inputGradient
     },
 
     /**
