@@ -38,17 +38,13 @@ export function stageWorker(
     { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
   ) => {
-    if (recorder === undefined) {
-      await compute()
-      return
-    }
     // The span includes the system calls that read the CPU time. They take as long as a message,
     // and on a busy machine the kernel often preempts the rank there.
     const start = monotonicNow()
-    const before = recorder.wantsCpu ? host.cpuTime() : undefined
+    const before = recorder?.wantsCpu ? host.cpuTime() : undefined
     await compute()
     const cpu = before === undefined ? undefined : (host.cpuTime() ?? NaN) - before
-    recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
+    recorder?.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
   /** The message that an action needs; undefined if the rank has its input already. */
   const comingTo = ({ kind, stage, microbatch }: Action): Message | undefined => {

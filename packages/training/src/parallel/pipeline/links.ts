@@ -20,7 +20,6 @@ interface Parts {
 
 export function groupLinks(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
   const tied = tieParameters(modules, group)
-  const { parameters } = tied
   const root = placement.at(-1)!
   const buffer = group.alloc('float64', FIGURES)
   /** The properties of all ranks, which `compare` gathers; undefined before. */
@@ -29,8 +28,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
     group: group as ProcessGroup | undefined,
     rank: group.rank,
     messages: createActivations(group, placement, recorder),
-    /** The parameters of this rank's stages. A parameter of several stages is listed once. */
-    parameters,
+    ...tied,
 
     /**
      * The first call checks that all ranks have parts of the same pipeline.
@@ -41,7 +39,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
       if (facts === undefined) {
         const own = {
           ...describe(),
-          parameters: parameters.map(({ name, shape }) => ({ name, shape })),
+          parameters: tied.parameters.map(({ name, shape }) => ({ name, shape })),
           communicates: modules.some(communicates),
         }
         facts = await compareRanks(own, group)
@@ -53,13 +51,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
      * The first call sets a parameter that several ranks share to the same value on all of them. Sharded
      * parameters must be equal already.
      */
-    tie: (isSharded: boolean) => tied.prepare(facts!, isSharded),
-
-    /** Whether several stages have a parameter with this name. */
-    isShared: tied.isShared,
-
-    /** Sums the gradients of parameters that several ranks share, and replaces the gradients by the sums. */
-    sumShared: tied.sum,
+    tie: (isSharded: boolean) => tied.tie(facts!, isSharded),
 
     /** Broadcasts up to `FIGURES` numbers from the rank of the last stage. */
     async tell(figures: readonly number[]) {

@@ -166,21 +166,12 @@ export const reduceScatterAlong =
   }
 
 /**
- * Runs a collective inside a forward or backward pass. The call blocks, because a pass cannot
- * await. The result belongs to the current pass, like the results of other operations.
+ * Runs a collective inside a forward or backward pass, and calls `compute` while it is in progress. The
+ * call blocks, because a pass cannot await. The result belongs to the current pass, like the results of
+ * other operations.
  *
  * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously
  */
-export function runInPass(
-  collective: TensorCollective,
-  x: Tensor,
-  group: ProcessGroup,
-  label: string,
-): Tensor {
-  return runWhile(collective, x, group, label, () => undefined).value
-}
-
-/** Runs a collective inside a pass, like `runInPass`, and calls `compute` while it is in progress. */
 export function runWhile<T>(
   collective: TensorCollective,
   x: Tensor,
@@ -206,21 +197,6 @@ export function runWhile<T>(
   } finally {
     for (const buffer of buffers) freeAfter(work, group, buffer)
   }
-}
-
-/**
- * Runs a collective between passes, on every backend. The collective starts before the call
- * returns, unless the values must be fetched from a device first.
- *
- * @returns a tensor that the caller disposes
- */
-export async function runBetweenPasses(
-  collective: TensorCollective,
-  x: Tensor,
-  group: ProcessGroup,
-  label: string,
-): Promise<Tensor> {
-  return (await complete(collective(x, group, { label }), x, group, label))!
 }
 
 /**
