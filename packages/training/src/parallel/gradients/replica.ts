@@ -1,12 +1,9 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/distributed/record'
-import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
-import type { Optimizer } from '../../optim/optimizer.ts'
 import type { JoinedLoop } from '../data/join.ts'
-import type { Averaged, Averaging, Replicated, OwnTotals } from './averaging.ts'
+import type { Averaged, Replicated, OwnTotals } from './averaging.ts'
 import { gradientListener, type GradientExchange } from './exchange.ts'
 import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
 import { bufferSharing, markReplicated } from './replicas.ts'
@@ -20,10 +17,7 @@ import {
 } from './step-totals.ts'
 
 /** A rank's replica of a model. Its gradients are averaged with those of the other replicas. */
-export abstract class Replica<
-  M extends Replicated,
-  G extends ClippedGradients = ClippedGradients,
-> implements Averaging {
+export abstract class Replica<M extends Replicated, G extends ClippedGradients> {
   readonly module: M
   readonly axes: readonly ProcessGroup[]
   readonly replicas: readonly ProcessGroup[]
@@ -85,14 +79,6 @@ export abstract class Replica<
   get reduction(): 'mean' | 'token' {
     return this.options.reduction
   }
-
-  abstract get updated(): readonly Parameter[]
-
-  abstract update(
-    optimizer: Optimizer,
-    gradients: ClippedGradients,
-    recorder: SpanRecorder | undefined,
-  ): Promise<void>
 
   protected abstract readonly exchange: GradientExchange
 

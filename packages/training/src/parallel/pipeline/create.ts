@@ -6,8 +6,7 @@ import type { Module } from '../../model/module.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'
 import { searchRecomputed } from '../recompute.ts'
 import { checkGroup } from '../requirements.ts'
-import { describeOptions } from './compare-ranks.ts'
-import { groupLinks, noLinks } from './links.ts'
+import { describeOptions, groupLinks, noLinks } from './links.ts'
 import {
   readPipelineOptions,
   readWholeModelOptions,

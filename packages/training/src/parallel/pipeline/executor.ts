@@ -90,7 +90,7 @@ export function stageWorker(
         input: inputOf(action, batch, labels),
         labels,
         needsInputGradient: messages.needsGradient(index),
-        row: firstRow(batch, microbatch),
+        row: firstRow(batch.rows, microbatch),
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < last) await sendForward(action, output)
@@ -199,7 +199,7 @@ export function stageWorker(
     },
 
     abandon() {
-      for (const stage of stages.values()) stage.begin()
+      for (const stage of stages.values()) stage.reset()
     },
 
     dispose() {

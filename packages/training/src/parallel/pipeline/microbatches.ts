@@ -85,8 +85,7 @@ export function cutBatch(
   const rows = equalParts(size, parts)
   const inputs = openPart('inputs', batch.inputs, size)
   const labels = openPart('labels', batch.labels, size)
-  const cut = (part: typeof inputs, at: number) =>
-    part.rows(firstRow({ size, rows }, at), rows[at]!)
+  const cut = (part: typeof inputs, at: number) => part.rows(firstRow(rows, at), rows[at]!)
   return {
     size,
     rows,
@@ -102,13 +101,8 @@ export function cutBatch(
 }
 
 /** Returns the index in the batch of the first row of a micro-batch. */
-export function firstRow(
-  { size, rows }: Pick<Microbatches, 'size' | 'rows'>,
-  microbatch: number,
-): number {
-  const each = Math.floor(size / rows.length)
-  // The first `size % rows.length` micro-batches have one more row than the others.
-  return microbatch * each + Math.min(microbatch, size % rows.length)
+export function firstRow(rows: Microbatches['rows'], microbatch: number): number {
+  return rows.slice(0, microbatch).reduce((sum, count) => sum + count, 0)
 }
 
 export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {

@@ -10,9 +10,8 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { openCalls } from './calls.ts'
-import { explainSizes } from './compare-ranks.ts'
 import { stageWorker, type StageWorker, type TrainedBatch } from './executor.ts'
-import type { StageLinks } from './links.ts'
+import { explainSizes, type StageLinks } from './links.ts'
 import {
   checkBatch,
   cutBatch,

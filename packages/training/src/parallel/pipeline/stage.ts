@@ -22,25 +22,25 @@ interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
 /** How a stage scales the gradients of a batch, and who receives them. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
-  readonly place?: BatchPlace
+  readonly place: BatchPlace
   /** The groups of ranks that run the same pass on other examples; see `Pass.replicas`. */
-  readonly replicas?: readonly ProcessGroup[] | undefined
+  readonly replicas: readonly ProcessGroup[] | undefined
   /** The global ranks of the pipeline. */
-  readonly stages?: readonly number[] | undefined
+  readonly stages: readonly number[] | undefined
   /** The factor by which the summed loss is multiplied. */
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
-  readonly averaging?: Averaging | undefined
+  readonly averaging: Averaging | undefined
   /**
    * Takes each gradient as soon as it is summed over all micro-batches. Default: `takeGradients`
    * returns the gradients.
    */
-  readonly onGradient?: GradientListener | undefined
+  readonly onGradient: GradientListener | undefined
   /**
    * Whether other stages share a parameter. The gradient of a shared parameter stays for `takeGradients`,
    * which sums it.
    */
-  readonly isShared?: (name: string) => boolean
+  readonly isShared: (name: string) => boolean
 }
 
 /** The arguments of a micro-batch's forward pass through a stage. */
@@ -74,7 +74,8 @@ export function pipelineStage(
   const needsPass = usesPass(module)
   const inFlight = new Map<number, InFlight>()
   let gradients = new Map<string, Tensor>()
-  let plan: GradientPlan = { scale: 1 }
+  /** The plan of the batch; set by `begin`. */
+  let plan!: GradientPlan
   /**
    * The scale of the last batch as a number and as a tensor. The backward pass of the loss starts from
    * the tensor.
@@ -90,12 +91,11 @@ export function pipelineStage(
       for (const each of [loss, labels, input]) each?.dispose()
     })
   }
-  /** Starts a batch. Frees the activations and gradients of a previous batch that failed. */
-  const begin = (next: GradientPlan = { scale: 1 }) => {
+  /** Frees the activations and gradients of a batch that failed. */
+  const reset = () => {
     for (const microbatch of [...inFlight.keys()]) free(microbatch)
     for (const gradient of gradients.values()) gradient.dispose()
     gradients = new Map()
-    plan = next
     losses = []
   }
   const lossOf = async (flight: InFlight) => {
@@ -120,7 +120,7 @@ export function pipelineStage(
   const handOver = (parameter: Parameter) => {
     const { onGradient, isShared } = plan
     const sum = gradients.get(parameter.name)
-    if (onGradient === undefined || sum === undefined || isShared?.(parameter.name)) return
+    if (onGradient === undefined || sum === undefined || isShared(parameter.name)) return
     gradients.delete(parameter.name)
     onGradient(parameter, sum)
   }
@@ -146,12 +146,18 @@ export function pipelineStage(
     get parameters() {
       return module.parameters
     },
-    begin,
+    reset,
+
+    begin(next: GradientPlan) {
+      reset()
+      plan = next
+    },
+
     /** Frees all tensors that are held for a micro-batch. */
     free,
 
     dispose() {
-      begin()
+      reset()
       start?.tensor.dispose()
       start = undefined
     },
@@ -172,7 +178,7 @@ export function pipelineStage(
       microbatch: number,
       { input, labels, needsInputGradient, row, isEmpty }: Arrival,
     ) {
-      const { place = { step: 0, row: 0 }, replicas, stages, averaging } = plan
+      const { place, replicas, stages, averaging } = plan
       const run = () => runner.record(input, needsInputGradient, averaging)
       const facts = { training: true, step: place.step, row: place.row + row }
       let pass: StagePass

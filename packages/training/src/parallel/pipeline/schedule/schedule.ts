@@ -1,6 +1,5 @@
 import { argumentError, choice, count } from '@tsrun/core'
-import { parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
-import { extentOf } from './dependencies.ts'
+import { extentOf, parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
 import { orders, stagesPerRank } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'

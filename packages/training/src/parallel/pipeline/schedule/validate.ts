@@ -1,6 +1,11 @@
-import { tsrError, type TsrError } from '@tsrun/core'
-import { formatAction, type Action, type ActionKind, type ActionLists } from './actions.ts'
-import { extentOf } from './dependencies.ts'
+import {
+  extentOf,
+  formatAction,
+  scheduleError,
+  type Action,
+  type ActionKind,
+  type ActionLists,
+} from './actions.ts'
 import { simulateSchedule } from './simulate.ts'
 
 /**
@@ -12,13 +17,13 @@ import { simulateSchedule } from './simulate.ts'
  */
 export function validateSchedule(actions: ActionLists): void {
   const { stages, microbatches, rankOfStage } = extentOf(actions)
-  if (microbatches === 0) throw impossible('it has no actions')
+  if (microbatches === 0) throw scheduleError('it has no actions')
   const done = new Set<string>()
   actions.forEach((list, rank) => {
     list.forEach((action, position) => {
       const problem = problemOf(action, rank, rankOfStage[action.stage]!, done)
       if (problem !== undefined) {
-        throw impossible(`rank ${rank}, action ${position}: ${formatAction(action)} ${problem}`)
+        throw scheduleError(`rank ${rank}, action ${position}: ${formatAction(action)} ${problem}`)
       }
       done.add(formatAction(action))
     })
@@ -28,7 +33,7 @@ export function validateSchedule(actions: ActionLists): void {
       const kind = missingKind(stage, microbatch, done)
       if (kind !== undefined) {
         const missing = formatAction({ kind, stage, microbatch })
-        throw impossible(`${missing} is missing (rank ${rankOfStage[stage] ?? 'none'})`)
+        throw scheduleError(`${missing} is missing (rank ${rankOfStage[stage] ?? 'none'})`)
       }
     }
   }
@@ -71,8 +76,4 @@ function missingKind(
   if (!ran('F')) return 'F'
   if (ran('I') && !ran('W')) return 'W'
   return ran('B') || ran('W') ? undefined : 'B'
-}
-
-function impossible(problem: string): TsrError {
-  return tsrError('ERR_TSR_SCHEDULE', { problem })
 }
