@@ -96,7 +96,7 @@ export function gradientListener(
  */
 export function fillBuckets(
   buckets: readonly Bucket[],
-  group: Pick<ProcessGroup, 'spans'>,
+  group: ProcessGroup,
   memoryOf: (index: number) => Float32Array,
   start: (index: number) => void,
 ) {

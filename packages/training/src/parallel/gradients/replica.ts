@@ -170,7 +170,7 @@ type Lifetime = ReturnType<typeof trackLifetime>
  * Tracks whether a replica is usable. A replica becomes unusable after `dispose`, and after its
  * first failed step, because ranks may have diverged.
  */
-function trackLifetime({ rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>) {
+function trackLifetime({ rank, ranks }: ProcessGroup) {
   /** The reason why the replica is unusable; undefined while it is usable. */
   let end: string | undefined
   let running: Call | undefined

@@ -41,7 +41,7 @@ export function totalsSum(
      *   steps would not match between ranks
      */
     async sum(
-      { used, names }: Pick<GradientExchange, 'used' | 'names'>,
+      { used, names }: GradientExchange,
       own: OwnTotals,
       abandoned: number,
     ): Promise<StepTotals | undefined> {
@@ -94,8 +94,8 @@ const MARKS = 6
  */
 export function checkUsed(
   { unused }: GradientOptions,
-  { used, names }: Pick<GradientExchange, 'used' | 'names'>,
-  { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
+  { used, names }: GradientExchange,
+  { rank, ranks }: ProcessGroup,
 ): void {
   const areUsed = used()
   if (unused !== 'error' || areUsed.every(Boolean)) return

@@ -221,7 +221,13 @@ export async function complete(
     if (x !== undefined) {
       const { byteLength: bytes } = input
       const written = timeSpan(spans, 'pack', { ...facts, bytes }, () => writeTo(x, input))
-      if (written !== undefined) await holding(x, written)
+      if (written !== undefined) {
+        // Keep a clone until the values have been fetched, so that the caller may dispose the tensor.
+        const held = tf.keep(tf.clone(x))
+        await written.finally(() => {
+          held.dispose()
+        })
+      }
     }
     const started = label === undefined ? start() : timeSpan(spans, 'call', facts, start)
     work = started
@@ -233,16 +239,6 @@ export async function complete(
     )
   } finally {
     for (const buffer of buffers) freeAfter(work, group, buffer)
-  }
-}
-
-/** Keeps a clone of the tensor until its values have been fetched, so that the caller may dispose it. */
-async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
-  const held = tf.keep(tf.clone(tensor))
-  try {
-    await written
-  } finally {
-    held.dispose()
   }
 }
 

@@ -21,7 +21,7 @@ export type ShardParameter = ReturnType<typeof shardsOf>[number]
 export function shardsOf(
   bucket: SharedBucket,
   share: Float32Array,
-  group: Pick<ProcessGroup, 'rank' | 'spans'>,
+  group: ProcessGroup,
   isInShare: boolean,
 ) {
   return ownedRanges(bucket, group.rank).map(({ parameter, from, to, at }) => {

@@ -135,11 +135,6 @@ export async function createUnit(
     /** This rank's shards of the unit's trained parameters. */
     shards: owned.filter(({ name }) => names.has(name)),
 
-    /** Resolves when the parameters are unsharded. Undefined if no holder has requested them. */
-    get unsharded() {
-      return unsharded
-    },
-
     /**
      * Holds the unit, and gathers its parameters unless another holder has done so. The collectives
      * start at once, so all ranks must call `hold` in the same order.
