@@ -159,7 +159,7 @@ export const walks = [
   {
     name: 'gradient',
     title: 'The files that a bucket of gradients passes from dataParallel to the socket',
-    bound: 25,
+    bound: 24,
     goal: 24,
     steps: [
       {
@@ -168,15 +168,10 @@ export const walks = [
         does: 'makes a replica, which listens to the backward pass',
       },
       {
-        file: training('parallel/gradients/replica'),
-        functions: ['Replica.#listen'],
-        calledAs: 'Replica',
-        does: 'gets each gradient from the backward pass',
-      },
-      {
         file: training('parallel/gradients/exchange'),
-        functions: ['add', 'startComplete'],
-        does: 'finds its place in a bucket, and starts complete buckets',
+        functions: ['gradientListener', 'fillBuckets', 'add', 'startComplete'],
+        calledAs: 'fillBuckets',
+        does: 'takes each gradient of the backward pass, finds its place in a bucket, and starts complete buckets',
       },
       ...fromTensorToMemory,
       {
@@ -310,7 +305,7 @@ export const walks = [
       },
       {
         file: training('parallel/pipeline/microbatches'),
-        functions: ['cutBatch', 'cut', 'Source.rows', 'Source.#made'],
+        functions: ['cutBatch', 'cut', 'openPart', 'rows'],
         calledBy: training('parallel/pipeline/pipeline'),
         does: 'cuts the batch into parts, and makes their tensors',
       },
@@ -349,7 +344,7 @@ export const walks = [
       },
       {
         file: training('parallel/pipeline/runner'),
-        functions: ['wholeRunner', 'repeatable'],
+        functions: ['stageRunner', 'repeatable'],
         calledAs: 'record',
         contract: { file: training('parallel/pipeline/runner'), name: 'Runner' },
         does: 'chooses how the model is recorded',

@@ -30,7 +30,10 @@ export {
   describeParameters,
 } from './parallel/gradients/replicas.ts'
 export { checkBackendBlocks, checkGroup } from './parallel/requirements.ts'
-export { isSequenceParallel } from './parallel/tensor/sequence.ts'
-export { isVocabParallelHead, type VocabParallelHead } from './parallel/tensor/vocabulary.ts'
+export {
+  isSequenceParallel,
+  isVocabParallelHead,
+  type VocabParallelHead,
+} from './parallel/tensor/layers.ts'
 export { sizeOf } from './tfjs/host-arrays.ts'
 export { registerGradients } from './tfjs/register-gradients.ts'

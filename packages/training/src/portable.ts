@@ -58,7 +58,6 @@ export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-bl
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'
 export * from './parallel/data/index.ts'
-export { recvTensor, sendTensor, type ReceiveOptions } from './parallel/messages.ts'
 export * from './parallel/pipeline/analysis/index.ts'
 export * from './parallel/pipeline/index.ts'
 export {
@@ -67,10 +66,13 @@ export {
   allToAllTensor,
   broadcastTensor,
   gatherTensor,
+  recvTensor,
   reduceScatterTensor,
   reduceTensor,
   scatterTensor,
+  sendTensor,
   type PartOptions,
+  type ReceiveOptions,
   type ScatterOptions,
 } from './parallel/tensor-functions.ts'
 export * from './parallel/tensor/index.ts'

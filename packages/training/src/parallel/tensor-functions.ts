@@ -1,8 +1,14 @@
-import { argumentError } from '@tsrun/core'
-import type { CollectiveOptions, ProcessGroup, ReduceOptions } from '@tsrun/distributed'
+import { argumentError, count, list, where } from '@tsrun/core'
+import type {
+  CollectiveOptions,
+  MessageOptions,
+  ProcessGroup,
+  ReduceOptions,
+  Source,
+} from '@tsrun/distributed'
+import { describe } from '../model/describe.ts'
 import type { HostDType } from '../tfjs/host-arrays.ts'
 import type { Tensor } from '../tfjs/tfjs.ts'
-import { aShape, aTensor } from './messages.ts'
 import { checkGroup } from './requirements.ts'
 import {
   complete,
@@ -17,14 +23,14 @@ import {
 } from './tensor/collectives.ts'
 
 /*
- * Collectives on tensors, for every backend. All ranks of the group call them in the same order, with
- * the same root, axis and options, and with tensors of the same shape and dtype.
+ * Collectives and messages of tensors, for every backend. All ranks of the group call the collectives in the
+ * same order, with the same root, axis and options, and with tensors of the same shape and dtype.
  *
  * A tensor that is passed is not changed, and may be disposed as soon as the call returns. A result
  * outlives any tf.tidy.
  *
- * Await the result before the next collective of the group: with a GPU, the collective starts only
- * after the values have been fetched. Inside a forward or backward pass, use the operations of
+ * Await the result before the next collective of the group: with a GPU, the operation starts only
+ * after the values have been fetched. If the values are in host memory, it starts before the call returns. Inside a forward or backward pass, use the operations of
  * tensor parallelism instead, which have gradients.
  */
 
@@ -225,6 +231,67 @@ export async function allToAllTensor(
     ),
   ))!
 }
+
+/** Options of `recvTensor`. */
+export interface ReceiveOptions<D extends HostDType = HostDType> extends MessageOptions {
+  /** The dtype of the sent tensor: `float32` (default), `int32` or `bool`. */
+  readonly dtype?: D
+}
+
+/**
+ * Sends the values of a tensor to another rank, which receives them with `recvTensor`. The receiver
+ * must know the shape and the dtype, because they are not sent.
+ *
+ * @param tensor - float32, int32 or bool; it may be disposed as soon as this returns
+ * @param to - a rank of the group, for example `group.next`
+ * @returns a promise that resolves when the send completes and rejects with the errors of
+ *   `group.send`. To compute during the send, await it later.
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example await sendTensor(group, activations, group.next, { tag: microbatch })
+ */
+export async function sendTensor(
+  group: ProcessGroup,
+  tensor: Tensor,
+  to: number,
+  options?: MessageOptions,
+): Promise<void> {
+  await run(group, tensor, () =>
+    inPlace(tensor, group, (buffer) => group.send(buffer, to, options), false),
+  )
+}
+
+/**
+ * Receives the values that another rank sends with `sendTensor`.
+ *
+ * @param shape - the shape of the sent tensor
+ * @param from - a rank of the group, for example `group.previous`, or `'any'`
+ * @returns a tensor that outlives any tf.tidy; the caller disposes it. The promise rejects with the
+ *   errors of `group.recv`.
+ * @throws ERR_TSR_ARGUMENT
+ *
+ * @example
+ * const activations = await recvTensor(group, [32, 1024], group.previous, { tag: microbatch })
+ */
+export async function recvTensor<D extends HostDType = 'float32'>(
+  group: ProcessGroup,
+  shape: readonly number[],
+  from: Source,
+  { dtype = 'float32' as D, ...options }: ReceiveOptions<D> = {},
+): Promise<Tensor> {
+  checkGroup(group)
+  const message = { shape: aShape.check('shape', shape), dtype }
+  const receiving = inPlace(message, group, (buffer) => group.recv(buffer, from, options))
+  return (await complete(receiving, undefined, group))!
+}
+
+const aTensor = where<Tensor>(
+  (value) => typeof (value as Partial<Tensor> | null | undefined)?.dataSync === 'function',
+  'a tensor',
+  describe,
+)
+
+const aShape = where<readonly number[]>(list(count()).is, 'a shape, as in [128, 1024]', describe)
 
 async function run(
   group: ProcessGroup,

@@ -7,12 +7,11 @@ import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Averaged, Replicated, OwnTotals, StepTotals } from '../gradients/averaging.ts'
+import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
 import { fillBuckets, type Traffic } from '../gradients/exchange.ts'
 import {
   checkReduction,
-  checkTrained,
   parametersOf,
   readDataParallelOptions,
   wireBytes,
@@ -20,13 +19,8 @@ import {
   type GradientOptions,
   type ModelParameters,
 } from '../gradients/options.ts'
-import { groupsForPasses, Replica } from '../gradients/replica.ts'
-import {
-  broadcastParameters,
-  broadcastState,
-  compareFacts,
-  markReplicated,
-} from '../gradients/replicas.ts'
+import { Replica } from '../gradients/replica.ts'
+import { broadcastParameters, broadcastState, replicate } from '../gradients/replicas.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import { checkGroup } from '../requirements.ts'
 import { joinedLoop, readJoinOptions, type JoinedLoop, type JoinOptions } from './join.ts'
@@ -61,13 +55,9 @@ export async function dataParallel<M extends Replicated>(
   if (checked.deterministic) currentBackend().makeExact?.()
   const parameters = parametersOf(module, { frozen })
   checkReduction(module, checked, group.size)
-  const { all, trained, buffers: own } = parameters
-  const buckets = planBuckets(trained.toReversed(), checked).map(labelOf)
-  await compareFacts(parameters, { kind: 'dataParallel', ...checked, buckets }, group)
-  checkTrained(module, parameters)
-  await broadcastParameters([...all, ...own], group, 0)
-  markReplicated(all, true)
-  const replicas = await groupsForPasses(module, [group])
+  const buckets = planBuckets(parameters.trained.toReversed(), checked).map(labelOf)
+  const facts = { kind: 'dataParallel', ...checked, buckets }
+  const replicas = await replicate(module, parameters, facts, [group])
   const replica = new DataParallel(module, group, parameters, given, replicas)
   module.averageBy?.(replica)
   return replica
@@ -83,8 +73,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
   protected override exchange: AllReduceExchange
   #isReordered = false
   #steps = 0
-  #joined: JoinedLoop | undefined
-  #live: number | undefined
 
   constructor(
     module: M,
@@ -131,11 +119,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     return await this.takeGradients(tokens)
   }
 
-  override async scaleFor(count: number): Promise<number> {
-    // Use no collective here, because ranks that have finished their loop do not call this method.
-    return this.#joined === undefined ? await super.scaleFor(count) : this.scale
-  }
-
   update(
     optimizer: Optimizer,
     gradients: ClippedGradients,
@@ -165,7 +148,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
     const { optimizer, divideBy } = readJoinOptions(options)
     await this.lifetime.step(async () => {
       const joined = joinedLoop(this.#group, divideBy)
-      this.#joined = joined
+      this.joined = joined
       try {
         await loop()
         const own = this.#steps
@@ -177,36 +160,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
         await broadcastState(optimizer, this.#group, root)
       } finally {
         joined.dispose()
-        this.#joined = undefined
+        this.joined = undefined
       }
     })
-  }
-
-  protected override checkPass(): void {
-    super.checkPass()
-    if (this.synchronizes) this.#joined?.announce(true)
-  }
-
-  protected override async finishStep(own: OwnTotals, scale: number): Promise<Averaged<Averages>> {
-    this.#joined?.announce(true)
-    return await super.finishStep(own, scale)
-  }
-
-  protected override async beforeTotals(): Promise<void> {
-    await this.exchange.exchangeDeferred()
-    this.#live = await this.#joined?.live()
-    this.#joined?.next()
-  }
-
-  protected override async shareBuffers(): Promise<void> {
-    // In a loop of `join` the first rank may have finished, so its buffers may be outdated. At the
-    // end `join` broadcasts the buffers of the rank that made the most steps.
-    if (this.#joined === undefined) await super.shareBuffers()
-  }
-
-  protected override divisorOf(totals: StepTotals | undefined): number {
-    const isByLive = this.reduction === 'mean' && this.#joined?.divideBy === 'live'
-    return isByLive ? this.#live! : super.divisorOf(totals)
   }
 
   protected override async take(factor: number, unused: ReadonlySet<string>): Promise<Averages> {
@@ -299,7 +255,7 @@ function allReduceExchange(
     traffic,
 
     /** Exchanges the buckets that were deferred until the end of the backward pass. */
-    async exchangeDeferred() {
+    async beforeTotals() {
       if (isDeferred) await waitForAll((work) => work.run())
     },
 

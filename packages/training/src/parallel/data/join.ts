@@ -29,9 +29,11 @@ export type JoinedLoop = ReturnType<typeof joinedLoop>
 export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
   const live = group.alloc('float64', 1)
   let announced: Work | undefined
+  const countLive = async () => {
+    await announced
+    return live[0]!
+  }
   return {
-    divideBy,
-
     /** Whether this rank has already called `announce` in the current step. */
     isAnnounced: () => announced !== undefined,
 
@@ -46,14 +48,13 @@ export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>[
     },
 
     /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
-    async live() {
-      await announced
-      return live[0]!
-    },
+    live: countLive,
 
-    /** Prepares for the announcements of the next step. */
-    next() {
+    /** Ends the announcements of the step. @returns the divisor of the summed gradients */
+    async next() {
+      const count = await countLive()
       announced = undefined
+      return divideBy === 'live' ? count : group.size
     },
 
     dispose() {

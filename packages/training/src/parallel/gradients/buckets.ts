@@ -83,19 +83,16 @@ export interface SharedBucket extends Bucket {
   readonly padded: number
 }
 
-/**
- * A range [from, to) of a parameter's values in row-major order that one rank owns. `at` is the offset of
- * the range in the rank's share of the bucket, in elements.
- */
-export type OwnedRange = ReturnType<typeof ownedRanges>[number]
-
 /** Pads a bucket to a multiple of `ranks` elements, so that all shares are equal. */
 export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
   const share = Math.ceil(bucket.length / ranks)
   return { ...bucket, share, padded: share * ranks }
 }
 
-/** Returns the ranges of a bucket's parameters that a rank owns: at most one range per parameter. */
+/**
+ * Returns the ranges [from, to) of a bucket's parameters that a rank owns, in row-major order: at most one
+ * range per parameter. `at` is the offset of the range in the rank's share of the bucket, in elements.
+ */
 export function ownedRanges({ slots, share }: SharedBucket, rank: number) {
   const begin = rank * share
   return slots.flatMap(({ parameter, offset, length }) => {

@@ -4,7 +4,8 @@ import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { addTo, viewOf, writeTo } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { GradientPlace } from '../../model/recording.ts'
+import { currentPass } from '../../model/pass.ts'
+import type { GradientListener, GradientMemory, GradientPlace } from '../../model/recording.ts'
 import type { Bucket, Slot } from './buckets.ts'
 
 /** The collectives and bytes of one step. */
@@ -31,8 +32,58 @@ interface Place extends Arrivals {
 
 /** The exchange of gradients between ranks, with all-reduce or reduce-scatter. */
 export interface GradientExchange extends ReturnType<typeof fillBuckets> {
+  /** Completes all work that must precede another collective over the same ranks. */
+  beforeTotals(): Promise<void>
   /** Waits until the exchanges of all buckets have completed. */
   finished(): Promise<void>
+}
+
+/**
+ * Creates the gradient listener of a replica; see `Averaging.onGradient`.
+ *
+ * @param open - checks that the replica may take gradients now. Returns the exchange of the step, and whether
+ *   the pass is the last one of the step
+ * @param fail - called with each error; returns it
+ * @param keepsBuckets - whether backward passes can write into the buckets
+ */
+export function gradientListener(
+  open: () => { readonly exchange: GradientExchange; readonly isLast: boolean },
+  fail: (error: unknown) => unknown,
+  keepsBuckets: boolean,
+): GradientListener {
+  const guarded = <T>(use: () => T): T => {
+    try {
+      return use()
+    } catch (error) {
+      throw fail(error)
+    }
+  }
+  const isEmpty = () => currentPass()?.isEmpty === true
+  const take: GradientListener = (parameter, gradient) => {
+    try {
+      guarded(() => {
+        const { exchange, isLast } = open()
+        if (!isEmpty()) exchange.add(parameter, gradient, isLast)
+      })
+    } finally {
+      gradient.dispose()
+    }
+  }
+  if (!keepsBuckets) return take
+  const memory: GradientMemory = {
+    placeOf: (parameter) =>
+      guarded(() => {
+        const { exchange } = open()
+        return isEmpty() ? undefined : exchange.placeOf(parameter)
+      }),
+    written: (parameter) => {
+      guarded(() => {
+        const { exchange, isLast } = open()
+        exchange.written(parameter, isLast)
+      })
+    },
+  }
+  return Object.assign(take, { memory })
 }
 
 /**
@@ -45,7 +96,7 @@ export interface GradientExchange extends ReturnType<typeof fillBuckets> {
  */
 export function fillBuckets(
   buckets: readonly Bucket[],
-  group: Pick<ProcessGroup, 'spans'>,
+  group: ProcessGroup,
   memoryOf: (index: number) => Float32Array,
   start: (index: number) => void,
 ) {

@@ -143,10 +143,7 @@ export function checkTrained(module: Replicated, { trained }: ModelParameters): 
  *
  * @throws ERR_TSR_ARGUMENT
  */
-export function checkTokens(
-  { reduction }: Pick<GradientOptions, 'reduction'>,
-  tokens: number | undefined,
-): void {
+export function checkTokens({ reduction }: GradientOptions, tokens: number | undefined): void {
   const isRight =
     reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
   if (isRight) return

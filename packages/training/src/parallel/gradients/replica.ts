@@ -1,15 +1,10 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/distributed/record'
-import { communicates } from '../../model/module.ts'
-import { currentPass } from '../../model/pass.ts'
-import type { Parameter } from '../../model/parameter.ts'
-import type { GradientListener, GradientMemory } from '../../model/recording.ts'
+import type { GradientListener } from '../../model/recording.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
-import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Tensor } from '../../tfjs/tfjs.ts'
-import type { Averaged, Averaging, Replicated, OwnTotals, StepTotals } from './averaging.ts'
-import type { GradientExchange } from './exchange.ts'
+import type { JoinedLoop } from '../data/join.ts'
+import type { Averaged, Replicated, OwnTotals } from './averaging.ts'
+import { gradientListener, type GradientExchange } from './exchange.ts'
 import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
 import { bufferSharing, markReplicated } from './replicas.ts'
 import {
@@ -21,25 +16,8 @@ import {
   type TotalsSum,
 } from './step-totals.ts'
 
-/**
- * Creates copies of the groups `axes`, for collectives that modules run inside passes. The groups
- * themselves also run the collectives of buckets, whose order relative to passes differs between ranks.
- */
-export async function groupsForPasses(
-  module: Replicated,
-  axes: readonly ProcessGroup[],
-): Promise<readonly ProcessGroup[]> {
-  const groups: ProcessGroup[] = []
-  if (!communicates(module.whole ?? module)) return groups
-  for (const axis of axes) if (axis.size > 1) groups.push((await axis.split(0))!)
-  return groups
-}
-
 /** A rank's replica of a model. Its gradients are averaged with those of the other replicas. */
-export abstract class Replica<
-  M extends Replicated,
-  G extends ClippedGradients = ClippedGradients,
-> implements Averaging {
+export abstract class Replica<M extends Replicated, G extends ClippedGradients> {
   readonly module: M
   readonly axes: readonly ProcessGroup[]
   readonly replicas: readonly ProcessGroup[]
@@ -62,6 +40,8 @@ export abstract class Replica<
   readonly shard: ProcessGroup | undefined = undefined
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
+  /** The loop of `DataParallel.join`, while it runs. */
+  protected joined: JoinedLoop | undefined
   readonly #share: ReturnType<typeof bufferSharing>
   readonly #sum: TotalsSum
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
@@ -88,29 +68,19 @@ export abstract class Replica<
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(buffers)
     this.#sum = totalsSum(axes, options, trained.length)
-    this.onGradient = this.#listen(keepsBuckets)
+    const open = () => {
+      this.lifetime.checkAwaited('a backward pass')
+      if (this.synchronizes) this.joined?.announce(true)
+      return { exchange: this.exchange, isLast: this.synchronizes }
+    }
+    this.onGradient = gradientListener(open, this.lifetime.fail, keepsBuckets)
   }
 
   get reduction(): 'mean' | 'token' {
     return this.options.reduction
   }
 
-  abstract get updated(): readonly Parameter[]
-
-  abstract update(
-    optimizer: Optimizer,
-    gradients: ClippedGradients,
-    recorder: SpanRecorder | undefined,
-  ): Promise<void>
-
-  protected get scale(): number {
-    return this.#scale ?? 1
-  }
-
   protected abstract readonly exchange: GradientExchange
-
-  /** Completes all work that must precede another collective over `axes`. */
-  protected abstract beforeTotals(): Promise<void>
 
   /** Ends the step. @returns the averages times `factor`, except for the names in `unused` */
   protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<G> | G
@@ -118,15 +88,17 @@ export abstract class Replica<
   protected abstract close(): void
 
   async scaleFor(count: number): Promise<number> {
-    // Scale the first step too: gradients of a loss summed over all labels may overflow float16.
-    if (this.#scale === undefined && this.options.wire === 'float16') {
+    // Scale the first step too: gradients of a loss summed over all labels may overflow float16. Use no
+    // collective in a loop of `join`, because ranks that have finished their loop do not call this method.
+    const isFirst = this.#scale === undefined && this.joined === undefined
+    if (isFirst && this.options.wire === 'float16') {
       await this.lifetime.step(async () => {
         const total = Float64Array.of(count)
         for (const axis of this.axes) await axis.allReduce(total, { label: 'first scale' })
         this.#keepScale(factorOf(this.axes, total[0]!))
       })
     }
-    return this.scale
+    return this.#scale ?? 1
   }
 
   async average(own: OwnTotals, scale: number): Promise<Averaged<G>> {
@@ -168,69 +140,24 @@ export abstract class Replica<
   }
 
   protected async finishStep(own: OwnTotals, scale: number): Promise<Averaged<G>> {
-    const { exchange, axes } = this
+    const { exchange, axes, joined } = this
+    joined?.announce(true)
     exchange.startUntil()
-    await this.beforeTotals()
+    await exchange.beforeTotals()
+    const ranks = (await joined?.next()) ?? countRanks(axes)
     const totals = await this.#sum.sum(exchange, own, this.#abandoned)
     await exchange.finished()
-    await this.shareBuffers()
-    const factor = factorOf(axes, this.divisorOf(totals))
+    // In a loop of `join` the first rank may have finished, so its buffers may be outdated. At the
+    // end `join` broadcasts the buffers of the rank that made the most steps.
+    if (joined === undefined) await this.#share(axes)
+    const factor = factorOf(axes, this.reduction === 'token' ? totals!.count : ranks)
     const gradients = await this.take(factor / scale, totals?.unused ?? new Set())
     this.#keepScale(factor)
     return { gradients, totals }
   }
 
-  protected async shareBuffers(): Promise<void> {
-    await this.#share(this.axes)
-  }
-
-  protected divisorOf(totals: StepTotals | undefined): number {
-    return this.reduction === 'token' ? totals!.count : countRanks(this.axes)
-  }
-
-  /** Called before each gradient. @throws when this replica may not take gradients now */
-  protected checkPass(): void {
-    this.lifetime.checkAwaited('a backward pass')
-  }
-
   #keepScale(factor: number): void {
     if (factor > 0) this.#scale = powerOfTwoNear(factor)
-  }
-
-  /** Creates the gradient listener. If the listener throws, the replica becomes unusable. */
-  #listen(keepsBuckets: boolean): GradientListener {
-    const guarded = <T>(use: () => T): T => {
-      try {
-        return use()
-      } catch (error) {
-        throw this.lifetime.fail(error)
-      }
-    }
-    const isEmpty = () => currentPass()?.isEmpty === true
-    const take = (parameter: Parameter, gradient: Tensor) => {
-      try {
-        guarded(() => {
-          this.checkPass()
-          if (!isEmpty()) this.exchange.add(parameter, gradient, this.synchronizes)
-        })
-      } finally {
-        gradient.dispose()
-      }
-    }
-    if (!keepsBuckets) return take
-    const memory: GradientMemory = {
-      placeOf: (parameter) =>
-        guarded(() => {
-          this.checkPass()
-          return isEmpty() ? undefined : this.exchange.placeOf(parameter)
-        }),
-      written: (parameter) => {
-        guarded(() => {
-          this.exchange.written(parameter, this.synchronizes)
-        })
-      },
-    }
-    return Object.assign(take, { memory })
   }
 }
 
@@ -243,7 +170,7 @@ type Lifetime = ReturnType<typeof trackLifetime>
  * Tracks whether a replica is usable. A replica becomes unusable after `dispose`, and after its
  * first failed step, because ranks may have diverged.
  */
-function trackLifetime({ rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>) {
+function trackLifetime({ rank, ranks }: ProcessGroup) {
   /** The reason why the replica is unusable; undefined while it is usable. */
   let end: string | undefined
   let running: Call | undefined

@@ -2,13 +2,42 @@ import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { communicates } from '../../model/module.ts'
 import { replaceValue, type Parameter, type Shard } from '../../model/parameter.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerState, ParameterState } from '../../optim/state.ts'
-import type { ModelParameters } from './options.ts'
+import type { Replicated } from './averaging.ts'
+import { checkTrained, type ModelParameters } from './options.ts'
 
 /** The properties of a parameter that must be the same on all ranks. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
+
+/**
+ * Makes equal replicas of a model on all ranks of the axes: checks that they have the same parameters and
+ * options, and copies the parameters of the first rank to the others.
+ *
+ * @returns copies of the axes, for collectives that modules run inside passes. The axes themselves also run
+ *   the collectives of buckets, whose order relative to passes differs between ranks
+ * @throws ERR_TSR_REPLICA naming the first difference, on every rank; ERR_TSR_ARGUMENT
+ */
+export async function replicate(
+  module: Replicated,
+  parameters: ModelParameters,
+  options: Readonly<Record<string, unknown>>,
+  axes: readonly ProcessGroup[],
+): Promise<readonly ProcessGroup[]> {
+  const { all, buffers } = parameters
+  for (const axis of axes) {
+    await compareFacts(parameters, options, axis)
+    checkTrained(module, parameters)
+    await broadcastParameters([...all, ...buffers], axis, 0)
+  }
+  markReplicated(all, true)
+  const copies: ProcessGroup[] = []
+  if (!communicates(module.whole ?? module)) return copies
+  for (const axis of axes) if (axis.size > 1) copies.push((await axis.split(0))!)
+  return copies
+}
 
 /**
  * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes, shards,
@@ -16,7 +45,7 @@ type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | 
  *
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank
  */
-export async function compareFacts(
+async function compareFacts(
   { all, trained, buffers }: ModelParameters,
   options: Readonly<Record<string, unknown>>,
   group: ProcessGroup,
@@ -93,24 +122,43 @@ export function markReplicated(parameters: readonly Parameter[], isReplicated: b
   for (const parameter of parameters) parameter.isReplicated = isReplicated
 }
 
-/** Copies the values of parameters from `root` to all ranks. */
+/** Copies the values of parameters from `root` to all ranks, with a message for each. */
 export async function broadcastParameters(
   parameters: readonly Parameter[],
   group: ProcessGroup,
   root: number,
 ): Promise<void> {
   for (const parameter of parameters) {
-    const { name, shape, value } = parameter
-    const buffer = group.allocUnsafe('float32', value.size)
-    try {
-      if (group.rank === root) await writeTo(value, buffer)
-      await group.broadcast(buffer, root, { label: `parameter ${name}` })
-      if (group.rank !== root) {
-        replaceValue(parameter, tensorFrom(buffer, shape))
-      }
-    } finally {
-      group.free(buffer)
+    await broadcastValues([parameter], group, root, `parameter ${parameter.name}`)
+  }
+}
+
+/** Copies the values of parameters from `root` to all ranks, in one message. */
+async function broadcastValues(
+  parameters: readonly Parameter[],
+  group: ProcessGroup,
+  root: number,
+  label: string,
+): Promise<void> {
+  const size = parameters.reduce((sum, { value }) => sum + value.size, 0)
+  const all = group.allocUnsafe('float32', size)
+  try {
+    let at = 0
+    const places = parameters.map((parameter) => {
+      const values = all.subarray(at, (at += parameter.value.size))
+      return { parameter, values, facts: { name: parameter.name, bytes: values.byteLength } }
+    })
+    for (const { parameter, values, facts } of group.rank === root ? places : []) {
+      await timeSpan(group.spans, 'pack', facts, () => writeTo(parameter.value, values))
     }
+    await group.broadcast(all, root, { label })
+    for (const { parameter, values, facts } of group.rank === root ? [] : places) {
+      timeSpan(group.spans, 'unpack', facts, () => {
+        replaceValue(parameter, tensorFrom(values, parameter.shape))
+      })
+    }
+  } finally {
+    group.free(all)
   }
 }
 
@@ -122,23 +170,13 @@ export async function broadcastState(
 ): Promise<void> {
   const isRoot = group.rank === root
   const state: OptimizerState = isRoot ? await optimizer.state() : new Map()
-  const own = Array.from(state, ([name, { steps, values }]) => ({
-    name,
-    steps,
-    sizes: Object.entries(values).map(([kind, { length }]) => [kind, length] as const),
-  }))
-  const { learningRate, kept } = await group.broadcastObject(
-    { learningRate: optimizer.learningRate, kept: own },
-    root,
-  )
+  const own = { learningRate: optimizer.learningRate, names: [...state.keys()] }
+  const { learningRate, names } = await group.broadcastObject(own, root)
   const received = new Map<string, ParameterState>()
-  for (const { name, steps, sizes } of kept) {
-    const values: Record<string, Float32Array> = {}
-    for (const [kind, length] of sizes) {
-      values[kind] = state.get(name)?.values[kind] ?? new Float32Array(length)
-      await group.broadcast(values[kind], root, { label: `optimizer, ${kind} of ${name}` })
-    }
-    received.set(name, { steps, values })
+  for (const name of names) {
+    const label = `optimizer state of ${name}`
+    const values = await group.broadcastObject(state.get(name), root, { label })
+    received.set(name, values!)
   }
   if (isRoot) return
   optimizer.loadState(received)
@@ -165,36 +203,10 @@ export function bufferSharing(
     for (const axis of axes) {
       if (axis.size === 1) continue
       await axis.allReduce(changed, { op: 'max', label: 'changed buffers' })
-      await broadcastBuffers(
-        buffers.filter((_, i) => changed[i] !== 0),
-        axis,
-      )
+      const sent = buffers.filter((_, i) => changed[i] !== 0)
+      // Buffers are many and small, so send them in one message.
+      if (sent.length > 0) await broadcastValues(sent, axis, 0, 'buffers')
     }
     known = values()
-  }
-}
-
-/** Broadcasts all buffers in one message, because buffers are many and small. */
-async function broadcastBuffers(buffers: readonly Parameter[], group: ProcessGroup): Promise<void> {
-  const size = buffers.reduce((sum, { value }) => sum + value.size, 0)
-  if (size === 0) return
-  const all = group.allocUnsafe('float32', size)
-  try {
-    let at = 0
-    const places = buffers.map((buffer) => {
-      const values = all.subarray(at, (at += buffer.value.size))
-      return { buffer, values, facts: { name: buffer.name, bytes: values.byteLength } }
-    })
-    for (const { buffer, values, facts } of group.rank === 0 ? places : []) {
-      await timeSpan(group.spans, 'pack', facts, () => writeTo(buffer.value, values))
-    }
-    await group.broadcast(all, 0, { label: 'buffers' })
-    for (const { buffer, values, facts } of group.rank === 0 ? [] : places) {
-      timeSpan(group.spans, 'unpack', facts, () => {
-        replaceValue(buffer, tensorFrom(values, buffer.shape))
-      })
-    }
-  } finally {
-    group.free(all)
   }
 }

@@ -27,7 +27,7 @@ export function totalsSum(
   const group = axes[0]!
   const marks = options.unused === 'error' ? 0 : parameters
   const isNeeded = options.reduction === 'token' || marks > 0
-  /** The six numbers of `Figures`, then one flag per parameter: whether it was used. */
+  /** The totals, then one flag per parameter: whether it was used. */
   const totals = isNeeded ? group.alloc('float64', MARKS + marks) : undefined
   const label = 'loss, counts, used parameters'
   const sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
@@ -41,7 +41,7 @@ export function totalsSum(
      *   steps would not match between ranks
      */
     async sum(
-      { used, names }: Pick<GradientExchange, 'used' | 'names'>,
+      { used, names }: GradientExchange,
       own: OwnTotals,
       abandoned: number,
     ): Promise<StepTotals | undefined> {
@@ -55,7 +55,7 @@ export function totalsSum(
           await sum.done()
         }
       })
-      const [loss, count, examples, failed, onMean, onSum] = totals as unknown as Figures
+      const [loss = 0, count = 0, examples = 0, failed = 0, onMean = 0, onSum = 0] = totals
       if (failed !== abandoned * countRanks(axes)) {
         const rank = group.ranks[group.rank]!
         const reason = 'a step has failed on some ranks only'
@@ -84,15 +84,7 @@ export function totalsSum(
   }
 }
 
-type Figures = [
-  loss: number,
-  count: number,
-  examples: number,
-  failed: number,
-  means: number,
-  sums: number,
-]
-
+/** The number of totals before the flags of parameters. */
 const MARKS = 6
 
 /**
@@ -102,8 +94,8 @@ const MARKS = 6
  */
 export function checkUsed(
   { unused }: GradientOptions,
-  { used, names }: Pick<GradientExchange, 'used' | 'names'>,
-  { rank, ranks }: Pick<ProcessGroup, 'rank' | 'ranks'>,
+  { used, names }: GradientExchange,
+  { rank, ranks }: ProcessGroup,
 ): void {
   const areUsed = used()
   if (unused !== 'error' || areUsed.every(Boolean)) return

@@ -71,14 +71,14 @@ export function createActivations(
   let posted: Exchanged[] = []
   let sent: Exchanged[] = []
   /** Tensors that one stage of this rank passed to another stage of this rank. */
-  const handed = new Map<string, Tensor>()
+  const handed = new Map<number, Tensor>()
 
   const sourceOf = ({ direction, stage }: Message) =>
     placement[direction === 'forward' ? stage - 1 : stage + 1]!
   const isOwn = (message: Message) => sourceOf(message) === placement[message.stage]
   const prepared = (message: Message, length: number): Exchanged => {
     const { direction, stage, microbatch } = message
-    const tag = 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
+    const tag = tagOf(message)
     const operation = messages.take(tag, length, (buffer) => {
       const what = direction === 'forward' ? 'activation' : 'gradient'
       const label = `${what} of micro-batch ${microbatch} for stage ${stage}`
@@ -155,8 +155,9 @@ export function createActivations(
     /** Returns the tensor of a message that has arrived; the caller disposes the tensor. */
     take(message: Message) {
       if (isOwn(message)) {
-        const tensor = handed.get(keyOf(message))!
-        handed.delete(keyOf(message))
+        const tag = tagOf(message)
+        const tensor = handed.get(tag)!
+        handed.delete(tag)
         return tensor
       }
       const received = posted.shift()!
@@ -189,7 +190,7 @@ export function createActivations(
         message.direction === 'forward' && shapes.announce(message, tensor, needsGradient)
       if (announced) post()
       if (isOwn(message)) {
-        handed.set(keyOf(message), tf.keep(tf.clone(tensor)))
+        handed.set(tagOf(message), tf.keep(tf.clone(tensor)))
         return undefined
       }
       const next = prepared(message, tensor.size)
@@ -221,8 +222,9 @@ export function createActivations(
   }
 }
 
-function keyOf({ direction, stage, microbatch }: Message): string {
-  return `${direction} ${stage} ${microbatch}`
+/** Returns the tag of a message. It identifies the message in a pass. */
+function tagOf({ direction, stage, microbatch }: Message): number {
+  return 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
 }
 
 function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): SpanFacts {

@@ -6,8 +6,7 @@ import type { Module } from '../../model/module.ts'
 import { checkRecipe, type PipelineModel } from '../recipe.ts'
 import { searchRecomputed } from '../recompute.ts'
 import { checkGroup } from '../requirements.ts'
-import { describeOptions } from './compare-ranks.ts'
-import { groupLinks, noLinks } from './links.ts'
+import { describeOptions, groupLinks, noLinks } from './links.ts'
 import {
   readPipelineOptions,
   readWholeModelOptions,
@@ -16,7 +15,7 @@ import {
 } from './options.ts'
 import { Pipeline } from './pipeline.ts'
 import { planOf } from './plan.ts'
-import { stageRunner, wholeRunner } from './runner.ts'
+import { stageRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 
 /**
@@ -59,7 +58,9 @@ export function pipeline(
       recomputed: modules.map((module) => searchRecomputed(checked.recompute, module)),
     }),
   })
-  const runners = modules.map((module) => stageRunner(module, checked.recompute))
+  const runners = modules.map((module) =>
+    stageRunner(module, false, { recompute: checked.recompute }),
+  )
   return new Pipeline({ modules, chunks, plan, links, runners, recorder }, checked)
 }
 
@@ -87,7 +88,7 @@ export function wholeModel(module: Module, options: WholeModelOptions = {}): Pip
     chunks: [{ from: 0, to: module.layers?.length ?? 1 }],
     plan,
     links: noLinks(module),
-    runners: [wholeRunner(module, checked)],
+    runners: [stageRunner(module, true, checked)],
     recorder: checked.recorder,
   }
   return new Pipeline(parts, checked)

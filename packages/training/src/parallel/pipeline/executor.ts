@@ -38,17 +38,13 @@ export function stageWorker(
     { kind, stage, microbatch }: Action,
     compute: () => void | Promise<void>,
   ) => {
-    if (recorder === undefined) {
-      await compute()
-      return
-    }
     // The span includes the system calls that read the CPU time. They take as long as a message,
     // and on a busy machine the kernel often preempts the rank there.
     const start = monotonicNow()
-    const before = recorder.wantsCpu ? host.cpuTime() : undefined
+    const before = recorder?.wantsCpu ? host.cpuTime() : undefined
     await compute()
     const cpu = before === undefined ? undefined : (host.cpuTime() ?? NaN) - before
-    recorder.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
+    recorder?.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
   /** The message that an action needs; undefined if the rank has its input already. */
   const comingTo = ({ kind, stage, microbatch }: Action): Message | undefined => {
@@ -94,7 +90,7 @@ export function stageWorker(
         input: inputOf(action, batch, labels),
         labels,
         needsInputGradient: messages.needsGradient(index),
-        row: firstRow(batch, microbatch),
+        row: firstRow(batch.rows, microbatch),
         isEmpty: batch.rows[microbatch] === 0,
       })
       if (index < last) await sendForward(action, output)
@@ -113,16 +109,8 @@ export function stageWorker(
         if (kind !== 'I') stage.free(microbatch)
         return
       }
-      if (kind === 'W') {
-        stage.backwardParameters(microbatch, isLast)
-        return
-      }
       const coming = comingTo(action)
-      const outputGradient = coming && messages.take(coming)
-      const inputGradient =
-        kind === 'B'
-          ? await stage.backward(microbatch, outputGradient, isLast)
-          : await stage.backwardInput(microbatch, outputGradient)
+      const inputGradient = await stage.backward(action, coming && messages.take(coming), isLast)
       if (inputGradient === undefined) return
       try {
         const message = { direction: 'backward', stage: index - 1, microbatch } as const
@@ -211,7 +199,7 @@ export function stageWorker(
     },
 
     abandon() {
-      for (const stage of stages.values()) stage.begin()
+      for (const stage of stages.values()) stage.reset()
     },
 
     dispose() {

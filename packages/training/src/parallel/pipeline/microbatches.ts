@@ -83,17 +83,16 @@ export function cutBatch(
   const size = fill && isEmptyBatch(batch) ? 0 : sizeOf(batch)
   const parts = fill ? count : Math.min(count, size)
   const rows = equalParts(size, parts)
-  const inputs = new Source('inputs', batch.inputs, size)
-  const labels = new Source('labels', batch.labels, size)
-  const cut = (source: Source, part: number): Tensor =>
-    source.rows(firstRow({ size, rows }, part), rows[part]!)
+  const inputs = openPart('inputs', batch.inputs, size)
+  const labels = openPart('labels', batch.labels, size)
+  const cut = (part: typeof inputs, at: number) => part.rows(firstRow(rows, at), rows[at]!)
   return {
     size,
     rows,
-    inputShape: () => inputs.shape,
-    inputs: (part) => cut(inputs, part),
-    labels: (part) => cut(labels, part),
-    allLabels: () => labels.whole,
+    inputShape: inputs.shape,
+    inputs: (at) => cut(inputs, at),
+    labels: (at) => cut(labels, at),
+    allLabels: labels.whole,
     dispose: () => {
       inputs.dispose()
       labels.dispose()
@@ -102,13 +101,8 @@ export function cutBatch(
 }
 
 /** Returns the index in the batch of the first row of a micro-batch. */
-export function firstRow(
-  { size, rows }: Pick<Microbatches, 'size' | 'rows'>,
-  microbatch: number,
-): number {
-  const each = Math.floor(size / rows.length)
-  // The first `size % rows.length` micro-batches have one more row than the others.
-  return microbatch * each + Math.min(microbatch, size % rows.length)
+export function firstRow(rows: Microbatches['rows'], microbatch: number): number {
+  return rows.slice(0, microbatch).reduce((sum, count) => sum + count, 0)
 }
 
 export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
@@ -167,51 +161,36 @@ function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
 }
 
 /** One part of a batch: a tensor, or a function that is called when the tensor is first needed. */
-class Source {
-  readonly #name: string
-  readonly #make: () => Tensor
-  readonly #owned: boolean
-  readonly #size: number
-  #tensor: Tensor | undefined
-
-  constructor(name: string, from: Tensor | (() => Tensor), size: number) {
-    this.#name = name
-    this.#owned = typeof from === 'function'
-    this.#make = typeof from === 'function' ? from : () => from
-    this.#size = size
-  }
-
-  /** The shape of one row of the tensor. */
-  get shape(): readonly number[] {
-    return this.whole.shape.slice(1)
-  }
-
-  rows(from: number, count: number): Tensor {
-    return count === 0
-      ? tf.keep(tf.zeros([1, ...this.shape], this.whole.dtype))
-      : rowsOf(this.whole, from, count)
-  }
-
-  dispose(): void {
-    if (this.#owned) this.#tensor?.dispose()
-  }
-
-  get whole(): Tensor {
-    this.#tensor ??= this.#made()
-    const { shape } = this.#tensor
-    if (shape[0] !== this.#size) {
+function openPart(name: string, from: Tensor | (() => Tensor), size: number) {
+  let tensor: Tensor | undefined
+  const whole = () => {
+    if (tensor === undefined) {
+      const made = typeof from === 'function' ? from() : from
+      if (!isTensor(made)) refusePart(name, `a function that made ${shown(made)}`)
+      tensor = made
+    }
+    const { shape } = tensor
+    if (shape[0] !== size) {
       throw argumentError(
-        `batch.${this.#name}`,
+        `batch.${name}`,
         `a tensor of shape [${shape.join(', ')}]`,
-        `${this.#size} rows, the size of the batch`,
+        `${size} rows, the size of the batch`,
       )
     }
-    return this.#tensor
+    return tensor
   }
-
-  #made(): Tensor {
-    const made = this.#make()
-    if (!isTensor(made)) refusePart(this.#name, `a function that made ${shown(made)}`)
-    return made
+  /** Returns the shape of one row of the tensor. */
+  const shape = () => whole().shape.slice(1)
+  return {
+    whole,
+    shape,
+    rows(from: number, count: number) {
+      return count === 0
+        ? tf.keep(tf.zeros([1, ...shape()], whole().dtype))
+        : rowsOf(whole(), from, count)
+    },
+    dispose() {
+      if (typeof from === 'function') tensor?.dispose()
+    },
   }
 }

@@ -10,9 +10,8 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { openCalls } from './calls.ts'
-import { explainSizes } from './compare-ranks.ts'
 import { stageWorker, type StageWorker, type TrainedBatch } from './executor.ts'
-import type { StageLinks } from './links.ts'
+import { explainSizes, type StageLinks } from './links.ts'
 import {
   checkBatch,
   cutBatch,
@@ -31,7 +30,7 @@ import {
 import type { Plan } from './plan.ts'
 import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
-import { pipelineStage, type GradientPlan, type PipelineStage } from './stage.ts'
+import { pipelineStage, type PipelineStage } from './stage.ts'
 
 /** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
@@ -278,24 +277,26 @@ export class Pipeline implements Replicated {
     const parts = timeSpan(this.#spans, 'batch', {}, () =>
       cutBatch(batch, this.#plan.microbatches, this, fill),
     )
-    const how: Omit<GradientPlan, 'scale'> = {
-      place,
-      replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
-      stages: this.#links.group?.ranks,
-      isShared: (name) => this.#links.isShared(name),
-      averaging: this.whole === undefined ? undefined : averaging,
-      onGradient: this.whole === undefined || averaging === undefined ? onGradient : undefined,
-    }
     try {
       const { actions } = this.#plan.for(parts.rows.length)
       const run = async (): Promise<Trained> => {
         // The last stage needs the scale of the loss before its first pass.
         const counted = this.isLast ? await this.#loss.count(parts) : 0
         const first = await scaleFor(counted)
-        const scaled = isSummed ? first : counted === 0 ? 0 : 1 / counted
-        const plan: GradientPlan = { ...how, scale: scaled }
-        const trained = await this.#worker.train(actions[this.#links.rank]!, parts, plan)
-        const { gradients, peakInFlight } = trained
+        const { gradients, peakInFlight, ...trained } = await this.#worker.train(
+          actions[this.#links.rank]!,
+          parts,
+          {
+            place,
+            replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
+            stages: this.#links.group?.ranks,
+            scale: isSummed ? first : counted === 0 ? 0 : 1 / counted,
+            isShared: this.#links.isShared,
+            averaging: this.whole === undefined ? undefined : averaging,
+            onGradient:
+              this.whole === undefined || averaging === undefined ? onGradient : undefined,
+          },
+        )
         await this.#links.sumShared(gradients)
         for (const parameter of onGradient === undefined ? [] : this.parameters) {
           const gradient = gradients.get(parameter.name)

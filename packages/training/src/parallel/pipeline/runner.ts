@@ -41,51 +41,47 @@ export interface Runner {
    */
   record(x: Tensor, needsInputGradient: boolean, averaging?: Averaging): Maybe<StagePass>
   /** Runs a forward pass without a backward pass; the caller disposes the output. */
-  infer(x: Tensor): Maybe<Tensor>
+  infer(x: Tensor): Promise<Tensor>
 }
 
-/**
- * Returns a runner for one of several stages. If all layers are recomputed, a pass keeps only its
- * input until the backward pass.
- */
-export function stageRunner(module: Module, recompute: Recompute): Runner {
-  const isAll = recompute === true
-  const { chosen } = searchRecomputed(!isAll && recompute, module)
-  return {
-    record: (x, needsInputGradient) =>
-      recordChosen(module, x, { needsInputGradient }, chosen) ??
-      repeatable(module, x, { needsInputGradient }, isAll),
-    infer: (x) => runForward(module, x),
-  }
-}
-
-interface WholeOptions {
+interface RunnerOptions {
   readonly recompute: Recompute
   /** The tensor parallel group, whose ranks share the layers. */
-  readonly tensor: ProcessGroup | undefined
-  readonly recorder: SpanRecorder | undefined
+  readonly tensor?: ProcessGroup | undefined
+  /** Records each pass as a span. */
+  readonly recorder?: SpanRecorder | undefined
 }
 
 /**
- * Returns a runner for a stage that is the whole model. It keeps the input of each recomputed layer.
- * If it kept only the first input, the repeated forward pass would need as much memory as the original.
+ * Returns the runner of a stage. If all layers are recomputed, one of several stages keeps only its input
+ * until the backward pass. The whole model keeps the input of each layer: if it kept only the first, the
+ * repeated forward pass would need as much memory as the original.
  *
- * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer
+ * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer of the whole model
  */
-export function wholeRunner(module: Module, { recompute, tensor, recorder }: WholeOptions): Runner {
+export function stageRunner(
+  module: Module,
+  isWhole: boolean,
+  { recompute, tensor, recorder }: RunnerOptions,
+): Runner {
   const isShared = tensor !== undefined && tensor.size > 1
-  const chosen = recomputedLayers(recompute, module)
+  const keepsInput = !isWhole && recompute === true
+  const chosen = isWhole
+    ? recomputedLayers(recompute, module)
+    : searchRecomputed(!keepsInput && recompute, module).chosen
   return {
-    record: (x, needsInputGradient, averaging) => {
+    record(x, needsInputGradient, averaging) {
       const options = { needsInputGradient, recorder }
       const units = averaging?.recordUnits?.(x, options)
       if (units !== undefined) return units
-      const pass = recordChosen(module, x, options, chosen)
-      if (pass !== undefined) return pass
-      if (isShared) return recordSegments(module, x, options)
-      return repeatable(module, x, options, false)
+      if (chosen.includes(true)) {
+        return recordChain(chainOf(module), x, { ...options, recompute: chosen })
+      }
+      return isShared
+        ? recordSegments(module, x, options)
+        : repeatable(module, x, options, keepsInput)
     },
-    infer: async (x) => {
+    async infer(x) {
       if (!isShared) return runForward(module, x)
       // Record the pass although no backward pass follows: a recording awaits its collectives,
       // while `runForward` would block. `training` is false.
@@ -97,17 +93,6 @@ export function wholeRunner(module: Module, { recompute, tensor, recorder }: Who
       return outputs
     },
   }
-}
-
-/** Records layer by layer if any layer is recomputed. */
-function recordChosen(
-  module: Module,
-  x: Tensor,
-  options: RecordOptions,
-  recompute: readonly boolean[],
-): Promise<StagePass> | undefined {
-  if (!recompute.includes(true)) return undefined
-  return recordChain(chainOf(module), x, { ...options, recompute })
 }
 
 function repeatable(

@@ -11,13 +11,10 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
 import type { BatchPlace } from './microbatches.ts'
 import type { Runner, StagePass } from './runner.ts'
+import type { Action } from './schedule/actions.ts'
 
-interface InFlight {
-  readonly input: Tensor
-  readonly labels: Tensor | undefined
+interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
   readonly pass: StagePass
-  /** Whether the micro-batch has no examples. Its placeholder row only takes part in collectives. */
-  readonly isEmpty: boolean
   /** The recording of the loss, on the last stage; undefined while it is freed to be recomputed. */
   loss: Recording | undefined
 }
@@ -25,25 +22,25 @@ interface InFlight {
 /** How a stage scales the gradients of a batch, and who receives them. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
-  readonly place?: BatchPlace
+  readonly place: BatchPlace
   /** The groups of ranks that run the same pass on other examples; see `Pass.replicas`. */
-  readonly replicas?: readonly ProcessGroup[] | undefined
+  readonly replicas: readonly ProcessGroup[] | undefined
   /** The global ranks of the pipeline. */
-  readonly stages?: readonly number[] | undefined
+  readonly stages: readonly number[] | undefined
   /** The factor by which the summed loss is multiplied. */
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
-  readonly averaging?: Averaging | undefined
+  readonly averaging: Averaging | undefined
   /**
    * Takes each gradient as soon as it is summed over all micro-batches. Default: `takeGradients`
    * returns the gradients.
    */
-  readonly onGradient?: GradientListener | undefined
+  readonly onGradient: GradientListener | undefined
   /**
    * Whether other stages share a parameter. The gradient of a shared parameter stays for `takeGradients`,
    * which sums it.
    */
-  readonly isShared?: (name: string) => boolean
+  readonly isShared: (name: string) => boolean
 }
 
 /** The arguments of a micro-batch's forward pass through a stage. */
@@ -56,6 +53,7 @@ export interface Arrival {
   readonly needsInputGradient: boolean
   /** The index of the micro-batch's first row in the batch. */
   readonly row: number
+  /** Whether the micro-batch has no examples. Its placeholder row only takes part in collectives. */
   readonly isEmpty: boolean
 }
 
@@ -76,7 +74,8 @@ export function pipelineStage(
   const needsPass = usesPass(module)
   const inFlight = new Map<number, InFlight>()
   let gradients = new Map<string, Tensor>()
-  let plan: GradientPlan = { scale: 1 }
+  /** The plan of the batch; set by `begin`. */
+  let plan!: GradientPlan
   /**
    * The scale of the last batch as a number and as a tensor. The backward pass of the loss starts from
    * the tensor.
@@ -92,12 +91,11 @@ export function pipelineStage(
       for (const each of [loss, labels, input]) each?.dispose()
     })
   }
-  /** Starts a batch. Frees the activations and gradients of a previous batch that failed. */
-  const begin = (next: GradientPlan = { scale: 1 }) => {
+  /** Frees the activations and gradients of a batch that failed. */
+  const reset = () => {
     for (const microbatch of [...inFlight.keys()]) free(microbatch)
     for (const gradient of gradients.values()) gradient.dispose()
     gradients = new Map()
-    plan = next
     losses = []
   }
   const lossOf = async (flight: InFlight) => {
@@ -122,7 +120,7 @@ export function pipelineStage(
   const handOver = (parameter: Parameter) => {
     const { onGradient, isShared } = plan
     const sum = gradients.get(parameter.name)
-    if (onGradient === undefined || sum === undefined || isShared?.(parameter.name)) return
+    if (onGradient === undefined || sum === undefined || isShared(parameter.name)) return
     gradients.delete(parameter.name)
     onGradient(parameter, sum)
   }
@@ -138,23 +136,6 @@ export function pipelineStage(
       handOver(parameter)
     }
   }
-  const runBackward = async (
-    microbatch: number,
-    outputGradient: Tensor | undefined,
-    run: (flight: InFlight, dy: Tensor) => Tensor | undefined | Promise<Tensor | undefined>,
-  ) => {
-    let dy = outputGradient
-    try {
-      const flight = inFlight.get(microbatch)!
-      dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => lossGradient(flight))
-      const made = flight.isEmpty
-        ? inPass({ training: true, step: 0, isEmpty: true }, () => run(flight, dy!))
-        : run(flight, dy)
-      return await made
-    } finally {
-      dy?.dispose()
-    }
-  }
   const end = (microbatch: number, isLast: boolean) => {
     free(microbatch)
     // Pass on sums to which the last micro-batch added no gradient.
@@ -165,12 +146,18 @@ export function pipelineStage(
     get parameters() {
       return module.parameters
     },
-    begin,
+    reset,
+
+    begin(next: GradientPlan) {
+      reset()
+      plan = next
+    },
+
     /** Frees all tensors that are held for a micro-batch. */
     free,
 
     dispose() {
-      begin()
+      reset()
       start?.tensor.dispose()
       start = undefined
     },
@@ -187,29 +174,20 @@ export function pipelineStage(
      *
      * @returns the output, valid until `release` or the backward pass of the micro-batch
      */
-    async forward(microbatch: number, arrival: Arrival) {
-      const { input, labels, needsInputGradient, row, isEmpty } = arrival
-      const { place = { step: 0, row: 0 }, replicas, stages } = plan
+    async forward(
+      microbatch: number,
+      { input, labels, needsInputGradient, row, isEmpty }: Arrival,
+    ) {
+      const { place, replicas, stages, averaging } = plan
+      const run = () => runner.record(input, needsInputGradient, averaging)
+      const facts = { training: true, step: place.step, row: place.row + row }
       let pass: StagePass
       try {
-        const run = () => runner.record(input, needsInputGradient, plan.averaging)
-        const made =
-          needsPass || isEmpty
-            ? inPass(
-                {
-                  training: true,
-                  step: place.step,
-                  row: place.row + row,
-                  isEmpty,
-                  replicas,
-                  stages,
-                },
-                run,
-              )
-            : run()
-        pass = await made
+        pass = await (needsPass || isEmpty
+          ? inPass({ ...facts, isEmpty, replicas, stages }, run)
+          : run())
       } catch (error) {
-        tf.dispose([input, ...(labels === undefined ? [] : [labels])])
+        tf.dispose([input, labels])
         throw error
       }
       const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
@@ -238,44 +216,43 @@ export function pipelineStage(
     },
 
     /**
-     * Runs the backward pass of a micro-batch, and frees its activations.
+     * Runs the backward pass of a micro-batch (`B`), or its first half (`I`) or second half (`W`). Frees the
+     * activations at the end of `B` and `W`.
      *
-     * @param outputGradient - the gradient of the output, disposed by this call; undefined on the
-     *   last stage, which starts from the loss
+     * @param outputGradient - the gradient of the output, disposed by this call; undefined for `W`, and on
+     *   the last stage, which starts from the loss
      * @param isLast - whether this is the last backward pass of the batch, which completes the
      *   gradient sums
      * @returns the gradient of the input, which the caller disposes; undefined if no earlier stage
      *   needs it
      */
-    async backward(microbatch: number, outputGradient: Tensor | undefined, isLast: boolean) {
+    async backward(
+      { kind, microbatch }: Action,
+      outputGradient: Tensor | undefined,
+      isLast: boolean,
+    ) {
       const { averaging } = plan
       if (averaging !== undefined) averaging.synchronizes = isLast
-      const inputGradient = await runBackward(microbatch, outputGradient, (flight, dy) =>
-        flight.pass.backward(dy, sink(flight, isLast)),
-      )
-      end(microbatch, isLast)
-      return inputGradient
-    },
-
-    /**
-     * Runs the first half of the backward pass, for the input gradient. Keeps the activations for the
-     * second half.
-     */
-    backwardInput: (microbatch: number, outputGradient?: Tensor) =>
-      runBackward(microbatch, outputGradient, (flight, dy) =>
-        // A module with its own `record` may not support halves. Then run the whole backward pass here.
-        flight.pass.backwardInput === undefined
-          ? flight.pass.backward(dy, sink(flight, false))
-          : flight.pass.backwardInput(dy),
-      ),
-
-    /** Runs the second half of the backward pass, for the parameter gradients. */
-    backwardParameters(microbatch: number, isLast: boolean) {
       const flight = inFlight.get(microbatch)!
-      if (flight.pass.backwardInput !== undefined) {
-        flight.pass.backwardParameters?.(sink(flight, isLast))
-      }
-      end(microbatch, isLast)
+      const { pass, isEmpty } = flight
+      // A module with its own `record` may not support halves. Then `I` runs the whole backward pass.
+      const isHalf = kind !== 'B' && pass.backwardInput !== undefined
+      let inputGradient: Tensor | undefined
+      if (kind !== 'W') {
+        let dy = outputGradient
+        const run = () =>
+          isHalf ? pass.backwardInput!(dy!) : pass.backward(dy!, sink(flight, isLast))
+        try {
+          dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => lossGradient(flight))
+          inputGradient = await (isEmpty
+            ? inPass({ training: true, step: 0, isEmpty }, run)
+            : run())
+        } finally {
+          dy?.dispose()
+        }
+      } else if (isHalf) pass.backwardParameters?.(sink(flight, isLast))
+      if (kind !== 'I') end(microbatch, isLast)
+      return inputGradient
     },
 
     /**

@@ -58,7 +58,7 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
      * @param isSharded - whether the parameters are sharded, so that their values cannot be replaced
      * @throws ERR_TSR_ARGUMENT on all ranks when sharded parameters have different values
      */
-    async prepare(
+    async tie(
       ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
       isSharded: boolean,
     ) {
@@ -95,14 +95,14 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
       if (isSharded && groups.size > 0) await refuse(different)
     },
 
-    /** Whether the name occurs in several stages. Other ranks are included only after `prepare`. */
+    /** Whether the name occurs in several stages. Other ranks are included only after `tie`. */
     isShared: (name: string) => shared.has(name),
 
     /**
      * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. A
      * parameter without a gradient on any rank still has none.
      */
-    sum: async (gradients: Map<string, Tensor>) => {
+    sumShared: async (gradients: Map<string, Tensor>) => {
       for (const { parameter, group: tied } of ties ?? []) {
         const gradient = gradients.get(parameter.name)
         const sum = await exchange(parameter, gradient, tied, 'sum')

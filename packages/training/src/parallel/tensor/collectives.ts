@@ -166,21 +166,12 @@ export const reduceScatterAlong =
   }
 
 /**
- * Runs a collective inside a forward or backward pass. The call blocks, because a pass cannot
- * await. The result belongs to the current pass, like the results of other operations.
+ * Runs a collective inside a forward or backward pass, and calls `compute` while it is in progress. The
+ * call blocks, because a pass cannot await. The result belongs to the current pass, like the results of
+ * other operations.
  *
  * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously
  */
-export function runInPass(
-  collective: TensorCollective,
-  x: Tensor,
-  group: ProcessGroup,
-  label: string,
-): Tensor {
-  return runWhile(collective, x, group, label, () => undefined).value
-}
-
-/** Runs a collective inside a pass, like `runInPass`, and calls `compute` while it is in progress. */
 export function runWhile<T>(
   collective: TensorCollective,
   x: Tensor,
@@ -209,21 +200,6 @@ export function runWhile<T>(
 }
 
 /**
- * Runs a collective between passes, on every backend. The collective starts before the call
- * returns, unless the values must be fetched from a device first.
- *
- * @returns a tensor that the caller disposes
- */
-export async function runBetweenPasses(
-  collective: TensorCollective,
-  x: Tensor,
-  group: ProcessGroup,
-  label: string,
-): Promise<Tensor> {
-  return (await complete(collective(x, group, { label }), x, group, label))!
-}
-
-/**
  * Runs an operation outside of passes, on every backend. It starts before the call returns, unless
  * the values must be fetched from a device first.
  *
@@ -245,7 +221,13 @@ export async function complete(
     if (x !== undefined) {
       const { byteLength: bytes } = input
       const written = timeSpan(spans, 'pack', { ...facts, bytes }, () => writeTo(x, input))
-      if (written !== undefined) await holding(x, written)
+      if (written !== undefined) {
+        // Keep a clone until the values have been fetched, so that the caller may dispose the tensor.
+        const held = tf.keep(tf.clone(x))
+        await written.finally(() => {
+          held.dispose()
+        })
+      }
     }
     const started = label === undefined ? start() : timeSpan(spans, 'call', facts, start)
     work = started
@@ -257,16 +239,6 @@ export async function complete(
     )
   } finally {
     for (const buffer of buffers) freeAfter(work, group, buffer)
-  }
-}
-
-/** Keeps a clone of the tensor until its values have been fetched, so that the caller may dispose it. */
-async function holding(tensor: Tensor, written: Promise<void>): Promise<void> {
-  const held = tf.keep(tf.clone(tensor))
-  try {
-    await written
-  } finally {
-    held.dispose()
   }
 }
 

@@ -47,16 +47,14 @@ export function vocabParallelCrossEntropy(
   }
   reductionRule.check('reduction', options)
   if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[options]
-  const loss = (logits: Tensor, labels: Tensor) => {
-    checkShapes(logits, labels)
-    return differentiable(logits, labels, group, {
-      weight: (options === 'mean' ? 1 : logits.shape[0]) / labels.size,
-    })
-  }
+  const loss = lossOn(
+    group,
+    {},
+    ({ length }, examples) => (options === 'mean' ? 1 : examples) / length,
+  )
   return Object.assign(loss, {
     reduction: options,
-    countCorrect: (logits: Tensor, labels: Tensor) =>
-      countCorrect(logits, labels, group, undefined).correct,
+    countCorrect: (logits: Tensor, labels: Tensor) => countCorrect(logits, labels, group).correct,
   })
 }
 
@@ -65,18 +63,12 @@ const reductionRule = choice<Reduction>('mean', 'sum')
 /** Returns the loss over the labels that are not ignored, like `crossEntropyWith`. */
 function labelLoss(
   group: ProcessGroup,
-  { ignoreIndex, labelSmoothing, reduction }: ReturnType<typeof readCrossEntropyOptions>,
+  { reduction, ...rules }: ReturnType<typeof readCrossEntropyOptions>,
 ): Loss {
-  const loss = (logits: Tensor, labels: Tensor) => {
-    checkShapes(logits, labels)
-    const values = labels.dataSync<'int32'>()
-    const counting = values.filter((label) => label !== ignoreIndex).length
-    return differentiable(logits, labels, group, {
-      ignoreIndex,
-      labelSmoothing,
-      weight: reduction === 'mean' ? 1 / Math.max(1, counting) : 1,
-    })
-  }
+  const { ignoreIndex } = rules
+  const loss = lossOn(group, rules, (labels) =>
+    reduction === 'sum' ? 1 : 1 / Math.max(1, without(ignoreIndex, labels).length),
+  )
   return Object.assign(loss, {
     reduction,
     count: (labels: Tensor) => countLabels(labels, ignoreIndex),
@@ -85,21 +77,29 @@ function labelLoss(
   })
 }
 
-interface Weights {
-  readonly weight: number
+/** Which labels a loss ignores, and how it smooths the others. */
+interface LabelRules {
   readonly ignoreIndex?: number | undefined
   readonly labelSmoothing?: number
 }
 
-function differentiable(
-  logits: Tensor,
-  labels: Tensor,
+/** Returns a loss that sums over the labels, times a weight. */
+function lossOn(
   group: ProcessGroup,
-  weights: Weights,
-): Tensor {
-  checkBackendBlocks()
-  const right = labels.dataSync<'int32'>()
-  return withGradients([logits], (input) => evaluate(input, right, group, weights))
+  rules: LabelRules,
+  weightOf: (labels: Int32Array, examples: number) => number,
+): (logits: Tensor, labels: Tensor) => Tensor {
+  return (logits, labels) => {
+    checkShapes(logits, labels)
+    checkBackendBlocks()
+    const right = labels.dataSync<'int32'>()
+    const weight = weightOf(right, logits.shape[0])
+    return withGradients([logits], (input) => evaluate(input, right, group, weight, rules))
+  }
+}
+
+function without(ignored: number | undefined, labels: Int32Array): Int32Array {
+  return labels.filter((label) => label !== ignored)
 }
 
 /**
@@ -110,12 +110,12 @@ function countCorrect(
   logits: Tensor,
   labels: Tensor,
   group: ProcessGroup,
-  ignored: number | undefined,
+  ignored?: number,
 ): Answers {
   checkShapes(logits, labels)
   const right = labels.dataSync<'int32'>()
   const { own, overall, offset, all } = shareLargest(logits, right.length, group)
-  const counting = right.filter((label) => label !== ignored)
+  const counting = without(ignored, right)
   checkLabels(counting, all)
   const classes = logits.size / right.length
   const scores = viewOf(logits)
@@ -137,15 +137,13 @@ function evaluate(
   logits: Tensor,
   labels: Int32Array,
   group: ProcessGroup,
-  { weight, ignoreIndex, labelSmoothing = 0 }: Weights,
+  weight: number,
+  { ignoreIndex, labelSmoothing = 0 }: LabelRules,
 ): Differentiable {
   const rows = labels.length
   const classes = logits.size / rows
   const { overall: largest, offset, all } = shareLargest(logits, rows, group)
-  checkLabels(
-    labels.filter((label) => label !== ignoreIndex),
-    all,
-  )
+  checkLabels(without(ignoreIndex, labels), all)
   const shared = labelSmoothing / all
   const exponentials = new Float32Array(logits.size)
   const sums = group.alloc('float32', (shared > 0 ? 3 : 2) * rows)

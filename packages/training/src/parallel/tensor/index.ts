@@ -1,5 +1,5 @@
 export { vocabParallelCrossEntropy } from './cross-entropy.ts'
-export type { ColumnParallelOptions, RowParallelOptions } from './linear-layers.ts'
+export type { ColumnParallelOptions, RowParallelOptions, VocabParallelOptions } from './layers.ts'
 export {
   copyToRanks,
   gatherPartial,
@@ -19,4 +19,3 @@ export {
   type ParallelPlan,
   type ParallelStyle,
 } from './styles.ts'
-export type { VocabParallelOptions } from './vocabulary.ts'

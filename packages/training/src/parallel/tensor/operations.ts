@@ -2,10 +2,10 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import {
+  complete,
   gatherAlong,
   reduceScatterAlong,
-  runBetweenPasses,
-  runInPass,
+  runWhile,
   sum,
   type TensorCollective,
 } from './collectives.ts'
@@ -20,7 +20,8 @@ interface Direction {
   /** Runs the operation inside a pass, and blocks. The result belongs to the current pass. */
   inPass(x: Tensor, group: ProcessGroup, label: string): Tensor
   /**
-   * Runs the operation between passes. Do not dispose `x` before the promise has settled. The
+   * Runs the operation between passes, on every backend. It starts before the call returns, unless the
+   * values must be fetched from a device first. Do not dispose `x` before the promise has settled. The
    * caller disposes the result.
    */
   betweenPasses(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
@@ -32,8 +33,9 @@ interface ShardingOperation {
 }
 
 const collectively = (collective: TensorCollective): Direction => ({
-  inPass: (...of) => runInPass(collective, ...of),
-  betweenPasses: (...of) => runBetweenPasses(collective, ...of),
+  inPass: (...of) => runWhile(collective, ...of, () => undefined).value,
+  betweenPasses: async (x, group, label) =>
+    (await complete(collective(x, group, { label }), x, group, label))!,
 })
 
 const locally = (compute: (x: Tensor, group: ProcessGroup) => Tensor): Direction => ({

@@ -1,13 +1,12 @@
 import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { modulesOf, type Module } from '../../model/module.ts'
+import { modulesOf, type Module, type NamedModule } from '../../model/module.ts'
 import { matchName, unmatched } from '../../model/name-patterns.ts'
 import { isDropout } from '../../nn/dropout.ts'
 import { inOrder } from '../../nn/embedding.ts'
 import { checkSearch, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
-import { isColumnParallel } from './linear-layers.ts'
-import { isSequenceParallel, partOf } from './sequence.ts'
+import { isColumnParallel, isSequenceParallel, partOf } from './layers.ts'
 import { isSharded } from './sharding.ts'
 import { checkPlan, type ParallelPlan } from './styles.ts'
 
@@ -79,7 +78,7 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
     replace(next)
     replaced.set(module, name)
   }
-  refuseStale(model, '', replaced)
+  refuseStale(model, replaced)
   refuseHalfSharded(model)
   connectPartialGathers(model)
   divideDropouts(model, group)
@@ -113,32 +112,36 @@ function refuseReplicated(model: Module): void {
  * Refuses a module that stores lists of its layers or parameters. After a layer is replaced, the stored
  * lists still contain the old layer or lack the new parameters.
  */
-function refuseStale(module: Module, name: string, replaced: ReadonlyMap<Module, string>): void {
-  const { children, layers, parameters } = module
-  if (children === undefined) return
-  const of = name === '' ? 'the model' : name
-  const kept = layers?.find((layer) => replaced.has(layer))
-  if (kept !== undefined) {
-    throw argumentError(
-      `the layers of ${of}`,
-      `a list with ${replaced.get(kept)!}, which parallelize has replaced`,
-      'a getter that reads children: get layers() { return Object.values(this.children) }',
-    )
+function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>): void {
+  for (const { name, module } of withInner(model)) {
+    const { children, layers, parameters } = module
+    if (children === undefined) continue
+    const of = name === '' ? 'the model' : name
+    const kept = layers?.find((layer) => replaced.has(layer))
+    if (kept !== undefined) {
+      throw argumentError(
+        `the layers of ${of}`,
+        `a list with ${replaced.get(kept)!}, which parallelize has replaced`,
+        'a getter that reads children: get layers() { return Object.values(this.children) }',
+      )
+    }
+    const own = new Set(parameters)
+    const missing = Object.values(children)
+      .flatMap((child) => child.parameters)
+      .find((p) => !own.has(p))
+    if (missing !== undefined && replaced.size > 0) {
+      throw argumentError(
+        `the parameters of ${of}`,
+        `a list without the ${missing.name} of its children, which parallelize has replaced`,
+        'a getter that reads children: get parameters() { return parametersOf(this.children) }',
+      )
+    }
   }
-  const own = new Set(parameters)
-  const missing = Object.values(children)
-    .flatMap((child) => child.parameters)
-    .find((p) => !own.has(p))
-  if (missing !== undefined && replaced.size > 0) {
-    throw argumentError(
-      `the parameters of ${of}`,
-      `a list without the ${missing.name} of its children, which parallelize has replaced`,
-      'a getter that reads children: get parameters() { return parametersOf(this.children) }',
-    )
-  }
-  for (const [key, child] of Object.entries(children)) {
-    refuseStale(child, name === '' ? key : `${name}.${key}`, replaced)
-  }
+}
+
+/** Returns the model, with an empty name, and all modules in it. */
+function withInner(model: Module): readonly Pick<NamedModule, 'name' | 'module'>[] {
+  return [{ name: '', module: model }, ...modulesOf(model)]
 }
 
 /** Refuses a tied parameter that is sharded in one of its layers but not in another. */
@@ -162,7 +165,7 @@ function refuseHalfSharded(model: Module): void {
  *   gradient is then not partial
  */
 function connectPartialGathers(model: Module): void {
-  for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
+  for (const { name, module } of withInner(model)) {
     const { children = {}, layers } = module
     const prefix = name === '' ? '' : `${name}.`
     const names = new Map<Module, string>()

@@ -7,16 +7,14 @@ import { isLinear, type JointLinear, type Linear } from '../../nn/linear.ts'
 import {
   columnParallelLinear,
   rowParallelLinear,
+  sequenceParallelLayer,
+  vocabParallelEmbedding,
+  vocabParallelHead,
   type ColumnParallelOptions,
   type LayerContext,
   type RowParallelOptions,
-} from './linear-layers.ts'
-import { sequenceParallelLayer } from './sequence.ts'
-import {
-  vocabParallelEmbedding,
-  vocabParallelHead,
   type VocabParallelOptions,
-} from './vocabulary.ts'
+} from './layers.ts'
 
 /** Shards a layer. Returns the layer's replacement or, in a group of one rank, the layer itself. */
 export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module

@@ -19,13 +19,12 @@ import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients
 import type { Traffic } from '../gradients/exchange.ts'
 import {
   checkReduction,
-  checkTrained,
   parametersOf,
   wireBytes,
   type ModelParameters,
 } from '../gradients/options.ts'
-import { groupsForPasses, Replica } from '../gradients/replica.ts'
-import { broadcastParameters, compareFacts, markReplicated } from '../gradients/replicas.ts'
+import { Replica } from '../gradients/replica.ts'
+import { replicate } from '../gradients/replicas.ts'
 import { countRanks } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
@@ -72,8 +71,9 @@ export async function fullyShard<M extends Replicated>(
   const { frozen, units: modules, recompute, ...checked } = given
   const { stage } = checked
   const parameters = parametersOf(module, { frozen })
-  checkReduction(module, checked, countRanks(axesOf(groups)))
-  const { all, trained, buffers: own } = parameters
+  const axes = axesOf(groups)
+  checkReduction(module, checked, countRanks(axes))
+  const { trained } = parameters
   const ranks = groups.shard.size
   const units =
     stage === 3 ? planUnits(module.whole ?? module, new Set(trained), ranks, modules) : []
@@ -87,12 +87,7 @@ export async function fullyShard<M extends Replicated>(
     recompute: recompute ?? 'as the backend needs it',
     buckets: buckets.map(labelOf),
   }
-  for (const axis of axesOf(groups)) {
-    await compareFacts(parameters, facts, axis)
-    checkTrained(module, parameters)
-    await broadcastParameters([...all, ...own], axis, 0)
-  }
-  markReplicated(all, true)
+  const replicas = await replicate(module, parameters, facts, axes)
   const accounting = new MemoryAccounting(groups.shard)
   if (given.deterministic) currentBackend().makeExact?.()
   const exchange = reduceScatterExchange(groups, buckets, accounting, given)
@@ -101,7 +96,6 @@ export async function fullyShard<M extends Replicated>(
       ? await shardedValues(module, units, groups.shard, accounting, given)
       : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
-  const replicas = await groupsForPasses(module, axesOf(groups))
   const sharded = new FullyShard(module, {
     groups,
     buckets,
@@ -295,13 +289,6 @@ export class FullyShard<M extends Replicated = Replicated>
   override async average(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
     this.#checkStepped('gradients()')
     return await super.average(own, scale)
-  }
-
-  protected override async beforeTotals(): Promise<void> {
-    // Wait for the all-reduces between replicas. They start when the reduce-scatters of their buckets
-    // complete, which happens at different times on different ranks. No other collective may come between
-    // them.
-    if (this.#parts.groups.replicate !== undefined) await this.exchange.finished()
   }
 
   protected override take(factor: number, unused: ReadonlySet<string>): Shares {

@@ -86,6 +86,12 @@ export function reduceScatterExchange(
       filling.memory = undefined
     }
   }
+  const finished = async () => {
+    await timeWait(shard.spans, { name: 'gradients' }, async () => {
+      for (const { exchange } of fillings) await exchange!.done
+    })
+    reap()
+  }
   return {
     ...filled,
 
@@ -100,12 +106,16 @@ export function reduceScatterExchange(
       }
     },
 
-    async finished() {
-      await timeWait(shard.spans, { name: 'gradients' }, async () => {
-        for (const { exchange } of fillings) await exchange!.done
-      })
-      reap()
+    /**
+     * Waits for the all-reduces between replicas. They start when the reduce-scatters of their buckets
+     * complete, which happens at different times on different ranks. No other collective may come between
+     * them.
+     */
+    async beforeTotals() {
+      if (groups.replicate !== undefined) await finished()
     },
+
+    finished,
 
     /**
      * Ends the step.

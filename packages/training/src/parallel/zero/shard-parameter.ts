@@ -5,12 +5,14 @@ import { holdArray, holdTensor, type HeldValues } from '../../backend/held-value
 import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
 import { partOfParameter, type HeldPiece, type Piece } from '../../checkpoint/piece.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { ownedRanges, type OwnedRange, type SharedBucket } from '../gradients/buckets.ts'
+import { ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
 
-export type ShardParameter = ReturnType<typeof shardParameter>
+export type ShardParameter = ReturnType<typeof shardsOf>[number]
 
 /**
- * Returns this rank's shards of the parameters of a bucket.
+ * Returns this rank's shards of the parameters of a bucket, as an optimizer sees them: flat tensors with the
+ * names of the parameters. Reading `value` creates a tensor, and setting it copies the values to the share
+ * at once.
  *
  * @param share - this rank's share of the bucket, which gets new values
  * @param isInShare - whether the share always holds the values. Otherwise the parameters hold them,
@@ -19,139 +21,126 @@ export type ShardParameter = ReturnType<typeof shardParameter>
 export function shardsOf(
   bucket: SharedBucket,
   share: Float32Array,
-  group: Pick<ProcessGroup, 'rank' | 'spans'>,
-  isInShare: boolean,
-): ShardParameter[] {
-  return ownedRanges(bucket, group.rank).map((range) =>
-    shardParameter(range, share, group, isInShare),
-  )
-}
-
-/**
- * This rank's shard of a parameter, as an optimizer sees it: a flat tensor with the name of the
- * parameter. Reading `value` creates a tensor, and setting it copies the values to the share at once.
- */
-function shardParameter(
-  { parameter, from, to, at }: OwnedRange,
-  share: Float32Array,
-  group: Pick<ProcessGroup, 'spans'>,
+  group: ProcessGroup,
   isInShare: boolean,
 ) {
-  const { name, shape: whole, shard } = parameter
-  const shape = [to - from]
-  const bytes = 4 * (to - from)
-  const place = share.subarray(at, at + to - from)
-  /** The range of the parameter that this shard covers, for checkpoints. */
-  const part = partOfParameter(parameter, [from, to])
-  let value: Tensor | undefined
-  /** Called with the values of held pieces before a step changes them. */
-  const holders = new Set<(value: Tensor) => void>()
-  let written: Promise<void>[] = []
-  let isNew = false
+  return ownedRanges(bucket, group.rank).map(({ parameter, from, to, at }) => {
+    const { name, shape: whole, shard } = parameter
+    const shape = [to - from]
+    const bytes = 4 * (to - from)
+    const place = share.subarray(at, at + to - from)
+    /** The range of the parameter that this shard covers, for checkpoints. */
+    const part = partOfParameter(parameter, [from, to])
+    let value: Tensor | undefined
+    /** Called with the values of held pieces before a step changes them. */
+    const holders = new Set<(value: Tensor) => void>()
+    let written: Promise<void>[] = []
+    let isNew = false
 
-  const newTensor = () =>
-    timeSpan(group.spans, 'unpack', { name, bytes }, () => {
-      if (isInShare) return tensorFrom(place, shape)
-      const all = parameter.value
-      if (isHostAccessible()) {
-        return createTensor(shape, (values) => {
-          values.set(viewOf(all).subarray(from, to))
-        })
-      }
-      return tf.tidy(() => tf.keep(tf.slice(tf.reshape(all, [-1]), from, to - from)))
-    })
-  const copyToShare = (tensor: Tensor) =>
-    timeSpan(group.spans, 'pack', { name: 'values', bytes }, () => writeTo(tensor, place))
+    const newTensor = () =>
+      timeSpan(group.spans, 'unpack', { name, bytes }, () => {
+        if (isInShare) return tensorFrom(place, shape)
+        const all = parameter.value
+        if (isHostAccessible()) {
+          return createTensor(shape, (values) => {
+            values.set(viewOf(all).subarray(from, to))
+          })
+        }
+        return tf.tidy(() => tf.keep(tf.slice(tf.reshape(all, [-1]), from, to - from)))
+      })
+    const copyToShare = (tensor: Tensor) =>
+      timeSpan(group.spans, 'pack', { name: 'values', bytes }, () => writeTo(tensor, place))
 
-  /** Returns the tensor of the values, which held pieces share from now on. */
-  const read = () => {
-    value ??= newTensor()
-    for (const preserve of holders) preserve(value)
-    holders.clear()
-    return value
-  }
-  const write = (next: Tensor) => {
-    if (holders.size > 0) read()
-    const writing = copyToShare(next)
-    value = undefined
-    isNew = true
-    if (writing === undefined) next.dispose()
-    else
-      written.push(
-        writing.finally(() => {
-          next.dispose()
-        }),
-      )
-  }
-  const release = () => {
-    value?.dispose()
-    value = undefined
-  }
-  return {
-    name,
-    shape,
-    part,
-    /**
-     * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
-     * tensor.
-     */
-    ...(shard !== undefined && shard.shape.join() !== whole.join() && { shard }),
+    /** Returns the tensor of the values, which held pieces share from now on. */
+    const read = () => {
+      value ??= newTensor()
+      for (const preserve of holders) preserve(value)
+      holders.clear()
+      return value
+    }
+    const write = (next: Tensor) => {
+      if (holders.size > 0) read()
+      const writing = copyToShare(next)
+      value = undefined
+      isNew = true
+      if (writing === undefined) next.dispose()
+      else
+        written.push(
+          writing.finally(() => {
+            next.dispose()
+          }),
+        )
+    }
+    const release = () => {
+      value?.dispose()
+      value = undefined
+    }
+    return {
+      name,
+      shape,
+      part,
+      /**
+       * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
+       * tensor.
+       */
+      ...(shard !== undefined && shard.shape.join() !== whole.join() && { shard }),
 
-    get countedElsewhere() {
-      return parameter.countedElsewhere === true
-    },
+      get countedElsewhere() {
+        return parameter.countedElsewhere === true
+      },
 
-    /** Whether `value` has been set since the last `settle`. */
-    get isNew() {
-      return isNew
-    },
+      /** Whether `value` has been set since the last `settle`. */
+      get isNew() {
+        return isNew
+      },
 
-    get value() {
-      return read()
-    },
+      get value() {
+        return read()
+      },
 
-    /** Copies the values to the share, and then disposes the tensor. */
-    set value(next: Tensor) {
-      write(next)
-    },
+      /** Copies the values to the share, and then disposes the tensor. */
+      set value(next: Tensor) {
+        write(next)
+      },
 
-    /** Ends a step. Afterwards the share has the current values, whether or not the step updated them. */
-    async settle() {
-      if (!isNew && !isInShare) {
-        const same = newTensor()
-        await copyToShare(same)
-        same.dispose()
-      }
-      release()
-      await Promise.all(written)
-      written = []
-      isNew = false
-    },
+      /** Ends a step. Afterwards the share has the current values, whether or not the step updated them. */
+      async settle() {
+        if (!isNew && !isInShare) {
+          const same = newTensor()
+          await copyToShare(same)
+          same.dispose()
+        }
+        release()
+        await Promise.all(written)
+        written = []
+        isNew = false
+      },
 
-    /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
-    piece(): HeldPiece {
-      let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
-      const preserve = (tensor: Tensor) => {
-        held.release()
-        held = holdTensor(tensor)
-      }
-      holders.add(preserve)
-      const values: HeldValues = {
-        length: held.length,
-        read: (target, at) => held.read(target, at),
-        release() {
-          holders.delete(preserve)
+      /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
+      piece(): HeldPiece {
+        let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
+        const preserve = (tensor: Tensor) => {
           held.release()
-        },
-      }
-      return { ...part, values }
-    },
+          held = holdTensor(tensor)
+        }
+        holders.add(preserve)
+        const values: HeldValues = {
+          length: held.length,
+          read: (target, at) => held.read(target, at),
+          release() {
+            holders.delete(preserve)
+            held.release()
+          },
+        }
+        return { ...part, values }
+      },
 
-    load({ values }: Piece) {
-      write(tensorFrom(values as Float32Array, shape))
-    },
+      load({ values }: Piece) {
+        write(tensorFrom(values as Float32Array, shape))
+      },
 
-    /** Disposes the tensor that reading `value` created. */
-    release,
-  }
+      /** Disposes the tensor that reading `value` created. */
+      release,
+    }
+  })
 }

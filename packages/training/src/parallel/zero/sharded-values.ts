@@ -112,19 +112,19 @@ function unitHooks(
   reshardAfterForward: boolean,
   sink: GradientSink,
 ): ChainHooks & { release(): void } {
-  const held = new Set<Unit>()
+  const held = new Map<Unit, Promise<void>>()
   /** Starts to gather the unit at once. The caller may ignore the promise. */
   const hold = (unit: Unit) => {
-    if (held.has(unit)) return unit.unsharded ?? Promise.resolve()
-    held.add(unit)
-    return unit.hold()
+    const gathered = held.get(unit) ?? unit.hold()
+    held.set(unit, gathered)
+    return gathered
   }
   const release = (unit: Unit) => {
     if (held.delete(unit)) unit.release()
   }
   return {
     async beforeForward(index) {
-      const shared = root === undefined ? undefined : hold(root)
+      const shared = root && hold(root)
       const own = hold(links[index]!.unit)
       await shared
       await own
@@ -145,7 +145,7 @@ function unitHooks(
     },
     /** Ends the pass: releases all units that the pass still holds. */
     release() {
-      for (const unit of held) release(unit)
+      for (const unit of held.keys()) release(unit)
     },
   }
 }

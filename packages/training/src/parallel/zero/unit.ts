@@ -1,6 +1,5 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { storageOf, tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import { chainOf, type Module } from '../../model/module.ts'
@@ -9,6 +8,7 @@ import type { Replicated } from '../gradients/averaging.ts'
 import { bucketOf, padBucket, type SharedBucket } from '../gradients/buckets.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { shardsOf } from './shard-parameter.ts'
+import { gatherShares, type SharedValues } from './values.ts'
 
 /**
  * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
@@ -80,8 +80,7 @@ export async function createUnit(
   accounting: MemoryAccounting,
   keepsTensors: boolean,
 ) {
-  /** The buckets, each with this rank's share of its parameter values. */
-  const buckets: { readonly bucket: SharedBucket; readonly share: Float32Array }[] = []
+  const buckets: SharedValues[] = []
   for (const bucket of [trained, frozen]) {
     if (bucket === undefined) continue
     const whole = accounting.alloc('parameters', bucket.padded)
@@ -92,7 +91,7 @@ export async function createUnit(
     const share = accounting.alloc('parameters', bucket.share)
     share.set(whole.subarray(group.rank * bucket.share, (group.rank + 1) * bucket.share))
     accounting.free('parameters', whole)
-    buckets.push({ bucket, share })
+    buckets.push({ bucket, share, label: `values of ${bucket.slots[0]!.parameter.name}` })
   }
   const slots = buckets.flatMap(({ bucket }) => bucket.slots)
   const parameters = new Map(
@@ -115,25 +114,11 @@ export async function createUnit(
     unsharded = undefined
     reshard()
   }
-  const gatherValues = async () => {
-    const started = buckets.map(({ bucket, share }) => {
-      const whole = accounting.borrow('parameters', bucket.padded)
-      const label = `values of ${bucket.slots[0]!.parameter.name}`
-      return { bucket, whole, work: group.allGather(whole, share, { label }) }
-    })
-    for (const { bucket, whole, work } of started) {
-      await timeWait(group.spans, { name: 'values' }, () => work)
-      timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
-        for (const { parameter, offset, length } of bucket.slots) {
-          parameters.get(parameter.name)!.unshard(whole.subarray(offset, offset + length))
-        }
-      })
-      accounting.giveBack('parameters', whole)
-    }
-  }
   const gather = () => {
     isGathering = true
-    const gathered = gatherValues().finally(() => {
+    const gathered = gatherShares(buckets, group, accounting, ({ name }, values) => {
+      parameters.get(name)!.unshard(values)
+    }).finally(() => {
       isGathering = false
       reshardUnheld()
     })
@@ -149,11 +134,6 @@ export async function createUnit(
     owned,
     /** This rank's shards of the unit's trained parameters. */
     shards: owned.filter(({ name }) => names.has(name)),
-
-    /** Resolves when the parameters are unsharded. Undefined if no holder has requested them. */
-    get unsharded() {
-      return unsharded
-    },
 
     /**
      * Holds the unit, and gathers its parameters unless another holder has done so. The collectives

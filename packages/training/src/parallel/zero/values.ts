@@ -1,9 +1,14 @@
 import { argumentError } from '@tsrun/core'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Replicated, ShardedRecording } from '../gradients/averaging.ts'
+import type { SharedBucket } from '../gradients/buckets.ts'
+import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ShardParameter } from './shard-parameter.ts'
 
 /** Takes the gradients that a backward pass computes. */
@@ -40,6 +45,57 @@ export interface Values extends PieceOwner {
   gather?(): Promise<void>
   release?(): void
   dispose(): void
+}
+
+/** A bucket of parameter values. Each rank has a share of it. */
+export interface SharedValues {
+  readonly bucket: SharedBucket
+  readonly share: Float32Array
+  /** The label of the all-gather, for error messages. */
+  readonly label: string
+  /** The memory of the whole bucket with a prepared all-gather, if both are kept between steps. */
+  readonly kept?:
+    { readonly memory: Float32Array; readonly gather: PersistentOperation } | undefined
+}
+
+/** The number of buckets with parameter values that are in flight at one time. */
+const UNDER_WAY = 2
+
+/**
+ * Gathers the shares of all ranks. Only a few buckets are in flight at a time. The first collectives start
+ * before the call returns.
+ *
+ * @param take - called with the values of each parameter, which are valid until it returns
+ */
+export async function gatherShares(
+  buckets: readonly SharedValues[],
+  group: ProcessGroup,
+  accounting: MemoryAccounting,
+  take: (parameter: Parameter, values: Float32Array) => void,
+): Promise<void> {
+  const start = ({ bucket, share, label, kept }: SharedValues) => {
+    if (kept === undefined) {
+      const memory = accounting.borrow('parameters', bucket.padded)
+      return { memory, done: group.allGather(memory, share, { label }) }
+    }
+    kept.gather.start()
+    const done = kept.gather.done()
+    // Ignore the error here: the caller that awaits `done` gets it.
+    done.catch(() => undefined)
+    return { memory: kept.memory, done }
+  }
+  const started: ReturnType<typeof start>[] = []
+  for (const [i, { bucket, kept }] of buckets.entries()) {
+    for (const next of buckets.slice(started.length, i + UNDER_WAY)) started.push(start(next))
+    const { memory, done } = started[i]!
+    await timeWait(group.spans, { name: 'values' }, () => done)
+    timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
+      for (const { parameter, offset, length } of bucket.slots) {
+        take(parameter, memory.subarray(offset, offset + length))
+      }
+    })
+    if (kept === undefined) accounting.giveBack('parameters', memory)
+  }
 }
 
 /** Checks that the module has a `forward` method. @throws ERR_TSR_ARGUMENT */

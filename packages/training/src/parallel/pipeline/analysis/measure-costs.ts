@@ -52,8 +52,8 @@ export async function measureCosts(
   options: MeasureCostsOptions = {},
 ): Promise<number[]> {
   checkRecipe(model)
-  const { microbatches, repeats, loss, peers = [] } = readOptions(options)
-  const own = group.rank === 0 ? await measureOwn(model, batch, microbatches, repeats, loss) : []
+  const { peers = [], ...how } = readOptions(options)
+  const own = group.rank === 0 ? await measureOwn(model, batch, how) : []
   const told = await group.broadcastObject(own, 0, { label: 'costs of layers' })
   const costs = Float64Array.from(told)
   for (const axis of peers) await axis.allReduce(costs, { op: 'max', label: 'costs of layers' })
@@ -63,11 +63,9 @@ export async function measureCosts(
 async function measureOwn(
   model: PipelineModel,
   batch: Batch,
-  count: number,
-  repeats: number,
-  loss: Loss,
+  { microbatches, repeats, loss }: Omit<ReturnType<typeof readOptions>, 'peers'>,
 ): Promise<number[]> {
-  const parts = cutBatch(batch, count)
+  const parts = cutBatch(batch, microbatches)
   const costs: number[] = []
   let input = parts.inputs(0)
   /**
@@ -88,7 +86,7 @@ async function measureOwn(
     const last = gradients.at(-1)
     if (last !== undefined) await takeScalar(tf.tidy(() => tf.sum(last)))
     const time = monotonicNow() - start
-    tf.dispose([one, dy, ...gradients, ...(labels === undefined ? [] : [labels])])
+    tf.dispose([one, dy, gradients, labels])
     recorded?.dispose()
     recording.dispose()
     return time

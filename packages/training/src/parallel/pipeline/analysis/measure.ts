@@ -93,30 +93,19 @@ function withInputGradient(module: Module): Module {
     forward: (x) => module.forward(x),
     record: (x) => {
       const recording = recordModule(module, x, { needsInputGradient: true })
-      return {
-        value: recording.value,
-        backward: (dy, onGradient) => {
-          recording.backward(dy, onGradient)?.dispose()
-          return undefined
-        },
-        ...halvesOf(recording),
-        dispose: () => {
-          recording.dispose()
-        },
+      const backward = recording.backward.bind(recording)
+      const backwardInput = recording.backwardInput?.bind(recording)
+      recording.backward = (...pass) => {
+        backward(...pass)?.dispose()
+        return undefined
       }
-    },
-  }
-}
-
-function halvesOf(recording: Recording): Pick<Recording, 'backwardInput' | 'backwardParameters'> {
-  if (recording.backwardInput === undefined) return {}
-  return {
-    backwardInput: (dy) => {
-      recording.backwardInput!(dy)?.dispose()
-      return undefined
-    },
-    backwardParameters: (onGradient) => {
-      recording.backwardParameters!(onGradient)
+      if (backwardInput !== undefined) {
+        recording.backwardInput = (dy) => {
+          backwardInput(dy)?.dispose()
+          return undefined
+        }
+      }
+      return recording
     },
   }
 }

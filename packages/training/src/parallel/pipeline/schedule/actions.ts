@@ -35,6 +35,63 @@ export function formatAction({ stage, kind, microbatch }: Action): string {
   return `${stage}${kind}${microbatch}`
 }
 
+/** An action, the rank that runs it, and its index in that rank's list. */
+export interface PlacedAction extends Action {
+  readonly rank: number
+  readonly position: number
+}
+
+/** The number of stages and micro-batches in lists of actions, and the rank of each stage. */
+export interface Extent {
+  readonly stages: number
+  readonly microbatches: number
+  readonly rankOfStage: readonly number[]
+}
+
+export function extentOf(actions: ActionLists): Extent {
+  const rankOfStage: number[] = []
+  let microbatches = 0
+  actions.forEach((list, rank) => {
+    for (const { stage, microbatch } of list) {
+      rankOfStage[stage] ??= rank
+      microbatches = Math.max(microbatches, microbatch + 1)
+    }
+  })
+  return { stages: rankOfStage.length, microbatches, rankOfStage }
+}
+
+/**
+ * Names the result of an action that other actions need: the stage's output, or the gradient of its
+ * input.
+ */
+export function productOf({ kind, stage, microbatch }: Action): string | undefined {
+  if (kind === 'W') return undefined
+  return `${kind === 'F' ? 'activation' : 'gradient'} ${stage} ${microbatch}`
+}
+
+/** Names the results that an action needs before it can run. */
+export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
+  const activation = (of: number): string => `activation ${of} ${microbatch}`
+  const gradient = (of: number): string => `gradient ${of} ${microbatch}`
+  switch (kind) {
+    case 'F':
+      return stage === 0 ? [] : [activation(stage - 1)]
+    case 'B':
+    case 'I':
+      return stage === stages - 1 ? [activation(stage)] : [activation(stage), gradient(stage + 1)]
+    case 'W':
+      return [gradient(stage)]
+  }
+}
+
+/** Returns the error about an action that can never run, because it needs what is never computed. */
+export function stuckError(action: PlacedAction, missing: string): TsrError {
+  const [what, stage, microbatch] = missing.split(' ')
+  const needed = `the ${what!} of stage ${stage!}, micro-batch ${microbatch!}`
+  const place = `rank ${action.rank}, action ${action.position}`
+  return scheduleError(`${place}: ${formatAction(action)} waits for ever for ${needed}`)
+}
+
 /**
  * Parses one action.
  *
@@ -47,9 +104,7 @@ export function parseAction(text: string, place = ''): Action {
     const expected = /(SEND|RECV|SHARD|REDUCE)/.test(text)
       ? 'leave out messages, which follow from the other actions'
       : 'write stage, F, B, I or W, micro-batch, as in 0F3'
-    throw tsrError('ERR_TSR_SCHEDULE', {
-      problem: `${place}${JSON.stringify(text)} is not an action; ${expected}`,
-    })
+    throw scheduleError(`${place}${JSON.stringify(text)} is not an action; ${expected}`)
   }
   const [, stage, kind, microbatch] = match
   return { stage: Number(stage), kind: kind as ActionKind, microbatch: Number(microbatch) }
@@ -85,11 +140,11 @@ export function parseActions(text: string): Action[][] {
   for (const [at, line] of lines.entries()) {
     if (line === '') continue
     const { rank = lists.length, words } = wordsOf(line, at + 1)
-    if (lists[rank] !== undefined) throw refused(`line ${at + 1}: rank ${rank} occurs twice`)
+    if (lists[rank] !== undefined) throw scheduleError(`line ${at + 1}: rank ${rank} occurs twice`)
     lists[rank] = words
   }
   return Array.from(lists, (words: string[] | undefined, rank) => {
-    if (words === undefined) throw refused(`rank ${rank} has no line`)
+    if (words === undefined) throw scheduleError(`rank ${rank} has no line`)
     return words.map((word, position) => parseAction(word, `rank ${rank}, action ${position}: `))
   })
 }
@@ -104,12 +159,13 @@ function wordsOf(line: string, number: number): { rank?: number; words: string[]
     actions?: unknown
   }
   const isList = Array.isArray(actions) && actions.every((word) => typeof word === 'string')
-  if (!isList) throw refused(`line ${number}: its actions are not a list of strings like "0F3"`)
+  if (!isList)
+    throw scheduleError(`line ${number}: its actions are not a list of strings like "0F3"`)
   if (rank === undefined) return { words: actions }
   if (typeof rank === 'number' && Number.isInteger(rank) && rank >= 0 && rank < MOST_RANKS) {
     return { rank, words: actions }
   }
-  throw refused(
+  throw scheduleError(
     `line ${number}: its rank is ${JSON.stringify(rank)}, which is not a whole number from 0`,
   )
 }
@@ -120,10 +176,10 @@ function parseJson(line: string, number: number): unknown {
   try {
     return JSON.parse(line)
   } catch (error) {
-    throw refused(`line ${number}: ${(error as Error).message}`)
+    throw scheduleError(`line ${number}: ${(error as Error).message}`)
   }
 }
 
-function refused(problem: string): TsrError {
+export function scheduleError(problem: string): TsrError {
   return tsrError('ERR_TSR_SCHEDULE', { problem })
 }

@@ -1,5 +1,4 @@
-import { formatAction } from './actions.ts'
-import { needsOf, productOf } from './dependencies.ts'
+import { formatAction, needsOf, productOf } from './actions.ts'
 import type { Simulation, TimedAction } from './simulate.ts'
 
 /**

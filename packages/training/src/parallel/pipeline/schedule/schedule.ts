@@ -1,6 +1,5 @@
 import { argumentError, choice, count } from '@tsrun/core'
-import { parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
-import { extentOf } from './dependencies.ts'
+import { extentOf, parseAction, parseActions, type Action, type ActionLists } from './actions.ts'
 import { drawGrid, type GridOptions } from './grid.ts'
 import { orders, stagesPerRank } from './orders.ts'
 import { simulateSchedule, type Simulation, type SimulationOptions } from './simulate.ts'
@@ -29,20 +28,41 @@ export interface ScheduleOptions {
   readonly microbatches: number
 }
 
-/** The actions of each rank in a pipeline, in order, and functions that analyze them. */
-export interface Schedule {
+/**
+ * The actions of each rank in a pipeline, in order, and functions that analyze them. A class, so that the
+ * methods are not copied with the data when a schedule is sent to a worker.
+ */
+export class Schedule {
   readonly name: string
   readonly stages: number
   readonly microbatches: number
   readonly actions: ActionLists
   /** The rank of each stage. */
   readonly placement: readonly number[]
+
+  constructor(name: string, actions: ActionLists) {
+    const { stages, microbatches, rankOfStage } = extentOf(actions)
+    this.name = name
+    this.stages = stages
+    this.microbatches = microbatches
+    this.actions = actions
+    this.placement = rankOfStage
+  }
+
   /** @throws ERR_TSR_SCHEDULE naming the first wrong action */
-  validate(): void
+  validate(): void {
+    validateSchedule(this.actions)
+  }
+
   /** Simulates the schedule, and returns the start and the end of each action. */
-  simulate(options?: SimulationOptions): Simulation
+  simulate(options?: SimulationOptions): Simulation {
+    return simulateSchedule(this.actions, options)
+  }
+
   /** Draws the schedule with a row per rank and a column per time slot. */
-  grid(options?: GridOptions): string
+  grid(options?: GridOptions): string {
+    return drawGrid(this.actions, options)
+  }
 }
 
 /**
@@ -81,7 +101,7 @@ export function schedule(
   const lists = Array.from({ length: ranks }, (_, rank) =>
     orders[name](rank, ranks, microbatches, stages / ranks),
   )
-  return new ActionSchedule(name, lists)
+  return new Schedule(name, lists)
 }
 
 /** One list of actions per rank. An action is an object or a text such as `0F3`. */
@@ -106,7 +126,7 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
     ),
   )
   validateSchedule(read)
-  return new ActionSchedule(name, read)
+  return new Schedule(name, read)
 }
 
 /**
@@ -121,34 +141,4 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
  */
 export function parseSchedule(text: string, name = 'custom'): Schedule {
   return customSchedule(parseActions(text), name)
-}
-
-/** A class, so that methods are not copied with the data when a schedule is sent to a worker. */
-class ActionSchedule implements Schedule {
-  readonly name: string
-  readonly stages: number
-  readonly microbatches: number
-  readonly actions: ActionLists
-  readonly placement: readonly number[]
-
-  constructor(name: string, actions: ActionLists) {
-    const { stages, microbatches, rankOfStage } = extentOf(actions)
-    this.name = name
-    this.stages = stages
-    this.microbatches = microbatches
-    this.actions = actions
-    this.placement = rankOfStage
-  }
-
-  validate(): void {
-    validateSchedule(this.actions)
-  }
-
-  simulate(options?: SimulationOptions): Simulation {
-    return simulateSchedule(this.actions, options)
-  }
-
-  grid(options?: GridOptions): string {
-    return drawGrid(this.actions, options)
-  }
 }

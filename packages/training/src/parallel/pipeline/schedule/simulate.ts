@@ -1,6 +1,14 @@
 import { argumentError } from '@tsrun/core'
-import { peakInFlight, type ActionKind, type ActionLists } from './actions.ts'
-import { extentOf, needsOf, productOf, stuckError, type PlacedAction } from './dependencies.ts'
+import {
+  extentOf,
+  needsOf,
+  peakInFlight,
+  productOf,
+  stuckError,
+  type ActionKind,
+  type ActionLists,
+  type PlacedAction,
+} from './actions.ts'
 
 /**
  * A duration: one number for all stages, or a list with one entry per stage. An entry is a number,
@@ -76,9 +84,8 @@ export function simulateSchedule(
   { forward = 1, backward = 2, transfer = 0, cores = Infinity, ...halves }: SimulationOptions = {},
 ): Simulation {
   const extent = extentOf(actions)
-  const times = (name: string, durations: Durations): Times => timesOf(name, durations, extent)
-  const forwards = times('forward', forward)
-  const backwards = times('backward', backward)
+  const times = (name: string, durations: Durations) => timesOf(name, durations, extent)
+  const [forwards, backwards] = [times('forward', forward), times('backward', backward)]
   const half = (name: 'inputGradient' | 'weightGradient'): Times => {
     const durations = halves[name]
     if (durations !== undefined) return times(name, durations)

@@ -1,21 +1,10 @@
 import { formatAction, type ActionLists } from './actions.ts'
 import { explainSimulation } from './explain.ts'
-import { simulateSchedule, type SimulationOptions } from './simulate.ts'
-
-/** An event in the Trace Event Format, which Perfetto and chrome://tracing open. */
-interface TraceEvent {
-  readonly name: string
-  readonly cat?: string
-  readonly ph: 'X' | 'M'
-  readonly pid: number
-  readonly tid: number
-  readonly ts?: number
-  readonly dur?: number
-  readonly args: Readonly<Record<string, string | number>>
-}
+import { simulateSchedule, type SimulationOptions, type TimedAction } from './simulate.ts'
 
 /**
- * Simulates a schedule and returns it as a Chrome trace, with a thread per rank. Each action is an
+ * Simulates a schedule and returns it in the Trace Event Format, which Perfetto and chrome://tracing open,
+ * with a thread per rank. Each action is an
  * event, and so is each idle period, with its reason. Durations are in milliseconds.
  *
  * @returns the trace as JSON
@@ -24,11 +13,11 @@ export function scheduleTrace(actions: ActionLists, durations: SimulationOptions
   const simulation = simulateSchedule(actions, durations)
   const { idle } = explainSimulation(simulation)
   const event = (
-    { rank, start, end }: { rank: number; start: number; end: number },
+    { rank, start, end }: Pick<TimedAction, 'rank' | 'start' | 'end'>,
     name: string,
     cat: string,
-    args: TraceEvent['args'],
-  ): TraceEvent => ({
+    args: object,
+  ) => ({
     name,
     cat,
     ph: 'X',
@@ -38,8 +27,8 @@ export function scheduleTrace(actions: ActionLists, durations: SimulationOptions
     dur: 1000 * (end - start),
     args,
   })
-  const events: TraceEvent[] = [
-    ...actions.map((_, rank): TraceEvent => ({
+  const events = [
+    ...actions.map((_, rank) => ({
       name: 'thread_name',
       ph: 'M',
       pid: 0,

@@ -1,6 +1,11 @@
-import { tsrError, type TsrError } from '@tsrun/core'
-import { formatAction, type Action, type ActionLists } from './actions.ts'
-import { extentOf } from './dependencies.ts'
+import {
+  extentOf,
+  formatAction,
+  scheduleError,
+  type Action,
+  type ActionKind,
+  type ActionLists,
+} from './actions.ts'
 import { simulateSchedule } from './simulate.ts'
 
 /**
@@ -12,27 +17,23 @@ import { simulateSchedule } from './simulate.ts'
  */
 export function validateSchedule(actions: ActionLists): void {
   const { stages, microbatches, rankOfStage } = extentOf(actions)
-  if (microbatches === 0) throw impossible('it has no actions')
+  if (microbatches === 0) throw scheduleError('it has no actions')
   const done = new Set<string>()
   actions.forEach((list, rank) => {
     list.forEach((action, position) => {
-      const problem =
-        numbersProblem(action) ??
-        placeProblem(action, rank, rankOfStage) ??
-        orderProblem(action, done)
+      const problem = problemOf(action, rank, rankOfStage[action.stage]!, done)
       if (problem !== undefined) {
-        throw impossible(`rank ${rank}, action ${position}: ${formatAction(action)} ${problem}`)
+        throw scheduleError(`rank ${rank}, action ${position}: ${formatAction(action)} ${problem}`)
       }
       done.add(formatAction(action))
     })
   })
   for (let stage = 0; stage < stages; stage++) {
     for (let microbatch = 0; microbatch < microbatches; microbatch++) {
-      const missing = missingAction(stage, microbatch, done)
-      if (missing !== undefined) {
-        throw impossible(
-          `${formatAction(missing)} is missing (rank ${rankOfStage[stage] ?? 'none'})`,
-        )
+      const kind = missingKind(stage, microbatch, done)
+      if (kind !== undefined) {
+        const missing = formatAction({ kind, stage, microbatch })
+        throw scheduleError(`${missing} is missing (rank ${rankOfStage[stage] ?? 'none'})`)
       }
     }
   }
@@ -43,26 +44,21 @@ export function validateSchedule(actions: ActionLists): void {
 /** The limit on stage and micro-batch numbers: the text format allows six digits. */
 const MOST = 1e6
 
-function numbersProblem({ kind, stage, microbatch }: Action): string | undefined {
+/** @param owner - the rank of the action's stage */
+function problemOf(
+  action: Action,
+  rank: number,
+  owner: number,
+  done: ReadonlySet<string>,
+): string | undefined {
+  const { kind, stage, microbatch } = action
   if (!['F', 'B', 'I', 'W'].includes(kind)) return 'is neither F, B, I nor W'
   const fits = [stage, microbatch].every(
     (value) => Number.isSafeInteger(value) && value >= 0 && value < MOST,
   )
-  return fits ? undefined : `needs whole numbers from 0 to ${MOST - 1}`
-}
-
-function placeProblem(
-  { stage }: Action,
-  rank: number,
-  rankOfStage: readonly number[],
-): string | undefined {
-  const owner = rankOfStage[stage]!
-  return owner === rank ? undefined : `runs here, but stage ${stage} is on rank ${owner}`
-}
-
-function orderProblem(action: Action, done: ReadonlySet<string>): string | undefined {
-  const { kind } = action
-  const ran = (kind: Action['kind']): boolean => done.has(formatAction({ ...action, kind }))
+  if (!fits) return `needs whole numbers from 0 to ${MOST - 1}`
+  if (owner !== rank) return `runs here, but stage ${stage} is on rank ${owner}`
+  const ran = (kind: ActionKind) => done.has(formatAction({ ...action, kind }))
   if (ran(kind)) return 'runs twice'
   if (kind === 'F') return undefined
   if (kind === 'B' && (ran('I') || ran('W'))) return 'repeats a backward pass that ran in halves'
@@ -71,17 +67,13 @@ function orderProblem(action: Action, done: ReadonlySet<string>): string | undef
   return ran('F') ? undefined : 'comes before its forward pass'
 }
 
-function missingAction(
+function missingKind(
   stage: number,
   microbatch: number,
   done: ReadonlySet<string>,
-): Action | undefined {
-  const ran = (kind: Action['kind']): boolean => done.has(formatAction({ kind, stage, microbatch }))
-  if (!ran('F')) return { kind: 'F', stage, microbatch }
-  if (ran('I') && !ran('W')) return { kind: 'W', stage, microbatch }
-  return ran('B') || ran('W') ? undefined : { kind: 'B', stage, microbatch }
-}
-
-function impossible(problem: string): TsrError {
-  return tsrError('ERR_TSR_SCHEDULE', { problem })
+): ActionKind | undefined {
+  const ran = (kind: ActionKind) => done.has(formatAction({ kind, stage, microbatch }))
+  if (!ran('F')) return 'F'
+  if (ran('I') && !ran('W')) return 'W'
+  return ran('B') || ran('W') ? undefined : 'B'
 }

@@ -1,14 +1,32 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { withLazyGradients } from '../../autograd/tape.ts'
-import { ofKind, type Module } from '../../model/module.ts'
+import { scopedTensorFrom } from '../../backend/host-memory.ts'
+import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { LocalSegment } from '../../model/segment.ts'
+import type { LocalSegment, Segment } from '../../model/segment.ts'
 import { activate } from '../../nn/activations.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
+import {
+  checkIds,
+  hasPositions,
+  lookUp,
+  type Embedding,
+  type Head,
+  type Positions,
+} from '../../nn/embedding.ts'
 import { onRows, type JointLinear, type Linear } from '../../nn/linear.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { runWhile, sum } from './collectives.ts'
-import { copyToRanks, exchange, operations, through, type LayerSegment } from './operations.ts'
+import {
+  copyToRanks,
+  exchange,
+  gatherSequence,
+  operations,
+  scatterSequence,
+  sumOverRanks,
+  through,
+  type LayerSegment,
+} from './operations.ts'
 import { inOnePiece } from './record-segments.ts'
 import { shardOf } from './sharding.ts'
 
@@ -192,4 +210,159 @@ function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string
       },
     },
   )
+}
+
+/** Options of `vocabParallel`. */
+export interface VocabParallelOptions {
+  /**
+   * Whether to use sequence parallelism: an embedding returns this rank's part of each sequence, and an
+   * output head takes such a part. Default false.
+   */
+  readonly sequence?: boolean
+}
+
+/**
+ * A vocabulary parallel embedding: each rank has the table rows of some tokens. The numbers of rows
+ * differ by at most one. A rank looks up zeros for tokens of other ranks, and the results are summed over
+ * the ranks.
+ */
+export function vocabParallelEmbedding(
+  { weight: table }: Embedding,
+  { group, name }: LayerContext,
+  { sequence }: Required<VocabParallelOptions>,
+): Module {
+  const weight = shardOf(table, group, 0, { isUneven: true })
+  const leave = sequence ? scatterSequence : sumOverRanks
+  const module: Module = {
+    parameters: [weight],
+    segments: () => inOnePiece(module, name),
+    /** @param ids - int32 [batch, length], the same on all ranks */
+    forward(ids) {
+      checkIds(ids, weight)
+      const { own, here } = ownIds(ids, weight)
+      return leave(tf.mul(lookUp(weight.value, own), here), group, `${name}: output`)
+    },
+  }
+  return module
+}
+
+/**
+ * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
+ * this rank].
+ */
+export interface VocabParallelHead extends Module {
+  readonly kind: 'vocab-parallel-head'
+  /**
+   * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
+   * use the parts directly.
+   *
+   * @param part - the output of `forward` at one position: [tokens of this rank]
+   */
+  wholeScores(part: Float32Array): Promise<Float32Array>
+}
+
+export function vocabParallelHead(
+  { weight: table }: Head,
+  { group, name }: LayerContext,
+  { sequence }: Required<VocabParallelOptions>,
+): VocabParallelHead {
+  const weight = shardOf(table, group, 0, { isUneven: true })
+  const enter = sequence ? gatherSequence : copyToRanks
+  const module: VocabParallelHead = {
+    kind: 'vocab-parallel-head',
+    parameters: [weight],
+    segments: () => inOnePiece(module, name),
+    forward(x) {
+      const whole = enter(x, group, `${name}: input`)
+      return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
+    },
+    async wholeScores(part) {
+      const { shard, shape } = weight
+      const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
+      try {
+        // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
+        // zeros is exact.
+        all.fill(0).set(part, shard?.offset ?? 0)
+        await group.allReduce(all, { label: `${name}: scores` })
+        return all.slice()
+      } finally {
+        group.free(all)
+      }
+    },
+  }
+  return module
+}
+
+/**
+ * Returns row indices in this rank's part of the table, and a mask: 1 for tokens of this rank, 0
+ * for others.
+ */
+function ownIds(ids: Tensor, { shape, shard }: Parameter) {
+  const offset = shard?.offset ?? 0
+  const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
+  const isHere = (place: number) => place >= 0 && place < shape[0]!
+  const own = scopedTensorFrom(
+    places.map((place) => (isHere(place) ? place : 0)),
+    ids.shape,
+    'int32',
+  )
+  const here = scopedTensorFrom(
+    Float32Array.from(places, (place) => Number(isHere(place))),
+    [...ids.shape, 1],
+  )
+  return { own, here }
+}
+
+/** Whether a module is an output head whose vocabulary the ranks share. */
+export const isVocabParallelHead = ofKind<VocabParallelHead>('vocab-parallel-head')
+
+export type SequenceParallel = ReturnType<typeof sequenceParallelLayer>
+
+/**
+ * A sequence parallel layer: runs a layer, such as a norm between tensor parallel layers, on this
+ * rank's part of each sequence. All ranks have the same parameters. Parameter gradients are summed
+ * over the ranks, because each rank sees only some positions.
+ */
+export function sequenceParallelLayer(layer: Separable, { group, name }: LayerContext) {
+  if (hasPositions(layer)) layer.positions = partOf(layer.positions, group)
+  const module = {
+    kind: 'sequence-parallel' as const,
+    /** The layer that runs on this rank's part of each sequence. */
+    layer,
+    /** The number of ranks that share each sequence. */
+    ranks: group.size,
+    get parameters() {
+      return layer.parameters
+    },
+    segments: (): readonly Segment[] => inOnePiece(module, name),
+    /** Runs the layer. @param x - [batch, length / size, width] */
+    forward(x: Tensor): Tensor {
+      const values = layer.parameters.map(({ value }) => value)
+      return layer.forwardWith(copyTogether(values, group, `${name}: parameters`), x)
+    },
+  }
+  return module
+}
+
+/** Whether a module computes on a part of each sequence. */
+export const isSequenceParallel = ofKind<SequenceParallel>('sequence-parallel')
+
+/** Returns the tensors unchanged. Their gradients are summed over the ranks in one collective. */
+function copyTogether(
+  values: readonly Tensor[],
+  group: ProcessGroup,
+  label: string,
+): readonly Tensor[] {
+  if (values.length === 1) return [copyToRanks(values[0]!, group, label)]
+  const all = copyToRanks(tf.concat(values.map((value) => tf.reshape(value, [-1]))), group, label)
+  const parts = tf.split(
+    all,
+    values.map(({ size }) => size),
+  )
+  return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
+}
+
+/** Maps positions in this rank's part of a sequence to positions in the whole sequence. */
+export function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {
+  return (length) => positions(length * size).subarray(rank * length, (rank + 1) * length)
 }
