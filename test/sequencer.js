@@ -1,7 +1,19 @@
 import Sequencer from '@jest/test-sequencer'
 
-/** Tests that take half a minute or more. If one of them started last, it would run alone at the end. */
+/**
+ * Tests that take a quarter of a minute or more. If one of them started last, it would run alone at the
+ * end.
+ */
 const longest = [
+  'live/page',
+  'training/backend/tensorflow/padding',
+  'e2e/chaos',
+  'launcher/nodes/rendezvous',
+  'e2e/dashboard',
+  'launcher/nodes/elastic',
+  'e2e/one-rank',
+  'distributed/runners/calling-thread-messages',
+  'e2e/launcher-output',
   'docs/snippets.slow',
   'examples/cnn.slow',
   'parity/run.slow',

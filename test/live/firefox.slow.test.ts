@@ -1,5 +1,5 @@
 import { describeInFirefox } from '../e2e/support/browser.ts'
-import { testLivePage } from './in-browser.ts'
+import { allLayouts, testLivePage } from './in-browser.ts'
 import { buildPage, type LivePage } from './support.ts'
 
 let live: LivePage
@@ -13,5 +13,5 @@ afterAll(() => {
 })
 
 describeInFirefox('the live page in Firefox', (newPage) => {
-  testLivePage(newPage, () => live)
+  testLivePage(newPage, () => live, allLayouts)
 })

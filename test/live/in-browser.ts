@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import { trainInThread } from '../../examples/live/thread.ts'
-import type { Layout, LessonName, TrainedStep } from '../../examples/live/training.ts'
+import type { Layout, TrainedStep } from '../../examples/live/training.ts'
 import { root, runShell } from '../docs/run.ts'
 import { mostWait, type Look, type OpenPage } from '../e2e/support/browser.ts'
 import { digitsOf, type LivePage } from './support.ts'
@@ -8,19 +8,48 @@ import { digitsOf, type LivePage } from './support.ts'
 const STEPS = 20
 const address = 'http://127.0.0.1/live.html'
 
+const usual: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
+
+const lossesByLayout = new Map<string, number[]>()
+
 /** The losses of a training in one thread of Node. */
 async function lossesInNode(html: string, layout: Layout): Promise<number[]> {
+  const key = JSON.stringify(layout)
+  const known = lossesByLayout.get(key)
+  if (known !== undefined) return known
   const losses: number[] = []
   const onStep = ({ step, loss }: TrainedStep): Promise<boolean> => {
     losses.push(loss)
     return Promise.resolve(step < STEPS)
   }
   await trainInThread(layout, digitsOf(html), onStep)
+  lossesByLayout.set(key, losses)
   return losses
 }
 
-/** What the live page promises in every browser. */
-export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
+/** A layout with two stages on each rank, and one that divides the backward passes. */
+export const fewLayouts: readonly Layout[] = [
+  { lesson: 'interleaved', ranks: 3, microbatches: 5 },
+  { lesson: 'zb-h1', ranks: 4, microbatches: 8 },
+]
+
+export const allLayouts: readonly Layout[] = [
+  ...fewLayouts,
+  { lesson: 'naive', ranks: 4, microbatches: 8 },
+  { lesson: 'gpipe', ranks: 4, microbatches: 8 },
+  { lesson: 'interleaved', ranks: 4, microbatches: 8 },
+]
+
+/**
+ * What the live page promises in every browser.
+ *
+ * @param layouts - what it trains, besides the layout with which it opens
+ */
+export function testLivePage(
+  newPage: OpenPage,
+  live: () => LivePage,
+  layouts: readonly Layout[],
+): void {
   /** Opens the file, or the same from a host, and waits for its first steps. */
   async function open(
     look?: Look,
@@ -69,27 +98,21 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     await page.locator('#pipeline').getByLabel('Ranks are in').selectOption(place)
     expect(await page.evaluate('typeof SharedArrayBuffer')).toBe('undefined')
     const losses = await trainOf(page)
-    const layout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
-    expect(losses).toEqual(await lossesInNode(live().html, layout))
+    expect(losses).toEqual(await lossesInNode(live().html, usual))
     expect(losses.at(-1)).toBeLessThan(losses[0]! / 2)
     expect(complaints).toEqual([])
   })
 
-  it.each<[LessonName, number, number]>([
-    ['naive', 4, 8],
-    ['gpipe', 4, 8],
-    ['interleaved', 4, 8],
-    ['zb-h1', 4, 8],
-    ['interleaved', 3, 5],
-  ])(
-    'trains to the losses of Node and draws the actions: %s, %i ranks, %i micro-batches',
-    async (lesson, ranks, microbatches) => {
+  it.each(layouts)(
+    'trains to the losses of Node and draws the actions: $lesson, $ranks ranks, $microbatches micro-batches',
+    async (layout) => {
+      const { lesson, ranks, microbatches } = layout
       const { page, complaints } = await open()
       await page.getByRole('combobox', { name: /^Schedule/ }).selectOption(lesson)
       await sliderOf(page, 'Ranks:').fill(String(ranks))
       await sliderOf(page, 'Micro-batches:').fill(String(microbatches))
       const losses = await trainOf(page)
-      expect(losses).toEqual(await lossesInNode(live().html, { lesson, ranks, microbatches }))
+      expect(losses).toEqual(await lossesInNode(live().html, layout))
       const bars = await page.locator('.timeline .slot').count()
       const stages = lesson === 'interleaved' ? 2 * ranks : ranks
       expect(bars).toBe(stages * microbatches * (lesson === 'zb-h1' ? 3 : 2))
@@ -100,12 +123,11 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
 
   it('names the command that prints the same losses, with a process for each rank', async () => {
     const { page } = await open()
-    const shown = await trainOf(page)
     const command = await page.locator('#pipeline details code').textContent()
     expect(command).toMatch(/^npx tsrun --nproc 4 /)
     const { code, output } = await runShell(command!, root, mostWait)
     const losses = Array.from(output.matchAll(/step \d+: loss (\S+)/g), ([, loss]) => Number(loss))
-    expect({ code, losses }).toEqual({ code: 0, losses: shown })
+    expect({ code, losses }).toEqual({ code: 0, losses: await lossesInNode(live().html, usual) })
   }, 120_000)
 
   it('trains its first step within 3 seconds of its opening', async () => {
@@ -234,8 +256,7 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     await fault.click()
     await expectText(pipeline.getByLabel('Report'), pattern)
     const losses = await trainOf(page)
-    const layout: Layout = { lesson: '1f1b', ranks: 4, microbatches: 8 }
-    expect(losses).toEqual(await lossesInNode(live().html, layout))
+    expect(losses).toEqual(await lossesInNode(live().html, usual))
     expect(await pipeline.getByLabel('Report').count()).toBe(0)
     expect(complaints).toEqual([])
   })
@@ -291,19 +312,24 @@ export function testLivePage(newPage: OpenPage, live: () => LivePage): void {
     expect(complaints).toEqual([])
   })
 
-  it.each([390, 1280])('fits a window of %i pixels, light or dark', async (width) => {
+  it('fits windows of 390 and 1280 pixels, light and dark', async () => {
     const grounds = []
     for (const colorScheme of ['light', 'dark'] as const) {
-      const { page, complaints } = await open({ width, colorScheme })
-      const [window, hidden, ground] = await page.evaluate<[number, number, string]>(
-        '(({ scrollWidth, clientWidth }) => [innerWidth, scrollWidth - clientWidth, getComputedStyle(document.body).backgroundColor])(document.documentElement)',
-      )
-      expect(window).toBe(width)
-      expect(hidden).toBe(0)
-      grounds.push(ground)
+      const { page, complaints } = await open({ width: 390, colorScheme })
+      for (const width of [390, 1280]) {
+        await page.setViewportSize({ width, height: 900 })
+        const [window, hidden, ground] = await page.evaluate<[number, number, string]>(
+          '(({ scrollWidth, clientWidth }) => [innerWidth, scrollWidth - clientWidth, getComputedStyle(document.body).backgroundColor])(document.documentElement)',
+        )
+        expect(window).toBe(width)
+        expect(hidden).toBe(0)
+        grounds.push(ground)
+      }
       expect(complaints).toEqual([])
     }
-    expect(grounds[0]).not.toBe(grounds[1])
+    const [light, wideLight, dark, wideDark] = grounds
+    expect([wideLight, wideDark]).toEqual([light, dark])
+    expect(light).not.toBe(dark)
   })
 }
 

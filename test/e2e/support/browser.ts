@@ -1,6 +1,6 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { chromium, firefox, type Browser, type Page } from 'playwright-core'
+import { chromium, firefox, type Browser, type BrowserContext, type Page } from 'playwright-core'
 import { needing } from '../../needs.ts'
 
 type ColorScheme = 'dark' | 'light'
@@ -88,7 +88,7 @@ export function describeInChromium(name: string, define: (newPage: OpenPage) => 
     afterAll(async () => {
       await browser.close()
     })
-    define((look) => openPage(browser, look))
+    define(pagesOf(() => Promise.resolve(browser)))
   })
 }
 
@@ -106,18 +106,24 @@ export function describeInFirefox(name: string, define: (newPage: OpenPage) => v
     afterAll(async () => {
       for (const browser of browsers.values()) await browser.close()
     })
-    define(async (look) => openPage(await browserIn(look?.colorScheme ?? 'light'), look))
+    define(pagesOf(browserIn))
   })
 }
 
-async function openPage(
-  browser: Browser,
-  { width = 1280, colorScheme = 'light' }: Look = {},
-): Promise<NewPage> {
-  const viewport = { width, height: 900 }
-  const context = await browser.newContext({ viewport, colorScheme })
-  // Less than a test may take. The ranks behind a page start slowly on a busy machine.
-  context.setDefaultTimeout(mostWait)
-  const page = await context.newPage()
-  return { page, complaints: complaintsOf(page) }
+/** Opens pages, and closes them after each test: a page that stays open takes time from the next one. */
+function pagesOf(browserIn: (colorScheme: ColorScheme) => Promise<Browser>): OpenPage {
+  const contexts: BrowserContext[] = []
+  afterEach(async () => {
+    for (const context of contexts.splice(0)) await context.close()
+  })
+  return async ({ width = 1280, colorScheme = 'light' } = {}) => {
+    const browser = await browserIn(colorScheme)
+    const viewport = { width, height: 900 }
+    const context = await browser.newContext({ viewport, colorScheme })
+    contexts.push(context)
+    // Less than a test may take. The ranks behind a page start slowly on a busy machine.
+    context.setDefaultTimeout(mostWait)
+    const page = await context.newPage()
+    return { page, complaints: complaintsOf(page) }
+  }
 }
