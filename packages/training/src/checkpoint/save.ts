@@ -11,10 +11,10 @@ import {
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
-import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
-import { newPlace } from './folders.ts'
+import { onAllRanks } from './coordination.ts'
+import { newName } from './folders.ts'
 import type { HeldPiece } from './piece.ts'
-import { factsOf, planPieces } from './plan.ts'
+import { inOrder, writersOf, type BackgroundSave } from './queue.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
 
@@ -160,23 +160,20 @@ async function save(
       // Copy the values, which the caller may change while they are written.
       copied = { keep, finite, data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
       for (const owner of owners) pieces.push(...(await owner.pieces()))
-      const place =
+      const name =
         rank === 0
-          ? await withSaveErrors(folder, group, signal, () => newPlace(folder, step))
+          ? await withSaveErrors(folder, group, signal, () => newName(folder, step))
           : undefined
-      const held = pieces.map(factsOf)
       const optimizer = state.optimizer !== undefined
-      return { held, place, common: { step, optimizer, background, compare } }
+      return { name, common: { step, optimizer, background, compare } }
     })
     checkAgreement(ranks.map(({ common }) => common))
-    const plan = planPieces(ranks.map(({ held }) => held))
-    const { place, common } = ranks[0]!
-    const { step, optimizer: hasOptimizer, background, compare } = common
-    const { name, save } = place!
+    const { step, optimizer: hasOptimizer, background, compare } = ranks[0]!.common
+    const name = ranks[0]!.name!
     const { data, seeds, ...kept } = copied
-    const facts = { save, step, data, seeds, hasOptimizer }
-    const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
-    const done = writeCheckpoint(share, background ? await writersOf(group) : group)
+    const facts = { step, data, seeds, hasOptimizer }
+    const share = { folder, name, pieces, compare, facts, ...kept, timeout, signal }
+    const done = writeCheckpoint(share, background ? writersOf(group) : group)
     if (background) {
       writing = { done: done.finally(release) }
       writing.done.catch((error: unknown) => {
