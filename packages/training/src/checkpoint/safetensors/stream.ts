@@ -11,14 +11,15 @@ const CHUNK = 1024 * 1024
 const UNDER_WAY = 8
 /** The largest number of tensors in a chunk, because each read of a device takes time. */
 const PARTS = 16
-/** The largest size in bytes of tensors for which no thread is started. */
-const SMALL = 64 * 1024
+
+/** Whether a thread is started for tensors of this size. */
+export const isLarge = (bytes: number): boolean => bytes > 64 * 1024
 
 type Values = TensorValues | HeldValues
 
 /** Chooses the thread that checks and writes these tensors. */
 export function writerFor(tensors: readonly Values[]): Writer {
-  return tensors.some((values) => layoutOf(values).bytes > SMALL) ? inWriter : inThisThread
+  return tensors.some((values) => isLarge(layoutOf(values).bytes)) ? inWriter : inThisThread
 }
 
 /**
