@@ -6,6 +6,7 @@ export type { GraphNode, Value } from '../../packages/training/src/backend/tenso
 export { adapterNames, chooseAdapter } from '../../packages/training/src/backend/webgpu/device.ts'
 export { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
 export { copyCommon } from '../../packages/training/src/checkpoint/piece.ts'
+export { inWriter, startWriter } from '../../packages/training/src/checkpoint/writer.ts'
 export { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
 export { planBuckets } from '../../packages/training/src/parallel/gradients/buckets.ts'
 export { preparedMessages } from '../../packages/training/src/parallel/pipeline/activations.ts'

@@ -1,10 +1,22 @@
+import { setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
-import { check, type Checks } from './safetensors/checks.ts'
-import type { TensorValues } from './safetensors/dtypes.ts'
+import { isTsrError } from '@tsrun/core'
+import { fileWork } from './file-work.ts'
+import type { WorkRequest } from './writer.ts'
 
-// Checks the values of a save while another thread trains.
-let checks: Checks | undefined
-parentPort!.on('message', ({ values, isFirst }: { values: TensorValues; isFirst: boolean }) => {
-  checks = check(values, isFirst ? undefined : checks)
-  parentPort!.postMessage(checks)
+// On Linux this is the priority of this thread; elsewhere it would be that of the process.
+if (process.platform === 'linux') setPriority(10)
+
+async function serve({ name, args, reply }: WorkRequest): Promise<void> {
+  const work = fileWork[name] as (...args: readonly unknown[]) => Promise<unknown>
+  try {
+    reply.postMessage({ value: await work(...args) })
+  } catch (error) {
+    const { message, code } = error as NodeJS.ErrnoException
+    reply.postMessage({ error: isTsrError(error) ? error.toJSON() : { message, code } })
+  }
+}
+
+parentPort!.on('message', (request: WorkRequest) => {
+  void serve(request)
 })

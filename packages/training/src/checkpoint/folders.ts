@@ -1,10 +1,11 @@
+import { readdirSync } from 'node:fs'
 import { access, lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { argumentError, makeFolders, openFileHandle, readFileText, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
-import { syncFolder } from './safetensors/write.ts'
+import { syncFolder, writeAll, writeDurably } from './safetensors/durable.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
 /** A folder of an unfinished save, or of a checkpoint that was about to be deleted. */
@@ -30,10 +31,7 @@ export interface UnusableCheckpoint {
  * undefined, and it comes first. Other files of a checkpoint are not checked.
  */
 async function listCheckpoints(directory: string) {
-  const names = await readdir(directory).catch((error: unknown) => {
-    if (isMissing(error)) return []
-    throw error
-  })
+  const names = await readdir(directory).catch(noneIfMissing)
   const listed = await Promise.all(
     names
       .filter((name) => FINISHED.test(name))
@@ -98,32 +96,61 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
 }
 
 /**
- * Returns the name and number of a new checkpoint. The name gets a suffix if a checkpoint of that
- * step exists.
+ * Returns the name of a new checkpoint. It has a suffix if a checkpoint of that step exists. Reads no
+ * file and does not yield, so that a save in the background returns soon.
  */
-export async function newPlace(directory: string, step: number) {
-  const listed = await listCheckpoints(directory)
+export function newName(directory: string, step: number): string {
   const name = `step-${String(step).padStart(8, '0')}`
-  const copies = listed
-    .filter((other) => other.name === name || other.name.startsWith(`${name}-`))
-    .map((other) => numbersIn(other.name)[1])
-  return {
-    name: copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`,
-    save: Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1,
+  let names: string[] = []
+  try {
+    names = readdirSync(directory)
+  } catch (error) {
+    noneIfMissing(error)
   }
+  const copies = names
+    .filter((other) => FINISHED.test(other) && (other === name || other.startsWith(`${name}-`)))
+    .map((other) => numbersIn(other)[1])
+  return copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`
 }
 
 /**
  * Creates the folder `path` in `directory` for writing a checkpoint, and removes unfinished folders of
  * earlier saves.
+ *
+ * @returns the number of the save; see `Contents`
  */
-export async function makeUnfinished(directory: string, path: string): Promise<void> {
+export async function makeUnfinished(directory: string, path: string): Promise<number> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
   for (const other of await readdir(directory)) {
     if (LEFTOVER.test(other)) await rm(join(directory, other), { recursive: true, force: true })
   }
   await mkdir(path)
+  const listed = await listCheckpoints(directory)
+  return Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1
+}
+
+/**
+ * Adds the index to a complete checkpoint, and gives it its name.
+ *
+ * @param files - the size of each file in bytes, and the rank that has written it
+ * @throws Error if one is missing; the errors of the file system
+ */
+export async function publish(
+  path: string,
+  final: string,
+  index: string,
+  files: ReadonlyMap<string, { readonly bytes: number; readonly rank: number }>,
+): Promise<void> {
+  for (const [file, { bytes, rank }] of files) {
+    const found = await stat(join(path, file)).catch(() => undefined)
+    if (found?.size === bytes) continue
+    const what = `the file of rank ${rank} is missing: do all hosts have access to the same folder?`
+    throw new Error(`${file}: ${what}`)
+  }
+  await writeDurably(join(path, INDEX), (file) => writeAll(file, Buffer.from(index)))
+  await rename(path, final)
+  await syncFolder(dirname(final))
 }
 
 /** Flushes the directory entries of new folders to disk, from `last` up to `first`. */
@@ -144,6 +171,11 @@ export async function prune(directory: string, keep: number): Promise<void> {
     await rename(join(directory, name), old)
     await rm(old, { recursive: true, force: true })
   }
+}
+
+function noneIfMissing(error: unknown): [] {
+  if (isMissing(error)) return []
+  throw error
 }
 
 function isMissing(error: unknown): boolean {

@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { inspect, isDeepStrictEqual } from 'node:util'
 import {
   anything,
@@ -11,12 +12,16 @@ import {
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
-import { inOrder, onAllRanks, writersOf, type BackgroundSave } from './coordination.ts'
-import { newPlace } from './folders.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import { onAllRanks } from './coordination.ts'
+import { newName } from './folders.ts'
 import type { HeldPiece } from './piece.ts'
-import { factsOf, planPieces } from './plan.ts'
+import { inOrder, writersOf, type BackgroundSave } from './queue.ts'
+import { isLarge } from './safetensors/stream.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
 import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
+import { startWriter } from './writer.ts'
 
 /** What `saveCheckpoint` saves: the state of training, and where it is in its data. */
 export interface SavedState extends CheckpointState {
@@ -79,8 +84,8 @@ export interface SavedCheckpoint {
   /** The folder of the checkpoint, `<directory>/step-<step>`. The folder exists once the save is done. */
   readonly path: string
   /**
-   * Resolves when the checkpoint is on disk, and rejects if writing failed, a value is not finite or
-   * replicas differ. Await this promise before you leave the group. The next save also waits for it, and
+   * Resolves when the checkpoint is on disk, and rejects if writing failed, a value is not finite,
+   * replicas differ or the ranks do not hold one complete model. Await this promise before you leave the group. The next save also waits for it, and
    * throws its error if nobody awaited the promise.
    */
   readonly done: Promise<void>
@@ -129,6 +134,15 @@ export async function saveCheckpoint(
   }
 }
 
+/** Prepares the first save in the background: its thread, and the group of its messages. */
+export async function prepareSaves(
+  parameters: readonly Pick<Parameter, 'shape'>[],
+  group: ProcessGroup,
+): Promise<void> {
+  if (parameters.some(({ shape }) => isLarge(4 * sizeOf(shape)))) startWriter()
+  await writersOf(group)
+}
+
 type CopiedArguments = Pick<RankShare, 'keep' | 'finite'> &
   Pick<RankShare['facts'], 'data' | 'seeds'>
 
@@ -152,31 +166,34 @@ async function save(
       if (unreported !== undefined) throw unreported.error
       const { background, compare, keep, finite } = readOptions(options)
       const owners = ownersOf(state)
-      const { step, data = null, seeds = {} } = state
+      const { step, data, seeds } = state
       stepRule.check('step', step)
       await withSaveErrors(folder, group, signal, () => {
         signal?.throwIfAborted()
       })
       // Copy the values, which the caller may change while they are written.
-      copied = { keep, finite, data: copyOf('data', data), seeds: copyOf('seeds', seeds) }
+      copied = {
+        keep,
+        finite,
+        data: data === undefined ? null : copyOf('data', data),
+        seeds: seeds === undefined ? {} : copyOf('seeds', seeds),
+      }
       for (const owner of owners) pieces.push(...(await owner.pieces()))
-      const place =
+      const name =
         rank === 0
-          ? await withSaveErrors(folder, group, signal, () => newPlace(folder, step))
+          ? await withSaveErrors(folder, group, signal, () => newName(folder, step))
           : undefined
-      const held = pieces.map(factsOf)
       const optimizer = state.optimizer !== undefined
-      return { held, place, common: { step, optimizer, background, compare } }
+      return { name, common: { step, optimizer, background, compare } }
     })
     checkAgreement(ranks.map(({ common }) => common))
-    const plan = planPieces(ranks.map(({ held }) => held))
-    const { place, common } = ranks[0]!
-    const { step, optimizer: hasOptimizer, background, compare } = common
-    const { name, save } = place!
+    const { step, optimizer: hasOptimizer, background, compare } = ranks[0]!.common
+    const name = ranks[0]!.name!
     const { data, seeds, ...kept } = copied
-    const facts = { save, step, data, seeds, hasOptimizer }
-    const share = { folder, name, plan, pieces, compare, facts, ...kept, timeout, signal }
-    const done = writeCheckpoint(share, background ? await writersOf(group) : group)
+    const facts = { step, data, seeds, hasOptimizer }
+    const share = { folder, name, pieces, compare, facts, ...kept, timeout, signal }
+    const writers = background ? setImmediate().then(() => writersOf(group)) : group
+    const done = writeCheckpoint(share, writers)
     if (background) {
       writing = { done: done.finally(release) }
       writing.done.catch((error: unknown) => {

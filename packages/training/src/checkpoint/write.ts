@@ -1,21 +1,15 @@
 import { channel } from 'node:diagnostics_channel'
-import { rename, rm, stat } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { argumentError, isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import {
-  encodeContents,
-  INDEX,
-  type Contents,
-  type StoredPiece,
-  type StoredTensor,
-} from './contents.ts'
+import { encodeContents, type Contents, type StoredPiece, type StoredTensor } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
-import { makeUnfinished, prune } from './folders.ts'
 import { checkFinite, partSize, type HeldPiece } from './piece.ts'
-import { checkReplicas, keyOf, type PlannedPiece } from './plan.ts'
-import { streamTensors } from './safetensors/stream.ts'
-import { syncFolder, writeAll, writeDurably, writeTensors } from './safetensors/write.ts'
+import { checkReplicas, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
+import { streamTensors, writerFor } from './safetensors/stream.ts'
+import { writeTensors } from './safetensors/write.ts'
+import type { Writer } from './writer.ts'
 
 const saved = channel('tsrun.checkpoint-saved')
 
@@ -24,18 +18,23 @@ export interface RankShare {
   /** The folder of all checkpoints, and the name of the new checkpoint. */
   readonly folder: string
   readonly name: string
-  /** The plan of all pieces, the same on all ranks. */
-  readonly plan: readonly PlannedPiece[]
   /** All pieces of this rank. Those that other ranks write are only checked. */
   readonly pieces: readonly HeldPiece[]
   /** The `compare` and `finite` of `SaveOptions`. */
   readonly compare: boolean
   readonly finite: boolean
-  readonly facts: Pick<Contents, 'save' | 'step' | 'data' | 'seeds' | 'hasOptimizer'>
+  readonly facts: Pick<Contents, 'step' | 'data' | 'seeds' | 'hasOptimizer'>
   readonly keep: number
   /** The `timeout` of `SaveOptions`. */
   readonly timeout: number | undefined
   readonly signal: AbortSignal | undefined
+}
+
+/** A share, the plan of all pieces, which is the same on all ranks, and the number of the save. */
+interface Planned extends RankShare {
+  readonly plan: readonly PlannedPiece[]
+  readonly save: number
+  readonly writer: Writer
 }
 
 type WrittenShard = Awaited<ReturnType<typeof writeShard>>
@@ -44,17 +43,20 @@ type WrittenShard = Awaited<ReturnType<typeof writeShard>>
  * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
  * rank 0 adds the index and renames the folder.
  *
+ * @param members - the group of the ranks
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
- *   replicas differ; ERR_TSR_NOT_FINITE; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is
+ *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is
  *   missing
  */
 export async function writeCheckpoint(
   share: RankShare,
-  group: ProcessGroup | undefined,
+  members: ProcessGroup | undefined | Promise<ProcessGroup | undefined>,
 ): Promise<void> {
-  const { folder, name, timeout, signal } = share
+  const group = await members
+  const { folder, name, pieces, timeout, signal } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)
+  const writer = writerFor(pieces.map(({ values }) => values))
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
     onAllRanks(
       group,
@@ -65,14 +67,17 @@ export async function writeCheckpoint(
       timeout,
     )
   try {
-    await step(async () => {
-      if (rank === 0) await makeUnfinished(folder, path)
-    })
-    const shards = await step(() => writeShard(path, share, rank, group?.size ?? 1))
+    const ranks = await step(async () => ({
+      held: pieces.map(factsOf),
+      save: rank === 0 ? await writer('makeUnfinished', [folder, path]) : 0,
+    }))
+    const plan = planPieces(ranks.map(({ held }) => held))
+    const planned = { ...share, plan, save: ranks[0]!.save, writer }
+    const shards = await step(() => writeShard(path, planned, rank, group?.size ?? 1))
     const checksums = shards.map((shard) => new Map(shard.checksums))
     await step(async () => {
-      if (share.compare) checkReplicas(share.plan, checksums)
-      if (rank === 0) await finish(path, share, shards, checksums)
+      if (share.compare) checkReplicas(plan, checksums)
+      if (rank === 0) await finish(path, planned, shards, checksums)
     })
   } catch (error) {
     if (rank === 0) await rm(path, { recursive: true, force: true }).catch(() => undefined)
@@ -126,7 +131,7 @@ export async function withConflictError<T>(
 
 async function writeShard(
   path: string,
-  { plan, pieces, finite, signal }: RankShare,
+  { plan, pieces, finite, signal, writer }: Planned,
   rank: number,
   ranks: number,
 ) {
@@ -146,8 +151,8 @@ async function writeShard(
   const file = mine.length > 0 ? `rank-${number!}-of-${count!}.safetensors` : undefined
   const { bytes, checks } =
     file === undefined
-      ? { bytes: 0, checks: await streamTensors(others, () => undefined, signal) }
-      : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, signal)
+      ? { bytes: 0, checks: await streamTensors(others, writer, undefined, signal) }
+      : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, writer, signal)
   /** The CRC-32 of the rank's pieces, by key. */
   const checksums = new Map<string, number>()
   for (const [i, piece] of all.entries()) {
@@ -166,20 +171,14 @@ async function writeShard(
 
 async function finish(
   path: string,
-  { folder, name, plan, facts, keep, signal }: RankShare,
+  { folder, name, plan, save, facts, keep, signal, writer }: Planned,
   shards: readonly WrittenShard[],
   checksums: readonly ReadonlyMap<string, number>[],
 ): Promise<void> {
   signal?.throwIfAborted()
-  const files: Record<string, number> = {}
+  const files = new Map<string, { bytes: number; rank: number }>()
   for (const [rank, { file, bytes }] of shards.entries()) {
-    if (file === undefined) continue
-    files[file] = bytes
-    const found = await stat(join(path, file)).catch(() => undefined)
-    if (found?.size !== bytes) {
-      const what = `the file of rank ${rank} is missing: do all hosts have access to the same folder?`
-      throw new Error(`${file}: ${what}`)
-    }
+    if (file !== undefined) files.set(file, { bytes, rank })
   }
   const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
   for (const { name, shape, dtype, key, box, range, rank } of plan) {
@@ -189,20 +188,19 @@ async function finish(
     const crc32 = checksums[rank]!.get(key)!
     tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
   }
-  const contents = {
+  const index = encodeContents({
+    save,
     ...facts,
     ranks: shards.length,
-    files,
+    files: Object.fromEntries(Array.from(files, ([file, { bytes }]) => [file, bytes])),
     tensors: Object.fromEntries(tensors),
-  }
-  const text = Buffer.from(encodeContents(contents))
-  await writeDurably(join(path, INDEX), (file) => writeAll(file, text))
-  await rename(path, join(folder, name))
-  await syncFolder(folder)
+  })
+  const final = join(folder, name)
+  await writer('publish', [path, final, index, files])
   // In each rank, the launcher subscribes to this channel for --event-log.
-  saved.publish({ step: facts.step, path: join(folder, name) })
-  await prune(folder, keep).catch((error: unknown) => {
-    const facts = { path: join(folder, name), reason: (error as Error).message }
+  saved.publish({ step: facts.step, path: final })
+  await writer('prune', [folder, keep]).catch((error: unknown) => {
+    const facts = { path: final, reason: (error as Error).message }
     throw tsrError('ERR_TSR_CHECKPOINT_PRUNE', facts, { cause: error })
   })
 }

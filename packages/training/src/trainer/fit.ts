@@ -2,7 +2,7 @@ import { argumentError, tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
 import { latestCheckpoint } from '../checkpoint/folders.ts'
 import { copyPieces } from '../checkpoint/piece.ts'
-import type { SavedCheckpoint } from '../checkpoint/save.ts'
+import { prepareSaves, type SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { compareFit } from './agreement.ts'
@@ -28,6 +28,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   await compareFit(options, data, run)
   const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
   if (options.resume === undefined) await refuseFarther(run, saving)
+  if (saving !== undefined) await prepareSaves(run.updated, run.layout.world)
   /** The step and the epoch at which this training originally started, before any resume. */
   const first = resumed?.first ?? { step: run.steps, epoch: source.epoch }
   const epochs = first.epoch + options.epochs

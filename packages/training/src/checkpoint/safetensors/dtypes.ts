@@ -43,13 +43,14 @@ export function bytesOf(dtype: SafetensorsDType): number {
   return arrays[dtype].BYTES_PER_ELEMENT
 }
 
-/** Returns the bytes as values of a dtype, without a copy. */
+/** Returns the bytes from `place` as values of a dtype, without a copy. */
 export function toValues(
   dtype: SafetensorsDType,
   bytes: ArrayBufferLike,
   length?: number,
+  place = 0,
 ): TensorValues {
-  return new arrays[dtype](bytes as ArrayBuffer, 0, length)
+  return new arrays[dtype](bytes as ArrayBuffer, place, length)
 }
 
 /** Returns the default dtype of the values, and their size in bytes. */

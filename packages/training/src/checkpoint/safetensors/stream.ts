@@ -1,68 +1,97 @@
-import { on } from 'node:events'
-import { Worker } from 'node:worker_threads'
+import { MessageChannel } from 'node:worker_threads'
 import type { HeldValues } from '../../backend/held-values.ts'
-import { packageFolder } from '../../package-folder.ts'
-import { check, type Checks } from './checks.ts'
+import { inThisThread, inWriter, type Writer } from '../writer.ts'
+import type { Checks } from './checks.ts'
+import type { ChunkFile, ChunkMessage, TensorChunk } from './chunks.ts'
 import { bytesOf, layoutOf, toValues, type TensorValues } from './dtypes.ts'
 
-/** The bytes that are copied at once, in less than a millisecond. */
+/** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
 const CHUNK = 1024 * 1024
 /** The number of chunks that are written and checked at one time. */
-const UNDER_WAY = 4
-/** The largest size in bytes of a tensor that is checked in this thread. */
-const SMALL = 64 * 1024
+const UNDER_WAY = 8
+/** The largest number of tensors in a chunk, because each read of a device takes time. */
+const PARTS = 16
+
+/** Whether a thread is started for tensors of this size. */
+export const isLarge = (bytes: number): boolean => bytes > 64 * 1024
+
+type Values = TensorValues | HeldValues
+
+/** Chooses the thread that checks and writes these tensors. */
+export function writerFor(tensors: readonly Values[]): Writer {
+  return tensors.some((values) => isLarge(layoutOf(values).bytes)) ? inWriter : inThisThread
+}
 
 /**
- * Reads tensors chunk by chunk into memory that is used again, checks them in another thread, and
+ * Reads tensors chunk by chunk into memory that is used again, has them checked and written, and
  * releases them. Other work of this process can run between chunks.
  *
- * @param write - writes the bytes of a tensor to their place among the bytes of all tensors
+ * @param file - receives the first tensors; the others are only checked
  * @returns the checks of each tensor
  */
 export async function streamTensors(
-  tensors: readonly (TensorValues | HeldValues)[],
-  write: (bytes: Uint8Array, place: number) => void | Promise<void>,
-  signal?: AbortSignal,
+  tensors: readonly Values[],
+  writer: Writer,
+  file: ChunkFile | undefined,
+  signal: AbortSignal | undefined,
 ): Promise<Checks[]> {
-  let thread: Worker | undefined
-  let replies: AsyncIterator<[Checks]> | undefined
-  const checkBeside = async (values: TensorValues, isFirst: boolean) => {
-    thread ??= new Worker(new URL('dist/check-thread.js', packageFolder), { execArgv: [] })
-    replies ??= on(thread, 'message') as AsyncIterator<[Checks]>
-    thread.postMessage({ values, isFirst })
-    const { value } = (await replies.next()) as IteratorYieldResult<[Checks]>
-    return value[0]
+  const { port1: port, port2 } = new MessageChannel()
+  const written = writer('writeChunks', [port2, tensors.length, file], [port2])
+  const freed: (() => void)[] = []
+  port.on('message', () => {
+    freed.shift()!()
+  })
+  const send = (message: ChunkMessage) => {
+    port.postMessage(message)
   }
-  const free = Array.from({ length: UNDER_WAY }, () =>
-    Promise.resolve(new SharedArrayBuffer(CHUNK)),
+  const free: (SharedArrayBuffer | Promise<SharedArrayBuffer>)[] = Array.from(
+    { length: UNDER_WAY },
+    () => new SharedArrayBuffer(CHUNK),
   )
-  const results: (Checks | Promise<Checks>)[] = []
-  let place = 0
+  let memory: SharedArrayBuffer | undefined
+  let used = 0
+  let parts: TensorChunk[] = []
+  const flush = () => {
+    if (memory === undefined) return
+    const kept = memory
+    send(parts)
+    free.push(
+      new Promise((resolve) => {
+        freed.push(() => {
+          resolve(kept)
+        })
+      }),
+    )
+    memory = undefined
+    used = 0
+    parts = []
+  }
   try {
-    for (const [i, values] of tensors.entries()) {
-      const { dtype, bytes } = layoutOf(values)
-      const most = CHUNK / bytesOf(dtype)
-      results.push({ crc32: 0 })
-      for (let at = 0; at < values.length; at += most) {
+    for (const [tensor, values] of tensors.entries()) {
+      const { dtype } = layoutOf(values)
+      for (let at = 0; at < values.length;) {
         signal?.throwIfAborted()
-        const memory = await free.shift()!
-        const chunk = toValues(dtype, memory, Math.min(most, values.length - at))
+        memory ??= (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
+        const length = Math.min(values.length - at, (CHUNK - used) / bytesOf(dtype))
+        const chunk = toValues(dtype, memory, length, used)
         if ('read' in values) await values.read(chunk as Float32Array, at)
-        else chunk.set(values.subarray(at, at + most) as never)
-        const checks = bytes <= SMALL ? check(chunk) : checkBeside(chunk, at === 0)
-        results[i] = checks
-        const written = write(new Uint8Array(memory, 0, chunk.byteLength), place)
-        place += chunk.byteLength
-        const freed = Promise.all([checks, written]).then(() => memory)
-        // Ignore the error here: awaiting the memory throws it.
-        freed.catch(() => undefined)
-        free.push(freed)
+        else chunk.set(values.subarray(at, at + length) as never)
+        parts.push({ tensor, values: chunk })
+        at += length
+        // A multiple of the size of any value.
+        used = Math.ceil((used + chunk.byteLength) / 8) * 8
+        if (used === CHUNK || parts.length === PARTS) flush()
       }
       if ('read' in values) values.release()
     }
-    await Promise.all(free)
-    return await Promise.all(results.map(async (checks) => await checks))
+    flush()
+    send(null)
+    return await written
+  } catch (error) {
+    send('cancel')
+    await written.catch(() => undefined)
+    throw error
   } finally {
-    await thread?.terminate()
+    port.close()
   }
 }

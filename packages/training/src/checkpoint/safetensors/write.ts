@@ -1,12 +1,12 @@
-import { open, rename, rm, type FileHandle } from 'node:fs/promises'
-import { dirname } from 'node:path'
-import { argumentError, checkReplaceable } from '@tsrun/core'
+import { argumentError } from '@tsrun/core'
 import type { HeldValues } from '../../backend/held-values.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import type { Checks } from './checks.ts'
 import { bytesOf, layoutOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
 import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
-import { streamTensors } from './stream.ts'
+import type { Writer } from '../writer.ts'
+import { streamTensors, writerFor } from './stream.ts'
+
+export { writeAll, writeDurably } from './durable.ts'
 
 /** A tensor to write. */
 export interface TensorData {
@@ -53,7 +53,9 @@ export async function writeSafetensors(
   metadata: Readonly<Record<string, string>> = {},
   signal?: AbortSignal,
 ): Promise<WrittenFile> {
-  const { bytes, checks } = await writeTensors(path, tensors, [], metadata, signal)
+  const values = Array.from(tensors.values(), (tensor) => tensor.values)
+  const writer = writerFor(values)
+  const { bytes, checks } = await writeTensors(path, tensors, [], metadata, writer, signal)
   return {
     bytes,
     checksums: new Map([...tensors.keys()].map((name, i) => [name, checks[i]!.crc32])),
@@ -71,79 +73,15 @@ export async function writeTensors(
   tensors: ReadonlyMap<string, AnyTensorData>,
   others: readonly AnyTensorData['values'][],
   metadata: Readonly<Record<string, string>>,
+  writer: Writer,
   signal: AbortSignal | undefined,
 ) {
   const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
   const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
-  let checks: readonly Checks[] = []
-  await writeDurably(path, async (file) => {
-    await writeAll(file, header, 0)
-    const write = async (chunk: Uint8Array, place: number) => {
-      if (place < bytes) await writeAll(file, chunk, header.length + place)
-    }
-    checks = await streamTensors(all, write, signal)
-  })
+  const file = { path, header, bytes }
+  const checks = await streamTensors(all, writer, file, signal)
   return { bytes: header.length + bytes, checks }
-}
-
-/** Writes a file under a temporary name, and renames it once it is on the disk. */
-export async function writeDurably(
-  path: string,
-  write: (file: FileHandle) => Promise<void>,
-): Promise<void> {
-  checkReplaceable(path)
-  const unfinished = `${path}.unfinished`
-  // Delete a file that an earlier process left or an attacker planted. Never write to it.
-  await rm(unfinished, { force: true })
-  const file = await open(unfinished, 'wx')
-  try {
-    await write(file)
-    await unless(CANNOT_SYNC, () => file.sync())
-    await file.close()
-    await rename(unfinished, path)
-  } catch (error) {
-    await file.close().catch(() => undefined)
-    await rm(unfinished, { force: true }).catch(() => undefined)
-    throw error
-  }
-  await syncFolder(dirname(path))
-}
-
-/** Error codes of file systems that cannot sync, and of Node's permission model, which forbids it. */
-const CANNOT_SYNC = ['EINVAL', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'ENOTTY', 'ERR_ACCESS_DENIED']
-/** More error codes for folders: on Windows, SMB and FUSE, folders may not open as files. */
-const CANNOT_SYNC_FOLDERS = [...CANNOT_SYNC, 'EACCES', 'EBADF', 'EISDIR', 'EPERM']
-
-/** Flushes the directory entries of a folder to disk, if its file system can. */
-export async function syncFolder(path: string): Promise<void> {
-  await unless(CANNOT_SYNC_FOLDERS, async () => {
-    const folder = await open(path, 'r')
-    try {
-      await folder.sync()
-    } finally {
-      await folder.close()
-    }
-  })
-}
-
-async function unless(codes: readonly string[], run: () => Promise<void>): Promise<void> {
-  await run().catch((error: unknown) => {
-    if (!codes.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
-  })
-}
-
-/**
- * Writes all of `data`, in as many writes as that takes.
- *
- * @param place - the position in the file; default: where the last write ended
- */
-export async function writeAll(file: FileHandle, data: Uint8Array, place?: number): Promise<void> {
-  for (let at = 0; at < data.length;) {
-    const position = place === undefined ? null : place + at
-    const { bytesWritten } = await file.write(data, at, data.length - at, position)
-    at += bytesWritten
-  }
 }
 
 function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
