@@ -1,6 +1,6 @@
 import { argumentError } from '@tsrun/core'
-import { type AttentionCore, type Tensor, tf, viewOf } from '@tsrun/training'
-import { attend, causalAttention, isHostAccessible, scopedTensor } from '@tsrun/training/parts'
+import { type AttentionCore, viewOf } from '@tsrun/training'
+import { causalAttention, scopedTensor } from '@tsrun/training/parts'
 
 /** An attention core for generation, which caches the keys and values of earlier calls (a KV cache). */
 export interface CachedAttention extends AttentionCore {
@@ -9,19 +9,7 @@ export interface CachedAttention extends AttentionCore {
   dispose(): void
 }
 
-/**
- * Returns a causal attention core with a KV cache: each call attends to the positions of all calls so
- * far. The positions of a call follow those in the cache. Results equal those of `causalAttention` on the
- * whole sequence. There is no backward pass.
- *
- * If tensors are in host memory, keys and values are cached in arrays, and each row is computed in double
- * precision. Calling a TensorFlow.js operation would take longer than computing one position.
- */
-export function cachedAttention(): CachedAttention {
-  return isHostAccessible() ? hostCache() : deviceCache()
-}
-
-function noGradient(): never {
+export function noGradient(): never {
   throw argumentError(
     'a backward pass',
     'one while a text is generated',
@@ -29,7 +17,15 @@ function noGradient(): never {
   )
 }
 
-function hostCache(): CachedAttention {
+/**
+ * Returns a causal attention core with a KV cache: each call attends to the positions of all calls so
+ * far. The positions of a call follow those in the cache. Results equal those of `causalAttention` on the
+ * whole sequence. There is no backward pass.
+ *
+ * Keys and values are cached in arrays, and each row is computed in double precision. Calling a
+ * TensorFlow.js operation would take longer than computing one position.
+ */
+export function hostCache(): CachedAttention {
   let length = 0
   /** The number of rows allocated for each head. */
   let capacity = 0
@@ -114,45 +110,4 @@ function hostCache(): CachedAttention {
       length = 0
     },
   }
-}
-
-function deviceCache(): CachedAttention {
-  let cached: readonly [keys: Tensor, values: Tensor] | undefined
-
-  const lengthOf = () => cached?.[0].shape[2] ?? 0
-  const replace = (next: typeof cached) => {
-    if (cached !== undefined) tf.dispose([...cached])
-    cached = next
-  }
-  return {
-    forward(q, k, v) {
-      const before = lengthOf()
-      const keys = tf.keep(cached === undefined ? tf.clone(k) : tf.concat([cached[0], k], 2))
-      const values = tf.keep(cached === undefined ? tf.clone(v) : tf.concat([cached[1], v], 2))
-      replace([keys, values])
-      if (before === 0) return { output: causalAttention.forward(q, k, v).output, saved: [] }
-      const rows = Array.from({ length: q.shape[2]! }, (_, i) => {
-        const [query, seen] = [rowsOf(q, i, 1), before + i + 1]
-        const { probabilities } = attend(query, rowsOf(keys, 0, seen), 'full')
-        return tf.matMul(probabilities, rowsOf(values, 0, seen))
-      })
-      return { output: rows.length === 1 ? rows[0]! : tf.concat(rows, 2), saved: [] }
-    },
-    backward: noGradient,
-    truncate(length) {
-      if (cached === undefined || length >= lengthOf()) return
-      const [keys, values] = cached
-      const first = (x: Tensor) => tf.keep(rowsOf(x, 0, length))
-      replace(length === 0 ? undefined : [first(keys), first(values)])
-    },
-    dispose() {
-      replace(undefined)
-    },
-  }
-}
-
-function rowsOf(x: Tensor, from: number, count: number): Tensor {
-  const [batch, heads, length, size] = x.shape as [number, number, number, number]
-  if (from === 0 && count === length) return x
-  return tf.slice(x, [0, 0, from, 0], [batch, heads, count, size])
 }

@@ -12,11 +12,13 @@ import {
   hasPositions,
   inOrder,
   isAttention,
+  isHostAccessible,
   isSequenceParallel,
   isVocabParallelHead,
   modulesOf,
 } from '@tsrun/training/parts'
-import { cachedAttention, type CachedAttention } from './cached-attention.ts'
+import { hostCache } from './cached-attention.ts'
+import { deviceCaches } from './device-caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /**
@@ -32,8 +34,11 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
     ...Array.from(modulesOf(root), (each) => each.module),
   ])
   const shared = all.filter(isSequenceParallel)
-  const caches: CachedAttention[] = []
   const undo: (() => void)[] = []
+  const block = Math.min(...all.map(blockOf))
+  const onDevice = keeps && !isHostAccessible() ? deviceCaches(block) : undefined
+  const caches: { truncate(length: number): void; dispose(): void }[] = []
+  if (onDevice !== undefined) caches.push(onDevice)
   /** The number of positions computed so far, without the padding of the last input. */
   let computed = 0
 
@@ -44,15 +49,18 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
   const replaceCore = (module: CausalSelfAttention) => {
     const { core } = module
     if (keeps) {
-      const cache = cachedAttention()
-      caches.push(cache)
-      module.core = cache
+      module.core = onDevice?.core() ?? addHostCache()
     } else if (core.dividesSequences === true) {
       module.core = causalAttention
     }
     undo.push(() => {
       module.core = core
     })
+  }
+  const addHostCache = () => {
+    const cache = hostCache()
+    caches.push(cache)
+    return cache
   }
   const replacePositions = (module: PositionEmbedding, positions: Positions) => {
     const { positions: original } = module
@@ -75,6 +83,9 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
       children['lm_head'] = head
     })
   }
+  for (const module of modules) {
+    if (onDevice !== undefined && isGPT(module)) undo.push(onDevice.repeat(module))
+  }
   for (const module of all) {
     if (isAttention(module)) replaceCore(module)
     else if (hasPositions(module)) replacePositions(module, inOrder)
@@ -87,7 +98,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
 
   return {
     /** The largest number of input tokens; Infinity if no module limits it. */
-    block: Math.min(...all.map(blockOf)),
+    block,
     /** A divisor of the number of input positions. The input is padded to a multiple of it. */
     multiple: shared[0]?.ranks ?? 1,
     /** The output head, if each rank computes the scores of only some tokens; otherwise undefined. */
@@ -112,7 +123,7 @@ function lastPosition(x: Tensor): Tensor {
   return length === 1 ? x : tf.slice(x, [0, length - 1, 0], [batch, 1, width])
 }
 
-/** Returns the scores [vocabulary] at one position of the output, which is counted from the end. */
+/** Returns the scores [1, 1, vocabulary] at one position of the output, which is counted from the end. */
 export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
   const [batch, length, vocabulary] = outputs.shape as [number, number, number]
   if (outputs.rank !== 3 || batch !== 1) {
@@ -122,8 +133,8 @@ export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
       'scores [1, length, vocabulary], as of a GPT',
     )
   }
-  const at = length === 1 ? 0 : length - 1 - fromEnd
-  return tf.reshape(tf.slice(outputs, [0, at, 0], [1, 1, vocabulary]), [vocabulary])
+  if (length === 1) return tf.clone(outputs)
+  return tf.slice(outputs, [0, length - 1 - fromEnd, 0], [1, 1, vocabulary])
 }
 
 function blockOf(module: Module): number {

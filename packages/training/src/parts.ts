@@ -1,7 +1,7 @@
 // Internals for the packages that extend this one. They change without notice: those packages depend on
 // the same version.
 export { runForward } from './autograd/record.ts'
-export { isHostAccessible } from './backend/current.ts'
+export { isHostAccessible, repeated } from './backend/current.ts'
 export { holdTensor } from './backend/held-values.ts'
 export { scopedTensor } from './backend/host-memory.ts'
 export { onAllRanks } from './checkpoint/coordination.ts'
@@ -15,7 +15,7 @@ export { writeAll, writeDurably } from './checkpoint/safetensors/write.ts'
 export { checkPlace, ownersOf } from './checkpoint/state.ts'
 export { withConflictError } from './checkpoint/write.ts'
 export { describe } from './model/describe.ts'
-export { modulesOf, ofKind } from './model/module.ts'
+export { isRepeatable, modulesOf, ofKind } from './model/module.ts'
 export { checkHeads, isAttention } from './nn/attention.ts'
 export { attend, causalAttention } from './nn/causal-attention.ts'
 export { dropoutRate } from './nn/dropout.ts'

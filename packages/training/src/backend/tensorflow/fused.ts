@@ -2,7 +2,7 @@ import type { Attribute } from './eager.ts'
 import type { GraphNode, Value } from './graph.ts'
 
 /** Values of TF_AttrType and TF_DataType in TensorFlow's C API. */
-const [STRINGS, INT, INT32] = [0, 1, 3]
+const [STRINGS, INT, FLOAT, INT32] = [0, 1, 1, 3]
 
 /** The fused matrix product has other names for these attributes. */
 const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y: 'transpose_b' }
@@ -95,4 +95,26 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     if (sum !== undefined) covered.add(sum)
   }
   return result
+}
+
+/**
+ * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN, whose call takes
+ * longer than the product of a small matrix.
+ */
+export function withoutOneDnn(nodes: readonly GraphNode[]): GraphNode[] {
+  return nodes.map((node) => {
+    const { op, attributes, inputs, dtypes } = node
+    const [left] = inputs
+    const isRow =
+      op === 'BatchMatMulV2' &&
+      dtypes[0] === FLOAT &&
+      nodes[left!.node]!.shapes[left!.output]!.at(-2) === 1 &&
+      attributes.some(({ name, value }) => name === 'adj_x' && value === false)
+    if (!isRow) return node
+    const types = ['Ta', 'Tb', 'Tout']
+    const renamed = attributes.flatMap((each) =>
+      each.name === 'T' ? types.map((name) => ({ ...each, name })) : each,
+    )
+    return { ...node, op: 'BatchMatMulV3', attributes: renamed }
+  })
 }

@@ -7,11 +7,17 @@ import { createTrace, placeOf, type TracedFunction } from './trace.ts'
 /** The largest number of functions of a computation, one for each combination of input shapes. */
 const MOST_FUNCTIONS = 8
 
+interface Computation {
+  readonly run: TracedFunction
+  /** The indices of the inputs that the function takes. */
+  readonly places: readonly number[]
+}
+
 /**
  * TensorFlow functions by name of the computation and shapes of its inputs; undefined after the
  * first run.
  */
-const computations = new Map<string, Map<string, TracedFunction | undefined>>()
+const computations = new Map<string, Map<string, Computation | undefined>>()
 const untraceable = new Set<string>()
 
 /** Runs a computation as a TensorFlow function from the third run on. */
@@ -23,21 +29,22 @@ export function repeat(
 ): Tensor[] | undefined {
   const eager = currentEager()!
   if (!eager.hasFunctions || untraceable.has(name)) return undefined
-  const functions = computations.get(name) ?? new Map<string, TracedFunction | undefined>()
+  const functions = computations.get(name) ?? new Map<string, Computation | undefined>()
   computations.set(name, functions)
   const shapes = [...inputs.map(({ shape }) => shape.join()), ...numbers].join(';')
   const known = functions.get(shapes)
   if (known !== undefined) {
     const bits: Handle[] = []
     try {
-      const given = known.inputs.map((value) => {
-        const input = inputs[placeOf(value)]!
+      const { run, places } = known
+      const given = places.map((place) => {
+        const input = inputs[place]!
         if (!eager.takesBits(input)) return eager.handleOf(input)
         bits.push(eager.bitsOf(input))
         return bits.at(-1)!
       })
-      const results = eager.call(known.definition, given)
-      return results.map((handle, i) => eager.take(handle, known.shapes[i]!))
+      const results = eager.call(run.definition, given)
+      return results.map((handle, i) => eager.take(handle, run.shapes[i]!))
     } finally {
       for (const handle of bits) eager.free(handle)
     }
@@ -50,7 +57,8 @@ export function repeat(
   for (const input of inputs) trace.addArgument(input)
   const outputs = trace.run(run)
   try {
-    functions.set(shapes, trace.defineAll(outputs))
+    const run = trace.defineAll(outputs)
+    functions.set(shapes, { run, places: run.inputs.map(placeOf) })
   } catch (error) {
     untraceable.add(name)
     const { message } = error as Error

@@ -1,7 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
 import type { Eager, Observer } from './eager.ts'
-import { fused } from './fused.ts'
+import { fused, withoutOneDnn } from './fused.ts'
 import { serializeGraph, type GraphNode, type Value } from './graph.ts'
 
 /** A TensorFlow function made from a part of a trace. */
@@ -123,7 +123,9 @@ export function createTrace(eager: Eager) {
     defined++
     const definition = eager.define(
       Int32Array.from(results.flatMap(({ node, output }) => [node, output])),
-      serializeGraph(eager.isOnHost ? assembly.nodes : fused(assembly.nodes, results)),
+      serializeGraph(
+        eager.isOnHost ? withoutOneDnn(assembly.nodes) : fused(assembly.nodes, results),
+      ),
       inputs.length,
       defined,
     )

@@ -1,0 +1,107 @@
+import { fileURLToPath } from 'node:url'
+import { hasFunctions, tensorflow } from '../training/backend/support/tensorflow.ts'
+import { WarmProcess } from '../training/backend/support/warm.ts'
+import { needing } from '../needs.ts'
+
+const tokens = fileURLToPath(new URL('../training/nn/support/tokens.ts', import.meta.url))
+
+const { describe: describeIt } = needing(
+  hasFunctions,
+  'TensorFlow with the binding of these sources (npx tsrun setup tensorflow)',
+)
+
+describeIt.each(['CPU', 'GPU'])('generate on tensorflow, with tensors as on a %s', (device) => {
+  const warm = new WarmProcess({ ...tensorflow }, true)
+  afterAll(() => {
+    warm.end()
+  })
+  const run = async (body: string) =>
+    await warm.run(`
+      await training.loadBackend('tensorflow')
+      const { disposeModule, replaceValue, tf } = training
+      const { generate } = await load('@tsrun/models')
+      const { livelyGpt } = await load(${JSON.stringify(tokens)})
+      const backend = tf.backend()
+      backend.isUsingGpuDevice = ${device === 'GPU'}
+      const options = { temperature: 1.5, topK: 6, seed: 3 }
+      const prompt = [1, 7, 2]
+      ${body}`)
+
+  it('draws the tokens of whole passes, also after the weights have changed', async () => {
+    const rates = { embeddingDropout: 0.1, attentionDropout: 0.1, residualDropout: 0.1 }
+    for (const sizes of [{ block: 150 }, { block: 8 }, { block: 80, tied: true, ...rates }]) {
+      const { drawn, tensors } = (await run(`
+        const model = livelyGpt(${JSON.stringify(sizes)})
+        const before = tf.memory().numTensors
+        const drawn = []
+        for (const factor of [1, 0.5]) {
+          for (const parameter of model.parameters) {
+            replaceValue(parameter, tf.keep(tf.mul(parameter.value, factor)))
+          }
+          for (const cache of [true, false]) {
+            drawn.push(await generate(model, prompt, { ...options, cache, maxTokens: 160 }))
+          }
+        }
+        const tensors = tf.memory().numTensors - before
+        disposeModule(model)
+        return { drawn, tensors }`)) as { drawn: number[][]; tensors: number }
+      const [first, whole, second, wholeAgain] = drawn
+      expect(first).toEqual(whole)
+      expect(second).toEqual(wholeAgain)
+      expect(second).not.toEqual(first)
+      expect(tensors).toBe(0)
+    }
+  })
+
+  it('calls one function for each token', async () => {
+    const calls = await run(`
+      const model = livelyGpt({ block: 64 })
+      await generate(model, prompt, { maxTokens: 10 })
+      const stock = backend.binding
+      let calls = { functions: 0, operations: 0 }
+      const counted = {
+        executeOp(...args) {
+          calls.operations++
+          return stock.executeOp(...args)
+        },
+        functions: {
+          call(...args) {
+            calls.functions++
+            return stock.functions.call(...args)
+          },
+        },
+      }
+      backend.binding = Object.create(stock, Object.getOwnPropertyDescriptors(counted))
+      const count = async (maxTokens) => {
+        calls = { functions: 0, operations: 0 }
+        await generate(model, prompt, { maxTokens })
+        return calls
+      }
+      const [few, many] = [await count(10), await count(30)]
+      backend.binding = stock
+      disposeModule(model)
+      const [functions, operations] = ['functions', 'operations'].map((kind) => many[kind] - few[kind])
+      return { functions, operations }`)
+    expect(calls).toEqual({ functions: 20, operations: 0 })
+  })
+
+  it('uses weights that change during a text, and refuses tokens outside the vocabulary', async () => {
+    const { drawn, code } = (await run(`
+      const model = livelyGpt({ block: 64 })
+      model.children.wte = new training.Embedding({ name: 'wte', count: 4, width: 8 })
+      const { ln_f, lm_head } = model.children
+      const fill = ({ parameters }, i, values) => replaceValue(parameters[i], tf.keep(values))
+      fill(ln_f, 0, tf.zeros([8]))
+      fill(ln_f, 1, tf.ones([8]))
+      fill(lm_head, 0, tf.zeros([11, 8]))
+      const drawn = []
+      const onToken = (token) => {
+        if (drawn.push(token) === 6) fill(lm_head, 0, tf.pad(tf.ones([1, 8]), [[10, 0], [0, 0]]))
+      }
+      const code = await generate(model, [1], { maxTokens: 12, temperature: 0, onToken }).catch(({ code }) => code)
+      disposeModule(model)
+      return { drawn, code }`)) as { drawn: number[]; code: string }
+    expect(drawn).toEqual([0, 0, 0, 0, 0, 0, 10])
+    expect(code).toBe('ERR_TSR_ARGUMENT')
+  })
+})
