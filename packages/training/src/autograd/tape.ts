@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
-import type { Differentiable } from '../tfjs/backend.ts'
+import { shared } from '../backend/held-values.ts'
+import type { Differentiable, Each, LazyOperation } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /*
@@ -19,20 +20,24 @@ export interface TapeNode {
   readonly gradient?: (dys: (Tensor | undefined)[]) => Readonly<Record<string, () => Tensor>>
 }
 
-type Each<K extends string, T> = Readonly<Record<K, T>>
+type Thunks = Each<string, () => Tensor>
 
 interface PrivateEngine {
   startTape(): void
   endTape(): void
-  /** The implementation of tf.customGrad. */
-  runKernelFunc<K extends string>(call: {
-    readonly inputs: Each<K, Tensor>
-    readonly forwardFunc: (backend: unknown, save: (tensors: Tensor[]) => void) => Tensor
-    readonly backwardsFunc: (dy: Tensor, saved: Tensor[]) => Each<K, () => Tensor>
-  }): Tensor
+  isTapeOn(): boolean
+  addTapeNode(
+    name: string,
+    inputs: Each<string, Tensor>,
+    outputs: Tensor[],
+    gradients: (dy: Tensor, saved: Tensor[]) => Thunks,
+    saved: Tensor[],
+    attributes: object,
+  ): void
   readonly state: {
     activeTape: TapeNode[] | null
     gradientDepth: number
+    kernelDepth: number
     readonly activeScope: { readonly id: number } | null
   }
 }
@@ -88,37 +93,55 @@ export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
     return compute().map((tensor) => {
       const own = tensor.scopeId === scope && !tensor.kept && !seen.has(tensor)
       seen.add(tensor)
-      return tf.keep(own ? tensor : tf.clone(tensor))
+      return own ? tf.keep(tensor) : shared(tensor)
     })
   })
 }
 
-/** Like tf.customGrad. `run` must not keep the inputs, because the tape saves clones of them. */
+/** What an operation computes, and the tensors that its gradients need. */
+interface Operated {
+  readonly value: Tensor
+  readonly saved: readonly Tensor[]
+  /** Returns functions that compute the gradients of inputs. */
+  readonly gradients: (dy: Tensor, saved: Tensor[]) => Thunks
+}
+
+/** Runs an operation as one node of the tape. `tf.customGrad` does so with a kernel call for each saved tensor. */
+function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
+  const isTapeOn = engine.isTapeOn()
+  engine.state.kernelDepth++
+  let result: Operated
+  let saved: Tensor[] = []
+  try {
+    tf.tidy(() => {
+      result = run()
+      if (isTapeOn) saved = result.saved.map(shared)
+      return result.value
+    })
+  } finally {
+    engine.state.kernelDepth--
+  }
+  const { value, gradients } = result!
+  if (isTapeOn) engine.addTapeNode('', inputs, [value], gradients, saved, {})
+  return value
+}
+
+/** Like tf.customGrad. `run` must not keep the inputs, because the tape shares their memory. */
 export function withGradients(
   inputs: readonly Tensor[],
   run: (...inputs: Tensor[]) => Differentiable,
 ): Tensor {
-  return tf.customGrad((...args) => {
-    const save = args.pop() as unknown as (tensors: Tensor[]) => void
-    const { value, saved, gradients } = run(...(args as Tensor[]))
-    save(saved)
-    return { value, gradFunc: gradients }
-  })(...inputs)
+  return operate(byIndex(inputs), () => {
+    const { gradients, ...result } = run(...inputs)
+    return {
+      ...result,
+      gradients: (dy, saved) => byIndex(gradients(dy, saved).map((gradient) => () => gradient)),
+    }
+  })
 }
 
-/** An operation with custom gradients, for `withLazyGradients`. */
-export interface LazyOperation<K extends string> {
-  forward(): Tensor
-  /** Whether `gradients` needs the output; default false. */
-  readonly savesOutput?: boolean
-  /**
-   * Returns one function per input, which computes the gradient of that input. The functions are called
-   * in order, and only for requested gradients.
-   *
-   * @param inputs - the inputs of the forward pass
-   * @param output - the result of the forward pass, if it is saved
-   */
-  gradients(dy: Tensor, inputs: Each<K, Tensor>, output?: Tensor): Each<K, () => Tensor>
+function byIndex<T>(values: readonly T[]): Each<string, T> {
+  return Object.fromEntries(values.entries())
 }
 
 /** Like tf.customGrad, but computes only the requested gradients. */
@@ -127,17 +150,19 @@ export function withLazyGradients<K extends string>(
   operation: LazyOperation<K>,
 ): Tensor {
   const keys = Object.keys(inputs) as K[]
-  return engine.runKernelFunc<K>({
-    inputs,
-    forwardFunc: (_, save) => {
-      const output = operation.forward()
-      save([...keys.map((key) => inputs[key]), ...(operation.savesOutput === true ? [output] : [])])
-      return output
-    },
-    backwardsFunc: (dy, saved) => {
-      const entries = keys.map((key, i) => [key, saved[i]!] as const)
-      const given = Object.fromEntries(entries) as Each<K, Tensor>
-      return operation.gradients(dy, given, saved[keys.length])
-    },
+  return operate(inputs, () => {
+    const value = operation.forward()
+    return {
+      value,
+      saved: [
+        ...keys.map((key) => inputs[key]),
+        ...(operation.savesOutput === true ? [value] : []),
+      ],
+      gradients(dy, saved) {
+        const entries = keys.map((key, i) => [key, saved[i]!] as const)
+        const given = Object.fromEntries(entries) as Each<K, Tensor>
+        return operation.gradients(dy, given, saved[keys.length])
+      },
+    }
   })
 }

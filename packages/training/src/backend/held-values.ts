@@ -41,7 +41,7 @@ export function isAlone({ dataId }: Tensor): boolean {
 }
 
 /** Like `tf.clone`, which takes ten times as long. */
-function shared(tensor: Tensor): Tensor {
+export function shared(tensor: Tensor): Tensor {
   const engine = tf.engine()
   engine.backend.incRef(tensor.dataId)
   return tf.keep(engine.makeTensorFromTensorInfo(tensor))

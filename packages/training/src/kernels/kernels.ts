@@ -30,7 +30,7 @@ export interface KernelExports extends WindowKernels, Passes {
     finisher: number,
     mask: number,
   ): void
-  sum_rows(out: number, x: number, rows: number, columns: number, sums: number): void
+  sum_rows(out: number, x: number, rows: number, columns: number): void
   softmax_rows(
     p: number,
     rows: number,
@@ -52,6 +52,7 @@ export type Passes = Record<
   | 'cross_entropy'
   | 'gate'
   | 'mask'
+  | 'max_pool'
   | 'max_pool_gradient'
   | 'normalize'
   | 'normalize_gradients'

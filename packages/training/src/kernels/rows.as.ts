@@ -1,3 +1,4 @@
+import { high, join, low } from './lanes.as'
 import { finish, MASK, RELU } from './tile.as'
 
 /**
@@ -33,30 +34,45 @@ export function finish_rows(
   }
 }
 
-/**
- * Sums the rows of x: out[j] = sum over i of x[i, j], in double precision and in row order.
- *
- * @param sums - scratch memory for `columns` doubles
- */
-export function sum_rows(out: usize, x: usize, rows: usize, columns: usize, sums: usize): void {
-  memory.fill(sums, 0, columns << 3)
-  const even = columns & ~1
-  for (let row = rows; row > 0; row--) {
-    let sum = sums
-    let column: usize = 0
-    for (; column < even; column += 2) {
-      const values = f64x2.promote_low_f32x4(v128.load64_zero(x))
-      v128.store(sum, f64x2.add(v128.load(sum), values))
-      x += 8
-      sum += 16
+/** Sums the rows of x: out[j] = sum over i of x[i, j], in double precision and in row order. */
+export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): void {
+  const stride = columns << 2
+  const end = x + rows * stride
+  let column: usize = 0
+  // As many sums as fit the registers.
+  for (; column + 16 <= columns; column += 16) {
+    let a = f64x2.splat(0)
+    let b = a
+    let c = a
+    let d = a
+    let e = a
+    let f = a
+    let g = a
+    let h = a
+    for (let p = x + (column << 2); p < end; p += stride) {
+      const s = v128.load(p)
+      a = f64x2.add(a, low(s))
+      b = f64x2.add(b, high(s))
+      const t = v128.load(p, 16)
+      c = f64x2.add(c, low(t))
+      d = f64x2.add(d, high(t))
+      const u = v128.load(p, 32)
+      e = f64x2.add(e, low(u))
+      f = f64x2.add(f, high(u))
+      const v = v128.load(p, 48)
+      g = f64x2.add(g, low(v))
+      h = f64x2.add(h, high(v))
     }
-    if (column < columns) {
-      store<f64>(sum, load<f64>(sum) + <f64>load<f32>(x))
-      x += 4
-    }
+    const to = out + (column << 2)
+    v128.store(to, join(a, b))
+    v128.store(to, join(c, d), 16)
+    v128.store(to, join(e, f), 32)
+    v128.store(to, join(g, h), 48)
   }
-  for (let column: usize = 0; column < columns; column++) {
-    store<f32>(out + (column << 2), <f32>load<f64>(sums + (column << 3)))
+  for (; column < columns; column++) {
+    let sum: f64 = 0
+    for (let p = x + (column << 2); p < end; p += stride) sum += <f64>load<f32>(p)
+    store<f32>(out + (column << 2), <f32>sum)
   }
 }
 

@@ -16,22 +16,31 @@ class Geometry {
   top: i32 = 0
   left: i32 = 0
 
-  /** The byte offset of the image that contains a window. */
-  @inline
-  imageOf(index: i32): usize {
-    return <usize>(index / (this.rows * this.columns)) * <usize>this.height * this.line
+  /** The byte offset of the image that contains the current window. */
+  image: usize = 0
+  /** The first row and column of the current window. They may be outside the image. */
+  row: i32 = 0
+  column: i32 = 0
+
+  goTo(index: i32): void {
+    const line = index / this.columns
+    this.image = <usize>(line / this.rows) * <usize>this.height * this.line
+    this.row = (line % this.rows) * this.down - this.top
+    this.column = (index % this.columns) * this.right - this.left
   }
 
-  /** The first row of a window. It may be outside the image. */
+  /** Goes to a later window, at most the first of the next row. Divisions take longer than small windows. */
   @inline
-  rowOf(index: i32): i32 {
-    return ((index / this.columns) % this.rows) * this.down - this.top
-  }
-
-  /** The first column of a window. It may be outside the image. */
-  @inline
-  columnOf(index: i32): i32 {
-    return (index % this.columns) * this.right - this.left
+  advance(windows: i32): void {
+    this.column += windows * this.right
+    if (this.column == this.columns * this.right - this.left) {
+      this.column = -this.left
+      this.row += this.down
+      if (this.row == this.rows * this.down - this.top) {
+        this.row = -this.top
+        this.image += <usize>this.height * this.line
+      }
+    }
   }
 
   @inline
@@ -52,7 +61,11 @@ function copy(out: usize, x: usize, bytes: usize): void {
   const even = bytes & ~15
   let at: usize = 0
   for (; at < even; at += 16) v128.store(out + at, v128.load(x + at))
-  for (; at < bytes; at += 4) store<f32>(out + at, load<f32>(x + at))
+  if (bytes & 8) {
+    store<u64>(out + at, load<u64>(x + at))
+    at += 8
+  }
+  if (bytes & 4) store<f32>(out + at, load<f32>(x + at))
 }
 
 /** out += x */
@@ -97,6 +110,13 @@ function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
   }
 }
 
+/** out = 0. For few bytes, `memory.fill` takes longer. */
+// @ts-ignore: decorator
+@inline
+function clear(out: usize, bytes: usize): void {
+  for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
+}
+
 /** Copies the values of the windows [first, last) to `patches` [windows, tall, wide, channels]. */
 export function take_windows(
   patches: usize,
@@ -107,38 +127,38 @@ export function take_windows(
 ): void {
   const g = changetype<Geometry>(geometry)
   const run = <usize>g.wide * g.pixel
-  // Divisions take longer than copying a small window, so count rows and columns instead.
-  let image = images + g.imageOf(first)
-  let row = g.rowOf(first)
-  let column = g.columnOf(first)
-  for (let index = first; index < last; index++) {
-    const from = max(0, -column)
-    const until = min(g.wide, g.width - column)
-    const isWithin = from == 0 && until == g.wide
-    for (let i = row; i < row + g.tall; i++) {
-      if (i < 0 || i >= g.height || until <= from) {
-        memory.fill(patches, 0, run)
-      } else if (isWithin) {
-        copy(patches, image + <usize>i * g.line + <usize>column * g.pixel, run)
-      } else {
-        const start = <usize>from * g.pixel
-        const end = <usize>until * g.pixel
-        const at = image + <usize>i * g.line + <usize>(column + from) * g.pixel
-        if (start > 0) memory.fill(patches, 0, start)
-        copy(patches + start, at, end - start)
-        if (end < run) memory.fill(patches + end, 0, run - end)
-      }
-      patches += run
-    }
-    column += g.right
-    if (column == g.columns * g.right - g.left) {
-      column = -g.left
-      row += g.down
-      if (row == g.rows * g.down - g.top) {
-        row = -g.top
-        image += <usize>g.height * g.line
+  const size = <usize>g.tall * run
+  g.goTo(first)
+  while (first < last) {
+    // The windows up to the end of a row of outputs.
+    const count = min(last - first, g.columns - (g.column + g.left) / g.right)
+    for (let i = 0; i < g.tall; i++) {
+      const row = g.row + i
+      const isOutside = row < 0 || row >= g.height
+      const line = images + g.image + <usize>row * g.line
+      let to = patches + <usize>i * run
+      let column = g.column
+      for (let n = count; n > 0; n--) {
+        const from = max(0, -column)
+        const until = min(g.wide, g.width - column)
+        if (isOutside || until <= from) {
+          clear(to, run)
+        } else if (until - from == g.wide) {
+          copy(to, line + <usize>column * g.pixel, run)
+        } else {
+          const start = <usize>from * g.pixel
+          const end = <usize>until * g.pixel
+          clear(to, start)
+          copy(to + start, line + <usize>(column + from) * g.pixel, end - start)
+          clear(to + end, run - end)
+        }
+        to += size
+        column += g.right
       }
     }
+    patches += <usize>count * size
+    first += count
+    g.advance(count)
   }
 }
 
@@ -155,10 +175,10 @@ export function add_windows(
 ): void {
   const g = changetype<Geometry>(geometry)
   const run = <usize>g.wide * g.pixel
-  for (let index = first; index < last; index++) {
-    const image = images + g.imageOf(index)
-    const row = g.rowOf(index)
-    const column = g.columnOf(index)
+  for (g.goTo(first); first < last; first++) {
+    const image = images + g.image
+    const row = g.row
+    const column = g.column
     const from = max(0, -column)
     const until = min(g.wide, g.width - column)
     for (let i = row; i < row + g.tall; i++) {
@@ -168,7 +188,71 @@ export function add_windows(
       }
       patches += run
     }
+    g.advance(1)
   }
+}
+
+/** The larger of two values; `largest` if `value` is NaN. */
+// @ts-ignore: decorator
+@inline
+function larger(value: v128, largest: v128): v128 {
+  return v128.bitselect(value, largest, f32x4.gt(value, largest))
+}
+
+/** Computes the largest value of each window, which is -Infinity if all are NaN or outside the image. */
+export function max_pool(out: usize, x: usize, windows: i32, geometry: usize): void {
+  const g = changetype<Geometry>(geometry)
+  const quads = g.pixel & ~15
+  g.goTo(0)
+  for (; windows > 0; windows--) {
+    const above = max(0, g.row)
+    const below = min(g.height, g.row + g.tall)
+    const before = max(0, g.column)
+    const behind = min(g.width, g.column + g.wide)
+    const corner = x + g.image + <usize>above * g.line + <usize>before * g.pixel
+    for (let channel: usize = 0; channel < g.pixel; channel += channel < quads ? 16 : 4) {
+      let largest = f32x4.splat(-Infinity)
+      let line = corner + channel
+      for (let i = above; i < below; i++) {
+        let place = line
+        for (let j = before; j < behind; j++) {
+          const value = channel < quads ? v128.load(place) : v128.load32_zero(place)
+          largest = larger(value, largest)
+          place += g.pixel
+        }
+        line += g.line
+      }
+      if (channel < quads) v128.store(out + channel, largest)
+      else v128.store32_lane(out + channel, largest, 0)
+    }
+    out += g.pixel
+    g.advance(1)
+  }
+}
+
+/** The gradient of one window of 2 x 2 for four channels. */
+// @ts-ignore: decorator
+@inline
+function squareGradient(dx: usize, x: usize, dy: usize, pixel: usize, line: usize): void {
+  const a = v128.load(x)
+  const b = v128.load(x + pixel)
+  const c = v128.load(x + line)
+  const d = v128.load(x + line + pixel)
+  const least = f32x4.splat(-Infinity)
+  const first = larger(a, least)
+  const second = larger(b, first)
+  const third = larger(c, second)
+  let slopes = v128.load(dy)
+  const isD = f32x4.gt(d, third)
+  v128.store(dx + line + pixel, v128.and(slopes, isD))
+  slopes = v128.andnot(slopes, isD)
+  const isC = f32x4.gt(c, second)
+  v128.store(dx + line, v128.and(slopes, isC))
+  slopes = v128.andnot(slopes, isC)
+  const isB = f32x4.gt(b, first)
+  v128.store(dx + pixel, v128.and(slopes, isB))
+  slopes = v128.andnot(slopes, isB)
+  v128.store(dx, v128.and(slopes, f32x4.gt(a, least)))
 }
 
 /**
@@ -185,15 +269,25 @@ export function max_pool_gradient(
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
   const isApart = g.down >= g.tall && g.right >= g.wide
-  for (let index = 0; index < windows; index++) {
-    const image = g.imageOf(index)
-    const row = g.rowOf(index)
-    const column = g.columnOf(index)
+  const isSquare = isApart && g.tall == 2 && g.wide == 2
+  g.goTo(0)
+  for (; windows > 0; windows--) {
+    const image = g.image
+    const row = g.row
+    const column = g.column
+    g.advance(1)
+    let channel: usize = 0
+    if (isSquare && row >= 0 && row + 2 <= g.height && column >= 0 && column + 2 <= g.width) {
+      const at = image + <usize>row * g.line + <usize>column * g.pixel
+      for (; channel < quads; channel += 16) {
+        squareGradient(dx + at + channel, x + at + channel, dy, g.pixel, g.line)
+        dy += 16
+      }
+    }
     const above = max(0, row)
     const below = min(g.height, row + g.tall)
     const before = max(0, column)
     const behind = min(g.width, column + g.wide)
-    let channel: usize = 0
     for (; channel < quads; channel += 16) {
       let largest = f32x4.splat(-Infinity)
       let places = i32x4.splat(-1)
@@ -295,10 +389,12 @@ function addGradient(
 ): void {
   const g = changetype<Geometry>(geometry)
   const bytes = g.pixel * <usize>multiplier
-  for (let index = 0; index < windows; index++) {
-    const image = images + g.imageOf(index)
-    const row = g.rowOf(index)
-    const column = g.columnOf(index)
+  g.goTo(0)
+  for (; windows > 0; windows--) {
+    const image = images + g.image
+    const row = g.row
+    const column = g.column
+    g.advance(1)
     for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
       for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
         const pixel = image + <usize>i * g.line + <usize>j * g.pixel

@@ -1,6 +1,8 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
+import { withLazyGradients } from '../autograd/tape.ts'
+import { currentBackend } from '../backend/current.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
-import type { LinearLayer } from '../tfjs/backend.ts'
+import type { LinearLayer, LinearOperands } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, uniform, zeros } from './init.ts'
@@ -73,14 +75,15 @@ export class Linear implements Module {
   forward(x: Tensor): Tensor {
     const { weight, bias, activation } = this
     checkInput(x, weight, ['...', weight.shape[0]!])
-    return onRows(x, (a) => {
-      const b = weight.value
-      if (bias === undefined) return activate(activation, tf.matMul(a, b))
-      if (activation === 'linear' || activation === 'relu') {
-        return tf.fused.matMul({ a, b, bias: bias.value, activation })
-      }
-      return activate(activation, tf.fused.matMul({ a, b, bias: bias.value }))
-    })
+    if (bias === undefined) {
+      return activate(
+        activation,
+        onRows(x, (rows) => tf.matMul(rows, weight.value)),
+      )
+    }
+    const operands = { x, weight: weight.value, bias: bias.value }
+    if (activation === 'relu') return linear(operands, activation)
+    return activate(activation, linear(operands))
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
@@ -142,15 +145,24 @@ export class JointLinear implements Module {
    * @returns [..., parts x outputs]
    */
   forward(x: Tensor): Tensor {
-    const { value: weight, shape } = this.weight
-    return onRows(x, (rows) =>
-      tf.fused.matMul({
-        a: rows,
-        b: tf.reshape(weight, [shape[0]!, -1]),
-        bias: tf.reshape(this.bias.value, [-1]),
-      }),
-    )
+    return linear({ x, weight: this.weight.value, bias: this.bias.value })
   }
+}
+
+/** x W + b [..., outputs] */
+function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linear'): Tensor {
+  const { x, weight, bias } = operands
+  // The kernels do not compute a product over no rows.
+  const pass = x.size === 0 ? undefined : currentBackend().linear
+  if (pass !== undefined) return withLazyGradients(operands, pass(operands, activation === 'relu'))
+  return onRows(x, (a) =>
+    tf.fused.matMul({
+      a,
+      b: weight.rank === 2 ? weight : tf.reshape(weight, [weight.shape[0], -1]),
+      bias: bias.rank === 1 ? bias : tf.reshape(bias, [-1]),
+      activation,
+    }),
+  )
 }
 
 /** Applies a function of matrices to a tensor of any rank, by flattening all axes but the last axis. */

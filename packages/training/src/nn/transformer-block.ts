@@ -1,4 +1,5 @@
 import { count, declareOptions, filled, finite, positive, type Rules } from '@tsrun/core'
+import { withGradients } from '../autograd/tape.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -80,10 +81,19 @@ export class Block implements Module {
   forward(x: Tensor): Tensor {
     const { ln_1: before, attn, drop_1: first, ln_2: between, mlp, drop_2: second } = this.children
     const attention = attn.forward(before.forward(x))
-    const attended = tf.add(x, first?.forward(attention) ?? attention)
+    const attended = addResidual(x, first?.forward(attention) ?? attention)
     const hidden = mlp.forward(between.forward(attended))
-    return tf.add(attended, second?.forward(hidden) ?? hidden)
+    return addResidual(attended, second?.forward(hidden) ?? hidden)
   }
+}
+
+/** x + y. Unlike `tf.add`, saves no tensors for the gradients. */
+function addResidual(x: Tensor, y: Tensor): Tensor {
+  return withGradients([x, y], () => ({
+    value: tf.add(x, y),
+    saved: [],
+    gradients: (dy) => [dy, tf.clone(dy)],
+  }))
 }
 
 /** Options of `FeedForward`. */

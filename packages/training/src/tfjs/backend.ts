@@ -92,6 +92,9 @@ export interface TensorBackend {
     needsInputGradient: boolean,
   ) => LinearPasses
 
+  /** x W + b [..., outputs], with a ReLU if `relu`. The weight has the matrix W [inputs, outputs] in memory. */
+  readonly linear?: (operands: LinearOperands, relu: boolean) => LazyOperation<keyof LinearOperands>
+
   /**
    * Returns `weight` times the sum of the cross-entropies of logits [..., classes] and int32 labels
    * [...], and the gradient of the logits. The open tf.tidy owns the loss. The caller disposes the
@@ -200,6 +203,26 @@ export interface Differentiable {
   /** Returns the gradient of each input. */
   readonly gradients: (dy: Tensor, saved: Tensor[]) => Tensor[]
 }
+
+export type Each<K extends string, T> = Readonly<Record<K, T>>
+
+/** An operation with custom gradients, for `withLazyGradients`. The open tf.tidy owns all tensors. */
+export interface LazyOperation<K extends string> {
+  forward(): Tensor
+  /** Whether `gradients` needs the output; default false. */
+  readonly savesOutput?: boolean
+  /**
+   * Returns one function per input, which computes the gradient of that input. The functions are called
+   * in order, and only for requested gradients.
+   *
+   * @param inputs - the inputs of the forward pass
+   * @param output - the result of the forward pass, if it is saved
+   */
+  gradients(dy: Tensor, inputs: Each<K, Tensor>, output?: Tensor): Each<K, () => Tensor>
+}
+
+/** x [..., inputs], a weight [inputs, ...], and a bias of the weight's other axes. */
+export type LinearOperands = Each<'x' | 'weight' | 'bias', Tensor>
 
 /** A loss and the gradient of the logits. The caller disposes the gradient. */
 export interface EvaluatedLoss {

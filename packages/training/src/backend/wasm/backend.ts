@@ -3,7 +3,7 @@ import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { attention } from './attention.ts'
 import { heapOf } from './heap.ts'
-import { wasmLinearPasses } from './linear.ts'
+import { wasmLinear, wasmLinearPasses } from './linear.ts'
 import { passes } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
 
@@ -45,6 +45,7 @@ export const wasmBackend: TensorBackend = {
   makeExact() {
     heapOf(current()).makeExact()
   },
+  linear: wasmLinear,
   linearPasses: wasmLinearPasses,
   ...passes,
 }

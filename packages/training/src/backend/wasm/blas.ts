@@ -24,16 +24,19 @@ export function findBlas(heap: WasmHeap): Blas | undefined {
   return undefined
 }
 
-/** Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. */
+/**
+ * Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. The last one is so large that
+ * `WasmHeap.multiply` does not divide it.
+ */
 const SIZES = [
   [1, 67, 33],
   [19, 1, 130],
   [33, 65, 129],
-  [130, 140, 150],
+  [60, 400, 320],
 ] as const
 /** Unused values after each row of a result. */
 const GAP = 3
-const MOST = 150 * 150
+const MOST = 400 * 320
 
 /**
  * Whether products equal those of the kernels, up to rounding. Old libraries compute wrong values on

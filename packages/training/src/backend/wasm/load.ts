@@ -14,7 +14,7 @@ import { installKernels } from './replaced-kernels.ts'
 import { installPadding } from './padding.ts'
 import { trackPacking } from './packed-tensors.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
-import { installConvolutions, installWindowGradients } from './windows.ts'
+import { installConvolutions, installMaxPool, installWindowGradients } from './windows.ts'
 
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
@@ -34,6 +34,7 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     installMatMul()
     installKernels()
     installWindowGradients()
+    installMaxPool()
     installPadding()
     installCpuKernels()
     correctSpecialInputs()

@@ -40,18 +40,16 @@ export function installPadding(): void {
         : original({ ...call, attrs: padded })
     })
   }
-  for (const kernelName of ['MaxPool', 'AvgPool']) {
-    replaceKernel<KernelCall<'x', WindowAttributes>>(kernelName, 'wasm', (original) => (call) => {
-      const places = poolingPlaces(call.inputs.x.shape, call.attrs)
-      const attrs = withPadding(call.attrs, places)
-      const { x } = call.inputs
-      const isEmpty = typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)
-      const isFloat = x.dtype === 'float32'
-      return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
-        ? runOnCpu(kernelName, call)
-        : original({ ...call, attrs })
-    })
-  }
+  replaceKernel<KernelCall<'x', WindowAttributes>>('AvgPool', 'wasm', (original) => (call) => {
+    const places = poolingPlaces(call.inputs.x.shape, call.attrs)
+    const attrs = withPadding(call.attrs, places)
+    const { x } = call.inputs
+    const isEmpty = typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)
+    const isFloat = x.dtype === 'float32'
+    return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
+      ? runOnCpu('AvgPool', call)
+      : original({ ...call, attrs })
+  })
 }
 
 /** The kernel of an activation that XNNPACK computes as limits of its output, which replace NaN. */

@@ -1,12 +1,13 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
   convolutionPlaces,
   poolingPlaces,
   type Places,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
+import { runOnCpu } from './cpu-kernels.ts'
 import { heapOf } from './heap.ts'
 import { run } from './passes.ts'
 import type { WasmModule } from './tfjs-wasm.ts'
@@ -55,7 +56,7 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
   const out = backend.makeOutput(places.outShape, 'float32')
   const { heap } = windows
   const start = bias === undefined ? 0 : heap.addressOf(bias)
-  windows.forParts(0, ({ first, last }, { geometry, patches }) => {
+  windows.forParts(({ first, last }, { geometry, patches }) => {
     heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
     heap.multiply(
       heap.addressOf(out) + 4 * first * outputs,
@@ -66,6 +67,22 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
     )
   })
   return out
+}
+
+/** Replaces max pooling. XNNPACK replaces NaN by numbers, and always rounds the size of the output down. */
+export function installMaxPool(): void {
+  replaceKernel<Call<'x'>>('MaxPool', 'wasm', () => (call) => {
+    const { inputs, attrs, backend } = call
+    const { x } = inputs
+    if (x.dtype !== 'float32') return runOnCpu('MaxPool', call)
+    const places = poolingPlaces(x.shape, attrs)
+    const out = backend.makeOutput(places.outShape, 'float32')
+    const { count, use } = windowsOf(backend, places)
+    use((geometry) => {
+      run('max_pool', [out, x], count, geometry)
+    })
+    return out
+  })
 }
 
 /**
@@ -89,18 +106,17 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   const filterShape = attrs.filterShape!
   const windows = windowsOf(backend, convolutionPlaces(x.shape, filterShape, attrs))
   const outputs = filterShape[3]
-  const size = sizeOf(filterShape)
   const out = zeros(backend, filterShape)
   const { heap } = windows
-  windows.forParts(4 * size, ({ first, last }, { geometry, patches, block }) => {
+  windows.forParts(({ first, last }, { geometry, patches }) => {
     heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
     heap.multiply(
-      block,
+      heap.addressOf(out),
       { at: patches, transposed: true },
       { at: heap.addressOf(dy) + 4 * first * outputs },
       [windows.values, outputs, last - first],
+      { accumulates: true },
     )
-    heap.kernels.add_scaled(heap.addressOf(out), heap.addressOf(out), 1, block, size)
   })
   return out
 }
@@ -115,16 +131,23 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   const windows = windowsOf(backend, convolutionPlaces(inputShape, filter.shape, attrs))
   const outputs = filter.shape[3]!
   const out = zeros(backend, inputShape)
-  const { heap } = windows
-  windows.forParts(0, ({ first, last }, { geometry, patches }) => {
+  const { heap, values } = windows
+  // The products of all parts use it, and are faster than with an operand to transpose.
+  const transposed = runKernel(
+    'Transpose',
+    { x: { dataId: filter.dataId, dtype: 'float32', shape: [values, outputs] } },
+    { perm: [1, 0] },
+  )
+  windows.forParts(({ first, last }, { geometry, patches }) => {
     heap.multiply(
       patches,
       { at: heap.addressOf(dy) + 4 * first * outputs },
-      { at: heap.addressOf(filter), transposed: true },
-      [last - first, windows.values, outputs],
+      { at: heap.addressOf(transposed) },
+      [last - first, values, outputs],
     )
     heap.kernels.add_windows(heap.addressOf(out), patches, first, last, geometry)
   })
+  transposed.dispose()
   return out
 }
 
@@ -196,7 +219,7 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
  * The largest number of bytes of windows that are processed together, so that they fit the cache of a
  * core.
  */
-const PART = 2 ** 20
+const PART = 2 ** 17
 
 type Windows = ReturnType<typeof windowsOf>
 
@@ -218,6 +241,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     places.strideWidth,
     places.padInfo.top,
     places.padInfo.left,
+    ...[0, 0, 0],
   ]
   /**
    * Calls `run` with the address of a `Geometry` (kernels/windows.as.ts) of these windows, and that of
@@ -240,24 +264,23 @@ function windowsOf(backend: WasmModule, places: Places) {
     use,
     /**
      * Calls `run` for ranges of windows that fit the cache, one after the other.
-     *
-     * @param bytes - the size of the block of memory passed to `run`
      */
     forParts(
-      bytes: number,
       run: (
         part: { readonly first: number; readonly last: number },
-        at: { readonly geometry: number; readonly patches: number; readonly block: number },
+        at: { readonly geometry: number; readonly patches: number },
       ) => void,
     ) {
       const most = Math.max(1, Math.min(count, Math.floor(PART / (4 * values))))
-      const patchBytes = 4 * values * most
-      use((geometry, patches) => {
-        for (let first = 0; first < count; first += most) {
-          const last = Math.min(count, first + most)
-          run({ first, last }, { geometry, patches, block: patches + patchBytes })
-        }
-      }, patchBytes + bytes)
+      use(
+        (geometry, patches) => {
+          for (let first = 0; first < count; first += most) {
+            const last = Math.min(count, first + most)
+            run({ first, last }, { geometry, patches })
+          }
+        },
+        4 * values * most,
+      )
     },
   }
 }
