@@ -7,7 +7,7 @@ const { describe: describeNative } = needing(native.available, 'bindings')
 const REFUSED = 'ERR_TSR_GROUP_FAILED'
 
 /** In the order in which the ranks run them; the last ends the job. */
-const CASES = 'random,late,alone,polled,mismatch,rooted,timeouts,aborted,failed,left'
+const CASES = 'random,repeated,late,alone,polled,mismatch,rooted,timeouts,aborted,failed,left'
 
 /**
  * What a rank may see that calls after the others have given up: it is refused, or told. An engine on the
@@ -43,6 +43,15 @@ describeNative.each(['inline', 'worker'])(
       ['complete when a caller polls them from time to time', 'polled'],
     ])('%s', async (_, what) => {
       expect(await hear(what)).toHaveLength(3)
+    })
+
+    it('give the right results, and fail, when a blocking call is repeated', async () => {
+      for (const codes of (await hear('repeated')).map(codesOf)) {
+        expect(codes.slice(0, 3)).toEqual(['none', 'none', 'none'])
+        for (const code of codes.slice(3, 5))
+          expect(code).toMatch(/^ERR_TSR_(MISMATCH|GROUP_FAILED|PEER_FAILED)$/)
+        expect(codes[5]).toBe('ERR_TSR_GROUP_DESTROYED')
+      }
     })
 
     it('detect a rank that calls another operation', async () => {

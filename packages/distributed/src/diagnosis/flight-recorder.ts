@@ -47,7 +47,9 @@ const textOffsets: Readonly<Record<TextName, number>> = {
 const TEXTS = textOffsets.peers + textBytes.peers
 const REASON_BYTES = 512
 
-const RUNNING = flightStates.indexOf('running')
+const stateCodes = Object.fromEntries(flightStates.map((state, code) => [state, code])) as Readonly<
+  Record<FlightState, number>
+>
 const codes = Object.keys(errorTable) as TsrErrorCode[]
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -129,7 +131,7 @@ export class FlightRecorder {
     numbers[at + field.posted] = posted
     numbers[at + field.started] = 0
     numbers[at + field.completed] = 0
-    numbers[at + field.state] = flightStates.indexOf(state)
+    numbers[at + field.state] = stateCodes[state]
     numbers[at + field.error] = -1
     numbers[at + field.isReceive] = operation.name === 'recv' ? 1 : 0
     numbers[at + field.number] = flight
@@ -150,8 +152,8 @@ export class FlightRecorder {
     numbers[at + field.started] = started
     numbers[at + field.completed] = completed
     if (error !== undefined) numbers[at + field.error] = codes.indexOf(error)
-    if (numbers[at + field.state] === RUNNING) {
-      numbers[at + field.state] = flightStates.indexOf(error === undefined ? 'done' : 'failed')
+    if (numbers[at + field.state] === stateCodes.running) {
+      numbers[at + field.state] = error === undefined ? stateCodes.done : stateCodes.failed
     }
   }
 

@@ -1,6 +1,6 @@
 /// <reference path="./webassembly.d.ts" />
 import { kernelBytes } from '#kernels'
-import type { DType } from '../dtype.ts'
+import { dtypeNames, type DType } from '../dtype.ts'
 import { reductionCodes, type Reduction } from '../reduction.ts'
 
 /**
@@ -71,9 +71,13 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
   compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })
     .exports as unknown as Exports
+  // Composing the name of a function for each call takes longer than the sum of a small buffer.
+  const combines = Object.fromEntries(
+    dtypeNames.map((dtype) => [dtype, kernels[`${dtype}_combine`]]),
+  ) as Readonly<Record<DType, Combine>>
   return {
     combine: (op, dtype, out, a, b, count) => {
-      kernels[`${dtype}_combine`](reductionCodes[op], out, a, b, count)
+      combines[dtype](reductionCodes[op], out, a, b, count)
     },
     scale: (dtype, at, count, factor) => {
       kernels[`${dtype}_scale`](at, count, factor)

@@ -127,6 +127,7 @@ export class StatusSlot {
   readonly buffer: SharedArrayBuffer
   readonly index: number
   readonly #words: Int32Array
+  readonly #bytes: Uint8Array
   readonly #numbers: Float64Array
 
   constructor(buffer: SharedArrayBuffer, index: number) {
@@ -134,6 +135,7 @@ export class StatusSlot {
     this.buffer = buffer
     this.index = index
     this.#words = new Int32Array(buffer)
+    this.#bytes = new Uint8Array(buffer)
     this.#numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
@@ -182,6 +184,6 @@ export class StatusSlot {
     const start = STATUS_HEADER_BYTES + this.index * STATUS_SLOT_BYTES + at
     const cut = text.length <= bytes - 4 ? text : text.subarray(0, bytes - 4)
     this.#words[start / 4] = cut.length
-    new Uint8Array(this.buffer).set(cut, start + 4)
+    this.#bytes.set(cut, start + 4)
   }
 }

@@ -166,12 +166,12 @@ export function checkOverlap(
   part: AnyTypedArray,
   place: number | undefined,
 ): void {
-  if (whole.buffer !== part.buffer) return
   const begin = Math.max(whole.byteOffset, part.byteOffset)
   const end = Math.min(whole.byteOffset + whole.byteLength, part.byteOffset + part.byteLength)
   const isInPlace =
     place !== undefined && part.byteOffset === whole.byteOffset + place * part.BYTES_PER_ELEMENT
-  if (begin >= end || isInPlace) return
+  // Compare `buffer` last, because its getter is slow.
+  if (begin >= end || isInPlace || whole.buffer !== part.buffer) return
   const where =
     place === undefined ? 'it cannot be done in place' : `in place only from element ${place} on`
   throw bufferError(operation, `input and output overlap; ${where}`)

@@ -31,6 +31,19 @@ const persistentCalls = [
   'barrier',
 ] as const
 
+/** The blocking calls that are prepared when they are repeated. */
+const repeatedCalls = [
+  'broadcast',
+  'reduce',
+  'allReduce',
+  'reduceScatter',
+  'allGather',
+  'gather',
+  'scatter',
+  'allToAll',
+  'barrier',
+] as const
+
 type Forms = Pick<
   BlockingCalls,
   `${OperationName | (typeof objectCalls)[number]}Sync` | 'batchIsendIrecvSync'
@@ -62,6 +75,17 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
       return this[starter].inMode('awaited', () => this[name]!(...args)).wait()
+    },
+  })
+}
+
+for (const name of repeatedCalls) {
+  Object.assign(Base.prototype, {
+    [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): void {
+      const calls = this[starter]
+      const call = () => this[name]!(...args)
+      const isRepeated = calls.repeated?.run(name, args, () => calls.inMode('prepared', call))
+      if (isRepeated !== true) calls.inMode('awaited', call).wait()
     },
   })
 }

@@ -6,6 +6,7 @@ import { Ticket } from '../../ticket.ts'
 import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { MessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
+import { RepeatedCalls } from './repeated-calls.ts'
 import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import type { Call, Starter, StartMode } from './call.ts'
@@ -36,6 +37,7 @@ export interface GroupIdentity {
 /** Stages the buffers of a group's operations, starts them, and tracks the pending ones. */
 export class Operations implements Starter {
   readonly runner: Runner
+  readonly repeated: RepeatedCalls
   readonly #group: GroupIdentity
   readonly #self: ReturnType<typeof createSelfMessages>
   readonly #pending = new Set<Run>()
@@ -59,6 +61,7 @@ export class Operations implements Starter {
   constructor(group: GroupIdentity, runner: Runner) {
     this.#group = group
     this.runner = runner
+    this.repeated = new RepeatedCalls(runner.arena)
     this.#self = createSelfMessages(group)
   }
 
@@ -103,14 +106,16 @@ export class Operations implements Starter {
       // The engine multiplies in place, so copy the input unless it is also the output.
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
-      const ticket = this.#run(call, operation, this.#mode === 'awaited')
+      const isAwaited = this.#mode === 'awaited'
+      const ticket = this.#run(call, operation, isAwaited)
       const isEarly = this.#collectives + this.#messages <= KEPT_STACKS
-      const origin = isEarly ? new Error() : undefined
+      const origin = isEarly && !isAwaited ? new Error() : undefined
       const work = new OperationWork<T>(this, call, operation, ticket, staged, origin)
       work.order = this.#orderOf(operation)
       spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
       if (ticket.isSettled) work.poll()
-      else this.#keep(work)
+      // The caller of a blocking collective waits for it before anything else can happen.
+      else if (!isAwaited || isMessageName(name)) this.keep(work)
       return work
     } catch (error) {
       staged?.free()
@@ -155,7 +160,6 @@ export class Operations implements Starter {
     operation.aborted = call.options?.signal?.aborted === true
     const ticket = this.#run(call, operation, isAwaited, former)
     prepared.order = this.#orderOf(operation)
-    this.#pending.add(prepared)
     return ticket
   }
 
@@ -257,7 +261,7 @@ export class Operations implements Starter {
     }
   }
 
-  #keep(work: Run): void {
+  keep(work: Run): void {
     this.#pending.add(work)
     if (this.#pending.size <= this.#sweepAt) return
     // Release the resources of completed operations that nobody has awaited.

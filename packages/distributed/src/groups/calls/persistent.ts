@@ -52,6 +52,18 @@ export class PreparedOperation implements PersistentOperation {
 
   start(): void {
     this.#begin(false)
+    this.#owner.keep(this)
+  }
+
+  /** Starts the operation and blocks until it has ended. */
+  runSync(): void {
+    this.#begin(true)
+    try {
+      this.wait()
+    } catch (error) {
+      if (this.#isUnderWay) this.#owner.keep(this)
+      throw error
+    }
   }
 
   get prefersRun(): boolean {
@@ -60,6 +72,7 @@ export class PreparedOperation implements PersistentOperation {
 
   async run(): Promise<void> {
     this.#begin(true)
+    this.#owner.keep(this)
     this.#ticket!.spinBriefly()
     await this.done()
   }

@@ -19,6 +19,7 @@ export class StagedBuffers {
   /** The caller's output, if the engine works on a copy of the output, and its length in bytes. */
   readonly #target: AnyTypedArray | undefined
   readonly #targetBytes: number
+  readonly #copiesInput: boolean
   /** The blocks of the arena that this call allocated. */
   #blocks: number[] | undefined
 
@@ -29,27 +30,27 @@ export class StagedBuffers {
    */
   constructor(arena: Arena, { input, output, table }: Submitted, changesInput: boolean) {
     this.#arena = arena
+    const isStaged = output !== undefined && !arena.contains(output)
     try {
       this.table = table && this.#placeTable(table)
-      const isOne = input === undefined || output === undefined || input === output
       const first = input ?? output
-      const isCopied = changesInput && output !== first
+      const isCopied =
+        first === output ? isStaged : changesInput || !arena.contains(first!)
+      this.#copiesInput = isCopied && input !== undefined
       this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
-      this.output = isOne ? this.input : this.#place(output, false, false)
+      const isOne = first === output || output === undefined
+      this.output = isOne ? this.input : this.#place(output, false, isStaged)
     } catch (error) {
       this.free()
       throw error
     }
-    const isStaged = output !== undefined && !arena.contains(output)
     this.#target = isStaged ? output : undefined
     this.#targetBytes = isStaged ? output.byteLength : 0
   }
 
   /** Copies the caller's input again if it is staged. */
   refill({ input }: Submitted): void {
-    if (input === undefined) return
-    const isInPlace = this.#arena.contains(input) && input.byteOffset === this.input
-    if (!isInPlace) this.#arena.heap.bytes.set(bytesOf(input), this.input)
+    if (this.#copiesInput) this.#arena.heap.bytes.set(bytesOf(input!), this.input)
   }
 
   /** Copies the result to the caller's output if it is staged. @throws ERR_TSR_BUFFER */
@@ -66,7 +67,7 @@ export class StagedBuffers {
   }
 
   #place(buffer: AnyTypedArray, hasInput: boolean, isCopied: boolean): number {
-    if (!isCopied && this.#arena.contains(buffer)) return buffer.byteOffset
+    if (!isCopied) return buffer.byteOffset
     const at = this.#take(buffer.byteLength)
     if (hasInput) this.#arena.heap.bytes.set(bytesOf(buffer), at)
     return at

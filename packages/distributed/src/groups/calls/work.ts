@@ -29,6 +29,8 @@ export interface RunOwner {
   readonly runner: Runner
   /** World rank of each member. */
   readonly ranks: readonly number[]
+  /** Adds a run to those that must end before the group does. */
+  keep(run: Run): void
   /** Called when this thread notices the end of a run. */
   onEnd(run: Run, error: Error | undefined): void
 }
@@ -92,7 +94,12 @@ export class OperationWork<T> extends PendingWork<T> {
   }
 
   protected block(): Outcome<T> {
-    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
+    try {
+      blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
+    } catch (error) {
+      this.#owner.keep(this)
+      throw error
+    }
     return this.#settle()
   }
 

@@ -18,6 +18,11 @@ export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatc
   readonly isIdle: () => boolean
 }
 
+interface Known {
+  of: Operation
+  readonly run: EpochRun | undefined
+}
+
 /**
  * Runs the operations of a group on the calling thread, one at a time, while the engine runs none. The
  * ranks of the group share slots.
@@ -34,7 +39,8 @@ export class LocalGroup {
    * For each operation name: the last call, and the run for calls like that one. The run is
    * undefined if the engine must run such calls.
    */
-  readonly #known = new Map<OperationName, { of: Operation; run: EpochRun | undefined }>()
+  readonly #known = new Map<OperationName, Known>()
+  #last: Known | undefined
   current: Ticket | undefined
   run: EpochRun | undefined
   /** Whether a peer runs another operation in the current epoch. */
@@ -66,10 +72,16 @@ export class LocalGroup {
 
   /** Returns the run for an operation. Returns undefined if the engine must run the operation. */
   runOf(operation: Operation): EpochRun | undefined {
+    if (this.#last?.of === operation) return this.#last.run
     const known = this.#known.get(operation.name)
-    if (known !== undefined && isAlike(known.of, operation)) return known.run
+    if (known !== undefined && isAlike(known.of, operation)) {
+      known.of = operation
+      this.#last = known
+      return known.run
+    }
     const run = this.#newRunOf(operation)
-    this.#known.set(operation.name, { of: operation, run })
+    this.#last = { of: operation, run }
+    this.#known.set(operation.name, this.#last)
     return run
   }
 

@@ -1,0 +1,65 @@
+import type { Arena } from '../../arena/arena.ts'
+import { dtypesOf } from '../../dtype.ts'
+import type { PreparedOperation } from './persistent.ts'
+
+/** The arguments of the last blocking call of a collective. */
+interface Last {
+  readonly args: readonly unknown[]
+  /** Prepared at the second call in a row with these arguments, if that is possible. */
+  prepared: PreparedOperation | undefined
+}
+
+/**
+ * Prepares the blocking collectives of a group that are called again with the same arguments, so
+ * that only the first two calls in a row check and place them.
+ */
+export class RepeatedCalls {
+  readonly #arena: Arena
+  readonly #last = new Map<string, Last>()
+
+  constructor(arena: Arena) {
+    this.#arena = arena
+  }
+
+  /**
+   * Runs a call if its arguments are those of the last one. Returns whether it has run.
+   *
+   * @param prepare - makes the call in the mode `prepared`
+   */
+  run(name: string, args: readonly unknown[], prepare: () => unknown): boolean {
+    const last = this.#last.get(name)
+    if (last === undefined || !areSame(last.args, args)) {
+      this.#last.set(name, { args, prepared: undefined })
+      return false
+    }
+    if (last.prepared === undefined) {
+      if (!this.#areFixed(args)) return false
+      last.prepared = prepare() as PreparedOperation
+    }
+    try {
+      last.prepared.runSync()
+      return true
+    } catch (error) {
+      this.#last.delete(name)
+      throw error
+    }
+  }
+
+  /**
+   * Whether checking the arguments again gives the same result. Views of the arena keep their place
+   * and length. A view that may have several dtypes has the one of its block, until that is freed.
+   */
+  #areFixed(args: readonly unknown[]): boolean {
+    return args.every((arg) => {
+      if (!ArrayBuffer.isView(arg))
+        return arg === null || arg === undefined || typeof arg === 'number'
+      return this.#arena.contains(arg) && dtypesOf(arg).length === 1
+    })
+  }
+}
+
+function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
+  if (a.length !== b.length) return false
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
+  return true
+}
