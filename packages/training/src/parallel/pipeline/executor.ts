@@ -155,6 +155,11 @@ export function stageWorker(
     await messages.end()
   }
 
+  /** Frees the activations and gradients of a batch that failed. */
+  const abandon = () => {
+    for (const stage of stages.values()) stage.reset()
+  }
+
   return {
     infer,
 
@@ -192,12 +197,10 @@ export function stageWorker(
       return sums
     },
 
-    abandon() {
-      for (const stage of stages.values()) stage.reset()
-    },
+    abandon,
 
     dispose() {
-      for (const stage of stages.values()) stage.dispose()
+      abandon()
       messages.dispose()
     },
   }
