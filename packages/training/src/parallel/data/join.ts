@@ -1,7 +1,6 @@
 import { choice, declareOptions, having, type Rules } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import { freeAfter } from '../group-buffers.ts'
 
 /** Options of `join` of data parallel training. */
 export interface JoinOptions {
@@ -27,7 +26,7 @@ export type JoinedLoop = ReturnType<typeof joinedLoop>
 
 /** Counts the ranks that still have data in each step of `DataParallel.join`. */
 export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
-  const live = group.alloc('float64', 1)
+  const live = new Float64Array(1)
   let announced: Work | undefined
   const countLive = async () => {
     await announced
@@ -55,10 +54,6 @@ export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>[
       const count = await countLive()
       announced = undefined
       return divideBy === 'live' ? count : group.size
-    },
-
-    dispose() {
-      freeAfter(announced, group, live)
     },
   }
 }

@@ -66,7 +66,7 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
     this.replicas = replicas
     this.options = options
     this.lifetime = trackLifetime(axes[0]!)
-    this.#share = bufferSharing(buffers)
+    this.#share = bufferSharing(buffers, axes)
     this.#sum = totalsSum(axes, options, trained.length)
     const open = () => {
       this.lifetime.checkAwaited('a backward pass')
@@ -149,7 +149,7 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
     await exchange.finished()
     // In a loop of `join` the first rank may have finished, so its buffers may be outdated. At the
     // end `join` broadcasts the buffers of the rank that made the most steps.
-    if (joined === undefined) await this.#share(axes)
+    if (joined === undefined) await this.#share()
     const factor = factorOf(axes, this.reduction === 'token' ? totals!.count : ranks)
     const gradients = await this.take(factor / scale, totals?.unused ?? new Set())
     this.#keepScale(factor)

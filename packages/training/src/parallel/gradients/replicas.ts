@@ -193,11 +193,12 @@ export async function broadcastState(
  */
 export function bufferSharing(
   buffers: readonly Parameter[],
-): (axes: readonly ProcessGroup[]) => Promise<void> {
+  axes: readonly ProcessGroup[],
+): () => Promise<void> {
   const values = () => buffers.map(({ value }) => value)
   /** The values of the buffers after the last call, to find changed ones. */
   let known = values()
-  return async (axes) => {
+  return async () => {
     if (buffers.length === 0) return
     const changed = Uint8Array.from(values(), (value, i) => Number(value !== known[i]))
     for (const axis of axes) {

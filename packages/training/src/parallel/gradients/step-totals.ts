@@ -28,7 +28,7 @@ export function totalsSum(
   const marks = options.unused === 'error' ? 0 : parameters
   const isNeeded = options.reduction === 'token' || marks > 0
   /** The totals, then one flag per parameter: whether it was used. */
-  const totals = isNeeded ? group.alloc('float64', MARKS + marks) : undefined
+  const totals = isNeeded ? new Float64Array(MARKS + marks) : undefined
   const label = 'loss, counts, used parameters'
   const sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
   return {
@@ -74,12 +74,7 @@ export function totalsSum(
     },
 
     dispose() {
-      let left = sums.length
-      for (const sum of sums) {
-        freeAfterRun(sum, () => {
-          if (--left === 0) group.free(totals!)
-        })
-      }
+      for (const sum of sums) freeAfterRun(sum)
     },
   }
 }

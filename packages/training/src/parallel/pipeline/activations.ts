@@ -216,7 +216,6 @@ export function createActivations(
     dispose() {
       for (const tensor of handed.values()) tensor.dispose()
       handed.clear()
-      shapes.dispose()
       messages.dispose()
     },
   }

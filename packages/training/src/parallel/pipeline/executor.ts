@@ -9,15 +9,6 @@ import { peakInFlight, type Action } from './schedule/actions.ts'
 import type { Message } from './shapes.ts'
 import type { GradientPlan, PipelineStage } from './stage.ts'
 
-/** The result of a batch after its forward and backward passes. */
-export interface TrainedBatch {
-  /** The summed loss on the rank of the last stage; 0 on other ranks. */
-  readonly loss: number
-  /** The gradients that were not passed to `GradientPlan.onGradient`; the caller disposes them. */
-  readonly gradients: Map<string, Tensor>
-  readonly peakInFlight: number
-}
-
 export type StageWorker = ReturnType<typeof stageWorker>
 
 /**
@@ -164,14 +155,22 @@ export function stageWorker(
     await messages.end()
   }
 
+  /** Frees the activations and gradients of a batch that failed. */
+  const abandon = () => {
+    for (const stage of stages.values()) stage.reset()
+  }
+
   return {
     infer,
 
-    async train(
-      actions: readonly Action[],
-      batch: Microbatches,
-      plan: GradientPlan,
-    ): Promise<TrainedBatch> {
+    /**
+     * Runs the forward and backward passes of a batch.
+     *
+     * @returns the summed loss on the rank of the last stage, 0 on other ranks; the gradients that were not
+     *   passed to `GradientPlan.onGradient`, which the caller disposes; and the largest number of
+     *   micro-batches whose activations this rank held at one time
+     */
+    async train(actions: readonly Action[], batch: Microbatches, plan: GradientPlan) {
       for (const stage of stages.values()) stage.begin(plan)
       await begin(batch, actions)
       const ends = new Map<number, Action>()
@@ -198,12 +197,10 @@ export function stageWorker(
       return sums
     },
 
-    abandon() {
-      for (const stage of stages.values()) stage.reset()
-    },
+    abandon,
 
     dispose() {
-      for (const stage of stages.values()) stage.dispose()
+      abandon()
       messages.dispose()
     },
   }

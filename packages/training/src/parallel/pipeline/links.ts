@@ -14,8 +14,6 @@ import { checkTied, tieParameters } from './tied-parameters.ts'
 /** The communication between the stages of this rank and those of other ranks. */
 export type StageLinks = ReturnType<typeof groupLinks>
 
-const FIGURES = 6
-
 interface Parts {
   readonly modules: readonly Module[]
   /** The rank of each stage. */
@@ -27,7 +25,6 @@ interface Parts {
 export function groupLinks(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
   const tied = tieParameters(modules, group)
   const root = placement.at(-1)!
-  const buffer = group.alloc('float64', FIGURES)
   /** The properties of all ranks, which `compare` gathers; undefined before. */
   let facts: readonly RankFacts[] | undefined
   return {
@@ -42,14 +39,14 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
      * @returns whether any stage of any rank communicates with replicas in its passes
      */
     async compare() {
-      if (facts === undefined) {
-        const own = {
+      facts ??= await compareRanks(
+        {
           ...describe(),
           parameters: tied.parameters.map(({ name, shape }) => ({ name, shape })),
           communicates: modules.some(communicates),
-        }
-        facts = await compareRanks(own, group)
-      }
+        },
+        group,
+      )
       return facts.some(({ communicates }) => communicates)
     },
 
@@ -59,11 +56,10 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
      */
     tie: (isSharded: boolean) => tied.tie(facts!, isSharded),
 
-    /** Broadcasts up to `FIGURES` numbers from the rank of the last stage. */
+    /** Broadcasts numbers from the rank of the last stage. */
     async tell(figures: readonly number[]) {
       if (group.size === 1) return figures
-      const told = buffer.subarray(0, figures.length)
-      told.set(figures)
+      const told = Float64Array.from(figures)
       await group.broadcast(told, root, { label: 'loss' })
       return [...told]
     },
@@ -75,11 +71,6 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
     async gather<T>(own: T): Promise<readonly T[]> {
       if (group.size === 1) return [own]
       return await group.allGatherObject(own, { label: 'facts of the step' })
-    },
-
-    dispose() {
-      tied.dispose()
-      group.free(buffer)
     },
   }
 }

@@ -10,7 +10,7 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { openCalls } from './calls.ts'
-import { stageWorker, type StageWorker, type TrainedBatch } from './executor.ts'
+import { stageWorker, type StageWorker } from './executor.ts'
 import { explainSizes, type StageLinks } from './links.ts'
 import {
   checkBatch,
@@ -388,7 +388,9 @@ const alone = { ranks: [0], rank: 0 }
 /** How a loss reduces, encoded in messages as the index in this list. */
 const FOUND = [undefined, 'mean', 'sum'] as const
 
-interface Trained extends Pick<TrainedBatch, 'gradients' | 'peakInFlight'> {
+interface Trained {
+  readonly gradients: Map<string, Tensor>
+  readonly peakInFlight: number
   /** The contribution of this replica to the totals of the step. */
   readonly own: OwnTotals
   /** With `reduction: 'token'`: the factor of the loss in the backward passes. */

@@ -36,17 +36,17 @@ interface Announcement {
 export function createShapes(group: ProcessGroup, placement: readonly number[]) {
   const known = new Map<number, Announcement>()
   let announced: Work[] = []
-  /** The message about the inputs: the number of dimensions of one example, then the dimensions. */
-  const inputs = group.alloc('int32', 1 + DIMENSIONS)
   let last = ''
 
   return {
     /** Starts a pass. If the shape of the inputs has changed, forgets all shapes. All ranks call it. */
     async begin(batch: Microbatches) {
       const root = placement[0]!
+      /** The number of dimensions of one example, then the dimensions. */
+      const inputs = new Int32Array(1 + DIMENSIONS)
       if (group.rank === root) {
         const shape = batch.inputShape()
-        inputs.fill(0).set([shape.length, ...shape])
+        inputs.set([shape.length, ...shape])
       }
       if (group.size > 1) {
         const told = group.broadcast(inputs, root, { label: 'shape of the inputs' })
@@ -101,10 +101,6 @@ export function createShapes(group: ProcessGroup, placement: readonly number[]) 
       const works = announced
       announced = []
       for (const work of works) await work
-    },
-
-    dispose() {
-      group.free(inputs)
     },
   }
 }

@@ -76,11 +76,6 @@ export function pipelineStage(
   let gradients = new Map<string, Tensor>()
   /** The plan of the batch; set by `begin`. */
   let plan!: GradientPlan
-  /**
-   * The scale of the last batch as a number and as a tensor. The backward pass of the loss starts from
-   * the tensor.
-   */
-  let start: { readonly scale: number; readonly tensor: Tensor } | undefined
   let losses: (number | Promise<number>)[] = []
 
   const free = (microbatch: number) => {
@@ -109,13 +104,12 @@ export function pipelineStage(
   const lossGradient = async (flight: InFlight) => {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
     const recorded = await lossOf(flight)
-    const { scale } = plan
-    if (start?.scale !== scale) {
-      const tensor = tf.keep(tf.scalar(scale))
-      start?.tensor.dispose()
-      start = { scale, tensor }
+    const start = tf.scalar(plan.scale)
+    try {
+      return recorded.backward(start, () => undefined)!
+    } finally {
+      start.dispose()
     }
-    return recorded.backward(start.tensor, () => undefined)!
   }
   const handOver = (parameter: Parameter) => {
     const { onGradient, isShared } = plan
@@ -155,12 +149,6 @@ export function pipelineStage(
 
     /** Frees all tensors that are held for a micro-batch. */
     free,
-
-    dispose() {
-      reset()
-      start?.tensor.dispose()
-      start = undefined
-    },
 
     /** Returns the loss summed over the batch. Call it after all forward passes, on the last stage. */
     async summedLoss() {

@@ -30,20 +30,6 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
     else if (first !== parameter) share(first, parameter)
   }
   let ties: readonly Tie[] | undefined
-  /**
-   * Throws if a tied parameter has different values in several stages.
-   *
-   * @param different - names of sharded parameters whose values differ on this rank
-   */
-  const refuse = async (different: readonly string[]) => {
-    const [name] = (await group.allGatherObject(different, { label: 'tied' })).flat()
-    if (name === undefined) return
-    throw argumentError(
-      `the parameter ${name}`,
-      'one with different values in several stages, which are sharded',
-      'the same values before fullyShard: start it from one seed in all stages',
-    )
-  }
 
   return {
     /** The parameters of all stages of this rank. A parameter of several stages is listed once. */
@@ -80,11 +66,13 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
         if (tied !== undefined) found.push({ group: tied, parameter: byName.get(name)! })
       }
       ties = found
+      /** The names of parameters whose values differ on this rank. */
       const different: string[] = []
       for (const { parameter, group: tied } of ties) {
         const value = (await exchange(parameter, parameter.value, tied, 'broadcast'))!
         // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
-        const isEqual = await areEqual(parameter.value, value)
+        const [own, first] = [await parameter.value.data(), await value.data()]
+        const isEqual = own.every((each, i) => Object.is(each, first[i]))
         if (!isEqual) different.push(parameter.name)
         if (isEqual || isSharded) value.dispose()
         else replaceValue(parameter, value)
@@ -92,7 +80,14 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
           if (each.name === parameter.name) each.countedElsewhere = tied.rank > 0
         }
       }
-      if (isSharded && groups.size > 0) await refuse(different)
+      if (!isSharded || groups.size === 0) return
+      const [name] = (await group.allGatherObject(different, { label: 'tied' })).flat()
+      if (name === undefined) return
+      throw argumentError(
+        `the parameter ${name}`,
+        'one with different values in several stages, which are sharded',
+        'the same values before fullyShard: start it from one seed in all stages',
+      )
     },
 
     /** Whether the name occurs in several stages. Other ranks are included only after `tie`. */
@@ -116,11 +111,6 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
       for (const group of groups) group.destroy().catch(() => undefined)
     },
   }
-}
-
-async function areEqual(a: Tensor, b: Tensor): Promise<boolean> {
-  const [own, other] = [await a.data(), await b.data()]
-  return own.every((value, i) => Object.is(value, other[i]))
 }
 
 /**

@@ -2,9 +2,15 @@ import { argumentError } from '@tsrun/core'
 import type { CallOptions, ProcessGroup, ReduceOptions, Work } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import { scopedTensorFrom, tensorFrom, writeTo } from '../../backend/host-memory.ts'
-import { newArray, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
+import {
+  dtypeRule,
+  newArray,
+  sizeOf,
+  type HostArray,
+  type HostDType,
+} from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { allocateAll, freeAfter } from '../group-buffers.ts'
+import { freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 
 /*
@@ -24,11 +30,11 @@ export interface PreparedOperation extends TensorFacts {
   readonly start: () => Work<unknown>
   /**
    * Returns the values of the result, of the dtype and the shape of this object. Call it after the
-   * operation has completed and before the buffers are freed. Undefined if this rank gets no result.
+   * operation has completed and before the buffer is freed. Undefined if this rank gets no result.
    */
   readonly output: (() => HostArray) | undefined
-  /** The buffers to free after use. */
-  readonly buffers: readonly HostArray[]
+  /** The buffer of all values, to free after use. */
+  readonly buffer: HostArray
 }
 
 /**
@@ -51,10 +57,14 @@ export function inPlace(
   start: (buffer: HostArray) => Work<unknown>,
   hasResult = true,
 ): PreparedOperation {
-  const buffers = allocateAll(group, dtype, [sizeOf(shape)])
-  const [input] = buffers as [HostArray]
-  const output = hasResult ? () => input : undefined
-  return { shape, dtype, buffers, input, output, start: () => start(input) }
+  const buffer = allocate(group, dtype, sizeOf(shape))
+  const output = hasResult ? () => buffer : undefined
+  return { shape, dtype, buffer, input: buffer, output, start: () => start(buffer) }
+}
+
+/** @throws ERR_TSR_ARGUMENT for a dtype other than float32, int32 and bool; ERR_TSR_ARENA_EXHAUSTED */
+function allocate(group: ProcessGroup, dtype: string, length: number): HostArray {
+  return group.allocUnsafe(dtypeRule.check('the dtype of a tensor', dtype), length)
 }
 
 /** A tensor cut along an axis into parts of equal shape, one for each rank. */
@@ -110,15 +120,15 @@ export function onParts(
   start: (output: HostArray, input: HostArray) => Work,
 ): PreparedOperation {
   const { dtype, input: from, output: to } = contents
-  const lengths = [from, to].filter((each) => each !== undefined).map((each) => sizeOf(cut[each]))
-  const buffers = allocateAll(group, dtype, lengths)
-  const [sent, received] = [buffers[0]!, buffers.at(-1)!]
+  const [inputs, outputs] = [from, to].map((each) => (each === undefined ? 0 : sizeOf(cut[each])))
+  const buffer = allocate(group, dtype, inputs! + outputs!)
+  const [sent, received] = [buffer.subarray(0, inputs), buffer.subarray(inputs)]
   const newWhole = () => newArray(cut.whole, dtype as HostDType)
   const uncut = from === 'whole' && cut.rows > 1 ? newWhole() : undefined
   return {
     dtype,
     shape: [...cut[to ?? 'part']],
-    buffers,
+    buffer,
     input: uncut ?? sent,
     start: () => {
       if (uncut !== undefined) rearrange(uncut, sent, cut, 'parts')
@@ -180,7 +190,7 @@ export function runWhile<T>(
   compute: () => T,
 ) {
   checkBackendBlocks()
-  const { input, start, output, shape, dtype, buffers } = collective(x, group, { label })
+  const { input, start, output, shape, dtype, buffer } = collective(x, group, { label })
   let work: Work<unknown> | undefined
   try {
     timeSpan(group.spans, 'pack', { name: label, bytes: input.byteLength }, () => {
@@ -189,13 +199,13 @@ export function runWhile<T>(
     work = timeSpan(group.spans, 'call', { name: label }, start)
     const result = compute()
     work.wait()
-    const bytes = buffers.at(-1)!.byteLength
+    const bytes = sizeOf(shape) * buffer.BYTES_PER_ELEMENT
     const value = timeSpan(group.spans, 'unpack', { name: label, bytes }, () =>
       scopedTensorFrom(output!(), shape, dtype as HostDType),
     )
     return { value, result }
   } finally {
-    for (const buffer of buffers) freeAfter(work, group, buffer)
+    freeAfter(work, group, buffer)
   }
 }
 
@@ -209,7 +219,7 @@ export function runWhile<T>(
  *   gets no result
  */
 export async function complete(
-  { input, start, output, shape, dtype, buffers }: PreparedOperation,
+  { input, start, output, shape, dtype, buffer }: PreparedOperation,
   x: Tensor | undefined,
   group: ProcessGroup,
   label?: string,
@@ -233,12 +243,12 @@ export async function complete(
     work = started
     await (label === undefined ? started : timeWait(spans, facts, () => started))
     if (output === undefined) return undefined
-    const bytes = buffers.at(-1)!.byteLength
+    const bytes = sizeOf(shape) * buffer.BYTES_PER_ELEMENT
     return timeSpan(spans, 'unpack', { ...facts, bytes }, () =>
       tensorFrom(output(), shape, dtype as HostDType),
     )
   } finally {
-    for (const buffer of buffers) freeAfter(work, group, buffer)
+    freeAfter(work, group, buffer)
   }
 }
 

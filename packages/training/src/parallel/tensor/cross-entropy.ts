@@ -119,18 +119,13 @@ function countCorrect(
   checkLabels(counting, all)
   const classes = logits.size / right.length
   const scores = viewOf(logits)
-  const best = group.alloc('int32', right.length)
-  try {
-    for (let row = 0; row < right.length; row++) {
-      const at = scores.subarray(row * classes, (row + 1) * classes).indexOf(own[row]!)
-      best[row] = own[row] === overall[row] ? offset + at : all
-    }
-    group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
-    const isRight = (label: number, row: number) => label !== ignored && best[row] === label
-    return { correct: right.filter(isRight).length, of: counting.length }
-  } finally {
-    group.free(best)
-  }
+  const best = right.map((_, row) => {
+    const at = scores.subarray(row * classes, (row + 1) * classes).indexOf(own[row]!)
+    return own[row] === overall[row] ? offset + at : all
+  })
+  group.allReduceSync(best, { op: 'min', label: 'class of the largest score' })
+  const isRight = (label: number, row: number) => label !== ignored && best[row] === label
+  return { correct: right.filter(isRight).length, of: counting.length }
 }
 
 function evaluate(
@@ -146,51 +141,46 @@ function evaluate(
   checkLabels(without(ignoreIndex, labels), all)
   const shared = labelSmoothing / all
   const exponentials = new Float32Array(logits.size)
-  const sums = group.alloc('float32', (shared > 0 ? 3 : 2) * rows)
-  try {
-    const scores = viewOf(logits)
-    sums.fill(0)
+  const sums = new Float32Array((shared > 0 ? 3 : 2) * rows)
+  const scores = viewOf(logits)
+  for (let row = 0; row < rows; row++) {
+    let [total, sum] = [0, 0]
+    for (let i = row * classes; i < (row + 1) * classes; i++) {
+      const score = scores[i]! - largest[row]!
+      total += exponentials[i] = Math.exp(score)
+      sum += score
+    }
+    sums[row] = total
+    if (shared > 0) sums[2 * rows + row] = sum
+    const own = labels[row]! - offset
+    if (own >= 0 && own < classes) sums[rows + row] = scores[row * classes + own]! - largest[row]!
+  }
+  group.allReduceSync(sums, { label: 'sums of exponentials and right scores' })
+  let loss = 0
+  for (let row = 0; row < rows; row++) {
+    if (labels[row] === ignoreIndex) continue
+    loss += Math.log(sums[row]!)
+    // Skip the term if its factor is 0, because a score may be -Infinity.
+    if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * sums[rows + row]!
+    if (shared > 0) loss -= shared * sums[2 * rows + row]!
+  }
+  const gradient = scopedTensor(logits.shape, (out) => {
     for (let row = 0; row < rows; row++) {
-      let [total, sum] = [0, 0]
-      for (let i = row * classes; i < (row + 1) * classes; i++) {
-        const score = scores[i]! - largest[row]!
-        total += exponentials[i] = Math.exp(score)
-        sum += score
+      const [start, end] = [row * classes, (row + 1) * classes]
+      if (labels[row] === ignoreIndex) {
+        out.fill(0, start, end)
+        continue
       }
-      sums[row] = total
-      if (shared > 0) sums[2 * rows + row] = sum
+      const scale = weight / sums[row]!
+      for (let i = start; i < end; i++) out[i] = exponentials[i]! * scale - shared * weight
       const own = labels[row]! - offset
-      if (own >= 0 && own < classes) sums[rows + row] = scores[row * classes + own]! - largest[row]!
+      if (own >= 0 && own < classes) out[start + own]! -= (1 - labelSmoothing) * weight
     }
-    group.allReduceSync(sums, { label: 'sums of exponentials and right scores' })
-    let loss = 0
-    for (let row = 0; row < rows; row++) {
-      if (labels[row] === ignoreIndex) continue
-      loss += Math.log(sums[row]!)
-      // Skip the term if its factor is 0, because a score may be -Infinity.
-      if (labelSmoothing < 1) loss -= (1 - labelSmoothing) * sums[rows + row]!
-      if (shared > 0) loss -= shared * sums[2 * rows + row]!
-    }
-    const gradient = scopedTensor(logits.shape, (out) => {
-      for (let row = 0; row < rows; row++) {
-        const [start, end] = [row * classes, (row + 1) * classes]
-        if (labels[row] === ignoreIndex) {
-          out.fill(0, start, end)
-          continue
-        }
-        const scale = weight / sums[row]!
-        for (let i = start; i < end; i++) out[i] = exponentials[i]! * scale - shared * weight
-        const own = labels[row]! - offset
-        if (own >= 0 && own < classes) out[start + own]! -= (1 - labelSmoothing) * weight
-      }
-    })
-    return {
-      value: tf.scalar(loss * weight),
-      saved: [gradient],
-      gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
-    }
-  } finally {
-    group.free(sums)
+  })
+  return {
+    value: tf.scalar(loss * weight),
+    saved: [gradient],
+    gradients: (dy, [slopes]) => [tf.mul(slopes!, dy)],
   }
 }
 
@@ -198,32 +188,27 @@ function evaluate(
 function shareLargest(logits: Tensor, rows: number, group: ProcessGroup) {
   const { rank, size } = group
   const classes = logits.size / rows
-  const buffer = group.alloc('float32', rows + size)
-  try {
-    const scores = viewOf(logits)
-    const own = Float32Array.from({ length: rows }, (_, row) => {
-      let most = -Infinity
-      for (let i = row * classes; i < (row + 1) * classes; i++) most = Math.max(most, scores[i]!)
-      return most
-    })
-    buffer.fill(0)
-    buffer.set(own)
-    buffer[rows + rank] = classes
-    group.allReduceSync(buffer, { op: 'max', label: 'largest scores' })
-    const counts = buffer.slice(rows)
-    const sum = (values: Float32Array) => values.reduce((total, count) => total + count, 0)
-    return {
-      /** The largest score of each row among the classes of this rank. */
-      own,
-      /** The largest score of each row among all classes. */
-      overall: buffer.slice(0, rows),
-      /** The index of this rank's first class among all classes. */
-      offset: sum(counts.subarray(0, rank)),
-      /** The number of classes on all ranks together. */
-      all: sum(counts),
-    }
-  } finally {
-    group.free(buffer)
+  const scores = viewOf(logits)
+  const own = Float32Array.from({ length: rows }, (_, row) => {
+    let most = -Infinity
+    for (let i = row * classes; i < (row + 1) * classes; i++) most = Math.max(most, scores[i]!)
+    return most
+  })
+  const largest = new Float32Array(rows + size)
+  largest.set(own)
+  largest[rows + rank] = classes
+  group.allReduceSync(largest, { op: 'max', label: 'largest scores' })
+  const counts = largest.subarray(rows)
+  const sum = (values: Float32Array) => values.reduce((total, count) => total + count, 0)
+  return {
+    /** The largest score of each row among the classes of this rank. */
+    own,
+    /** The largest score of each row among all classes. */
+    overall: largest.subarray(0, rows),
+    /** The index of this rank's first class among all classes. */
+    offset: sum(counts.subarray(0, rank)),
+    /** The number of classes on all ranks together. */
+    all: sum(counts),
   }
 }
 

@@ -278,16 +278,12 @@ export function vocabParallelHead(
     },
     async wholeScores(part) {
       const { shard, shape } = weight
-      const all = group.alloc('float32', shard?.shape[0] ?? shape[0]!)
-      try {
-        // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
-        // zeros is exact.
-        all.fill(0).set(part, shard?.offset ?? 0)
-        await group.allReduce(all, { label: `${name}: scores` })
-        return all.slice()
-      } finally {
-        group.free(all)
-      }
+      const all = new Float32Array(shard?.shape[0] ?? shape[0]!)
+      all.set(part, shard?.offset ?? 0)
+      // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
+      // zeros is exact.
+      await group.allReduce(all, { label: `${name}: scores` })
+      return all
     },
   }
   return module

@@ -176,10 +176,12 @@ function exchangeBucket(
   const { shard, replicate } = groups
   const memory = filled!
   /** The bucket in the 16-bit wire format; undefined if the wire format is float32. */
-  let encoded: Uint16Array | undefined
+  let encoded = wire === 'float32' ? undefined : shard.allocUnsafe(wire, memory.length)
+  /** This rank's share of the bucket in the wire format. */
+  const sent =
+    encoded?.subarray(shard.rank * share.length, (shard.rank + 1) * share.length) ?? share
+  const options = { op: encoded === undefined ? 'avg' : 'sum', deterministic, label } as const
 
-  /** This rank's share of the bucket in the 16-bit wire format. */
-  const part = () => encoded!.subarray(shard.rank * share.length, (shard.rank + 1) * share.length)
   /** Frees the bucket in the 16-bit wire format. */
   const dispose = () => {
     if (encoded !== undefined) shard.free(encoded)
@@ -188,38 +190,28 @@ function exchangeBucket(
   const decode = () => {
     if (encoded === undefined) return
     timeSpan(shard.spans, 'reduce', { name: 'from 16 bits', bytes: share.byteLength }, () => {
-      shard.convert(share, part())
+      shard.convert(share, sent)
     })
     dispose()
   }
-  const start = () => {
-    if (scatter !== undefined) {
-      scatter.start()
-      return scatter
-    }
-    if (wire === 'float32') {
-      return shard.reduceScatter(share, memory, { op: 'avg', deterministic, label })
-    }
-    const whole = shard.allocUnsafe(wire, memory.length)
-    encoded = whole
+  if (encoded !== undefined) {
+    const whole = encoded
     // Divide before summing, because a sum may exceed 65504, the largest float16.
     timeSpan(shard.spans, 'reduce', { name: 'to 16 bits', bytes: memory.byteLength }, () => {
       shard.convert(whole, memory, 1 / countRanks(axesOf(groups)))
     })
-    return shard.reduceScatter(part(), whole, { dtype: wire, deterministic, label })
   }
-  const operation = start()
+  scatter?.start()
+  const operation = scatter ?? shard.reduceScatter(sent, encoded ?? memory, options)
   // Make only one promise per operation, because an error is reported once.
-  const scattered = operation === scatter ? scatter.done() : Promise.resolve(operation)
+  const scattered = scatter?.done() ?? Promise.resolve(operation)
   // Ignore the error here: the caller that awaits `done` gets it.
   scattered.catch(() => undefined)
   const finish = async () => {
     await scattered
     if (replicate !== undefined) {
       await previous?.done
-      if (encoded === undefined) {
-        await replicate.allReduce(share, { op: 'avg', deterministic, label })
-      } else await replicate.allReduce(part(), { dtype: wire, deterministic, label })
+      await replicate.allReduce(sent, options)
     }
     decode()
   }

@@ -1,11 +1,11 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { storageOf, tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { storageOf, tensorFrom } from '../../backend/host-memory.ts'
 import { chainOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
-import { bucketOf, padBucket, type SharedBucket } from '../gradients/buckets.ts'
+import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/buckets.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { shardsOf } from './shard-parameter.ts'
 import { gatherShares, type SharedValues } from './values.ts'
@@ -83,14 +83,12 @@ export async function createUnit(
   const buckets: SharedValues[] = []
   for (const bucket of [trained, frozen]) {
     if (bucket === undefined) continue
-    const whole = accounting.alloc('parameters', bucket.padded)
-    for (const { parameter, offset, length } of bucket.slots) {
-      await writeTo(parameter.value, whole.subarray(offset, offset + length))
-      accounting.count('parameters', 4 * length)
-    }
     const share = accounting.alloc('parameters', bucket.share)
-    share.set(whole.subarray(group.rank * bucket.share, (group.rank + 1) * bucket.share))
-    accounting.free('parameters', whole)
+    for (const { parameter, from, to, at } of ownedRanges(bucket, group.rank)) {
+      const values = await parameter.value.data<'float32'>()
+      share.set(values.subarray(from, to), at)
+    }
+    accounting.count('parameters', 4 * bucket.length)
     buckets.push({ bucket, share, label: `values of ${bucket.slots[0]!.parameter.name}` })
   }
   const slots = buckets.flatMap(({ bucket }) => bucket.slots)

@@ -1,11 +1,9 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { recordModule } from '../../../autograd/record.ts'
-import { createTensor } from '../../../backend/host-memory.ts'
 import type { Module } from '../../../model/module.ts'
 import type { Recording } from '../../../model/recording.ts'
 import { shardedMLP } from '../../../nn/sharded-mlp.ts'
 import { tf, type Tensor } from '../../../tfjs/tfjs.ts'
-import type { Batch } from '../microbatches.ts'
 import { pipeline } from '../create.ts'
 import { schedule, type ScheduleName } from '../schedule/schedule.ts'
 import { StepMeter } from './meter.ts'
@@ -48,7 +46,11 @@ export async function measureSchedules(
     const pipe = pipeline({ layers, slice }, group, options)
     return { name, pipe, meter: new StepMeter(pipe.recorder) }
   })
-  const batch = testBatch(size, hidden)
+  const batch = {
+    size,
+    inputs: () => tf.ones([size, hidden]),
+    labels: () => tf.zeros([size], 'int32'),
+  }
   const pass = async ({ pipe }: (typeof runs)[number]): Promise<void> => {
     const { gradients } = await pipe.forwardBackward(batch)
     for (const gradient of gradients.values()) gradient.dispose()
@@ -70,17 +72,6 @@ export async function measureSchedules(
   }
   for (const { pipe } of runs) pipe.dispose()
   return reports
-}
-
-function testBatch(size: number, width: number): Batch {
-  return {
-    size,
-    inputs: () =>
-      createTensor([size, width], (values) => {
-        for (let at = 0; at < values.length; at++) values[at] = Math.sin(at)
-      }),
-    labels: () => tf.zeros([size], 'int32'),
-  }
 }
 
 /**
