@@ -81,11 +81,11 @@ export async function exportPretrained(
     throw argumentError('recipe', describe(recipe), 'gpt(...), or the result of pretrainedGPT')
   }
   const reads = tokenizer !== undefined && (group?.rank ?? 0) === 0
-  const [copied = []] = await onAllRanks(group, async () =>
+  const [copied = []] = await onAllRanks(group, 'exportPretrained', async () =>
     reads ? await tokenizerIn(tokenizer) : [],
   )
   const whole = await gatherModel(owner!, gptNames(options), group)
-  await onAllRanks(group, async () => {
+  await onAllRanks(group, 'exportPretrained', async () => {
     if (whole === undefined) return
     makeFolders(directory)
     // `transformers` requires the framework's name in the metadata of the file.

@@ -45,6 +45,19 @@ it('a call about a checkpoint names a rank that is in another call', async () =>
   expect((error as Error).stack).toContain('calls.test.ts')
 })
 
+it('a call about a checkpoint names another one of its kind', async () => {
+  const [saving, loading] = await runWorld({ size: 2 }, async (group) => {
+    const run = await newRun(group)
+    const call: Promise<unknown> = group.rank === 0 ? run.save('nowhere') : run.load('nowhere')
+    const thrown: unknown = await call.catch((reason: unknown) => reason)
+    run.dispose()
+    await group.destroy()
+    return thrown
+  })
+  expect(saving).toEqual(failure('ERR_TSR_ARGUMENT', /the call of rank 1 is load; expected save,/))
+  expect(loading).toEqual(failure('ERR_TSR_ARGUMENT', /the call of rank 0 is save; expected load,/))
+})
+
 it.each([1, false, null, [1], {}, { value: 1, error: 2 }])(
   'a call about a checkpoint names a rank that gathers %j',
   async (gathered) => {

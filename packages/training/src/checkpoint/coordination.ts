@@ -7,18 +7,22 @@ import {
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 
-type Outcome<T> = { readonly value: T } | { readonly error: SerializedTsrError }
+type Outcome<T> = { readonly call: string } & (
+  { readonly value: T } | { readonly error: SerializedTsrError }
+)
 
 /**
  * Runs a function on every rank. If the function fails on any rank, throws on all ranks: the rank's
  * own error, or else the error of the first rank that failed.
  *
+ * @param call - the user's call, which must be the same on all ranks
  * @param timeout - the milliseconds to wait for other ranks; default: the time-out of the group
  * @returns the results of all ranks
- * @throws ERR_TSR_ARGUMENT if a rank is in a call that is not about a checkpoint
+ * @throws ERR_TSR_ARGUMENT if a rank is in another call
  */
 export async function onAllRanks<T>(
   group: ProcessGroup | undefined,
+  call: string,
   run: () => T | Promise<T>,
   timeout?: number,
 ): Promise<T[]> {
@@ -26,24 +30,25 @@ export async function onAllRanks<T>(
   let failure: { readonly error: unknown } | undefined
   let outcome: Outcome<T>
   try {
-    outcome = { value: await run() }
+    outcome = { call, value: await run() }
   } catch (error) {
     failure = { error }
     const what = `rank ${group.rank} failed: ${String(error)}`
     const reported = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
-    outcome = { error: reported.toJSON() }
+    outcome = { call, error: reported.toJSON() }
   }
   const outcomes = await group.allGatherObject(outcome, {
     label: 'checkpoint',
     ...(timeout !== undefined && { timeout }),
   })
   if (failure !== undefined) throw failure.error
-  const other = outcomes.findIndex((each) => !isOutcome(each))
-  if (other >= 0) {
+  for (const [rank, each] of outcomes.entries()) {
+    const other = callOf(each)
+    if (other === call) continue
     throw argumentError(
-      `the call of rank ${other}`,
-      'another one',
-      `one about a checkpoint, as on rank ${group.rank}: all ranks make the same calls`,
+      `the call of rank ${rank}`,
+      other ?? 'another one',
+      `${call}, as on rank ${group.rank}: all ranks make the same calls`,
     )
   }
   return outcomes.map((each) => {
@@ -52,9 +57,9 @@ export async function onAllRanks<T>(
   })
 }
 
-/** Whether another rank sent this from `onAllRanks`, and not from another call. */
-function isOutcome(received: unknown): boolean {
-  if (typeof received !== 'object' || received === null || Array.isArray(received)) return false
-  const keys = Object.keys(received)
-  return keys.length === 1 && ['value', 'error'].includes(keys[0]!)
+/** The call in which another rank sent this from `onAllRanks`; undefined if it sent it elsewhere. */
+function callOf(received: unknown): string | undefined {
+  if (typeof received !== 'object' || received === null || !('call' in received)) return undefined
+  const isOutcome = 'value' in received || 'error' in received
+  return isOutcome && typeof received.call === 'string' ? received.call : undefined
 }

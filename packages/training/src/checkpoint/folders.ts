@@ -206,8 +206,13 @@ export async function latestCheckpoint(
   directory: string,
   group?: ProcessGroup,
 ): Promise<LatestCheckpoint | undefined> {
+  return await latestFor('latestCheckpoint', directory, group)
+}
+
+/** `latestCheckpoint` as a part of another call. */
+export async function latestFor(call: string, directory: string, group?: ProcessGroup) {
   const rank = group?.rank ?? 0
-  const [latest] = await onAllRanks(group, async () =>
+  const [latest] = await onAllRanks(group, call, async () =>
     rank === 0 ? ((await find(resolve(directory))) ?? null) : null,
   )
   return latest ?? undefined

@@ -33,7 +33,7 @@ export async function gatherModel(
   group: ProcessGroup | undefined,
 ): Promise<Map<string, Piece> | undefined> {
   let own = new Map<string, Piece>()
-  const held = await onAllRanks(group, async () => {
+  const held = await onAllRanks(group, 'gatherModel', async () => {
     // Use a map, because a tied parameter may be listed twice.
     own = new Map((await copyPieces(owner)).map((piece) => [keyOf(piece), piece]))
     return Array.from(own.values(), factsOf)

@@ -5,12 +5,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import type { StoredPiece } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
-import {
-  latestCheckpoint,
-  openFinished,
-  type Checkpoint,
-  type LatestCheckpoint,
-} from './folders.ts'
+import { latestFor, openFinished, type Checkpoint, type LatestCheckpoint } from './folders.ts'
 import {
   copyCommon,
   haveCommon,
@@ -73,13 +68,13 @@ export async function loadCheckpoint(
 ): Promise<LoadedCheckpoint> {
   return await traceWait('checkpoint', { name: 'load' }, async () => {
     checkPlace(directory, group)
-    const latest = await latestCheckpoint(directory, group)
+    const latest = await latestFor('load', directory, group)
     if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
     let owners: readonly PieceOwner[] = []
     let isStrict = true
     const requested: (readonly Part[])[] = []
     let checkpoint: Checkpoint | undefined
-    const ranks = await onAllRanks(group, async () => {
+    const ranks = await onAllRanks(group, 'load', async () => {
       isStrict = readOptions(options).strict
       owners = ownersOf(state)
       checkpoint = await openFinished(latest.path)
@@ -89,7 +84,7 @@ export async function loadCheckpoint(
     })
     const { data, seeds, hasOptimizer } = checkpoint!.contents
     const pieces: Piece[][] = []
-    await onAllRanks(group, async () => {
+    await onAllRanks(group, 'load', async () => {
       if (state.optimizer !== undefined && !hasOptimizer) {
         const facts = { path: latest.path, tensor: 'state of an optimizer', found: 'a model only' }
         throw tsrError('ERR_TSR_CHECKPOINT_MISSING', facts)
@@ -99,7 +94,7 @@ export async function loadCheckpoint(
     })
     // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.
     for (const [i, owner] of [...owners.entries()].reverse()) {
-      await onAllRanks(group, async () => {
+      await onAllRanks(group, 'load', async () => {
         await owner.load(pieces[i]!)
       })
     }

@@ -162,7 +162,7 @@ async function save(
   let copied: CopiedArguments = { keep: Infinity, finite: true, data: null, seeds: {} }
   let writing: BackgroundSave | undefined
   try {
-    const ranks = await onAllRanks(group, async () => {
+    const ranks = await onAllRanks(group, 'save', async () => {
       if (unreported !== undefined) throw unreported.error
       const { background, compare, keep, finite } = readOptions(options)
       const owners = ownersOf(state)

@@ -60,6 +60,7 @@ export async function writeCheckpoint(
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
     onAllRanks(
       group,
+      'save',
       () =>
         withSaveErrors(join(folder, name), group, signal, () =>
           withConflictError(group, folder, run),

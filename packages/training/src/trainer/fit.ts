@@ -1,6 +1,6 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
-import { latestCheckpoint } from '../checkpoint/folders.ts'
+import { latestFor } from '../checkpoint/folders.ts'
 import { copyPieces } from '../checkpoint/piece.ts'
 import { prepareSaves, type SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/state.ts'
@@ -181,7 +181,7 @@ interface SavedPosition {
  * @throws ERR_TSR_NOT_FINITE on all ranks
  */
 async function checkValues({ state, layout }: Trainer): Promise<void> {
-  await onAllRanks(layout.world, async () => {
+  await onAllRanks(layout.world, 'fit', async () => {
     for (const owner of ownersOf(state)) await copyPieces(owner)
   })
 }
@@ -195,7 +195,7 @@ async function resume(
     throw argumentError('resume', 'auto', 'save: { directory } beside it')
   }
   const { directory } = saving
-  const checkpoint = await latestCheckpoint(directory, run.layout.world)
+  const checkpoint = await latestFor('fit', directory, run.layout.world)
   if (checkpoint === undefined) return undefined
   const { data } = await run.load(checkpoint.path)
   // If the script itself saved the checkpoint, `data` may be any JSON value.
@@ -216,7 +216,7 @@ async function refuseFarther(
   saving: { readonly directory: string } | undefined,
 ): Promise<void> {
   if (saving === undefined) return
-  const found = await latestCheckpoint(saving.directory, run.layout.world)
+  const found = await latestFor('fit', saving.directory, run.layout.world)
   if (found === undefined || found.step <= run.steps) return
   throw argumentError(
     'resume',
