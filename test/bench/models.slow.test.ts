@@ -38,6 +38,8 @@ it('checkpoint reports the stall of a background save, and what the steps during
   for (const key of ['firstStallMs', 'stallMs', 'stepMs']) {
     expect(row![key]).toBeGreaterThan(0)
   }
+  const sharded = await rowsOf(['checkpoint', ...few, '--ranks', '2', '--zero', '1'])
+  expect(sharded).toMatchObject([{ system: 'wasm, 2 ranks, ZeRO 1', excessMs: number }])
 })
 
 it('nodes compares a figure of another command between versions of Node', async () => {

@@ -1,6 +1,7 @@
+import { fileURLToPath } from 'node:url'
 import { readInteger, readList } from '../command-line.mjs'
 import { formatRecords, parseSize, printRows } from '../figures.mjs'
-import { withFolder } from '../programs.mjs'
+import { tsrunLine, withFolder } from '../programs.mjs'
 import { backendSystem, ifAsked, measure, takeTurns, torchSystems } from '../turns.mjs'
 import { bytesOfLayer, summarize, WIDTH } from './summary.mjs'
 
@@ -16,6 +17,8 @@ const peer = new URL('torch_checkpoint.py', import.meta.url)
  * @property {number} saves
  * @property {number} quiet - steps before each save
  * @property {string} folder
+ * @property {number} ranks - replicas, each with `batch` rows
+ * @property {number} zero - the stage
  */
 
 /** @type {import('../command-line.mjs').Command} */
@@ -27,6 +30,8 @@ export const checkpoint = {
     batch: { value: '<n>', default: '8', description: 'rows of a step' },
     saves: { value: '<n>', default: '5', description: 'in each round' },
     quiet: { value: '<n>', default: '20', description: 'steps before each save' },
+    ranks: { value: '<n>', default: '1', description: 'replicas, each with the rows of a step' },
+    zero: { value: '<stage>', default: '0', description: 'of ZeRO, with several ranks' },
     peers: { value: '<list>', description: 'torch: also measured if installed' },
     runs: { value: '<n>', default: '3', description: 'rounds; the systems take turns in each' },
     json: { description: 'one JSON object per line instead of the table' },
@@ -39,6 +44,8 @@ export const checkpoint = {
       batch: readInteger('batch', values['batch'], 1, 4096),
       saves: readInteger('saves', values['saves'], 1, 1000),
       quiet: readInteger('quiet', values['quiet'], 1, 1000),
+      ranks: readInteger('ranks', values['ranks'], 1, 64),
+      zero: readInteger('zero', values['zero'], 0, 3),
       runs: readInteger('runs', values['runs'], 1, 100),
     })
     if (rows.length > 0) printRows(rows, values.json !== undefined, formatRecords)
@@ -48,18 +55,32 @@ export const checkpoint = {
 
 /**
  * @param {{ ours: readonly string[], peers: readonly string[], bytes: number, runs: number } &
- *   Pick<Plan, 'batch' | 'saves' | 'quiet'>} options
+ *   Pick<Plan, 'batch' | 'saves' | 'quiet'> & Partial<Pick<Plan, 'ranks' | 'zero'>>} options
  */
-export function measureCheckpoint({ ours, peers, bytes, runs, ...others }) {
+export function measureCheckpoint({ ours, peers, bytes, runs, ranks = 1, zero = 0, ...others }) {
   return withFolder(async (folder) => {
     const layers = Math.max(1, Math.round(bytes / bytesOfLayer))
     /** @type {Plan} */
-    const plan = { layers, width: WIDTH, folder, ...others }
+    const plan = { layers, width: WIDTH, folder, ranks, zero, ...others }
     const systems = [
-      ...ours.map((name) => backendSystem(name, rank)),
+      ...ours.map((name) => (ranks === 1 ? backendSystem(name, rank) : jobSystem(name, plan))),
       ...(await ifAsked(peers, () => torchSystems(peer))),
     ]
     const { rounds, failures } = await takeTurns(systems, runs, (system) => measure(system, plan))
     return { rows: summarize(rounds, layers * bytesOfLayer), failures }
   })
+}
+
+/**
+ * The job of several ranks on a backend.
+ *
+ * @param {string} backend
+ * @param {Plan} plan
+ * @returns {import('../turns.mjs').System}
+ */
+function jobSystem(backend, { ranks, zero }) {
+  return {
+    name: `${backend}, ${ranks} ranks${zero > 0 ? `, ZeRO ${zero}` : ''}`,
+    commandLine: (output, plan) => tsrunLine(ranks, fileURLToPath(rank), [output, backend, plan]),
+  }
 }
