@@ -3,6 +3,7 @@ import { hasFunctions, tensorflow } from '../training/backend/support/tensorflow
 import { WarmProcess } from '../training/backend/support/warm.ts'
 import { needing } from '../needs.ts'
 
+const distributed = new URL('../../packages/distributed/dist/index.js', import.meta.url).href
 const tokens = fileURLToPath(new URL('../training/nn/support/tokens.ts', import.meta.url))
 
 const { describe: describeIt } = needing(
@@ -10,12 +11,13 @@ const { describe: describeIt } = needing(
   'TensorFlow with the binding of these sources (npx tsrun setup tensorflow)',
 )
 
-describeIt.each(['CPU', 'GPU'])('generate on tensorflow, with tensors as on a %s', (device) => {
+/** Returns a function that runs a script on tensorflow, which treats tensors as those of the device. */
+function scriptsOn(device: 'CPU' | 'GPU') {
   const warm = new WarmProcess({ ...tensorflow }, true)
   afterAll(() => {
     warm.end()
   })
-  const run = async (body: string) =>
+  return async (body: string) =>
     await warm.run(`
       await training.loadBackend('tensorflow')
       const { disposeModule, replaceValue, tf } = training
@@ -26,11 +28,17 @@ describeIt.each(['CPU', 'GPU'])('generate on tensorflow, with tensors as on a %s
       const options = { temperature: 1.5, topK: 6, seed: 3 }
       const prompt = [1, 7, 2]
       ${body}`)
+}
 
-  it('draws the tokens of whole passes, also after the weights have changed', async () => {
-    const rates = { embeddingDropout: 0.1, attentionDropout: 0.1, residualDropout: 0.1 }
-    for (const sizes of [{ block: 150 }, { block: 8 }, { block: 80, tied: true, ...rates }]) {
-      const { drawn, tensors } = (await run(`
+describeIt.each(['CPU', 'GPU'] as const)(
+  'generate on tensorflow, with tensors as on a %s',
+  (device) => {
+    const run = scriptsOn(device)
+
+    it('draws the tokens of whole passes, also after the weights have changed', async () => {
+      const rates = { embeddingDropout: 0.1, attentionDropout: 0.1, residualDropout: 0.1 }
+      for (const sizes of [{ block: 150 }, { block: 8 }, { block: 80, tied: true, ...rates }]) {
+        const { drawn, tensors } = (await run(`
         const model = livelyGpt(${JSON.stringify(sizes)})
         const before = tf.memory().numTensors
         const drawn = []
@@ -45,16 +53,16 @@ describeIt.each(['CPU', 'GPU'])('generate on tensorflow, with tensors as on a %s
         const tensors = tf.memory().numTensors - before
         disposeModule(model)
         return { drawn, tensors }`)) as { drawn: number[][]; tensors: number }
-      const [first, whole, second, wholeAgain] = drawn
-      expect(first).toEqual(whole)
-      expect(second).toEqual(wholeAgain)
-      expect(second).not.toEqual(first)
-      expect(tensors).toBe(0)
-    }
-  })
+        const [first, whole, second, wholeAgain] = drawn
+        expect(first).toEqual(whole)
+        expect(second).toEqual(wholeAgain)
+        expect(second).not.toEqual(first)
+        expect(tensors).toBe(0)
+      }
+    })
 
-  it('calls one function for each token', async () => {
-    const calls = await run(`
+    it('calls one function for each token', async () => {
+      const calls = await run(`
       const model = livelyGpt({ block: 64 })
       await generate(model, prompt, { maxTokens: 10 })
       const stock = backend.binding
@@ -82,11 +90,11 @@ describeIt.each(['CPU', 'GPU'])('generate on tensorflow, with tensors as on a %s
       disposeModule(model)
       const [functions, operations] = ['functions', 'operations'].map((kind) => many[kind] - few[kind])
       return { functions, operations }`)
-    expect(calls).toEqual({ functions: 20, operations: 0 })
-  })
+      expect(calls).toEqual({ functions: 20, operations: 0 })
+    })
 
-  it('uses weights that change during a text, and refuses tokens outside the vocabulary', async () => {
-    const { drawn, code } = (await run(`
+    it('uses weights that change during a text, and refuses tokens outside the vocabulary', async () => {
+      const { drawn, code } = (await run(`
       const model = livelyGpt({ block: 64 })
       model.children.wte = new training.Embedding({ name: 'wte', count: 4, width: 8 })
       const { ln_f, lm_head } = model.children
@@ -101,7 +109,40 @@ describeIt.each(['CPU', 'GPU'])('generate on tensorflow, with tensors as on a %s
       const code = await generate(model, [1], { maxTokens: 12, temperature: 0, onToken }).catch(({ code }) => code)
       disposeModule(model)
       return { drawn, code }`)) as { drawn: number[]; code: string }
-    expect(drawn).toEqual([0, 0, 0, 0, 0, 0, 10])
-    expect(code).toBe('ERR_TSR_ARGUMENT')
+      expect(drawn).toEqual([0, 0, 0, 0, 0, 0, 10])
+      expect(code).toBe('ERR_TSR_ARGUMENT')
+    })
+  },
+)
+
+describeIt('generate on several ranks with tensorflow', () => {
+  const run = scriptsOn('CPU')
+
+  it('draws the same tokens in a pipeline and with parameters sharded in ZeRO stage 3', async () => {
+    const drawn = await run(`
+      const { gpt } = await load('@tsrun/models')
+      const { runWorld } = await load(${JSON.stringify(distributed)})
+      const recipe = gpt({ vocabulary: 11, block: 24, layers: 4, heads: 2, width: 8, deviation: 0.4, seed: 2 })
+      // In the first passes, functions are made.
+      const last = async (model) => {
+        for (let i = 0; i < 2; i++) await generate(model, [1], { ...options, maxTokens: 8 })
+        return await generate(model, [1], { ...options, maxTokens: 40 })
+      }
+      const generateOn = (make) =>
+        runWorld({ size: 2 }, async (group) => {
+          const model = await make(group)
+          const drawn = await last(model)
+          model.dispose()
+          return drawn
+        })
+      const single = await generate(recipe.build(), [1], { ...options, maxTokens: 40, cache: false })
+      const staged = await generateOn((group) => training.pipeline(recipe, group, {}))
+      const interleaved = await generateOn((group) =>
+        training.pipeline(recipe, group, { schedule: 'interleaved', microbatches: 4 }))
+      const sharded = await generateOn((group) => training.fullyShard(recipe.build(), group, { stage: 3 }))
+      return [single, ...staged, ...interleaved, ...sharded]`)
+    const [single] = drawn as number[][]
+    expect(new Set(single).size).toBeGreaterThan(2)
+    expect(drawn).toEqual(Array.from({ length: 7 }, () => single))
   })
 })

@@ -151,7 +151,8 @@ export function deviceCaches(block: number) {
         part.forward = (x) => tf.add(x, tf.gather(part.weight.value, positionsOf(x.shape[1]!)))
       }
       module.forward = (x) => {
-        if (x.shape[1] !== 1 || caches.length === 0) return forward(x)
+        if (x.shape[1] !== 1 || caches.length < layers) return forward(x)
+        // A repeated pass does not check the tokens.
         first!.isRepeatable?.(x)
         reserve(length + 1)
         for (const [keys] of caches) rowsOf(keys.shape[0], 1)
