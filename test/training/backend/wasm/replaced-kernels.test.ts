@@ -1,3 +1,4 @@
+import type { Tensor4D } from '@tensorflow/tfjs-core'
 import { loadBackend, record, tf, type Tensor } from '@tsrun/training'
 
 const shape = [5, 3, 4] as const
@@ -152,7 +153,17 @@ describe('special inputs on wasm', () => {
   }
   const images = () => tf.tensor4d([1, NaN, -2, 9, 0, 5, 7, -8], [1, 2, 4, 1])
   const filter = () => tf.tensor4d([1, 2, 3, 4], [2, 2, 1, 1])
+  /** Images of five channels, in which some windows of 2 x 2 have several largest values. */
+  const channels = () => {
+    const numbers = Float32Array.from({ length: 160 }, (_, i) => ((7 * i * i) % 11) - 8)
+    return tf.tensor4d(numbers, [2, 4, 4, 5])
+  }
+  const pool = (x: Tensor) => tf.maxPool(x as Tensor4D, 2, 2, 'valid')
   const special: Record<string, () => Tensor> = {
+    'maxPool of several channels': () => pool(channels()),
+    'maxPool of several channels with NaN': () =>
+      pool(tf.where(tf.equal(channels(), -1), NaN, channels())),
+    'the gradient of maxPool of several channels': () => tf.grad(pool)(channels()),
     'clipByValue of NaN': () => tf.clipByValue(images(), -1, 6),
     'clipByValue of whole numbers': () => tf.clipByValue(tf.tensor1d([-9, 2, 9], 'int32'), -1, 6),
     'relu6 of NaN': () => tf.relu6(images()),
