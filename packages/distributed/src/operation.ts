@@ -182,12 +182,14 @@ export interface Fingerprint {
 /** Returns the fingerprint of an operation. A receive has the same fingerprint as its send. */
 export function fingerprintOf(operation: Operation): Fingerprint {
   const { name, dtype, reduction, algorithm, peer, count } = operation
-  const isMessage = !isCollective(operation)
+  if (!isCollective(operation)) {
+    return { kind: operationCodes.send | (dtypes[dtype].code << 8), root: 0, count }
+  }
   const kind =
-    operationCodes[isMessage ? 'send' : name] |
+    operationCodes[name] |
     (empty.has(name) ? 0 : dtypes[dtype].code << 8) |
     (reducing.has(name) ? reductionCodes[reduction] << 16 : 0) |
-    (isMessage ? 0 : algorithmNames.indexOf(algorithm) << 24)
+    (algorithmNames.indexOf(algorithm) << 24)
   const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : factorWord(operation)
   return { kind, root, count: uneven.has(name) ? EACH_ITS_OWN : count }
 }

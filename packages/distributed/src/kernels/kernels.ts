@@ -71,7 +71,7 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
   compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })
     .exports as unknown as Exports
-  // Composing the name of a function for each call takes longer than the sum of a small buffer.
+  // Compose the names once instead of in each call.
   const combines = Object.fromEntries(
     dtypeNames.map((dtype) => [dtype, kernels[`${dtype}_combine`]]),
   ) as Readonly<Record<DType, Combine>>

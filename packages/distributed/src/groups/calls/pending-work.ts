@@ -14,10 +14,15 @@ export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
 export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract readonly sequence: number
   abstract readonly timing: WorkTiming | undefined
-  protected readonly called = monotonicNow()
+  /** When the call was made. */
+  protected readonly called: number
   #promise: Promise<T> | undefined
   /** Whether nobody has waited for the result, or asked whether it is there. */
   isUnread = true
+
+  constructor(called = monotonicNow()) {
+    this.called = called
+  }
 
   get elapsed(): number {
     return (this.timing?.completed ?? monotonicNow()) - this.called

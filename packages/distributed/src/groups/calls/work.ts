@@ -56,7 +56,8 @@ export class OperationWork<T> extends PendingWork<T> {
     staged: StagedBuffers,
     origin: Error | undefined,
   ) {
-    super()
+    // On the calling thread, the operation has just been posted.
+    super(ticket.posted > 0 ? ticket.posted : undefined)
     this.#owner = owner
     this.call = call
     this.operation = operation

@@ -23,6 +23,11 @@ import { MessageLane } from './message-lane.ts'
  * the engine.
  */
 const PATIENCE = 0.2
+/**
+ * The same for a receive that blocks its caller. An engine that takes over a receive also takes the
+ * messages that follow, and it needs a core.
+ */
+const BLOCKED_RECEIVE_PATIENCE = 1
 /** Additional milliseconds for each byte of the buffer, because peers may be copying it. */
 const PATIENCE_PER_BYTE = 1e-6
 /**
@@ -165,7 +170,8 @@ export class CallingThread implements TicketDriver {
   }
 
   block(ticket: Ticket, operation: string): void {
-    this.#endSoon(ticket, true)
+    const isReceive = !isCollective(ticket.operation)
+    this.#endSoon(ticket, true, isReceive ? BLOCKED_RECEIVE_PATIENCE : PATIENCE)
     if (ticket.driver !== this) ticket.block(operation)
   }
 
@@ -182,22 +188,22 @@ export class CallingThread implements TicketDriver {
   /**
    * Completes the operation if all ranks arrive soon. Otherwise hands the operation to the engine.
    */
-  #endSoon(ticket: Ticket, isAwaited: boolean): void {
+  #endSoon(ticket: Ticket, isAwaited: boolean, patience = PATIENCE): void {
     if (this.#proceed(ticket, isAwaited)) return
-    if (!isAwaited || !this.#wait(ticket)) this.#leave(ticket)
+    if (!isAwaited || !this.#wait(ticket, patience)) this.#leave(ticket)
   }
 
   /**
    * Yields the core until the operation ends. Returns false if the operation makes no progress for
    * too long.
    */
-  #wait(ticket: Ticket): boolean {
+  #wait(ticket: Ticket, patience: number): boolean {
     const { operation } = ticket
     const run = isCollective(operation) ? this.#groups[operation.group]!.run! : undefined
     let begun = run?.begun
     let start = monotonicNow()
-    const patience = PATIENCE + bytesOf(operation) * PATIENCE_PER_BYTE
-    for (let now = start; now - start < patience; now = monotonicNow()) {
+    const limit = patience + bytesOf(operation) * PATIENCE_PER_BYTE
+    for (let now = start; now - start < limit; now = monotonicNow()) {
       yieldCore()
       this.#onYield?.(now)
       if (this.#proceed(ticket, true)) return true
@@ -237,7 +243,8 @@ export class CallingThread implements TicketDriver {
     if (spins) lane.spin()
     for (let ended = lane.receive(); ended !== undefined; ended = lane.receive()) {
       this.pendingReceives -= 1
-      this.#end(ended, monotonicNow())
+      const now = monotonicNow()
+      this.#end(ended, now, now)
       if (ended === ticket) return true
     }
     if (!lane.isForEngine(ticket.operation)) return false
@@ -245,9 +252,8 @@ export class CallingThread implements TicketDriver {
     return true
   }
 
-  #end(ticket: Ticket, started: number): void {
+  #end(ticket: Ticket, started: number, completed = monotonicNow()): void {
     const { operation, posted } = ticket
-    const completed = monotonicNow()
     ticket.settle(undefined, posted, started, completed)
     this.#options.journal.recorder.end(operation.flight, started, completed, undefined)
     this.#status?.onSettled({ operation, posted, completed, started: undefined })
