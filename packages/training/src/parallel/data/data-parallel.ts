@@ -10,7 +10,12 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
 import { fillBuckets, type Traffic } from '../gradients/exchange.ts'
-import { joinedLoop, readJoinOptions, type JoinedLoop, type JoinOptions } from '../gradients/join.ts'
+import {
+  joinedLoop,
+  readJoinOptions,
+  type JoinedLoop,
+  type JoinOptions,
+} from '../gradients/join.ts'
 import {
   checkReduction,
   parametersOf,
