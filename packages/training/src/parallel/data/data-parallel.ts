@@ -11,6 +11,12 @@ import type { Replicated } from '../gradients/averaging.ts'
 import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
 import { fillBuckets, type Traffic } from '../gradients/exchange.ts'
 import {
+  joinedLoop,
+  readJoinOptions,
+  type JoinedLoop,
+  type JoinOptions,
+} from '../gradients/join.ts'
+import {
   checkReduction,
   parametersOf,
   readDataParallelOptions,
@@ -23,7 +29,6 @@ import { Replica } from '../gradients/replica.ts'
 import { broadcastParameters, broadcastState, replicate } from '../gradients/replicas.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import { checkGroup } from '../requirements.ts'
-import { joinedLoop, readJoinOptions, type JoinedLoop, type JoinOptions } from './join.ts'
 
 /**
  * Enables data parallel training of a model, like torch's DistributedDataParallel (Li et al.,
