@@ -134,7 +134,7 @@ describe('a simulation of only some ranks', () => {
 
   it('gives up a simulation with too many messages', () => {
     const call: Call = { name: 'reduceScatter', bytes: 512 * MIB }
-    expect(simulate(clusterOf(4096, 8), call, 'direct')).toBeUndefined()
+    expect(simulate(clusterOf(1024, 8), call, 'direct')).toBeUndefined()
   })
 })
 

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
-import { killLeftovers, Run, tsrun } from '../launcher/support/tsrun.ts'
+import { tsrunHere } from '../launcher/support/in-process.ts'
+import { killLeftovers, Run } from '../launcher/support/tsrun.ts'
 import { describeInChromium } from './support/browser.ts'
 import { needing } from '../needs.ts'
 
@@ -17,14 +18,14 @@ async function startAsleep(env: NodeJS.ProcessEnv = {}): Promise<Run> {
 
 /** The states that `tsrun top` or `ps` shows, by rank. */
 async function statesOf(run: Run, command: readonly string[]): Promise<string[]> {
-  const { stdout } = await tsrun([...command, await runIdOf(run)])
+  const { stdout } = await tsrunHere([...command, await runIdOf(run)])
   const [, titles = '', ...rows] = stdout.trimEnd().split('\n')
   const column = titles.trim().split(/ {2,}/).indexOf('state')
   return rows.map((row) => row.trim().split(/ {2,}/)[column]!)
 }
 
 async function runIdOf(run: Run): Promise<string> {
-  const { stdout } = await tsrun(['ps'])
+  const { stdout } = await tsrunHere(['ps'])
   return new RegExp(`^(\\S+) .*\\(tsrun ${run.pid},`, 'm').exec(stdout)![1]!
 }
 
@@ -56,7 +57,7 @@ describeOnLinux('tsrun top, ps and stacks', () => {
     const seen: string[] = []
     const look = async (): Promise<string[]> => {
       const states = await statesOf(run, top)
-      const stacks = (await tsrun(['stacks', await runIdOf(run)])).stdout
+      const stacks = (await tsrunHere(['stacks', await runIdOf(run)])).stdout
       seen.push(...states, stacks)
       return [...states, ...[...stacks.matchAll(/^rank \d.*?: (\w+) for /gm)].map((m) => m[1]!)]
     }
@@ -78,7 +79,7 @@ describeOnLinux('tsrun top, ps and stacks', () => {
         ([other, dead]) => dead === 'died' && other !== 'died',
       )
     }
-    const { stdout } = await tsrun(['stacks', await runIdOf(run)])
+    const { stdout } = await tsrunHere(['stacks', await runIdOf(run)])
     expect(stdout).toMatch(/^rank 1 \(pid \d+\): died, (in|after) allReduce.* of world$/m)
     expect(stdout).toMatch(/^rank 0 .*\n {4}no JavaScript runs/m)
     await stop(run)
@@ -92,7 +93,7 @@ describeOnLinux('tsrun top, ps and stacks', () => {
       ([, one]) => one === 'computing' || one === 'running',
     )
     await untilSeen(
-      async () => (await tsrun(['stacks', await runIdOf(run)])).stdout,
+      async () => (await tsrunHere(['stacks', await runIdOf(run)])).stdout,
       (text) => /^rank 1 .*: (computing|running) for .*, after allReduce/m.test(text),
     )
     await stop(run)
@@ -122,7 +123,6 @@ describeInChromium('the dashboard', (newPage) => {
     )
     expect(await state(0).textContent()).not.toBe('died')
     expect(complaints).toEqual([])
-    await page.context().close()
     await stop(run)
   })
 })

@@ -145,7 +145,6 @@ describeInChromium('the page', (newPage) => {
     expect(complaints).toEqual([])
     run.signal('SIGINT')
     expect(await run.finished).toMatchObject({ code: 1 })
-    await page.context().close()
   })
 
   describe('of a traced job', () => {
@@ -210,7 +209,6 @@ describeInChromium('the page', (newPage) => {
         expect(row.filter((cell) => /[KM]iB$/.test(cell)).length).toBeGreaterThan(0)
       }
       expect(complaints).toEqual([])
-      await page.context().close()
     })
 
     it('fits a narrow screen in dark colours, by keyboard', async () => {
@@ -241,7 +239,6 @@ describeInChromium('the page', (newPage) => {
       await page.emulateMedia({ colorScheme: 'light' })
       await shows('47,111,214,255', '29,127,95,255', '217,130,43,255')
       expect(complaints).toEqual([])
-      await page.context().close()
     })
   })
 

@@ -1,5 +1,6 @@
 import { cpSync, mkdirSync, readdirSync, statSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
+import { tsrunHere } from '../launcher/support/in-process.ts'
 import { tsrun, type Finished } from '../launcher/support/tsrun.ts'
 import { compare, cwd, describeNeverEntering, fail, logs, sentence } from './support/flight.ts'
 
@@ -25,7 +26,7 @@ describe('without --log-dir', () => {
     expect(folders()).not.toContain('tsrun-flight-old')
     expect(stderr).toContain(`records      tsrun flight ${join(logs, name!)}`)
     expect(statSync(join(logs, name!)).mode & 0o777).toBe(0o700)
-    expect((await tsrun(['flight', join(logs, name!)])).stdout).toMatch(sentence)
+    expect((await tsrunHere(['flight', join(logs, name!)])).stdout).toMatch(sentence)
   })
 
   it('a successful job leaves no records', async () => {
@@ -49,7 +50,7 @@ it('tsrun flight compares the last attempt with records, by default of the newes
     return readdirSync(logs).find((name) => !before.includes(name))!
   }
   const compared = async (...path: string[]): Promise<string[]> => {
-    const { code, stdout } = await tsrun(['flight', join(logs, ...path)])
+    const { code, stdout } = await tsrunHere(['flight', join(logs, ...path)])
     expect(code).toBe(0)
     expect(stdout).toMatch(sentence)
     return stdout.split('\n')
@@ -72,7 +73,7 @@ it('tsrun flight compares the last attempt with records, by default of the newes
   expect(newest).toContain('the newest of 2 runs with records')
   // a folder for the records of many runs
   cpSync(join(last, 'rank-2.jsonl'), join(logs, newer, 'attempt_0', 'flight', 'rank-2.jsonl'))
-  const mixed = await tsrun(['flight', join(logs, newer)])
+  const mixed = await tsrunHere(['flight', join(logs, newer)])
   expect(mixed.stdout).toContain(
     `left out: the record of rank 2, which belongs to run ${older}, attempt 1`,
   )
@@ -84,7 +85,7 @@ it.each([
   [['/nowhere'], 'There are no flight records in /nowhere: it is not a folder'],
   [[cwd], 'there is no rank-<rank>.jsonl in it'],
 ])('tsrun flight %j is refused', async (args, problem) => {
-  const { code, stderr } = await tsrun(['flight', ...args])
+  const { code, stderr } = await tsrunHere(['flight', ...args])
   expect(code).toBe(2)
   expect(stderr).toContain(problem)
 })

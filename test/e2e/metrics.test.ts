@@ -1,5 +1,6 @@
 import { node } from '../launcher/support/nodes.ts'
-import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
+import { tsrunHere } from '../launcher/support/in-process.ts'
+import { killLeftovers, Run, until } from '../launcher/support/tsrun.ts'
 import { cwd, describeCounting, scrape, untilScraped, urlOf, writers } from './support/metrics.ts'
 
 afterEach(killLeftovers)
@@ -69,17 +70,17 @@ it('--metrics refuses ports in use and invalid ports', async () => {
   const run = new Run(args, { cwd })
   await until(() => run.stderr.includes('metrics: '), 'the address')
   const { host, port } = new URL(urlOf(run))
-  const second = await tsrun(['--metrics', host, 'progress.mjs'], { cwd })
+  const second = await tsrunHere(['--metrics', host, 'progress.mjs'], { cwd })
   expect(second).toMatchObject({ code: 2 })
   expect(second.stderr).toContain(`--metrics ${host}: listen EADDRINUSE`)
-  const both = await tsrun(['--dashboard', '0', '--metrics', host, 'progress.mjs'], { cwd })
+  const both = await tsrunHere(['--dashboard', '0', '--metrics', host, 'progress.mjs'], { cwd })
   expect(both).toMatchObject({ code: 2 })
   for (const wrong of ['x', '65536', '::1:9400', 'host:', 'http://x:1', '-1']) {
-    const { code, stderr } = await tsrun([`--metrics=${wrong}`, 'progress.mjs'], { cwd })
+    const { code, stderr } = await tsrunHere([`--metrics=${wrong}`, 'progress.mjs'], { cwd })
     expect({ wrong, code }).toEqual({ wrong, code: 2 })
     expect(stderr).toContain(`--metrics is ${JSON.stringify(wrong)}; expected [HOST:]PORT`)
   }
-  const elsewhere = await tsrun(['--metrics', `192.0.2.1:${port}`, 'progress.mjs'], { cwd })
+  const elsewhere = await tsrunHere(['--metrics', `192.0.2.1:${port}`, 'progress.mjs'], { cwd })
   expect(elsewhere.stderr).toContain('listen EADDRNOTAVAIL')
   run.signal('SIGTERM')
   await run.finished

@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { tsrunHere } from '../launcher/support/in-process.ts'
 import { killLeftovers, Run, tsrun, until, type Finished } from '../launcher/support/tsrun.ts'
 
 const cwd = fileURLToPath(new URL('../fixtures/ranks/', import.meta.url))
@@ -87,11 +88,11 @@ it('--trace records and summarizes the operations of every rank without a change
   expect(arrows.filter(({ ph }) => ph === 's').length).toBe(arrows.length / 2)
   expect(arrows.length).toBeGreaterThanOrEqual(2 * 96)
 
-  const { stdout } = await tsrun(['trace', folder])
+  const { stdout } = await tsrunHere(['trace', folder])
   expect(stdout).toMatch(/^run \S+: 3 ranks on 1 host; means of 6 steps, 1 to 6$/m)
   expect(stdout).toMatch(/^rank +step +compute +bubble +imbalance +exposed +input +overhead$/m)
   expect(stdout).toMatch(/^critical path: /m)
-  const json = await tsrun(['trace', folder, '--json', '--steps', '2:3'])
+  const json = await tsrunHere(['trace', folder, '--json', '--steps', '2:3'])
   const summary = JSON.parse(json.stdout) as {
     steps: object
     byRank: { step: number; shares: Record<string, number> }[]
@@ -118,7 +119,7 @@ it('a trace has the operations before the death of a rank, and all attempts of a
   expect(code).toBe(137)
   // three steps of each attempt
   expect(counts(1)).toMatchObject({ step: 6, F: 24 })
-  const { stdout } = await tsrun(['trace', folder])
+  const { stdout } = await tsrunHere(['trace', folder])
   expect(stdout).toMatch(/, the last of 2 attempts; means of 3 steps, 1 to 3$/m)
 })
 
@@ -140,11 +141,11 @@ it('tsrun trace merges a trace that the launcher could not merge', async () => {
   // one of another run is not taken for it
   writeFileSync(join(folder, 'trace.json'), '')
   utimesSync(join(folder, 'trace.json'), 1, 1)
-  const { code, stdout } = await tsrun(['trace', folder])
+  const { code, stdout } = await tsrunHere(['trace', folder])
   expect({ code, stdout }).toEqual({ code: 0, stdout })
   expect(stdout).toContain(`written: ${join(folder, 'trace.json')}`)
   expect(counts(0)['collective']).toBeGreaterThan(2)
-  expect((await tsrun(['trace', folder])).stdout).not.toContain('written: ')
+  expect((await tsrunHere(['trace', folder])).stdout).not.toContain('written: ')
 })
 
 it('tsrun trace reads the trace of several hosts from several folders', async () => {
@@ -159,7 +160,7 @@ it('tsrun trace reads the trace of several hosts from several folders', async ()
     return host
   })
   const ranks = async (...folders: string[]): Promise<string> => {
-    const { stdout, stderr } = await tsrun(['trace', ...folders], { cwd })
+    const { stdout, stderr } = await tsrunHere(['trace', ...folders], { cwd })
     expect(stderr).toBe('')
     return stdout.split('\n', 1)[0]!
   }
@@ -169,7 +170,7 @@ it('tsrun trace reads the trace of several hosts from several folders', async ()
   expect(await ranks(folder, hosts[1]!)).toContain(': 3 ranks')
   const other = join(folder, 'other')
   await tsrun(['--trace', other, 'traced.mjs'], { cwd })
-  const mixed = await tsrun(['trace', ...hosts, other], { cwd })
+  const mixed = await tsrunHere(['trace', ...hosts, other], { cwd })
   expect(mixed.stdout).toContain(`run ${runIn(other)}: 1 rank on`)
   for (const host of hosts) {
     expect(mixed.stderr).toContain(`${host}: it has nothing of run ${runIn(other)}`)
@@ -194,14 +195,16 @@ it.each([
   [['trace', '.'], 'there is no trace in .; tsrun --trace DIR writes one'],
   [['trace', '.', '--run', 'r'], 'there is no trace of a run r in .'],
 ])('tracing refuses %j', async (args, text) => {
-  const { code, stderr } = await tsrun(args, { cwd })
+  const { code, stderr } = await tsrunHere(args, { cwd })
   expect(code).toBe(2)
   expect(stderr).toContain(text)
 })
 
 it('--trace refuses a folder that cannot be created before anything starts', async () => {
   writeFileSync(join(folder, 'file'), '')
-  const { code, stderr } = await tsrun(['--trace', join(folder, 'file', 'x'), 'paced.mjs'], { cwd })
+  const { code, stderr } = await tsrunHere(['--trace', join(folder, 'file', 'x'), 'paced.mjs'], {
+    cwd,
+  })
   expect(code).toBe(2)
   expect(stderr).toMatch(/^tsrun: --trace: ENOTDIR/m)
 })
@@ -210,7 +213,9 @@ it('tsrun trace prints the summary even if it cannot write trace.json', async ()
   copyTrace()
   rmSync(join(folder, 'trace.json'))
   mkdirSync(join(folder, 'trace.json'))
-  const { code, stdout, stderr } = await tsrun(['trace', folder, '--run', runIn(folder)], { cwd })
+  const { code, stdout, stderr } = await tsrunHere(['trace', folder, '--run', runIn(folder)], {
+    cwd,
+  })
   expect({ code, stderr }).toEqual({
     code: 0,
     stderr: expect.stringMatching(/cannot write .*is a folder/),
@@ -224,9 +229,9 @@ function runIn(directory: string): string {
 
 it('--trace does not trace a nested job', async () => {
   const env = { TSRUN_TRACE_DIR: '/tmp/outer', TSRUN_TRACE_RANGE: '2:3', TSRUN_TRACE_BYTES: '9' }
-  const { stdout } = await tsrun(['--dry-run', 'paced.mjs'], { cwd, env })
+  const { stdout } = await tsrunHere(['--dry-run', 'paced.mjs'], { cwd, env })
   expect(stdout).toMatch(/TSRUN_TRACE_DIR=$/m)
-  const traced = await tsrun(['--dry-run', '--trace', folder, 'paced.mjs'], { cwd, env })
+  const traced = await tsrunHere(['--dry-run', '--trace', folder, 'paced.mjs'], { cwd, env })
   expect(traced.stdout).toMatch(/TSRUN_TRACE_RANGE=$/m)
   expect(traced.stdout).toMatch(/TSRUN_TRACE_BYTES=1073741824$/m)
 })

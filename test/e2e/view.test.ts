@@ -113,7 +113,6 @@ describeInChromium('the page', (newPage) => {
     // What cannot be had any more is said.
     await page.getByRole('button', { name: 'Next' }).click()
     await page.getByText('tsrun view has ended.').waitFor()
-    await page.context().close()
   })
 
   it('shows the same step in a second page without changing the first', async () => {
@@ -129,7 +128,6 @@ describeInChromium('the page', (newPage) => {
     expect(complaints).toEqual([])
     run.signal('SIGINT')
     await run.finished
-    for (const page of [first, second]) await page.context().close()
   })
 
   it('shows the failure report and the output, even on a telephone', async () => {
@@ -143,7 +141,6 @@ describeInChromium('the page', (newPage) => {
     expect(complaints).toEqual([])
     run.signal('SIGINT')
     await run.finished
-    await page.context().close()
   })
 
   it('shows output lines even without a trace', async () => {
@@ -153,6 +150,5 @@ describeInChromium('the page', (newPage) => {
     expect(complaints).toEqual([])
     run.signal('SIGINT')
     await run.finished
-    await page.context().close()
   })
 })

@@ -7,6 +7,7 @@ import { frame, openProven, until } from './raw-client.ts'
 const token = 'ab'.repeat(32)
 const MIB = 2 ** 20
 const large = Buffer.alloc(8 * MIB, 7)
+const medium = Buffer.alloc(2 * MIB, 7)
 
 let server: StoreServer
 let store: Store
@@ -59,10 +60,10 @@ describe('the memory of the store', () => {
     const keys = Array.from({ length: 100 }, () => 'k')
     const socket = await openSilent(...keys)
     await until(() => server.inspect().waiting === keys.length)
-    expect(await grownBy(async () => store.set('k', large))).toBeLessThan(200)
+    expect(await grownBy(async () => store.set('k', medium))).toBeLessThan(50)
     const answers = readAnswers(socket)
     await until(() => answers.size === keys.length)
-    expect([...answers.values()]).toEqual(keys.map(() => [7, large.length]))
+    expect([...answers.values()]).toEqual(keys.map(() => [7, medium.length]))
     socket.destroy()
   })
 

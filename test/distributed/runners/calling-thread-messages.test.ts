@@ -22,8 +22,8 @@ async function codesOf(job: Job, rank: number): Promise<unknown> {
 }
 
 describeNative.each(['inline', 'worker'])('small messages, engine %s', (engine) => {
-  it.each([1, 2, 3])('arrive in order, however they are awaited: seed %s', async (seed) => {
-    await (await run(engine, 'randomMessages', { SEED: String(seed), STEPS: '600' })).succeed()
+  it('arrive in order, however they are awaited', async () => {
+    await (await run(engine, 'randomMessages', { STEPS: '1800' })).succeed()
   })
 
   it('wait for a late rank', async () => {

@@ -57,7 +57,6 @@ export function describeFitting(
       const unnamed = await page.locator(parts.map((part) => `${part}${without}`).join()).count()
       expect(unnamed).toBe(0)
       expect(complaints).toEqual([])
-      await page.context().close()
       run.signal('SIGTERM')
       await run.finished
     },

@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { tsrunHere } from '../../launcher/support/in-process.ts'
 import { killLeftovers, tsrun, type Finished } from '../../launcher/support/tsrun.ts'
 
 export const cwd = fileURLToPath(new URL('../../fixtures/ranks/', import.meta.url))
@@ -21,7 +22,7 @@ export async function fail(env: NodeJS.ProcessEnv): Promise<Finished> {
 
 export async function compare(): Promise<string> {
   const [run] = readdirSync(logs)
-  const { code, stdout } = await tsrun(['flight', join(logs, run!, 'attempt_0')])
+  const { code, stdout } = await tsrunHere(['flight', join(logs, run!, 'attempt_0')])
   expect(code).toBe(0)
   return stdout
 }

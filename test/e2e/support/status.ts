@@ -1,12 +1,13 @@
 import { fileURLToPath } from 'node:url'
-import { Run, tsrun } from '../../launcher/support/tsrun.ts'
+import { tsrunHere } from '../../launcher/support/in-process.ts'
+import { Run } from '../../launcher/support/tsrun.ts'
 
 const cwd = fileURLToPath(new URL('../../fixtures/ranks/', import.meta.url))
 
 /** Asks `tsrun ps` until it says this. */
 export async function untilShown(holds: (text: string) => boolean): Promise<string> {
   for (;;) {
-    const { stdout } = await tsrun(['ps'])
+    const { stdout } = await tsrunHere(['ps'])
     if (holds(stdout)) return stdout
   }
 }
@@ -42,7 +43,7 @@ export function describePs(cases: typeof writers): void {
         const rows = rowsOf(shown, `(tsrun ${run.pid},`).slice(2)
         return rows.filter((row) => / waiting .+ #5 of world +4 KiB +\d/.test(row)).length === 3
       })
-      const top = await tsrun(['top', '--once', '--interval', '0.2'])
+      const top = await tsrunHere(['top', '--once', '--interval', '0.2'])
       expect(top).toMatchObject({ code: 0 })
       const watched = rowsOf(top.stdout, `(tsrun ${run.pid},`)
       expect(watched[1]).toMatch(/^rank +state .* CPU .* operation$/)
@@ -55,8 +56,8 @@ export function describePs(cases: typeof writers): void {
       )
       expect(rows[0]).toMatch(/ 2 +7 +0\.5000$/)
       const [runId] = title!.split(' ')
-      expect((await tsrun(['ps', runId!])).stdout).toContain(title)
-      const json = await tsrun(['ps', runId!, '--json'])
+      expect((await tsrunHere(['ps', runId!])).stdout).toContain(title)
+      const json = await tsrunHere(['ps', runId!, '--json'])
       const [job] = JSON.parse(json.stdout) as { ranks: unknown[] }[]
       expect(job).toMatchObject({ runId, launcherPid: run.pid, worldSize: 4 })
       expect(job).not.toHaveProperty('socket')
