@@ -23,9 +23,18 @@ it('ping-pong measures tsrun, and also a C program if there is a compiler', asyn
   expect(without).toMatchObject([{ system: 'tsrun tcp inline', timesC: null }])
 })
 
-it('join measures the time to join by number of ranks', async () => {
-  const row = { benchmark: 'join', hosts: 1, joinedMs: number, joiningMs: number, totalMs: number }
-  const rows = await rowsOf(['join', '--ranks', '1,3', '--runs', '1'])
+it('join measures the time and the CPU time to join by number of ranks', async () => {
+  const row = {
+    benchmark: 'join',
+    hosts: 1,
+    joinedMs: number,
+    joiningMs: number,
+    totalMs: number,
+    rankCpuMs: number,
+    launcherCpuMs: number,
+    launcherMB: number,
+  }
+  const rows = await rowsOf(['join', '--ranks', '1,3', '--runs', '1', '--typescript'])
   expect(rows).toEqual([
     { ...row, ranks: 1 },
     { ...row, ranks: 3 },
