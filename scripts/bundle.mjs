@@ -1,11 +1,11 @@
 // Bundles the JavaScript of every package into a few files in its dist: a rank loads some ten files
 // in place of some six hundred, which halves the time that it takes to start. The declarations are
-// those of tsc; what is imported from other packages stays outside. There are no source maps: ranks run
-// with `--enable-source-maps`, and Node takes time to load a module that names a map.
+// those of tsc; what is imported from other packages stays outside.
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, transform } from 'esbuild'
+import { toLineMap } from './line-map.mjs'
 
 const root = fileURLToPath(new URL('../packages/', import.meta.url))
 
@@ -115,6 +115,8 @@ async function bundle(name) {
     format: 'esm',
     platform: 'node',
     target: 'node20.19',
+    sourcemap: true,
+    sourcesContent: false,
     logLevel: 'warning',
     plugins: [lateModules, shortened],
   }
@@ -151,7 +153,9 @@ async function bundle(name) {
     const notice = licenses(folder, licensed, `@tsrun/${name}`)
     put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(notice))
   }
-  for (const { path, contents } of outputFiles) put(path, contents)
+  for (const { path, contents, text } of outputFiles) {
+    put(path, path.endsWith('.map') ? Buffer.from(toLineMap(text)) : contents)
+  }
   removeOthers(join(folder, 'dist'), new Set(outputFiles.map(({ path }) => path)))
 }
 
