@@ -20,9 +20,12 @@ function run(script: string, env: Record<string, string>) {
       const bias = tf.randomNormal([21], 0, 1, 'float32', 3)
       const first = tf.reshape(tf.slice(a, 0, 1), a.shape.slice(1))
       const fused = { a: first, b, transposeA: ta, transposeB: tb, bias, activation: 'relu' }
-      return [...tf.matMul(a, b, ta, tb).dataSync(), ...tf.fused.matMul(fused).dataSync()]
+      const [c, d] = [100, 80].map((size, i) => tf.randomNormal([300, size], 0, 0.05, 'float32', i + 1))
+      const divided = [tf.matMul(c, tf.slice(d, 0, 100)), tf.matMul(c, d, true)]
+      const all = [tf.matMul(a, b, ta, tb), tf.fused.matMul(fused), ...divided]
+      return all.flatMap((y) => [...y.dataSync()])
     })
-    const distance = (x, y) => Math.max(...x.map((value, i) => Math.abs(value - y[i])))
+    const distance = (x, y) => x.reduce((most, value, i) => Math.max(most, Math.abs(value - y[i])), 0)
     try {
       ${script}
     } catch (error) {
@@ -58,10 +61,14 @@ describe('the wasm backend', () => {
 withCompiler.describe('a BLAS', () => {
   const fake = new FakeBlas()
 
-  it('computes the products of the wasm backend, up to rounding', async () => {
-    const { stdout } = await run(compare, { TSRUN_BLAS: fake.path })
-    expect(stdout).toBe(`${fake.path} (Played) undefined true\n`)
-  })
+  it.each(['Played', 'SkylakeX'])(
+    'computes the products of the wasm backend with the kernels %s, up to rounding',
+    async (kernels) => {
+      const env = { TSRUN_BLAS: fake.path, OPENBLAS_CORETYPE: kernels }
+      const { stdout } = await run(compare, env)
+      expect(stdout).toBe(`${fake.path} (${kernels}) undefined true\n`)
+    },
+  )
 
   it.each(['transposition', 'beta'])('is refused if it is named and wrong: %s', async (FAULT) => {
     const { stdout } = await run(compare, { TSRUN_BLAS: fake.path, FAULT })
