@@ -20,6 +20,6 @@ export {
 export { saveCheckpoint, type SavedCheckpoint, type SavedState, type SaveOptions } from './save.ts'
 export type { CheckpointState } from './state.ts'
 export { openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
-export { writeSafetensors, type TensorData, type WrittenFile } from './safetensors/write.ts'
+export { writeSafetensors, type TensorData, type WrittenFile } from './write-safetensors.ts'
 export type { SafetensorsDType, TensorValues } from './safetensors/dtypes.ts'
 export type { SafetensorsEntry } from './safetensors/header.ts'

@@ -7,8 +7,8 @@ import { encodeContents, type Contents, type StoredPiece, type StoredTensor } fr
 import { onAllRanks } from './coordination.ts'
 import { checkFinite, partSize, type HeldPiece } from './piece.ts'
 import { checkReplicas, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
-import { streamTensors, writerFor } from './safetensors/stream.ts'
-import { writeTensors } from './safetensors/write.ts'
+import { streamTensors, writerFor } from './stream.ts'
+import { writeTensors } from './write-safetensors.ts'
 import type { Writer } from './writer.ts'
 
 const saved = channel('tsrun.checkpoint-saved')

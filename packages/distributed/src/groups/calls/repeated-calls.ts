@@ -1,12 +1,11 @@
 import type { Arena } from '../../arena/arena.ts'
 import { dtypesOf } from '../../dtype.ts'
-import type { PreparedOperation } from './persistent.ts'
 
 /** The arguments of the last blocking call of a collective. */
 interface Last {
   readonly args: readonly unknown[]
   /** Prepared at the second call in a row with these arguments, if that is possible. */
-  prepared: PreparedOperation | undefined
+  prepared: { runSync(): void } | undefined
 }
 
 /**
@@ -34,7 +33,7 @@ export class RepeatedCalls {
     }
     if (last.prepared === undefined) {
       if (!this.#areFixed(args)) return false
-      last.prepared = prepare() as PreparedOperation
+      last.prepared = prepare() as { runSync(): void }
     }
     try {
       last.prepared.runSync()

@@ -34,8 +34,7 @@ export class StagedBuffers {
     try {
       this.table = table && this.#placeTable(table)
       const first = input ?? output
-      const isCopied =
-        first === output ? isStaged : changesInput || !arena.contains(first!)
+      const isCopied = first === output ? isStaged : changesInput || !arena.contains(first!)
       this.#copiesInput = isCopied && input !== undefined
       this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
       const isOne = first === output || output === undefined

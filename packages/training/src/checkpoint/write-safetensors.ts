@@ -1,12 +1,15 @@
 import { argumentError } from '@tsrun/core'
-import type { HeldValues } from '../../backend/held-values.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { bytesOf, layoutOf, type SafetensorsDType, type TensorValues } from './dtypes.ts'
-import { encodeHeader, METADATA, type SafetensorsEntry } from './header.ts'
-import type { Writer } from '../writer.ts'
+import type { HeldValues } from '../backend/held-values.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
+import {
+  bytesOf,
+  layoutOf,
+  type SafetensorsDType,
+  type TensorValues,
+} from './safetensors/dtypes.ts'
+import { encodeHeader, METADATA, type SafetensorsEntry } from './safetensors/header.ts'
+import type { Writer } from './writer.ts'
 import { streamTensors, writerFor } from './stream.ts'
-
-export { writeAll, writeDurably } from './durable.ts'
 
 /** A tensor to write. */
 export interface TensorData {

@@ -1,9 +1,9 @@
 import { MessageChannel } from 'node:worker_threads'
-import type { HeldValues } from '../../backend/held-values.ts'
-import { inThisThread, inWriter, type Writer } from '../writer.ts'
-import type { Checks } from './checks.ts'
-import type { ChunkFile, ChunkMessage, TensorChunk } from './chunks.ts'
-import { bytesOf, layoutOf, toValues, type TensorValues } from './dtypes.ts'
+import type { HeldValues } from '../backend/held-values.ts'
+import { inThisThread, inWriter, type Writer } from './writer.ts'
+import type { Checks } from './safetensors/checks.ts'
+import type { ChunkFile, ChunkMessage, TensorChunk } from './safetensors/chunks.ts'
+import { bytesOf, layoutOf, toValues, type TensorValues } from './safetensors/dtypes.ts'
 
 /** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
 const CHUNK = 1024 * 1024
