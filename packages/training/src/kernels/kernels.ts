@@ -64,7 +64,7 @@ export type Passes = Record<
   (...values: number[]) => number
 >
 
-/** Kernels on sliding windows of images. `geometry` is the address of a `Geometry` (windows.as.ts). */
+/** Kernels on sliding windows of images. `geometry` is the address of a `Geometry` (geometry.as.ts). */
 interface WindowKernels {
   take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
   add_windows(images: number, patches: number, first: number, last: number, geometry: number): void

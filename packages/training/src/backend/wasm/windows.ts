@@ -244,7 +244,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     ...[0, 0, 0],
   ]
   /**
-   * Calls `run` with the address of a `Geometry` (kernels/windows.as.ts) of these windows, and that of
+   * Calls `run` with the address of a `Geometry` (kernels/geometry.as.ts) of these windows, and that of
    * `bytes` more bytes.
    */
   const use = (run: (geometry: number, memory: number) => void, bytes = 0) => {
