@@ -12,8 +12,8 @@
 // The cost is v times as many messages, smaller passes, and memory: compare how many micro-batches the
 // ranks hold. So it helps where the bubble is large (many ranks, few micro-batches), each rank has a core,
 // and the smaller passes still take long beside a message. By default there are as many micro-batches as
-// ranks, the fewest with which all ranks have work. With `--microbatches 8`, two ranks can gain 6 % at
-// most, and the cost is often larger. The output says how long a step should take.
+// ranks, the fewest with which all ranks have work. With `--microbatches 8`, two ranks can gain 6 to
+// 8 % at most, and the cost is often larger. The output says how long a step should take.
 //
 // `looped` runs the same chunks breadth-first: all micro-batches pass through one chunk, then through
 // the next. The bubble is the same, but all activations are held.

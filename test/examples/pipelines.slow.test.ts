@@ -217,6 +217,16 @@ describe('interleaved.ts and zero-bubble.ts', () => {
     },
   )
 
+  it('interleaved.ts holds more micro-batches on the first rank than on the last', async () => {
+    const [result] = await example(2, 'interleaved.ts', '--steps', '2', '--microbatches', '8')
+    expect(result['held']).toEqual([
+      [2, 1],
+      [2.5, 1.5],
+      [2.25, 1.75],
+      [8, 8],
+    ])
+  })
+
   it('interleaved.ts takes the number of stages', async () => {
     const few = ['--steps', '2', '--batch', '64', '--width', '32', '--layers', '6']
     const [result] = await example(2, 'interleaved.ts', '--stages', '6', ...few)

@@ -61,7 +61,7 @@ async function runOnHosts(request: HostsRequest, context: CommandContext): Promi
   const text = obstacles
     .flatMap((obstacle, i) => (obstacle ? [`host ${hosts[i]!.name}: ${obstacle.problem}`] : []))
     .join('; ')
-  if (!found.every(({ mayPass }) => mayPass)) throw usageError(text)
+  if (!found.every(({ isTemporary }) => isTemporary)) throw usageError(text)
   context.console.print('stderr', `tsrun: ${text}\n`)
   return TRY_AGAIN
 }

@@ -86,13 +86,16 @@ export function lastLineOf(text: string): string | undefined {
 /** Why a host cannot take part in a job. */
 export interface Obstacle {
   readonly problem: string
-  /** Whether the host may take part later, because it was not reached: it is down, or still starting. */
-  readonly mayPass: boolean
+  /** Whether another attempt may succeed, because the host was not reached: it is down, or still starting. */
+  readonly isTemporary: boolean
 }
 
-/** What ssh says of a host that does not answer. Unknown names and wrong keys do not pass. */
+/** What ssh says of a host that does not answer. */
 const NO_ANSWER =
-  /^(ssh: connect to host |Connection (closed|reset|timed out)|kex_exchange_identification: )|: Temporary failure in name resolution/m
+  /^(ssh: connect to host |(kex_exchange_identification: .*)?Connection (closed|reset|timed out))|: Temporary failure in name resolution/m
+/** What another attempt would not change: a wrong key, a wrong name, also of a host on the way. */
+const REFUSED =
+  /Permission denied|verification failed|Name or service not known|not found|UNKNOWN port/
 
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle | undefined> {
@@ -106,9 +109,9 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle
   const { code, isLost } = await connection.ended
   if (code !== 0) {
     const problem = lastLineOf(stderr) ?? `exit code ${code}`
-    return { problem, mayPass: isLost && NO_ANSWER.test(stderr) }
+    return { problem, isTemporary: isLost && NO_ANSWER.test(stderr) && !REFUSED.test(stderr) }
   }
   const other = stdout.match(/^\d+\.\d+\.\d+\S*$/gm)?.at(-1) ?? stdout.trim()
   if (other === version) return undefined
-  return { problem: `it has tsrun ${other}, and this host ${version}`, mayPass: false }
+  return { problem: `it has tsrun ${other}, and this host ${version}`, isTemporary: false }
 }

@@ -29,9 +29,9 @@ import {
  * A tensor that is passed is not changed, and may be disposed as soon as the call returns. A result
  * outlives any tf.tidy.
  *
- * Await the result before the next collective of the group: with a GPU, the operation starts only
- * after the values have been fetched. If the values are in host memory, it starts before the call returns. Inside a forward or backward pass, use the operations of
- * tensor parallelism instead, which have gradients.
+ * Await the result of a collective before the next one of the group: with a GPU, it starts only after the
+ * values have been fetched. Inside a forward or backward pass, use the operations of tensor parallelism
+ * instead, which have gradients.
  */
 
 /** Options of a collective whose tensors are parts of a whole, one for each rank in rank order. */

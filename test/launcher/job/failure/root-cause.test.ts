@@ -57,6 +57,12 @@ it('the exit code says that a retry may succeed after a rank that got no thread'
   const stderrTail = ['node[7]: pthread_create: Resource temporarily unavailable']
   const unlucky = killed(1, 'SIGABRT', 150, { stderrTail })
   expect(exitCodeOf(findRootCause([stopped(0), unlucky])!, { kills: 0 })).toBe(75)
+  const exits = died(1, undefined, { exitCode: 3, stderrTail })
+  expect(exitCodeOf(findRootCause([stopped(0), exits])!, { kills: 0 })).toBe(3)
+  const crashes = killed(1, 'SIGSEGV', 150, { stderrTail })
+  expect(exitCodeOf(findRootCause([stopped(0), crashes])!, { kills: 0 })).toBe(139)
+  const calls = died(1, errorReport({ at: 150, message: 'api.thread_create is not a function' }))
+  expect(exitCodeOf(findRootCause([stopped(0), calls])!, { kills: 0 })).toBe(1)
   const spawning = died(1, errorReport({ at: 150, message: 'spawn git EAGAIN' }))
   expect(exitCodeOf(findRootCause([stopped(0), spawning])!, { kills: 0 })).toBe(75)
 })

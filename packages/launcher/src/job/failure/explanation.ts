@@ -37,12 +37,16 @@ const MODULE_SYNTAX =
 
 const NO_MEMORY = /ENOMEM|allocat|out of memory|virtual memory/i
 
-/** Messages of a process or a worker that cannot start, and of Node. */
-const NO_THREAD = /^(spawn .*|Worker .*)?EAGAIN$|thread_create/
+/** The error of a process or a worker that cannot start. */
+const NO_PROCESS = /^(spawn .*|Worker .*)?EAGAIN$/
 
 /** Whether a rank has ended because the host allows no more processes and threads. */
-export function lacksThreads({ error, stderrTail }: RankOutcome): boolean {
-  return NO_THREAD.test(error?.message ?? stderrTail.join())
+export function lacksThreads(outcome: RankOutcome): boolean {
+  const { error, heapExhausted, stderrTail } = outcome
+  if (error !== undefined) return NO_PROCESS.test(error.message)
+  // Node aborts if it cannot start one of its own threads.
+  const isAborted = ownEnd(outcome).signal === 'SIGABRT' && !heapExhausted
+  return isAborted && stderrTail.some((line) => line.includes('thread_create'))
 }
 
 const signals: Partial<Record<NodeJS.Signals, string>> = {

@@ -164,6 +164,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M, 
         await broadcastParameters(all, this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
+        joined.dispose()
         this.joined = undefined
       }
     })

@@ -22,9 +22,11 @@ export const readJoinOptions = declareOptions({
   divideBy: choice('live', 'world').default('live'),
 } satisfies Rules<JoinOptions>)
 
+const noop = () => undefined
+
 export type JoinedLoop = ReturnType<typeof joinedLoop>
 
-/** Counts the ranks that still have data in each step of `DataParallel.join`. */
+/** Counts the ranks that still have data in each step of a loop of `join`. */
 export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
   const live = new Float64Array(1)
   let announced: Work | undefined
@@ -54,6 +56,11 @@ export function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>[
       const count = await countLive()
       announced = undefined
       return divideBy === 'live' ? count : group.size
+    },
+
+    /** Ends the loop. If it has failed, nobody awaits its last announcement. */
+    dispose() {
+      announced?.then(noop, noop)
     },
   }
 }

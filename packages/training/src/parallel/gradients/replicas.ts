@@ -170,13 +170,23 @@ export async function broadcastState(
 ): Promise<void> {
   const isRoot = group.rank === root
   const state: OptimizerState = isRoot ? await optimizer.state() : new Map()
-  const own = { learningRate: optimizer.learningRate, names: [...state.keys()] }
-  const { learningRate, names } = await group.broadcastObject(own, root)
+  const own = Array.from(state, ([name, { steps, values }]) => ({
+    name,
+    steps,
+    sizes: Object.entries(values).map(([kind, { length }]) => [kind, length] as const),
+  }))
+  const { learningRate, kept } = await group.broadcastObject(
+    { learningRate: optimizer.learningRate, kept: own },
+    root,
+  )
   const received = new Map<string, ParameterState>()
-  for (const name of names) {
-    const label = `optimizer state of ${name}`
-    const values = await group.broadcastObject(state.get(name), root, { label })
-    received.set(name, values!)
+  for (const { name, steps, sizes } of kept) {
+    const values: Record<string, Float32Array> = {}
+    for (const [kind, length] of sizes) {
+      values[kind] = state.get(name)?.values[kind] ?? new Float32Array(length)
+      await group.broadcast(values[kind], root, { label: `optimizer, ${kind} of ${name}` })
+    }
+    received.set(name, { steps, values })
   }
   if (isRoot) return
   optimizer.loadState(received)

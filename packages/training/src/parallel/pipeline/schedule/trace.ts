@@ -4,8 +4,8 @@ import { simulateSchedule, type SimulationOptions, type TimedAction } from './si
 
 /**
  * Simulates a schedule and returns it in the Trace Event Format, which Perfetto and chrome://tracing open,
- * with a thread per rank. Each action is an
- * event, and so is each idle period, with its reason. Durations are in milliseconds.
+ * with a thread per rank. Each action is an event, and so is each idle period, with its reason. Durations
+ * are in milliseconds.
  *
  * @returns the trace as JSON
  */

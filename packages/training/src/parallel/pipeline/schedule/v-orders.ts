@@ -31,7 +31,7 @@ function inPhases(
     const stage = stages[Number(word.slice(0, -1)) - 1]
     if (kind === 'W') {
       const at = open.findIndex((half) => stage === undefined || half.stage === stage)
-      actions.push(...open.splice(at, 1))
+      if (at >= 0) actions.push(...open.splice(at, 1))
       return
     }
     const pass = `${kind === 'F' ? 'forward' : 'backward'} ${stage!}`
