@@ -1,5 +1,8 @@
-import { readFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { blocksOf } from '../docs/markdown.ts'
 import { root, runShell, type Outcome } from '../docs/run.ts'
 
@@ -43,5 +46,27 @@ describe("Node's permission model", () => {
     const { code, output } = await run(flag)
     expect({ code, output }).toEqual({ code: 1, output: expect.stringContaining('first cause') })
     expect(output).toContain(`permission: '${permission}'`)
+  })
+
+  it('applies to the thread that writes large checkpoints', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tsrun-permissions-'))
+    const path = JSON.stringify(join(folder, 'large.safetensors'))
+    const script = `import { writeSafetensors } from '@tsrun/training'
+      const large = { shape: [2 ** 20], values: new Float32Array(2 ** 20) }
+      await writeSafetensors(${path}, new Map([['large', large]])).then(
+        () => console.log('written'),
+        (error) => console.log(error.code),
+      )`
+    const flag = process.allowedNodeEnvironmentFlags.has('--permission')
+      ? '--permission'
+      : '--experimental-permission'
+    const write = async (...more: readonly string[]) => {
+      const flags = [flag, '--allow-worker', '--allow-addons', `--allow-fs-read=${root}`, ...more]
+      const args = [...flags, '--no-warnings', '--input-type=module', '-e', script]
+      return (await promisify(execFile)(process.execPath, args, { cwd: root })).stdout.trim()
+    }
+    expect(await write()).toBe('ERR_ACCESS_DENIED')
+    expect(await write(`--allow-fs-read=${folder}`, `--allow-fs-write=${folder}`)).toBe('written')
+    rmSync(folder, { recursive: true })
   })
 })

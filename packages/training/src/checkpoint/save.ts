@@ -139,7 +139,14 @@ export async function prepareSaves(
   parameters: readonly Pick<Parameter, 'shape'>[],
   group: ProcessGroup,
 ): Promise<void> {
-  if (parameters.some(({ shape }) => isLarge(4 * sizeOf(shape)))) startWriter()
+  const bytes = parameters.reduce((sum, { shape }) => sum + 4 * sizeOf(shape), 0)
+  if (isLarge(bytes)) {
+    try {
+      startWriter()
+    } catch {
+      // The first save tries again, and fails on all ranks.
+    }
+  }
   await writersOf(group)
 }
 

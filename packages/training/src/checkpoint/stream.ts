@@ -12,14 +12,18 @@ const UNDER_WAY = 8
 /** The largest number of tensors in a chunk, because each read of a device takes time. */
 const PARTS = 16
 
-/** Whether a thread is started for tensors of this size. */
-export const isLarge = (bytes: number): boolean => bytes > 64 * 1024
+/** Whether a thread writes tensors of this size together. */
+export const isLarge = (bytes: number): boolean => bytes > CHUNK
+
+/** Memory for chunks that no save uses. */
+const spare: SharedArrayBuffer[] = []
 
 type Values = TensorValues | HeldValues
 
 /** Chooses the thread that checks and writes these tensors. */
 export function writerFor(tensors: readonly Values[]): Writer {
-  return tensors.some((values) => isLarge(layoutOf(values).bytes)) ? inWriter : inThisThread
+  const bytes = tensors.reduce((sum, values) => sum + layoutOf(values).bytes, 0)
+  return isLarge(bytes) ? inWriter : inThisThread
 }
 
 /**
@@ -44,10 +48,11 @@ export async function streamTensors(
   const send = (message: ChunkMessage) => {
     port.postMessage(message)
   }
-  const free: (SharedArrayBuffer | Promise<SharedArrayBuffer>)[] = Array.from(
+  const chunks = Array.from(
     { length: UNDER_WAY },
-    () => new SharedArrayBuffer(CHUNK),
+    () => spare.pop() ?? new SharedArrayBuffer(CHUNK),
   )
+  const free: (SharedArrayBuffer | Promise<SharedArrayBuffer>)[] = [...chunks]
   let memory: SharedArrayBuffer | undefined
   let used = 0
   let parts: TensorChunk[] = []
@@ -86,7 +91,9 @@ export async function streamTensors(
     }
     flush()
     send(null)
-    return await written
+    const checks = await written
+    if (spare.length === 0) spare.push(...chunks)
+    return checks
   } catch (error) {
     send('cancel')
     await written.catch(() => undefined)

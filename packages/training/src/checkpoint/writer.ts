@@ -29,18 +29,29 @@ export const inThisThread: Writer = (name, args) =>
   (fileWork[name] as unknown as (...given: typeof args) => ReturnType<Writer>)(...args) as never
 
 let thread: Worker | undefined
+/** Fails the calls in progress, one function each. */
+const failing = new Set<(reason: unknown) => void>()
+
+/** What Node's permission model lets this process do, also in its threads. */
+const permissions = process.execArgv.filter((arg) =>
+  /^--((experimental-)?permission$|allow-)/.test(arg),
+)
 
 /** Starts the thread that writes checkpoints. It lives as long as the process, which it does not prolong. */
 export function startWriter(): Worker {
   if (thread !== undefined) return thread
-  const started = new Worker(new URL('dist/check-thread.js', packageFolder), { execArgv: [] })
+  const started = new Worker(new URL('dist/check-thread.js', packageFolder), {
+    execArgv: permissions,
+  })
   thread = started
   started.unref()
-  const forget = () => {
+  const fail = (reason: unknown) => {
     if (thread === started) thread = undefined
+    for (const each of failing) each(reason)
   }
-  // The calls in progress fail, because their ports close.
-  started.on('error', forget).on('exit', forget)
+  started.on('error', fail).on('exit', () => {
+    fail(new Error('the thread that writes checkpoints has ended'))
+  })
   return started
 }
 
@@ -49,16 +60,16 @@ export const inWriter: Writer = async (name, args, transferred = []) => {
   const { port1, port2 } = new MessageChannel()
   const request: WorkRequest = { name, args, reply: port2 }
   startWriter().postMessage(request, [port2, ...transferred])
-  const ended = once(port1, 'close').then(() => {
-    throw new Error('the thread that writes checkpoints has ended')
-  })
+  let fail!: (reason: unknown) => void
+  const failed = new Promise<never>((_, reject) => (fail = reject))
+  failing.add(fail)
   try {
-    const [reply] = (await Promise.race([once(port1, 'message'), ended])) as [Reply]
+    const [reply] = (await Promise.race([once(port1, 'message'), failed])) as [Reply]
     if ('value' in reply) return reply.value as never
     const { error } = reply
     throw 'facts' in error ? reviveTsrError(error) : Object.assign(new Error(error.message), error)
   } finally {
-    ended.catch(() => undefined)
+    failing.delete(fail)
     port1.close()
   }
 }

@@ -159,8 +159,10 @@ it.each([
   'EAGAIN',
 ])('names the limit of processes if a rank ended with "%s"', (line) => {
   const memory = { ...quiet, limits: ' (pids.max of the cgroup: 45)' }
-  const outcomes = [killed(0, 'SIGABRT', 10, { stderrTail: [line] })]
-  expect(describeJob(outcomes, memory).explanation).toBe(
+  const outcome = line.endsWith('EAGAIN')
+    ? died(0, errorReport({ at: 10, message: line }))
+    : killed(0, 'SIGABRT', 10, { stderrTail: ['before', line, 'after'] })
+  expect(describeJob([outcome], memory).explanation).toBe(
     'The host allows no more processes and threads (pids.max of the cgroup: 45). ' +
       'Raise that limit, or start fewer ranks.',
   )

@@ -57,7 +57,7 @@ it('the exit code says that a retry may succeed after a rank that got no thread'
   const stderrTail = ['node[7]: pthread_create: Resource temporarily unavailable']
   const unlucky = killed(1, 'SIGABRT', 150, { stderrTail })
   expect(exitCodeOf(findRootCause([stopped(0), unlucky])!, { kills: 0 })).toBe(75)
-  const exits = died(1, undefined, { exitCode: 3, stderrTail })
+  const exits = exited(1, 3, { stderrTail })
   expect(exitCodeOf(findRootCause([stopped(0), exits])!, { kills: 0 })).toBe(3)
   const crashes = killed(1, 'SIGSEGV', 150, { stderrTail })
   expect(exitCodeOf(findRootCause([stopped(0), crashes])!, { kills: 0 })).toBe(139)
