@@ -230,6 +230,7 @@ export class Operations implements Starter {
   async finish(): Promise<void> {
     this.#isFinished = true
     this.#self.finish()
+    this.repeated.clear()
     const timer = setTimeout(() => {
       for (const work of this.#pending) work.abort()
     }, FINISH_TIME)

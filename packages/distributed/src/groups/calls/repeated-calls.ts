@@ -4,7 +4,7 @@ import { dtypesOf } from '../../dtype.ts'
 /** The arguments of the last blocking call of a collective. */
 interface Last {
   readonly args: readonly unknown[]
-  /** Prepared at the second call in a row with these arguments, if that is possible. */
+  /** Prepared at the second call in a row with these arguments. */
   prepared: { runSync(): void } | undefined
 }
 
@@ -28,13 +28,12 @@ export class RepeatedCalls {
   run(name: string, args: readonly unknown[], prepare: () => unknown): boolean {
     const last = this.#last.get(name)
     if (last === undefined || !areSame(last.args, args)) {
-      this.#last.set(name, { args, prepared: undefined })
+      // Other arguments are not kept, because they may hold much memory.
+      if (this.#areFixed(args)) this.#last.set(name, { args, prepared: undefined })
+      else this.#last.delete(name)
       return false
     }
-    if (last.prepared === undefined) {
-      if (!this.#areFixed(args)) return false
-      last.prepared = prepare() as { runSync(): void }
-    }
+    last.prepared ??= prepare() as { runSync(): void }
     try {
       last.prepared.runSync()
       return true
@@ -42,6 +41,10 @@ export class RepeatedCalls {
       this.#last.delete(name)
       throw error
     }
+  }
+
+  clear(): void {
+    this.#last.clear()
   }
 
   /**
