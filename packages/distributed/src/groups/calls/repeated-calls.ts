@@ -4,7 +4,9 @@ import { dtypesOf } from '../../dtype.ts'
 /** The arguments of the last blocking call of a collective. */
 interface Last {
   readonly args: readonly unknown[]
-  /** Prepared at the second call in a row with these arguments. */
+  /** Whether the call has been repeated. */
+  isRepeated: boolean
+  /** Prepared at the third call in a row with these arguments. */
   prepared: { runSync(): void } | undefined
 }
 
@@ -21,7 +23,7 @@ export class RepeatedCalls {
   }
 
   /**
-   * Runs a call if its arguments are those of the last one. Returns whether it has run.
+   * Runs a call if its arguments are those of the last two. Returns whether it has run.
    *
    * @param prepare - makes the call in the mode `prepared`
    */
@@ -29,8 +31,12 @@ export class RepeatedCalls {
     const last = this.#last.get(name)
     if (last === undefined || !areSame(last.args, args)) {
       // Other arguments are not kept, because they may hold much memory.
-      if (this.#areFixed(args)) this.#last.set(name, { args, prepared: undefined })
+      if (this.#areFixed(args)) this.#last.set(name, { args, isRepeated: false, prepared: undefined })
       else this.#last.delete(name)
+      return false
+    }
+    if (!last.isRepeated) {
+      last.isRepeated = true
       return false
     }
     last.prepared ??= prepare() as { runSync(): void }
