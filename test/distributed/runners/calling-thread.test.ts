@@ -45,7 +45,7 @@ describeNative.each(['inline', 'worker'])(
       expect(await hear(what)).toHaveLength(3)
     })
 
-    it('give the right results, and fail, when a blocking call is repeated', async () => {
+    it('give the right results when blocking calls are repeated, and fail like fresh calls', async () => {
       for (const codes of (await hear('repeated')).map(codesOf)) {
         expect(codes.slice(0, 3)).toEqual(['none', 'none', 'none'])
         for (const code of codes.slice(3, 5))

@@ -41,17 +41,18 @@ export interface Call<T = void> {
 
 /**
  * What `start` does with a call. `started` starts it. `awaited` starts it for a caller that blocks on
- * it next. `prepared` prepares one call; `start` then returns a `PersistentOperation`, which only
- * the caller of `inMode` may use.
+ * it next. `prepared` prepares one call; `start` then returns a `PreparedOperation` instead of
+ * a work, which only the caller of `inMode` may use.
  */
 export type StartMode = 'started' | 'awaited' | 'prepared'
 
 export interface Starter {
   readonly arena: Arena
+  /** Absent for the calls of which another call consists: their positions are reserved. */
   readonly repeated?: RepeatedCalls
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean
-  /** @returns the work, or in the mode `prepared` a `PersistentOperation` instead */
+  /** @returns the work, or in the mode `prepared` a `PreparedOperation` instead */
   start<T>(call: Call<T>): FollowedWork<T>
   /** Calls `run`. Until it returns, `start` has this mode. */
   inMode<T>(mode: StartMode, run: () => T): T

@@ -52,6 +52,8 @@ export class Operations implements Starter {
   /** Whether an error has reached a caller. Then `unreadError` reports nothing. */
   #isErrorRead = false
   #mode: StartMode = 'started'
+  /** The last call of the mode `awaited`. A getter of its options may make other calls. */
+  #awaited: Run | undefined
   /**
    * With this many pending operations, completed operations are removed even if nobody has awaited
    * them.
@@ -116,6 +118,7 @@ export class Operations implements Starter {
       if (ticket.isSettled) work.poll()
       // The caller of a blocking collective waits for it before anything else can happen.
       else if (!isAwaited || isMessageName(name)) this.keep(work)
+      else this.#setAwaited(work)
       return work
     } catch (error) {
       staged?.free()
@@ -131,7 +134,14 @@ export class Operations implements Starter {
       return run()
     } finally {
       this.#mode = former
+      this.#awaited = undefined
     }
+  }
+
+  /** Keeps a former call of the mode `awaited`: the caller waits only for the last one. */
+  #setAwaited(work: Run): void {
+    if (this.#awaited !== undefined) this.keep(this.#awaited)
+    this.#awaited = work
   }
 
   /** Checks a call and places its buffers once, for many runs. */
@@ -230,6 +240,7 @@ export class Operations implements Starter {
   async finish(): Promise<void> {
     this.#isFinished = true
     this.#self.finish()
+    this.repeated.clear()
     const timer = setTimeout(() => {
       for (const work of this.#pending) work.abort()
     }, FINISH_TIME)

@@ -94,7 +94,7 @@ export class PreparedOperation implements PersistentOperation {
   }
 
   wait(): void {
-    if (this.#isUnderWay) {
+    if (!this.isCompleted()) {
       blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket!, this.call.name)
       this.#settle()
     }

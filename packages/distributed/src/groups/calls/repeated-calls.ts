@@ -4,7 +4,9 @@ import { dtypesOf } from '../../dtype.ts'
 /** The arguments of the last blocking call of a collective. */
 interface Last {
   readonly args: readonly unknown[]
-  /** Prepared at the second call in a row with these arguments, if that is possible. */
+  /** Whether the call has been repeated. */
+  isRepeated: boolean
+  /** Prepared at the third call in a row with these arguments. */
   prepared: { runSync(): void } | undefined
 }
 
@@ -21,20 +23,23 @@ export class RepeatedCalls {
   }
 
   /**
-   * Runs a call if its arguments are those of the last one. Returns whether it has run.
+   * Runs a call if its arguments are those of the last two. Returns whether it has run.
    *
    * @param prepare - makes the call in the mode `prepared`
    */
   run(name: string, args: readonly unknown[], prepare: () => unknown): boolean {
     const last = this.#last.get(name)
     if (last === undefined || !areSame(last.args, args)) {
-      this.#last.set(name, { args, prepared: undefined })
+      // Other arguments are not kept, because they may hold much memory.
+      if (this.#areFixed(args)) this.#last.set(name, { args, isRepeated: false, prepared: undefined })
+      else this.#last.delete(name)
       return false
     }
-    if (last.prepared === undefined) {
-      if (!this.#areFixed(args)) return false
-      last.prepared = prepare() as { runSync(): void }
+    if (!last.isRepeated) {
+      last.isRepeated = true
+      return false
     }
+    last.prepared ??= prepare() as { runSync(): void }
     try {
       last.prepared.runSync()
       return true
@@ -42,6 +47,10 @@ export class RepeatedCalls {
       this.#last.delete(name)
       throw error
     }
+  }
+
+  clear(): void {
+    this.#last.clear()
   }
 
   /**

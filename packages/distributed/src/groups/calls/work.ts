@@ -94,13 +94,18 @@ export class OperationWork<T> extends PendingWork<T> {
     return this.#ticket.poll() ? this.#settle() : undefined
   }
 
-  protected block(): Outcome<T> {
+  override wait(): T {
     try {
-      blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
+      return super.wait()
     } catch (error) {
-      this.#owner.keep(this)
+      // The operation may still be pending, for example where blocking is unsupported.
+      if (this.#outcome === undefined) this.#owner.keep(this)
       throw error
     }
+  }
+
+  protected block(): Outcome<T> {
+    blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket, this.operation.name)
     return this.#settle()
   }
 

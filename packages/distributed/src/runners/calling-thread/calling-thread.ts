@@ -24,8 +24,9 @@ import { MessageLane } from './message-lane.ts'
  */
 const PATIENCE = 0.2
 /**
- * The same for a receive that blocks its caller. An engine that takes over a receive also takes the
- * messages that follow, and it needs a core.
+ * The same for a receive that blocks its caller while the engine makes progress without this
+ * thread. An engine that takes over a receive also takes the messages that follow, and it needs a
+ * core.
  */
 const BLOCKED_RECEIVE_PATIENCE = 1
 /** Additional milliseconds for each byte of the buffer, because peers may be copying it. */
@@ -170,8 +171,8 @@ export class CallingThread implements TicketDriver {
   }
 
   block(ticket: Ticket, operation: string): void {
-    const isReceive = !isCollective(ticket.operation)
-    this.#endSoon(ticket, true, isReceive ? BLOCKED_RECEIVE_PATIENCE : PATIENCE)
+    const isPatient = !isCollective(ticket.operation) && this.#options.isIdle()
+    this.#endSoon(ticket, true, isPatient ? BLOCKED_RECEIVE_PATIENCE : PATIENCE)
     if (ticket.driver !== this) ticket.block(operation)
   }
 
