@@ -38,8 +38,8 @@ interface ToolOptions {
 }
 
 /**
- * NODE_OPTIONS of a process that tests an installation: none of the user's, except those by which packages
- * are found under Yarn's Plug'n'Play.
+ * NODE_OPTIONS of a process that tests an installation: none, but under Yarn's Plug'n'Play those of the user,
+ * by which packages are found.
  */
 export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
   return process.versions['pnp'] === undefined ? '' : (env['NODE_OPTIONS'] ?? '')
