@@ -1,4 +1,10 @@
-import { runWorld, type MessageEvent, type RankError, type WorldOptions } from '@tsrun/distributed'
+import {
+  runWorld,
+  type MessageEvent,
+  type RankError,
+  type Work,
+  type WorldOptions,
+} from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../support/outcome.ts'
 
 describe('runWorld', () => {
@@ -63,6 +69,29 @@ describe('runWorld', () => {
         code: 'ERR_TSR_SYNC_UNSUPPORTED',
       })
       await Promise.resolve()
+    })
+  })
+
+  it('completes calls at the end of a group that a refused synchronous call has started', async () => {
+    await runWorld({ size: 2 }, async (group) => {
+      const [outer, inner] = [Float32Array.of(1), Float32Array.of(2)]
+      let other: Work | undefined
+      if (group.rank === 0) {
+        const options = {
+          get op() {
+            other ??= group.allReduce(inner)
+            return 'sum' as const
+          },
+        }
+        thrownBy(() => {
+          group.allReduceSync(outer, options)
+        })
+        expect(other?.isCompleted()).toBe(false)
+      } else {
+        for (const buffer of [inner, outer]) group.allReduce(buffer).isCompleted()
+      }
+      await group.destroy()
+      expect([outer[0], inner[0]]).toEqual([2, 4])
     })
   })
 

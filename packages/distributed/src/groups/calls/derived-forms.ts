@@ -84,7 +84,9 @@ for (const name of repeatedCalls) {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): void {
       const calls = this[starter]
       const call = () => this[name]!(...args)
-      const isRepeated = calls.repeated?.run(name, args, () => calls.inMode('prepared', call))
+      const prepare = () => calls.inMode('prepared', call)
+      // A wrapper that replaces the method expects a `Work`.
+      const isRepeated = !Object.hasOwn(this, name) && calls.repeated?.run(name, args, prepare)
       if (isRepeated !== true) calls.inMode('awaited', call).wait()
     },
   })

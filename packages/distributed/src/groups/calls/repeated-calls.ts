@@ -11,8 +11,8 @@ interface Last {
 }
 
 /**
- * Prepares the blocking collectives of a group that are called again with the same arguments, so
- * that only the first two calls in a row check and place them.
+ * Prepares the blocking collectives of a group at the third call in a row with the same arguments.
+ * Further calls then check and place nothing.
  */
 export class RepeatedCalls {
   readonly #arena: Arena
@@ -31,7 +31,8 @@ export class RepeatedCalls {
     const last = this.#last.get(name)
     if (last === undefined || !areSame(last.args, args)) {
       // Other arguments are not kept, because they may hold much memory.
-      if (this.#areFixed(args)) this.#last.set(name, { args, isRepeated: false, prepared: undefined })
+      if (this.#areFixed(args))
+        this.#last.set(name, { args, isRepeated: false, prepared: undefined })
       else this.#last.delete(name)
       return false
     }

@@ -2,6 +2,8 @@ import { addFrames, host } from '@tsrun/core'
 import { packageFolder } from '../../package-folder.ts'
 
 const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:', ' node:']
+/** Largest number of frames of this package between the script and `showWaitingLine`. */
+const OWN_FRAMES = 10
 
 /**
  * Puts the stack lines of the waiting script on top of an operation's error. The error usually
@@ -9,12 +11,17 @@ const ownPlaces = [packageFolder.pathname, host.pathOf(packageFolder), '(node:',
  */
 export function showWaitingLine(error: unknown, captured: { stack?: string } = {}): void {
   if (!hasStack(error)) return
-  if (captured.stack === undefined) Error.captureStackTrace(captured, showWaitingLine)
+  const limit = Error.stackTraceLimit
+  if (captured.stack === undefined) {
+    Error.stackTraceLimit = limit + OWN_FRAMES
+    Error.captureStackTrace(captured, showWaitingLine)
+    Error.stackTraceLimit = limit
+  }
   const lines = String(captured.stack).split('\n')
   const frames = lines.filter(
     (line) => line.startsWith('    at ') && !ownPlaces.some((place) => line.includes(place)),
   )
-  addFrames(error, frames)
+  addFrames(error, frames.slice(0, limit))
 }
 
 /**
