@@ -143,9 +143,12 @@ export class JointLinear implements Module {
   /**
    * @param x - [..., inputs]
    * @returns [..., parts x outputs]
+   * @throws ERR_TSR_ARGUMENT for other inputs
    */
   forward(x: Tensor): Tensor {
-    return linear({ x, weight: this.weight.value, bias: this.bias.value })
+    const { weight, bias } = this
+    checkInput(x, weight, ['...', weight.shape[0]!])
+    return linear({ x, weight: weight.value, bias: bias.value })
   }
 }
 
