@@ -1,4 +1,4 @@
-import { CausalSelfAttention, loadBackend, tf, type Tensor } from '@tsrun/training'
+import { CausalSelfAttention, loadBackend, tf, Block, type Tensor } from '@tsrun/training'
 import { causalAttention } from '@tsrun/training/parts'
 
 beforeAll(() => loadBackend('wasm'))
@@ -31,6 +31,21 @@ it('attention refuses heads that do not divide its width', () => {
   expect(() => new CausalSelfAttention({ name: 'a', width: 8, heads: 3 })).toThrow(
     /width is 8; expected a multiple of the 3 heads/,
   )
+})
+
+it.each([
+  ['another width', () => tf.zeros([2, 3, 16]), /\[2, 3, 16\]; expected float32 \[\.\.\., 8\]/],
+  ['integers', () => tf.zeros([2, 3, 8], 'int32'), /\[2, 3, 8\], int32; expected float32/],
+])('attention refuses an input of %s', (_, inputOf, message) => {
+  const layer = new CausalSelfAttention({ name: 'attn', width: 8, heads: 2 })
+  expect(() => layer.forward(inputOf())).toThrow(message)
+})
+
+it('the gradient of a transformer block leaves the gradient of its output to the caller', () => {
+  const block = new Block({ name: 'h', width: 8, heads: 2 })
+  const dy = tf.ones([2, 3, 8])
+  tf.grad((x) => block.forward(x))(tf.ones([2, 3, 8]), dy).dispose()
+  expect(dy.isDisposed).toBe(false)
 })
 
 const input = ({ batch, length, heads, size }: Sizes): Tensor =>

@@ -26,6 +26,7 @@ interface PrivateEngine {
   startTape(): void
   endTape(): void
   isTapeOn(): boolean
+  clone(tensor: Tensor): Tensor
   addTapeNode(
     name: string,
     inputs: Each<string, Tensor>,
@@ -78,6 +79,11 @@ export function isTapeActive(): boolean {
   return engine.state.gradientDepth > 0
 }
 
+/** Whether a gradient is being computed within the function of another gradient. */
+export function isTapeNested(): boolean {
+  return engine.state.gradientDepth > 1
+}
+
 export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }
@@ -115,7 +121,9 @@ function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
   try {
     tf.tidy(() => {
       result = run()
-      if (isTapeOn) saved = result.saved.map(shared)
+      // The outer tape needs to see a clone, to find the gradients of saved tensors.
+      const save = isTapeNested() ? (tensor: Tensor) => tf.keep(engine.clone(tensor)) : shared
+      if (isTapeOn) saved = result.saved.map(save)
       return result.value
     })
   } finally {

@@ -1,7 +1,7 @@
 // The sliding windows of convolutions and pooling over images [batch, height, width, channels]. Windows
 // are numbered in the order of the outputs [batch, rows, columns]. Values outside an image are 0.
 
-/** The fields of `Geometry` in backend/wasm/windows.ts, in the same order. See there for their meaning. */
+/** backend/wasm/windows.ts writes the fields up to `left`, in this order. Kernels write the others. */
 @unmanaged
 export class Geometry {
   height: i32 = 0
@@ -22,6 +22,7 @@ export class Geometry {
   row: i32 = 0
   column: i32 = 0
 
+  /** Requires that there are windows. */
   goTo(index: i32): void {
     const line = index / this.columns
     this.image = <usize>(line / this.rows) * <usize>this.height * this.line

@@ -69,6 +69,16 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
     v128.store(to, join(e, f), 32)
     v128.store(to, join(g, h), 48)
   }
+  for (; column + 4 <= columns; column += 4) {
+    let a = f64x2.splat(0)
+    let b = a
+    for (let p = x + (column << 2); p < end; p += stride) {
+      const s = v128.load(p)
+      a = f64x2.add(a, low(s))
+      b = f64x2.add(b, high(s))
+    }
+    v128.store(out + (column << 2), join(a, b))
+  }
   for (; column < columns; column++) {
     let sum: f64 = 0
     for (let p = x + (column << 2); p < end; p += stride) sum += <f64>load<f32>(p)

@@ -1,5 +1,5 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
-import { withLazyGradients } from '../autograd/tape.ts'
+import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
 import type { LinearLayer, LinearOperands } from '../tfjs/backend.ts'
@@ -143,17 +143,20 @@ export class JointLinear implements Module {
   /**
    * @param x - [..., inputs]
    * @returns [..., parts x outputs]
+   * @throws ERR_TSR_ARGUMENT for other inputs
    */
   forward(x: Tensor): Tensor {
-    return linear({ x, weight: this.weight.value, bias: this.bias.value })
+    const { weight, bias } = this
+    checkInput(x, weight, ['...', weight.shape[0]!])
+    return linear({ x, weight: weight.value, bias: bias.value })
   }
 }
 
 /** x W + b [..., outputs] */
 function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linear'): Tensor {
   const { x, weight, bias } = operands
-  // The kernels do not compute a product over no rows.
-  const pass = x.size === 0 ? undefined : currentBackend().linear
+  // The kernels do not compute a product over no rows, and their gradients have no gradients.
+  const pass = x.size === 0 || isTapeNested() ? undefined : currentBackend().linear
   if (pass !== undefined) return withLazyGradients(operands, pass(operands, activation === 'relu'))
   return onRows(x, (a) =>
     tf.fused.matMul({

@@ -92,7 +92,8 @@ function addResidual(x: Tensor, y: Tensor): Tensor {
   return withGradients([x, y], () => ({
     value: tf.add(x, y),
     saved: [],
-    gradients: (dy) => [dy, tf.clone(dy)],
+    // Not dy itself: tf.grad may dispose a gradient, and dy may belong to the caller.
+    gradients: (dy) => [tf.clone(dy), tf.clone(dy)],
   }))
 }
 

@@ -96,6 +96,21 @@ describeIt('repeated passes of a module', () => {
     expect(found.at(-1)!.calls.operations).toBe(0)
   })
 
+  it('of a single row have the bits of single operations', async () => {
+    const found = (await run(`
+      const model = new Linear({ name: 'l', inputs: 300, outputs: 200 })
+      const x = tf.randomNormal([1, 300], 0, 1, 'float32', 1)
+      const dy = tf.randomNormal([1, 200], 0, 1, 'float32', 2)
+      return [1, 2, 3, 4].map(() => {
+        const recording = recordModule(model, x, { needsInputGradient: true })
+        const dx = recording.backward(dy, (_, gradient) => gradient.dispose())
+        const numbers = JSON.stringify([[...recording.value.dataSync()], [...dx.dataSync()]])
+        recording.dispose()
+        return numbers
+      })`)) as string[]
+    expect(new Set(found).size).toBe(1)
+  })
+
   it('check the token ids each time', async () => {
     const error = await run(`${gpt}
       for (const last of [1, 2, 3]) recordModule(model, idsOf(last), { needsInputGradient: false }).dispose()

@@ -1,3 +1,4 @@
+import type { Rank, Tensor4D } from '@tensorflow/tfjs-core'
 import { loadBackend, tf } from '@tsrun/training'
 import { describeSmallImages, differ, isUsual } from '../support/small-images.ts'
 import { flatVolumes, run } from '../support/small-windows.ts'
@@ -15,6 +16,29 @@ it.each(['cpu', 'wasm'] as const)(
     expect(mean).toEqual([NaN, NaN, 3, NaN])
   },
 )
+
+it.each<[shape: [number, number, number, number], size: number]>([
+  [[1, 1, 1, 1], 2],
+  [[1, 2, 5, 4], 3],
+  [[2, 5, 2, 4], 3],
+])('images %j have no windows of size %i on wasm', async (shape, size) => {
+  await loadBackend('wasm')
+  const x = tf.ones<Rank.R4>(shape)
+  const filter = tf.ones<Rank.R4>([size, size, shape[3], 1])
+  const operations: ((image: Tensor4D, weights: Tensor4D) => Tensor4D)[] = [
+    (image) => tf.maxPool(image, size, 2, 'valid'),
+    (image) => tf.avgPool(image, size, 2, 'valid'),
+    (image, weights) => tf.depthwiseConv2d(image, weights, 2, 'valid'),
+    (image, weights) => tf.conv2d(image, weights, 2, 'valid'),
+  ]
+  for (const operation of operations) {
+    expect(operation(x, filter).size).toBe(0)
+    const [dx] = tf.grads((image, weights) =>
+      tf.add(tf.sum(operation(image as Tensor4D, weights as Tensor4D)), tf.sum(weights)),
+    )([x, filter])
+    expect([...dx!.dataSync()]).toEqual(new Array(x.size).fill(0))
+  }
+})
 
 it.each(['cpu', 'wasm'] as const)(
   'volumes of one layer have the values and gradients of images on %s',

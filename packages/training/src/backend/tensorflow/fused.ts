@@ -99,7 +99,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
 
 /**
  * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN, whose call takes
- * longer than the product of a small matrix.
+ * longer than the product of a small matrix. The sums are rounded in another way.
  */
 export function withoutOneDnn(nodes: readonly GraphNode[]): GraphNode[] {
   return nodes.map((node) => {

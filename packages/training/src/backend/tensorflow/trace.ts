@@ -107,8 +107,13 @@ export function createTrace(eager: Eager) {
    * Makes a TensorFlow function from the nodes that the outputs depend on.
    *
    * @param first - values of nodes before this one become arguments, except constants
+   * @param rewrite - replaces operations on the CPU
    */
-  const define = (outputs: readonly string[], first = 0): TracedFunction => {
+  const define = (
+    outputs: readonly string[],
+    first = 0,
+    rewrite?: (nodes: readonly GraphNode[]) => GraphNode[],
+  ): TracedFunction => {
     const isArgument = (node: number) =>
       nodes[node]!.op === 'Placeholder' || (node < first && nodes[node]!.op !== 'Const')
     const { args, needed } = nodesBehind(outputs.map(valueOf), isArgument)
@@ -121,11 +126,10 @@ export function createTrace(eager: Eager) {
     const results = outputs.map((key) => assembly.result(key))
     const inputs = args.map(keyOf)
     defined++
+    const onHost = rewrite?.(assembly.nodes) ?? assembly.nodes
     const definition = eager.define(
       Int32Array.from(results.flatMap(({ node, output }) => [node, output])),
-      serializeGraph(
-        eager.isOnHost ? withoutOneDnn(assembly.nodes) : fused(assembly.nodes, results),
-      ),
+      serializeGraph(eager.isOnHost ? onHost : fused(assembly.nodes, results)),
       inputs.length,
       defined,
     )
@@ -168,11 +172,16 @@ export function createTrace(eager: Eager) {
       return node >= from && node < to && op !== 'Placeholder' && op !== 'Const'
     },
 
-    /** @throws Error if an output depends on anything but arguments and constants */
+    /**
+     * Makes a function of a computation that is not a training pass, so it may round in another way than
+     * single operations.
+     *
+     * @throws Error if an output depends on anything but arguments and constants
+     */
     defineAll(outputs: readonly Tensor[]) {
       const keys = keysOf(outputs)
       if (!isWhole) throw new Error('a value is from outside')
-      return define(keys)
+      return define(keys, 0, withoutOneDnn)
     },
   }
 }

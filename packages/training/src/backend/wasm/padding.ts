@@ -1,4 +1,5 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
   convolutionPlaces,
@@ -11,11 +12,11 @@ import { runOnCpu } from './cpu-kernels.ts'
 import { hasNaN } from './heap.ts'
 
 /**
- * Corrects convolutions and pooling of the wasm backend at the border. XNNPACK computes the padding `same`
+ * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding `same`
  * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So XNNPACK
  * gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu backend
- * runs. It also runs for pooling with an empty window, which XNNPACK leaves unwritten, and for NaN, which
- * XNNPACK replaces by numbers.
+ * runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
+ * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
  */
 export function installPadding(): void {
   type Attributes = WindowAttributes & { readonly activation?: string }
@@ -31,11 +32,9 @@ export function installPadding(): void {
         const given = inputs as Readonly<Record<string, TensorInfo>>
         return tf.tidy(() => runKernel(clamp, { x: runKernel(kernelName, given, plain) }))
       }
-      const padded = withPadding(
-        attrs,
-        convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise),
-      )
-      return padded === undefined
+      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
+      const padded = withPadding(attrs, places)
+      return padded === undefined || sizeOf(places.outShape) === 0
         ? runOnCpu(kernelName, call)
         : original({ ...call, attrs: padded })
     })
@@ -44,7 +43,9 @@ export function installPadding(): void {
     const places = poolingPlaces(call.inputs.x.shape, call.attrs)
     const attrs = withPadding(call.attrs, places)
     const { x } = call.inputs
-    const isEmpty = typeof call.attrs.pad !== 'string' && hasEmptyWindow(places)
+    const isEmpty =
+      sizeOf(places.outShape) === 0 ||
+      (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places))
     const isFloat = x.dtype === 'float32'
     return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
       ? runOnCpu('AvgPool', call)

@@ -215,11 +215,10 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
   return out
 }
 
-/**
- * The largest number of bytes of windows that are processed together, so that they fit the cache of a
- * core.
- */
+/** The number of bytes of windows that are processed together, so that they fit the cache of a core. */
 const PART = 2 ** 17
+/** The least windows of a part, because each part reads the whole filter. */
+const LEAST = 64
 
 type Windows = ReturnType<typeof windowsOf>
 
@@ -241,6 +240,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     places.strideWidth,
     places.padInfo.top,
     places.padInfo.left,
+    // Room for the current image, row and column.
     ...[0, 0, 0],
   ]
   /**
@@ -271,7 +271,8 @@ function windowsOf(backend: WasmModule, places: Places) {
         at: { readonly geometry: number; readonly patches: number },
       ) => void,
     ) {
-      const most = Math.max(1, Math.min(count, Math.floor(PART / (4 * values))))
+      const fitting = Math.max(LEAST, Math.floor(PART / (4 * values)))
+      const most = Math.max(1, Math.min(count, fitting))
       use(
         (geometry, patches) => {
           for (let first = 0; first < count; first += most) {
