@@ -93,6 +93,119 @@ describeIt.each(['CPU', 'GPU'] as const)(
       expect(calls).toEqual({ functions: 20, operations: 0 })
     })
 
+    it('gives positions beyond the table its last row', async () => {
+      const { drawn, tensors } = (await run(`
+      const model = livelyGpt({ block: 64 })
+      const before = tf.memory().numTensors
+      const drawn = []
+      for (const cache of [true, false]) {
+        drawn.push(await generate(model, prompt, { ...options, cache, block: 100, maxTokens: 120 }))
+      }
+      const tensors = tf.memory().numTensors - before
+      disposeModule(model)
+      return { drawn, tensors }`)) as { drawn: number[][]; tensors: number }
+      expect(drawn[0]).toHaveLength(120)
+      expect(drawn[0]).toEqual(drawn[1])
+      expect(tensors).toBe(0)
+    })
+
+    it('calls and keeps a forward method that the user has replaced', async () => {
+      const counts = await run(`
+      const counts = []
+      for (const name of ['h.0', 'wpe', undefined]) {
+        const model = livelyGpt({ block: 64 })
+        const part = name === undefined ? model : model.children[name]
+        const forward = part.forward.bind(part)
+        let calls = 0
+        const replaced = (x) => {
+          calls++
+          return forward(x)
+        }
+        part.forward = replaced
+        await generate(model, prompt, { maxTokens: 10 })
+        counts.push([calls, part.forward === replaced])
+        disposeModule(model)
+      }
+      return counts`)
+      expect(counts).toEqual([
+        [10, true],
+        [10, true],
+        [10, true],
+      ])
+    })
+
+    it('draws new dropout masks for each token in a training pass', async () => {
+      const count = await run(`
+      const model = livelyGpt({ block: 64, embeddingDropout: 0.5 })
+      await generate(model, prompt, { ...options, maxTokens: 10 })
+      const { prototype } = training.Dropout
+      const { forward } = prototype
+      let count = 0
+      prototype.forward = function (x) {
+        count++
+        return forward.call(this, x)
+      }
+      try {
+        await training.inPass({ training: true, step: 1 }, () =>
+          generate(model, prompt, { ...options, maxTokens: 10 }))
+      } finally {
+        prototype.forward = forward
+        disposeModule(model)
+      }
+      return count`)
+      expect(count).toBe(10)
+    })
+
+    it('forgets values that are not finite when it drops the oldest context', async () => {
+      const [cached, whole] = (await run(`
+      const drawn = []
+      for (const cache of [true, false]) {
+        const model = livelyGpt({ block: 8 })
+        const { wpe, lm_head } = model.children
+        model.children.lm_head = {
+          parameters: lm_head.parameters,
+          forward(x) {
+            const scores = lm_head.forward(x)
+            return tf.where(tf.isNaN(scores), tf.zerosLike(scores), scores)
+          },
+        }
+        const intact = tf.keep(tf.clone(wpe.weight.value))
+        replaceValue(wpe.weight, tf.keep(tf.mul(wpe.weight.value, NaN)))
+        let count = 0
+        const onToken = () => {
+          // The text is now longer than the block.
+          if (++count === 6) replaceValue(wpe.weight, intact)
+        }
+        drawn.push(await generate(model, prompt, { maxTokens: 10, temperature: 0, cache, onToken }))
+        disposeModule(model)
+      }
+      return drawn`)) as number[][]
+      expect(new Set(whole).size).toBeGreaterThan(1)
+      expect(cached).toEqual(whole)
+    })
+
+    it('accepts layers that widen the batch', async () => {
+      const [cached, whole] = (await run(`
+      const model = livelyGpt({ block: 24 })
+      const { wte, lm_head } = model.children
+      model.children.wte = {
+        parameters: wte.parameters,
+        forward: (x) => tf.tile(wte.forward(x), [2, 1, 1]),
+      }
+      model.children.lm_head = {
+        parameters: lm_head.parameters,
+        forward: (x) => lm_head.forward(tf.mean(x, 0, true)),
+      }
+      const drawn = []
+      for (const cache of [true, false]) {
+        drawn.push(await generate(model, prompt, { ...options, cache, maxTokens: 30 }))
+      }
+      disposeModule(model)
+      return drawn`)) as number[][]
+      expect(cached).toHaveLength(30)
+      expect(cached).toEqual(whole)
+    })
+
     it('uses weights that change during a text, and refuses tokens outside the vocabulary', async () => {
       const { drawn, code } = (await run(`
       const model = livelyGpt({ block: 64 })

@@ -67,6 +67,17 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
     disposeModule(model)
   })
 
+  it('rejects a second text of a model before the first one ends', async () => {
+    const model = livelyGpt()
+    const expected = await generate(model, prompt, { maxTokens: 4 })
+    const first = generate(model, prompt, { maxTokens: 4 })
+    const second = generate(model, [3], { maxTokens: 4 })
+    await expect(second).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /generates a text/))
+    expect(await first).toEqual(expected)
+    expect(await generate(model, prompt, { maxTokens: 4 })).toEqual(expected)
+    disposeModule(model)
+  })
+
   it('does not change the model', async () => {
     const model = livelyGpt()
     const scores = () =>

@@ -6,7 +6,9 @@ import {
   Embedding,
   FeedForward,
   type Module,
+  type PositionEmbedding,
   type Tensor,
+  currentPass,
   tf,
 } from '@tsrun/training'
 import {
@@ -25,7 +27,7 @@ const SMALLEST = 64
 /** The score of a position that a query does not attend to; see `causalAttention`. */
 const MASKED = -1e30
 
-/** Modules that run the same operations for each token, except in training. */
+/** Modules that run the same operations for each token outside of training. */
 const PLAIN: readonly unknown[] = [GPT, Block, CausalSelfAttention, FeedForward, Embedding, Dropout]
 
 const numbers = new WeakMap<Module, number>()
@@ -45,39 +47,42 @@ function numberOf(module: Module): number {
  * @param block - the largest number of positions
  */
 export function deviceCaches(block: number) {
-  /** The keys and the values of each layer, [heads, capacity, size]. */
-  const caches: (readonly [keys: Tensor, values: Tensor])[] = []
+  /** The keys of layer i at 2 i and its values at 2 i + 1, each [batch * heads, capacity, size]. */
+  const caches = new Map<number, Tensor>()
   /** Tensors that depend only on the positions of the current tokens. */
   const places = new Map<string, Tensor>()
   let layers = 0
   let length = 0
   let capacity = 0
 
+  const clear = (tensors: Map<unknown, Tensor>) => {
+    tf.dispose([...tensors.values()])
+    tensors.clear()
+  }
   const truncate = (to: number) => {
     length = to
-    tf.dispose([...places.values()])
-    places.clear()
+    clear(places)
+    // The mask does not hide rows that are not finite, so an empty cache must not keep old rows.
+    if (to === 0) clear(caches)
   }
-  const replace = (layer: number, next: readonly [Tensor, Tensor]) => {
-    for (const old of caches[layer] ?? []) if (!next.includes(old)) old.dispose()
-    caches[layer] = next
+  const replace = (index: number, next: Tensor) => {
+    const before = caches.get(index)
+    if (before !== next) before?.dispose()
+    caches.set(index, next)
   }
   const reserve = (positions: number) => {
     if (positions <= capacity) return
     const doubled = SMALLEST * 2 ** Math.max(0, Math.ceil(Math.log2(positions / SMALLEST)))
     const added = Math.max(positions, Math.min(doubled, block)) - capacity
     capacity += added
-    const grow = (x: Tensor) =>
-      tf.keep(
-        tf.pad(x, [
-          [0, 0],
-          [0, added],
-          [0, 0],
-        ]),
-      )
-    caches.forEach(([keys, values], layer) => {
-      replace(layer, [grow(keys), grow(values)])
-    })
+    for (const [index, cache] of caches) {
+      const grown = tf.pad(cache, [
+        [0, 0],
+        [0, added],
+        [0, 0],
+      ])
+      replace(index, tf.keep(grown))
+    }
   }
 
   const place = (key: string, make: () => Tensor) => {
@@ -85,17 +90,20 @@ export function deviceCaches(block: number) {
     places.set(key, tensor)
     return tensor
   }
-  const positionsOf = (count: number) =>
-    place(`positions ${count}`, () =>
+  /** Positions beyond the table have its last row. */
+  const positionsOf = ({ weight }: PositionEmbedding, count: number) => {
+    const last = weight.shape[0]! - 1
+    return place(`positions ${last} ${count}`, () =>
       tf.tensor1d(
-        Int32Array.from({ length: count }, (_, i) => length + i),
+        Int32Array.from({ length: count }, (_, i) => Math.min(length + i, last)),
         'int32',
       ),
     )
-  /** Returns the place [head, position] of each new key in a cache. */
-  const rowsOf = (heads: number, count: number) =>
-    place(`rows ${heads} ${count}`, () => {
-      const rows = Array.from({ length: heads * count }, (_, i) => [
+  }
+  /** Returns the place [sequence and head, position] of each new key in a cache. */
+  const rowsOf = (sequences: number, count: number) =>
+    place(`rows ${sequences} ${count}`, () => {
+      const rows = Array.from({ length: sequences * count }, (_, i) => [
         Math.floor(i / count),
         length + (i % count),
       ])
@@ -118,17 +126,21 @@ export function deviceCaches(block: number) {
       const layer = layers++
       return {
         forward(q, k, v) {
-          const [, heads, count, size] = q.shape as [number, number, number, number]
+          const [batch, heads, count, size] = q.shape as [number, number, number, number]
+          const sequences = batch * heads
           reserve(length + count)
           const [keys, values] = [k, v].map((rows, i) => {
-            const before = caches[layer]?.[i] ?? tf.zeros([heads, capacity, size])
-            const updates = tf.reshape(rows, [heads * count, size])
-            return tf.keep(tf.tensorScatterUpdate(before, rowsOf(heads, count), updates))
+            const index = 2 * layer + i
+            const before = caches.get(index) ?? tf.zeros([sequences, capacity, size])
+            const updates = tf.reshape(rows, [sequences * count, size])
+            const next = tf.tensorScatterUpdate(before, rowsOf(sequences, count), updates)
+            replace(index, tf.keep(next))
+            return next
           }) as [Tensor, Tensor]
-          replace(layer, [keys, values])
-          const scores = tf.mul(tf.matMul(q, keys, false, true), 1 / Math.sqrt(size))
+          const queries = tf.reshape(q, [sequences, count, size])
+          const scores = tf.mul(tf.matMul(queries, keys, false, true), 1 / Math.sqrt(size))
           const probabilities = tf.softmax(tf.add(scores, maskOf(count)))
-          return { output: tf.matMul(probabilities, values), saved: [] }
+          return { output: tf.reshape(tf.matMul(probabilities, values), q.shape), saved: [] }
         },
         backward: noGradient,
       }
@@ -148,26 +160,27 @@ export function deviceCaches(block: number) {
       const { parameters } = module
       const positions = parts.filter(hasPositions)
       for (const part of positions) {
-        part.forward = (x) => tf.add(x, tf.gather(part.weight.value, positionsOf(x.shape[1]!)))
+        part.forward = (x) =>
+          tf.add(x, tf.gather(part.weight.value, positionsOf(part, x.shape[1]!)))
       }
       module.forward = (x) => {
-        if (x.shape[1] !== 1 || caches.length < layers) return forward(x)
+        const isFirst = caches.size < 2 * layers
+        if (x.shape[1] !== 1 || isFirst || currentPass()?.training === true) return forward(x)
         // A repeated pass does not check the tokens.
         first!.isRepeatable?.(x)
         reserve(length + 1)
-        for (const [keys] of caches) rowsOf(keys.shape[0], 1)
-        positionsOf(1)
+        for (const cache of caches.values()) rowsOf(cache.shape[0], 1)
+        for (const part of positions) positionsOf(part, 1)
         maskOf(1)
         const inputs = [
           x,
           ...places.values(),
-          ...caches.flat(),
+          ...caches.values(),
           ...parameters.map(({ value }) => value),
         ]
-        const [output, ...next] = repeated(name, inputs, () => [forward(x), ...caches.flat()])
-        caches.forEach((_, layer) => {
-          replace(layer, [next[2 * layer]!, next[2 * layer + 1]!])
-        })
+        // Unlike a repeated pass, `forward` replaces the caches itself, and disposes those in `inputs`.
+        const [output, ...next] = repeated(name, inputs, () => [forward(x), ...caches.values()])
+        for (const [i, index] of [...caches.keys()].entries()) replace(index, next[i]!)
         const scoped = tf.clone(output!)
         output!.dispose()
         return scoped
@@ -179,12 +192,12 @@ export function deviceCaches(block: number) {
 
     dispose() {
       truncate(0)
-      tf.dispose(caches.flat())
     },
   }
 }
 
 function isPlain(module: Module): boolean {
+  if (Object.hasOwn(module, 'forward')) return false
   if (isAttention(module) && module.core !== causalAttention) return false
   return PLAIN.includes(module.constructor) || isRepeatable(module)
 }

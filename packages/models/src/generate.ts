@@ -33,6 +33,7 @@ export interface GenerateOptions {
   readonly topP?: number
   /**
    * The random seed; default 0. Tokens depend only on the seed, the prompt, the model and these options.
+   * On tensorflow, rounding can change a token whose probability is almost that of another.
    */
   readonly seed?: number
   /** Tokens at which the text ends. The result does not contain them. */
@@ -103,7 +104,8 @@ export type Generative = Module | Stages | Wrapper | Trained
  * console.log(Buffer.from(tokens).toString())
  *
  * @throws ERR_TSR_ARGUMENT for a string or an empty prompt, a token outside the model's vocabulary,
- *   an invalid or unknown option, or a model whose output is not [1, length, vocabulary]
+ *   an invalid or unknown option, a model whose output is not [1, length, vocabulary], or a second call
+ *   for a model before the first one ends
  */
 export async function generate(
   model: Generative,
@@ -147,7 +149,7 @@ export async function generate(
   const next = generator('generate', seed)
   const text = Array.from(tokens)
   const { length } = text
-  const pass = startGeneration(modules, cache)
+  const pass = startGeneration(modules, cache, complete.block)
   /** @param fill - the number of padding positions at the end of the input */
   const readScores = async (outputs: Tensor, fill: number) => {
     const scores = tf.tidy(() => scoresAt(outputs, fill))

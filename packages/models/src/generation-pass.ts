@@ -21,22 +21,30 @@ import { hostCache } from './cached-attention.ts'
 import { deviceCaches } from './device-caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
+/** The modules with which texts are being generated. */
+const generating = new WeakSet<Module>()
+
 /**
  * Prepares the modules of a rank for generation. Attention caches keys and values, position
  * embeddings continue after the previous call, and scores are computed only for the last position.
  * `end` restores the modules.
  *
  * @param keeps - whether to cache keys and values; if not, each input is a whole sequence
+ * @param longest - the largest number of input tokens; default: `block`
+ * @throws ERR_TSR_ARGUMENT if a text is being generated with one of the modules
  */
-export function startGeneration(modules: readonly Module[], keeps: boolean) {
+export function startGeneration(modules: readonly Module[], keeps: boolean, longest = 0) {
   const all = modules.flatMap((root) => [
     root,
     ...Array.from(modulesOf(root), (each) => each.module),
   ])
+  if (modules.some((module) => generating.has(module))) {
+    throw argumentError('model', 'one that generates a text', 'a model after its generate() ends')
+  }
   const shared = all.filter(isSequenceParallel)
   const undo: (() => void)[] = []
   const block = Math.min(...all.map(blockOf))
-  const onDevice = keeps && !isHostAccessible() ? deviceCaches(block) : undefined
+  const onDevice = keeps && !isHostAccessible() ? deviceCaches(Math.max(block, longest)) : undefined
   const caches: { truncate(length: number): void; dispose(): void }[] = []
   if (onDevice !== undefined) caches.push(onDevice)
   /** The number of positions computed so far, without the padding of the last input. */
@@ -95,6 +103,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
   }
   const isWhole = shared.length === 0
   for (const module of modules) if (isWhole && isGPT(module)) shortenHead(module)
+  for (const module of modules) generating.add(module)
 
   return {
     /** The largest number of input tokens; Infinity if no module limits it. */
@@ -112,6 +121,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean) {
       for (const cache of caches) cache.truncate(length)
     },
     end() {
+      for (const module of modules) generating.delete(module)
       for (const restore of undo.reverse()) restore()
       for (const cache of caches) cache.dispose()
     },

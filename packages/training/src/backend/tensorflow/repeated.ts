@@ -5,10 +5,10 @@ import { currentEager } from './eager.ts'
 import { createTrace, placeOf, type TracedFunction } from './trace.ts'
 
 /** The largest number of functions of a computation, one for each combination of input shapes. */
-const MOST_FUNCTIONS = 8
+const MOST_FUNCTIONS = 16
 
 interface Computation {
-  readonly run: TracedFunction
+  readonly traced: TracedFunction
   /** The indices of the inputs that the function takes. */
   readonly places: readonly number[]
 }
@@ -36,15 +36,15 @@ export function repeat(
   if (known !== undefined) {
     const bits: Handle[] = []
     try {
-      const { run, places } = known
+      const { traced, places } = known
       const given = places.map((place) => {
         const input = inputs[place]!
         if (!eager.takesBits(input)) return eager.handleOf(input)
         bits.push(eager.bitsOf(input))
         return bits.at(-1)!
       })
-      const results = eager.call(run.definition, given)
-      return results.map((handle, i) => eager.take(handle, run.shapes[i]!))
+      const results = eager.call(traced.definition, given)
+      return results.map((handle, i) => eager.take(handle, traced.shapes[i]!))
     } finally {
       for (const handle of bits) eager.free(handle)
     }
@@ -57,8 +57,8 @@ export function repeat(
   for (const input of inputs) trace.addArgument(input)
   const outputs = trace.run(run)
   try {
-    const run = trace.defineAll(outputs)
-    functions.set(shapes, { run, places: run.inputs.map(placeOf) })
+    const traced = trace.defineAll(outputs)
+    functions.set(shapes, { traced, places: traced.inputs.map(placeOf) })
   } catch (error) {
     untraceable.add(name)
     const { message } = error as Error
