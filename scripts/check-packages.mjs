@@ -249,13 +249,15 @@ async function checkPlugAndPlay() {
   writeFileSync(join(directory, 'yarn.lock'), '')
   writeFileSync(join(directory, 'sum.mjs'), program)
   writeFileSync(join(directory, 'sum.ts'), program.replace('ones =', 'ones: Float32Array ='))
+  const { stdout: registry } = await run('npm', ['config', 'get', 'registry'])
   const env = {
     YARN_ENABLE_GLOBAL_CACHE: 'false',
     YARN_ENABLE_IMMUTABLE_INSTALLS: 'false',
     YARN_ENABLE_SCRIPTS: 'false',
     YARN_ENABLE_TELEMETRY: 'false',
     YARN_NODE_LINKER: 'pnp',
-    YARN_NPM_REGISTRY_SERVER: (await run('npm', ['config', 'get', 'registry'])).stdout.trim(),
+    YARN_NPM_REGISTRY_SERVER: process.env['YARN_NPM_REGISTRY_SERVER'] ?? registry.trim(),
+    YARN_UNSAFE_HTTP_WHITELIST: new URL(registry).hostname,
   }
   await check('install Yarn', 'npm', [...install, YARN], tools)
   await check("install with Plug'n'Play", 'node', [yarn, 'install'], directory, env)

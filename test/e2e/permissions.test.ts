@@ -65,8 +65,11 @@ describe("Node's permission model", () => {
       const args = [...flags, '--no-warnings', '--input-type=module', '-e', script]
       return (await promisify(execFile)(process.execPath, args, { cwd: root })).stdout.trim()
     }
-    expect(await write()).toBe('ERR_ACCESS_DENIED')
-    expect(await write(`--allow-fs-read=${folder}`, `--allow-fs-write=${folder}`)).toBe('written')
-    rmSync(folder, { recursive: true })
+    try {
+      expect(await write()).toBe('ERR_ACCESS_DENIED')
+      expect(await write(`--allow-fs-read=${folder}`, `--allow-fs-write=${folder}`)).toBe('written')
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
   })
 })

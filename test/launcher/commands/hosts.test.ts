@@ -67,7 +67,8 @@ it.each([
   ['ssh: Could not resolve hostname b: Name or service not known', 2],
   ['b: Permission denied (publickey).', 2],
   ['kex_exchange_identification: banner line contains invalid characters', 2],
-  ['Connection closed by UNKNOWN port 65535', 2],
+  ['channel 0: open failed: connect failed: No route to host', 75],
+  ['gateway: Permission denied (publickey).', 2],
 ])('tsrun hosts starts nothing if ssh says "%s", and ends with %i', async (said, code) => {
   const fails = `case "$*" in *" b "*) echo "${said}" >&2; exit 255 ;; esac`
   const { file, ssh } = fakeHosts(folder, ['a', 'b'], '*) echo started ;;', fails)

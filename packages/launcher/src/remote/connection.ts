@@ -90,12 +90,11 @@ export interface Obstacle {
   readonly isTemporary: boolean
 }
 
-/** What ssh says of a host that does not answer. */
+/** What ssh says of a host that does not answer, also through another host. */
 const NO_ANSWER =
-  /^(ssh: connect to host |(kex_exchange_identification: .*)?Connection (closed|reset|timed out))|: Temporary failure in name resolution/m
-/** What another attempt would not change: a wrong key, a wrong name, also of a host on the way. */
-const REFUSED =
-  /Permission denied|verification failed|Name or service not known|not found|UNKNOWN port/
+  /^(ssh: connect to host |Timeout, server |((kex|ssh)_exchange_identification: .*)?Connection (closed|reset|timed out))|connect failed: (Connection|No route)|: Temporary failure in name resolution/m
+/** What another attempt would not change: a wrong key or name, also of a host on the way. */
+const REFUSED = /Permission denied|verification failed|Name or service not known|not found/
 
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle | undefined> {

@@ -57,6 +57,11 @@ it('the exit code says that a retry may succeed after a rank that got no thread'
   const stderrTail = ['node[7]: pthread_create: Resource temporarily unavailable']
   const unlucky = killed(1, 'SIGABRT', 150, { stderrTail })
   expect(exitCodeOf(findRootCause([stopped(0), unlucky])!, { kills: 0 })).toBe(75)
+  const library = [
+    'OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 4: Resource temporarily unavailable',
+  ]
+  const interrupted = killed(1, 'SIGINT', 150, { stderrTail: library })
+  expect(exitCodeOf(findRootCause([stopped(0), interrupted])!, { kills: 0 })).toBe(75)
   const exits = exited(1, 3, { stderrTail })
   expect(exitCodeOf(findRootCause([stopped(0), exits])!, { kills: 0 })).toBe(3)
   const crashes = killed(1, 'SIGSEGV', 150, { stderrTail })

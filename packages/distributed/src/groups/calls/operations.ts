@@ -52,8 +52,6 @@ export class Operations implements Starter {
   /** Whether an error has reached a caller. Then `unreadError` reports nothing. */
   #isErrorRead = false
   #mode: StartMode = 'started'
-  /** The last call of the mode `awaited`. A getter of its options may make other calls. */
-  #awaited: Run | undefined
   /**
    * With this many pending operations, completed operations are removed even if nobody has awaited
    * them.
@@ -108,17 +106,14 @@ export class Operations implements Starter {
       // The engine multiplies in place, so copy the input unless it is also the output.
       staged = new StagedBuffers(this.arena, call, reduction?.name === 'premulSum')
       const operation = this.#operationOf(call, staged, timeout)
-      const isAwaited = this.#mode === 'awaited'
-      const ticket = this.#run(call, operation, isAwaited)
+      const ticket = this.#run(call, operation, this.#mode === 'awaited')
       const isEarly = this.#collectives + this.#messages <= KEPT_STACKS
-      const origin = isEarly && !isAwaited ? new Error() : undefined
+      const origin = isEarly ? new Error() : undefined
       const work = new OperationWork<T>(this, call, operation, ticket, staged, origin)
       work.order = this.#orderOf(operation)
       spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
       if (ticket.isSettled) work.poll()
-      // The caller of a blocking collective waits for it before anything else can happen.
-      else if (!isAwaited || isMessageName(name)) this.keep(work)
-      else this.#setAwaited(work)
+      else this.keep(work)
       return work
     } catch (error) {
       staged?.free()
@@ -134,14 +129,7 @@ export class Operations implements Starter {
       return run()
     } finally {
       this.#mode = former
-      this.#awaited = undefined
     }
-  }
-
-  /** Keeps a former call of the mode `awaited`: the caller waits only for the last one. */
-  #setAwaited(work: Run): void {
-    if (this.#awaited !== undefined) this.keep(this.#awaited)
-    this.#awaited = work
   }
 
   /** Checks a call and places its buffers once, for many runs. */

@@ -14,6 +14,8 @@ export type Restartable = {
 } & Omit<Operation, 'sequence' | 'flight' | 'aborted'>
 
 interface Owner extends RunOwner {
+  /** Adds a run to those that must end before the group does. */
+  keep(run: PreparedOperation): void
   /** Assigns the next position of the group to the operation and starts it on the engine. */
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket
 }
@@ -59,6 +61,8 @@ export class PreparedOperation implements PersistentOperation {
   runSync(): void {
     this.#begin(true)
     try {
+      // Like a first call, it blocks only if other ranks are late.
+      this.isCompleted()
       this.wait()
     } catch (error) {
       if (this.#isUnderWay) this.#owner.keep(this)
@@ -94,7 +98,7 @@ export class PreparedOperation implements PersistentOperation {
   }
 
   wait(): void {
-    if (!this.isCompleted()) {
+    if (this.#isUnderWay) {
       blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket!, this.call.name)
       this.#settle()
     }

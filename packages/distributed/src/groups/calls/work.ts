@@ -29,8 +29,6 @@ export interface RunOwner {
   readonly runner: Runner
   /** World rank of each member. */
   readonly ranks: readonly number[]
-  /** Adds a run to those that must end before the group does. */
-  keep(run: Run): void
   /** Called when this thread notices the end of a run. */
   onEnd(run: Run, error: Error | undefined): void
 }
@@ -92,16 +90,6 @@ export class OperationWork<T> extends PendingWork<T> {
   poll(): Outcome<T> | undefined {
     if (this.#outcome !== undefined) return this.#outcome
     return this.#ticket.poll() ? this.#settle() : undefined
-  }
-
-  override wait(): T {
-    try {
-      return super.wait()
-    } catch (error) {
-      // The operation may still be pending, for example where blocking is unsupported.
-      if (this.#outcome === undefined) this.#owner.keep(this)
-      throw error
-    }
   }
 
   protected block(): Outcome<T> {

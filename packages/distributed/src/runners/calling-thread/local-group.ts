@@ -40,7 +40,7 @@ export class LocalGroup {
    * undefined if the engine must run such calls.
    */
   readonly #known = new Map<OperationName, Known>()
-  /** The entry of the last operation, which a repeated call finds without a comparison. */
+  /** The entry of the last operation, which a repeated call finds without comparing its fields. */
   #last: Known | undefined
   current: Ticket | undefined
   run: EpochRun | undefined

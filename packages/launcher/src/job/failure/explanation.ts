@@ -38,15 +38,20 @@ const MODULE_SYNTAX =
 const NO_MEMORY = /ENOMEM|allocat|out of memory|virtual memory/i
 
 /** The error of a process or a worker that cannot start. */
-const NO_PROCESS = /^(spawn .*|Worker .*)?EAGAIN$/
+const NO_PROCESS = /^(spawn(Sync)? .*|Worker .*)?EAGAIN$/
+/** What Node or a library prints before it ends the process. */
+const NO_THREAD =
+  /thread_create.*(Resource temporarily unavailable|==|failed)|== \(uv_thread_create/
+/** SIGINT is how OpenBLAS ends a process; 134 is the exit code of a shell for SIGABRT. */
+const abrupt: readonly unknown[] = ['SIGABRT', 'SIGINT', 134]
 
 /** Whether a rank has ended because the host allows no more processes and threads. */
 export function lacksThreads(outcome: RankOutcome): boolean {
   const { error, heapExhausted, stderrTail } = outcome
   if (error !== undefined) return NO_PROCESS.test(error.message)
-  // Node aborts if it cannot start one of its own threads.
-  const isAborted = ownEnd(outcome).signal === 'SIGABRT' && !heapExhausted
-  return isAborted && stderrTail.some((line) => line.includes('thread_create'))
+  const { signal, exitCode } = ownEnd(outcome)
+  const isAbrupt = abrupt.includes(signal ?? exitCode) && !heapExhausted
+  return isAbrupt && stderrTail.some((line) => NO_THREAD.test(line))
 }
 
 const signals: Partial<Record<NodeJS.Signals, string>> = {
