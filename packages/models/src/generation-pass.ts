@@ -38,7 +38,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
     root,
     ...Array.from(modulesOf(root), (each) => each.module),
   ])
-  if (modules.some((module) => generating.has(module))) {
+  if (all.some((module) => generating.has(module))) {
     throw argumentError('model', 'one that generates a text', 'a model after its generate() ends')
   }
   const shared = all.filter(isSequenceParallel)
@@ -103,7 +103,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
   }
   const isWhole = shared.length === 0
   for (const module of modules) if (isWhole && isGPT(module)) shortenHead(module)
-  for (const module of modules) generating.add(module)
+  for (const module of all) generating.add(module)
 
   return {
     /** The largest number of input tokens; Infinity if no module limits it. */
@@ -121,7 +121,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
       for (const cache of caches) cache.truncate(length)
     },
     end() {
-      for (const module of modules) generating.delete(module)
+      for (const module of all) generating.delete(module)
       for (const restore of undo.reverse()) restore()
       for (const cache of caches) cache.dispose()
     },

@@ -10,7 +10,7 @@ it('the calls of a thread that ends fail, and the next call starts another threa
   const { port1, port2 } = new MessageChannel()
   const writing = inWriter('writeChunks', [port2, 1, undefined], [port2])
   const failed = writing.catch(String)
-  await startWriter().terminate()
+  await startWriter().worker.terminate()
   expect(await failed).toBe('Error: the thread that writes checkpoints has ended')
   port1.close()
 

@@ -28,28 +28,26 @@ export type Writer = <K extends keyof FileWork>(
 export const inThisThread: Writer = (name, args) =>
   (fileWork[name] as unknown as (...given: typeof args) => ReturnType<Writer>)(...args) as never
 
-let thread: Worker | undefined
-/** Fails the calls in progress, one function each. */
-const failing = new Set<(reason: unknown) => void>()
+/** The thread that writes, and what fails its calls in progress. */
+let running:
+  { readonly worker: Worker; readonly failing: Set<(reason: unknown) => void> } | undefined
 
-/** What Node's permission model lets this process do, also in its threads. */
-const permissions = process.execArgv.filter((arg) =>
-  /^--((experimental-)?permission$|allow-)/.test(arg),
-)
+/** Without flags of its own, a thread inherits the permissions of its process. */
+const options = 'permission' in process ? {} : { execArgv: [] }
 
 /** Starts the thread that writes checkpoints. It lives as long as the process, which it does not prolong. */
-export function startWriter(): Worker {
-  if (thread !== undefined) return thread
-  const started = new Worker(new URL('dist/check-thread.js', packageFolder), {
-    execArgv: permissions,
-  })
-  thread = started
-  started.unref()
+export function startWriter() {
+  if (running !== undefined) return running
+  const worker = new Worker(new URL('dist/check-thread.js', packageFolder), options)
+  const failing = new Set<(reason: unknown) => void>()
+  const started = { worker, failing }
+  running = started
+  worker.unref()
   const fail = (reason: unknown) => {
-    if (thread === started) thread = undefined
+    if (running === started) running = undefined
     for (const each of failing) each(reason)
   }
-  started.on('error', fail).on('exit', () => {
+  worker.on('error', fail).on('exit', () => {
     fail(new Error('the thread that writes checkpoints has ended'))
   })
   return started
@@ -57,19 +55,22 @@ export function startWriter(): Worker {
 
 /** Calls the functions in another thread of low priority, beside training. */
 export const inWriter: Writer = async (name, args, transferred = []) => {
+  const { worker, failing } = startWriter()
   const { port1, port2 } = new MessageChannel()
   const request: WorkRequest = { name, args, reply: port2 }
-  startWriter().postMessage(request, [port2, ...transferred])
   let fail!: (reason: unknown) => void
   const failed = new Promise<never>((_, reject) => (fail = reject))
   failing.add(fail)
+  worker.ref()
   try {
+    worker.postMessage(request, [port2, ...transferred])
     const [reply] = (await Promise.race([once(port1, 'message'), failed])) as [Reply]
     if ('value' in reply) return reply.value as never
     const { error } = reply
     throw 'facts' in error ? reviveTsrError(error) : Object.assign(new Error(error.message), error)
   } finally {
     failing.delete(fail)
+    if (failing.size === 0) worker.unref()
     port1.close()
   }
 }

@@ -1,4 +1,5 @@
 import type { backend_util } from '@tensorflow/tfjs-core'
+import { argumentError } from '@tsrun/core'
 import { tf } from './tfjs.ts'
 
 export type Shape = [number, number, number, number]
@@ -24,14 +25,14 @@ export interface WindowAttributes {
   readonly filterSize?: Size
 }
 
-/** Returns where the windows of a pooling kernel are. */
+/** Returns where the windows of a pooling kernel are. @throws ERR_TSR_ARGUMENT */
 export function poolingPlaces(images: readonly number[], attrs: WindowAttributes): Places {
   const { filterSize, strides, pad, dimRoundingMode } = attrs
   const { computePool2DInfo } = tf.backend_util
-  return computePool2DInfo(images as Shape, filterSize!, strides, 1, pad, dimRoundingMode)
+  return fitting(computePool2DInfo(images as Shape, filterSize!, strides, 1, pad, dimRoundingMode))
 }
 
-/** Returns where the windows of a convolution are. */
+/** Returns where the windows of a convolution are. @throws ERR_TSR_ARGUMENT */
 export function convolutionPlaces(
   images: readonly number[],
   filter: readonly number[],
@@ -40,7 +41,18 @@ export function convolutionPlaces(
 ): Places {
   const [x, w] = [images, filter] as [Shape, Shape]
   const { computeConv2DInfo } = tf.backend_util
-  return computeConv2DInfo(x, w, strides, dilations, pad, dimRoundingMode, isDepthwise)
+  return fitting(computeConv2DInfo(x, w, strides, dilations, pad, dimRoundingMode, isDepthwise))
+}
+
+/** TensorFlow.js gives negative numbers of windows if they are larger than the image. */
+function fitting(places: Places): Places {
+  const { outHeight, outWidth, inHeight, inWidth, filterHeight, filterWidth } = places
+  if (outHeight >= 0 && outWidth >= 0) return places
+  throw argumentError(
+    'the window',
+    `${filterHeight} x ${filterWidth}`,
+    `one that fits images of ${inHeight} x ${inWidth} with their padding`,
+  )
 }
 
 /** As `poolingPlaces`, for volumes [batch, depth, height, width, channels]. */

@@ -40,6 +40,19 @@ it.each<[shape: [number, number, number, number], size: number]>([
   }
 })
 
+it('windows larger than an image and its padding are refused on wasm', async () => {
+  await loadBackend('wasm')
+  const x = tf.ones<Rank.R4>([1, 1, 1, 2])
+  const filter = tf.ones<Rank.R4>([5, 5, 2, 1])
+  for (const operation of [
+    () => tf.maxPool(x, 5, 1, 'valid'),
+    () => tf.avgPool(x, 5, 1, 'valid'),
+    () => tf.depthwiseConv2d(x, filter, 1, 'valid'),
+    () => tf.conv2d(x, filter, 1, 'valid'),
+  ])
+    expect(operation).toThrow('the window is 5 x 5; expected one that fits images of 1 x 1')
+})
+
 it.each(['cpu', 'wasm'] as const)(
   'volumes of one layer have the values and gradients of images on %s',
   async (backend) => {

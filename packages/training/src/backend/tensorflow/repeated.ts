@@ -5,7 +5,7 @@ import { currentEager } from './eager.ts'
 import { createTrace, placeOf, type TracedFunction } from './trace.ts'
 
 /** The largest number of functions of a computation, one for each combination of input shapes. */
-const MOST_FUNCTIONS = 16
+const MOST_FUNCTIONS = 8
 
 interface Computation {
   readonly traced: TracedFunction

@@ -217,7 +217,7 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
 
 /** The number of bytes of windows that are processed together, so that they fit the cache of a core. */
 const PART = 2 ** 17
-/** The least windows of a part, because each part reads the whole filter. */
+/** The smallest number of windows of a part, because each part reads the whole filter. */
 const LEAST = 64
 
 type Windows = ReturnType<typeof windowsOf>
