@@ -215,7 +215,10 @@ async function replicate({ zero, deterministic = true }, module, axes) {
   const owner = ownerOfParameters(module.parameters)
   return {
     parameters: module.parameters,
-    traffic: replica.traffic,
+    // The first step changes the order of the gradients, and with it the buckets.
+    get traffic() {
+      return replica.traffic
+    },
     onGradient: replica.onGradient,
     record: async (/** @type {Tensor} */ x) =>
       recordModule(/** @type {import('@tsrun/training').Module} */ (module), x, {

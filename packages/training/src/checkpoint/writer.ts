@@ -32,13 +32,23 @@ export const inThisThread: Writer = (name, args) =>
 let running:
   { readonly worker: Worker; readonly failing: Set<(reason: unknown) => void> } | undefined
 
-/** Without flags of its own, a thread inherits the permissions of its process. */
-const options = 'permission' in process ? {} : { execArgv: [] }
+/** The flags of Node's permission model, which a thread does not inherit if it has flags of its own. */
+function permissions(): string[] {
+  if (!('permission' in process)) return []
+  const { execArgv } = process
+  return execArgv.filter((arg, i) => PERMISSION.test(arg) || TAKES_PATH.test(execArgv[i - 1] ?? ''))
+}
+
+const PERMISSION =
+  /^--((experimental[-_])?permission|allow[-_](fs[-_](read|write)|addons|child[-_]process|wasi|worker|net|inspector))(=|$)/
+const TAKES_PATH = /^--allow[-_]fs[-_](read|write)$/
 
 /** Starts the thread that writes checkpoints. It lives as long as the process, which it does not prolong. */
 export function startWriter() {
   if (running !== undefined) return running
-  const worker = new Worker(new URL('dist/check-thread.js', packageFolder), options)
+  const worker = new Worker(new URL('dist/check-thread.js', packageFolder), {
+    execArgv: permissions(),
+  })
   const failing = new Set<(reason: unknown) => void>()
   const started = { worker, failing }
   running = started
