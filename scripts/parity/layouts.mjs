@@ -87,7 +87,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
     onStep(step, { loss: /** @type {number} */ (total[0]), norm, gradients: pieces, parameters })
   }
   group.free(total)
-  const place = { stage: mesh.pp.rank, averaging: trainer.traffic }
+  const place = { stage: mesh.pp.rank, averaging: trainer.traffic() }
   const expected = expectedTraffic(configuration, problem, place)
   trainer.dispose()
   optimizer.dispose()
@@ -108,7 +108,7 @@ export async function trainTogether(configuration, problem, group, steps, onStep
  * @property {readonly import('@tsrun/training').Parameter[]} parameters
  * @property {(optimizer: import('@tsrun/training').Optimizer, gradients: Gradients) => Promise<void>} update
  * @property {() => Promise<readonly Piece[]>} pieces - of the parameters
- * @property {{ collectives: number, bytes: number }} traffic - of one step of data parallelism or ZeRO
+ * @property {() => { collectives: number, bytes: number }} traffic - of one step of data parallelism or ZeRO
  * @property {() => void} dispose
  */
 
@@ -199,7 +199,7 @@ async function replicate({ zero, deterministic = true }, module, axes) {
     const sharded = await fullyShard(module, groups, { stage: zero, ...settings })
     return {
       parameters: sharded.shards,
-      traffic: sharded.traffic,
+      traffic: () => sharded.traffic,
       onGradient: sharded.onGradient,
       record: (/** @type {Tensor} */ x) => sharded.record(x),
       gradients: () => sharded.gradients(),
@@ -216,9 +216,7 @@ async function replicate({ zero, deterministic = true }, module, axes) {
   return {
     parameters: module.parameters,
     // The first step changes the order of the gradients, and with it the buckets.
-    get traffic() {
-      return replica.traffic
-    },
+    traffic: () => replica.traffic,
     onGradient: replica.onGradient,
     record: async (/** @type {Tensor} */ x) =>
       recordModule(/** @type {import('@tsrun/training').Module} */ (module), x, {
