@@ -26,7 +26,7 @@ const programs = {
     'typescript-loader': 'src/rank/typescript/loader.ts',
   },
   mpi: { 'store-thread': 'src/store-thread.ts' },
-  training: { 'check-thread': 'src/checkpoint/check-thread.ts' },
+  training: { 'writer-thread': 'src/checkpoint/writer-thread.ts' },
 }
 
 /**

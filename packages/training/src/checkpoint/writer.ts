@@ -2,7 +2,11 @@ import { once } from 'node:events'
 import { MessageChannel, Worker, type MessagePort, type Transferable } from 'node:worker_threads'
 import { reviveTsrError, type SerializedTsrError } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
-import { fileWork } from './file-work.ts'
+import { makeUnfinished, prune, publish } from './folders.ts'
+import { writeChunks } from './safetensors/chunks.ts'
+
+/** The functions of a save that use the file system. They take and return values that can be cloned. */
+export const fileWork = { makeUnfinished, writeChunks, publish, prune }
 
 type FileWork = typeof fileWork
 
@@ -46,7 +50,7 @@ const TAKES_PATH = /^--allow[-_]fs[-_](read|write)$/
 /** Starts the thread that writes checkpoints. It lives as long as the process, which it does not prolong. */
 export function startWriter() {
   if (running !== undefined) return running
-  const worker = new Worker(new URL('dist/check-thread.js', packageFolder), {
+  const worker = new Worker(new URL('dist/writer-thread.js', packageFolder), {
     execArgv: permissions(),
   })
   const failing = new Set<(reason: unknown) => void>()

@@ -1,8 +1,7 @@
 import { getPriority, setPriority } from 'node:os'
 import { parentPort } from 'node:worker_threads'
 import { isTsrError } from '@tsrun/core'
-import { fileWork } from './file-work.ts'
-import type { WorkRequest } from './writer.ts'
+import { fileWork, type WorkRequest } from './writer.ts'
 
 // On Linux this is the priority of this thread; elsewhere it would be that of the process.
 if (process.platform === 'linux') setPriority(Math.max(10, getPriority()))
