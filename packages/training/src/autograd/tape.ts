@@ -112,7 +112,10 @@ interface Operated {
   readonly gradients: (dy: Tensor, saved: Tensor[]) => Thunks
 }
 
-/** Runs an operation as one node of the tape. `tf.customGrad` does so with a kernel call for each saved tensor. */
+/**
+ * Runs an operation as one node of the tape. `tf.customGrad` does so with a kernel call for each saved
+ * tensor.
+ */
 function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
   const isTapeOn = engine.isTapeOn()
   engine.state.kernelDepth++

@@ -13,7 +13,6 @@ function larger(value: v128, largest: v128): v128 {
 export function max_pool(out: usize, x: usize, windows: i32, geometry: usize): void {
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
-  if (windows <= 0) return
   g.goTo(0)
   for (; windows > 0; windows--) {
     const above = max(0, g.row)
@@ -91,7 +90,6 @@ export function max_pool_gradient(
   const quads = g.pixel & ~15
   const isApart = g.down >= g.tall && g.right >= g.wide
   const isSquare = isApart && g.tall == 2 && g.wide == 2
-  if (windows <= 0) return
   g.goTo(0)
   for (; windows > 0; windows--) {
     const image = g.image

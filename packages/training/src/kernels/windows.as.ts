@@ -178,7 +178,6 @@ function addGradient(
 ): void {
   const g = changetype<Geometry>(geometry)
   const bytes = g.pixel * <usize>multiplier
-  if (windows <= 0) return
   g.goTo(0)
   for (; windows > 0; windows--) {
     const image = images + g.image

@@ -25,8 +25,8 @@ export function findBlas(heap: WasmHeap): Blas | undefined {
 }
 
 /**
- * Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. `WasmHeap.multiply` does not divide the
- * last one, because n k and m n are large.
+ * Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. `WasmHeap.multiply` does not divide
+ * the last one, because n k and m n are large.
  */
 const SIZES = [
   [1, 67, 33],

@@ -12,10 +12,10 @@ import { runOnCpu } from './cpu-kernels.ts'
 import { hasNaN } from './heap.ts'
 
 /**
- * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding `same`
- * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So XNNPACK
- * gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu backend
- * runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
+ * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding
+ * `same` wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So
+ * XNNPACK gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu
+ * backend runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
  * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
  */
 export function installPadding(): void {

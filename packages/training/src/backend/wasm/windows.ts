@@ -245,9 +245,10 @@ function windowsOf(backend: WasmModule, places: Places) {
   ]
   /**
    * Calls `run` with the address of a `Geometry` (kernels/geometry.as.ts) of these windows, and that of
-   * `bytes` more bytes.
+   * `bytes` more bytes. Does not call it if there are no windows.
    */
   const use = (run: (geometry: number, memory: number) => void, bytes = 0) => {
+    if (count === 0) return
     const size = 4 * numbers.length
     const at = heap.allocate(size + bytes)
     try {
@@ -262,9 +263,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     count,
     values,
     use,
-    /**
-     * Calls `run` for ranges of windows that fit the cache, one after the other.
-     */
+    /** Calls `run` for ranges of windows that fit the cache, one after the other. */
     forParts(
       run: (
         part: { readonly first: number; readonly last: number },
@@ -272,7 +271,7 @@ function windowsOf(backend: WasmModule, places: Places) {
       ) => void,
     ) {
       const fitting = Math.max(LEAST, Math.floor(PART / (4 * values)))
-      const most = Math.max(1, Math.min(count, fitting))
+      const most = Math.min(count, fitting)
       use(
         (geometry, patches) => {
           for (let first = 0; first < count; first += most) {
