@@ -32,7 +32,7 @@ const persistentCalls = [
 ] as const
 
 /** The blocking calls that are prepared when they are repeated. */
-const repeatedCalls = [
+const repeatedCalls: readonly string[] = [
   'broadcast',
   'reduce',
   'allReduce',
@@ -42,7 +42,7 @@ const repeatedCalls = [
   'scatter',
   'allToAll',
   'barrier',
-] as const
+]
 
 type Forms = Pick<
   BlockingCalls,
@@ -72,22 +72,17 @@ class Base {
 type AsyncCalls = Base & Readonly<Record<string, (...args: unknown[]) => Work<unknown>>>
 
 for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
+  const canRepeat = repeatedCalls.includes(name)
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
-      return this[starter].inMode('awaited', () => this[name]!(...args)).wait()
-    },
-  })
-}
-
-for (const name of repeatedCalls) {
-  Object.assign(Base.prototype, {
-    [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): void {
       const calls = this[starter]
       const call = () => this[name]!(...args)
-      const prepare = () => calls.inMode('prepared', call)
       // A wrapper that replaces the method expects a `Work`.
-      const isRepeated = !Object.hasOwn(this, name) && calls.repeated?.run(name, args, prepare)
-      if (isRepeated !== true) calls.inMode('awaited', call).wait()
+      if (canRepeat && !Object.hasOwn(this, name)) {
+        const prepare = () => calls.inMode('prepared', call)
+        if (calls.repeated?.run(name, args, prepare) === true) return undefined
+      }
+      return calls.inMode('awaited', call).wait()
     },
   })
 }
