@@ -84,7 +84,7 @@ export async function exportPretrained(
   const [copied = []] = await onAllRanks(group, 'exportPretrained', async () =>
     reads ? await tokenizerIn(tokenizer) : [],
   )
-  const whole = await gatherModel(owner!, gptNames(options), group)
+  const whole = await gatherModel('exportPretrained', owner!, gptNames(options), group)
   await onAllRanks(group, 'exportPretrained', async () => {
     if (whole === undefined) return
     makeFolders(directory)

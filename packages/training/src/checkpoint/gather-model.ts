@@ -20,6 +20,7 @@ const CHUNK = 4 * 1024 * 1024
  * Gathers the whole tensors of a model on rank 0. All ranks that hold a part of the model must call
  * this function.
  *
+ * @param call - the user's call, for `onAllRanks`
  * @param owner - the owner of this rank's part
  * @param names - the names of the model's tensors
  * @param group - the ranks that hold parts; undefined: only this process
@@ -28,12 +29,13 @@ const CHUNK = 4 * 1024 * 1024
  *   hold tensors of other names, ERR_TSR_NOT_FINITE; on all ranks
  */
 export async function gatherModel(
+  call: string,
   owner: PieceOwner,
   names: readonly string[],
   group: ProcessGroup | undefined,
 ): Promise<Map<string, Piece> | undefined> {
   let own = new Map<string, Piece>()
-  const held = await onAllRanks(group, 'gatherModel', async () => {
+  const held = await onAllRanks(group, call, async () => {
     // Use a map, because a tied parameter may be listed twice.
     own = new Map((await copyPieces(owner)).map((piece) => [keyOf(piece), piece]))
     return Array.from(own.values(), factsOf)

@@ -85,8 +85,8 @@ export interface SavedCheckpoint {
   readonly path: string
   /**
    * Resolves when the checkpoint is on disk, and rejects if writing failed, a value is not finite,
-   * replicas differ or the ranks do not hold one complete model. Await this promise before you leave the group. The next save also waits for it, and
-   * throws its error if nobody awaited the promise.
+   * replicas differ or the ranks do not hold one complete model. Await this promise before you leave the
+   * group. The next save also waits for it, and throws its error if nobody awaited the promise.
    */
   readonly done: Promise<void>
 }

@@ -45,8 +45,8 @@ type WrittenShard = Awaited<ReturnType<typeof writeShard>>
  *
  * @param members - the group of the ranks
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
- *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is
- *   missing
+ *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE;
+ *   ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is missing
  */
 export async function writeCheckpoint(
   share: RankShare,
