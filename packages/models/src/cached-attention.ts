@@ -27,15 +27,18 @@ export function noGradient(): never {
  */
 export function hostCache(): CachedAttention {
   let length = 0
-  /** The number of rows allocated for each head. */
+  /** The number of rows allocated for each head, a multiple of four. */
   let capacity = 0
   let cachedKeys = new Float32Array(0)
   let cachedValues = new Float32Array(0)
+  /** The scores of one row. */
+  let scores = new Float64Array(0)
 
   const reserve = (positions: number, sequences: number, size: number) => {
     const before = capacity
     if (positions <= before) return
-    capacity = Math.max(positions, 2 * before, 64)
+    capacity = 4 * Math.ceil(Math.max(positions, 2 * before, 64) / 4)
+    scores = new Float64Array(capacity)
     const grow = (old: Float32Array) => {
       const grown = new Float32Array(sequences * capacity * size)
       for (let s = 0; s < sequences && before > 0; s++) {
@@ -47,30 +50,51 @@ export function hostCache(): CachedAttention {
     cachedKeys = grow(cachedKeys)
     cachedValues = grow(cachedValues)
   }
+  /** Takes four keys at a time, so that products and sums of different keys do not wait for each other. */
   const attendRow = (
     queries: Float32Array,
     out: Float32Array,
     { at, start, keys, size }: { at: number; start: number; keys: number; size: number },
   ) => {
     const scale = 1 / Math.sqrt(size)
-    const scores = new Float64Array(keys)
     let largest = -Infinity
-    for (let j = 0; j < keys; j++) {
-      const row = (start + j) * size
-      let product = 0
-      for (let i = 0; i < size; i++) product += queries[at + i]! * cachedKeys[row + i]!
-      scores[j] = product * scale
-      if (scores[j]! > largest) largest = scores[j]!
+    for (let j = 0; j < keys; j += 4) {
+      const first = (start + j) * size
+      const [second, third, fourth] = [first + size, first + 2 * size, first + 3 * size]
+      let [a, b, c, d] = [0, 0, 0, 0]
+      for (let i = 0; i < size; i++) {
+        const query = queries[at + i]!
+        a += query * cachedKeys[first + i]!
+        b += query * cachedKeys[second + i]!
+        c += query * cachedKeys[third + i]!
+        d += query * cachedKeys[fourth + i]!
+      }
+      scores[j] = a * scale
+      scores[j + 1] = b * scale
+      scores[j + 2] = c * scale
+      scores[j + 3] = d * scale
     }
+    for (let j = 0; j < keys; j++) if (scores[j]! > largest) largest = scores[j]!
     let total = 0
     for (let j = 0; j < keys; j++) total += scores[j] = Math.exp(scores[j]! - largest)
     const sums = new Float64Array(size)
-    for (let j = 0; j < keys; j++) {
-      const row = (start + j) * size
-      const weight = scores[j]! / total
-      for (let i = 0; i < size; i++) sums[i]! += weight * cachedValues[row + i]!
+    let j = 0
+    for (; j + 4 <= keys; j += 4) {
+      const first = (start + j) * size
+      const [second, third, fourth] = [first + size, first + 2 * size, first + 3 * size]
+      const [a, b, c, d] = [scores[j]!, scores[j + 1]!, scores[j + 2]!, scores[j + 3]!]
+      for (let i = 0; i < size; i++) {
+        sums[i]! +=
+          a * cachedValues[first + i]! +
+          b * cachedValues[second + i]! +
+          (c * cachedValues[third + i]! + d * cachedValues[fourth + i]!)
+      }
     }
-    out.set(sums, at)
+    for (; j < keys; j++) {
+      const row = (start + j) * size
+      for (let i = 0; i < size; i++) sums[i]! += scores[j]! * cachedValues[row + i]!
+    }
+    for (let i = 0; i < size; i++) out[at + i] = sums[i]! / total
   }
 
   return {
