@@ -41,7 +41,7 @@ const portable = {
     'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page,trace-folder}.ts',
     'packages/distributed/src/runners/{engine-thread,inline-runner,status-page,worker-main,worker-runner}.ts',
     'packages/distributed/src/transports/node-transport.ts',
-    'packages/training/src/backend/{tensorflow,webgpu}/**',
+    'packages/training/src/backend/webgpu/**',
     'packages/training/src/{checkpoint,data,host,metrics}/**',
     'packages/training/src/trainer/interruption.ts',
     'packages/store/src/{addresses,admission,client,connection,secure-sockets,server}.ts',

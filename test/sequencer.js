@@ -6,7 +6,7 @@ import Sequencer from '@jest/test-sequencer'
  */
 const longest = [
   'live/page',
-  'training/backend/tensorflow/padding',
+  'tensorflow/padding',
   'e2e/chaos',
   'launcher/nodes/rendezvous',
   'e2e/dashboard',

@@ -84,6 +84,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'distributed-imports': byName('distributed', 'training'),
   'mpi-imports': byName('mpi', 'training'),
   'training-imports': byName('training', 'store'),
+  'tensorflow-imports': byName('tensorflow', 'store'),
   'layers-imports': byName('layers', 'store'),
   'launcher-imports': byName('launcher', 'layers'),
   'create-imports': byName('create', 'core'),

@@ -66,6 +66,11 @@ describe('tsrun setup tensorflow', () => {
     expect(readTensorFlowManifest(env)).toEqual(manifest)
     expect((await setUp(env, '--check')).code).toBe(0)
 
+    // Ranks of a script in a folder without the package could not use it.
+    expect(second.stdout).not.toContain('@tsrun/tensorflow')
+    const elsewhere = await tsrunHere(['setup', 'tensorflow'], { env, cwd: folder })
+    expect(elsewhere.stdout).toContain('`npm install @tsrun/tensorflow`')
+
     // What no longer works is told, and built again; the old files go.
     const broken = await setUp({ ...env, BINDING: 'broken' }, '--check')
     expect(broken.code).toBe(1)

@@ -1,5 +1,5 @@
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { currentEager } from './tensorflow/eager.ts'
+import { currentBackend } from './current.ts'
 import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 
 // Gradient sums and optimizer updates, each by the fastest method of the backend. Arrays are updated in
@@ -87,9 +87,7 @@ function commonHeap(...arrays: readonly Float32Array[]): WasmHeap | undefined {
 
 /** Returns x + y for equal shapes. The result outlives any tf.tidy; the caller disposes it. */
 export function sumOf(x: Tensor, y: Tensor): Tensor {
-  const eager = currentEager()
-  if (eager === undefined) return tf.keep(tf.add(x, y))
-  return eager.take(eager.add(eager.handleOf(x), eager.handleOf(y)), x.shape)
+  return currentBackend().sumOf?.(x, y) ?? tf.keep(tf.add(x, y))
 }
 
 /**

@@ -1,13 +1,11 @@
 import type { TensorBackend } from '../tfjs/backend.ts'
 import { cpuBackend } from './cpu.ts'
-import { tensorflowBackend } from './tensorflow/backend.ts'
 import { wasmBackend } from './wasm/backend.ts'
 import { webgpuBackend } from './webgpu/backend.ts'
 
-/** The backends by their names in TensorFlow.js. */
-export const backends: Readonly<Record<string, TensorBackend>> = {
+/** The backends by their names in TensorFlow.js. Loading one of another package adds it. */
+export const backends: Record<string, TensorBackend> = {
   wasm: wasmBackend,
   cpu: cpuBackend,
-  tensorflow: tensorflowBackend,
   webgpu: webgpuBackend,
 }

@@ -2,15 +2,22 @@ import {
   choice,
   createLogger,
   host,
+  importOptional,
   messageOf,
   readTensorFlowManifest,
   readVariable,
   tsrError,
 } from '@tsrun/core'
-import type { Backend, BackendFacts, BackendName, BackendOptions } from '../tfjs/backend.ts'
+import type {
+  Backend,
+  BackendFacts,
+  BackendName,
+  BackendOptions,
+  TensorBackend,
+} from '../tfjs/backend.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
+import { backends } from './backends.ts'
 import { loadCpu } from './cpu.ts'
-import { loadTensorFlow } from './tensorflow/load.ts'
 import { loadWasm } from './wasm/load.ts'
 import { loadWebGpu } from './webgpu/load.ts'
 
@@ -19,6 +26,20 @@ const loaders: Readonly<Record<BackendName, (options: BackendOptions) => Promise
   webgpu: loadWebGpu,
   wasm: loadWasm,
   cpu: loadCpu,
+}
+
+/** The package of the backend tensorflow. */
+interface TensorFlowPackage {
+  readonly tensorflowBackend: TensorBackend
+  readonly loadTensorFlow: () => Promise<BackendFacts>
+}
+
+async function loadTensorFlow(): Promise<BackendFacts> {
+  const name = '@tsrun/tensorflow'
+  const load = async () => (await import(name)) as TensorFlowPackage
+  const { tensorflowBackend, loadTensorFlow } = await importOptional('it', name, load)
+  backends['tensorflow'] = tensorflowBackend
+  return await loadTensorFlow()
 }
 
 const nameRule = choice('auto', ...Object.keys(loaders))

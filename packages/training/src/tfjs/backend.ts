@@ -121,6 +121,9 @@ export interface TensorBackend {
 
   readonly columns?: ColumnPasses
 
+  /** Returns x + y for equal shapes, outside of any tf.tidy; the caller disposes it. */
+  readonly sumOf?: (x: Tensor, y: Tensor) => Tensor
+
   /** Sums the squares of float32 values in double precision, with the bits of a sum in JavaScript. */
   readonly sumOfSquares?: (x: Tensor) => number
 

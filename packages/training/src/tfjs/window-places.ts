@@ -2,8 +2,11 @@ import type { backend_util } from '@tensorflow/tfjs-core'
 import { argumentError } from '@tsrun/core'
 import { tf } from './tfjs.ts'
 
+/** [batch, height, width, channels], or a filter. */
 export type Shape = [number, number, number, number]
+/** Where the windows over images lie. */
 export type Places = ReturnType<typeof backend_util.computePool2DInfo>
+/** Where the windows over volumes lie. */
 export type Places3d = ReturnType<typeof backend_util.computePool3DInfo>
 /** The padding before and after each axis. */
 export type Border = [number, number][]

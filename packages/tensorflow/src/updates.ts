@@ -1,5 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
-import type { Gradient, Store, UpdatesInPlace } from '../../tfjs/backend.ts'
+import type { Gradient, Store, UpdatesInPlace } from '@tsrun/training/backends'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 

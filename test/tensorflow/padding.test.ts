@@ -7,12 +7,12 @@ import {
   volumes,
   type Result,
   type SmallCase,
-} from '../support/small-windows.ts'
-import { tensorflow } from '../support/tensorflow.ts'
-import { WarmProcess } from '../support/warm.ts'
-import { needing } from '../../../needs.ts'
+} from '../training/backend/support/small-windows.ts'
+import { tensorflow } from '../training/backend/support/tensorflow.ts'
+import { WarmProcess } from '../training/backend/support/warm.ts'
+import { needing } from '../needs.ts'
 
-const url = new URL('../support/small-windows.ts', import.meta.url).href
+const url = new URL('../training/backend/support/small-windows.ts', import.meta.url).href
 const process = new WarmProcess({ ...tensorflow, TSRUN_BACKEND: 'tensorflow' }, true)
 afterAll(() => {
   process.end()

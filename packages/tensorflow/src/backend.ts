@@ -1,7 +1,16 @@
-import type { EvaluatedLoss, LabelTargets, Storage, TensorBackend } from '../../tfjs/backend.ts'
-import { genericBackend } from '../../tfjs/generic-backend.ts'
-import { countCopy, sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import {
+  countCopy,
+  type EvaluatedLoss,
+  genericBackend,
+  type HostArray,
+  type HostDType,
+  type LabelTargets,
+  sizeOf,
+  type Storage,
+  type Tensor,
+  type TensorBackend,
+  tf,
+} from '@tsrun/training/backends'
 import { currentEager, type Eager } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
 import { linearPasses } from './linear.ts'
@@ -41,9 +50,15 @@ export const tensorflowBackend: TensorBackend = {
   storageOf,
   linearPasses,
   crossEntropy,
+  sumOf,
   updatesInPlace,
   repeat,
   repeatPass,
+}
+
+function sumOf(x: Tensor, y: Tensor): Tensor {
+  const eager = currentEager()!
+  return eager.take(eager.add(eager.handleOf(x), eager.handleOf(y)), x.shape)
 }
 
 function createFrom(

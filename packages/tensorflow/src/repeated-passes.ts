@@ -1,8 +1,15 @@
 import { createLogger } from '@tsrun/core'
-import { isRepeatable, partsOf, type Module } from '../../model/module.ts'
-import type { Parameter } from '../../model/parameter.ts'
-import { checkedRecording, type GradientListener, type Recording } from '../../model/recording.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import {
+  checkedRecording,
+  type GradientListener,
+  isRepeatable,
+  type Module,
+  type Parameter,
+  partsOf,
+  type Recording,
+  type Tensor,
+  tf,
+} from '@tsrun/training/backends'
 import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'

@@ -1,6 +1,6 @@
-import { hasKernels, tensorflow } from '../support/tensorflow.ts'
-import { WarmProcess } from '../support/warm.ts'
-import { needing } from '../../../needs.ts'
+import { hasKernels, tensorflow } from '../training/backend/support/tensorflow.ts'
+import { WarmProcess } from '../training/backend/support/warm.ts'
+import { needing } from '../needs.ts'
 
 const env = { ...tensorflow, TSRUN_BACKEND: 'tensorflow' }
 const shared = new WarmProcess(env)

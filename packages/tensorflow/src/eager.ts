@@ -1,6 +1,6 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { host } from '@tsrun/core'
-import { tf } from '../../tfjs/tfjs.ts'
+import { tf } from '@tsrun/training/backends'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 
 /** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */

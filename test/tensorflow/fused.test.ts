@@ -1,4 +1,4 @@
-import { fused, type GraphNode, type Value } from '../../../internals/training.ts'
+import { fused, type GraphNode, type Value } from '../internals/tensorflow.ts'
 
 const T = { name: 'T', type: 4, value: 1 }
 const value = (node: number): Value => ({ node, output: 0 })

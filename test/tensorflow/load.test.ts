@@ -6,15 +6,15 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { thisSystem } from '@tsrun/core'
-import { tensorflow } from '../support/tensorflow.ts'
-import { needing } from '../../../needs.ts'
+import { tensorflow } from '../training/backend/support/tensorflow.ts'
+import { needing } from '../needs.ts'
 
-const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
+const entry = fileURLToPath(new URL('../../packages/training/dist/index.js', import.meta.url))
 
 /** Runs a module in a process of its own. */
-function run(script: string, env: Record<string, string>) {
+function run(script: string, env: Record<string, string>, options: readonly string[] = []) {
   const source = `import { loadBackend, record, tf } from ${JSON.stringify(entry)}\n${script}`
-  const flags = ['--input-type=module', '-e', source]
+  const flags = [...options, '--input-type=module', '-e', source]
   return promisify(execFile)(process.execPath, flags, {
     env: { ...process.env, TSRUN_LOG_LEVEL: 'info', ...env, NODE_OPTIONS: '' },
   })
@@ -90,6 +90,19 @@ describe('the backend tensorflow without a set-up', () => {
         msg: 'tensors are computed by wasm on CPU, 1 thread',
       }),
     ])
+  })
+})
+
+describe('the backend tensorflow without its package', () => {
+  it('names the command that installs it, and auto logs why it uses wasm', async () => {
+    setUp('')
+    const hidden = new URL('../fixtures/without-package.mjs', import.meta.url).href
+    const asked = { TSRUN_HOME: home, WITHOUT: '@tsrun/tensorflow' }
+    const named = await run(load, { ...asked, TSRUN_BACKEND: 'tensorflow' }, ['--import', hidden])
+    expect(named.stdout).toMatch(/^ERR_TSR_BACKEND .*`npm install @tsrun\/tensorflow`/)
+    const best = await run(load, { ...asked, TSRUN_BACKEND: 'auto' }, ['--import', hidden])
+    expect(best.stdout).toBe('wasm')
+    expect(best.stderr).toContain('npm install @tsrun/tensorflow')
   })
 })
 

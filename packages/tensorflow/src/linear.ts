@@ -1,6 +1,10 @@
-import type { GradientListener } from '../../model/recording.ts'
-import type { LinearLayer, LinearPasses } from '../../tfjs/backend.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import {
+  type GradientListener,
+  type LinearLayer,
+  type LinearPasses,
+  type Tensor,
+  tf,
+} from '@tsrun/training/backends'
 import { currentEager, type Eager } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
 import { kernelPasses, layerByLayer, placesIn } from './kernel-passes.ts'

@@ -1,19 +1,22 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
-import { everyStride } from '../../tfjs/single-windows.ts'
-import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { correctVolumes } from '../../tfjs/volumes.ts'
 import {
+  type Border,
   borderOf,
   convolutionPlaces,
   convolutionPlaces3d,
-  poolingPlaces,
-  poolingPlaces3d,
-  type Border,
+  correctVolumes,
+  everyStride,
   type Places,
   type Places3d,
+  poolingPlaces,
+  poolingPlaces3d,
+  replaceKernel,
+  runKernel,
   type Shape,
+  type Tensor,
+  tf,
   type WindowAttributes,
-} from '../../tfjs/window-places.ts'
+} from '@tsrun/training/backends'
 
 type Inputs = Readonly<Record<string, TensorInfo>>
 

@@ -10,10 +10,15 @@ import {
   thisSystem,
   type TensorFlowManifest,
 } from '@tsrun/core'
-import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
-import type { BackendFacts } from '../../tfjs/backend.ts'
-import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
-import { loadedModules } from '../../host/tfjs.ts'
+import {
+  type BackendFacts,
+  correctNegativeAxes,
+  type KernelCall,
+  loadedModules,
+  replaceKernel,
+  runKernel,
+  tf,
+} from '@tsrun/training/backends'
 import { threadCount } from './eager.ts'
 import { installPadding } from './padding.ts'
 

@@ -1,8 +1,8 @@
-import { hasFunctions, tensorflow } from '../support/tensorflow.ts'
-import { WarmProcess } from '../support/warm.ts'
-import { needing } from '../../../needs.ts'
+import { hasFunctions, tensorflow } from '../training/backend/support/tensorflow.ts'
+import { WarmProcess } from '../training/backend/support/warm.ts'
+import { needing } from '../needs.ts'
 
-const distributed = new URL('../../../../packages/distributed/dist/index.js', import.meta.url).href
+const distributed = new URL('../../packages/distributed/dist/index.js', import.meta.url).href
 
 /** Counts calls of operations and of functions in `calls`, and in `left` TensorFlow's tensors that are there. */
 const counting = `

@@ -1,7 +1,14 @@
-import type { Parameter } from '../../model/parameter.ts'
-import { placesOf, type GradientListener, type GradientPlaces } from '../../model/recording.ts'
-import type { LinearLayer, LinearPasses, TensorBackend } from '../../tfjs/backend.ts'
-import { tf, type Tensor } from '../../tfjs/tfjs.ts'
+import {
+  type GradientListener,
+  type GradientPlaces,
+  type LinearLayer,
+  type LinearPasses,
+  type Parameter,
+  placesOf,
+  type Tensor,
+  type TensorBackend,
+  tf,
+} from '@tsrun/training/backends'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import type { Eager } from './eager.ts'
 

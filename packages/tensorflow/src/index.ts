@@ -1,0 +1,2 @@
+export { tensorflowBackend } from './backend.ts'
+export { loadTensorFlow } from './load.ts'
