@@ -1,14 +1,14 @@
 // What packages with a backend of their own need of this one. It changes without notice: those packages
 // depend on the same version.
 export { loadedModules } from './host/tfjs.ts'
-export { type Module, isRepeatable, partsOf } from './model/module.ts'
+export { isRepeatable, type Module, partsOf } from './model/module.ts'
 export type { Parameter } from './model/parameter.ts'
 export {
+  checkedRecording,
   type GradientListener,
   type GradientPlaces,
-  type Recording,
-  checkedRecording,
   placesOf,
+  type Recording,
 } from './model/recording.ts'
 export { correctNegativeAxes } from './tfjs/array-gradients.ts'
 export type {
@@ -24,19 +24,19 @@ export type {
   UpdatesInPlace,
 } from './tfjs/backend.ts'
 export { genericBackend } from './tfjs/generic-backend.ts'
-export { type HostArray, type HostDType, countCopy, sizeOf } from './tfjs/host-arrays.ts'
+export { countCopy, type HostArray, type HostDType, sizeOf } from './tfjs/host-arrays.ts'
 export { everyStride } from './tfjs/single-windows.ts'
-export { type KernelCall, type Tensor, replaceKernel, runKernel, tf } from './tfjs/tfjs.ts'
+export { type KernelCall, replaceKernel, runKernel, type Tensor, tf } from './tfjs/tfjs.ts'
 export { correctVolumes } from './tfjs/volumes.ts'
 export {
   type Border,
-  type Places,
-  type Places3d,
-  type Shape,
-  type WindowAttributes,
   borderOf,
   convolutionPlaces,
   convolutionPlaces3d,
+  type Places,
+  type Places3d,
   poolingPlaces,
   poolingPlaces3d,
+  type Shape,
+  type WindowAttributes,
 } from './tfjs/window-places.ts'

@@ -1,9 +1,9 @@
 import { statSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 import { flag, isTsrError, type TensorFlowRequest } from '@tsrun/core'
 import type { Flags, ValuesOf } from '../args/flag.ts'
 import { usageError } from '../args/readers.ts'
+import { resolveFrom } from '../job/code/script.ts'
 import { blasComponent } from '../setup/blas.ts'
 import { setUpComponent } from '../setup/setup.ts'
 import { tensorflowComponent } from '../setup/tensorflow.ts'
@@ -94,7 +94,8 @@ async function setUp(
   try {
     const tools = { env, signal, say, sha256 }
     const works = await setUpComponent(tools, component, values.check === true)
-    if (works && what === 'tensorflow' && !hasBackend(cwd)) {
+    const backend = () => resolveFrom([join(cwd, 'any.js')], '@tsrun/tensorflow')
+    if (works && what === 'tensorflow' && backend() === undefined) {
       say('ranks also need a package that is not installed: `npm install @tsrun/tensorflow`')
     }
     context.exitCode = works ? 0 : FAILED
@@ -107,16 +108,6 @@ async function setUp(
     if (!isTsrError(error) || error.code !== 'ERR_TSR_SETUP') throw error
     console.write('stderr', `tsrun: ${error.message}\n`)
     context.exitCode = FAILED
-  }
-}
-
-/** Whether a script in this folder can load the backend. */
-function hasBackend(cwd: string): boolean {
-  try {
-    createRequire(join(cwd, 'any.js')).resolve('@tsrun/tensorflow/package.json')
-    return true
-  } catch {
-    return false
   }
 }
 

@@ -1,3 +1,4 @@
+import { backends } from '#backends'
 import {
   choice,
   createLogger,
@@ -16,7 +17,6 @@ import type {
   TensorBackend,
 } from '../tfjs/backend.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
-import { backends } from './backends.ts'
 import { loadCpu } from './cpu.ts'
 import { loadWasm } from './wasm/load.ts'
 import { loadWebGpu } from './webgpu/load.ts'
@@ -37,9 +37,9 @@ interface TensorFlowPackage {
 async function loadTensorFlow(): Promise<BackendFacts> {
   const name = '@tsrun/tensorflow'
   const load = async () => (await import(name)) as TensorFlowPackage
-  const { tensorflowBackend, loadTensorFlow } = await importOptional('it', name, load)
-  backends['tensorflow'] = tensorflowBackend
-  return await loadTensorFlow()
+  const tensorflow = await importOptional('it', name, load)
+  backends['tensorflow'] = tensorflow.tensorflowBackend
+  return await tensorflow.loadTensorFlow()
 }
 
 const nameRule = choice('auto', ...Object.keys(loaders))

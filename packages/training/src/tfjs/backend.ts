@@ -41,7 +41,7 @@ export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'
 /**
  * What this package needs from a backend in addition to the operations of TensorFlow.js: access to the
  * memory of tensors, and optional faster computations. Each backend implements the interface in its
- * folder. `currentBackend()` returns the current one.
+ * folder, or in a package of its own. `currentBackend()` returns the current one.
  */
 export interface TensorBackend {
   /**
