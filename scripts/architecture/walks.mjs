@@ -47,7 +47,7 @@ const fromTensorToMemory = [
 const fromCallToEngine = [
   {
     file: distributed('groups/calls/operations'),
-    functions: ['Operations.start'],
+    functions: ['operations.start'],
     does: 'gives the operation its position in the group, and starts it',
   },
   {
@@ -183,13 +183,13 @@ export const walks = [
       },
       {
         file: distributed('groups/calls/persistent'),
-        functions: ['PreparedOperation.start'],
+        functions: ['prepared.start'],
         contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
         does: 'starts the all-reduce that was prepared for the bucket',
       },
       {
         ...fromCallToEngine[0],
-        functions: ['Operations.launch'],
+        functions: ['operations.launch'],
         contract: { file: distributed('groups/calls/persistent'), name: 'Owner' },
       },
       ...fromCallToEngine.slice(1),
@@ -231,13 +231,13 @@ export const walks = [
       },
       {
         file: distributed('groups/calls/persistent'),
-        functions: ['PreparedOperation.start'],
+        functions: ['prepared.start'],
         contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
         does: 'starts the message, whose arguments were checked when it was prepared',
       },
       {
         ...fromCallToEngine[0],
-        functions: ['Operations.launch'],
+        functions: ['operations.launch'],
         contract: { file: distributed('groups/calls/persistent'), name: 'Owner' },
       },
       ...fromCallToEngine.slice(1),

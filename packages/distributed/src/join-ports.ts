@@ -10,14 +10,10 @@ import {
 } from '@tsrun/core'
 import type { Store } from '@tsrun/store'
 import { createMemory, heapOf } from './arena/heap.ts'
-import { diagnose } from './diagnosis/diagnosis.ts'
-import { Journal } from './diagnosis/journal.ts'
-import { quietDiagnosis } from './diagnosis/settings.ts'
-import { createEngine } from './engine/engine.ts'
 import type { MessageListener } from './engine/message-tap.ts'
 import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
-import { eventRunner, leaveOnEvents } from './runners/event-runner.ts'
+import { createEventRunner, leaveOnEvents } from './runners/event-runner.ts'
 import { portTransport, type Port } from './transports/port-transport.ts'
 
 /** Milliseconds between two checks of the deadlines. */
@@ -74,15 +70,6 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
   const heap = heapOf(createMemory(memory))
   const transport = portTransport(heap, ports)
   const worldSize = ports.length
-  const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
-  const engine = createEngine({
-    heap,
-    rank,
-    worldSize,
-    transport,
-    observe: (observed) => diagnose(journal.shared, observed),
-    onMessage,
-  })
   let isAwake = false
   const wake = (): void => {
     if (isAwake) return
@@ -92,7 +79,6 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
       while (engine.progress());
     })
   }
-  transport.onReady = wake
   let hasLeft = false
   const tick = (): void => {
     if (hasLeft) return
@@ -100,13 +86,15 @@ export function joinPorts(options: JoinPortsOptions): ProcessGroup {
     wake()
     host.background(tick, TICK)
   }
-  tick()
   const leave = async (): Promise<void> => {
     await leaveOnEvents(engine, transport)
     hasLeft = true
     transport.close()
   }
-  const runner = eventRunner({ engine, journal, transport: transport.name, wake, leave })
+  const facts = { heap, rank, worldSize, transport, onMessage, wake, leave }
+  const { engine, runner } = createEventRunner(facts)
+  transport.onReady = wake
+  tick()
   return createWorldGroup({ rank, worldSize, runner, store: noStore, timeout })
 }
 

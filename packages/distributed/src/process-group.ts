@@ -201,27 +201,21 @@ export interface BlockingCalls extends SyncForms {
   ): (number | undefined)[]
 }
 
+type PersistentForms = {
+  [
+    Name in
+      | 'send'
+      | 'broadcast'
+      | 'allReduce'
+      | 'reduceScatter'
+      | 'allGather'
+      | 'barrier' as `${Name}Init`
+  ]: (...args: Parameters<GroupCalls<'async'>[Name]>) => PersistentOperation
+}
+
 /** Prepared operations. Their arguments are as in `GroupCalls`. */
-export interface PersistentCalls {
-  sendInit(buffer: AnyTypedArray, to: number, options?: MessageOptions): PersistentOperation
+export interface PersistentCalls extends PersistentForms {
   recvInit(buffer: AnyTypedArray, from: number, options?: MessageOptions): PersistentOperation
-  broadcastInit(
-    buffer: AnyTypedArray,
-    root: number,
-    options?: CollectiveOptions,
-  ): PersistentOperation
-  allReduceInit(buffer: AnyTypedArray, options?: ReduceOptions): PersistentOperation
-  reduceScatterInit(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    options?: ReduceOptions,
-  ): PersistentOperation
-  allGatherInit(
-    output: AnyTypedArray,
-    input: AnyTypedArray,
-    options?: CollectiveOptions,
-  ): PersistentOperation
-  barrierInit(options?: CollectiveOptions): PersistentOperation
 }
 
 /** Options of the calls that make groups and therefore wait for other ranks. */

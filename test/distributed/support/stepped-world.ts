@@ -75,7 +75,6 @@ export class SteppedWorld {
         attend: () => undefined,
       })
       const runner = {
-        kind: 'world' as const,
         transport: transport.name,
         arena: createArena(heap, rank),
         journal,

@@ -14,7 +14,7 @@ import type {
 import type { CallOptions, MessageOptions } from '../call-options.ts'
 import { checkTag, waitOptions } from './calls/arguments.ts'
 import { recvCall, sendCall, startBatch } from './calls/messages.ts'
-import { Operations, type GroupIdentity } from './calls/operations.ts'
+import { createOperations, type GroupIdentity } from './calls/operations.ts'
 import { agreeOnGroup, ranksOfColor } from './membership/new-group.ts'
 import { agreeOnSurvivors } from './membership/shrink.ts'
 import { createWorld, type World, type WorldFacts } from './membership/world.ts'
@@ -37,7 +37,7 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
   constructor(world: World, identity: GroupIdentity) {
     const { id, name, rank, ranks, timeout } = identity
     const { runner } = world
-    super({ name, rank, size: ranks.length }, new Operations(identity, runner))
+    super({ name, rank, size: ranks.length }, createOperations(identity, runner))
     this.ranks = ranks
     this.timeout = timeout
     this.id = id

@@ -1,17 +1,19 @@
 import { tsrError } from '@tsrun/core'
 import { createArena } from '../arena/arena.ts'
-import type { Journal } from '../diagnosis/journal.ts'
-import type { Engine } from '../engine/engine.ts'
-import type { EventTransport } from '../transports/transport.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
+import { Journal } from '../diagnosis/journal.ts'
+import { quietDiagnosis } from '../diagnosis/settings.ts'
+import { createEngine, type Engine, type EngineOptions } from '../engine/engine.ts'
+import type { EventTransport, Transport } from '../transports/transport.ts'
 import { createEngineDriver } from './engine-driver.ts'
 import { LEAVE_TIME } from './polling-engine.ts'
 import { destroyedError, type Runner } from './runner.ts'
 
-export interface EventRunnerParts {
-  readonly engine: Engine
-  readonly journal: Journal
-  /** The name of the transport. */
-  readonly transport: string
+export interface EventRunnerOptions extends Pick<
+  EngineOptions,
+  'heap' | 'rank' | 'worldSize' | 'onMessage'
+> {
+  readonly transport: Transport
   /** Called when the engine has something to do. */
   readonly wake: () => void
   /** Delivers what was sent, and closes the connections. */
@@ -19,11 +21,14 @@ export interface EventRunnerParts {
 }
 
 /**
- * Makes a runner whose engine is polled between the turns of the event loop of the calling thread. Only
- * asynchronous calls work.
+ * Creates an engine and its runner. The caller polls the engine between the turns of the event loop of
+ * the calling thread. Only asynchronous calls work.
  */
-export function eventRunner(parts: EventRunnerParts): Runner {
-  const { engine, journal, transport, wake, leave } = parts
+export function createEventRunner({ wake, leave, ...options }: EventRunnerOptions) {
+  const { rank, worldSize, transport } = options
+  const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
+  const { shared } = journal
+  const engine = createEngine({ ...options, observe: (observed) => diagnose(shared, observed) })
   const driver = createEngineDriver(engine, {
     prepareFor: wake,
     poll: () => undefined,
@@ -32,9 +37,8 @@ export function eventRunner(parts: EventRunnerParts): Runner {
     },
     attend: () => undefined,
   })
-  return {
-    kind: 'world',
-    transport,
+  const runner: Runner = {
+    transport: transport.name,
     arena: createArena(engine.heap, engine.rank),
     journal,
     addGroup: engine.addGroup,
@@ -53,6 +57,7 @@ export function eventRunner(parts: EventRunnerParts): Runner {
       wake()
     },
   }
+  return { engine, runner }
 }
 
 /** Shuts down gracefully, like `PollingEngine.leave`, but on an event loop. */

@@ -1,13 +1,10 @@
 import { host, monotonicNow, seededRandom, tsrError } from '@tsrun/core'
 import { createMemory, heapOf } from '../arena/heap.ts'
-import { diagnose } from '../diagnosis/diagnosis.ts'
-import { Journal } from '../diagnosis/journal.ts'
-import { quietDiagnosis } from '../diagnosis/settings.ts'
-import { createEngine, type Engine } from '../engine/engine.ts'
+import type { Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
 import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
 import type { RankEnd } from '../record/failed-world.ts'
-import { eventRunner } from './event-runner.ts'
+import { createEventRunner } from './event-runner.ts'
 import { worldFaults, type FaultSource } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between polling rounds. */
@@ -65,18 +62,8 @@ export function inProcessWorld(options: InProcessOptions) {
       (bytes) => portion(rank, bytes),
       (bytes) => faults.alter(rank, bytes),
     )
-    const journal = new Journal({ rank, worldSize: size, settings: quietDiagnosis })
-    const { shared } = journal
-    const engine = createEngine({
-      heap,
-      rank,
-      worldSize: size,
-      transport,
-      observe: (observed) => diagnose(shared, observed),
-      onMessage,
-    })
-    const runner = eventRunner({ engine, journal, transport: transport.name, wake })
-    return { engine, runner, transport }
+    const facts = { heap, rank, worldSize: size, transport, onMessage, wake }
+    return { ...createEventRunner(facts), transport }
   })
   const engines = ranks.map(({ engine }) => engine)
 

@@ -6,7 +6,7 @@ import { fakePeers } from '../engine/fake-peers.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
 import { PollingEngine } from './polling-engine.ts'
-import { CallingThread } from './calling-thread/calling-thread.ts'
+import { createCallingThread, type CallingThread } from './calling-thread/calling-thread.ts'
 import { createEngineDriver } from './engine-driver.ts'
 import type { Ticket } from '../ticket.ts'
 import { copyStatus } from './status-page.ts'
@@ -96,14 +96,14 @@ export function createInlineRunner(
     },
   })
 
-  const createCallingThread = (): CallingThread | undefined => {
+  const openCallingThread = (): CallingThread | undefined => {
     const { kernels, epochs } = engine
     const { slots, hosts, place } = transport ?? {}
     // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
     // messages.
     if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
     if (journal.owner.settings.detail) return undefined
-    return new CallingThread({
+    return createCallingThread({
       slots,
       kernels,
       rank,
@@ -120,7 +120,7 @@ export function createInlineRunner(
       engine: driver,
     })
   }
-  const callingThread = createCallingThread()
+  const callingThread = openCallingThread()
 
   /** Shuts down gracefully only if the script ends without an error. */
   const onExit = (code: number): void => {
@@ -138,7 +138,6 @@ export function createInlineRunner(
       : undefined
 
   return {
-    kind: 'inline',
     transport: transport?.name ?? 'none',
     arena,
     journal,
@@ -159,7 +158,7 @@ export function createInlineRunner(
     },
     driverOf: (operation, isAwaited) => {
       if (isClosed) throw destroyedError(operation.name)
-      return callingThread?.runs(operation, isAwaited) === true ? callingThread : driver
+      return callingThread?.runs(operation, isAwaited) === true ? callingThread.driver : driver
     },
     prefersCaller: ({ group }) => callingThread?.reaches(group) === true,
     close: async () => {

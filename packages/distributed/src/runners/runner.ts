@@ -9,10 +9,9 @@ import type { StreamName } from './open-transport.ts'
 
 /**
  * Runs the engine of a rank: in a worker thread, inline on the calling thread, or in one thread with
- * the engines of all other ranks (`world`).
+ * the engines of all other ranks.
  */
 export interface Runner {
-  readonly kind: 'worker' | 'inline' | 'world'
   readonly transport: string
   readonly arena: Arena
   readonly journal: Journal

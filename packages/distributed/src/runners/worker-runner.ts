@@ -12,7 +12,7 @@ import { EXPOSING_GROUPS } from '../transports/shared-memory/slots.ts'
 import { createThread, LEAVE_TIME } from './engine-thread.ts'
 import { haveCores, type ConnectOptions } from './open-transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
-import { CallingThread } from './calling-thread/calling-thread.ts'
+import { createCallingThread, type CallingThread } from './calling-thread/calling-thread.ts'
 import type { GroupMessage } from './worker-messages.ts'
 import {
   commandAt,
@@ -195,14 +195,14 @@ export async function startWorkerRunner(
   let connection: ConnectOptions | undefined
   await thread.start(async (endpoint) => (connection = await exchange(endpoint)), signal)
   const { sharing, place } = connection!
-  const createCallingThread = (): CallingThread | undefined => {
+  const openCallingThread = (): CallingThread | undefined => {
     // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
     // messages.
     if (sharing === undefined || journal.owner.settings.detail) return undefined
     const kernels = instantiateKernels(memory)
     const { heaps } = thread
     const base = addressOf(heap.bytes)
-    return new CallingThread({
+    return createCallingThread({
       ...openShared(heap, kernels, rank, sharing, haveCores(1, { place })),
       kernels,
       rank,
@@ -222,7 +222,7 @@ export async function startWorkerRunner(
       hasRoom,
     })
   }
-  const callingThread = createCallingThread()
+  const callingThread = openCallingThread()
   /** Whether there are enough cores for the engine's thread and the calling thread. */
   const hasOwnCore = callingThread === undefined || haveCores(2, { place })
   process.on('exit', onExit)
@@ -234,7 +234,6 @@ export async function startWorkerRunner(
   }
 
   return {
-    kind: 'worker',
     transport: sharing === undefined ? options.transport : 'shared-memory',
     arena,
     journal,
@@ -254,7 +253,7 @@ export async function startWorkerRunner(
     },
     driverOf(operation, isAwaited) {
       if (isStopped) throw destroyedError(operation.name)
-      return callingThread?.runs(operation, isAwaited) === true ? callingThread : driver
+      return callingThread?.runs(operation, isAwaited) === true ? callingThread.driver : driver
     },
     prefersCaller: (operation) => !hasOwnCore && callingThread.runs(operation, true),
     close: async () => {

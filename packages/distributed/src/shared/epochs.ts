@@ -3,11 +3,10 @@ import { sharedBuffer } from '../arena/heap.ts'
 const GIVEN = 0
 const OVER = 1
 const STEPS = 2
-const FLAGS = 3
+const UNCHECKED = 3
+const CLOSED = 4
 /** Number of 32-bit words for each group. */
-const WORDS = 4
-const UNCHECKED = 1
-const CLOSED = 2
+const WORDS = 5
 
 /** Allocates shared memory for the epochs of `groups` groups. */
 export function createEpochs(groups: number): Int32Array {
@@ -67,28 +66,19 @@ export class Epochs {
    * compared.
    */
   get isUnchecked(): boolean {
-    return this.#has(UNCHECKED)
+    return Atomics.load(this.#words, this.#at + UNCHECKED) === 1
   }
 
   set isUnchecked(isUnchecked: boolean) {
-    this.#flag(UNCHECKED, isUnchecked)
+    Atomics.store(this.#words, this.#at + UNCHECKED, isUnchecked ? 1 : 0)
   }
 
   /** Leaves all operations of the group to the engine's thread, because a rank has failed or left. */
   close(): void {
-    this.#flag(CLOSED, true)
+    Atomics.store(this.#words, this.#at + CLOSED, 1)
   }
 
   get isClosed(): boolean {
-    return this.#has(CLOSED)
-  }
-
-  #has(flag: number): boolean {
-    return (Atomics.load(this.#words, this.#at + FLAGS) & flag) !== 0
-  }
-
-  #flag(flag: number, isSet: boolean): void {
-    if (isSet) Atomics.or(this.#words, this.#at + FLAGS, flag)
-    else Atomics.and(this.#words, this.#at + FLAGS, ~flag)
+    return Atomics.load(this.#words, this.#at + CLOSED) === 1
   }
 }

@@ -4,7 +4,7 @@ import type { AnyTypedArray, DType } from '../../dtype.ts'
 import type { OperationName } from '../../operation.ts'
 import type { CheckedReduction } from './arguments.ts'
 import type { FollowedWork } from './pending-work.ts'
-import type { RepeatedCalls } from './repeated-calls.ts'
+import type { createRepeatedCalls } from './repeated-calls.ts'
 
 /** A call with checked arguments. */
 export interface Call<T = void> {
@@ -49,7 +49,7 @@ export type StartMode = 'started' | 'awaited' | 'prepared'
 export interface Starter {
   readonly arena: Arena
   /** Absent for the calls of which another call consists: their positions are reserved. */
-  readonly repeated?: RepeatedCalls
+  readonly runRepeated?: ReturnType<typeof createRepeatedCalls>
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean
   /** @returns the work, or in the mode `prepared` a `PreparedOperation` instead */

@@ -36,25 +36,23 @@ export class Collectives extends DerivedForms implements Member {
   readonly name: string
   readonly rank: number
   readonly size: number
-  readonly #starter: Starter
 
-  constructor({ name, rank, size }: Member, starter: Starter) {
-    super(starter)
+  constructor({ name, rank, size }: Member, operations: Starter) {
+    super(operations)
     this.name = name
     this.rank = rank
     this.size = size
-    this.#starter = starter
   }
 
   broadcast(buffer: Buffer, root: number, options?: CollectiveOptions): FollowedWork<void> {
     const name = 'broadcast'
     checkRank(name, this, root)
-    return this.#starter.start({
+    return this.operations.start({
       name,
       dtype: checkBuffer(name, 'buffer', buffer, options),
       count: buffer.length,
       // In a fake world, the root has the values of this rank.
-      input: this.rank === root || this.#starter.isFake === true ? buffer : undefined,
+      input: this.rank === root || this.operations.isFake === true ? buffer : undefined,
       output: buffer,
       peer: root,
       reduction: undefined,
@@ -82,11 +80,11 @@ export class Collectives extends DerivedForms implements Member {
     for (const each of list.slice(1)) checkSameDType(name, first, each, options)
     const reduction = checkReduction(name, dtype, options)
     const lengths = buffers.map(({ length }) => length)
-    const { arena } = this.#starter
+    const { arena } = this.operations
     const packed = packInto(arena, name, buffers)
     const count = lengths.reduce((a, b) => a + b, 0)
     const whole = new dtypes[dtype].array(arena.heap.bytes.buffer, packed.at, count)
-    return this.#starter.start({
+    return this.operations.start({
       name,
       dtype,
       count,
@@ -135,7 +133,7 @@ export class Collectives extends DerivedForms implements Member {
     const part = named('a slice of input', slice)
     const dtype = checkSlices(name, this.size, named('output', output), part, options)
     checkOverlap(name, output, input, 0)
-    return this.#starter.start({
+    return this.operations.start({
       name,
       dtype,
       count,
@@ -154,7 +152,7 @@ export class Collectives extends DerivedForms implements Member {
     options?: CollectiveOptions,
   ): FollowedWork<void> {
     const name = 'allGatherV'
-    return this.#starter.start({
+    return this.operations.start({
       ...checkUneven(name, this, named('output', output), named('input', input), counts, options),
       name,
       count: 0,
@@ -203,11 +201,11 @@ export class Collectives extends DerivedForms implements Member {
     }
     checkOverlap(name, output, input, undefined)
     const table = [...inputCounts, ...outputCounts]
-    return this.#starter.start({ name, dtype, count: 0, table, input, output, options })
+    return this.operations.start({ name, dtype, count: 0, table, input, output, options })
   }
 
   barrier(options?: CollectiveOptions): FollowedWork<void> {
-    return this.#starter.start({
+    return this.operations.start({
       name: 'barrier',
       dtype: 'float32',
       count: 0,
@@ -220,7 +218,7 @@ export class Collectives extends DerivedForms implements Member {
   }
 
   monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
-    return this.#starter.start({
+    return this.operations.start({
       name: 'monitoredBarrier',
       dtype: 'float32',
       count: 0,
@@ -252,7 +250,7 @@ export class Collectives extends DerivedForms implements Member {
       : undefined
     const dtype = uneven?.dtype ?? checkRooted(name, this, all, part, options)
     const buffer = all?.buffer ?? undefined
-    return this.#starter.start({
+    return this.operations.start({
       name,
       dtype,
       count: uneven === undefined ? slice.length : 0,
@@ -272,7 +270,7 @@ export class Collectives extends DerivedForms implements Member {
     options: ReduceOptions | undefined,
   ): FollowedWork<void> {
     const dtype = checkBuffer(name, 'buffer', buffer, options)
-    return this.#starter.start({
+    return this.operations.start({
       name,
       dtype,
       count: buffer.length,
@@ -297,7 +295,7 @@ export class Collectives extends DerivedForms implements Member {
     const whole = isGather ? first : second
     const slice = isGather ? second : first
     const dtype = checkRooted(name, this, whole, slice, options)
-    return this.#starter.start({
+    return this.operations.start({
       name,
       dtype,
       count: slice.buffer.length,

@@ -50,13 +50,12 @@ type Forms = Pick<
 > &
   Pick<PersistentCalls, `${(typeof persistentCalls)[number]}Init`>
 
-const starter = Symbol('starter')
-
 class Base {
-  readonly [starter]: Starter
+  declare readonly operations: Starter
 
   constructor(operations: Starter) {
-    this[starter] = operations
+    // Not enumerable, so that a group that is printed does not show its engine.
+    Object.defineProperty(this, 'operations', { value: operations })
   }
 
   batchIsendIrecvSync(
@@ -75,14 +74,14 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
   const canRepeat = repeatedCalls.includes(name)
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
-      const calls = this[starter]
+      const { operations } = this
       const call = () => this[name]!(...args)
       // A wrapper that replaces the method expects a `Work`.
       if (canRepeat && !Object.hasOwn(this, name)) {
-        const prepare = () => calls.inMode('prepared', call)
-        if (calls.repeated?.run(name, args, prepare) === true) return undefined
+        const prepare = () => operations.inMode('prepared', call)
+        if (operations.runRepeated?.(name, args, prepare) === true) return undefined
       }
-      return calls.inMode('awaited', call).wait()
+      return operations.inMode('awaited', call).wait()
     },
   })
 }
@@ -90,7 +89,7 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
 for (const name of persistentCalls) {
   Object.assign(Base.prototype, {
     [`${name}Init`](this: AsyncCalls, ...args: unknown[]): unknown {
-      return this[starter].inMode('prepared', () => this[name]!(...args))
+      return this.operations.inMode('prepared', () => this[name]!(...args))
     },
   })
 }
@@ -100,4 +99,6 @@ for (const name of persistentCalls) {
  * the asynchronous form and blocks until it has completed. A method with the suffix `Init` prepares
  * the operation instead of starting it.
  */
-export const DerivedForms = Base as unknown as new (operations: Starter) => Forms
+export const DerivedForms = Base as unknown as new (
+  operations: Starter,
+) => Forms & Pick<Base, 'operations'>

@@ -9,24 +9,22 @@ const TAGS = 2 ** 32
 /**
  * Numbers the messages between two ranks of a group, for each direction and tag. Messages arrive in
  * the order in which they were sent, so a send and its receive get the same number.
+ *
+ * The returned function returns the number of the next message in its series, from 0, or undefined if
+ * the number is unknown.
  */
-export class MessageOrder {
-  readonly #sent = new Map<number, number>()
-  readonly #received = new Map<number, number>()
+export function createMessageOrder() {
+  const sent = new Map<number, number>()
+  const received = new Map<number, number>()
   /**
    * Tags for which this rank has called a receive from any source. The numbers of later receives
    * are unknown.
    */
-  readonly #unknown = new Set<number>()
-
-  /**
-   * Returns the number of the next message in its series, from 0. Returns undefined if the number
-   * is unknown.
-   */
-  next({ name, peer, tag }: Pick<Operation, 'name' | 'peer' | 'tag'>): number | undefined {
-    if (name === 'recv' && peer === ANY_SOURCE) this.#unknown.add(tag)
-    if (name === 'recv' && this.#unknown.has(tag)) return undefined
-    const numbers = name === 'send' ? this.#sent : this.#received
+  const unknown = new Set<number>()
+  return ({ name, peer, tag }: Operation): number | undefined => {
+    if (name === 'recv' && peer === ANY_SOURCE) unknown.add(tag)
+    if (name === 'recv' && unknown.has(tag)) return undefined
+    const numbers = name === 'send' ? sent : received
     const key = peer * TAGS + tag
     const number = numbers.get(key) ?? 0
     if (number === 0 && numbers.size >= MOST) return undefined

@@ -13,27 +13,30 @@ interface Last {
 /**
  * Prepares the blocking collectives of a group at the third call in a row with the same arguments.
  * Further calls then check and place nothing.
+ *
+ * The returned function runs a call if its arguments are those of the last two. It returns whether the
+ * call has run. Its argument `prepare` makes the call in the mode `prepared`.
  */
-export class RepeatedCalls {
-  readonly #arena: Arena
-  readonly #last = new Map<string, Last>()
-
-  constructor(arena: Arena) {
-    this.#arena = arena
-  }
+export function createRepeatedCalls(arena: Arena) {
+  const lastCalls = new Map<string, Last>()
 
   /**
-   * Runs a call if its arguments are those of the last two. Returns whether it has run.
-   *
-   * @param prepare - makes the call in the mode `prepared`
+   * Whether checking the arguments again gives the same result. Views of the arena keep their place
+   * and length. A view that may have several dtypes has the one of its block, until that is freed.
    */
-  run(name: string, args: readonly unknown[], prepare: () => unknown): boolean {
-    const last = this.#last.get(name)
+  const areFixed = (args: readonly unknown[]): boolean =>
+    args.every((arg) => {
+      if (!ArrayBuffer.isView(arg))
+        return arg === null || arg === undefined || typeof arg === 'number'
+      return arena.contains(arg) && dtypesOf(arg).length === 1
+    })
+
+  return (name: string, args: readonly unknown[], prepare: () => unknown): boolean => {
+    const last = lastCalls.get(name)
     if (last === undefined || !areSame(last.args, args)) {
       // Other arguments are not kept, because they may hold much memory.
-      if (this.#areFixed(args))
-        this.#last.set(name, { args, isRepeated: false, prepared: undefined })
-      else this.#last.delete(name)
+      if (areFixed(args)) lastCalls.set(name, { args, isRepeated: false, prepared: undefined })
+      else lastCalls.delete(name)
       return false
     }
     if (!last.isRepeated) {
@@ -45,25 +48,9 @@ export class RepeatedCalls {
       last.prepared.runSync()
       return true
     } catch (error) {
-      this.#last.delete(name)
+      lastCalls.delete(name)
       throw error
     }
-  }
-
-  clear(): void {
-    this.#last.clear()
-  }
-
-  /**
-   * Whether checking the arguments again gives the same result. Views of the arena keep their place
-   * and length. A view that may have several dtypes has the one of its block, until that is freed.
-   */
-  #areFixed(args: readonly unknown[]): boolean {
-    return args.every((arg) => {
-      if (!ArrayBuffer.isView(arg))
-        return arg === null || arg === undefined || typeof arg === 'number'
-      return this.#arena.contains(arg) && dtypesOf(arg).length === 1
-    })
   }
 }
 

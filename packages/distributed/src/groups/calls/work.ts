@@ -12,7 +12,7 @@ export interface Run {
   readonly call: Call<unknown>
   readonly operation: Operation
   /**
-   * Number of the message in its series, from `MessageOrder`; undefined if unknown or not a
+   * Number of the message in its series, from `createMessageOrder`; undefined if unknown or not a
    * message.
    */
   readonly order: number | undefined

@@ -2,14 +2,16 @@ import { randomBytes } from 'node:crypto'
 import { createLogger, messageOf, tsrError } from '@tsrun/core'
 import { addressOfInterface, hostIdentity } from '@tsrun/store'
 import { beginTrace } from '../../record/rank-trace.ts'
-import { createMemory } from '../../arena/heap.ts'
+import { createMemory, heapOf } from '../../arena/heap.ts'
 import { Journal } from '../../diagnosis/journal.ts'
 import { openStatus } from '../../runners/status-page.ts'
-import type { ConnectOptions } from '../../runners/open-transport.ts'
+import { createInlineRunner } from '../../runners/inline-runner.ts'
+import { prepareTransport, type ConnectOptions } from '../../runners/open-transport.ts'
 import type { Runner } from '../../runners/runner.ts'
-import { startLonelyRunner, startRunner } from '../../runners/start-runner.ts'
+import { startWorkerRunner } from '../../runners/worker-runner.ts'
 import type { Endpoint } from '../../transports/dialer.ts'
 import { createSegment } from '../../transports/shared-memory/segment.ts'
+import type { BlockingTransport } from '../../transports/transport.ts'
 import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
@@ -17,7 +19,12 @@ import { warnWithoutSharing } from './sharing.ts'
 /** No memory is tried that is smaller than a quarter of these bytes. */
 const SHORT_ARENA = 256 * 1024 * 1024
 
-/** Starts this rank's engine and connects it to the engines of all other ranks. */
+/**
+ * Starts this rank's engine and connects it to the engines of all other ranks.
+ *
+ * @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_PORT_RANGE, ERR_TSR_CONNECT, ERR_TSR_ABORTED, and as
+ *   `exchangeEndpoints`
+ */
 export async function openRunner(settings: InitSettings, joining: Joining): Promise<Runner> {
   const { rank, worldSize, engine, transport, arena } = settings
   const { protection } = settings.protection
@@ -28,7 +35,7 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   journal.publishAt(openStatus(process.env, rank))
   beginTracing(journal, settings)
   if (worldSize === 1 || transport === 'fake') {
-    return startLonelyRunner({ memory, rank, worldSize, journal, tuning })
+    return createInlineRunner({ memory, rank, worldSize, journal, tuning }, undefined)
   }
   const listen = { host: await listeningAddress(settings, joining), ports: settings.ports, rank }
   const { segment, refusal } = offerSegment(settings, memory)
@@ -48,7 +55,16 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
     }
   }
   const options = { memory, rank, worldSize, transport, listen, journal, tuning }
-  return await startRunner(engine, options, exchange, joining.signal)
+  const { signal } = joining
+  if (engine === 'worker') return await startWorkerRunner(options, exchange, signal)
+  const prepared = await prepareTransport(transport, listen, 1)
+  const connection = await exchange(prepared.endpoint).catch((error: unknown) => {
+    prepared.close()
+    throw error
+  })
+  const opened = await prepared.connect(heapOf(memory), connection, signal)
+  // The inline engine is refused for the transport `node`, the only one that cannot block.
+  return createInlineRunner(options, opened as BlockingTransport)
 }
 
 /**

@@ -1,7 +1,7 @@
 import { where } from '@tsrun/core'
 import type { Work } from '../../process-group.ts'
 import type { CallOptions } from '../../call-options.ts'
-import { checkRank, type Member } from '../calls/arguments.ts'
+import { checkRank } from '../calls/arguments.ts'
 import { Collectives } from '../calls/collectives.ts'
 import type { Operations } from '../calls/operations.ts'
 import {
@@ -19,17 +19,7 @@ import { SteppedWork, type Steps } from './stepped-work.ts'
  * An object that cannot be encoded throws before the call takes a position among the collectives.
  */
 export class ObjectCollectives extends Collectives {
-  // Private, so that a group that is printed or sent does not show its engine.
-  readonly #operations: Operations
-
-  constructor(member: Member, operations: Operations) {
-    super(member, operations)
-    this.#operations = operations
-  }
-
-  protected get operations(): Operations {
-    return this.#operations
-  }
+  declare readonly operations: Operations
 
   broadcastObject<T>(value: T, root: number, options?: CallOptions): Work<T> {
     checkRank('broadcastObject', this, root)

@@ -2,7 +2,7 @@ import { monotonicNow, type TsrError } from '@tsrun/core'
 import { yieldCore } from '@tsrun/native'
 import { NO_PEER } from '../../diagnosis/flight-recorder.ts'
 import type { Journal } from '../../diagnosis/journal.ts'
-import { publishStatus, type StatusPublisher } from '../../diagnosis/status-publisher.ts'
+import { publishStatus } from '../../diagnosis/status-publisher.ts'
 import {
   ANY_SOURCE,
   bytesOf,
@@ -14,7 +14,7 @@ import { Epochs } from '../../shared/epochs.ts'
 import type { Ticket, TicketDriver } from '../../ticket.ts'
 import type { Mail } from '../../transports/mailbox.ts'
 import type { LocalPlace } from '../../transports/transport.ts'
-import { keepApart, type OnYield } from '../placement.ts'
+import { keepApart } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
 import { MessageLane } from './message-lane.ts'
 
@@ -49,6 +49,8 @@ export interface CallingThreadOptions extends LocalContext {
   readonly hasRoom?: () => boolean
 }
 
+export type CallingThread = ReturnType<typeof createCallingThread>
+
 /**
  * Runs collectives and small messages of ranks that share memory on the calling thread. A rank
  * publishes its buffer when it calls, and reads the others' buffers when it waits. If all ranks
@@ -58,161 +60,72 @@ export interface CallingThreadOptions extends LocalContext {
  * A send completes at once if its message fits into the mailbox of the receiver. A receive waits on
  * this thread like a collective.
  */
-export class CallingThread implements TicketDriver {
-  readonly #options: CallingThreadOptions
-  readonly #groups: (LocalGroup | undefined)[] = []
+export function createCallingThread(options: CallingThreadOptions) {
+  const { journal, place, arena, mail, epochs: allEpochs, isIdle, engine, hasRoom } = options
+  const { recorder } = journal
+  const groups: (LocalGroup | undefined)[] = []
   /** The messages to and from each world rank. */
-  readonly #lanes: readonly (MessageLane | undefined)[]
-  readonly #onYield: OnYield | undefined
-  readonly #status: StatusPublisher | undefined
-  /** The number of receives that wait on this thread. The engine keeps room for all of them. */
-  pendingReceives = 0
+  const lanes = mail.map((each) => each && new MessageLane(arena.heap, each))
+  const onYield = place && keepApart(place)
+  const status = journal.status && publishStatus(journal.status, 'caller')
+  let pendingReceives = 0
 
-  constructor(options: CallingThreadOptions) {
-    const { journal, place, arena, mail } = options
-    this.#options = options
-    this.#lanes = mail.map((each) => each && new MessageLane(arena.heap, each))
-    this.#onYield = place && keepApart(place)
-    this.#status = journal.status && publishStatus(journal.status, 'caller')
+  /** Returns the lane of a message. Undefined for a collective or without mailboxes. */
+  const laneOf = (operation: Operation): MessageLane | undefined => {
+    if (isCollective(operation)) return undefined
+    return lanes[groups[operation.group]?.ranks[operation.peer] ?? -1]
   }
 
-  addGroup(id: number, name: string, ranks: readonly number[]): void {
-    const epochs = Epochs.of(this.#options.epochs, id)
-    if (epochs === undefined || ranks.length < 2) return
-    this.#groups[id] = new LocalGroup(this.#options, epochs, id, name, ranks)
-  }
-
-  removeGroup(id: number): void {
-    this.#flush(this.#groups[id])
-    this.#groups[id] = undefined
-  }
-
-  /** Whether the ranks of a group share memory. */
-  reaches(group: number): boolean {
-    return this.#groups[group]?.isReached === true
-  }
-
-  /**
-   * Whether this thread runs an operation, provided that its group is idle. A large operation makes
-   * progress only while its caller waits, and until then delays the other ranks. It therefore runs
-   * here only if the caller waits at once.
-   */
-  runs(operation: Operation, isAwaited: boolean): boolean {
-    if (!isCollective(operation)) return this.#laneOf(operation)?.reserve(operation) === true
-    const run = this.#groups[operation.group]?.runOf(operation)
-    return run !== undefined && (isAwaited || !run.isLarge)
-  }
-
-  /**
-   * Finishes the pending operations that must not end after this one, or hands them to the engine.
-   * Called before the engine starts an operation.
-   */
-  flushBefore(operation: Operation): void {
-    const group = this.#groups[operation.group]
-    if (isCollective(operation)) {
-      this.#flush(group)
-      return
-    }
-    for (const [member, peer] of group?.ranks.entries() ?? []) {
-      const lane = this.#lanes[peer]
-      const isMeant = operation.peer === member || operation.peer === ANY_SOURCE
-      if (lane === undefined || !isMeant) continue
-      lane.reserve(operation)
-      if (operation.name === 'recv') this.#handThrough(lane, operation)
-    }
-  }
-
-  /**
-   * Starts an operation on this thread.
-   * @param operation - one for which `runs` has returned true
-   */
-  start(ticket: Ticket, operation: Operation, isAwaited: boolean): void {
-    const { isIdle, engine, journal, hasRoom } = this.#options
-    const group = this.#groups[operation.group]!
-    const lane = this.#laneOf(operation)
-    if (lane === undefined) this.#flush(group)
-    // Check isIdle first: counters are up to date only once the engine has read all commands.
-    const mayBegin = !operation.aborted && isIdle() && !group.epochs.isClosed
-    // The receiver of a message may end before `begin` returns.
-    const posted = monotonicNow()
-    const isReceive = operation.name === 'recv'
-    const fits = mayBegin && (!isReceive || (hasRoom?.() ?? true))
-    if (!fits || !(lane ?? group).begin(ticket, operation, isAwaited)) {
-      engine.start(ticket, operation, isAwaited)
-      return
-    }
-    if (isReceive) this.pendingReceives += 1
-    ticket.begin(this, operation)
-    ticket.posted = posted
-    const fingerprint = group.run?.running.fingerprint ?? fingerprintOf(operation)
-    const peer = lane === undefined ? NO_PEER : group.ranks[operation.peer]!
-    const begun = { operation, fingerprint, group, posted, peer, bytes: bytesOf(operation) }
-    journal.recorder.start(begun, 'running')
-    this.#status?.onStart(begun)
-    if (operation.name === 'send') this.#end(ticket, posted)
-    else if (lane !== undefined || group.run!.isLarge) this.#proceed(ticket)
-  }
-
-  /** Does nothing: operations here make progress only while the caller polls or waits. */
-  collect(): void {
-    return undefined
-  }
-
-  poll(ticket: Ticket): void {
+  const end = (ticket: Ticket, started: number, completed = monotonicNow()): void => {
     const { operation, posted } = ticket
-    const patience = isCollective(operation) ? POLLED_PATIENCE : POLLED_RECEIVE_PATIENCE
-    if (!this.#proceed(ticket) && monotonicNow() - posted > patience) this.#leave(ticket)
-    if (ticket.driver !== this) ticket.poll()
+    ticket.settle(undefined, posted, started, completed)
+    recorder.end(operation.flight, started, completed, undefined)
+    status?.onSettled({ operation, posted, completed, started: undefined })
   }
 
-  spinBriefly(ticket: Ticket): void {
-    this.#endSoon(ticket, true)
-    if (ticket.driver !== this) ticket.spinBriefly()
-  }
-
-  block(ticket: Ticket, operation: string): void {
-    const isPatient = !isCollective(ticket.operation) && this.#options.isIdle()
-    this.#endSoon(ticket, true, isPatient ? BLOCKED_RECEIVE_PATIENCE : PATIENCE)
-    if (ticket.driver !== this) ticket.block(operation)
-  }
-
-  notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void {
-    this.#endSoon(ticket, isAwaited)
-    ticket.onSettled(callback, isAwaited)
-  }
-
-  abort(ticket: Ticket): void {
-    this.#endSoon(ticket, false)
-    ticket.abort()
-  }
-
-  /**
-   * Completes the operation if all ranks arrive soon. Otherwise hands the operation to the engine.
-   */
-  #endSoon(ticket: Ticket, isAwaited: boolean, patience = PATIENCE): void {
-    if (this.#proceed(ticket, isAwaited)) return
-    if (!isAwaited || !this.#wait(ticket, patience)) this.#leave(ticket)
-  }
-
-  /**
-   * Yields the core until the operation ends. Returns false if the operation makes no progress for
-   * too long.
-   */
-  #wait(ticket: Ticket, patience: number): boolean {
-    const { operation } = ticket
-    const run = isCollective(operation) ? this.#groups[operation.group]!.run! : undefined
-    let begun = run?.begun
-    let start = monotonicNow()
-    const limit = patience + bytesOf(operation) * PATIENCE_PER_BYTE
-    for (let now = start; now - start < limit; now = monotonicNow()) {
-      yieldCore()
-      this.#onYield?.(now)
-      if (this.#proceed(ticket, true)) return true
-      if (run?.begun === begun) continue
-      begun = run?.begun
-      start = now
+  const hand = (ticket: Ticket, begun: number): void => {
+    const { operation, posted } = ticket
+    try {
+      engine.start(ticket, { ...operation, begun }, true)
+    } catch (error) {
+      ticket.settle(error as TsrError, posted, posted, monotonicNow())
     }
-    return false
+  }
+
+  /** Hands the pending receives up to the last one of a stream to the engine. */
+  const handThrough = (lane: MessageLane, operation: Operation): void => {
+    for (const ticket of lane.removeThrough(operation)) {
+      pendingReceives -= 1
+      hand(ticket, 1)
+    }
+  }
+
+  const leave = (ticket: Ticket): void => {
+    const { operation } = ticket
+    const lane = laneOf(operation)
+    if (lane !== undefined) {
+      handThrough(lane, operation)
+      return
+    }
+    const group = groups[operation.group]!
+    const { begun } = group.run!
+    group.end()
+    hand(ticket, begun)
+  }
+
+  /** Completes pending receives whose messages have arrived. Otherwise like `proceed`. */
+  const receive = (lane: MessageLane, ticket: Ticket, spins: boolean): boolean => {
+    if (!lane.pending.includes(ticket)) return true
+    if (spins) lane.spin()
+    for (let ended = lane.receive(); ended !== undefined; ended = lane.receive()) {
+      pendingReceives -= 1
+      const now = monotonicNow()
+      end(ended, now, now)
+      if (ended === ticket) return true
+    }
+    if (!lane.isForEngine(ticket.operation)) return false
+    handThrough(lane, ticket.operation)
+    return true
   }
 
   /**
@@ -221,84 +134,156 @@ export class CallingThread implements TicketDriver {
    *
    * @param spins - whether to wait briefly for a message
    */
-  #proceed(ticket: Ticket, spins = false): boolean {
+  const proceed = (ticket: Ticket, spins = false): boolean => {
     const { operation, posted } = ticket
-    const lane = this.#laneOf(operation)
-    if (lane !== undefined) return this.#receive(lane, ticket, spins)
-    const group = this.#groups[operation.group]
+    const lane = laneOf(operation)
+    if (lane !== undefined) return receive(lane, ticket, spins)
+    const group = groups[operation.group]
     if (group?.current !== ticket) return true
     if (!group.proceed()) {
       const { differs } = group
       // The ranks run different operations. Let the engine report which rank runs what.
-      if (differs) this.#leave(ticket)
+      if (differs) leave(ticket)
       return differs
     }
     group.end()
-    this.#end(ticket, posted)
+    end(ticket, posted)
     return true
-  }
-
-  /** Completes pending receives whose messages have arrived. Otherwise like `#proceed`. */
-  #receive(lane: MessageLane, ticket: Ticket, spins: boolean): boolean {
-    if (!lane.pending.includes(ticket)) return true
-    if (spins) lane.spin()
-    for (let ended = lane.receive(); ended !== undefined; ended = lane.receive()) {
-      this.pendingReceives -= 1
-      const now = monotonicNow()
-      this.#end(ended, now, now)
-      if (ended === ticket) return true
-    }
-    if (!lane.isForEngine(ticket.operation)) return false
-    this.#handThrough(lane, ticket.operation)
-    return true
-  }
-
-  #end(ticket: Ticket, started: number, completed = monotonicNow()): void {
-    const { operation, posted } = ticket
-    ticket.settle(undefined, posted, started, completed)
-    this.#options.journal.recorder.end(operation.flight, started, completed, undefined)
-    this.#status?.onSettled({ operation, posted, completed, started: undefined })
-  }
-
-  /** Returns the lane of a message. Undefined for a collective or without mailboxes. */
-  #laneOf(operation: Operation): MessageLane | undefined {
-    if (isCollective(operation)) return undefined
-    return this.#lanes[this.#groups[operation.group]?.ranks[operation.peer] ?? -1]
   }
 
   /** Hands the pending operation of a group to the engine, unless the operation can end now. */
-  #flush(group: LocalGroup | undefined): void {
+  const flush = (group: LocalGroup | undefined): void => {
     const ticket = group?.current
-    if (ticket !== undefined && !this.#proceed(ticket)) this.#leave(ticket)
+    if (ticket !== undefined && !proceed(ticket)) leave(ticket)
   }
 
-  #leave(ticket: Ticket): void {
+  /**
+   * Yields the core until the operation ends. Returns false if the operation makes no progress for
+   * too long.
+   */
+  const wait = (ticket: Ticket, patience: number): boolean => {
     const { operation } = ticket
-    const lane = this.#laneOf(operation)
-    if (lane !== undefined) {
-      this.#handThrough(lane, operation)
-      return
+    const run = isCollective(operation) ? groups[operation.group]!.run! : undefined
+    let begun = run?.begun
+    let start = monotonicNow()
+    const limit = patience + bytesOf(operation) * PATIENCE_PER_BYTE
+    for (let now = start; now - start < limit; now = monotonicNow()) {
+      yieldCore()
+      onYield?.(now)
+      if (proceed(ticket, true)) return true
+      if (run?.begun === begun) continue
+      begun = run?.begun
+      start = now
     }
-    const group = this.#groups[operation.group]!
-    const { begun } = group.run!
-    group.end()
-    this.#hand(ticket, begun)
+    return false
   }
 
-  /** Hands the pending receives up to the last one of a stream to the engine. */
-  #handThrough(lane: MessageLane, operation: Operation): void {
-    for (const ticket of lane.removeThrough(operation)) {
-      this.pendingReceives -= 1
-      this.#hand(ticket, 1)
-    }
+  /**
+   * Completes the operation if all ranks arrive soon. Otherwise hands the operation to the engine.
+   */
+  const endSoon = (ticket: Ticket, isAwaited: boolean, patience = PATIENCE): void => {
+    if (proceed(ticket, isAwaited)) return
+    if (!isAwaited || !wait(ticket, patience)) leave(ticket)
   }
 
-  #hand(ticket: Ticket, begun: number): void {
-    const { operation, posted } = ticket
-    try {
-      this.#options.engine.start(ticket, { ...operation, begun }, true)
-    } catch (error) {
-      ticket.settle(error as TsrError, posted, posted, monotonicNow())
-    }
+  const driver: TicketDriver = {
+    /** Starts an operation for which `runs` has returned true. */
+    start(ticket, operation, isAwaited) {
+      const group = groups[operation.group]!
+      const lane = laneOf(operation)
+      if (lane === undefined) flush(group)
+      // Check isIdle first: counters are up to date only once the engine has read all commands.
+      const mayBegin = !operation.aborted && isIdle() && !group.epochs.isClosed
+      // The receiver of a message may end before `begin` returns.
+      const posted = monotonicNow()
+      const isReceive = operation.name === 'recv'
+      const fits = mayBegin && (!isReceive || (hasRoom?.() ?? true))
+      if (!fits || !(lane ?? group).begin(ticket, operation, isAwaited)) {
+        engine.start(ticket, operation, isAwaited)
+        return
+      }
+      if (isReceive) pendingReceives += 1
+      ticket.begin(driver, operation)
+      ticket.posted = posted
+      const fingerprint = group.run?.running.fingerprint ?? fingerprintOf(operation)
+      const peer = lane === undefined ? NO_PEER : group.ranks[operation.peer]!
+      const begun = { operation, fingerprint, group, posted, peer, bytes: bytesOf(operation) }
+      recorder.start(begun, 'running')
+      status?.onStart(begun)
+      if (operation.name === 'send') end(ticket, posted)
+      else if (lane !== undefined || group.run!.isLarge) proceed(ticket)
+    },
+    // Operations here make progress only while the caller polls or waits.
+    collect: () => undefined,
+    poll(ticket) {
+      const { operation, posted } = ticket
+      const patience = isCollective(operation) ? POLLED_PATIENCE : POLLED_RECEIVE_PATIENCE
+      if (!proceed(ticket) && monotonicNow() - posted > patience) leave(ticket)
+      if (ticket.driver !== driver) ticket.poll()
+    },
+    spinBriefly(ticket) {
+      endSoon(ticket, true)
+      if (ticket.driver !== driver) ticket.spinBriefly()
+    },
+    block(ticket, operation) {
+      const isPatient = !isCollective(ticket.operation) && isIdle()
+      endSoon(ticket, true, isPatient ? BLOCKED_RECEIVE_PATIENCE : PATIENCE)
+      if (ticket.driver !== driver) ticket.block(operation)
+    },
+    notify(ticket, callback, isAwaited) {
+      endSoon(ticket, isAwaited)
+      ticket.onSettled(callback, isAwaited)
+    },
+    abort(ticket) {
+      endSoon(ticket, false)
+      ticket.abort()
+    },
+  }
+
+  return {
+    driver,
+    /** The number of receives that wait on this thread. The engine keeps room for all of them. */
+    get pendingReceives(): number {
+      return pendingReceives
+    },
+    addGroup(id: number, name: string, ranks: readonly number[]): void {
+      const epochs = Epochs.of(allEpochs, id)
+      if (epochs === undefined || ranks.length < 2) return
+      groups[id] = new LocalGroup(options, epochs, id, name, ranks)
+    },
+    removeGroup(id: number): void {
+      flush(groups[id])
+      groups[id] = undefined
+    },
+    /** Whether the ranks of a group share memory. */
+    reaches: (group: number): boolean => groups[group]?.isReached === true,
+    /**
+     * Whether this thread runs an operation, provided that its group is idle. A large operation makes
+     * progress only while its caller waits, and until then delays the other ranks. It therefore runs
+     * here only if the caller waits at once.
+     */
+    runs(operation: Operation, isAwaited: boolean): boolean {
+      if (!isCollective(operation)) return laneOf(operation)?.reserve(operation) === true
+      const run = groups[operation.group]?.runOf(operation)
+      return run !== undefined && (isAwaited || !run.isLarge)
+    },
+    /**
+     * Finishes the pending operations that must not end after this one, or hands them to the engine.
+     * Called before the engine starts an operation.
+     */
+    flushBefore(operation: Operation): void {
+      const group = groups[operation.group]
+      if (isCollective(operation)) {
+        flush(group)
+        return
+      }
+      for (const [member, peer] of group?.ranks.entries() ?? []) {
+        const lane = lanes[peer]
+        const isMeant = operation.peer === member || operation.peer === ANY_SOURCE
+        if (lane === undefined || !isMeant) continue
+        lane.reserve(operation)
+        if (operation.name === 'recv') handThrough(lane, operation)
+      }
+    },
   }
 }
