@@ -195,7 +195,8 @@ export const walks = [
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/ring'),
-        functions: ['ringAllReduce'],
+        functions: ['allReduce', 'passAround'],
+        calledAs: 'ring',
         does: 'says which part of the buffer is sent to which rank, step by step',
       },
       {
@@ -243,7 +244,8 @@ export const walks = [
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/direct'),
-        functions: ['sendMessage'],
+        functions: ['send'],
+        calledAs: 'direct',
         does: 'sends the buffer as one message',
       },
       ...fromTaskToSocket(distributed('algorithms/direct')),

@@ -6,7 +6,7 @@ import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { createEngine, type Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
 import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
-import type { RankEnd } from '../record/failed-world.ts'
+import type { RankEnd } from '../record/flight-records.ts'
 import { eventRunner } from './event-runner.ts'
 import { worldFaults, type FaultSource } from './world-faults.ts'
 
