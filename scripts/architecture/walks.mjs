@@ -133,6 +133,7 @@ const fromTaskToSocket = (algorithm) => [
     file: distributed('engine/messages/frame-writer'),
     functions: ['FrameWriter.writeData', 'FrameWriter.flush'],
     calledBy: distributed('engine/messages/sends'),
+    contract: { file: distributed('engine/messages/link'), name: 'Link' },
     does: 'queues the frame, and sends what the socket takes',
   },
   {
