@@ -37,10 +37,10 @@ const portable = {
   ignores: [
     'packages/launcher/src/job/failure/{exit-codes,flight-causes,flight-records,memory-events}.ts',
     'packages/core/src/{host,node}/**',
-    'packages/distributed/src/{groups/join,host,transports/sealed,transports/shared-memory}/**',
-    'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page,trace-folder}.ts',
+    'packages/distributed/src/{groups/join,host,transports/shared-memory}/**',
+    'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page}.ts',
     'packages/distributed/src/runners/{engine-thread,inline-runner,status-page,worker-main,worker-runner}.ts',
-    'packages/distributed/src/transports/node-transport.ts',
+    'packages/distributed/src/transports/{node-transport,sealed-stream,tcp-transport}.ts',
     'packages/training/src/backend/webgpu/**',
     'packages/training/src/{checkpoint,data,host,metrics}/**',
     'packages/training/src/trainer/interruption.ts',

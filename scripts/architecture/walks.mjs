@@ -133,6 +133,7 @@ const fromTaskToSocket = (algorithm) => [
     file: distributed('engine/messages/frame-writer'),
     functions: ['FrameWriter.writeData', 'FrameWriter.flush'],
     calledBy: distributed('engine/messages/sends'),
+    contract: { file: distributed('engine/messages/link'), name: 'Link' },
     does: 'queues the frame, and sends what the socket takes',
   },
   {
@@ -195,7 +196,8 @@ export const walks = [
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/ring'),
-        functions: ['ringAllReduce'],
+        functions: ['allReduce', 'passAround'],
+        calledAs: 'ring',
         does: 'says which part of the buffer is sent to which rank, step by step',
       },
       {
@@ -243,7 +245,8 @@ export const walks = [
       ...fromCallToEngine.slice(1),
       {
         file: distributed('algorithms/direct'),
-        functions: ['sendMessage'],
+        functions: ['send'],
+        calledAs: 'direct',
         does: 'sends the buffer as one message',
       },
       ...fromTaskToSocket(distributed('algorithms/direct')),

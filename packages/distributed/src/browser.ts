@@ -7,7 +7,7 @@ export type {
   MonitoredBarrierOptions,
   ReduceOptions,
 } from './call-options.ts'
-export type { LinkStatistics } from './diagnosis/link-counters.ts'
+export type { LinkStatistics } from './diagnosis/journal.ts'
 export type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 export type { MessageEvent } from './engine/message-tap.ts'
 export type { DeviceMesh, MeshFacts } from './groups/mesh.ts'
@@ -27,7 +27,7 @@ export type {
   Work,
   WorkTiming,
 } from './process-group.ts'
-export type { FailedWorld, RankEnd } from './record/failed-world.ts'
+export type { FailedWorld, RankEnd } from './record/flight-records.ts'
 export {
   SpanRecorder,
   spanKinds,

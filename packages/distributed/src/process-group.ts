@@ -6,7 +6,7 @@ import type {
   MonitoredBarrierOptions,
   ReduceOptions,
 } from './call-options.ts'
-import type { LinkStatistics } from './diagnosis/link-counters.ts'
+import type { LinkStatistics } from './diagnosis/journal.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from './dtype.ts'
 import type { PersistentOperation } from './persistent-operation.ts'
 import type { WorkTiming } from './ticket.ts'

@@ -2,8 +2,7 @@
  * What a package that adds a transport needs, as `@tsrun/mpi` does. This entry is unstable: any
  * release may change it, so such a package depends on one exact version.
  */
-export { arithmeticOf } from './algorithms/algorithm.ts'
-export { until, type Channel, type Steps, type Waited } from './algorithms/channel.ts'
+export { arithmeticOf, until, type Channel, type Steps, type Waited } from './algorithms/channel.ts'
 export { exchangedSlicesOf, slicesOf, type Slice } from './algorithms/pieces.ts'
 export type { Heap } from './arena/heap.ts'
 export { dtypes, type DType } from './dtype.ts'
@@ -11,9 +10,9 @@ export { instantiateKernels, type Kernels } from './kernels/kernels.ts'
 export { isCollective, reducing, type Operation } from './operation.ts'
 export type { Reduction } from './reduction.ts'
 export type { JobOptions, JoinedJob, TransportPlugIn } from './transports/plug-in.ts'
-export type { BlockingTransport } from './transports/transport.ts'
 export type {
+  BlockingTransport,
   GroupFacts,
   RunningOperation,
   TransportCollectives,
-} from './transports/transport-collectives.ts'
+} from './transports/transport.ts'

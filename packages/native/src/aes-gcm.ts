@@ -20,101 +20,73 @@ const calls = bindFunctions(
     freeContext: 'void EVP_CIPHER_CTX_free(size_t)',
     cipher: 'size_t EVP_aes_128_gcm()',
     control: 'int EVP_CIPHER_CTX_ctrl(size_t, int, int, size_t)',
+    init: 'int EVP_CipherInit_ex(size_t, size_t, size_t, size_t, size_t, int)',
+    update: 'int EVP_CipherUpdate(size_t, size_t, size_t, size_t, int)',
+    final: 'int EVP_CipherFinal_ex(size_t, size_t, size_t)',
   },
   loadProcess,
 )
-const directions = {
-  seal: bindFunctions(
-    {
-      init: 'int EVP_EncryptInit_ex(size_t, size_t, size_t, size_t, size_t)',
-      update: 'int EVP_EncryptUpdate(size_t, size_t, size_t, size_t, int)',
-      final: 'int EVP_EncryptFinal_ex(size_t, size_t, size_t)',
-    },
-    loadProcess,
-  ),
-  open: bindFunctions(
-    {
-      init: 'int EVP_DecryptInit_ex(size_t, size_t, size_t, size_t, size_t)',
-      update: 'int EVP_DecryptUpdate(size_t, size_t, size_t, size_t, int)',
-      final: 'int EVP_DecryptFinal_ex(size_t, size_t, size_t)',
-    },
-    loadProcess,
-  ),
-}
 
 /** Whether this executable exports OpenSSL, as Node's builds do. */
 export function hasOpenSsl(): boolean {
   try {
     calls()
-    directions.seal()
-    directions.open()
     return true
   } catch {
     return false
   }
 }
 
-/** A cipher for one direction of a connection. All memory must stay valid during the calls. */
-export class AesGcm {
-  readonly #direction: 'seal' | 'open'
-  readonly #scratch = new Uint8Array(NONCE_BYTES + 4 + 16)
-  readonly #nonce: DataView
-  readonly #at: number
-  #context: number
+/** Opens a cipher for one direction of a connection. All memory must stay valid during the calls. */
+export function openAesGcm(direction: 'seal' | 'open', firstKey: Uint8Array) {
+  const { newContext, cipher, control, init, update, final, freeContext } = calls()
+  const opens = direction === 'open'
+  const encrypts = opens ? 0 : 1
+  const scratch = new Uint8Array(NONCE_BYTES + 4 + 16)
+  // `run` uses the view of the nonce, which keeps the memory at this address.
+  const at = addressOf(scratch)
+  const nonce = new DataView(scratch.buffer, 0, NONCE_BYTES)
+  let context = newContext()
+  init(context, cipher(), 0, addressOf(firstKey), 0, encrypts)
 
-  constructor(direction: 'seal' | 'open', key: Uint8Array) {
-    const { newContext, cipher } = calls()
-    this.#direction = direction
-    this.#at = addressOf(this.#scratch)
-    this.#nonce = new DataView(this.#scratch.buffer, 0, NONCE_BYTES)
-    this.#context = newContext()
-    this.#init(cipher(), key)
-  }
+  return {
+    rekey(key: Uint8Array): void {
+      init(context, 0, 0, addressOf(key), 0, encrypts)
+    },
 
-  rekey(key: Uint8Array): void {
-    this.#init(0, key)
-  }
+    /**
+     * Encrypts (seals) or decrypts (opens) one record. All locations are memory addresses.
+     *
+     * @param counter - must never repeat with the same key
+     * @param header - 4 bytes that the tag authenticates but that are not encrypted
+     * @param text - input, written to `to`, which may be the same address
+     * @param tag - 16 bytes, written when sealing and compared when opening
+     * @returns false if an opened record fails authentication
+     */
+    run(
+      counter: number,
+      header: number,
+      text: number,
+      length: number,
+      to: number,
+      tag: number,
+    ): boolean {
+      const written = at + NONCE_BYTES
+      nonce.setUint32(4, counter / 4294967296)
+      nonce.setUint32(8, counter)
+      return (
+        init(context, 0, 0, 0, at, encrypts) === 1 &&
+        update(context, 0, written, header, HEADER_BYTES) === 1 &&
+        update(context, to, written, text, length) === 1 &&
+        (!opens || control(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, tag) === 1) &&
+        final(context, written + 4, written) === 1 &&
+        (opens || control(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, tag) === 1)
+      )
+    },
 
-  /**
-   * Encrypts (seals) or decrypts (opens) one record. All locations are memory addresses.
-   *
-   * @param counter - must never repeat with the same key
-   * @param header - 4 bytes that the tag authenticates but that are not encrypted
-   * @param text - input, written to `to`, which may be the same address
-   * @param tag - 16 bytes, written when sealing and compared when opening
-   * @returns false if an opened record fails authentication
-   */
-  run(
-    counter: number,
-    header: number,
-    text: number,
-    length: number,
-    to: number,
-    tag: number,
-  ): boolean {
-    const { control } = calls()
-    const { init, update, final } = directions[this.#direction]()
-    const context = this.#context
-    const written = this.#at + NONCE_BYTES
-    this.#nonce.setUint32(4, counter / 4294967296)
-    this.#nonce.setUint32(8, counter)
-    const opens = this.#direction === 'open'
-    return (
-      init(context, 0, 0, 0, this.#at) === 1 &&
-      update(context, 0, written, header, HEADER_BYTES) === 1 &&
-      update(context, to, written, text, length) === 1 &&
-      (!opens || control(context, EVP_CTRL_AEAD_SET_TAG, TAG_BYTES, tag) === 1) &&
-      final(context, written + 4, written) === 1 &&
-      (opens || control(context, EVP_CTRL_AEAD_GET_TAG, TAG_BYTES, tag) === 1)
-    )
-  }
-
-  close(): void {
-    if (this.#context !== 0) calls().freeContext(this.#context)
-    this.#context = 0
-  }
-
-  #init(cipher: number, key: Uint8Array): void {
-    directions[this.#direction]().init(this.#context, cipher, 0, addressOf(key), 0)
+    close(): void {
+      if (context !== 0) freeContext(context)
+      context = 0
+    },
   }
 }

@@ -1,6 +1,5 @@
 import { constants } from 'node:fs'
-import { addressOf, bindFunctions, check, closeNative, lazy, openNative } from './libc.ts'
-import { statusOf } from './status.ts'
+import { addressOf, bindFunctions, check, closeNative, lazy, openNative, statusOf } from './libc.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
 const PIPE_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000

@@ -1,5 +1,4 @@
-export { AesGcm, hasOpenSsl, TAG_BYTES } from './aes-gcm.ts'
-export { allowedCores, currentCore, moveToCore, stayOnCores } from './affinity.ts'
+export { hasOpenSsl, openAesGcm, TAG_BYTES } from './aes-gcm.ts'
 export { openBlas, type Blas } from './blas.ts'
 export {
   addressOfBell,
@@ -26,9 +25,12 @@ export {
   isAvailable,
   lastErrno,
   openNative,
+  openSharedLibrary,
   readNative,
+  statusOf,
   systemCallError,
   writeNative,
+  type SharedLibrary,
 } from './libc.ts'
 export {
   drainEventfd,
@@ -41,14 +43,23 @@ export {
   signalEventfd,
   yieldCore,
 } from './poll.ts'
-export { addressSpaceLimit, limitAddressSpace, limitFileSize, limitOpenFiles } from './limits.ts'
-export { becomeProgram, duplicateAbove, leadProcessGroup, setParentDeathSignal } from './process.ts'
-export { openSharedLibrary, type SharedLibrary } from './shared-library.ts'
+export {
+  addressSpaceLimit,
+  allowedCores,
+  becomeProgram,
+  currentCore,
+  duplicateAbove,
+  leadProcessGroup,
+  limitAddressSpace,
+  limitFileSize,
+  limitOpenFiles,
+  moveToCore,
+  setParentDeathSignal,
+  stayOnCores,
+} from './process.ts'
 export {
   copyMemory,
   createSharedFile,
-  futexWait,
-  futexWake,
   mapFile,
   mapFileOver,
   mapPrivateOver,
@@ -56,7 +67,6 @@ export {
   unmapFile,
 } from './shared-memory.ts'
 export type { Endpoint } from './socket-address.ts'
-export { statusOf } from './status.ts'
 export {
   acceptTcp,
   connectError,

@@ -1,10 +1,9 @@
-import { closeSync, openSync, statSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, statSync, type BigIntStats } from 'node:fs'
 import { createRequire } from 'node:module'
 import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
 import { isMainThread } from 'node:worker_threads'
 import type * as Koffi from 'koffi'
-import { statusOf } from './status.ts'
 
 type KoffiModule = typeof Koffi
 
@@ -107,16 +106,6 @@ export function isAvailable(): { available: true } | { available: false; reason:
   return 'reason' in outcome ? { available: false, reason: outcome.reason } : { available: true }
 }
 
-/** Loads another library with globally visible symbols; undefined if it cannot be loaded. */
-export function loadLibrary(name: string): Library | undefined {
-  const { koffi } = loaded()
-  try {
-    return openLibrary(koffi, name, { global: true })
-  } catch {
-    return undefined
-  }
-}
-
 /** Returns this process as a library, with all symbols that its executable exports. */
 export function loadProcess(): Library {
   return loaded().koffi.load(null)
@@ -135,7 +124,6 @@ export const EAGAIN = 11
 export const EPIPE = 32
 /** `errno`: another socket uses the address. */
 export const EADDRINUSE = 98
-export const ECONNABORTED = 103
 /** `errno`: the peer has reset the connection. */
 export const ECONNRESET = 104
 /** `errno`: the connection has timed out. */
@@ -248,4 +236,60 @@ export function writeNative(fd: number, bytes: Uint8Array): number {
  */
 export function closeNative(fd: number): void {
   calls().close(fd)
+}
+
+/** The functions of node:fs in Deno take numbers that Deno gives, not those of the system. */
+const hasOwnNumbers = process.versions['deno'] !== undefined
+
+/**
+ * Returns the status of an open descriptor that may be a pipe, with bigint fields. Without bigint,
+ * fstatSync() leaves the pipe's status in a buffer that Node's realpathSync() reads for the next path.
+ * Later imports would then not resolve symbolic links, and would load a module again under each name.
+ *
+ * @throws EBADF if it is closed
+ */
+export function statusOf(descriptor: number): BigIntStats {
+  if (hasOwnNumbers) return statSync(`/proc/self/fd/${descriptor}`, { bigint: true })
+  return fstatSync(descriptor, { bigint: true })
+}
+
+type BoundFunction<Arguments extends unknown[], Result> = (...args: Arguments) => Result
+
+/** A shared library that the dynamic linker finds by its file name. */
+export interface SharedLibrary {
+  readonly name: string
+  /** Binds a function from its C prototype. */
+  bind<Arguments extends unknown[], Result>(prototype: string): BoundFunction<Arguments, Result>
+  /** The address of an exported object; undefined if it does not exist. */
+  symbol(name: string): number | undefined
+}
+
+/**
+ * Opens the first library of a list that exists. Plug-ins that the library loads see its symbols.
+ *
+ * @returns undefined if none exists
+ * @throws ERR_TSR_NATIVE_UNAVAILABLE
+ */
+export function openSharedLibrary(names: readonly string[]): SharedLibrary | undefined {
+  const { koffi } = loaded()
+  for (const name of names) {
+    let library: Library
+    try {
+      library = openLibrary(koffi, name, { global: true })
+    } catch {
+      continue
+    }
+    return {
+      name,
+      bind: (prototype) => library.func(prototype),
+      symbol: (symbol) => {
+        try {
+          return Number(library.symbol(symbol))
+        } catch {
+          return undefined
+        }
+      },
+    }
+  }
+  return undefined
 }

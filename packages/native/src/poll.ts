@@ -12,6 +12,9 @@ export const POLLFD_BYTES = 8
 const calls = bindFunctions({
   poll: 'int poll(size_t, size_t, int)',
   schedYield: 'int sched_yield()',
+  eventfd: 'int eventfd(uint, int)',
+  read: 'int64_t read(int, size_t, size_t)',
+  write: 'int64_t write(int, size_t, size_t)',
 })
 
 /**
@@ -33,27 +36,21 @@ export function yieldCore(): void {
 
 const EFD_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
 
-const eventfdCalls = bindFunctions({
-  eventfd: 'int eventfd(uint, int)',
-  read: 'int64_t read(int, size_t, size_t)',
-  write: 'int64_t write(int, size_t, size_t)',
-})
-
 const one = BigUint64Array.of(1n)
 const sink = new BigUint64Array(1)
 const addresses = lazy(() => ({ one: addressOf(one), sink: addressOf(sink) }))
 
 /** Opens an eventfd, through which another thread can interrupt a `poll`. */
 export function openEventfd(): number {
-  return check('eventfd', eventfdCalls().eventfd(0, EFD_NONBLOCK_CLOEXEC))
+  return check('eventfd', calls().eventfd(0, EFD_NONBLOCK_CLOEXEC))
 }
 
 /** Makes the eventfd readable until `drainEventfd`. Callable from any thread. */
 export function signalEventfd(fd: number): void {
-  eventfdCalls().write(fd, addresses().one, 8)
+  calls().write(fd, addresses().one, 8)
 }
 
 /** Resets the eventfd, so that it is no longer readable. */
 export function drainEventfd(fd: number): void {
-  eventfdCalls().read(fd, addresses().sink, 8)
+  calls().read(fd, addresses().sink, 8)
 }

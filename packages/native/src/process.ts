@@ -1,4 +1,5 @@
-import { bindFunctions, check, systemCallError } from './libc.ts'
+import { readdirSync } from 'node:fs'
+import { addressOf, bindFunctions, check, systemCallError } from './libc.ts'
 
 const PR_SET_PDEATHSIG = 1
 const SIGPIPE = 13
@@ -58,4 +59,122 @@ export function becomeProgram(path: string, args: readonly string[]): never {
   for (const fd of [0, 1, 2]) fcntl(fd, F_SETFD, 0)
   execv(path, [...args, null])
   throw systemCallError('execv')
+}
+
+const RLIMIT_FSIZE = 1
+const RLIMIT_NOFILE = 7
+const RLIMIT_AS = 9
+
+const limitCalls = bindFunctions({
+  getrlimit: 'int getrlimit(int, size_t)',
+  setrlimit: 'int setrlimit(int, size_t)',
+})
+
+/**
+ * Limits the size of the files that this process writes. A write beyond it raises SIGXFSZ, which ends a
+ * process that does not handle it; otherwise the write fails with EFBIG.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL
+ */
+export function limitFileSize(bytes: number): void {
+  limit(RLIMIT_FSIZE, bytes)
+}
+
+/**
+ * Limits the descriptors of this process. Opening fails with EMFILE if the new descriptor would
+ * reach the limit. Open descriptors above the limit stay open.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL
+ */
+export function limitOpenFiles(count: number): void {
+  limit(RLIMIT_NOFILE, count)
+}
+
+/**
+ * Limits the address space of this process. Mapping more fails with ENOMEM. Existing mappings stay.
+ *
+ * @throws ERR_TSR_SYSTEM_CALL
+ */
+export function limitAddressSpace(bytes: number): void {
+  limit(RLIMIT_AS, bytes)
+}
+
+/** The bytes of address space that this process may use. Without a limit, more than any machine has. */
+export function addressSpaceLimit(): number {
+  return Number(limitsOf(RLIMIT_AS)[0])
+}
+
+function limit(resource: number, value: number): void {
+  const limits = limitsOf(resource)
+  limits[0] = BigInt(value)
+  check('setrlimit', limitCalls().setrlimit(resource, addressOf(limits)))
+}
+
+/** Returns the struct rlimit: the soft limit, then the hard limit. */
+function limitsOf(resource: number): BigUint64Array {
+  const limits = new BigUint64Array(2)
+  check('getrlimit', limitCalls().getrlimit(resource, addressOf(limits)))
+  return limits
+}
+
+/** Bytes of a mask of 8192 cores, the Linux maximum. The cpu_set_t of libc holds only 1024. */
+const SET_BYTES = 1024
+const BITS = [0, 1, 2, 3, 4, 5, 6, 7]
+const THIS_THREAD = 0
+
+const coreCalls = bindFunctions({
+  get: 'int sched_getaffinity(int, size_t, size_t)',
+  set: 'int sched_setaffinity(int, size_t, size_t)',
+  current: 'int sched_getcpu()',
+})
+
+/** The cores that this thread may run on, in ascending order. */
+export function allowedCores(): number[] {
+  return [...readSet().entries()].flatMap(([at, byte]) =>
+    byte === 0 ? [] : BITS.filter((bit) => (byte & (1 << bit)) !== 0).map((bit) => 8 * at + bit),
+  )
+}
+
+/** The number of the core on which this thread runs at the moment. */
+export function currentCore(): number {
+  return coreCalls().current()
+}
+
+/**
+ * Moves this thread to a core once. The kernel may move it again later.
+ *
+ * @returns false if the thread may not run there, for example because the cores of its container
+ *   changed
+ */
+export function moveToCore(core: number): boolean {
+  const before = readSet()
+  const only = new Uint8Array(SET_BYTES)
+  only[core >> 3] = 1 << (core & 7)
+  if (!writeSet(only)) return false
+  return writeSet(before)
+}
+
+/**
+ * Restricts this process to some cores: its existing threads, and all threads that they start
+ * later.
+ *
+ * @returns false if it may run on none of them, or if a number is not that of a core
+ */
+export function stayOnCores(cores: readonly number[]): boolean {
+  if (!cores.every((core) => Number.isInteger(core) && core >= 0 && core < 8 * SET_BYTES))
+    return false
+  const set = new Uint8Array(SET_BYTES)
+  for (const core of cores) set[core >> 3]! |= 1 << (core & 7)
+  const threads = readdirSync('/proc/self/task').map(Number)
+  return threads.every((thread) => writeSet(set, thread))
+}
+
+function readSet(): Uint8Array {
+  const set = new Uint8Array(SET_BYTES)
+  check('sched_getaffinity', coreCalls().get(THIS_THREAD, SET_BYTES, addressOf(set)))
+  return set
+}
+
+function writeSet(set: Uint8Array, thread = THIS_THREAD): boolean {
+  return coreCalls().set(thread, SET_BYTES, addressOf(set)) === 0
 }

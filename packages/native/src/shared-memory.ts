@@ -1,11 +1,14 @@
 import { constants } from 'node:fs'
-import { addressOf, bindFunctions, check, closeNative, lazy, openNative } from './libc.ts'
+import { bindFunctions, check, closeNative, openNative } from './libc.ts'
 
 const CLOSE_ON_EXEC = 1
 
-const fileCalls = bindFunctions({
+const calls = bindFunctions({
   create: 'int memfd_create(str, uint)',
   truncate: 'int ftruncate(int, int64_t)',
+  mmap: 'intptr_t mmap(size_t, size_t, int, int, int, int64_t)',
+  munmap: 'int munmap(size_t, size_t)',
+  memmove: 'intptr_t memmove(size_t, size_t, size_t)',
 })
 
 /**
@@ -13,9 +16,9 @@ const fileCalls = bindFunctions({
  * its last descriptor and mapping, even if processes crash.
  */
 export function createSharedFile(name: string, bytes: number): number {
-  const fd = check('memfd_create', fileCalls().create(name, CLOSE_ON_EXEC))
+  const fd = check('memfd_create', calls().create(name, CLOSE_ON_EXEC))
   try {
-    check('ftruncate', fileCalls().truncate(fd, bytes))
+    check('ftruncate', calls().truncate(fd, bytes))
   } catch (error) {
     closeNative(fd)
     throw error
@@ -35,12 +38,6 @@ const PROT_READ_WRITE = 3
 const MAP_SHARED = 0x01
 const MAP_SHARED_FIXED = 0x11
 const MAP_PRIVATE_ANONYMOUS_FIXED = 0x32
-
-const calls = bindFunctions({
-  mmap: 'intptr_t mmap(size_t, size_t, int, int, int, int64_t)',
-  munmap: 'int munmap(size_t, size_t)',
-  memmove: 'intptr_t memmove(size_t, size_t, size_t)',
-})
 
 /**
  * Maps `length` bytes of the open file `fd` over the pages at `address`. Both must be page-aligned.
@@ -72,38 +69,4 @@ export function unmapFile(address: number, length: number): void {
 /** Copies memory within this process. The ranges may overlap. */
 export function copyMemory(to: number, from: number, bytes: number): void {
   calls().memmove(to, from, bytes)
-}
-
-const SYS_FUTEX = process.arch === 'arm64' ? 98 : 202
-const FUTEX_WAIT = 0
-const FUTEX_WAKE = 1
-
-const futexCalls = bindFunctions({
-  futex: 'long syscall(long, size_t, int, int, size_t, size_t, int)',
-})
-
-const timespec = new BigInt64Array(2)
-const timespecAddress = lazy(() => addressOf(timespec))
-
-/**
- * Sleeps while the 32-bit word at `address` equals `value`, for at most `milliseconds`. Unlike
- * `Atomics.wait`, it works between processes on shared pages. It may return early, so test the word
- * again.
- *
- * @param milliseconds - Infinity for no limit
- */
-export function futexWait(address: number, value: number, milliseconds: number): void {
-  futexCalls().futex(SYS_FUTEX, address, FUTEX_WAIT, value | 0, timeoutAddress(milliseconds), 0, 0)
-}
-
-/** Wakes all threads that sleep on the word at `address`. */
-export function futexWake(address: number): void {
-  futexCalls().futex(SYS_FUTEX, address, FUTEX_WAKE, 0x7fffffff, 0, 0, 0)
-}
-
-function timeoutAddress(milliseconds: number): number {
-  if (milliseconds === Infinity) return 0
-  timespec[0] = BigInt(Math.floor(milliseconds / 1000))
-  timespec[1] = BigInt(Math.floor((milliseconds % 1000) * 1e6))
-  return timespecAddress()
 }

@@ -4,8 +4,6 @@ import {
   bindFunctions,
   check,
   closeNative,
-  EAGAIN,
-  ECONNABORTED,
   EINPROGRESS,
   EINTR,
   lastErrno,
@@ -59,22 +57,18 @@ const calls = bindFunctions({
   dup3: 'int dup3(int, int, int)',
 })
 
-/** Buffers for results and small arguments, allocated once so that their addresses stay valid. */
+/** Memory for results and small arguments, allocated once so that its addresses stay valid. */
 const scratch = lazy(() => {
-  const word = new Int32Array(1)
-  const length = new Int32Array(1)
+  const words = new Int32Array(2)
   const address = new Uint8Array(SOCKET_ADDRESS_BYTES)
-  return {
-    word: { view: word, at: addressOf(word) },
-    length: { view: length, at: addressOf(length) },
-    address: { view: address, at: addressOf(address) },
-  }
+  const wordAt = addressOf(words)
+  return { words, wordAt, lengthAt: wordAt + 4, address, addressAt: addressOf(address) }
 })
 
 function setOption(fd: number, level: number, option: number, value: number): void {
-  const { word } = scratch()
-  word.view[0] = value
-  check('setsockopt', calls().setsockopt(fd, level, option, word.at, 4))
+  const { words, wordAt } = scratch()
+  words[0] = value
+  check('setsockopt', calls().setsockopt(fd, level, option, wordAt, 4))
 }
 
 function openSocket(host: string): number {
@@ -88,46 +82,45 @@ function openSocket(host: string): number {
  * @throws ERR_TSR_SYSTEM_CALL, or ERR_TSR_ARGUMENT if the host is not an IP address
  */
 export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; endpoint: Endpoint } {
-  const { address, length } = scratch()
+  const { address, addressAt } = scratch()
   const bytes = encodeSocketAddress(endpoint)
   const fd = openSocket(endpoint.host)
   try {
     setOption(fd, SOL_SOCKET, SO_REUSEADDR, 1)
-    address.view.set(bytes)
-    check('bind', calls().bind(fd, address.at, bytes.length))
+    address.set(bytes)
+    check('bind', calls().bind(fd, addressAt, bytes.length))
     check('listen', calls().listen(fd, backlog))
-    length.view[0] = SOCKET_ADDRESS_BYTES
-    check('getsockname', calls().getsockname(fd, address.at, length.at))
-    return { fd, endpoint: { host: endpoint.host, port: decodeSocketAddress(address.view).port } }
+    const own = endpointBy('getsockname', fd)
+    if (own === undefined) throw systemCallError('getsockname')
+    return { fd, endpoint: { host: endpoint.host, port: own.port } }
   } catch (error) {
     closeNative(fd)
     throw error
   }
 }
 
-/** Accepts one connection, or returns -1 if none is pending. */
+/**
+ * Accepts one connection. Returns -1 if none is pending, or if this process has no descriptors left; the
+ * peer then waits in the kernel's queue.
+ */
 export function acceptTcp(listener: number): number {
-  const fd = calls().accept4(listener, 0, 0, SOCK_STREAM_NONBLOCK_CLOEXEC & ~1)
-  if (fd >= 0) return fd
-  const errno = lastErrno()
-  if (errno === EAGAIN || errno === EINTR || errno === ECONNABORTED) return -1
-  throw systemCallError('accept4', errno)
+  return calls().accept4(listener, 0, 0, SOCK_STREAM_NONBLOCK_CLOEXEC & ~1)
 }
 
 /** The IP address of the peer; '' if the connection is gone. */
 export function peerAddress(fd: number): string {
-  return addressBy('getpeername', fd)
+  return endpointBy('getpeername', fd)?.host ?? ''
 }
 
 /** Whether both ends have the same address, so the connection is local. */
 function isWithinHost(fd: number): boolean {
-  return peerAddress(fd) === addressBy('getsockname', fd)
+  return endpointBy('getpeername', fd)?.host === endpointBy('getsockname', fd)?.host
 }
 
-function addressBy(name: 'getpeername' | 'getsockname', fd: number): string {
-  const { address, length } = scratch()
-  length.view[0] = SOCKET_ADDRESS_BYTES
-  return calls()[name](fd, address.at, length.at) < 0 ? '' : decodeSocketAddress(address.view).host
+function endpointBy(name: 'getpeername' | 'getsockname', fd: number): Endpoint | undefined {
+  const { words, address, addressAt, lengthAt } = scratch()
+  words[1] = SOCKET_ADDRESS_BYTES
+  return calls()[name](fd, addressAt, lengthAt) < 0 ? undefined : decodeSocketAddress(address)
 }
 
 /**
@@ -137,11 +130,11 @@ function addressBy(name: 'getpeername' | 'getsockname', fd: number): string {
  * @throws ERR_TSR_SYSTEM_CALL, or ERR_TSR_ARGUMENT if the host is not an IP address
  */
 export function connectTcp(endpoint: Endpoint): number {
-  const { address } = scratch()
+  const { address, addressAt } = scratch()
   const bytes = encodeSocketAddress(endpoint)
   const fd = openSocket(endpoint.host)
-  address.view.set(bytes)
-  if (calls().connect(fd, address.at, bytes.length) < 0) {
+  address.set(bytes)
+  if (calls().connect(fd, addressAt, bytes.length) < 0) {
     const errno = lastErrno()
     // A connect interrupted by a signal also continues in the background.
     if (errno !== EINPROGRESS && errno !== EINTR) {
@@ -184,10 +177,10 @@ export function divertSocket(fd: number): { readonly inner: number; readonly out
 
 /** The errno of a finished non-blocking connect; 0 on success. */
 export function connectError(fd: number): number {
-  const { word, length } = scratch()
-  length.view[0] = 4
-  check('getsockopt', calls().getsockopt(fd, SOL_SOCKET, SO_ERROR, word.at, length.at))
-  return word.view[0] ?? 0
+  const { words, wordAt, lengthAt } = scratch()
+  words[1] = 4
+  check('getsockopt', calls().getsockopt(fd, SOL_SOCKET, SO_ERROR, wordAt, lengthAt))
+  return words[0]!
 }
 
 /**

@@ -26,15 +26,13 @@ export {
   OVERHEAD_BYTES,
   type RecordCipher,
   regionOf,
-} from '../../../packages/distributed/src/transports/sealed/record-cipher.ts'
-export {
   ALTERED,
   LARGEST_PIECE,
   type ReceiveRaw,
   type SealedStream,
   sealStream,
   type SendRaw,
-} from '../../../packages/distributed/src/transports/sealed/sealed-stream.ts'
+} from '../../../packages/distributed/src/transports/sealed-stream.ts'
 export {
   checkRoom,
   closeSegments,

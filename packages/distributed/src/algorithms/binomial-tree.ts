@@ -1,6 +1,5 @@
 import { bytesOf, type Operation } from '../operation.ts'
-import { arithmeticOf, rotate } from './algorithm.ts'
-import { until, untilAll, type Channel, type Steps } from './channel.ts'
+import { arithmeticOf, rotate, until, untilAll, type Algorithms, type Channel } from './channel.ts'
 
 /*
  * Binomial trees, for small buffers: in each of log2 n rounds, ranks pass on the whole buffer.
@@ -33,29 +32,71 @@ function treeOf({ rank, size }: Channel, operation: Operation) {
   }
 }
 
-export function* binomialBroadcast(channel: Channel, operation: Operation): Steps {
-  const { input: at } = operation
-  const { bytes, isRoot, parent, children } = treeOf(channel, operation)
-  if (!isRoot) yield* until(channel.receive(parent, at, bytes))
-  yield* untilAll(children.toReversed().map(({ rank }) => channel.send(rank, at, bytes)))
-}
+export const binomialTree = {
+  *broadcast(channel, operation) {
+    const { input: at } = operation
+    const { bytes, isRoot, parent, children } = treeOf(channel, operation)
+    if (!isRoot) yield* until(channel.receive(parent, at, bytes))
+    yield* untilAll(children.toReversed().map(({ rank }) => channel.send(rank, at, bytes)))
+  },
 
-/**
- * Reduces a buffer from the leaves to the root. Afterwards, the buffers of other ranks hold partial
- * results.
- */
-export function* binomialReduce(channel: Channel, operation: Operation): Steps {
-  const { input: at } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const { bytes, isRoot, parent, children } = treeOf(channel, operation)
-  const scratch = channel.scratch(bytes)
-  for (const { rank } of children) {
-    yield* until(channel.receive(rank, scratch, bytes))
-    arithmetic.combine(at, at, scratch, bytes)
-  }
-  if (isRoot) arithmetic.finish(at, bytes)
-  else yield* until(channel.send(parent, at, bytes))
-}
+  /**
+   * Reduces a buffer from the leaves to the root. Afterwards, the buffers of other ranks hold partial
+   * results.
+   */
+  *reduce(channel, operation) {
+    const { input: at } = operation
+    const arithmetic = arithmeticOf(channel, operation)
+    const { bytes, isRoot, parent, children } = treeOf(channel, operation)
+    const scratch = channel.scratch(bytes)
+    for (const { rank } of children) {
+      yield* until(channel.receive(rank, scratch, bytes))
+      arithmetic.combine(at, at, scratch, bytes)
+    }
+    if (isRoot) arithmetic.finish(at, bytes)
+    else yield* until(channel.send(parent, at, bytes))
+  },
+
+  *gather(channel, operation) {
+    const { size, kernels } = channel
+    const { input, output, peer: root } = operation
+    const { bytes: slice, isRoot, family, parent, children } = treeOf(channel, operation)
+    if (children.length === 0) {
+      yield* until(channel.send(parent, input, slice))
+      return
+    }
+    // If the root is rank 0, slices are already in rank order.
+    const isDirect = isRoot && root === 0
+    const at = isDirect ? output : channel.scratch(family * slice)
+    const receives = children.map((child) =>
+      channel.receive(child.rank, at + child.distance * slice, child.family * slice),
+    )
+    if (at !== input) kernels.copy(at, input, slice)
+    yield* untilAll(receives)
+    if (!isRoot) yield* until(channel.send(parent, at, family * slice))
+    // Rotate the slices, which are numbered from the root, into rank order.
+    else if (!isDirect) rotate(channel, output, at, slice, size, size - root)
+  },
+
+  *scatter(channel, operation) {
+    const { size, kernels } = channel
+    const { input, output, peer: root } = operation
+    const { bytes: slice, isRoot, family, parent, children } = treeOf(channel, operation)
+    if (children.length === 0) {
+      yield* until(channel.receive(parent, output, slice))
+      return
+    }
+    const isDirect = isRoot && root === 0
+    const at = isDirect ? input : channel.scratch(family * slice)
+    if (!isRoot) yield* until(channel.receive(parent, at, family * slice))
+    else if (!isDirect) rotate(channel, at, input, slice, size, root)
+    const sends = children
+      .toReversed()
+      .map((child) => channel.send(child.rank, at + child.distance * slice, child.family * slice))
+    if (output !== at) kernels.copy(output, at, slice)
+    yield* untilAll(sends)
+  },
+} satisfies Algorithms
 
 /*
  * Gather and scatter on the binomial tree (Thakur, Rabenseifner & Gropp, 2005), for small slices:
@@ -65,43 +106,3 @@ export function* binomialReduce(channel: Channel, operation: Operation): Steps {
  * gather: v sends the slices of its subtree to its parent, which are min(lowest bit of v, n - v)
  * slices. scatter: v sends each child the slices of the child's subtree.
  */
-
-export function* binomialGather(channel: Channel, operation: Operation): Steps {
-  const { size, kernels } = channel
-  const { input, output, peer: root } = operation
-  const { bytes: slice, isRoot, family, parent, children } = treeOf(channel, operation)
-  if (children.length === 0) {
-    yield* until(channel.send(parent, input, slice))
-    return
-  }
-  // If the root is rank 0, slices are already in rank order.
-  const isDirect = isRoot && root === 0
-  const at = isDirect ? output : channel.scratch(family * slice)
-  const receives = children.map((child) =>
-    channel.receive(child.rank, at + child.distance * slice, child.family * slice),
-  )
-  if (at !== input) kernels.copy(at, input, slice)
-  yield* untilAll(receives)
-  if (!isRoot) yield* until(channel.send(parent, at, family * slice))
-  // Rotate the slices, which are numbered from the root, into rank order.
-  else if (!isDirect) rotate(channel, output, at, slice, size, size - root)
-}
-
-export function* binomialScatter(channel: Channel, operation: Operation): Steps {
-  const { size, kernels } = channel
-  const { input, output, peer: root } = operation
-  const { bytes: slice, isRoot, family, parent, children } = treeOf(channel, operation)
-  if (children.length === 0) {
-    yield* until(channel.receive(parent, output, slice))
-    return
-  }
-  const isDirect = isRoot && root === 0
-  const at = isDirect ? input : channel.scratch(family * slice)
-  if (!isRoot) yield* until(channel.receive(parent, at, family * slice))
-  else if (!isDirect) rotate(channel, at, input, slice, size, root)
-  const sends = children
-    .toReversed()
-    .map((child) => channel.send(child.rank, at + child.distance * slice, child.family * slice))
-  if (output !== at) kernels.copy(output, at, slice)
-  yield* untilAll(sends)
-}

@@ -1,5 +1,7 @@
 import type { Heap } from '../arena/heap.ts'
+import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
+import type { Operation, OperationName } from '../operation.ts'
 import type { TuningTable } from './tuning-table.ts'
 
 /**
@@ -82,4 +84,61 @@ export function* until(waited: Waited): Generator<Waited, void, void> {
 
 export function* untilAll(waited: readonly Waited[]): Generator<Waited, void, void> {
   for (const each of waited) yield* until(each)
+}
+
+/** A collective as a generator. It yields whenever it has to wait. */
+export type Algorithm = (channel: Channel, operation: Operation) => Steps
+
+/** The operations that an algorithm has. */
+export type Algorithms = Partial<Record<OperationName, Algorithm>>
+
+/** The arithmetic of one operation, on byte offsets and byte lengths. */
+export interface Arithmetic {
+  readonly bytesPerElement: number
+  /** Computes out = a op b, element by element. */
+  combine(out: number, a: number, b: number, bytes: number): void
+  /** Finishes a complete sum: divides it for `avg`, otherwise does nothing. */
+  finish(at: number, bytes: number): void
+}
+
+/** The arithmetic of `operation`, by the kernels of `channel`. */
+export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic {
+  const { dtype, reduction } = operation
+  const { kernels, size } = channel
+  const bytesPerElement = dtypes[dtype].bytes
+  return {
+    bytesPerElement,
+    combine: (out, a, b, bytes) => {
+      if (bytes > 0) kernels.combine(reduction, dtype, out, a, b, bytes / bytesPerElement)
+    },
+    finish: (at, bytes) => {
+      if (reduction !== 'avg' || bytes === 0) return
+      kernels.scale(dtype, at, bytes / bytesPerElement, 1 / size)
+    },
+  }
+}
+
+/**
+ * Returns the other ranks in ascending order, starting after this rank and wrapping around. Each
+ * rank thus starts with a different peer.
+ */
+export function otherRanks({ rank, size }: Pick<Channel, 'rank' | 'size'>): number[] {
+  return Array.from({ length: size - 1 }, (_, i) => (rank + 1 + i) % size)
+}
+
+/**
+ * Copies `count` slices of `slice` bytes from `from` to `to`, and rotates them: slice `first` becomes
+ * the first.
+ */
+export function rotate(
+  { kernels }: Pick<Channel, 'kernels'>,
+  to: number,
+  from: number,
+  slice: number,
+  count: number,
+  first: number,
+): void {
+  const rest = (count - first) * slice
+  kernels.copy(to, from + first * slice, rest)
+  kernels.copy(to + rest, from, first * slice)
 }

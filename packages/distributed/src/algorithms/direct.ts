@@ -1,6 +1,16 @@
 import { bytesOf, SKIPPED, type Operation } from '../operation.ts'
-import { arithmeticOf, otherRanks } from './algorithm.ts'
-import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
+import {
+  arithmeticOf,
+  otherRanks,
+  until,
+  untilAll,
+  type Algorithm,
+  type Algorithms,
+  type Arithmetic,
+  type Channel,
+  type Message,
+  type Steps,
+} from './channel.ts'
 import {
   bufferOf,
   cutIntoChunks,
@@ -15,72 +25,133 @@ import {
  * share memory copy each byte once, from buffer to buffer, and the work is spread evenly. Over sockets,
  * the ring moves as many bytes with fewer simultaneous connections.
  *
- * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
- * adds chunk r of all ranks, then fetches the sums of the other chunks while the block is still
- * cached. Sent per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and
- * all-gather each send half of that, (n-1)/n S. One rank adds each chunk, so all ranks get the same
- * bits.
+ * all-reduce: the buffer is cut into n chunks. Rank r adds chunk r of all ranks, then fetches the sums
+ * of the other chunks. Sent per rank, of S bytes: 2(n-1)/n S. Reduce-scatter and all-gather each send
+ * half of that, (n-1)/n S. One rank adds each chunk, so all ranks get the same bits. It adds in rank
+ * order, ((r0 + r1) + r2) + ..., so the result does not depend on the transport or the topology.
+ *
+ * reduce: each rank sends (n-1)/n S, then every rank but the root sends its sum of S/n to the root.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  */
 
-/** Number of segments or blocks that are sent in advance. */
+/** Number of segments that are sent in advance. */
 const AHEAD = 3
 
-export function* directAllReduce(channel: Channel, operation: Operation): Steps {
-  const { rank, size } = channel
-  const arithmetic = arithmeticOf(channel, operation)
-  const peers = otherRanks(channel)
-  const blockBytes = partBytes(AHEAD * peers.length) * size
-  const blocks = cutIntoSegments(bufferOf(operation), blockBytes).map((block) =>
-    cutIntoChunks(block, size),
-  )
-  const slots = blocks
-    .slice(0, AHEAD)
-    .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
-  const started: Message[] = []
-  const parts: Message[][] = []
-  // All ranks must post their messages in this order: after the sums of block i, the contributions
-  // to block i + AHEAD.
-  const contribute = (i: number): void => {
-    const chunks = blocks[i]
-    if (chunks === undefined) return
-    for (const peer of peers) {
-      const { at, bytes } = chunks[peer]!
-      started.push(channel.send(peer, at, bytes))
-    }
-    const places = slots[i % AHEAD]!
-    const { bytes } = chunks[rank]!
-    parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, bytes)))
-  }
-
-  for (let i = 0; i < AHEAD; i++) contribute(i)
-  for (const [i, chunks] of blocks.entries()) {
-    const own = chunks[rank]!
-    for (const part of parts[i]!) {
-      yield* until(part)
-      arithmetic.combine(own.at, own.at, part.at, own.bytes)
-    }
-    arithmetic.finish(own.at, own.bytes)
-    for (const peer of peers) {
-      const { at, bytes } = chunks[peer]!
-      started.push(channel.send(peer, own.at, own.bytes), channel.receive(peer, at, bytes))
-    }
-    contribute(i + AHEAD)
-  }
-  yield* untilAll(started)
+const allReduce: Algorithm = function* (channel, operation) {
+  const ranks = allRanks(channel)
+  const chunks = cutIntoChunks(bufferOf(operation), channel.size)
+  yield* reduceToOwners(channel, operation, ranks, chunks)
+  yield* fetchFromOwners(channel, ranks, chunks)
 }
 
 /**
  * Reduces slices directly. `input` [n slices] is unchanged, and rank r's slice of the result goes
  * to `output`.
  */
-export function* directReduceScatter(channel: Channel, operation: Operation): Steps {
+const reduceScatter: Algorithm = function* (channel, operation) {
   const { input, output } = operation
   const bytes = bytesOf(operation)
-  const ranks = [...Array(channel.size).keys()]
+  const ranks = allRanks(channel)
   const slices = ranks.map((rank) => ({ at: input + rank * bytes, bytes }))
   yield* reduceToOwners(channel, operation, ranks, slices, output)
+}
+
+export const direct = {
+  allReduce,
+  reduceScatter,
+
+  /** Copies rank r's `input` to slice r of every `output`. */
+  *allGather(channel, operation) {
+    const { rank, kernels } = channel
+    const { input, output } = operation
+    const slice = bytesOf(operation)
+    const own = output + rank * slice
+    const started = otherRanks(channel).flatMap((peer) => [
+      channel.send(peer, input, slice),
+      channel.receive(peer, output + peer * slice, slice),
+    ])
+    if (own !== input) kernels.copy(own, input, slice)
+    yield* untilAll(started)
+  },
+
+  *broadcast(channel, operation) {
+    const { rank } = channel
+    const { input: at, peer: root } = operation
+    const bytes = bytesOf(operation)
+    if (rank === root)
+      yield* untilAll(otherRanks(channel).map((peer) => channel.send(peer, at, bytes)))
+    else yield* until(channel.receive(root, at, bytes))
+  },
+
+  *send(channel, operation) {
+    yield* until(channel.send(operation.peer, operation.input, bytesOf(operation)))
+  },
+
+  *recv(channel, operation) {
+    const { input, count, peer, table } = operation
+    if (count === SKIPPED) {
+      channel.skip(peer)
+      return
+    }
+    const matched = channel.receiveMatched(peer, input, bytesOf(operation))
+    yield* until(matched)
+    if (matched.message !== undefined) yield* until(matched.message)
+    if (table !== 0) channel.heap.doubles[table / 8] = matched.source
+  },
+} satisfies Algorithms
+
+/** The reductions of `direct`, for which the result must not depend on anything else. */
+export const ordered = {
+  allReduce,
+  reduceScatter,
+
+  /** Afterwards, the buffers of ranks other than the root hold partial results. */
+  *reduce(channel, operation) {
+    const ranks = allRanks(channel)
+    const chunks = cutIntoChunks(bufferOf(operation), channel.size)
+    yield* reduceToOwners(channel, operation, ranks, chunks)
+    yield* fetchFromOwners(channel, ranks, chunks, [operation.peer])
+  },
+} satisfies Algorithms
+
+function allRanks({ size }: Channel): number[] {
+  return Array.from({ length: size }, (_, rank) => rank)
+}
+
+/**
+ * Combines the data of all ranks as it arrives: output = ((r0 op r1) op r2) ... The parts of other
+ * ranks are overwritten. `own` is unchanged unless it is also the output.
+ *
+ * @param place - position of this rank among the ranks
+ * @param parts - the data of the other ranks, starting after this rank and wrapping around
+ */
+export function* combineInRankOrder(
+  arithmetic: Arithmetic,
+  place: number,
+  parts: readonly Message[],
+  { at: own, bytes }: Piece,
+  output: number,
+): Steps {
+  const size = parts.length + 1
+  let sum = own
+  for (let member = 0; member < size; member++) {
+    let part = own
+    if (member !== place) {
+      const message = parts[(member - place - 1 + size) % size]!
+      yield* until(message)
+      part = message.at
+    }
+    if (member === 0) {
+      sum = part
+      continue
+    }
+    // The output may be the place of this rank's data, so read the data first.
+    const out = member >= place ? output : sum
+    arithmetic.combine(out, sum, part, bytes)
+    sum = out
+  }
+  arithmetic.finish(output, bytes)
 }
 
 /**
@@ -119,60 +190,39 @@ export function* reduceToOwners(
       const { at, bytes } = segment
       const result = output === undefined ? at : output + at - own[0]!.at
       const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, bytes))
-      let sum = at
-      for (const part of parts) {
-        yield* until(part)
-        arithmetic.combine(result, sum, part.at, bytes)
-        sum = result
-      }
-      arithmetic.finish(result, bytes)
+      yield* combineInRankOrder(arithmetic, place, parts, segment, result)
     }
     contribute(i + AHEAD)
   }
   yield* untilAll(sends)
 }
 
-/** Copies rank r's `input` to slice r of every `output`. */
-export function* directAllGather(channel: Channel, operation: Operation): Steps {
-  const { rank, kernels } = channel
-  const { input, output } = operation
-  const slice = bytesOf(operation)
-  const own = output + rank * slice
-  const started = otherRanks(channel).flatMap((peer) => [
-    channel.send(peer, input, slice),
-    channel.receive(peer, output + peer * slice, slice),
-  ])
-  if (own !== input) kernels.copy(own, input, slice)
+/** Copies each chunk from its owner, the rank at its index in `ranks`, to the `readers`. */
+export function* fetchFromOwners(
+  channel: Channel,
+  ranks: readonly number[],
+  chunks: readonly Piece[],
+  readers = ranks,
+): Steps {
+  const { rank } = channel
+  const place = ranks.indexOf(rank)
+  const own = chunks[place]
+  const started: Message[] = []
+  for (let step = 1; step < ranks.length; step++) {
+    const owner = (place + step) % ranks.length
+    const peer = ranks[owner]!
+    const theirs = chunks[owner]
+    if (own !== undefined && readers.includes(peer)) {
+      started.push(channel.send(peer, own.at, own.bytes))
+    }
+    if (theirs !== undefined && readers.includes(rank)) {
+      started.push(channel.receive(peer, theirs.at, theirs.bytes))
+    }
+  }
   yield* untilAll(started)
 }
 
-export function* directBroadcast(channel: Channel, operation: Operation): Steps {
-  const { rank } = channel
-  const { input: at, peer: root } = operation
-  const bytes = bytesOf(operation)
-  if (rank === root)
-    yield* untilAll(otherRanks(channel).map((peer) => channel.send(peer, at, bytes)))
-  else yield* until(channel.receive(root, at, bytes))
-}
-
-/** Implements sends and receives, and the collectives of a group of one rank, which only copy. */
-
-export function* sendMessage(channel: Channel, operation: Operation): Steps {
-  yield* until(channel.send(operation.peer, operation.input, bytesOf(operation)))
-}
-
-export function* receiveMessage(channel: Channel, operation: Operation): Steps {
-  const { input, count, peer, table } = operation
-  if (count === SKIPPED) {
-    channel.skip(peer)
-    return
-  }
-  const matched = channel.receiveMatched(peer, input, bytesOf(operation))
-  yield* until(matched)
-  if (matched.message !== undefined) yield* until(matched.message)
-  if (table !== 0) channel.heap.doubles[table / 8] = matched.source
-}
-
+/** Implements the collectives of a group of one rank, which only copy. */
 export function* copyAlone(channel: Channel, operation: Operation): Steps {
   const { input, output } = operation
   const arithmetic = arithmeticOf(channel, operation)

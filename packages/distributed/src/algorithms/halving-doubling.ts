@@ -1,6 +1,14 @@
-import { bytesOf, type Operation } from '../operation.ts'
-import { arithmeticOf, rotate, type Algorithm, type Arithmetic } from './algorithm.ts'
-import { until, untilAll, type Channel, type Steps } from './channel.ts'
+import { bytesOf } from '../operation.ts'
+import {
+  arithmeticOf,
+  rotate,
+  until,
+  untilAll,
+  type Algorithms,
+  type Arithmetic,
+  type Channel,
+  type Steps,
+} from './channel.ts'
 import { chunksOf, type Piece } from './pieces.ts'
 
 /**
@@ -35,24 +43,26 @@ type CornerSteps = (
  * All-reduce on a hypercube, for any number of ranks. It takes two more steps unless the number is
  * a power of two.
  */
-function allReduceOnHypercube(steps: CornerSteps): Algorithm {
-  return function* (channel, operation) {
-    const { rank } = channel
-    const { input: at } = operation
-    const arithmetic = arithmeticOf(channel, operation)
-    const bytes = bytesOf(operation)
-    const place = hypercubePlace(rank, channel.size)
-    if (place.role === 'gives') {
-      yield* untilAll([channel.send(rank + 1, at, bytes), channel.receive(rank + 1, at, bytes)])
-      return
-    }
-    if (place.role === 'takes') {
-      const scratch = channel.scratch(bytes)
-      yield* until(channel.receive(rank - 1, scratch, bytes))
-      arithmetic.combine(at, at, scratch, bytes)
-    }
-    yield* steps(channel, place, at, bytes, arithmetic)
-    if (place.role === 'takes') yield* until(channel.send(rank - 1, at, bytes))
+function onHypercube(steps: CornerSteps): Algorithms {
+  return {
+    *allReduce(channel, operation) {
+      const { rank } = channel
+      const { input: at } = operation
+      const arithmetic = arithmeticOf(channel, operation)
+      const bytes = bytesOf(operation)
+      const place = hypercubePlace(rank, channel.size)
+      if (place.role === 'gives') {
+        yield* untilAll([channel.send(rank + 1, at, bytes), channel.receive(rank + 1, at, bytes)])
+        return
+      }
+      if (place.role === 'takes') {
+        const scratch = channel.scratch(bytes)
+        yield* until(channel.receive(rank - 1, scratch, bytes))
+        arithmetic.combine(at, at, scratch, bytes)
+      }
+      yield* steps(channel, place, at, bytes, arithmetic)
+      if (place.role === 'takes') yield* until(channel.send(rank - 1, at, bytes))
+    },
   }
 }
 
@@ -64,7 +74,7 @@ function allReduceOnHypercube(steps: CornerSteps): Algorithm {
  * Both partners add the same two buffers in the same order, so all ranks get the same bits. (The
  * sum of two NaNs is the first NaN, with its sign.)
  */
-export const recursiveDoublingAllReduce = allReduceOnHypercube(function* (
+export const recursiveDoubling = onHypercube(function* (
   channel,
   { corner, corners, rankAt },
   at,
@@ -87,7 +97,7 @@ export const recursiveDoublingAllReduce = allReduceOnHypercube(function* (
  * bytes in 2 log2 n steps. That is as many bytes as with the ring in fewer steps, which suits
  * buffers of medium size.
  */
-export const halvingDoublingAllReduce = allReduceOnHypercube(function* (
+export const halvingDoubling = onHypercube(function* (
   channel,
   { corner, corners, rankAt },
   at,
@@ -122,31 +132,33 @@ export const halvingDoublingAllReduce = allReduceOnHypercube(function* (
   }
 })
 
-/**
- * Reduce-scatter by halving (Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce
- * Algorithms", 2024). It is for small buffers, because partial sums need scratch memory. Rank r
- * rotates its slices, so that slice i is for r + i. In each step, rank r keeps the first k slices,
- * which are half of them. It sends the other slices to r + k, and adds the slices from r - k. At
- * the end, slice 0 is complete. For any n, each rank sends (n-1)/n S bytes in ceil(log2 n) steps.
- */
-export function* recursiveHalvingReduceScatter(channel: Channel, operation: Operation): Steps {
-  const { rank, size: n, kernels } = channel
-  const { input, output } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const slice = bytesOf(operation)
-  const sums = channel.scratch(n * slice)
-  const arrived = channel.scratch(Math.floor(n / 2) * slice)
-  rotate(channel, sums, input, slice, n, rank)
-  for (let held = n; held > 1;) {
-    const kept = Math.ceil(held / 2)
-    const bytes = (held - kept) * slice
-    const received = channel.receive((rank - kept + n) % n, arrived, bytes)
-    const sent = channel.send((rank + kept) % n, sums + kept * slice, bytes)
-    yield* until(received)
-    arithmetic.combine(sums, sums, arrived, bytes)
-    yield* until(sent)
-    held = kept
-  }
-  kernels.copy(output, sums, slice)
-  arithmetic.finish(output, slice)
-}
+export const recursiveHalving = {
+  /**
+   * Reduce-scatter by halving (Träff, "Optimal, Non-pipelined Reduce-scatter and Allreduce
+   * Algorithms", 2024). It is for small buffers, because partial sums need scratch memory. Rank r
+   * rotates its slices, so that slice i is for r + i. In each step, rank r keeps the first k slices,
+   * which are half of them. It sends the other slices to r + k, and adds the slices from r - k. At
+   * the end, slice 0 is complete. For any n, each rank sends (n-1)/n S bytes in ceil(log2 n) steps.
+   */
+  *reduceScatter(channel, operation) {
+    const { rank, size: n, kernels } = channel
+    const { input, output } = operation
+    const arithmetic = arithmeticOf(channel, operation)
+    const slice = bytesOf(operation)
+    const sums = channel.scratch(n * slice)
+    const arrived = channel.scratch(Math.floor(n / 2) * slice)
+    rotate(channel, sums, input, slice, n, rank)
+    for (let held = n; held > 1;) {
+      const kept = Math.ceil(held / 2)
+      const bytes = (held - kept) * slice
+      const received = channel.receive((rank - kept + n) % n, arrived, bytes)
+      const sent = channel.send((rank + kept) % n, sums + kept * slice, bytes)
+      yield* until(received)
+      arithmetic.combine(sums, sums, arrived, bytes)
+      yield* until(sent)
+      held = kept
+    }
+    kernels.copy(output, sums, slice)
+    arithmetic.finish(output, slice)
+  },
+} satisfies Algorithms

@@ -1,8 +1,14 @@
 import { bytesOf, type OperationName } from '../operation.ts'
-import { arithmeticOf, type Algorithm } from './algorithm.ts'
-import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import { reduceToOwners } from './direct.ts'
-import { bufferOf, cutIntoChunks, type Piece } from './pieces.ts'
+import {
+  arithmeticOf,
+  until,
+  untilAll,
+  type Algorithm,
+  type Algorithms,
+  type Channel,
+} from './channel.ts'
+import { fetchFromOwners, reduceToOwners } from './direct.ts'
+import { bufferOf, cutIntoChunks } from './pieces.ts'
 import type { TuningTable } from './tuning-table.ts'
 
 /*
@@ -22,57 +28,57 @@ import type { TuningTable } from './tuning-table.ts'
 /** Chooses the algorithm for the messages between hosts, given the size of the buffer in bytes. */
 export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
-/** @param between - chooses the all-reduce among the owners of a chunk */
-export function hierarchicalAllReduce(between: Between): Algorithm {
-  return function* (channel, operation) {
-    const { rank } = channel
-    const arithmetic = arithmeticOf(channel, operation)
-    const hosts = ranksByHost(channel)
-    const local = hosts.find((ranks) => ranks.includes(rank))!
-    const smallest = Math.min(...hosts.map(({ length }) => length))
-    const chunks = cutIntoChunks(bufferOf(operation), smallest)
-    const place = local.indexOf(rank)
-    const own = chunks[place]
-    // Divide only once, by the size of the whole group.
-    const undivided = operation.reduction === 'avg' ? 'sum' : operation.reduction
-    const sum = { ...operation, reduction: undivided }
-    yield* reduceToOwners(channel, sum, local, chunks)
-    if (own !== undefined && own.bytes > 0) {
-      if (hosts.length > 1) {
-        const owners = hosts.map((ranks) => ranks[place]!)
-        const count = own.bytes / arithmetic.bytesPerElement
-        const part = { ...sum, input: own.at, output: own.at, count }
-        // All owners of a host share its network link, so choose by the size of the whole buffer.
-        const across = between(operation.name, bytesOf(operation), channel.tuning)
-        yield* across(channelAmong(channel, owners), part)
-      }
-      arithmetic.finish(own.at, own.bytes)
-    }
-    yield* fetchFromOwners(channel, local, chunks)
-  }
-}
-
 /**
- * @param between - chooses the broadcast between hosts, in which one rank of each host takes part
+ * @param between - chooses the all-reduce among the owners of a chunk, and the broadcast between
+ *   hosts, in which one rank of each host takes part
  */
-export function hierarchicalBroadcast(between: Between): Algorithm {
-  return function* (channel, operation) {
-    const { rank } = channel
-    const { input: at, peer: root } = operation
-    const bytes = bytesOf(operation)
-    const hosts = ranksByHost(channel)
-    const leaders = hosts.map((ranks) => (ranks.includes(root) ? root : ranks[0]!))
-    const local = hosts.find((ranks) => ranks.includes(rank))!
-    const leader = leaders.find((candidate) => local.includes(candidate))!
-    if (rank !== leader) {
-      yield* until(channel.receive(leader, at, bytes))
-      return
-    }
-    const across = between(operation.name, bytes, channel.tuning)
-    const part = { ...operation, peer: leaders.indexOf(root) }
-    yield* across(channelAmong(channel, leaders), part)
-    const others = local.filter((peer) => peer !== leader)
-    yield* untilAll(others.map((peer) => channel.send(peer, at, bytes)))
+export function hierarchical(between: Between): Algorithms {
+  return {
+    *allReduce(channel, operation) {
+      const { rank } = channel
+      const arithmetic = arithmeticOf(channel, operation)
+      const hosts = ranksByHost(channel)
+      const local = hosts.find((ranks) => ranks.includes(rank))!
+      const smallest = Math.min(...hosts.map(({ length }) => length))
+      const chunks = cutIntoChunks(bufferOf(operation), smallest)
+      const place = local.indexOf(rank)
+      const own = chunks[place]
+      // Divide only once, by the size of the whole group.
+      const undivided = operation.reduction === 'avg' ? 'sum' : operation.reduction
+      const sum = { ...operation, reduction: undivided }
+      yield* reduceToOwners(channel, sum, local, chunks)
+      if (own !== undefined && own.bytes > 0) {
+        if (hosts.length > 1) {
+          const owners = hosts.map((ranks) => ranks[place]!)
+          const count = own.bytes / arithmetic.bytesPerElement
+          const part = { ...sum, input: own.at, output: own.at, count }
+          // All owners of a host share its network link, so choose by the size of the whole buffer.
+          const across = between(operation.name, bytesOf(operation), channel.tuning)
+          yield* across(channelAmong(channel, owners), part)
+        }
+        arithmetic.finish(own.at, own.bytes)
+      }
+      yield* fetchFromOwners(channel, local, chunks)
+    },
+
+    *broadcast(channel, operation) {
+      const { rank } = channel
+      const { input: at, peer: root } = operation
+      const bytes = bytesOf(operation)
+      const hosts = ranksByHost(channel)
+      const leaders = hosts.map((ranks) => (ranks.includes(root) ? root : ranks[0]!))
+      const local = hosts.find((ranks) => ranks.includes(rank))!
+      const leader = leaders.find((candidate) => local.includes(candidate))!
+      if (rank !== leader) {
+        yield* until(channel.receive(leader, at, bytes))
+        return
+      }
+      const across = between(operation.name, bytes, channel.tuning)
+      const part = { ...operation, peer: leaders.indexOf(root) }
+      yield* across(channelAmong(channel, leaders), part)
+      const others = local.filter((peer) => peer !== leader)
+      yield* untilAll(others.map((peer) => channel.send(peer, at, bytes)))
+    },
   }
 }
 
@@ -84,22 +90,6 @@ function ranksByHost({ hosts, size }: Channel): number[][] {
     byHost.set(host, [...(byHost.get(host) ?? []), rank])
   }
   return [...byHost.values()]
-}
-
-function* fetchFromOwners(
-  channel: Channel,
-  local: readonly number[],
-  chunks: readonly Piece[],
-): Steps {
-  const started: Message[] = []
-  for (const peer of local) {
-    if (peer === channel.rank) continue
-    const own = chunks[local.indexOf(channel.rank)]
-    const theirs = chunks[local.indexOf(peer)]
-    if (own !== undefined) started.push(channel.send(peer, own.at, own.bytes))
-    if (theirs !== undefined) started.push(channel.receive(peer, theirs.at, theirs.bytes))
-  }
-  yield* untilAll(started)
 }
 
 /**

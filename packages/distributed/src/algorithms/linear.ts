@@ -1,6 +1,13 @@
-import { until, untilAll, type Channel, type Steps } from './channel.ts'
-import { bytesOf, type Operation } from '../operation.ts'
-import { arithmeticOf, foldInRankOrder, otherRanks } from './algorithm.ts'
+import { bytesOf } from '../operation.ts'
+import {
+  arithmeticOf,
+  otherRanks,
+  until,
+  untilAll,
+  type Algorithm,
+  type Algorithms,
+} from './channel.ts'
+import { combineInRankOrder } from './direct.ts'
 import { slicesOf } from './pieces.ts'
 
 /*
@@ -10,74 +17,70 @@ import { slicesOf } from './pieces.ts'
  * gather: every rank but the root sends its slice. scatter: the root sends n-1 slices.
  */
 
-export function* linearGather(channel: Channel, operation: Operation): Steps {
-  const { rank, kernels } = channel
-  const { input, output, peer: root } = operation
-  const slices = slicesOf(channel, operation)
-  const own = slices[rank]!
-  if (rank !== root) {
-    yield* until(channel.send(root, input, own.bytes, own.count))
-    return
+const along = (direction: 'gather' | 'scatter'): Algorithm =>
+  function* (channel, operation) {
+    const { rank, kernels } = channel
+    const { input, output, peer: root } = operation
+    const slices = slicesOf(channel, operation)
+    const own = slices[rank]!
+    const gathers = direction === 'gather'
+    if (rank !== root) {
+      yield* until(
+        gathers
+          ? channel.send(root, input, own.bytes, own.count)
+          : channel.receive(root, output, own.bytes, own.count),
+      )
+      return
+    }
+    const started = otherRanks(channel).map((peer) => {
+      const { at, bytes, count } = slices[peer]!
+      return gathers
+        ? channel.receive(peer, output + at, bytes, count)
+        : channel.send(peer, input + at, bytes, count)
+    })
+    const to = gathers ? output + own.at : output
+    const from = gathers ? input : input + own.at
+    if (to !== from) kernels.copy(to, from, own.bytes)
+    yield* untilAll(started)
   }
-  const receives = otherRanks(channel).map((from) => {
-    const { at, bytes, count } = slices[from]!
-    return channel.receive(from, output + at, bytes, count)
-  })
-  if (input !== output + own.at) kernels.copy(output + own.at, input, own.bytes)
-  yield* untilAll(receives)
-}
 
-export function* linearScatter(channel: Channel, operation: Operation): Steps {
-  const { rank, kernels } = channel
-  const { input, output, peer: root } = operation
-  const slices = slicesOf(channel, operation)
-  const own = slices[rank]!
-  if (rank !== root) {
-    yield* until(channel.receive(root, output, own.bytes, own.count))
-    return
-  }
-  const sends = otherRanks(channel).map((to) => {
-    const { at, bytes, count } = slices[to]!
-    return channel.send(to, input + at, bytes, count)
-  })
-  if (output !== input + own.at) kernels.copy(output, input + own.at, own.bytes)
-  yield* untilAll(sends)
-}
+const gather = along('gather')
+const scatter = along('scatter')
 
-/**
- * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have
- * reported. Unlike with other barriers, one rank knows which ranks are missing. It takes two empty
- * messages per rank.
- */
-export function* linearBarrier(channel: Channel): Steps {
-  const others = otherRanks(channel)
-  if (channel.rank !== 0) {
-    yield* untilAll([channel.receive(0, 0, 0), channel.send(0, 0, 0)])
-    return
-  }
-  yield* untilAll(others.map((from) => channel.receive(from, 0, 0)))
-  yield* untilAll(others.map((to) => channel.send(to, 0, 0)))
-}
+export const linear = {
+  gather,
+  gatherV: gather,
+  scatter,
+  scatterV: scatter,
 
-/**
- * All-reduce in one step. Every rank sends its whole buffer to every other rank, which is (n-1) S
- * bytes. It then adds all buffers in rank order, so that all ranks get the same bits. The latency
- * is the lowest, which suits very small buffers of ranks that share memory.
- */
-export function* linearAllReduce(channel: Channel, operation: Operation): Steps {
-  const { rank, size } = channel
-  const { input: at } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const bytes = bytesOf(operation)
-  const places = Array.from({ length: size }, (_, peer) =>
-    peer === rank ? at : channel.scratch(bytes),
-  )
-  yield* untilAll(
-    otherRanks(channel).flatMap((peer) => [
-      channel.send(peer, at, bytes),
-      channel.receive(peer, places[peer]!, bytes),
-    ]),
-  )
-  foldInRankOrder(arithmetic, channel, places, at, bytes)
-  arithmetic.finish(at, bytes)
-}
+  /**
+   * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have
+   * reported. Unlike with other barriers, one rank knows which ranks are missing. It takes two empty
+   * messages per rank.
+   */
+  *monitoredBarrier(channel) {
+    const others = otherRanks(channel)
+    if (channel.rank !== 0) {
+      yield* untilAll([channel.receive(0, 0, 0), channel.send(0, 0, 0)])
+      return
+    }
+    yield* untilAll(others.map((from) => channel.receive(from, 0, 0)))
+    yield* untilAll(others.map((to) => channel.send(to, 0, 0)))
+  },
+
+  /**
+   * All-reduce in one step. Every rank sends its whole buffer to every other rank, which is (n-1) S
+   * bytes. It then adds all buffers in rank order, so that all ranks get the same bits. The latency
+   * is the lowest, which suits very small buffers of ranks that share memory.
+   */
+  *allReduce(channel, operation) {
+    const { input: at } = operation
+    const bytes = bytesOf(operation)
+    const peers = otherRanks(channel)
+    const places = peers.map(() => channel.scratch(bytes))
+    const parts = peers.map((peer, i) => channel.receive(peer, places[i]!, bytes))
+    yield* untilAll(peers.map((peer) => channel.send(peer, at, bytes)))
+    const arithmetic = arithmeticOf(channel, operation)
+    yield* combineInRankOrder(arithmetic, channel.rank, parts, { at, bytes }, at)
+  },
+} satisfies Algorithms

@@ -1,6 +1,13 @@
-import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import type { Operation } from '../operation.ts'
-import { arithmeticOf } from './algorithm.ts'
+import {
+  arithmeticOf,
+  until,
+  untilAll,
+  type Algorithm,
+  type Algorithms,
+  type Channel,
+  type Message,
+  type Steps,
+} from './channel.ts'
 import { cutIntoSegments, segmentBytes, exchangedSlicesOf, slicesOf, type Slice } from './pieces.ts'
 
 /*
@@ -14,7 +21,7 @@ const WINDOW = 4
  * All-to-all, in place if input and output are the same buffer. Uneven slices are never in place,
  * because an empty buffer may start at the same offset as another buffer.
  */
-export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps {
+const allToAll: Algorithm = function* (channel, operation) {
   const { rank, size: n, kernels } = channel
   const { input, output, table } = operation
   const { sent, coming } = exchangedSlicesOf(channel, operation)
@@ -41,6 +48,47 @@ export function* pairwiseAllToAll(channel: Channel, operation: Operation): Steps
   yield* untilAll([...receives, ...sends])
 }
 
+export const pairwise = {
+  allToAll,
+  allToAllV: allToAll,
+
+  /**
+   * Reduce-scatter. In step s, rank r receives the contribution of r-s to its slice and adds it.
+   * Contributions are added in the order r, r-1, ...; no partial sum is sent.
+   */
+  *reduceScatter(channel, operation) {
+    const { rank, size: n, kernels } = channel
+    const { input, output } = operation
+    const arithmetic = arithmeticOf(channel, operation)
+    const slices = slicesOf(channel, operation)
+    const { at, bytes } = slices[rank]!
+    const slots = Array.from({ length: Math.min(WINDOW, n - 1) }, () => channel.scratch(bytes))
+    const post = (step: number): Message =>
+      channel.receive((rank - step + n) % n, slots[step % slots.length]!, bytes)
+    const begin = (step: number): Message => {
+      const to = (rank + step) % n
+      return channel.send(to, input + slices[to]!.at, bytes)
+    }
+    const steps = Array.from({ length: n - 1 }, (_, i) => i + 1)
+    const receives = steps.slice(0, slots.length).map(post)
+    const sends = steps.slice(0, slots.length).map(begin)
+    if (output !== input + at) kernels.copy(output, input + at, bytes)
+    for (const step of steps) {
+      const received = receives[step - 1]!
+      yield* until(received)
+      arithmetic.combine(output, output, received.at, bytes)
+      const following = step + slots.length
+      if (following < n) {
+        receives.push(post(following))
+        yield* until(sends[step - 1]!)
+        sends.push(begin(following))
+      }
+    }
+    arithmetic.finish(output, bytes)
+    yield* untilAll(sends)
+  },
+} satisfies Algorithms
+
 /**
  * In round s, the ranks whose numbers add up to s (modulo n) swap their slices, segment by segment,
  * through one segment of scratch each. A rank that is its own partner skips the round.
@@ -62,40 +110,4 @@ function* swapInPlace(channel: Channel, base: number, slices: readonly Slice[]):
       kernels.copy(base + at, scratch, bytes)
     }
   }
-}
-
-/**
- * Reduce-scatter. In step s, rank r receives the contribution of r-s to its slice and adds it.
- * Contributions are added in the order r, r-1, ...; no partial sum is sent.
- */
-export function* pairwiseReduceScatter(channel: Channel, operation: Operation): Steps {
-  const { rank, size: n, kernels } = channel
-  const { input, output } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const slices = slicesOf(channel, operation)
-  const { at, bytes } = slices[rank]!
-  const slots = Array.from({ length: Math.min(WINDOW, n - 1) }, () => channel.scratch(bytes))
-  const post = (step: number): Message =>
-    channel.receive((rank - step + n) % n, slots[step % slots.length]!, bytes)
-  const begin = (step: number): Message => {
-    const to = (rank + step) % n
-    return channel.send(to, input + slices[to]!.at, bytes)
-  }
-  const steps = Array.from({ length: n - 1 }, (_, i) => i + 1)
-  const receives = steps.slice(0, slots.length).map(post)
-  const sends = steps.slice(0, slots.length).map(begin)
-  if (output !== input + at) kernels.copy(output, input + at, bytes)
-  for (const step of steps) {
-    const received = receives[step - 1]!
-    yield* until(received)
-    arithmetic.combine(output, output, received.at, bytes)
-    const following = step + slots.length
-    if (following < n) {
-      receives.push(post(following))
-      yield* until(sends[step - 1]!)
-      sends.push(begin(following))
-    }
-  }
-  arithmetic.finish(output, bytes)
-  yield* untilAll(sends)
 }

@@ -87,25 +87,20 @@ export interface Slice extends Piece {
  * Returns the slices of a buffer in rank order: `count` elements each, or as many as the
  * operation's table says.
  */
-export function slicesOf({ size, heap }: Channel, operation: Operation): Slice[] {
-  return cut({ size, heap }, operation, 0)
+export function slicesOf(channel: Channel, operation: Operation): Slice[] {
+  return cut(channel, operation, 0)
 }
 
 /** Returns the slices that an all-to-all sends and receives. */
 export function exchangedSlicesOf(
-  { size, heap }: Channel,
+  channel: Channel,
   operation: Operation,
 ): { sent: Slice[]; coming: Slice[] } {
-  const own = { size, heap }
-  return { sent: cut(own, operation, 0), coming: cut(own, operation, size) }
+  return { sent: cut(channel, operation, 0), coming: cut(channel, operation, channel.size) }
 }
 
 /** @param first - index in the table of the first slice */
-function cut(
-  { size, heap }: Pick<Channel, 'size' | 'heap'>,
-  { count, dtype, table }: Operation,
-  first: number,
-): Slice[] {
+function cut({ size, heap }: Channel, { count, dtype, table }: Operation, first: number): Slice[] {
   const element = dtypes[dtype].bytes
   let at = 0
   return Array.from({ length: size }, (_, rank) => {

@@ -1,6 +1,15 @@
-import { until, untilAll, type Channel, type Message, type Steps } from './channel.ts'
-import { bytesOf, type Operation } from '../operation.ts'
-import { arithmeticOf } from './algorithm.ts'
+import { bytesOf } from '../operation.ts'
+import {
+  arithmeticOf,
+  until,
+  untilAll,
+  type Algorithm,
+  type Algorithms,
+  type Arithmetic,
+  type Channel,
+  type Message,
+  type Steps,
+} from './channel.ts'
 import {
   bufferOf,
   cutIntoChunks,
@@ -8,6 +17,7 @@ import {
   segmentBytes,
   slicesOf,
   type Piece,
+  type Slice,
 } from './pieces.ts'
 
 /*
@@ -25,146 +35,125 @@ import {
 /** Number of segments with posted receives. */
 const WINDOW = 4
 
-/** An arriving segment, in a list that is ordered by arrival. */
-interface Arrival extends Piece {
-  readonly step: number
-}
-
-/** Lists the segments of `chunks` that arrive. Their offsets start where those of `chunks` do. */
-function arrivals(
-  channel: Channel,
-  chunks: readonly Piece[],
-  size: number,
-  order: number[],
-): Arrival[] {
-  const { rank, size: n } = channel
-  return order.flatMap((offset, step) => {
-    const chunk = chunks[(((rank + offset) % n) + n) % n]!
-    return cutIntoSegments(chunk, size).map((segment) => ({ ...segment, step }))
-  })
-}
-
-/**
- * Returns the numbers of the chunks that arrive in `steps` steps: `first`, `first` - 1, and so on.
- */
-function downFrom(first: number, steps: number): number[] {
-  return Array.from({ length: steps }, (_, step) => first - step)
-}
-
-export function* ringAllReduce(channel: Channel, operation: Operation): Steps {
-  const { rank, size: n } = channel
-  const arithmetic = arithmeticOf(channel, operation)
-  const chunks = cutIntoChunks(bufferOf(operation), n)
-  const segment = segmentBytes(chunks[0]!.bytes)
-  const next = (rank + 1) % n
-  const previous = (rank + n - 1) % n
-  const coming = arrivals(channel, chunks, segment, downFrom(-1, 2 * (n - 1)))
-  const slots = Array.from({ length: WINDOW }, () => channel.scratch(segment))
-  const reduces = ({ step }: Arrival): boolean => step < n - 1
-  const post = (i: number): Message => {
-    const arrival = coming[i]!
-    const place = reduces(arrival) ? slots[i % WINDOW]! : arrival.at
-    return channel.receive(previous, place, arrival.bytes)
-  }
-
-  const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
-  const sends = cutIntoSegments(chunks[rank]!, segment).map(({ at, bytes }) =>
-    channel.send(next, at, bytes),
-  )
-  for (const [i, arrival] of coming.entries()) {
-    const { at, bytes, step } = arrival
-    const received = receives[i]!
-    yield* until(received)
-    if (reduces(arrival)) {
-      arithmetic.combine(at, at, received.at, bytes)
-      if (step === n - 2) arithmetic.finish(at, bytes)
-    }
-    if (step < 2 * n - 3) sends.push(channel.send(next, at, bytes))
-    if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
-  }
-  yield* untilAll(sends)
-}
-
-/**
- * Reduces slices around the ring. `input` [n slices] is unchanged, and rank r's slice of the result
- * goes to `output`. Partial sums are in scratch memory. To limit its size, WINDOW segments complete
- * all their steps before the next WINDOW segments start.
- */
-export function* ringReduceScatter(channel: Channel, operation: Operation): Steps {
-  const { rank, size: n } = channel
-  const { input, output } = operation
-  const arithmetic = arithmeticOf(channel, operation)
-  const slice = bytesOf(operation)
-  const next = (rank + 1) % n
-  const previous = (rank + n - 1) % n
-  const segments = cutIntoSegments({ at: 0, bytes: slice }, segmentBytes(slice))
-  const coming = segments.flatMap((_, first) =>
-    first % WINDOW !== 0
-      ? []
-      : downFrom(-2, n - 1).flatMap((offset, step) =>
-          segments.slice(first, first + WINDOW).map((segment, row) => ({
-            ...segment,
-            step,
-            place: input + ((rank + offset + n) % n) * slice + segment.at,
-            following: segments[first + WINDOW + row],
-          })),
-        ),
-  )
-  const slots = Array.from({ length: 2 * WINDOW }, () => channel.scratch(segments[0]!.bytes))
-  const post = (i: number): Message =>
-    channel.receive(previous, slots[i % slots.length]!, coming[i]!.bytes)
-  const begin = ({ at, bytes }: Piece): Message =>
-    channel.send(next, input + previous * slice + at, bytes)
-
-  const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
-  const sends = segments.slice(0, WINDOW).map(begin)
-  const passedOn: (Message | undefined)[] = []
-  for (const [i, { at, bytes, step, place, following }] of coming.entries()) {
-    const received = receives[i]!
-    yield* until(received)
-    if (step < n - 2) {
-      arithmetic.combine(received.at, received.at, place, bytes)
-      passedOn[i] = channel.send(next, received.at, bytes)
-    } else {
-      arithmetic.combine(output + at, received.at, place, bytes)
-      arithmetic.finish(output + at, bytes)
-      if (following !== undefined) sends.push(begin(following))
-    }
-    if (i + WINDOW < coming.length) {
-      // First wait until the segment that used this scratch memory was sent.
-      const leaving = passedOn[i - WINDOW]
-      if (leaving !== undefined) yield* until(leaving)
-      receives.push(post(i + WINDOW))
-    }
-  }
-  for (const sent of [...sends, ...passedOn]) if (sent !== undefined) yield* until(sent)
-}
-
 /** Copies rank r's `input` to slice r of every `output`. The slices may be uneven. */
-export function* ringAllGather(channel: Channel, operation: Operation): Steps {
-  const { rank, size: n, kernels } = channel
-  const { input, output, name } = operation
-  const chunks = slicesOf(channel, operation)
+const allGather: Algorithm = function* (channel, operation) {
+  const { rank, kernels } = channel
+  const { input, output } = operation
+  const chunks = slicesOf(channel, operation).map((slice) => ({
+    ...slice,
+    at: output + slice.at,
+  }))
   const own = chunks[rank]!
-  if (output + own.at !== input) kernels.copy(output + own.at, input, own.bytes)
+  if (own.at !== input) kernels.copy(own.at, input, own.bytes)
+  yield* passAround(channel, chunks)
+}
+
+export const ring = {
+  allGather,
+  allGatherV: allGather,
+
+  *allReduce(channel, operation) {
+    const chunks = cutIntoChunks(bufferOf(operation), channel.size)
+    yield* passAround(channel, chunks, arithmeticOf(channel, operation))
+  },
+
+  /**
+   * Reduces slices around the ring. `input` [n slices] is unchanged, and rank r's slice of the result
+   * goes to `output`. Partial sums are in scratch memory. To limit its size, WINDOW segments complete
+   * all their steps before the next WINDOW segments start.
+   */
+  *reduceScatter(channel, operation) {
+    const { rank, size: n } = channel
+    const { input, output } = operation
+    const arithmetic = arithmeticOf(channel, operation)
+    const slice = bytesOf(operation)
+    const next = (rank + 1) % n
+    const previous = (rank + n - 1) % n
+    const segments = cutIntoSegments({ at: 0, bytes: slice }, segmentBytes(slice))
+    const steps = Array.from({ length: n - 1 }, (_, step) => step)
+    const coming = segments.flatMap((_, first) =>
+      first % WINDOW !== 0
+        ? []
+        : steps.flatMap((step) =>
+            segments.slice(first, first + WINDOW).map((segment, row) => ({
+              ...segment,
+              step,
+              place: input + ((rank - 2 - step + n) % n) * slice + segment.at,
+              following: segments[first + WINDOW + row],
+            })),
+          ),
+    )
+    const slots = Array.from({ length: 2 * WINDOW }, () => channel.scratch(segments[0]!.bytes))
+    const post = (i: number): Message =>
+      channel.receive(previous, slots[i % slots.length]!, coming[i]!.bytes)
+    const begin = ({ at, bytes }: Piece): Message =>
+      channel.send(next, input + previous * slice + at, bytes)
+
+    const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
+    const sends = segments.slice(0, WINDOW).map(begin)
+    const passedOn: (Message | undefined)[] = []
+    for (const [i, { at, bytes, step, place, following }] of coming.entries()) {
+      const received = receives[i]!
+      yield* until(received)
+      if (step < n - 2) {
+        arithmetic.combine(received.at, received.at, place, bytes)
+        passedOn[i] = channel.send(next, received.at, bytes)
+      } else {
+        arithmetic.combine(output + at, received.at, place, bytes)
+        arithmetic.finish(output + at, bytes)
+        if (following !== undefined) sends.push(begin(following))
+      }
+      if (i + WINDOW < coming.length) {
+        // First wait until the segment that used this scratch memory was sent.
+        const leaving = passedOn[i - WINDOW]
+        if (leaving !== undefined) yield* until(leaving)
+        receives.push(post(i + WINDOW))
+      }
+    }
+    for (const sent of [...sends, ...passedOn]) if (sent !== undefined) yield* until(sent)
+  },
+} satisfies Algorithms
+
+/**
+ * Sends this rank's chunk to the next rank and passes on what arrives, until each rank has all
+ * chunks. With arithmetic, the chunks go around twice: first they are added up, then copied.
+ */
+function* passAround(
+  channel: Channel,
+  chunks: readonly (Piece & Partial<Slice>)[],
+  arithmetic?: Arithmetic,
+): Steps {
+  const { rank, size: n } = channel
   const segment = segmentBytes(Math.max(...chunks.map(({ bytes }) => bytes)))
-  const countOf = (step: number): number | undefined =>
-    name === 'allGatherV' ? chunks[(rank - step + 2 * n) % n]!.count : undefined
   const next = (rank + 1) % n
   const previous = (rank + n - 1) % n
-  const coming = arrivals(channel, chunks, segment, downFrom(-1, n - 1))
+  const reductions = arithmetic === undefined ? 0 : n - 1
+  const steps = reductions + n - 1
+  const coming = Array.from({ length: steps }, (_, step) => step).flatMap((step) => {
+    const chunk = chunks[(rank - 1 - step + 2 * n) % n]!
+    return cutIntoSegments(chunk, segment).map((piece) => ({ ...piece, step, count: chunk.count }))
+  })
+  const slots = Array.from({ length: reductions === 0 ? 0 : WINDOW }, () =>
+    channel.scratch(segment),
+  )
   const post = (i: number): Message => {
-    const { at, bytes, step } = coming[i]!
-    return channel.receive(previous, output + at, bytes, countOf(step + 1))
+    const { at, bytes, step, count } = coming[i]!
+    return channel.receive(previous, step < reductions ? slots[i % WINDOW]! : at, bytes, count)
   }
 
   const receives = coming.slice(0, WINDOW).map((_, i) => post(i))
+  const own = chunks[rank]!
   const sends = cutIntoSegments(own, segment).map(({ at, bytes }) =>
-    channel.send(next, output + at, bytes, countOf(0)),
+    channel.send(next, at, bytes, own.count),
   )
-  for (const [i, { at, bytes, step }] of coming.entries()) {
-    yield* until(receives[i]!)
-    if (step < n - 2) sends.push(channel.send(next, output + at, bytes, countOf(step + 1)))
+  for (const [i, { at, bytes, step, count }] of coming.entries()) {
+    const received = receives[i]!
+    yield* until(received)
+    if (arithmetic !== undefined && step < reductions) {
+      arithmetic.combine(at, at, received.at, bytes)
+      if (step === reductions - 1) arithmetic.finish(at, bytes)
+    }
+    if (step < steps - 1) sends.push(channel.send(next, at, bytes, count))
     if (i + WINDOW < coming.length) receives.push(post(i + WINDOW))
   }
   yield* untilAll(sends)

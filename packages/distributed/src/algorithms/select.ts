@@ -5,81 +5,41 @@ import {
   type Operation,
   type OperationName,
 } from '../operation.ts'
-import type { Algorithm } from './algorithm.ts'
-import {
-  binomialBroadcast,
-  binomialGather,
-  binomialReduce,
-  binomialScatter,
-} from './binomial-tree.ts'
-import { bruckAllGather, bruckAllToAll, disseminationBarrier } from './bruck.ts'
-import { chainBroadcast, chainReduce } from './chain.ts'
-import type { Layout } from './channel.ts'
-import {
-  copyAlone,
-  directAllGather,
-  directAllReduce,
-  directBroadcast,
-  directReduceScatter,
-  receiveMessage,
-  sendMessage,
-} from './direct.ts'
-import {
-  halvingDoublingAllReduce,
-  recursiveDoublingAllReduce,
-  recursiveHalvingReduceScatter,
-} from './halving-doubling.ts'
+import { binomialTree } from './binomial-tree.ts'
+import { bruck, dissemination } from './bruck.ts'
+import { chain } from './chain.ts'
+import type { Algorithm, Algorithms, Layout } from './channel.ts'
+import { copyAlone, direct, ordered } from './direct.ts'
 import { flatBytes } from './flat.ts'
-import { hierarchicalAllReduce, hierarchicalBroadcast, type Between } from './hierarchical.ts'
+import { halvingDoubling, recursiveDoubling, recursiveHalving } from './halving-doubling.ts'
+import { hierarchical } from './hierarchical.ts'
+import { linear } from './linear.ts'
+import { pairwise } from './pairwise.ts'
+import { ring } from './ring.ts'
 import { builtInTuning, withoutWindows, type TuningTable } from './tuning-table.ts'
-import { linearAllReduce, linearBarrier, linearGather, linearScatter } from './linear.ts'
-import { orderedAllReduce, orderedReduce, orderedReduceScatter } from './ordered.ts'
-import { pairwiseAllToAll, pairwiseReduceScatter } from './pairwise.ts'
 import { findWindowCollective } from './window.ts'
-import { ringAllGather, ringAllReduce, ringReduceScatter } from './ring.ts'
 
-const betweenHosts: Between = (name, bytes, tuning) =>
-  algorithms[name][chooseBetweenHosts(name, bytes, tuning)]!
-
-const allReduce: Partial<Record<AlgorithmName, Algorithm>> = {
-  ring: ringAllReduce,
-  'recursive-doubling': recursiveDoublingAllReduce,
-  'halving-doubling': halvingDoublingAllReduce,
-  hierarchical: hierarchicalAllReduce(betweenHosts),
-  direct: directAllReduce,
-  linear: linearAllReduce,
-  ordered: orderedAllReduce,
+const algorithms: Readonly<Partial<Record<AlgorithmName, Algorithms>>> = {
+  ring,
+  'recursive-doubling': recursiveDoubling,
+  'halving-doubling': halvingDoubling,
+  'recursive-halving': recursiveHalving,
+  pairwise,
+  bruck,
+  dissemination,
+  'binomial-tree': binomialTree,
+  chain,
+  hierarchical: hierarchical((name, bytes, tuning) =>
+    implementationOf(name, chooseBetweenHosts(name, bytes, tuning))!,
+  ),
+  direct,
+  linear,
+  ordered,
 }
 
-const algorithms: Readonly<Record<OperationName, Partial<Record<AlgorithmName, Algorithm>>>> = {
-  send: { direct: sendMessage },
-  recv: { direct: receiveMessage },
-  broadcast: {
-    'binomial-tree': binomialBroadcast,
-    chain: chainBroadcast,
-    direct: directBroadcast,
-    hierarchical: hierarchicalBroadcast(betweenHosts),
-  },
-  reduce: { 'binomial-tree': binomialReduce, chain: chainReduce, ordered: orderedReduce },
-  allReduce,
-  reduceScatter: {
-    ring: ringReduceScatter,
-    'recursive-halving': recursiveHalvingReduceScatter,
-    pairwise: pairwiseReduceScatter,
-    direct: directReduceScatter,
-    ordered: orderedReduceScatter,
-  },
-  allGather: { ring: ringAllGather, bruck: bruckAllGather, direct: directAllGather },
-  barrier: { dissemination: disseminationBarrier },
-  gather: { 'binomial-tree': binomialGather, linear: linearGather },
-  scatter: { 'binomial-tree': binomialScatter, linear: linearScatter },
-  allToAll: { pairwise: pairwiseAllToAll, bruck: bruckAllToAll },
-  allGatherV: { ring: ringAllGather },
-  gatherV: { linear: linearGather },
-  scatterV: { linear: linearScatter },
-  allToAllV: { pairwise: pairwiseAllToAll },
-  allReduceCoalesced: allReduce,
-  monitoredBarrier: { linear: linearBarrier },
+/** Returns undefined if the operation does not have the algorithm. */
+function implementationOf(name: OperationName, algorithm: AlgorithmName): Algorithm | undefined {
+  return algorithms[algorithm]?.[name === 'allReduceCoalesced' ? 'allReduce' : name]
 }
 
 /** The facts that determine the algorithm; the same on all ranks of a group. */
@@ -95,7 +55,8 @@ export function chooseAlgorithm(
   { bytes, layout }: Situation,
   { sockets, sharedMemory }: TuningTable = builtInTuning,
 ): AlgorithmName {
-  if (layout === 'mixed' && algorithms[operation].hierarchical !== undefined) return 'hierarchical'
+  if (layout === 'mixed' && implementationOf(operation, 'hierarchical') !== undefined)
+    return 'hierarchical'
   const isShared = layout === 'together'
   const thresholds = (isShared ? sharedMemory[operation] : undefined) ?? sockets[operation]
   return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
@@ -149,7 +110,9 @@ export function chooseWithoutMessages(
 
 /** Returns the algorithms that the option `algorithm` of an operation accepts besides `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
-  const byMessages = Object.keys(algorithms[operation]) as AlgorithmName[]
+  const byMessages = (Object.keys(algorithms) as AlgorithmName[]).filter(
+    (name) => implementationOf(operation, name) !== undefined,
+  )
   return findWindowCollective(operation) === undefined ? byMessages : [...byMessages, 'window']
 }
 
@@ -162,7 +125,7 @@ export function resolveAlgorithm(
 ): Operation {
   const { name, algorithm, deterministic } = operation
   if (deterministic) return { ...operation, algorithm: 'ordered' }
-  if (algorithm !== 'auto' && algorithms[name][algorithm] !== undefined) return operation
+  if (implementationOf(name, algorithm) !== undefined) return operation
   const bytes = bytesOf(operation) * (sliced.has(name) ? size : 1)
   return { ...operation, algorithm: chooseMessages(name, { bytes, layout }, tuning) }
 }
@@ -176,7 +139,7 @@ export function findAlgorithm(
   groupSize: number,
 ): Algorithm {
   const isMessage = name === 'send' || name === 'recv'
-  const found = groupSize === 1 && !isMessage ? copyAlone : algorithms[name][algorithm]
+  const found = groupSize === 1 && !isMessage ? copyAlone : implementationOf(name, algorithm)
   if (found === undefined) throw new RangeError(`${name} has no algorithm ${algorithm}`)
   return reduction === 'premulSum' ? premultiplied(found) : found
 }

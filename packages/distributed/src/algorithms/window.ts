@@ -1,7 +1,7 @@
 import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { bytesOf, type Operation, type OperationName } from '../operation.ts'
-import { otherRanks } from './algorithm.ts'
+import { otherRanks } from './channel.ts'
 import { cutIntoSegments, GRAIN } from './pieces.ts'
 
 /*

@@ -1,5 +1,7 @@
 import { argumentError, createLogger, host, monotonicNow, tsrError } from '@tsrun/core'
-import { StatusSlot } from '../record/status-slot.ts'
+import { LINK_NUMBERS, linkNumber, StatusSlot } from '../record/status-slot.ts'
+import { sharedBuffer } from '../arena/heap.ts'
+import type { Link } from '../engine/messages/link.ts'
 import type { SpanRecorder } from '../record/spans.ts'
 import {
   FLIGHT_FORMAT,
@@ -12,7 +14,6 @@ import { bytesOf, joint, LARGEST_GROUP, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
 import { FlightRecorder } from './flight-recorder.ts'
-import { LinkCounters } from './link-counters.ts'
 import type { DiagnosisSettings } from './settings.ts'
 import type { StatusPlace } from './status-publisher.ts'
 
@@ -42,8 +43,9 @@ export class Journal {
   counters: LinkCounters
   /** This rank's slot of the status page. */
   status: StatusSlot | undefined
+  /** The recorder for the spans of completed operations. */
+  spans: SpanRecorder | undefined
   #place: StatusPlace | undefined
-  #spans: SpanRecorder | undefined
   /** The recorder of the trace that the launcher asked for. */
   #traced: SpanRecorder | undefined
   readonly groups = new Map<number, FlightGroup>()
@@ -75,19 +77,14 @@ export class Journal {
     this.counters = new LinkCounters(worldSize, this.status.links(worldSize)?.fill(0))
   }
 
-  /** The recorder for the spans of completed operations. */
-  get spans(): SpanRecorder | undefined {
-    return this.#spans
-  }
-
   /** Sets the recorder of the trace that the launcher asked for. */
   trace(recorder: SpanRecorder | undefined): void {
-    this.#spans = this.#traced = recorder
+    this.spans = this.#traced = recorder
   }
 
   /** Sets the recorder for spans. Without one, spans go to the trace, if there is one. */
   record(recorder: SpanRecorder | undefined): void {
-    this.#spans = recorder ?? this.#traced
+    this.spans = recorder ?? this.#traced
   }
 
   get shared(): SharedJournal {
@@ -220,4 +217,60 @@ export function blockUntilSettled(
   const end = monotonicNow()
   const waited = (ticket.timing?.started ?? end) - start
   recorder.record('wait', start, end, { name, waited: Math.min(Math.max(0, waited), end - start) })
+}
+
+/** The traffic of the link to one peer. */
+export interface LinkStatistics {
+  /** Rank of the peer in the group. */
+  readonly peer: number
+  /** Rank of the peer in the world. */
+  readonly worldRank: number
+  readonly transport: string
+  /** Bytes of payloads and frame headers, including payloads that the peer copied from shared memory. */
+  readonly bytesSent: number
+  readonly bytesReceived: number
+  readonly framesSent: number
+}
+
+/** The counters of all links, in memory shared by the calling thread and the engine's thread. */
+class LinkCounters {
+  readonly memory: Float64Array<SharedArrayBuffer>
+
+  /** @param memory - shared memory of the counters; default: new memory */
+  constructor(
+    worldSize: number,
+    memory = new Float64Array(sharedBuffer(worldSize * LINK_NUMBERS * 8)),
+  ) {
+    this.memory = memory
+  }
+
+  /** Publishes the counters. Called on the engine's thread, which owns the links. */
+  publish(links: readonly (Link | undefined)[]): void {
+    for (let peer = 0; peer < links.length; peer++) {
+      const link = links[peer]
+      if (link === undefined) continue
+      const at = peer * LINK_NUMBERS
+      const { traffic, mail } = link
+      const [frames = 0, bytes = 0] = mail?.outgoing.traffic ?? []
+      this.memory[at + linkNumber.bytesSent] = traffic.bytesSent + bytes
+      this.memory[at + linkNumber.bytesReceived] =
+        traffic.bytesReceived + (mail?.incoming.traffic[1] ?? 0)
+      this.memory[at + linkNumber.framesSent] = traffic.framesSent + frames
+      this.memory[at + linkNumber.sharesMemory] = link.sharesMemory ? 1 : 0
+    }
+  }
+
+  /** @param transport - name of the transport of links that share no memory */
+  read(worldRank: number, peer: number, transport: string): LinkStatistics {
+    const of = (name: keyof typeof linkNumber): number =>
+      this.memory[worldRank * LINK_NUMBERS + linkNumber[name]]!
+    return {
+      peer,
+      worldRank,
+      transport: of('sharesMemory') === 1 ? 'shared-memory' : transport,
+      bytesSent: of('bytesSent'),
+      bytesReceived: of('bytesReceived'),
+      framesSent: of('framesSent'),
+    }
+  }
 }

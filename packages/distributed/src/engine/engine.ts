@@ -5,12 +5,13 @@ import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
 import { isCollective, isWithoutMessages, type Operation } from '../operation.ts'
+import { chooseShared, type SharedContext } from '../shared/choose.ts'
 import { createEpochs, Epochs } from '../shared/epochs.ts'
-import type { TransportCollectives } from '../transports/transport-collectives.ts'
-import type { Transport } from '../transports/transport.ts'
+import { FlatRun } from '../shared/flat-run.ts'
+import { WindowRun } from '../shared/window-run.ts'
+import type { Transport, TransportCollectives } from '../transports/transport.ts'
 import { createFailures } from './failures.ts'
-import { sharedCollectives } from './shared-collectives.ts'
-import { createGroup, refuses, remember, type EngineGroup } from './group.ts'
+import { createGroup, remember, type EngineGroup } from './group.ts'
 import { createMatching } from './matching-queue.ts'
 import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
@@ -144,10 +145,7 @@ export function createEngine(options: EngineOptions) {
     const { group, operation } = task
     running.add(task)
     observer.onStart(task)
-    if (group.failure !== undefined && refuses(group, operation)) {
-      failures.refuse(task, group.failure.error)
-      return
-    }
+    if (failures.refuse(task)) return
     if (operation.aborted) {
       engine.abort(task)
       return
@@ -303,4 +301,42 @@ export function createEngine(options: EngineOptions) {
     },
   }
   return engine
+}
+
+/** Runs the collectives of ranks that share memory without messages. */
+function sharedCollectives(context: SharedContext): TransportCollectives {
+  const { slots, waiting } = context
+  /**
+   * The epochs of each group, by id. Ids are never reused, so two groups never use the same slots.
+   */
+  const epochs = Array.from(
+    { length: slots.exposingGroups },
+    (_, group) => new Epochs(context.epochs, group),
+  )
+  return {
+    take: (operation, group) => {
+      const algorithm = chooseShared(operation, group, context)
+      return algorithm && { ...operation, algorithm }
+    },
+    run: (running) => {
+      const Run = running.operation.algorithm === 'flat' ? FlatRun : WindowRun
+      const run = new Run(context, epochs[running.group.id]!, running)
+      run.restart()
+      return run
+    },
+    progress: () => {
+      let moved = false
+      for (let i = waiting.length - 1; i >= 0; i--) {
+        const run = waiting[i]!
+        const isRunning = run.running.state === 'running'
+        if (isRunning && !run.done) continue
+        waiting.splice(i, 1)
+        if (!isRunning) continue
+        moved = true
+        run.running.resume(run)
+      }
+      slots.isAwaited = waiting.length > 0
+      return moved
+    },
+  }
 }

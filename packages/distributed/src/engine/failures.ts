@@ -6,13 +6,13 @@ import {
   belongsTo,
   type Fingerprint,
 } from '../operation.ts'
-import { decodeFault, describeCall, encodeFault, faultError, type Fault } from './fault.ts'
-import { hasDeparted, recall, type EngineGroup } from './group.ts'
+import { decodeFault, encodeFault, faultError, mismatchError, type Fault } from './fault.ts'
+import { hasDeparted, recall, refuses, type EngineGroup, type ErrorOf } from './group.ts'
 import { spaces, type FrameHeader } from './messages/frame.ts'
 import type { Link } from './messages/link.ts'
 import { streamKey, type Stream } from './messages/stream.ts'
 import type { EngineObserver } from './observer.ts'
-import { peerError, refusalError, sentenceOf, timeoutError, withdrawnError } from './task-errors.ts'
+import { peerError, refusalError, sentenceOf, timeoutError } from './task-errors.ts'
 import type { Task, TaskTransfer } from './task.ts'
 
 /** The state of the engine that this module reads and changes. The engine owns it. */
@@ -26,12 +26,6 @@ export interface EngineState {
   readonly settle: (task: Task, state: 'failed') => void
   readonly observer: EngineObserver
 }
-
-/**
- * Returns the error that a failure causes for an operation. Undefined: the operation is refused
- * with the error of later operations.
- */
-type ErrorOf = (task: Task) => TsrError | undefined
 
 /** Largest number of groups whose faults are kept until this rank makes the group. */
 const EARLY_GROUPS = 64
@@ -56,8 +50,6 @@ export function createFailures({
 }: EngineState) {
   /** Faults that arrived before this rank had made the group, by group. */
   const early = new Map<number, (() => void)[]>()
-  /** For each failed group: the function that gives its operations their errors. */
-  const causes = new WeakMap<EngineGroup, ErrorOf>()
 
   /**
    * Ends an operation with an error. If the operation is a collective, its group fails from that
@@ -86,20 +78,19 @@ export function createFailures({
     const task = transfer?.task ?? group.active.get(sequence)
     const mine = transfer?.fingerprint ?? task?.fingerprint ?? recall(group, sequence)
     if (mine === undefined) return
-    const mySite = observer.siteOf(group.id, sequence, rank)
-    const theirSite = observer.siteOf(group.id, sequence, link.peer)
-    const error = tsrError('ERR_TSR_MISMATCH', {
-      group: group.name,
-      sequence,
+    const mismatch = {
       rank,
-      mine: describeCall(mine, mySite),
+      mine,
+      mySite: observer.siteOf(group.id, sequence, rank),
       peer: link.peer,
-      theirs: describeCall(theirs, theirSite),
-    })
+      theirs,
+      theirSite: observer.siteOf(group.id, sequence, link.peer),
+    }
+    const error = mismatchError(group.name, sequence, mismatch)
     failGroup(group, sequence, error, onlyOf(task, error), {
       reason: sentenceOf(error),
       all: space === spaces.message,
-      mismatch: { rank, mine, peer: link.peer, theirs, mySite, theirSite },
+      mismatch,
     })
   }
 
@@ -119,10 +110,11 @@ export function createFailures({
     for (const peer of peers) links[peer]?.inquire(address, fingerprint)
   }
 
-  /** Fails the operations that still need a peer that will send nothing more. */
-  const onDeparted = (link: Link, isConcerned: (task: Task) => boolean): void => {
+  /** Fails the operations that still need a peer that will send nothing more, in one group or all. */
+  const onDeparted = (link: Link, group?: EngineGroup): void => {
     for (const task of [...running]) {
-      if (task.needs(link.peer) && isConcerned(task) && !task.outlastsDepartures) {
+      if (group !== undefined && task.group !== group) continue
+      if (task.needs(link.peer) && !task.outlastsDepartures) {
         fail(task, peerError(task, link, rank))
       }
     }
@@ -156,19 +148,17 @@ export function createFailures({
   ): void => {
     const from = fault.all ? 0 : sequence
     const before = group.failure
-    group.failure = {
-      from: Math.min(from, before?.from ?? Infinity),
-      error: before?.error ?? error,
-    }
+    const failure =
+      before !== undefined && before.from <= from
+        ? before
+        : { from, error: before?.error ?? error, errorOf }
+    group.failure = failure
     group.epochs?.close()
-    if (from < (before?.from ?? Infinity)) {
-      causes.set(group, errorOf)
-      tellGroup(group, sequence, fault)
-    }
+    if (failure !== before) tellGroup(group, sequence, fault)
     for (const task of [...running]) {
       if (task.group !== group) continue
       if (isCollective(task.operation) && task.operation.sequence < from) continue
-      end(task, errorOf(task) ?? refusalError(task, group.failure.error))
+      end(task, errorOf(task) ?? refusalError(task, failure.error))
     }
     observer.onFailure(error)
   }
@@ -200,7 +190,7 @@ export function createFailures({
     if (fault.destroyed === true) {
       group.departed.add(link.peer)
       group.epochs?.close()
-      onDeparted(link, ({ group: { id } }) => id === header.group)
+      onDeparted(link, group)
       return
     }
     const facts = { group: group.name, sequence, rank, peer: link.peer }
@@ -226,11 +216,15 @@ export function createFailures({
     fail,
     onMismatch,
     onFault,
-    /** Ends an operation of a group that has failed with `error`. */
-    refuse(task: Task, error: TsrError): void {
-      // The calling thread had begun this operation, so it was running when the group failed.
-      const cause = task.operation.begun > 0 ? causes.get(task.group)?.(task) : undefined
-      fail(task, cause ?? refusalError(task, error))
+    /** Ends an operation if its group has failed. Returns whether it has. */
+    refuse(task: Task): boolean {
+      const { group, operation } = task
+      const { failure } = group
+      if (failure === undefined || !refuses(group, operation)) return false
+      // If the calling thread had begun this operation, it was running when the group failed.
+      const cause = operation.begun > 0 ? failure.errorOf(task) : undefined
+      fail(task, cause ?? refusalError(task, failure.error))
+      return true
     },
     /** Fails operations past their deadline, as `Engine.checkDeadlines` documents. */
     checkDeadlines(now: number, patience: number): number {
@@ -298,9 +292,6 @@ export function createFailures({
       const error = errorOf('every operation')
       failGroup(group, 0, error, (task) => errorOf(task.describe()), { reason, all: true })
     },
-    onWithdrawn({ task, stream }: TaskTransfer): void {
-      fail(task, withdrawnError(task, stream.link))
-    },
     /**
      * Handles a closed link. If the peer left, operations that need the peer fail. If the peer was
      * lost, all groups with the peer fail.
@@ -310,7 +301,7 @@ export function createFailures({
         for (const { ranks, epochs } of groups.values()) {
           if (ranks.includes(link.peer)) epochs?.close()
         }
-        onDeparted(link, () => true)
+        onDeparted(link)
         return
       }
       for (const group of groups.values()) {

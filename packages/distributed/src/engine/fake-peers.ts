@@ -1,7 +1,7 @@
-import { arithmeticOf } from '../algorithms/algorithm.ts'
+import { arithmeticOf } from '../algorithms/channel.ts'
 import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
 import { ANY_SOURCE, bytesOf, SKIPPED } from '../operation.ts'
-import type { RunningOperation, TransportCollectives } from '../transports/transport-collectives.ts'
+import type { RunningOperation, TransportCollectives } from '../transports/transport.ts'
 
 /** Bytes that a reduction copies to scratch memory at once. */
 const PART = 64 * 1024

@@ -1,8 +1,8 @@
 import {
   decode,
   encode,
+  flag,
   integer,
-  isObject,
   object,
   text,
   tsrError,
@@ -25,26 +25,21 @@ const disagreement = object({
 })
 
 /** Two world ranks that run different operations. */
-export type Disagreement = Of<typeof disagreement>
+type Disagreement = Of<typeof disagreement>
 
-/** Describes a call, as in `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
-export function describeCall(call: Fingerprint, site: string | undefined): string {
-  return site === undefined
-    ? describeFingerprint(call)
-    : `${describeFingerprint(call)} (called at ${site})`
-}
-
-/** The failure of a group, as ranks report it to each other. */
-export interface Fault {
-  readonly reason: string
+const failure = object({
+  reason: text,
   /** Whether the whole group fails. Otherwise it fails from one operation on. */
-  readonly all: boolean
-  readonly mismatch?: Disagreement
+  all: flag,
+  mismatch: disagreement.optional(),
   /**
    * The sender has destroyed the group after all its operations completed. This is not a failure.
    */
-  readonly destroyed?: boolean
-}
+  destroyed: flag.optional(),
+})
+
+/** The failure of a group, as ranks report it to each other. */
+export type Fault = Of<typeof failure>
 
 const LONGEST_REASON = 4096
 
@@ -58,16 +53,10 @@ export function encodeFault(fault: Fault): Uint8Array {
  */
 export function decodeFault(payload: Uint8Array): Fault {
   const fault = decode(payload, EAGER_LIMIT)
-  const { reason, all, mismatch, destroyed } = isObject(fault) ? fault : {}
-  return {
-    reason: typeof reason === 'string' ? reason : 'unknown reason',
-    all: all === true,
-    ...(destroyed === true ? { destroyed } : {}),
-    ...(disagreement.is(mismatch) ? { mismatch } : {}),
-  }
+  return failure.is(fault) ? fault : { reason: 'unknown reason', all: false }
 }
 
-export interface FaultContext {
+interface FaultContext {
   readonly group: string
   readonly sequence: number
   readonly rank: number
@@ -84,12 +73,35 @@ export function faultError({ reason, mismatch }: Fault, context: FaultContext): 
   if (mismatch?.peer !== rank) {
     return tsrError('ERR_TSR_PEER_FAILED', { rank, operation, group, peer, reason })
   }
+  return mismatchError(group, sequence, {
+    rank,
+    mine: mismatch.theirs,
+    mySite: mismatch.theirSite,
+    peer: mismatch.rank,
+    theirs: mismatch.mine,
+    theirSite: mismatch.mySite,
+  })
+}
+
+/** Returns the error for the rank `disagreement.rank`. */
+export function mismatchError(
+  group: string,
+  sequence: number,
+  { rank, mine, mySite, peer, theirs, theirSite }: Disagreement,
+): TsrError {
   return tsrError('ERR_TSR_MISMATCH', {
     group,
     sequence,
     rank,
-    mine: describeCall(mismatch.theirs, mismatch.theirSite),
-    peer: mismatch.rank,
-    theirs: describeCall(mismatch.mine, mismatch.mySite),
+    mine: describeCall(mine, mySite),
+    peer,
+    theirs: describeCall(theirs, theirSite),
   })
+}
+
+/** Describes a call, as in `allReduce(sum) float32[4096] (called at train.ts:12:3)`. */
+function describeCall(call: Fingerprint, site: string | undefined): string {
+  return site === undefined
+    ? describeFingerprint(call)
+    : `${describeFingerprint(call)} (called at ${site})`
 }

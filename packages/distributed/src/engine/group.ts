@@ -2,9 +2,24 @@ import type { TsrError } from '@tsrun/core'
 import type { Layout } from '../algorithms/channel.ts'
 import { isCollective, type Fingerprint, type Operation } from '../operation.ts'
 import type { Epochs } from '../shared/epochs.ts'
-import type { SharedSlots } from '../transports/shared-slots.ts'
+import type { SharedSlots } from '../transports/transport.ts'
 import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
+
+/**
+ * Returns the error that a failure causes for an operation. Undefined: the operation is refused
+ * with the error of later operations.
+ */
+export type ErrorOf = (task: Task) => TsrError | undefined
+
+interface GroupFailure {
+  /** Collectives from this sequence number on are refused. */
+  readonly from: number
+  /** The error of later operations. */
+  readonly error: TsrError
+  /** Gives the running operations their errors. */
+  readonly errorOf: ErrorOf
+}
 
 /**
  * Number of completed collectives that a group remembers, so that a mismatch error can describe
@@ -47,11 +62,8 @@ export function createGroup(
     slots,
     /** World ranks that have destroyed the group. */
     departed: new Set<number>(),
-    /**
-     * Set once the group has failed: collectives from this sequence number on are refused with this
-     * error.
-     */
-    failure: undefined as { readonly from: number; readonly error: TsrError } | undefined,
+    /** Set once the group has failed. */
+    failure: undefined as GroupFailure | undefined,
   }
 }
 

@@ -77,15 +77,13 @@ export function createMatching(links: readonly (Link | undefined)[]) {
 
   /** Fails a receive if all of its possible sources have departed. The error names the last. */
   const checkDeparted = ({ task, from, done }: PostedReceive): void => {
-    const { rank, ranks } = task.group
-    const sources = from === ANY_SOURCE ? ranks.filter((_, peer) => peer !== rank) : [ranks[from]!]
-    const possible = sources.map((source) => links[source])
+    const { ranks } = task.group
+    const sources = from === ANY_SOURCE ? ranks : [ranks[from]!]
+    // There is no link to this rank.
+    const possible = sources.map((source) => links[source]).filter((link) => link !== undefined)
     const last = possible.at(-1)
-    if (
-      !done &&
-      last !== undefined &&
-      possible.every((link) => link !== undefined && hasDeparted(task.group, link))
-    ) {
+    const haveDeparted = possible.every((link) => hasDeparted(task.group, link))
+    if (!done && last !== undefined && haveDeparted) {
       task.engine.failures.fail(task, peerError(task, last, task.engine.rank))
     }
   }

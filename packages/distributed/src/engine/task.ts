@@ -12,7 +12,7 @@ import {
   type Fingerprint,
   type Operation,
 } from '../operation.ts'
-import type { RunningOperation } from '../transports/transport-collectives.ts'
+import type { RunningOperation } from '../transports/transport.ts'
 import type { Failures } from './failures.ts'
 import { hasDeparted, type EngineGroup } from './group.ts'
 import type { MatchingQueues } from './matching-queue.ts'
@@ -21,7 +21,7 @@ import { spaces } from './messages/frame.ts'
 import type { Link } from './messages/link.ts'
 import type { EngineMemory } from './messages/memory.ts'
 import type { Stream, Transfer } from './messages/stream.ts'
-import { peerError } from './task-errors.ts'
+import { peerError, withdrawnError } from './task-errors.ts'
 
 /** The parts of the engine that tasks use. */
 export interface TaskContext {
@@ -304,7 +304,8 @@ export class TaskTransfer implements Transfer {
   }
 
   onWithdrawn(): void {
-    this.task.engine.failures.onWithdrawn(this)
+    const { task, stream } = this
+    task.engine.failures.fail(task, withdrawnError(task, stream.link))
   }
 
   onMismatch(theirs: Fingerprint): void {

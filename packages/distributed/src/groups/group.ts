@@ -1,7 +1,6 @@
 import { argumentError, tsrError } from '@tsrun/core'
-import { timeSpan, type SpanRecorder } from '../record/spans.ts'
-import { currentTrace } from '../record/current-trace.ts'
-import type { LinkStatistics } from '../diagnosis/link-counters.ts'
+import { currentTrace, timeSpan, type SpanRecorder } from '../record/spans.ts'
+import type { LinkStatistics } from '../diagnosis/journal.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
 import type {
   BatchedMessage,

@@ -1,6 +1,3 @@
-export { activityOf, type RankActivity } from './activity.ts'
-export { currentTrace, traceWait } from './current-trace.ts'
-export type { FailedWorld, RankEnd } from './failed-world.ts'
 export { readFlightFolder, type FlightFolder } from './flight-folder.ts'
 export {
   FLIGHT_FORMAT,
@@ -8,11 +5,13 @@ export {
   flightStates,
   flightDump,
   writeFlightDump,
+  type FailedWorld,
   type FlightDump,
   type FlightEntry,
   type FlightGroup,
   type FlightHeader,
   type FlightState,
+  type RankEnd,
 } from './flight-records.ts'
 export {
   beginTrace,
@@ -21,24 +20,37 @@ export {
   type RankTrace,
   type StepRange,
 } from './rank-trace.ts'
-export { NAME, NAME_HEAD, SPAN_HEAD, spanFileHeader, type SpanFileHeader } from './span-file.ts'
+export {
+  NAME,
+  NAME_HEAD,
+  parseSpanFileName,
+  SPAN_HEAD,
+  spanFileHeader,
+  spansFolder,
+  TRACE_FILE,
+  type SpanFileHeader,
+} from './span-file.ts'
 export {
   actionKinds,
+  currentTrace,
   factNames,
   isOperationKind,
   SpanRecorder,
   spanKinds,
   timeSpan,
   timeWait,
+  traceWait,
   type Span,
   type SpanFacts,
   type SpanKind,
   type SpanRecorderOptions,
 } from './spans.ts'
 export {
+  activityOf,
   readStatusPage,
   StatusPage,
   type LinkBytes,
+  type RankActivity,
   type RankStatus,
   type StatusIdentity,
   type StatusSnapshot,
@@ -56,4 +68,3 @@ export {
   type RankState,
 } from './status-slot.ts'
 export { drawTimeline, type TimelineOptions } from './timeline.ts'
-export { parseSpanFileName, spansFolder, TRACE_FILE } from './trace-folder.ts'

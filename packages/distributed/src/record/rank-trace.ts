@@ -10,10 +10,14 @@ import {
   readVariable,
   written,
 } from '@tsrun/core'
-import { setCurrentTrace, type CurrentTrace } from './current-trace.ts'
-import { sendSpansTo, SpanRecorder, spanKinds } from './spans.ts'
-import { openSpanFile, type SpanFile, type SpanFileOwner } from './span-file.ts'
-import { spanFileName } from './trace-folder.ts'
+import { openSpanFile, spanFileName, type SpanFile, type SpanFileOwner } from './span-file.ts'
+import {
+  sendSpansTo,
+  setCurrentTrace,
+  SpanRecorder,
+  spanKinds,
+  type CurrentTrace,
+} from './spans.ts'
 
 /** The range of steps that a trace keeps. Steps are numbered from 1. */
 export interface StepRange {
@@ -161,7 +165,10 @@ export function openRankTrace(directory: string, extent: Extent, owner: Owner): 
 
 function observeCollections(recorder: SpanRecorder): PerformanceObserver {
   const opened = monotonicNow()
-  const offset = offsetOfPerformance()
+  const measureOffset = (): number => monotonicNow() - performance.now()
+  // The first call is slow, so measure again.
+  measureOffset()
+  const offset = measureOffset()
   const observer = new PerformanceObserver((list) => {
     for (const entry of list.getEntries() as CollectorEntry[]) {
       const { startTime, duration, detail } = entry
@@ -173,18 +180,6 @@ function observeCollections(recorder: SpanRecorder): PerformanceObserver {
   })
   observer.observe({ entryTypes: ['gc'] })
   return observer
-}
-
-/** Returns the offset from `performance.now()` to `monotonicNow()`. */
-function offsetOfPerformance(): number {
-  // Measure several times, because the first calls are slow.
-  const samples = Array.from({ length: 10 }, () => {
-    const before = monotonicNow()
-    const time = performance.now()
-    const after = monotonicNow()
-    return { width: after - before, offset: (before + after) / 2 - time }
-  })
-  return samples.reduce((best, each) => (each.width < best.width ? each : best)).offset
 }
 
 const stepsRule = written(STEP_RANGE, parseStepRange).default({ first: 1, last: Infinity })

@@ -3,8 +3,8 @@ import { createMemory, heapOf } from '../arena/heap.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { MessageListener } from '../engine/message-tap.ts'
 import { createNetwork, memoryTransport } from '../transports/memory-transport.ts'
-import type { RankEnd } from '../record/failed-world.ts'
 import { createEventRunner } from './event-runner.ts'
+import type { RankEnd } from '../record/flight-records.ts'
 import { worldFaults, type FaultSource } from './world-faults.ts'
 
 /** Milliseconds without progress after which the thread sleeps between polling rounds. */

@@ -12,8 +12,12 @@ import {
   type Sharing,
 } from '../transports/shared-memory/neighbours.ts'
 import { sharedMemoryTransport } from '../transports/shared-memory/shared-memory-transport.ts'
-import { openTcpDialer, tcpTransport, type DescriptorChannel } from '../transports/tcp-transport.ts'
-import { openPollSet } from '../transports/poll-set.ts'
+import {
+  openPollSet,
+  openTcpDialer,
+  tcpTransport,
+  type DescriptorChannel,
+} from '../transports/tcp-transport.ts'
 import type { BlockingTransport, EventTransport, LocalPlace } from '../transports/transport.ts'
 
 /** The transports between ranks that share no memory. */

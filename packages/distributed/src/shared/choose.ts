@@ -1,7 +1,7 @@
 import { chooseWithoutMessages } from '../algorithms/select.ts'
 import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { Operation } from '../operation.ts'
-import type { GroupFacts } from '../transports/transport-collectives.ts'
+import type { GroupFacts } from '../transports/transport.ts'
 import type { EpochContext } from './epoch-run.ts'
 
 /** The state for collectives on shared memory. Each thread of a rank has its own object. */

@@ -3,8 +3,7 @@ import type { Resumable, Waited } from '../algorithms/channel.ts'
 import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { reducing, type Fingerprint, type Operation } from '../operation.ts'
-import type { SharedSlots, SlotHeader } from '../transports/shared-slots.ts'
-import type { RunningOperation } from '../transports/transport-collectives.ts'
+import type { RunningOperation, SharedSlots, SlotHeader } from '../transports/transport.ts'
 import type { Epochs } from './epochs.ts'
 
 export type RunInEpoch = Pick<

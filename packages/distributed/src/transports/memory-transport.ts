@@ -1,7 +1,6 @@
 import type { Heap } from '../arena/heap.ts'
 import { sameFingerprint } from '../operation.ts'
-import type { SharedSlots, SlotHeader } from './shared-slots.ts'
-import { CLOSED, type Transport } from './transport.ts'
+import { CLOSED, type SharedSlots, type SlotHeader, type Transport } from './transport.ts'
 
 /** Capacity of one direction in bytes. It is small, so that tests see full streams. */
 const PIPE_BYTES = 64 * 1024
@@ -17,40 +16,40 @@ const SLOT = 4 * 1024
 /** Offset of the slots in a heap; offset 0 would mean that there is no buffer. */
 const FIRST_SLOT = 64
 
-/** One direction between two ranks. */
-class Pipe {
-  readonly #bytes = new Uint8Array(PIPE_BYTES)
-  #held = 0
-  closed = false
-
-  get isEmpty(): boolean {
-    return this.#held === 0
-  }
-
-  write(source: Uint8Array): number {
-    const taken = source.subarray(0, PIPE_BYTES - this.#held)
-    this.#bytes.set(taken, this.#held)
-    this.#held += taken.length
-    return taken.length
-  }
-
-  read(target: Uint8Array): number {
-    const length = Math.min(target.length, this.#held)
-    target.set(this.#bytes.subarray(0, length))
-    this.#bytes.copyWithin(0, length, this.#held)
-    this.#held -= length
-    return length
+/** Opens one direction between two ranks. */
+function openPipe() {
+  const bytes = new Uint8Array(PIPE_BYTES)
+  let held = 0
+  return {
+    closed: false,
+    isEmpty: () => held === 0,
+    write(source: Uint8Array): number {
+      const taken = source.subarray(0, PIPE_BYTES - held)
+      bytes.set(taken, held)
+      held += taken.length
+      return taken.length
+    },
+    read(target: Uint8Array): number {
+      const length = Math.min(target.length, held)
+      target.set(bytes.subarray(0, length))
+      bytes.copyWithin(0, length, held)
+      held -= length
+      return length
+    },
   }
 }
 
-interface Publications {
-  epoch: number
-  steps: number
-  withdrawn: number
-  /** The headers of the last two epochs, indexed by epoch modulo 2. */
-  readonly headers: SlotHeader[]
-  /** Heap offsets of the exposed buffers of the last two epochs, indexed by epoch modulo 2. */
-  readonly exposed: number[]
+/** Creates the publications of one rank in one group. */
+function createPublications() {
+  return {
+    epoch: 0,
+    steps: 0,
+    withdrawn: 0,
+    /** The headers of the last two epochs, indexed by epoch modulo 2. */
+    headers: [] as SlotHeader[],
+    /** Heap offsets of the exposed buffers of the last two epochs, indexed by epoch modulo 2. */
+    exposed: [] as number[],
+  }
 }
 
 /**
@@ -61,16 +60,8 @@ interface Publications {
  */
 function createSlots(hosts: readonly number[], heaps: readonly Heap[]) {
   /** Publications, indexed by rank and then by group. */
-  const publications = hosts.map(() =>
-    Array.from({ length: EXPOSING_GROUPS }, (): Publications => ({
-      epoch: 0,
-      steps: 0,
-      withdrawn: 0,
-      headers: [],
-      exposed: [],
-    })),
-  )
-  const of = (peer: number, group: number): Publications => publications[peer]![group]!
+  const publications = hosts.map(() => Array.from({ length: EXPOSING_GROUPS }, createPublications))
+  const of = (peer: number, group: number) => publications[peer]![group]!
   const slotOf = (peer: number, group: number, epoch: number): number =>
     FIRST_SLOT + ((peer * GROUPS + group) * 2 + (epoch & 1)) * SLOT
   return {
@@ -128,7 +119,7 @@ function createSlots(hosts: readonly number[], heaps: readonly Heap[]) {
 export function createNetwork(size: number, hosts?: readonly number[]) {
   /** The heaps, indexed by rank. */
   const heaps: Heap[] = []
-  const pipes = Array.from({ length: size * size }, () => new Pipe())
+  const pipes = Array.from({ length: size * size }, openPipe)
   return {
     hosts,
     heaps,
@@ -170,11 +161,9 @@ export function memoryTransport(
     },
     tryReceive: (peer, at, length) => {
       const incoming = pipe(peer, rank)
-      if (incoming.isEmpty) return incoming.closed ? CLOSED : 0
+      if (incoming.isEmpty()) return incoming.closed ? CLOSED : 0
       return incoming.read(heap.bytes.subarray(at, at + portion(length)))
     },
-    // The world polls every engine in turn.
-    wantSend: () => undefined,
     closeReason: () => 'its in-process transport was closed',
     closePeer: (peer) => {
       pipe(rank, peer).closed = pipe(peer, rank).closed = true

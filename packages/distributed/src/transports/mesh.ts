@@ -1,21 +1,32 @@
 import {
+  clientHandshake,
   createLogger,
   Deadline,
+  HELLO_BYTES,
+  HELLO_START_BYTES,
   host,
+  isHelloStart,
   messageOf,
   PendingConnections,
+  PROOF_BYTES,
+  protectionFlags,
   retry,
+  serverHandshake,
   tsrError,
   waitOrAbort,
+  type HandshakeRefusal,
+  type Protection,
+  type SessionKeys,
 } from '@tsrun/core'
 import { LARGEST_QUEUE, type ByteChannel, type Dialer, type Endpoint } from './dialer.ts'
-import {
-  handshakeWithListener,
-  handshakeWithDialer,
-  isRefusal,
-  accept,
-  type Credentials,
-} from './handshake.ts'
+
+interface Credentials {
+  readonly token: string
+  /** Identifies the job and its attempt, so that ranks of other jobs and attempts are rejected. */
+  readonly purpose: string
+  /** Whether the connections are encrypted; default: 'none'. */
+  readonly protection?: Protection | undefined
+}
 
 /** The endpoint of a rank, and the secret for dialing it. */
 export interface MeshEndpoint extends Endpoint {
@@ -125,7 +136,8 @@ async function callPeer<Channel extends ByteChannel>(
     }
     return channel
   }
-  const isTransient = (error: unknown): boolean => !isRefusal(error) && !signal.aborted
+  const isTransient = (error: unknown): boolean =>
+    (error as { code?: unknown } | undefined)?.code !== REFUSAL && !signal.aborted
   return await retry(attempt, { deadline, isTransient, signal }).catch((cause: unknown) => {
     const reason = messageOf(cause)
     throw connectError(options, peer, reason, cause)
@@ -170,7 +182,8 @@ async function acceptPeers<Channel extends ByteChannel>(
       const { rank: other, keys } = peer
       accepting.add(other)
       try {
-        await accept(channel)
+        // Tell the authenticated peer that its connection is accepted.
+        await channel.write(Uint8Array.of(ACCEPTED))
       } catch (error) {
         awaited.add(other)
         throw error
@@ -221,4 +234,84 @@ function connectError(
     { rank, peer, endpoint, milliseconds: timeout, reason },
     { cause },
   )
+}
+
+const ACCEPTED = 1
+
+const REFUSAL = 'TSRUN_REFUSAL'
+
+/** Returns an error that is permanent: the peer has another token or another protocol. */
+function refusal(message: string): Error {
+  return Object.assign(new Error(message), { code: REFUSAL })
+}
+
+/**
+ * Returns the text that names both ranks. The proofs cover this text, so that a man in the middle
+ * cannot redirect a connection to another rank.
+ */
+function partiesOf(dialer: number, listener: number): string {
+  return `${dialer} to ${listener}`
+}
+
+/**
+ * Authenticates a connection that this rank has dialed. Each side proves its rank and that it knows
+ * the token. Rejects with an Error that says why the handshake failed.
+ *
+ * @returns the keys of the connection; undefined without protection
+ */
+async function handshakeWithListener(
+  channel: ByteChannel,
+  { token, purpose, protection = 'none' }: Credentials,
+  rank: number,
+  listener: number,
+): Promise<SessionKeys | undefined> {
+  const handshake = clientHandshake(token, purpose, partiesOf(rank, listener), protection)
+  await channel.write(handshake.hello)
+  const answer = handshake.answer(await channel.read(HELLO_BYTES))
+  if ('refused' in answer) throw refusal(explain(answer.refused, protection))
+  const proof = new Uint8Array(PROOF_BYTES + 4)
+  proof.set(answer.proof)
+  new DataView(proof.buffer).setUint32(PROOF_BYTES, rank, true)
+  await channel.write(proof)
+  if (!handshake.trusts(await channel.read(PROOF_BYTES))) {
+    throw refusal('it fails the handshake (token)')
+  }
+  const [last] = await channel.read(1)
+  if (last !== ACCEPTED) throw new Error('it refuses the connection')
+  return handshake.keys()
+}
+
+function explain(refused: HandshakeRefusal, protection: Protection): string {
+  if (refused !== 'protection') return `it fails the handshake (${refused})`
+  return `it was started otherwise; this rank has ${protectionFlags[protection]}`
+}
+
+/**
+ * Authenticates a connection that rank `listener` has accepted.
+ *
+ * @param advance - called for each step of the handshake
+ * @returns the rank of the peer, and the keys of the connection, which are undefined without
+ *   protection; undefined if the peer is not part of the job or dialed another rank
+ */
+async function handshakeWithDialer(
+  channel: ByteChannel,
+  { token, purpose, protection }: Credentials,
+  listener: number,
+  advance: () => void,
+) {
+  const handshake = serverHandshake(token, purpose, protection)
+  const start = await channel.read(HELLO_START_BYTES)
+  if (!isHelloStart(start)) return undefined
+  advance()
+  const rest = await channel.read(HELLO_BYTES - HELLO_START_BYTES)
+  const hello = handshake.answer(Uint8Array.of(...start, ...rest))
+  if (hello === undefined) return undefined
+  advance()
+  await channel.write(hello)
+  const last = await channel.read(PROOF_BYTES + 4)
+  const rank = new DataView(last.buffer, last.byteOffset).getUint32(PROOF_BYTES, true)
+  const parties = partiesOf(rank, listener)
+  const { accepted, proof } = handshake.judge(last.subarray(0, PROOF_BYTES), parties)
+  await channel.write(proof)
+  return accepted ? { rank, keys: handshake.keys() } : undefined
 }

@@ -10,8 +10,7 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
-import { regionOf } from './sealed/record-cipher.ts'
-import { ALTERED, sealStream, type SealedStream } from './sealed/sealed-stream.ts'
+import { ALTERED, regionOf, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
 /**
@@ -30,14 +29,6 @@ const SMALL = 16 * 1024
 const RECORDS = 10
 const KEPT = 16
 
-interface Peer extends Chunks {
-  readonly socket: Socket
-  /** The encryption of the stream; undefined if the stream is not encrypted. */
-  readonly seal: SealedStream | undefined
-  held: number
-  closed: string | undefined
-}
-
 /**
  * Uses node:net sockets, for platforms without koffi. The bytes on the network are the same as with
  * `tcp`, but each byte is copied once more.
@@ -49,7 +40,7 @@ export function nodeTransport(
 ): EventTransport {
   const pieces: Uint8Array[] = []
 
-  const send = (peer: Peer, bytes: Uint8Array, at: number, length: number): number => {
+  const send = (peer: SocketChannel, bytes: Uint8Array, at: number, length: number): number => {
     if (peer.closed !== undefined) return CLOSED
     const room = HIGH_WATER - peer.socket.writableLength
     if (room <= 0) return 0
@@ -67,34 +58,20 @@ export function nodeTransport(
     return taken
   }
 
-  const adopt = (channel: SocketChannel): Peer => {
-    const { socket, keys } = channel
-    const seal = keys && sealStream(regionOf(heap.bytes), keys, RECORDS)
-    const peer: Peer = { socket, seal, ...channel.release() }
-    socket.setKeepAlive(true, 10_000)
-    socket.on('data', (chunk: Buffer) => {
-      peer.chunks.push(chunk)
-      peer.held += chunk.length
-      if (peer.held >= HIGH_WATER) socket.pause()
-      transport.onReady()
-    })
-    socket.on('drain', () => {
-      transport.onReady()
-    })
-    const end = (reason: string): void => {
-      peer.closed ??= reason
+  const seals = channels.map(
+    (channel) => channel?.keys && sealStream(regionOf(heap.bytes), channel.keys, RECORDS),
+  )
+  const adopt = (channel: SocketChannel): void => {
+    const { socket } = channel
+    channel.limit = HIGH_WATER
+    channel.onChange = () => {
       transport.onReady()
     }
-    socket.on('error', (error) => {
-      end(error.message)
-    })
+    socket.setKeepAlive(true, 10_000)
+    socket.on('drain', channel.onChange)
     socket.on('end', () => {
-      end('it closed the connection')
+      channel.end('it closed the connection')
     })
-    socket.on('close', () => {
-      end('the connection was closed')
-    })
-    return peer
   }
 
   const transport: EventTransport = {
@@ -102,16 +79,16 @@ export function nodeTransport(
     hosts,
     onReady: () => undefined,
     trySend: (index, at, length, more) => {
-      const peer = peers[index]!
-      if (peer.seal === undefined) return send(peer, heap.bytes, at, length)
-      return peer.seal.send(at, length, more, ({ bytes }, from, count) =>
-        send(peer, bytes, from, count),
-      )
+      const peer = channels[index]!
+      const seal = seals[index]
+      if (seal === undefined) return send(peer, heap.bytes, at, length)
+      return seal.send(at, length, more, ({ bytes }, from, count) => send(peer, bytes, from, count))
     },
     tryReceive: (index, at, length) => {
-      const peer = peers[index]!
-      if (peer.seal === undefined) return receive(peer, heap.bytes, at, length)
-      const taken = peer.seal.receive(at, length, ({ bytes }, to, room) =>
+      const peer = channels[index]!
+      const seal = seals[index]
+      if (seal === undefined) return receive(peer, heap.bytes, at, length)
+      const taken = seal.receive(at, length, ({ bytes }, to, room) =>
         receive(peer, bytes, to, room),
       )
       if (taken !== ALTERED) return taken
@@ -120,28 +97,24 @@ export function nodeTransport(
       peer.socket.destroy()
       return CLOSED
     },
-    // Every 'drain' event calls `onReady`.
-    wantSend: () => undefined,
-    closeReason: (index) => peers[index]?.closed ?? '',
+    closeReason: (index) => channels[index]?.closed ?? '',
     closePeer: (index) => {
-      peers[index]?.socket.end()
+      channels[index]?.socket.end()
     },
     close: () => {
-      for (const peer of peers) {
-        peer?.seal?.close()
-        peer?.socket.destroySoon()
-      }
+      for (const seal of seals) seal?.close()
+      for (const channel of channels) channel?.socket.destroySoon()
     },
   }
-  const peers = channels.map((channel) => channel && adopt(channel))
+  for (const channel of channels) if (channel !== undefined) adopt(channel)
   return transport
 }
 
-function receive(peer: Peer, bytes: Uint8Array, at: number, length: number): number {
+function receive(peer: SocketChannel, bytes: Uint8Array, at: number, length: number): number {
   const taken = takeChunks(peer, bytes, at, length)
   if (taken === 0 && peer.closed !== undefined) return CLOSED
   peer.held -= taken
-  if (peer.held < HIGH_WATER && peer.socket.isPaused()) peer.socket.resume()
+  if (peer.held < peer.limit && peer.socket.isPaused()) peer.socket.resume()
   return taken
 }
 
@@ -205,42 +178,29 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
 /** Largest number of bytes to read ahead during a handshake. */
 const LARGEST_REST = 64 * 1024
 
-/** A node:net socket during the handshake. */
-export interface SocketChannel extends ByteChannel {
+/** A node:net socket, with the bytes that have arrived and were not taken. */
+export interface SocketChannel extends ByteChannel, Chunks {
   readonly socket: Socket
-  /**
-   * Stops reading. Returns the bytes that followed the handshake, and why the stream has ended, if
-   * it has.
-   */
-  release(): Pick<Peer, 'chunks' | 'offset' | 'held' | 'closed'>
+  held: number
+  /** Number of bytes to hold before the socket pauses. */
+  limit: number
+  /** Why the stream has ended; undefined while it is open. */
+  closed: string | undefined
+  /** Called when bytes have arrived or the stream has ended. */
+  onChange: () => void
+  end(reason: string): void
 }
 
 export function socketChannel(socket: Socket): SocketChannel {
-  const rest: Chunks = { chunks: [], offset: 0 }
-  let held = 0
-  let wake: (() => void) | undefined
-  let ended: string | undefined
-  const onData = (chunk: Buffer): void => {
-    rest.chunks.push(chunk)
-    held += chunk.length
-    // A handshake is short. Stop reading if a peer sends more.
-    if (held > LARGEST_REST) socket.pause()
-    wake?.()
-  }
-  const end = (reason: string): void => {
-    ended ??= reason
-    wake?.()
-  }
-  socket.on('data', onData)
-  socket.resume()
-  socket.on('error', (error) => {
-    end(error.message)
-  })
-  socket.on('close', () => {
-    end('the connection ended')
-  })
-  return {
+  const channel: SocketChannel = {
     socket,
+    chunks: [],
+    offset: 0,
+    held: 0,
+    // A handshake is short. Stop reading if a peer sends more.
+    limit: LARGEST_REST,
+    closed: undefined,
+    onChange: () => undefined,
     from: socket.remoteAddress ?? '',
     write: async (bytes) => {
       await new Promise<void>((resolve, reject) => {
@@ -251,24 +211,36 @@ export function socketChannel(socket: Socket): SocketChannel {
       })
     },
     read: async (length) => {
-      while (held < length) {
-        if (ended !== undefined) throw new Error(ended)
+      while (channel.held < length) {
+        if (channel.closed !== undefined) throw new Error(channel.closed)
         await new Promise<void>((resolve) => {
-          wake = resolve
+          channel.onChange = resolve
         })
       }
       const bytes = new Uint8Array(length)
-      takeChunks(rest, bytes, 0, length)
-      held -= length
-      if (held <= LARGEST_REST) socket.resume()
+      receive(channel, bytes, 0, length)
       return bytes
     },
-    release: () => {
-      socket.off('data', onData)
-      return { ...rest, held, closed: ended }
+    end: (reason) => {
+      channel.closed ??= reason
+      channel.onChange()
     },
     close: () => {
       socket.destroy()
     },
   }
+  socket.on('data', (chunk: Buffer) => {
+    channel.chunks.push(chunk)
+    channel.held += chunk.length
+    if (channel.held >= channel.limit) socket.pause()
+    channel.onChange()
+  })
+  socket.resume()
+  socket.on('error', (error) => {
+    channel.end(error.message)
+  })
+  socket.on('close', () => {
+    channel.end('the connection ended')
+  })
+  return channel
 }

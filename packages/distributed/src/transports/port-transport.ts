@@ -57,8 +57,6 @@ export function portTransport(heap: Heap, ports: readonly (Port | undefined)[]):
       peer.port.postMessage(taken, [])
       return taken
     },
-    // `onReady` is called when a peer has taken data.
-    wantSend: () => undefined,
     closeReason: () => 'its worker has closed the port',
     closePeer: (index) => {
       peers[index]?.port.postMessage('end', [])

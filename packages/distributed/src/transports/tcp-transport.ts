@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import { isTsrError, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
@@ -5,17 +6,21 @@ import {
   closeNative,
   connectError,
   connectTcp,
+  drainEventfd,
   EADDRINUSE,
   EAGAIN,
   EINTR,
   errnoName,
   listenTcp,
+  openEventfd,
   peerAddress,
   pollFds,
+  POLLFD_BYTES,
   POLLIN,
   POLLOUT,
   receiveBytes,
   sendBytes,
+  silenceBell,
   tuneTcp,
   yieldCore,
 } from '@tsrun/native'
@@ -27,9 +32,7 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
-import { openPollSet } from './poll-set.ts'
-import { readiness } from './readiness.ts'
-import { ALTERED, sealStream } from './sealed/sealed-stream.ts'
+import { ALTERED, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
 /**
@@ -38,6 +41,62 @@ import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from 
  * stopped, or its inline engine may wait while the rank computes.
  */
 const USER_TIMEOUT = 300_000
+
+export type PollSet = ReturnType<typeof openPollSet>
+
+/**
+ * Opens the set of descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and
+ * the bell.
+ *
+ * @param bell - the bell from `createBell`, which peers of this host ring; it is closed with the set
+ */
+export function openPollSet(peers: number, bell = -1) {
+  /** An eventfd of this process. Signalling it from any thread ends `sleep`. */
+  const doorbell = openEventfd()
+  /**
+   * A struct pollfd for each peer, for the doorbell and for the bell: [fd, events | revents << 16].
+   */
+  const pollfds = new Int32Array(2 * (peers + 2)).fill(-1)
+  // `watch` and `seen` keep the memory at this address.
+  const address = addressOf(pollfds)
+
+  /**
+   * Sets the events of a peer's descriptor that end a `sleep`. A failed descriptor always ends it.
+   */
+  const watch = (peer: number, fd: number, events: number): void => {
+    pollfds[2 * peer] = fd
+    pollfds[2 * peer + 1] = events
+  }
+  watch(peers, doorbell, POLLIN)
+  watch(peers + 1, bell, POLLIN)
+
+  /** Returns the events of a peer's descriptor that ended the last `sleep`. */
+  const seen = (peer: number): number => pollfds[2 * peer + 1]! >>> 16
+
+  return {
+    doorbell,
+    watch,
+    seen,
+    forget(peer: number): void {
+      watch(peer, -1, 0)
+    },
+    /** Sleeps until an event occurs, for at most `milliseconds`. */
+    sleep: (milliseconds: number): void => {
+      if (pollFds(address, peers + 2, milliseconds) === 0) return
+      if (seen(peers) !== 0) drainEventfd(doorbell)
+      if (seen(peers + 1) !== 0) silenceBell(bell)
+    },
+    /** Polls a peer's descriptor and returns its current events. */
+    look(peer: number): number {
+      pollFds(address + peer * POLLFD_BYTES, 1, 0)
+      return seen(peer)
+    },
+    close(): void {
+      closeNative(doorbell)
+      if (bell >= 0) closeNative(bell)
+    },
+  }
+}
 
 /**
  * Uses libc sockets: payloads move directly between the kernel and the arena.
@@ -142,6 +201,26 @@ function failure(result: number): string {
   return `the connection failed with ${errnoName(-result)}`
 }
 
+/** Milliseconds between two polls of a descriptor, and between two after the first FAST_POLLS. */
+const FAST_INTERVAL = 1
+const IDLE_INTERVAL = 10
+const FAST_POLLS = 100
+
+/**
+ * Waits on the event loop until a descriptor has one of these events, which Node itself cannot do. A
+ * separate thread that sleeps in `poll` is no alternative, because it could not be ended with its
+ * rank.
+ *
+ * @param isOver - ends the wait. True once the descriptor was closed, because its number may then
+ *   belong to another file.
+ */
+async function untilReady(fd: number, events: number, isOver: () => boolean): Promise<void> {
+  const pollfd = Int32Array.of(fd, events)
+  for (let polls = 0; !isOver() && pollFds(addressOf(pollfd), 1, 0) === 0; polls++) {
+    await setTimeout(polls < FAST_POLLS ? FAST_INTERVAL : IDLE_INTERVAL)
+  }
+}
+
 export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
   const { fd: listener, endpoint } = await listenAtFreePort(
     options,
@@ -152,53 +231,32 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
   return {
     endpoint,
     async accept() {
-      while (listening) {
-        const fd = tryAccept(listener)
+      for (;;) {
+        await untilReady(listener, POLLIN, () => !listening)
+        if (!listening) throw new Error('stopped listening')
+        const fd = acceptTcp(listener)
         if (fd >= 0) return descriptorChannel(fd, peerAddress(fd))
-        await readiness.wait(listener, POLLIN)
+        await setTimeout(FAST_INTERVAL)
       }
-      throw new Error('stopped listening')
     },
     async dial(to: Endpoint, signal?: AbortSignal) {
       const fd = connectTcp(to)
-      const pollfd = Int32Array.of(fd, POLLOUT)
-      const wake = (): void => {
-        readiness.forget(fd)
-      }
-      signal?.addEventListener('abort', wake)
       try {
-        while (pollFds(addressOf(pollfd), 1, 0) === 0) {
-          signal?.throwIfAborted()
-          await readiness.wait(fd, POLLOUT)
-        }
+        await untilReady(fd, POLLOUT, () => signal?.aborted === true)
+        signal?.throwIfAborted()
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
         closeNative(fd)
         throw error
-      } finally {
-        signal?.removeEventListener('abort', wake)
       }
       return descriptorChannel(fd)
     },
     stopListening() {
       if (!listening) return
       listening = false
-      readiness.forget(listener)
       closeNative(listener)
     },
-  }
-}
-
-/**
- * Accepts a connection, or returns -1 if there is none. Also returns -1 if this process has no
- * descriptors left; the peer then waits in the kernel's queue.
- */
-function tryAccept(listener: number): number {
-  try {
-    return acceptTcp(listener)
-  } catch {
-    return -1
   }
 }
 
@@ -218,7 +276,7 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
       if (isClosed) throw new Error('the connection was closed')
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await readiness.wait(fd, events)
+      else if (moved === -EAGAIN) await untilReady(fd, events, () => isClosed)
       else throw new Error(`the connection failed with ${errnoName(-moved)}`)
     }
   }
@@ -240,7 +298,6 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
     close: () => {
       if (isClosed) return
       isClosed = true
-      readiness.forget(fd)
       closeNative(fd)
     },
   }

@@ -1,8 +1,6 @@
-import { CLOSED, type Transport } from '../../transports/transport.ts'
+import { CLOSED } from '../../transports/transport.ts'
 import { HEADER_BYTES, isPlausible, readHeader } from './frame.ts'
-import type { LinkTraffic } from './frame-writer.ts'
 import type { Link } from './link.ts'
-import type { EngineMemory } from './memory.ts'
 
 /** Bytes to read ahead for small frames. Large payloads are read directly to their destination. */
 const STAGE_BYTES = 64 * 1024
@@ -20,10 +18,6 @@ export interface Destination {
 
 /** Splits the byte stream from one peer into frames. */
 export class FrameReader {
-  readonly #transport: Transport
-  readonly #memory: EngineMemory
-  readonly #peer: number
-  readonly #traffic: LinkTraffic
   readonly #link: Link
   readonly #view: DataView
   readonly #stage: number
@@ -37,14 +31,10 @@ export class FrameReader {
   #isDry = false
   #closed = false
 
-  constructor(transport: Transport, memory: EngineMemory, link: Link) {
-    this.#transport = transport
-    this.#memory = memory
-    this.#peer = link.peer
-    this.#traffic = link.traffic
+  constructor(link: Link) {
     this.#link = link
-    this.#view = new DataView(memory.heap.bytes.buffer)
-    this.#stage = memory.allocate(STAGE_BYTES)
+    this.#view = new DataView(link.memory.heap.bytes.buffer)
+    this.#stage = link.memory.allocate(STAGE_BYTES)
   }
 
   /** Reads available bytes, up to a limit. Returns whether anything moved. */
@@ -103,17 +93,21 @@ export class FrameReader {
     if (staged > 0) {
       taken = Math.min(left, staged)
       if (destination.at !== undefined) {
-        this.#memory.copy(destination.at + this.#filled, this.#stage + this.#from, taken)
+        this.#link.memory.copy(destination.at + this.#filled, this.#stage + this.#from, taken)
       }
       this.#from += taken
     } else if (destination.at === undefined) {
       return this.#fillStage(Math.min(left, STAGE_BYTES))
     } else {
       const length = Math.min(left, SLICE)
-      taken = this.#transport.tryReceive(this.#peer, destination.at + this.#filled, length)
+      taken = this.#link.transport.tryReceive(
+        this.#link.peer,
+        destination.at + this.#filled,
+        length,
+      )
       this.#isDry = taken < length
       if (taken <= 0) return taken
-      this.#traffic.bytesReceived += taken
+      this.#link.traffic.bytesReceived += taken
     }
     this.#filled += taken
     if (this.#filled === this.#expected) this.#arrive(destination)
@@ -122,16 +116,16 @@ export class FrameReader {
 
   #fillStage(wanted: number): number {
     if (this.#from > 0) {
-      this.#memory.copy(this.#stage, this.#stage + this.#from, this.#to - this.#from)
+      this.#link.memory.copy(this.#stage, this.#stage + this.#from, this.#to - this.#from)
       this.#to -= this.#from
       this.#from = 0
     }
     const length = Math.min(wanted, STAGE_BYTES - this.#to)
-    const taken = this.#transport.tryReceive(this.#peer, this.#stage + this.#to, length)
+    const taken = this.#link.transport.tryReceive(this.#link.peer, this.#stage + this.#to, length)
     this.#isDry = taken < length
     if (taken > 0) {
       this.#to += taken
-      this.#traffic.bytesReceived += taken
+      this.#link.traffic.bytesReceived += taken
     }
     return taken
   }

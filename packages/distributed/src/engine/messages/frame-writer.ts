@@ -1,14 +1,8 @@
 import type { Fingerprint } from '../../operation.ts'
-import { CLOSED, type Transport } from '../../transports/transport.ts'
+import { CLOSED } from '../../transports/transport.ts'
 import { Credit } from './credit.ts'
-import {
-  frameKinds,
-  HEADER_BYTES,
-  writeHeader,
-  type FrameHeader,
-  type StreamAddress,
-} from './frame.ts'
-import type { EngineMemory } from './memory.ts'
+import { frameKinds, HEADER_BYTES, writeHeader, type StreamAddress } from './frame.ts'
+import type { Link } from './link.ts'
 import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
 
 /** Largest number of bytes to write in one call, so that receiving is not delayed for long. */
@@ -20,13 +14,6 @@ const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
 const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
 export const NO_MESSAGE: MessageFacts = { index: 0, fingerprint: NOTHING, bytes: 0 }
 const NOT_EXPOSED: ExposedPayload = { place: 0, guard: 0 }
-
-/** The traffic of a link: frames, and payloads copied from shared memory. */
-export interface LinkTraffic {
-  bytesSent: number
-  bytesReceived: number
-  framesSent: number
-}
 
 interface OutgoingFrame {
   /** Offset of a block with the header and, for eager frames, the payload. */
@@ -47,23 +34,16 @@ interface OutgoingFrame {
  * direction.
  */
 export class FrameWriter {
-  readonly #transport: Transport
-  readonly #memory: EngineMemory
-  readonly #peer: number
-  readonly #traffic: LinkTraffic
+  readonly #link: Link
   readonly #credit: Credit
   #queue: OutgoingFrame[] = []
   #head = 0
   #wantsSend = false
   #ended = false
 
-  constructor(transport: Transport, memory: EngineMemory, peer: number, traffic: LinkTraffic) {
-    this.#transport = transport
-    this.#memory = memory
-    this.#peer = peer
-    this.#traffic = traffic
-    const mail = transport.mail?.(peer)
-    this.#credit = new Credit(mail?.outgoing.credit, mail?.incoming.credit)
+  constructor(link: Link) {
+    this.#link = link
+    this.#credit = new Credit(link.mail?.outgoing.credit, link.mail?.incoming.credit)
   }
 
   /** Whether every frame was sent. */
@@ -90,9 +70,8 @@ export class FrameWriter {
   tryWriteEager(transfer: Transfer): boolean {
     const { at, bytes } = transfer
     if (!this.#credit.trySpend(bytes)) return false
-    const block = this.#memory.takeFrameBlock(bytes)
-    this.#writeHeader(block, frameKinds.eager, transfer.stream, transfer, NOT_EXPOSED)
-    if (bytes > 0) this.#memory.copy(block + HEADER_BYTES, at, bytes)
+    const block = this.#begin(bytes, frameKinds.eager, transfer.stream, transfer)
+    if (bytes > 0) this.#link.memory.copy(block + HEADER_BYTES, at, bytes)
     this.#pushBlock(block, bytes)
     return true
   }
@@ -100,8 +79,7 @@ export class FrameWriter {
   /** Writes a header and a payload, which is sent directly from its place in the heap. */
   writeData(transfer: Transfer): void {
     const { at, bytes } = transfer
-    const block = this.#memory.takeFrameBlock(0)
-    this.#writeHeader(block, frameKinds.data, transfer.stream, transfer, NOT_EXPOSED)
+    const block = this.#begin(0, frameKinds.data, transfer.stream, transfer)
     this.#push({ block, blockPayload: 0, sent: 0, at, bytes, transfer })
   }
 
@@ -110,12 +88,9 @@ export class FrameWriter {
     kind: number,
     address: StreamAddress,
     message: MessageFacts,
-    exposed: ExposedPayload = NOT_EXPOSED,
+    exposed?: ExposedPayload,
   ): void {
-    if (this.#ended) return
-    const block = this.#memory.takeFrameBlock(0)
-    this.#writeHeader(block, kind, address, message, exposed)
-    this.#pushBlock(block, 0)
+    if (!this.#ended) this.#pushBlock(this.#begin(0, kind, address, message, exposed), 0)
   }
 
   /**
@@ -123,16 +98,15 @@ export class FrameWriter {
    * with this guard.
    */
   writeBare(kind: number, guard = 0): void {
-    this.write(kind, NO_STREAM, NO_MESSAGE, guard === 0 ? NOT_EXPOSED : { place: 0, guard })
+    this.write(kind, NO_STREAM, NO_MESSAGE, { place: 0, guard })
   }
 
   /** Writes a payload from outside the heap: a fault or a notice. */
   writeText(kind: number, address: StreamAddress, payload: Uint8Array): void {
     if (this.#ended) return
     const bytes = payload.length
-    const block = this.#memory.takeFrameBlock(bytes)
-    this.#writeHeader(block, kind, address, { ...NO_MESSAGE, bytes }, NOT_EXPOSED)
-    this.#memory.heap.bytes.set(payload, block + HEADER_BYTES)
+    const block = this.#begin(bytes, kind, address, { ...NO_MESSAGE, bytes })
+    this.#link.memory.heap.bytes.set(payload, block + HEADER_BYTES)
     this.#pushBlock(block, bytes)
   }
 
@@ -154,14 +128,14 @@ export class FrameWriter {
     }
     const done = Math.max(0, frame.sent - HEADER_BYTES)
     try {
-      frame.copy = this.#memory.allocate(frame.bytes - done)
+      frame.copy = this.#link.memory.allocate(frame.bytes - done)
     } catch {
       // Without memory for the copy, break the connection: that is better than a wrong payload.
-      this.#transport.closePeer(this.#peer)
+      this.#link.transport.closePeer(this.#link.peer)
       this.discard()
       return false
     }
-    this.#memory.copy(frame.copy, frame.at + done, frame.bytes - done)
+    this.#link.memory.copy(frame.copy, frame.at + done, frame.bytes - done)
     frame.at = frame.copy - done
     frame.transfer = undefined
     return false
@@ -180,7 +154,7 @@ export class FrameWriter {
       const at = inBlock ? frame.block + frame.sent : frame.at + frame.sent - blockBytes
       const left = inBlock ? blockBytes - frame.sent : frame.bytes - (frame.sent - blockBytes)
       const more = inBlock ? frame.bytes > 0 : left > SLICE
-      const taken = this.#transport.trySend(this.#peer, at, Math.min(left, SLICE), more)
+      const taken = this.#link.transport.trySend(this.#link.peer, at, Math.min(left, SLICE), more)
       if (taken === CLOSED) {
         this.discard()
         return false
@@ -191,7 +165,7 @@ export class FrameWriter {
       }
       moved = true
       frame.sent += taken
-      this.#traffic.bytesSent += taken
+      this.#link.traffic.bytesSent += taken
       if (frame.sent === blockBytes + frame.bytes) this.#finish(frame)
     }
     this.#want(false)
@@ -207,15 +181,16 @@ export class FrameWriter {
     for (const frame of rest) this.#release(frame)
   }
 
-  #writeHeader(
-    block: number,
+  /** Writes a header into a new block with room for `room` bytes of payload. */
+  #begin(
+    room: number,
     kind: number,
     { space, group, sequence }: StreamAddress,
     { index, fingerprint, bytes }: MessageFacts,
-    { place, guard }: ExposedPayload,
-  ): void {
-    const credit = this.#credit.tell()
-    const header: FrameHeader = {
+    { place, guard } = NOT_EXPOSED,
+  ): number {
+    const block = this.#link.memory.takeFrameBlock(room)
+    writeHeader(this.#link.memory.heap, block, {
       kind,
       space,
       group,
@@ -223,11 +198,11 @@ export class FrameWriter {
       index,
       fingerprint,
       bytes,
-      credit,
+      credit: this.#credit.tell(),
       place,
       guard,
-    }
-    writeHeader(this.#memory.heap, block, header)
+    })
+    return block
   }
 
   #pushBlock(block: number, blockPayload: number): void {
@@ -236,7 +211,7 @@ export class FrameWriter {
 
   #push(frame: OutgoingFrame): void {
     this.#queue.push(frame)
-    this.#traffic.framesSent++
+    this.#link.traffic.framesSent++
     if (this.#queue.length === this.#head + 1) this.flush()
   }
 
@@ -254,13 +229,13 @@ export class FrameWriter {
   }
 
   #release({ block, blockPayload, copy }: OutgoingFrame): void {
-    this.#memory.giveFrameBlock(block, blockPayload)
-    if (copy !== undefined) this.#memory.release(copy)
+    this.#link.memory.giveFrameBlock(block, blockPayload)
+    if (copy !== undefined) this.#link.memory.release(copy)
   }
 
   #want(wanted: boolean): void {
     if (wanted === this.#wantsSend) return
     this.#wantsSend = wanted
-    this.#transport.wantSend(this.#peer, wanted)
+    this.#link.transport.wantSend?.(this.#link.peer, wanted)
   }
 }

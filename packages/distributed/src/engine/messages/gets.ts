@@ -1,7 +1,5 @@
-import type { Transport } from '../../transports/transport.ts'
 import { frameKinds } from './frame.ts'
-import type { FrameWriter, LinkTraffic } from './frame-writer.ts'
-import type { EngineMemory } from './memory.ts'
+import type { Link } from './link.ts'
 import type { ExposedPayload, Transfer } from './stream.ts'
 
 /** Largest number of bytes to copy at once, so that other messages are not delayed for long. */
@@ -12,16 +10,8 @@ interface Get extends ExposedPayload {
   done: number
 }
 
-export type Gets = ReturnType<typeof createGets>
-
 /** Copies large messages out of a peer's heap, in the order in which they were matched. */
-export function createGets(
-  transport: Transport,
-  memory: EngineMemory,
-  peer: number,
-  writer: FrameWriter,
-  traffic: LinkTraffic,
-) {
+export function createGets({ transport, memory, peer, writer, traffic }: Link) {
   const queue: Get[] = []
   /** State of the exposed payloads that this rank has not answered, by guard. */
   const open = new Map<number, 'exposed' | 'withdrawn'>()
@@ -85,9 +75,7 @@ export function createGets(
       if (queue.length === 1 && receive.bytes <= SLICE) advance()
     },
     /** Tells the peer that this rank does not need its payload. */
-    refuse({ guard }: ExposedPayload): void {
-      answer(guard)
-    },
+    refuse: answer,
     advance,
     /**
      * Handles the frame that says that a payload was withdrawn. It may arrive long after the guard

@@ -11,16 +11,21 @@ import {
   type StreamAddress,
 } from './frame.ts'
 import { FrameReader, type Destination } from './frame-reader.ts'
-import { FrameWriter, NO_MESSAGE, type LinkTraffic } from './frame-writer.ts'
-import { createGets, type Gets } from './gets.ts'
+import { FrameWriter, NO_MESSAGE } from './frame-writer.ts'
+import { createGets } from './gets.ts'
 import type { EngineMemory } from './memory.ts'
 import { Receives } from './receives.ts'
 import { createRetirement } from './retirement.ts'
 import { Sends } from './sends.ts'
-import { Stream, streamKey, type StreamEvents, type Transfer } from './stream.ts'
+import { Stream, streamKey, type Transfer } from './stream.ts'
 
 /** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
-export interface LinkEvents extends StreamEvents {
+export interface LinkEvents {
+  /**
+   * Called for a message without a receive, so that the engine can compare it with its own
+   * operation at that position.
+   */
+  onUnexpected(stream: Stream, theirs: Fingerprint): void
   /** Called when a peer reports that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
   readonly onNotice: LinkEvents['onFault']
@@ -39,9 +44,16 @@ const opening: ReadonlySet<number> = new Set([eager, requestToSend, clearToSend,
 export class Link {
   readonly peer: number
   readonly streams = new Map<number, Stream>()
-  readonly traffic: LinkTraffic = { bytesSent: 0, bytesReceived: 0, framesSent: 0 }
+  /** The traffic: frames, and payloads copied from shared memory. */
+  readonly traffic = { bytesSent: 0, bytesReceived: 0, framesSent: 0 }
+  readonly transport: Transport
+  readonly memory: EngineMemory
+  readonly events: LinkEvents
+  readonly writer: FrameWriter
   readonly sends: Sends
   readonly receives: Receives
+  /** Copies payloads from the peer's heap; undefined if the peer shares no memory. */
+  readonly gets: ReturnType<typeof createGets> | undefined
   /** Whether this rank and the peer copy large messages from heap to heap. */
   readonly sharesMemory: boolean
   readonly mail: Mail | undefined
@@ -51,39 +63,30 @@ export class Link {
   closed: 'lost' | 'left' | undefined
   /** The error because of which this side closed the link. */
   failure: unknown
-  readonly #transport: Transport
-  readonly #memory: EngineMemory
-  readonly #events: LinkEvents
-  readonly #writer: FrameWriter
   readonly #reader: FrameReader
   readonly #retirement: ReturnType<typeof createRetirement>
-  readonly #gets: Gets | undefined
   readonly #view: DataView
   #saidGoodbye = false
   #sentGarbage = false
 
   constructor(peer: number, transport: Transport, memory: EngineMemory, events: LinkEvents) {
-    const { traffic } = this
     this.peer = peer
     this.sharesMemory = transport.sharesMemory?.(peer) === true
     this.mail = transport.mail?.(peer)
-    this.#transport = transport
-    this.#memory = memory
+    this.transport = transport
+    this.memory = memory
     this.#view = new DataView(memory.heap.bytes.buffer)
-    this.#events = events
-    const writer = new FrameWriter(transport, memory, peer, traffic)
-    this.#writer = writer
-    this.#gets = this.sharesMemory
-      ? createGets(transport, memory, peer, writer, traffic)
-      : undefined
-    this.sends = new Sends(writer, memory, events, traffic, this.sharesMemory)
-    this.receives = new Receives(writer, memory, events, this.#gets)
-    this.#retirement = createRetirement(writer, this.streams)
-    this.#reader = new FrameReader(transport, memory, this)
+    this.events = events
+    this.writer = new FrameWriter(this)
+    this.gets = this.sharesMemory ? createGets(this) : undefined
+    this.sends = new Sends(this)
+    this.receives = new Receives(this)
+    this.#retirement = createRetirement(this)
+    this.#reader = new FrameReader(this)
   }
 
   get hasOutgoing(): boolean {
-    return !this.#writer.isEmpty
+    return !this.writer.isEmpty
   }
 
   /** Whether the link expects to send or receive data. */
@@ -93,7 +96,7 @@ export class Link {
 
   get closeReason(): string {
     if (this.#sentGarbage) return 'it sent bytes that are no frame'
-    return this.#transport.closeReason(this.peer)
+    return this.transport.closeReason(this.peer)
   }
 
   stream(space: number, group: number, sequence: number): Stream {
@@ -111,11 +114,11 @@ export class Link {
   move(): boolean {
     if (this.failure !== undefined) return false
     try {
-      let moved = this.hasOutgoing && this.#writer.flush()
+      let moved = this.hasOutgoing && this.writer.flush()
       if (this.#wantsMail && this.#readMail()) moved = true
       if (this.#reader.read()) moved = true
-      if (this.#gets?.isEmpty() === false) {
-        this.#gets.advance()
+      if (this.gets?.isEmpty() === false) {
+        this.gets.advance()
         moved = true
       }
       if (this.mail !== undefined) this.mail.incoming.isWanted = this.#wantsMail
@@ -158,21 +161,21 @@ export class Link {
   /** Asks the peer whether it runs the same collective. */
   inquire(address: StreamAddress, fingerprint: Fingerprint): void {
     this.#try(() => {
-      this.#writer.write(frameKinds.inquiry, address, { ...NO_MESSAGE, fingerprint })
+      this.writer.write(frameKinds.inquiry, address, { ...NO_MESSAGE, fingerprint })
     })
   }
 
   /** Tells the peer that an operation cannot finish on this rank. */
   sendFault(address: StreamAddress, payload: Uint8Array): void {
     this.#try(() => {
-      this.#writer.writeText(frameKinds.fault, address, payload)
+      this.writer.writeText(frameKinds.fault, address, payload)
     })
   }
 
   /** Sends a notice to the diagnosis code of the peer. */
   sendNotice(address: StreamAddress, payload: Uint8Array): void {
     try {
-      this.#writer.writeText(frameKinds.notice, address, payload)
+      this.writer.writeText(frameKinds.notice, address, payload)
     } catch {
       // Drop the notice if there is no memory. The engine does not need it.
     }
@@ -182,15 +185,15 @@ export class Link {
     if (this.#saidGoodbye || this.closed !== undefined) return
     this.#saidGoodbye = true
     this.#try(() => {
-      this.#writer.writeBare(frameKinds.close)
+      this.writer.writeBare(frameKinds.close)
     })
     // Later frames would reach a closed connection, which could reset it before the peer has read
     // everything.
-    this.#writer.end()
+    this.writer.end()
   }
 
   get #wantsMail(): boolean {
-    return this.transfers > 0 || this.#events.isAnyAwaited()
+    return this.transfers > 0 || this.events.isAnyAwaited()
   }
 
   #readMail(): boolean {
@@ -216,14 +219,14 @@ export class Link {
   /** Handles a stream that contains something other than a frame, and is then unusable. */
   onGarbage(): void {
     this.#sentGarbage = true
-    this.#transport.closePeer(this.peer)
+    this.transport.closePeer(this.peer)
   }
 
   /** Handles a header. Returns the destination of its payload; undefined if there is no payload. */
   onFrame(header: FrameHeader): Destination | undefined {
-    this.#writer.onCredit(header.credit)
+    this.writer.onCredit(header.credit)
     const { kind, space, group, sequence, index, fingerprint, bytes } = header
-    if (opening.has(kind) && this.#events.hasLeft(group)) return this.receives.discardFrame(header)
+    if (opening.has(kind) && this.events.hasLeft(group)) return this.receives.discardFrame(header)
     switch (kind) {
       case frameKinds.eager:
         return this.receives.onEager(this.stream(space, group, sequence), header)
@@ -246,11 +249,11 @@ export class Link {
         this.sends.onGetDone(header.guard)
         return undefined
       case frameKinds.withdrawn:
-        if (header.guard !== 0) this.#gets?.onWithdrawn(header.guard)
+        if (header.guard !== 0) this.gets?.onWithdrawn(header.guard)
         else this.receives.onWithdrawn(this.streams.get(streamKey(space, group, sequence)), index)
         return undefined
       case frameKinds.retire:
-        if (!this.#events.hasLeft(group)) this.#retirement.onRetire(header)
+        if (!this.events.hasLeft(group)) this.#retirement.onRetire(header)
         return undefined
       case frameKinds.retired:
         this.receives.clearHeld(this.#retirement.onRetired(header))
@@ -258,14 +261,14 @@ export class Link {
       case frameKinds.inquiry:
         // Use a temporary stream: the stream of the peer's collective may be completed, and must
         // not be reopened.
-        this.#events.onUnexpected(new Stream(this, space, group, sequence), fingerprint)
+        this.events.onUnexpected(new Stream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
         // The peer has posted its messages before.
         this.#readMail()
-        return this.#onText(header, this.#events.onFault)
+        return this.#onText(header, this.events.onFault)
       case frameKinds.notice:
-        return this.#onText(header, this.#events.onNotice)
+        return this.#onText(header, this.events.onNotice)
       case frameKinds.close:
         this.close('left')
         return undefined
@@ -275,13 +278,13 @@ export class Link {
   }
 
   #onText(header: FrameHeader, onText: LinkEvents['onFault']): Destination {
-    const block = this.#memory.takeFrameBlock(header.bytes)
+    const block = this.memory.takeFrameBlock(header.bytes)
     const at = block + HEADER_BYTES
     return {
       at,
       onArrived: () => {
-        const payload = this.#memory.heap.bytes.slice(at, at + header.bytes)
-        this.#memory.giveFrameBlock(block, header.bytes)
+        const payload = this.memory.heap.bytes.slice(at, at + header.bytes)
+        this.memory.giveFrameBlock(block, header.bytes)
         onText(this, header, payload)
       },
     }
@@ -301,8 +304,8 @@ export class Link {
    */
   #fail(cause: unknown): void {
     this.failure ??= cause
-    this.#writer.discard()
-    this.#transport.closePeer(this.peer)
+    this.writer.discard()
+    this.transport.closePeer(this.peer)
     this.close('lost')
   }
 
@@ -311,12 +314,12 @@ export class Link {
     if (this.closed !== undefined) return
     this.#readMail()
     this.closed = how
-    this.#writer.end()
+    this.writer.end()
     if (how === 'left') {
       // Closing tells the peer that this rank has read everything.
-      this.#writer.discard()
-      this.#transport.closePeer(this.peer)
+      this.writer.discard()
+      this.transport.closePeer(this.peer)
     }
-    this.#events.onClosed(this)
+    this.events.onClosed(this)
   }
 }

@@ -35,14 +35,15 @@ export class EngineMemory {
     return this.#allocator.used
   }
 
-  /** @throws ERR_TSR_ENGINE_MEMORY */
-  allocate(bytes: number): number {
-    const at = this.#allocator.allocate(bytes)
-    if (at < 0) {
-      const { used, capacity } = this.#allocator
-      throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity })
-    }
-    return at
+  /**
+   * @param room - the number of bytes of the memory that may be in use afterwards; default: all
+   * @throws ERR_TSR_ENGINE_MEMORY
+   */
+  allocate(bytes: number, room = this.#allocator.capacity): number {
+    const { used } = this.#allocator
+    const at = used + bytes <= room ? this.#allocator.allocate(bytes) : -1
+    if (at >= 0) return at
+    throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity: room })
   }
 
   /**
@@ -50,10 +51,7 @@ export class EngineMemory {
    * scratch memory one operation fails, but without frames the engine fails.
    */
   allocateScratch(bytes: number): number {
-    const { used, capacity } = this.#allocator
-    const room = Math.floor(capacity * SCRATCH)
-    if (used + bytes <= room) return this.allocate(bytes)
-    throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity: room })
+    return this.allocate(bytes, Math.floor(this.#allocator.capacity * SCRATCH))
   }
 
   release(at: number): void {

@@ -1,39 +1,27 @@
 import { sameFingerprint, type Fingerprint } from '../../operation.ts'
 import { EAGER_LIMIT, frameKinds, HEADER_BYTES, type FrameHeader } from './frame.ts'
 import type { Destination } from './frame-reader.ts'
-import type { FrameWriter } from './frame-writer.ts'
-import type { Gets } from './gets.ts'
-import type { EngineMemory } from './memory.ts'
+import type { Link } from './link.ts'
 import {
   takeIndex,
   type MessageFacts,
   type Stream,
-  type StreamEvents,
   type Transfer,
   type Unexpected,
 } from './stream.ts'
 
+/** The destination of a payload that is discarded and needs no answer. */
+const NOWHERE: Destination = { at: undefined, onArrived: () => undefined }
+
 /** Matches the incoming messages of one link with posted receives. */
 export class Receives {
-  readonly #writer: FrameWriter
-  readonly #memory: EngineMemory
-  readonly #events: StreamEvents
-  /** Copies payloads from the peer's heap; undefined if the peer shares no memory. */
-  readonly #gets: Gets | undefined
+  readonly #link: Link
   /** Receives for which the peer may send data, but no data has arrived yet. */
   readonly #cleared = new Set<Transfer>()
   #arriving: { readonly receive: Transfer; readonly destination: Destination } | undefined
 
-  constructor(
-    writer: FrameWriter,
-    memory: EngineMemory,
-    events: StreamEvents,
-    gets: Gets | undefined,
-  ) {
-    this.#writer = writer
-    this.#memory = memory
-    this.#events = events
-    this.#gets = gets
+  constructor(link: Link) {
+    this.#link = link
   }
 
   /** Whether data for a posted receive may arrive next. */
@@ -47,25 +35,25 @@ export class Receives {
     const early = takeIndex(stream.unexpected, index)
     if (early === undefined) {
       stream.receives.push(transfer)
-      if (transfer.bytes <= EAGER_LIMIT || this.#gets !== undefined) return
+      if (transfer.bytes <= EAGER_LIMIT || this.#link.gets !== undefined) return
       if (stream.held === undefined) this.#clear(transfer)
       else stream.held.push(transfer)
     } else if (transfer.cancelled) {
       this.discard([early])
       if (early.at < 0 && early.exposed === undefined) {
         stream.receives.push(transfer)
-        this.#writer.write(frameKinds.clearToSend, stream, early)
+        this.#link.writer.write(frameKinds.clearToSend, stream, early)
       }
     } else if (!fits(transfer, early)) {
       this.discard([early])
       transfer.onMismatch(early.fingerprint)
     } else if (early.exposed !== undefined) {
-      this.#gets!.start(transfer, early.exposed)
+      this.#link.gets!.start(transfer, early.exposed)
     } else if (early.at < 0) {
       stream.receives.push(transfer)
       this.#clear(transfer)
     } else {
-      this.#memory.copy(transfer.at, early.at, early.bytes)
+      this.#link.memory.copy(transfer.at, early.at, early.bytes)
       this.discard([early])
       transfer.onStarted()
       transfer.onDone()
@@ -78,14 +66,11 @@ export class Receives {
   }
 
   /** Discards a frame of a group that this rank has destroyed, without opening a stream. */
-  discardFrame({ kind, bytes, place, guard }: FrameHeader): Destination | undefined {
-    if (kind === frameKinds.exposed) {
-      this.#gets?.onExposed({ place, guard })
-      this.#gets?.refuse({ place, guard })
-    }
+  discardFrame({ kind, bytes, guard }: FrameHeader): Destination | undefined {
+    if (kind === frameKinds.exposed) this.#link.gets?.refuse(guard)
     if (kind !== frameKinds.eager && kind !== frameKinds.data) return undefined
     const onArrived = (): void => {
-      if (kind === frameKinds.eager) this.#writer.consume(bytes)
+      if (kind === frameKinds.eager) this.#link.writer.consume(bytes)
     }
     return { at: undefined, onArrived }
   }
@@ -99,10 +84,10 @@ export class Receives {
   /** Discards messages that arrived without a receive. */
   discard(unexpected: readonly Unexpected[]): void {
     for (const { at, bytes, exposed } of unexpected) {
-      if (exposed !== undefined) this.#gets!.refuse(exposed)
+      if (exposed !== undefined) this.#link.gets!.refuse(exposed.guard)
       if (at < 0) continue
-      this.#memory.giveFrameBlock(at - HEADER_BYTES, bytes)
-      this.#writer.consume(bytes)
+      this.#link.memory.giveFrameBlock(at - HEADER_BYTES, bytes)
+      this.#link.writer.consume(bytes)
     }
   }
 
@@ -118,7 +103,7 @@ export class Receives {
       // Clear the send, to discard the data on arrival. A large receive was already cleared when it
       // was posted.
       if (receive.bytes <= EAGER_LIMIT) {
-        this.#writer.write(frameKinds.clearToSend, stream, requested)
+        this.#link.writer.write(frameKinds.clearToSend, stream, requested)
       }
     } else if (!fits(receive, requested)) {
       takeIndex(stream.receives, index)
@@ -131,7 +116,7 @@ export class Receives {
 
   /** Handles a message that this rank can copy from the peer's heap. */
   onExposed(stream: Stream, { index, fingerprint, bytes, place, guard }: FrameHeader): void {
-    const gets = this.#gets
+    const gets = this.#link.gets
     if (gets === undefined) return
     const exposed = { place, guard }
     gets.onExposed(exposed)
@@ -141,10 +126,10 @@ export class Receives {
         gets.start(receive, exposed)
         return
       }
-      gets.refuse(exposed)
+      gets.refuse(guard)
       if (!receive.cancelled) receive.onMismatch(fingerprint)
     } else if (index < stream.nextReceive) {
-      gets.refuse(exposed)
+      gets.refuse(guard)
     } else {
       stream.unexpected.push({ index, fingerprint, at: -1, bytes, exposed })
       this.#announce(stream, index, fingerprint)
@@ -157,7 +142,7 @@ export class Receives {
     if (receive === undefined) return this.#keep(stream, header)
     this.#cleared.delete(receive)
     const onArrived = (): void => {
-      this.#writer.consume(bytes)
+      this.#link.writer.consume(bytes)
     }
     if (fits(receive, header)) return this.#arrive(receive, onArrived)
     if (!receive.cancelled) receive.onMismatch(fingerprint)
@@ -166,13 +151,13 @@ export class Receives {
 
   onData(stream: Stream, header: FrameHeader): Destination {
     const receive = takeIndex(stream.receives, header.index)
-    if (receive === undefined) return { at: undefined, onArrived: () => undefined }
+    if (receive === undefined) return NOWHERE
     this.#cleared.delete(receive)
     if (!receive.cancelled && !fits(receive, header)) {
       receive.onMismatch(header.fingerprint)
-      return { at: undefined, onArrived: () => undefined }
+      return NOWHERE
     }
-    return this.#arrive(receive, () => undefined)
+    return this.#arrive(receive, NOWHERE.onArrived)
   }
 
   /** Handles a message that the peer withdraws after the clear-to-send. */
@@ -185,16 +170,16 @@ export class Receives {
 
   #announce(stream: Stream, index: number, fingerprint: Fingerprint): void {
     stream.noteArrival(index)
-    this.#events.onUnexpected(stream, fingerprint)
+    this.#link.events.onUnexpected(stream, fingerprint)
   }
 
   #clear(receive: Transfer): void {
     this.#cleared.add(receive)
-    this.#writer.write(frameKinds.clearToSend, receive.stream, receive)
+    this.#link.writer.write(frameKinds.clearToSend, receive.stream, receive)
   }
 
   #keep(stream: Stream, { index, fingerprint, bytes }: FrameHeader): Destination {
-    const at = this.#memory.takeFrameBlock(bytes) + HEADER_BYTES
+    const at = this.#link.memory.takeFrameBlock(bytes) + HEADER_BYTES
     stream.arriving++
     return {
       at,

@@ -1,5 +1,6 @@
 import { frameKinds, spaces, type FrameHeader, type StreamAddress } from './frame.ts'
-import { NO_MESSAGE, type FrameWriter } from './frame-writer.ts'
+import { NO_MESSAGE } from './frame-writer.ts'
+import type { Link } from './link.ts'
 import { streamKey, type Stream, type Transfer } from './stream.ts'
 
 /** Number of streams to open between two searches for idle streams. */
@@ -12,7 +13,7 @@ const ROUND = 1024
  * `retired`, and both sides count from 0 again. Until the answer arrives, the receiver sends no
  * clear-to-send, because the numbers of messages may change.
  */
-export function createRetirement(writer: FrameWriter, streams: Map<number, Stream>) {
+export function createRetirement({ writer, streams }: Link) {
   let opened = 0
 
   /** Drops a stream if it is in its initial state. */

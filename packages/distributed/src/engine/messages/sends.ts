@@ -1,50 +1,29 @@
 import { sameFingerprint } from '../../operation.ts'
 import { EAGER_LIMIT, frameKinds } from './frame.ts'
-import type { FrameWriter, LinkTraffic } from './frame-writer.ts'
-import type { EngineMemory } from './memory.ts'
-import {
-  takeIndex,
-  type MessageFacts,
-  type Stream,
-  type StreamEvents,
-  type Transfer,
-} from './stream.ts'
+import type { Link } from './link.ts'
+import { takeIndex, type MessageFacts, type Stream, type Transfer } from './stream.ts'
 
 /**
  * The outgoing messages of one link. Small messages are sent at once. Large messages wait for a
  * clear-to-send or, with shared memory, until the receiver has copied them.
  */
 export class Sends {
-  readonly #writer: FrameWriter
-  readonly #memory: EngineMemory
-  readonly #events: StreamEvents
-  readonly #traffic: LinkTraffic
-  readonly #sharesMemory: boolean
+  readonly #link: Link
   /** Sends whose payload the peer copies from this heap, by the guard of the payload. */
   readonly #exposed = new Map<number, Transfer>()
 
-  constructor(
-    writer: FrameWriter,
-    memory: EngineMemory,
-    events: StreamEvents,
-    traffic: LinkTraffic,
-    sharesMemory: boolean,
-  ) {
-    this.#writer = writer
-    this.#memory = memory
-    this.#events = events
-    this.#traffic = traffic
-    this.#sharesMemory = sharesMemory
+  constructor(link: Link) {
+    this.#link = link
   }
 
   /** Starts a send, which may complete before this returns. */
   start(transfer: Transfer): void {
     const { stream, index, bytes } = transfer
-    if (bytes <= EAGER_LIMIT && this.#writer.tryWriteEager(transfer)) {
+    if (bytes <= EAGER_LIMIT && this.#link.writer.tryWriteEager(transfer)) {
       transfer.onDone()
       return
     }
-    if (this.#sharesMemory) {
+    if (this.#link.sharesMemory) {
       this.#expose(transfer)
       return
     }
@@ -54,7 +33,7 @@ export class Sends {
       return
     }
     stream.sends.push(transfer)
-    this.#writer.write(frameKinds.requestToSend, stream, transfer)
+    this.#link.writer.write(frameKinds.requestToSend, stream, transfer)
   }
 
   /** Handles a clear-to-send, which may arrive before this rank has called the send. */
@@ -65,9 +44,9 @@ export class Sends {
       this.#sendData(send, cleared)
     } else if (index >= stream.nextSend) {
       stream.cleared.push(cleared)
-      this.#events.onUnexpected(stream, fingerprint)
+      this.#link.events.onUnexpected(stream, fingerprint)
     } else {
-      this.#writer.write(frameKinds.withdrawn, stream, cleared)
+      this.#link.writer.write(frameKinds.withdrawn, stream, cleared)
     }
   }
 
@@ -76,8 +55,8 @@ export class Sends {
     const transfer = this.#exposed.get(guard)
     if (transfer === undefined) return
     this.#exposed.delete(guard)
-    this.#memory.giveFrameBlock(guard, 0)
-    this.#traffic.bytesSent += transfer.bytes
+    this.#link.memory.giveFrameBlock(guard, 0)
+    this.#link.traffic.bytesSent += transfer.bytes
     if (transfer.cancelled) return
     transfer.onStarted()
     transfer.onDone()
@@ -89,8 +68,8 @@ export class Sends {
     const { stream } = transfer
     const waiting = stream.sends.indexOf(transfer)
     if (waiting >= 0) stream.sends.splice(waiting, 1)
-    else if (this.#writer.withdrawData(transfer)) {
-      this.#writer.write(frameKinds.withdrawn, stream, transfer)
+    else if (this.#link.writer.withdrawData(transfer)) {
+      this.#link.writer.write(frameKinds.withdrawn, stream, transfer)
     }
   }
 
@@ -100,15 +79,15 @@ export class Sends {
       return
     }
     transfer.onStarted()
-    this.#writer.writeData(transfer)
+    this.#link.writer.writeData(transfer)
   }
 
   #expose(transfer: Transfer): void {
-    const guard = this.#memory.takeFrameBlock(0)
-    Atomics.store(this.#memory.heap.unsigned, guard >>> 2, 1)
+    const guard = this.#link.memory.takeFrameBlock(0)
+    Atomics.store(this.#link.memory.heap.unsigned, guard >>> 2, 1)
     this.#exposed.set(guard, transfer)
     const exposed = { place: transfer.at, guard }
-    this.#writer.write(frameKinds.exposed, transfer.stream, transfer, exposed)
+    this.#link.writer.write(frameKinds.exposed, transfer.stream, transfer, exposed)
   }
 
   /**
@@ -118,9 +97,9 @@ export class Sends {
   #conceal(transfer: Transfer): boolean {
     for (const [guard, exposed] of this.#exposed) {
       if (exposed !== transfer) continue
-      Atomics.store(this.#memory.heap.unsigned, guard >>> 2, 0)
+      Atomics.store(this.#link.memory.heap.unsigned, guard >>> 2, 0)
       try {
-        this.#writer.writeBare(frameKinds.withdrawn, guard)
+        this.#link.writer.writeBare(frameKinds.withdrawn, guard)
       } catch {
         // There is no engine memory left for the frame. The peer's operation ends with a time-out.
       }

@@ -4,15 +4,6 @@ import { counter } from '../../transports/mailbox.ts'
 import { spaces, type StreamAddress } from './frame.ts'
 import type { Link } from './link.ts'
 
-/** Events of the messages of a link, for the engine. */
-export interface StreamEvents {
-  /**
-   * Called for a message without a receive, so that the engine can compare it with its own
-   * operation at that position.
-   */
-  onUnexpected(stream: Stream, theirs: Fingerprint): void
-}
-
 /** One message in one direction. The engine creates it, and its link moves the bytes. */
 export interface Transfer extends Message {
   readonly stream: Stream

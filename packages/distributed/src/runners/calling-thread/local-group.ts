@@ -8,7 +8,7 @@ import type { Epochs } from '../../shared/epochs.ts'
 import { FlatRun } from '../../shared/flat-run.ts'
 import { WindowRun } from '../../shared/window-run.ts'
 import type { Ticket } from '../../ticket.ts'
-import type { GroupFacts } from '../../transports/transport-collectives.ts'
+import type { GroupFacts } from '../../transports/transport.ts'
 
 export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatch'> {
   readonly arena: Arena

@@ -1,7 +1,7 @@
 import type { Heap } from '../../arena/heap.ts'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { addressOf, POLLERR, ringBell, yieldCore } from '@tsrun/native'
-import type { PollSet } from '../poll-set.ts'
+import type { PollSet } from '../tcp-transport.ts'
 import { CLOSED, type BlockingTransport } from '../transport.ts'
 import {
   copyFrom,
@@ -137,7 +137,7 @@ export function sharedMemoryTransport(options: SharedMemoryOptions): BlockingTra
       return 0
     },
     wantSend(peer, isWanted) {
-      if (neighbours[peer] === undefined) tcp.wantSend(peer, isWanted)
+      if (neighbours[peer] === undefined) tcp.wantSend?.(peer, isWanted)
       else if (isWanted) wanted.add(peer)
       else wanted.delete(peer)
     },

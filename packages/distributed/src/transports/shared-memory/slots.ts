@@ -1,6 +1,6 @@
 import type { Heap } from '../../arena/heap.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import type { SharedSlots, SlotHeader } from '../shared-slots.ts'
+import type { SharedSlots, SlotHeader } from '../transport.ts'
 
 /**
  * Number of groups with slots. It suffices for the world and the groups of a mesh of eight ranks
