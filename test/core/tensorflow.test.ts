@@ -4,11 +4,13 @@ import { join } from 'node:path'
 import {
   readTensorFlowManifest,
   restoreLegacyUtil,
-  tensorflowHome,
   thisSystem,
+  tsrunHome,
   writeManifest,
   type TensorFlowManifest,
 } from '@tsrun/core'
+
+const tensorflowHome = (env: Record<string, string>) => join(tsrunHome(env), 'tensorflow')
 
 const manifest: TensorFlowManifest = {
   format: 1,

@@ -31,8 +31,7 @@ import {
 import { createMemory, heapOf, type Heap } from '../internals/distributed/arena.ts'
 import { CLOSED, type Transport } from '../internals/distributed/transports.ts'
 import {
-  createCalls,
-  StoreData,
+  createStoreData,
   linkedStore,
   decodeClientMessage,
   decodeServerMessage,
@@ -75,7 +74,7 @@ const storeAnswers = [
 ].map(json)
 
 async function answerClient(input: Uint8Array): Promise<void> {
-  const calls = createCalls(
+  const { store, ...calls } = linkedStore(
     {
       endpoint: 'fuzz',
       send: () => undefined,
@@ -84,7 +83,6 @@ async function answerClient(input: Uint8Array): Promise<void> {
     },
     60_000,
   )
-  const store = linkedStore(calls)
   const asked = [
     store.compareSet('k', 'a', 'b'),
     store.get('k'),
@@ -114,7 +112,7 @@ async function answerClient(input: Uint8Array): Promise<void> {
 }
 
 function serve(input: Uint8Array): void {
-  const data = new StoreData()
+  const data = createStoreData()
   const session = createSession(data, { send: () => undefined, isFull: () => false })
   data.set('k', Buffer.from('12'))
   try {

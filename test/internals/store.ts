@@ -1,6 +1,5 @@
-export { createCalls } from '../../packages/store/src/calls.ts'
+export { linkedStore } from '../../packages/store/src/calls.ts'
 export { openConnection } from '../../packages/store/src/connection.ts'
-export { StoreData } from '../../packages/store/src/data.ts'
-export { linkedStore } from '../../packages/store/src/linked-store.ts'
+export { createStoreData } from '../../packages/store/src/data.ts'
 export { decodeClientMessage, decodeServerMessage } from '../../packages/store/src/protocol.ts'
 export { createSession } from '../../packages/store/src/session.ts'

@@ -5,7 +5,7 @@ export { adapterNames, chooseAdapter } from '../../packages/training/src/backend
 export { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
 export { copyCommon } from '../../packages/training/src/checkpoint/piece.ts'
 export { inWriter, startWriter } from '../../packages/training/src/checkpoint/writer.ts'
-export { parseHeader } from '../../packages/training/src/checkpoint/safetensors/header.ts'
+export { parseHeader } from '../../packages/training/src/checkpoint/safetensors/format.ts'
 export { planBuckets } from '../../packages/training/src/parallel/gradients/buckets.ts'
 export { preparedMessages } from '../../packages/training/src/parallel/pipeline/activations.ts'
 export { xoshiro128 } from '../../packages/training/src/random/generator.ts'

@@ -1,11 +1,11 @@
-import { StoreData } from '../internals/store.ts'
+import { createStoreData } from '../internals/store.ts'
 
 const KiB = 1024
 const bytes = (kibibytes: number): Uint8Array => new Uint8Array(kibibytes * KiB)
 
 describe('the values in the memory of a store', () => {
   it('share one memory limit between keys and queues', () => {
-    const data = new StoreData(100 * KiB)
+    const data = createStoreData(100 * KiB)
     data.set('a', bytes(50))
     data.queues.push('q', bytes(40))
     const refused = expect.objectContaining({ code: 'ERR_TSR_STORE_LIMIT' }) as Error
@@ -20,7 +20,7 @@ describe('the values in the memory of a store', () => {
   })
 
   it('free their memory when they are deleted, taken or replaced', () => {
-    const data = new StoreData(100 * KiB)
+    const data = createStoreData(100 * KiB)
     for (let i = 0; i < 50; i++) {
       data.set('a', bytes(60))
       data.queues.push('q', bytes(30))
@@ -32,7 +32,7 @@ describe('the values in the memory of a store', () => {
   })
 
   it('count towards the memory limit even if they are empty', () => {
-    const data = new StoreData(100 * KiB)
+    const data = createStoreData(100 * KiB)
     expect(() => {
       for (let i = 0; i < 1000; i++) data.set(`key ${i}`, bytes(0))
     }).toThrow('What the store would hold')

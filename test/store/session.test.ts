@@ -1,4 +1,4 @@
-import { createSession, StoreData } from '../internals/store.ts'
+import { createSession, createStoreData } from '../internals/store.ts'
 
 /** A key of which a client may wait for about 4000. */
 const LONG = 'k'.repeat(8000)
@@ -31,7 +31,7 @@ it.each<[string, (id: number) => Request[]]>([
     ],
   ],
 ])('the limit on the keys that a client waits for does not count %s', (_, requests) => {
-  const data = new StoreData()
+  const data = createStoreData()
   const answers: object[] = []
   const session = createSession(data, {
     send: (message) => answers.push(message),
@@ -47,7 +47,7 @@ it.each<[string, (id: number) => Request[]]>([
 
 it('the limit on the keys that a client waits for counts a wait whose number another call names', () => {
   const answers: object[] = []
-  const session = createSession(new StoreData(), {
+  const session = createSession(createStoreData(), {
     send: (message) => answers.push(message),
     isFull: () => false,
   })

@@ -75,7 +75,7 @@ export function formatTable(
   const widths = (cells[0] ?? []).map((_, column) =>
     Math.max(...cells.map((row) => row[column]!.length)),
   )
-  const pad = (cell: string, room: number): string =>
+  const pad = (cell: string, room: number) =>
     align === 'right' ? cell.padStart(room) : cell.padEnd(room)
   return foldColumns(widths, width).flatMap((columns, block) => [
     ...(block === 0 ? [] : ['']),
@@ -93,19 +93,15 @@ const GAP = '  '
 /** Splits the columns into blocks that fit the width. Every block begins with the first column. */
 function foldColumns(widths: readonly number[], room: number): number[][] {
   if (widths.length === 0) return []
-  const first = widths[0]!
-  let block = [0]
-  let used = first
-  const blocks = [block]
-  for (const [column, width] of widths.entries()) {
-    if (column === 0) continue
-    const needed = GAP.length + width
-    if (used + needed > room && block.length > 1) {
-      block = [0]
-      used = first
-      blocks.push(block)
+  let used = widths[0]!
+  const blocks = [[0]]
+  for (let column = 1; column < widths.length; column++) {
+    const needed = GAP.length + widths[column]!
+    if (used + needed > room && blocks.at(-1)!.length > 1) {
+      used = widths[0]!
+      blocks.push([0])
     }
-    block.push(column)
+    blocks.at(-1)!.push(column)
     used += needed
   }
   return blocks

@@ -1,6 +1,5 @@
 import { host } from '#host'
-import { choice } from './schema.ts'
-import { readVariable, type Environment } from './variables.ts'
+import { choice, readVariable, type Environment } from './schema.ts'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 const levelRule = choice(...levels).default('warn')
@@ -20,8 +19,8 @@ export type Logger = Readonly<Record<Severity, Write>>
  *
  * @throws ERR_TSR_ENVIRONMENT for an invalid level
  */
-export function createLogger(name: string, options: { level?: Level } = {}): Logger {
-  const { level: lowest } = { level: readLogLevel(), ...options }
+export function createLogger(name: string): Logger {
+  const lowest = readLogLevel()
   const writer = (severity: Severity): Write => {
     const place = levels.indexOf(severity)
     if (place < levels.indexOf(lowest)) return () => undefined
@@ -43,7 +42,7 @@ export function createLogger(name: string, options: { level?: Level } = {}): Log
  * Returns the rank for log lines. Unlike `readRankEnvironment`, it ignores invalid variables, which
  * must not prevent logging.
  */
-function rankOf(env: Environment): object {
+function rankOf(env: Environment) {
   const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
   if (rank === undefined) return {}
   const localRank = env['TSRUN_LOCAL_RANK'] ?? env['LOCAL_RANK'] ?? rank

@@ -27,21 +27,10 @@ class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
 
 class Reference {
-  readonly #number: number
+  readonly number: number
 
   constructor(number: number) {
-    this.#number = number
-  }
-
-  toBytes(): Uint8Array {
-    const bytes = new Uint8Array(4)
-    new DataView(bytes.buffer).setUint32(0, this.#number)
-    return bytes
-  }
-
-  /** Returns the number in a reference; undefined for other objects. */
-  static numberOf(value: object): number | undefined {
-    return #number in value ? value.#number : undefined
+    this.number = number
   }
 }
 
@@ -116,14 +105,18 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
   addExtension({
     Class: Reference,
     type: REFERENCE,
-    pack: (reference: Reference) => reference.toBytes(),
+    pack: ({ number }: Reference) => {
+      const bytes = new Uint8Array(4)
+      new DataView(bytes.buffer).setUint32(0, number)
+      return bytes
+    },
     unpack: (bytes) =>
       new Reference(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0)),
   })
 }
 
 /**
- * Replaces values that MessagePack lacks by tags and references. Copies only the parts that change.
+ * Replaces values that MessagePack lacks by tags and references.
  *
  * @throws Error for a typed array class that the reader may not have
  */
@@ -168,30 +161,14 @@ export function toEncodable(message: unknown): unknown {
     return convertFields(value)
   }
 
-  const convertList = (list: readonly unknown[]): readonly unknown[] => {
-    let copy: unknown[] | undefined
-    for (let i = 0; i < list.length; i++) {
-      const part = convert(list[i])
-      if (Object.is(part, list[i])) continue
-      copy ??= Array.from(list)
-      copy[i] = part
-    }
-    return copy ?? list
-  }
+  const convertList = (list: readonly unknown[]): readonly unknown[] =>
+    Array.from(list, (part) => convert(part))
 
   const convertFields = (value: object): unknown => {
-    const fields = value as Readonly<Record<string, unknown>>
-    let copy: Record<string, unknown> | undefined
-    for (const key of Object.keys(fields)) {
-      const part = convert(fields[key])
-      if (Object.is(part, fields[key])) continue
-      copy ??= { ...fields }
-      copy[key] = part
-    }
-    const result = copy ?? fields
-    return Object.hasOwn(result, '__proto__')
-      ? new ObjectEntries(flat(Object.entries(result)))
-      : result
+    const fields = Object.entries(value).map(([key, field]) => [key, convert(field)] as const)
+    return Object.hasOwn(value, '__proto__')
+      ? new ObjectEntries(flat(fields))
+      : Object.fromEntries(fields)
   }
 
   return convert(message)
@@ -206,9 +183,8 @@ export function resolveReferences(value: unknown): unknown {
   const begun: object[] = []
   const resolve = (part: unknown): unknown => {
     if (typeof part !== 'object' || part === null) return part
-    const number = Reference.numberOf(part)
-    if (number !== undefined) {
-      const object = begun[number]
+    if (part.constructor === Reference) {
+      const object = begun[(part as Reference).number]
       if (object === undefined) throw new Error('it refers to an object that it does not have')
       return object
     }
@@ -276,14 +252,14 @@ function* pairsOf<Key>(
   for (let i = 0; i < list.length; i += 2) yield [keyOf(list[i]), list[i + 1]]
 }
 
-function errorOf([name, message, cause]: readonly unknown[]): Error {
+function errorOf([name, message, cause]: readonly unknown[]) {
   const options = cause === undefined ? undefined : { cause }
   const type = errors.get(name)
   if (type !== undefined) return new type(textOf(message), options)
   return Object.assign(new Error(textOf(message), options), { name: textOf(name) })
 }
 
-function textOf(value: unknown): string {
+function textOf(value: unknown) {
   if (typeof value !== 'string') throw new Error('it has another value in the place of a text')
   return value
 }

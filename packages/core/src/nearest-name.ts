@@ -1,8 +1,8 @@
 import { distance } from 'fastest-levenshtein'
 
 /** The number of mistakes between two words. Two swapped letters are one. */
-function edits(one: string, other: string): number {
-  const letters = (word: string): string => Array.from(word).sort().join('')
+function edits(one: string, other: string) {
+  const letters = (word: string) => Array.from(word).sort().join('')
   const count = distance(one, other)
   return count === 2 && letters(one) === letters(other) ? 1 : count
 }

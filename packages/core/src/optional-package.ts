@@ -1,4 +1,4 @@
-import { tsrError } from './errors/tsr-error.ts'
+import { codeOf, tsrError } from './errors/tsr-error.ts'
 
 /**
  * Imports an optional package.
@@ -14,7 +14,7 @@ export async function importOptional<T>(
   try {
     return await load()
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw cause
+    if (codeOf(cause) !== 'ERR_MODULE_NOT_FOUND') throw cause
     throw tsrError('ERR_TSR_PACKAGE_MISSING', { what, package: packageName }, { cause })
   }
 }

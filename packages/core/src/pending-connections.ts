@@ -4,13 +4,6 @@
  */
 const SAMPLE = 16
 
-export interface PendingConnectionsOptions<Connection> {
-  /** Maximum number of connections in each stage. */
-  readonly limit: number
-  /** Closes a connection that was dropped at the limit. Called after its removal. */
-  readonly drop: (connection: Connection) => void
-}
-
 /**
  * Unauthenticated connections, by stage of the handshake. A connection competes only with others of
  * its stage, so silent connections cannot lock out those that make progress. At the limit, a random
@@ -23,7 +16,11 @@ export class PendingConnections<Connection> {
   /** For each stage: the connections in order of entry, with their networks. */
   readonly #stages: Map<Connection, string>[] = []
 
-  constructor({ limit, drop }: PendingConnectionsOptions<Connection>) {
+  /**
+   * @param options.limit - maximum number of connections in each stage
+   * @param options.drop - closes a connection that was dropped at the limit, after its removal
+   */
+  constructor({ limit, drop }: { limit: number; drop: (connection: Connection) => void }) {
     this.#limit = limit
     this.#drop = drop
   }
@@ -82,7 +79,7 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
 /**
  * Returns the network of an address: for IPv6 the /64, because one host usually has a whole /64.
  */
-function networkOf(address: string): string {
+function networkOf(address: string) {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')
   const groups = start.split(':')

@@ -1,4 +1,5 @@
-import { argumentError, shown } from './errors/tsr-error.ts'
+import { host } from '#host'
+import { argumentError, shown, tsrError } from './errors/tsr-error.ts'
 import { nearestName } from './nearest-name.ts'
 
 /*
@@ -9,8 +10,6 @@ import { nearestName } from './nearest-name.ts'
 interface Facts {
   readonly is: (value: unknown) => boolean
   readonly expected: string
-  /** Changes an accepted value, for example fills in defaults. */
-  readonly complete?: (value: unknown, name: string) => unknown
   /** Parses the text of a variable or a flag; undefined for invalid texts. */
   readonly read?: (text: string) => unknown
   readonly isOptional?: boolean
@@ -75,10 +74,10 @@ export class Schema<T> {
    * @throws ERR_TSR_ARGUMENT
    */
   check(name: string, value: unknown): T {
-    const { is, describe, complete, isOptional, fallback } = this.#facts
+    const { is, describe, isOptional, fallback } = this.#facts
     if (value === undefined && isOptional === true) return fallback as T
     if (!is(value)) throw argumentError(name, describe(value), this.expected)
-    return (complete === undefined ? value : complete(value, name)) as T
+    return value as T
   }
 
   /**
@@ -372,4 +371,17 @@ export function parseJson<T>(json: string, of: Schema<T>): T | undefined {
 /** Whether a value is an object that is not an array. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Variables of a process by name. */
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Reads an environment variable. An empty variable counts as not set.
+ * @throws ERR_TSR_ENVIRONMENT
+ */
+export function readVariable<T>(variable: string, of: Schema<T>, env: Environment = host.env): T {
+  return of.read(env[variable] === '' ? undefined : env[variable], (value, expected) =>
+    tsrError('ERR_TSR_ENVIRONMENT', { variable, value, expected }),
+  )
 }

@@ -47,33 +47,26 @@ export async function waitOrAbort<T>(
   deadline: Deadline,
   signal?: AbortSignal,
 ): Promise<T> {
-  return await new Promise<T>((resolve, reject) => {
-    const abort = (): void => {
-      finish()
+  let finish!: () => void
+  const ended = new Promise<never>((_, reject) => {
+    const abort = () => {
       reject(tsrError('ERR_TSR_ABORTED', { what }, { cause: signal?.reason }))
     }
-    const expire = (): void => {
-      finish()
+    const expire = () => {
       reject(tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: deadline.milliseconds }))
-    }
-    const finish = (): void => {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', abort)
     }
     const left = deadline.remaining()
     const timer = left === Infinity ? undefined : setTimeout(expire, Math.min(left, 0x7fffffff))
+    finish = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', abort)
+    }
     if (signal?.aborted === true) abort()
     else signal?.addEventListener('abort', abort, { once: true })
-    // Handle the promise even after an abort: an unhandled rejection would end the process.
-    promise.then(
-      (value) => {
-        finish()
-        resolve(value)
-      },
-      (error: unknown) => {
-        finish()
-        reject(error)
-      },
-    )
   })
+  try {
+    return await Promise.race([ended, promise])
+  } finally {
+    finish()
+  }
 }

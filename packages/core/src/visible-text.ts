@@ -64,11 +64,11 @@ export function endingColours(line: string): string {
   return reset(OTHER_CHARACTERS.test(coded) ? coded + ASCII : coded)
 }
 
-function reset(line: string): string {
+function reset(line: string) {
   return /\x1b\[0?m$/.test(line) ? line : `${line}\x1b[0m`
 }
 
-function signOf(code: number): string {
+function signOf(code: number) {
   if (code === 0x7f) return '␡'
   // Replace the character by its picture in Unicode, for example ␛ for escape, or by its escape in JSON.
   if (code < 0x20) return String.fromCharCode(0x2400 + code)
@@ -81,7 +81,7 @@ const CONCEAL = 8
  * Returns the SGR sequence of these codes, without the code that conceals text. Returns '' if no
  * code is left.
  */
-function withoutConceal(codes: string): string {
+function withoutConceal(codes: string) {
   const given = codes.split(';')
   const kept: string[] = []
   for (let i = 0; i < given.length; i++) {

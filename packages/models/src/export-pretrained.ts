@@ -16,7 +16,6 @@ import {
   ownersOf,
   sizeOf,
   withConflictError,
-  writeAll,
   writeDurably,
 } from '@tsrun/training/parts'
 import { gptNames, type CompleteGPTOptions } from './gpt.ts'
@@ -95,12 +94,12 @@ export async function exportPretrained(
       })
       const content = gpt2Config(options, recipe.textEnds)
       const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
-      await writeDurably(join(directory, 'config.json'), (file) => writeAll(file, config))
+      await writeDurably(join(directory, 'config.json'), (file) => file.writeFile(config))
     })
     // Do not use copyFile: it also copies permissions, which some file systems do not support.
     for (const name of copied) {
       const content = readFileBytes(join(tokenizer!, name))
-      await writeDurably(join(directory, name), (file) => writeAll(file, content))
+      await writeDurably(join(directory, name), (file) => file.writeFile(content))
     }
   })
 }

@@ -1,21 +1,23 @@
-import { monotonicNow } from '@tsrun/core'
+import { monotonicNow, tsrError } from '@tsrun/core'
 import {
   arithmeticOf,
   dtypes,
+  exchangedSlicesOf,
   isCollective,
   reducing,
+  slicesOf,
   until,
   type Channel,
   type GroupFacts,
   type Operation,
   type RunningOperation,
+  type Slice,
   type Steps,
   type TransportCollectives,
 } from '@tsrun/distributed/transport'
 import { duplicateWorld, type Communicators } from './communicators.ts'
-import { low, type Mpi } from './memory.ts'
-import { resultOf, startCollective } from './start-collective.ts'
-import { reductionHandle } from './abi.ts'
+import { low, type Mpi } from './libmpi.ts'
+import { movedType, numberType, reductionHandle } from './abi.ts'
 
 /** A collective that libmpi runs, or will run once the communicator of its group exists. */
 interface Request {
@@ -63,10 +65,10 @@ export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiColle
   }
   groupOf(0).communicator = duplicateWorld(mpi)
 
-  const start = (request: Request, communicator: number): void => {
+  const start = (request: Request, communicator: number) => {
     const { running: channel, operation, at } = request
     try {
-      startCollective({ mpi, channel, operation, communicator }, mpi.address(at))
+      startCollective(mpi, channel, operation, communicator, mpi.address(at))
       active.push(request)
       request.running.started = monotonicNow()
     } catch (error) {
@@ -91,7 +93,7 @@ export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiColle
     }
   }
 
-  const hasEnded = (request: Request): boolean => {
+  const hasEnded = (request: Request) => {
     try {
       return mpi.isDone(request.at)
     } catch (error) {
@@ -153,7 +155,7 @@ export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiColle
   }
 }
 
-function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts): boolean {
+function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
   const { name, algorithm, reduction, dtype, count, deterministic, isReserved } = operation
   if (!isCollective(operation) || algorithm !== 'auto') return false
   // Leave reserved and deterministic collectives to the engine. libmpi needs the same order of
@@ -177,4 +179,119 @@ function apart(channel: Channel, operation: Operation): Operation {
   const isInside = output >= input && output < input + whole
   if (name !== 'reduceScatter' || !isInside) return operation
   return { ...operation, output: channel.scratch(slice) }
+}
+
+/**
+ * Starts a collective. libmpi writes the request to the address `request`.
+ * @throws ERR_TSR_MPI
+ */
+function startCollective(
+  mpi: Mpi,
+  channel: Channel,
+  operation: Operation,
+  communicator: number,
+  request: number,
+) {
+  const { name, input, output, count, peer: root, reduction, dtype } = operation
+  const { handles, inPlace } = mpi.abi
+  const { rank } = channel
+  const isRoot = rank === root
+  const [from, to] = [mpi.address(input), mpi.address(output)]
+  const type = movedType(handles, dtype)
+  const end = [communicator, request] as const
+  const slices = slicesOf(channel, operation)
+  const places = placesOf(mpi, channel, operation, slices)
+  const own = slices[rank]!
+  const ownCount = own.count ?? count
+  /** The suffix of the MPI calls for slices of different lengths. */
+  const v = operation.table === 0 ? '' : 'v'
+  /** The input or the output, unless the slice of the root, or of every rank, is already in place. */
+  const sent = input === output + own.at ? inPlace : from
+  const received = output === input + own.at ? inPlace : to
+  /** The arguments of a reduction, whose handle is known by `canRun`. */
+  const reduced = [
+    count,
+    numberType(handles, dtype),
+    reductionHandle(handles, reduction, dtype)!,
+  ] as const
+  switch (name) {
+    case 'broadcast':
+      mpi.call('Ibcast', from, count, type, root, ...end)
+      return
+    case 'reduce':
+      mpi.call('Ireduce', isRoot ? inPlace : from, isRoot ? from : 0, ...reduced, root, ...end)
+      return
+    case 'allReduce':
+    case 'allReduceCoalesced':
+      mpi.call('Iallreduce', inPlace, from, ...reduced, ...end)
+      return
+    case 'reduceScatter':
+      mpi.call('Ireduce_scatter_block', from, to, ...reduced, ...end)
+      return
+    case 'allGather':
+    case 'allGatherV':
+      mpi.call(`Iallgather${v}`, sent, ownCount, type, to, ...places, type, ...end)
+      return
+    case 'gather':
+    case 'gatherV': {
+      const [given, taken] = isRoot ? [sent, to] : [from, 0]
+      mpi.call(`Igather${v}`, given, ownCount, type, taken, ...places, type, root, ...end)
+      return
+    }
+    case 'scatter':
+    case 'scatterV': {
+      const [given, taken] = isRoot ? [from, received] : [0, to]
+      mpi.call(`Iscatter${v}`, given, ...places, type, taken, ownCount, type, root, ...end)
+      return
+    }
+    case 'allToAll':
+    case 'allToAllV': {
+      const coming = placesOf(mpi, channel, operation, exchangedSlicesOf(channel, operation).coming)
+      mpi.call(`Ialltoall${v}`, from, ...places, type, to, ...coming, type, ...end)
+      return
+    }
+    case 'barrier':
+      mpi.call('Ibarrier', ...end)
+      return
+    case 'send':
+    case 'recv':
+    case 'monitoredBarrier':
+    default:
+      throw tsrError('ERR_TSR_INTERNAL', { what: `libmpi is asked for ${name}` })
+  }
+}
+
+/**
+ * Returns the count of equal slices. For slices of different lengths, returns the addresses of their
+ * counts and displacements, which are arrays of int.
+ */
+function placesOf(
+  mpi: Mpi,
+  channel: Channel,
+  operation: Operation,
+  slices: readonly Slice[],
+): number[] {
+  if (operation.table === 0) return [operation.count]
+  const element = dtypes[operation.dtype].bytes
+  const at = channel.scratch(8 * slices.length)
+  for (const [i, slice] of slices.entries()) {
+    const first = slice.at / element
+    if (first > 0x7fff_ffff || slice.bytes / element > 0x7fff_ffff) {
+      const problem = 'libmpi counts no more than 2^31 - 1 elements'
+      throw tsrError('ERR_TSR_BUFFER', { operation: operation.name, problem })
+    }
+    mpi.integers[at / 4 + i] = slice.bytes / element
+    mpi.integers[at / 4 + slices.length + i] = first
+  }
+  return [mpi.address(at), mpi.address(at + 4 * slices.length)]
+}
+
+/** Returns the place of the result on this rank. Returns undefined without a reduction. */
+function resultOf(
+  channel: Channel,
+  { name, input, output, count, dtype, peer: root }: Operation,
+): { readonly at: number; readonly bytes: number } | undefined {
+  if (!reducing.has(name) || (name === 'reduce' && channel.rank !== root)) return undefined
+  const at = name === 'reduceScatter' ? output : input
+  return { at, bytes: count * dtypes[dtype].bytes }
 }

@@ -1,5 +1,5 @@
 import { until, type RunningOperation, type Waited } from '@tsrun/distributed/transport'
-import { low, type Mpi } from './memory.ts'
+import { low, type Mpi } from './libmpi.ts'
 
 /**
  * The event that an operation waits for while it creates a communicator: its turn, or the go-ahead.
@@ -34,7 +34,7 @@ export function openCommunicators(mpi: Mpi) {
   let expected: (Signal & { readonly at: number }) | undefined
 
   /** Starts to send or receive an empty message. Returns the offset of the request. */
-  const exchange = (name: 'Isend' | 'Irecv', running: RunningOperation, peer: number): number => {
+  const exchange = (name: 'Isend' | 'Irecv', running: RunningOperation, peer: number) => {
     const { id, ranks } = running.group
     const at = running.scratch(8)
     const tag = id % LARGEST_TAG
@@ -42,7 +42,7 @@ export function openCommunicators(mpi: Mpi) {
     return at
   }
 
-  const create = (running: RunningOperation): number => {
+  const create = (running: RunningOperation) => {
     const { id, ranks } = running.group
     const list = running.scratch(4 * ranks.length)
     mpi.integers.set(ranks, list / 4)
@@ -94,7 +94,7 @@ export function openCommunicators(mpi: Mpi) {
       queue.splice(queue.indexOf(turn), 1)
       return communicator
     },
-    progress(): boolean {
+    progress() {
       const goAhead = expected
       if (goAhead !== undefined && mpi.isDone(goAhead.at)) {
         expected = undefined
@@ -110,7 +110,7 @@ export function openCommunicators(mpi: Mpi) {
       }
       return isNew || goAhead?.done === true
     },
-    free(communicator: number): void {
+    free(communicator: number) {
       mpi.putHandle(low.handle, communicator)
       call('Comm_free', address(low.handle))
     },

@@ -1,8 +1,7 @@
 import type { TransportPlugIn } from '@tsrun/distributed/transport'
-import { joinMpiJob } from './join.ts'
+import { joinMpiJob, leaveMpiAtExit } from './join.ts'
 import { openLibMpi } from './libmpi.ts'
 import { openMpiTransport } from './mpi-transport.ts'
-import { leaveMpiAtExit } from './process.ts'
 
 /** The transport `mpi`, which `@tsrun/distributed` loads when a rank chooses it. */
 export const transport: TransportPlugIn = {

@@ -10,9 +10,8 @@ import {
   yieldCore,
 } from '@tsrun/native'
 import { duplicateWorld, openCommunicators } from './communicators.ts'
-import type { LibMpi } from './libmpi.ts'
 import { mpiCollectives } from './collectives.ts'
-import { layOut, low, mpiOn, SENDS } from './memory.ts'
+import { layOut, low, mpiOn, SENDS, type LibMpi } from './libmpi.ts'
 
 /*
  * Sends streams as MPI messages. Each message is a piece of the stream between two ranks, copied
@@ -69,7 +68,7 @@ export function openMpiTransport(
   const sending = sends.map(() => false)
   let lastMoved = monotonicNow()
 
-  const post = (slot: number): void => {
+  const post = (slot: number) => {
     const { data, request } = receives[slot]!
     const source = [abi.anySource, 0, communicator, address(request)] as const
     call('Irecv', address(data), slotBytes, abi.handles.byte, ...source)
@@ -77,7 +76,7 @@ export function openMpiTransport(
   }
 
   /** Reads the messages that have arrived, in the order in which MPI fills the receives. */
-  const look = (): void => {
+  const look = () => {
     for (let slot = posted[0]; slot !== undefined; slot = posted[0]) {
       if (!mpi.isDone(receives[slot]!.request, address(low.status))) return
       posted.shift()
@@ -88,14 +87,14 @@ export function openMpiTransport(
     }
   }
 
-  const isSending = (slot: number): boolean => {
+  const isSending = (slot: number) => {
     if (sending[slot] !== true) return false
     if (!mpi.isDone(sends[slot]!.request)) return true
     sending[slot] = false
     return false
   }
 
-  const hasRequests = (): boolean =>
+  const hasRequests = () =>
     posted.some((slot) => !mpi.isDone(receives[slot]!.request)) ||
     sending.some((_, slot) => isSending(slot))
 

@@ -137,7 +137,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
   throw failure
 }
 
-async function addressTowards(address: string, port: number): Promise<string> {
+async function addressTowards(address: string, port: number) {
   if (isLoopback(address)) return address === '::1' ? address : '127.0.0.1'
   const socket = createSocket(isIP(address) === 6 ? 'udp6' : 'udp4')
   try {
@@ -181,11 +181,11 @@ export async function reachableAddress(iface = ''): Promise<string> {
 }
 
 /** Whether other hosts may reach a listener at `host`. */
-export async function isReachable(host: string, names: Names = systemNames): Promise<boolean> {
+export async function isReachable(host: string): Promise<boolean> {
   // An unknown name counts as unreachable, because listening there fails.
-  const addresses = await names.lookup(host).catch(() => [])
+  const addresses = await systemNames.lookup(host).catch(() => [])
   return addresses
-    .flatMap((address) => (['0.0.0.0', '::'].includes(address) ? names.own() : address))
+    .flatMap((address) => (['0.0.0.0', '::'].includes(address) ? ownAddresses() : address))
     .some((address) => !isLoopback(address))
 }
 

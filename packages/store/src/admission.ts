@@ -24,7 +24,7 @@ const TLS_HANDSHAKE = 0x16
  * Returns the purpose that the proofs cover. Within TLS, it contains keying material of the
  * connection, so proofs cannot be relayed.
  */
-function purposeOn(socket: Socket | TLSSocket): string {
+function purposeOn(socket: Socket | TLSSocket) {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }
 
@@ -74,7 +74,7 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
  * Writes bytes and waits until the kernel has them, because the caller destroys the connection
  * next.
  */
-async function write(socket: Socket, bytes: Uint8Array): Promise<void> {
+async function write(socket: Socket, bytes: Uint8Array) {
   await new Promise((resolve) => socket.write(bytes, resolve))
 }
 
@@ -105,20 +105,20 @@ async function encrypt(
 /** Reads `length` bytes and leaves later bytes in the socket. Rejects if the socket ends first. */
 async function readExactly(socket: Socket, length: number): Promise<Uint8Array> {
   return await new Promise((resolve, reject) => {
-    const read = (): void => {
+    const read = () => {
       const bytes = readBytes(socket, length)
       if (bytes === undefined) return
       finish()
       resolve(bytes)
     }
-    const fail = (error?: Error): void => {
+    const fail = (error?: Error) => {
       finish()
       reject(error ?? new Error('the connection ended during the handshake'))
     }
-    const end = (): void => {
+    const end = () => {
       fail()
     }
-    const finish = (): void => {
+    const finish = () => {
       socket.off('readable', read).off('error', fail).off('end', end).off('close', end)
     }
     socket.on('readable', read).on('error', fail).on('end', end).on('close', end)
@@ -162,26 +162,26 @@ export function createAdmission(options: AdmissionOptions) {
       return candidates.size
     },
     /** Calls `admit` once the socket has proven the token, or destroys it; never throws. */
-    receive(socket: Socket, admit: (socket: Socket) => void): void {
+    receive(socket: Socket, admit: (socket: Socket) => void) {
       const peer = nameEndpoint(socket.remoteAddress ?? 'unknown', socket.remotePort ?? 0)
-      const close = (): void => {
+      const close = () => {
         clearTimeout(timer)
         socket.destroy()
       }
-      const refuse = (reason: string): void => {
+      const refuse = (reason: string) => {
         close()
         if (candidates.delete(candidate)) onRefused?.(peer, reason)
       }
       const timer = setTimeout(refuse, handshakeTimeout, 'it stayed silent')
       const candidate = { peer, close }
-      const advance = (): void => {
+      const advance = () => {
         candidates.advance(candidate)
       }
       socket.on('error', (error) => {
         refuse(error.message)
       })
       candidates.add(candidate, socket.remoteAddress ?? '')
-      const greet = async (): Promise<void> => {
+      const greet = async () => {
         const spoken = secure ? await encrypt(socket, secure, tls, advance) : socket
         spoken?.on('error', (error: Error) => {
           refuse(error.message)
@@ -197,7 +197,7 @@ export function createAdmission(options: AdmissionOptions) {
         refuse(messageOf(error))
       })
     },
-    close(): void {
+    close() {
       for (const candidate of candidates.values()) {
         candidate.close()
         candidates.delete(candidate)

@@ -1,5 +1,5 @@
 import { tsrError } from '@tsrun/core'
-import { durationRule } from './arguments.ts'
+import { amountRule, checkKeys, durationRule, keyRule, toBytes } from './arguments.ts'
 import {
   checkRequest,
   isResultOf,
@@ -11,7 +11,7 @@ import {
   type Results,
   type ServerMessage,
 } from './protocol.ts'
-import type { StoreCallOptions } from './store.ts'
+import type { Store, StoreCallOptions } from './store.ts'
 
 const LONGEST_TIMER = 0x7fffffff
 /** Milliseconds to wait for the answer to a cancellation. */
@@ -38,13 +38,13 @@ interface PendingCall {
   readonly outcome: Promise<Outcome>
 }
 
-export type Calls = ReturnType<typeof createCalls>
-
 /**
- * Sends requests over a link and receives the answers. Any number of calls may be pending, each
- * with its own time-out.
+ * Implements `Store` over a link: checks the arguments, sends each call as a request, and receives the
+ * answers. Any number of calls may be pending, each with its own time-out.
+ *
+ * @returns also functions for the answers, and for the end of the link
  */
-export function createCalls(link: Link, defaultTimeout: number) {
+export function linkedStore(link: Link, defaultTimeout: number) {
   /** Resolvers of the pending calls, by id. */
   const settlers = new Map<number, (outcome: Outcome) => void>()
   const watchers = new Map<number, (change: Change) => void>()
@@ -52,7 +52,7 @@ export function createCalls(link: Link, defaultTimeout: number) {
   let closed: string | undefined
 
   /** Ends every pending call. Later calls fail with the reason of the first call of `lost`. */
-  const lost = (reason: string): void => {
+  const lost = (reason: string) => {
     closed ??= reason
     watchers.clear()
     for (const id of [...settlers.keys()]) settle(id, { closed })
@@ -63,7 +63,7 @@ export function createCalls(link: Link, defaultTimeout: number) {
     call: PendingCall,
   ): Promise<Results[Op]> => unwrap(operation, defaultTimeout, await settled(call))
 
-  const settled = async ({ id, outcome }: PendingCall): Promise<Outcome> => {
+  const settled = async ({ id, outcome }: PendingCall) => {
     const timer = startTimer(defaultTimeout, () => {
       settle(id, { silent: true })
     })
@@ -72,7 +72,7 @@ export function createCalls(link: Link, defaultTimeout: number) {
     return end
   }
 
-  const open = (request: Request): PendingCall => {
+  const open = (request: Request) => {
     checkRequest(request)
     if (closed !== undefined) throw closedError(closed)
     const id = ++lastId
@@ -89,7 +89,7 @@ export function createCalls(link: Link, defaultTimeout: number) {
     return { id, outcome }
   }
 
-  const settle = (id: number, outcome: Outcome): void => {
+  const settle = (id: number, outcome: Outcome) => {
     const resolve = settlers.get(id)
     if (resolve === undefined) return
     settlers.delete(id)
@@ -119,11 +119,125 @@ export function createCalls(link: Link, defaultTimeout: number) {
     throw tsrError(end.code, end.facts as never)
   }
 
-  const closedError = (reason: string): Error =>
+  const closedError = (reason: string) =>
     tsrError('ERR_TSR_STORE_CLOSED', { endpoint: link.endpoint, reason })
 
+  /** Makes a request that the store answers immediately. */
+  const call = async <Op extends Operation>(request: Request & { op: Op }): Promise<Results[Op]> =>
+    finish(request.op, open(request))
+
+  /**
+   * Makes a request that may wait. At the time-out or abort, the call asks the store to cancel the
+   * wait. The answer of the store decides how the call ends, so a value that is already on its way
+   * is not lost.
+   */
+  const wait = async <Op extends 'get' | 'multiGet' | 'wait' | 'queuePop'>(
+    request: Request & { op: Op },
+    { timeout = defaultTimeout, signal }: StoreCallOptions = {},
+  ): Promise<Results[Op]> => {
+    durationRule.check('timeout', timeout)
+    const throwOnAbort = () => {
+      throwIfAborted(`${request.op} on the store`, signal)
+    }
+    throwOnAbort()
+    const { id, outcome } = open(request)
+    let grace: NodeJS.Timeout | undefined
+    const cancel = () => {
+      if (grace !== undefined) return
+      link.send({ id, op: 'cancel' })
+      grace = startTimer(CANCEL_GRACE, () => {
+        settle(id, { silent: true })
+      })
+    }
+    const timer = startTimer(timeout, cancel)
+    signal?.addEventListener('abort', cancel)
+    const end = await outcome
+    clearTimeout(timer)
+    clearTimeout(grace)
+    signal?.removeEventListener('abort', cancel)
+    if ('missing' in end) throwOnAbort()
+    if (request.op === 'queuePop' && 'result' in end) link.send({ id, op: 'received' })
+    return unwrap(request.op, timeout, end)
+  }
+
+  const checked = (key: string, name = 'key') => keyRule.check(name, key)
+
+  const store: Store = {
+    set: async (key, value, { timeToLive, whileConnected = false } = {}) => {
+      await call({
+        op: 'set',
+        key: checked(key),
+        value: toBytes('value', value),
+        ...(whileConnected && { whileConnected }),
+        ...(timeToLive !== undefined && {
+          timeToLive: durationRule.check('timeToLive', timeToLive),
+        }),
+      })
+    },
+    get: async (key, options) => copy(await wait({ op: 'get', key: checked(key) }, options)),
+    multiGet: async (keys, options) => {
+      const values = await wait({ op: 'multiGet', keys: checkKeys(keys) }, options)
+      return values.map(copy)
+    },
+    wait: async (keys, options) => {
+      await wait({ op: 'wait', keys: checkKeys(keys) }, options)
+    },
+    check: async (keys) => await call({ op: 'check', keys: checkKeys(keys) }),
+    add: async (key, amount) =>
+      await call({ op: 'add', key: checked(key), amount: amountRule.check('amount', amount) }),
+    compareSet: async (key, expected, desired) => {
+      const { success, value } = await call({
+        op: 'compareSet',
+        key: checked(key),
+        desired: toBytes('desired', desired),
+        ...(expected !== undefined && { expected: toBytes('expected', expected) }),
+      })
+      return { success, value: value && copy(value) }
+    },
+    append: async (key, value) =>
+      await call({ op: 'append', key: checked(key), value: toBytes('value', value) }),
+    delete: async (key) => await call({ op: 'delete', key: checked(key) }),
+    list: async (prefix = '') => [...(await call({ op: 'list', key: checked(prefix, 'prefix') }))],
+    queuePush: async (queue, value) =>
+      await call({
+        op: 'queuePush',
+        key: checked(queue, 'queue'),
+        value: toBytes('value', value),
+      }),
+    queuePop: async (queue, options) =>
+      copy(await wait({ op: 'queuePop', key: checked(queue, 'queue') }, options)),
+    queueLength: async (queue) => await call({ op: 'queueLength', key: checked(queue, 'queue') }),
+    watch: async (key, listener) => {
+      const request = open({ op: 'watch', key: checked(key) })
+      const { id } = request
+      watchers.set(id, ({ value }) => {
+        // Call the listener from a microtask, so that its exceptions do not reach the link.
+        queueMicrotask(() => {
+          if (watchers.has(id)) listener({ key, value: value && copy(value) })
+        })
+      })
+      try {
+        await finish('watch', request)
+      } catch (error) {
+        watchers.delete(id)
+        throw error
+      }
+      return async () => {
+        if (!watchers.delete(id)) return
+        const end = await settled(open({ op: 'unwatch', watch: id }))
+        // Nothing to stop if the connection has closed: the watch has ended with it.
+        if (!('closed' in end)) unwrap('unwatch', defaultTimeout, end)
+      }
+    },
+    close: async () => {
+      lost('close() was called')
+      await link.close()
+    },
+  }
+
   return {
-    receive(message: ServerMessage): void {
+    store,
+    receive(message: ServerMessage) {
       if ('changed' in message) watchers.get(message.id)?.(message)
       else if (settlers.has(message.id)) settle(message.id, message)
       // The call has timed out. Still confirm a value from a queue, because the store puts
@@ -131,73 +245,12 @@ export function createCalls(link: Link, defaultTimeout: number) {
       else if ('result' in message) link.send({ id: message.id, op: 'received' })
     },
     lost,
-    async close(): Promise<void> {
-      lost('close() was called')
-      await link.close()
-    },
-    /** Makes a request that the store answers immediately. */
-    async call<Op extends Operation>(request: Request & { op: Op }): Promise<Results[Op]> {
-      return finish(request.op, open(request))
-    },
-    /**
-     * Makes a request that may wait. At the time-out or abort, the call asks the store to cancel the
-     * wait. The answer of the store decides how the call ends, so a value that is already on its way
-     * is not lost.
-     */
-    async wait<Op extends 'get' | 'multiGet' | 'wait' | 'queuePop'>(
-      request: Request & { op: Op },
-      options: StoreCallOptions = {},
-    ): Promise<Results[Op]> {
-      const { timeout = defaultTimeout, signal } = options
-      durationRule.check('timeout', timeout)
-      const throwOnAbort = (): void => {
-        if (signal?.aborted === true) throwIfAborted(`${request.op} on the store`, signal)
-      }
-      throwOnAbort()
-      const { id, outcome } = open(request)
-      let grace: NodeJS.Timeout | undefined
-      const cancel = (): void => {
-        if (grace !== undefined) return
-        link.send({ id, op: 'cancel' })
-        grace = startTimer(CANCEL_GRACE, () => {
-          settle(id, { silent: true })
-        })
-      }
-      const timer = startTimer(timeout, cancel)
-      signal?.addEventListener('abort', cancel)
-      const end = await outcome
-      clearTimeout(timer)
-      clearTimeout(grace)
-      signal?.removeEventListener('abort', cancel)
-      if ('missing' in end) throwOnAbort()
-      if (request.op === 'queuePop' && 'result' in end) link.send({ id, op: 'received' })
-      return unwrap(request.op, timeout, end)
-    },
-    /** Calls `listener` at every change of a key, in order, until the returned function is called. */
-    async watch(key: string, listener: (change: Change) => void): Promise<() => Promise<void>> {
-      const call = open({ op: 'watch', key })
-      const { id } = call
-      watchers.set(id, (change) => {
-        // Call the listener from a microtask, so that its exceptions do not reach the link.
-        queueMicrotask(() => {
-          if (watchers.has(id)) listener(change)
-        })
-      })
-      try {
-        await finish('watch', call)
-      } catch (error) {
-        watchers.delete(id)
-        throw error
-      }
-      return async () => {
-        if (!watchers.delete(id)) return
-        const stopped = open({ op: 'unwatch', watch: id })
-        const end = await settled(stopped)
-        // Nothing to stop if the connection has closed: the watch has ended with it.
-        if (!('closed' in end)) unwrap('unwatch', defaultTimeout, end)
-      }
-    },
   }
+}
+
+/** Copies received bytes, because they share memory with a frame or with the store. */
+function copy(value: Uint8Array) {
+  return new Uint8Array(value)
 }
 
 function startTimer(milliseconds: number, callback: () => void): NodeJS.Timeout | undefined {
@@ -212,7 +265,7 @@ export function throwIfAborted(what: string, signal: AbortSignal | undefined): v
   throw tsrError('ERR_TSR_ABORTED', { what }, { cause })
 }
 
-function nameKeys(keys: readonly string[]): string {
+function nameKeys(keys: readonly string[]) {
   const more = keys.length - NAMED_KEYS
   const named = keys.slice(0, NAMED_KEYS).join(', ')
   return more > 0 ? `${named} and ${more} more` : named

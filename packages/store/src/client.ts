@@ -3,12 +3,12 @@ import { createConnection, type Socket } from 'node:net'
 import {
   anything,
   callback,
+  codeOf,
   count,
   Deadline,
   declareOptions,
   isTsrError,
   messageOf,
-  monotonicNow,
   retry,
   filled,
   tsrError,
@@ -17,9 +17,8 @@ import {
 import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { createCalls, throwIfAborted } from './calls.ts'
+import { linkedStore, throwIfAborted } from './calls.ts'
 import { openConnection } from './connection.ts'
-import { linkedStore } from './linked-store.ts'
 import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeRequest } from './protocol.ts'
 import {
@@ -39,9 +38,6 @@ const ADDRESS_TIMEOUT = 1000
 /** A failed attempt to reach the store, which will be retried. */
 export interface StoreProgress {
   readonly endpoint: string
-  readonly attempt: number
-  /** Milliseconds since the first attempt. */
-  readonly elapsed: number
   /** The reason, for example 'connect ECONNREFUSED 10.0.0.1:29500'. */
   readonly reason: string
 }
@@ -94,16 +90,14 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
   const tls = toTls(given.tls, token)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
-  const started = monotonicNow()
   try {
     const socket = await retry(
       async () => await dial({ host, port, token, tls, endpoint, deadline, signal }),
       {
         deadline,
         isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
-        onFailure: (error, attempt) => {
-          const elapsed = monotonicNow() - started
-          onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
+        onFailure: (error) => {
+          onProgress?.({ endpoint, reason: reasonOf(error) })
         },
         signal,
       },
@@ -124,23 +118,21 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
     socket,
     {
       onFrame: (frame) => {
-        calls.receive(decodeServerMessage(frame))
+        linked.receive(decodeServerMessage(frame))
       },
       onClose: (reason) => {
-        calls.lost(reason)
+        linked.lost(reason)
       },
     },
     false,
   )
-  const calls = createCalls(
+  const linked = linkedStore(
     {
       endpoint,
       send: (message) => {
         connection.send(encodeRequest(message))
       },
-      setBusy: (busy) => {
-        connection.setBusy(busy)
-      },
+      setBusy: connection.setBusy,
       close: async () => {
         connection.destroy('close() was called')
         await connection.closed
@@ -150,7 +142,7 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
   )
   connection.setBusy(false)
   connection.start()
-  return linkedStore(calls)
+  return linked.store
 }
 
 interface DialOptions {
@@ -183,7 +175,7 @@ async function dial(options: DialOptions): Promise<Socket> {
   })
   const limit = Math.min(ATTEMPT_TIMEOUT, deadline.remaining())
   const timer = setTimeout(() => socket.destroy(new Error('no answer')), limit)
-  const abort = (): void => {
+  const abort = () => {
     socket.destroy(new Error('aborted'))
   }
   signal?.addEventListener('abort', abort)
@@ -230,14 +222,14 @@ async function encrypt(
 }
 
 /** @param isEncrypted - whether the store encrypts its connections */
-function protectionError(endpoint: string, isEncrypted: boolean, cause?: unknown): Error {
+function protectionError(endpoint: string, isEncrypted: boolean, cause?: unknown) {
   const [theirs, ours] = isEncrypted
     ? ['encrypts its connections', 'does not']
     : ['does not encrypt its connections', 'does']
   return tsrError('ERR_TSR_STORE_PROTECTION', { endpoint, theirs, ours }, { cause })
 }
 
-function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
+function refusalError(refusal: HandshakeRefusal, endpoint: string) {
   if (refusal === 'token') return tsrError('ERR_TSR_STORE_AUTHENTICATION', { endpoint })
   if (refusal === 'protection') return protectionError(endpoint, true)
   if (refusal === 'certificate') {
@@ -252,8 +244,8 @@ function refusalError(refusal: HandshakeRefusal, endpoint: string): Error {
 }
 
 /** Whether Node's permission model forbids the connection. The message names the missing flag. */
-function isDenied(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ERR_ACCESS_DENIED'
+function isDenied(error: unknown) {
+  return codeOf(error) === 'ERR_ACCESS_DENIED'
 }
 
 function reasonOf(error: unknown): string {

@@ -37,13 +37,13 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
   /** Length of the frame whose header has been read. */
   let coming: number | undefined
 
-  const destroy = (why: string): void => {
+  const destroy = (why: string) => {
     reason = why
     socket.destroy()
   }
 
   /** Writes until the socket applies back-pressure. */
-  const write = (): void => {
+  const write = () => {
     socket.cork()
     while (!socket.writableNeedDrain) {
       const part = unsent.shift()
@@ -58,7 +58,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
   }
 
   /** The next frame, or undefined if it is incomplete. */
-  const nextFrame = (): Uint8Array | undefined => {
+  const nextFrame = () => {
     coming ??= readLength(socket)
     if (coming === undefined) return undefined
     const frame = readBytes(socket, coming)
@@ -66,7 +66,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
     return frame
   }
 
-  const read = (): void => {
+  const read = () => {
     try {
       while (!socket.destroyed) {
         if (waitForDrain && (unsent.length > 0 || socket.writableNeedDrain)) return
@@ -86,7 +86,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
   })
   socket.on('error', (error) => (reason = error.message))
   const closed = new Promise<void>((resolve) => {
-    const close = (): void => {
+    const close = () => {
       events.onClose(reason)
       resolve()
     }
@@ -106,7 +106,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
      * @param parts - the bytes of the frame. They must not change, because connections may share
      * them.
      */
-    send(...parts: readonly Uint8Array[]): void {
+    send(...parts: readonly Uint8Array[]) {
       if (socket.destroyed) return
       const length = totalBytes(parts)
       const header = new Uint8Array(FRAME_HEADER_BYTES)
@@ -115,12 +115,12 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
       unsentBytes += FRAME_HEADER_BYTES + length
       write()
     },
-    setBusy(busy: boolean): void {
+    setBusy: (busy: boolean) => {
       if (busy) socket.ref()
       else socket.unref()
     },
     /** Ends the connection once the kernel has accepted everything that was sent. */
-    end(): void {
+    end() {
       isEnding = true
       write()
     },
@@ -129,7 +129,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
 }
 
 /** @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID as soon as the length is known */
-function readLength(socket: Socket): number | undefined {
+function readLength(socket: Socket) {
   const length = readBytes(socket, FRAME_HEADER_BYTES)?.readUInt32LE(0)
   if (length === 0) throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason: 'it is empty' })
   if (length !== undefined && length > FRAME_LIMIT) {

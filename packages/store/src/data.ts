@@ -25,11 +25,11 @@ function createRoom(limit: number) {
   let used = 0
   return {
     /** @throws ERR_TSR_STORE_LIMIT */
-    take(bytes: number): void {
+    take(bytes: number) {
       checkLimit('What the store would hold', used + bytes, limit)
       used += bytes
     },
-    free(bytes: number): void {
+    free(bytes: number) {
       used -= bytes
     },
   }
@@ -44,11 +44,11 @@ function createMultimap<Value>() {
       return [...sets.values()].reduce((sum, { size }) => sum + size, 0)
     },
     of: (key: string): Iterable<Value> => sets.get(key) ?? [],
-    add(key: string, value: Value): void {
+    add(key: string, value: Value) {
       sets.set(key, (sets.get(key) ?? new Set()).add(value))
     },
     /** Returns whether the key had the value. */
-    delete(key: string, value: Value): boolean {
+    delete(key: string, value: Value) {
       const values = sets.get(key)
       const isFound = values?.delete(value) === true
       if (values?.size === 0) sets.delete(key)
@@ -57,148 +57,136 @@ function createMultimap<Value>() {
   }
 }
 
+export type StoreData = ReturnType<typeof createStoreData>
+
 /**
  * The state of a store, without sockets: keys, queues, waits and watches. Every method is synchronous,
  * so operations are atomic and all clients see them in the same order.
+ *
+ * @param limit - largest number of bytes of all keys, values and queues
  */
-export class StoreData {
-  readonly waiters = createKeyWaiters()
-  readonly #room: ReturnType<typeof createRoom>
-  readonly queues: ReturnType<typeof createQueues>
-  readonly #entries = new Map<string, Entry>()
-  readonly #watchers = createMultimap<Watcher>()
+export function createStoreData(limit = STORE_LIMIT) {
+  const room = createRoom(limit)
+  const entries = new Map<string, Entry>()
+  const watchers = createMultimap<Watcher>()
+  const waiters = createKeyWaiters()
 
-  /** @param limit - largest number of bytes of all keys, values and queues */
-  constructor(limit = STORE_LIMIT) {
-    this.#room = createRoom(limit)
-    this.queues = createQueues(this.#room)
+  const tell = (key: string, value: Uint8Array | undefined) => {
+    for (const watcher of [...watchers.of(key)]) watcher(value)
   }
 
-  get size(): number {
-    return this.#entries.size
-  }
-
-  get watches(): number {
-    return this.#watchers.size
-  }
-
-  value(key: string): Uint8Array | undefined {
-    return this.#entries.get(key)?.value
-  }
-
-  missing(keys: readonly string[]): string[] {
-    return keys.filter((key) => !this.#entries.has(key))
-  }
-
-  set(key: string, value: Uint8Array, timeToLive?: number): void {
-    this.#write(key, value, timeToLive === undefined ? undefined : monotonicNow() + timeToLive)
-  }
-
-  /** @throws ERR_TSR_STORE_TYPE unless the value is a decimal integer and the sum a safe integer */
-  add(key: string, amount: number): number {
-    const value = this.value(key)
-    const text = value === undefined ? '0' : String.fromCharCode(...value.subarray(0, 20))
-    const sum = /^-?\d{1,16}$/.test(text) ? Number(text) + amount : NaN
-    if (!Number.isSafeInteger(sum)) {
-      throw tsrError('ERR_TSR_STORE_TYPE', {
-        operation: `add(${amount})`,
-        key,
-        actual: Number.isNaN(sum) ? 'something else' : text,
-        expected: 'an integer in decimal text, the sum within 2^53',
-      })
-    }
-    this.#update(key, host.bytesOf(String(sum)))
-    return sum
-  }
-
-  compareSet(
-    key: string,
-    expected: Uint8Array | undefined,
-    desired: Uint8Array,
-  ): Results['compareSet'] {
-    const value = this.value(key)
-    const equal =
-      value === undefined || expected === undefined
-        ? value === expected
-        : value.length === expected.length && value.every((byte, i) => byte === expected[i])
-    if (!equal) return { success: false, value }
-    this.#write(key, desired, undefined)
-    return { success: true, value: desired }
-  }
-
-  /** @throws ERR_TSR_STORE_LIMIT */
-  append(key: string, value: Uint8Array): number {
-    const before = this.value(key) ?? new Uint8Array(0)
-    const whole = host.bytesOf(new Uint8Array(before.length + value.length))
-    whole.set(before)
-    whole.set(value, before.length)
-    checkLimit('The value', whole.byteLength, VALUE_LIMIT)
-    this.#update(key, whole)
-    return whole.byteLength
-  }
-
-  delete(key: string): boolean {
-    const entry = this.#entries.get(key)
-    if (entry === undefined) return false
-    clearTimeout(entry.timer)
-    this.#room.free(costOf(key, entry.value.byteLength))
-    this.#entries.delete(key)
-    this.waiters.vanished(key)
-    this.#tell(key, undefined)
-    return true
-  }
-
-  list(prefix: string): string[] {
-    return [...this.#entries.keys()].filter((key) => key.startsWith(prefix)).sort()
-  }
-
-  /** Calls `watcher` at each change of the key until the returned function is called. */
-  watch(key: string, watcher: Watcher): () => void {
-    this.#watchers.add(key, watcher)
-    return () => {
-      this.#watchers.delete(key, watcher)
-    }
-  }
-
-  clear(): void {
-    for (const [key, { value, timer }] of this.#entries) {
-      clearTimeout(timer)
-      this.#room.free(costOf(key, value.byteLength))
-    }
-    this.#entries.clear()
+  const write = (key: string, value: Uint8Array, expires: number | undefined) => {
+    const former = entries.get(key)
+    const freed = former === undefined ? 0 : costOf(key, former.value.byteLength)
+    room.take(costOf(key, value.byteLength) - freed)
+    clearTimeout(former?.timer)
+    const entry: Entry = { value, expires }
+    entries.set(key, entry)
+    if (expires !== undefined) expire(key, entry, expires)
+    tell(key, value)
+    waiters.appeared(key)
   }
 
   /** Sets a new value and keeps the time to live. */
-  #update(key: string, value: Uint8Array): void {
-    this.#write(key, value, this.#entries.get(key)?.expires)
+  const update = (key: string, value: Uint8Array) => {
+    write(key, value, entries.get(key)?.expires)
   }
 
-  #write(key: string, value: Uint8Array, expires: number | undefined): void {
-    const former = this.#entries.get(key)
-    const freed = former === undefined ? 0 : costOf(key, former.value.byteLength)
-    this.#room.take(costOf(key, value.byteLength) - freed)
-    clearTimeout(former?.timer)
-    const entry: Entry = { value, expires }
-    this.#entries.set(key, entry)
-    if (expires !== undefined) this.#expire(key, entry, expires)
-    this.#tell(key, value)
-    this.waiters.appeared(key)
-  }
-
-  #expire(key: string, entry: Entry, expires: number): void {
+  const expire = (key: string, entry: Entry, expires: number): void => {
     const left = expires - monotonicNow()
     if (left === Infinity) return
     entry.timer = host.background(
       () => {
-        if (monotonicNow() < expires) this.#expire(key, entry, expires)
-        else this.delete(key)
+        if (monotonicNow() < expires) expire(key, entry, expires)
+        else remove(key)
       },
       Math.min(Math.max(0, Math.ceil(left)), LONGEST_TIMER),
     )
   }
 
-  #tell(key: string, value: Uint8Array | undefined): void {
-    for (const watcher of [...this.#watchers.of(key)]) watcher(value)
+  const remove = (key: string) => {
+    const entry = entries.get(key)
+    if (entry === undefined) return false
+    clearTimeout(entry.timer)
+    room.free(costOf(key, entry.value.byteLength))
+    entries.delete(key)
+    waiters.vanished(key)
+    tell(key, undefined)
+    return true
+  }
+
+  const valueOf = (key: string) => entries.get(key)?.value
+
+  return {
+    waiters,
+    queues: createQueues(room),
+    get size() {
+      return entries.size
+    },
+    get watches() {
+      return watchers.size
+    },
+    value: valueOf,
+    missing: (keys: readonly string[]) => keys.filter((key) => !entries.has(key)),
+    set: (key: string, value: Uint8Array, timeToLive?: number) => {
+      write(key, value, timeToLive === undefined ? undefined : monotonicNow() + timeToLive)
+    },
+    /** @throws ERR_TSR_STORE_TYPE unless the value is a decimal integer and the sum a safe integer */
+    add(key: string, amount: number) {
+      const value = valueOf(key)
+      const text = value === undefined ? '0' : String.fromCharCode(...value.subarray(0, 20))
+      const sum = /^-?\d{1,16}$/.test(text) ? Number(text) + amount : NaN
+      if (!Number.isSafeInteger(sum)) {
+        throw tsrError('ERR_TSR_STORE_TYPE', {
+          operation: `add(${amount})`,
+          key,
+          actual: Number.isNaN(sum) ? 'something else' : text,
+          expected: 'an integer in decimal text, the sum within 2^53',
+        })
+      }
+      update(key, host.bytesOf(String(sum)))
+      return sum
+    },
+    compareSet(
+      key: string,
+      expected: Uint8Array | undefined,
+      desired: Uint8Array,
+    ): Results['compareSet'] {
+      const value = valueOf(key)
+      const equal =
+        value === undefined || expected === undefined
+          ? value === expected
+          : value.length === expected.length && value.every((byte, i) => byte === expected[i])
+      if (!equal) return { success: false, value }
+      write(key, desired, undefined)
+      return { success: true, value: desired }
+    },
+    /** @throws ERR_TSR_STORE_LIMIT */
+    append(key: string, value: Uint8Array) {
+      const before = valueOf(key) ?? new Uint8Array(0)
+      const whole = host.bytesOf(new Uint8Array(before.length + value.length))
+      whole.set(before)
+      whole.set(value, before.length)
+      checkLimit('The value', whole.byteLength, VALUE_LIMIT)
+      update(key, whole)
+      return whole.byteLength
+    },
+    delete: remove,
+    list: (prefix: string) => [...entries.keys()].filter((key) => key.startsWith(prefix)).sort(),
+    /** Calls `watcher` at each change of the key until the returned function is called. */
+    watch(key: string, watcher: Watcher): () => void {
+      watchers.add(key, watcher)
+      return () => {
+        watchers.delete(key, watcher)
+      }
+    },
+    clear() {
+      for (const [key, { value, timer }] of entries) {
+        clearTimeout(timer)
+        room.free(costOf(key, value.byteLength))
+      }
+      entries.clear()
+    },
   }
 }
 
@@ -221,7 +209,7 @@ function createKeyWaiters() {
   const waits = new Set<KeyWait>()
   const byKey = createMultimap<KeyWait>()
 
-  const remove = (wait: KeyWait): void => {
+  const remove = (wait: KeyWait) => {
     if (!waits.delete(wait)) return
     for (const key of wait.keys) byKey.delete(key, wait)
   }
@@ -244,7 +232,7 @@ function createKeyWaiters() {
       for (const key of keys) byKey.add(key, wait)
       return wait
     },
-    appeared(key: string): void {
+    appeared(key: string) {
       for (const wait of [...byKey.of(key)]) {
         wait.missing.delete(key)
         if (wait.missing.size > 0) continue
@@ -252,7 +240,7 @@ function createKeyWaiters() {
         wait.done()
       }
     },
-    vanished(key: string): void {
+    vanished(key: string) {
       for (const wait of byKey.of(key)) wait.missing.add(key)
     },
   }
@@ -265,7 +253,7 @@ function createQueues(room: ReturnType<typeof createRoom>) {
   const values = new Map<string, Uint8Array[]>()
   const takers = createMultimap<Take>()
 
-  const hand = (queue: string, value: Uint8Array): boolean => {
+  const hand = (queue: string, value: Uint8Array) => {
     const [taker] = takers.of(queue)
     if (taker === undefined) return false
     takers.delete(queue, taker)
@@ -282,7 +270,7 @@ function createQueues(room: ReturnType<typeof createRoom>) {
     },
     length: (queue: string) => values.get(queue)?.length ?? 0,
     /** Returns the new length, which is 0 if a waiting client took the value. */
-    push(queue: string, value: Uint8Array): number {
+    push(queue: string, value: Uint8Array) {
       room.take(costOf(queue, value.byteLength))
       if (hand(queue, value)) return 0
       const queued = values.get(queue) ?? []
@@ -290,12 +278,12 @@ function createQueues(room: ReturnType<typeof createRoom>) {
       return queued.push(value)
     },
     /** Puts taken values back to the front of the queue, in their order. */
-    putBack(queue: string, taken: readonly Uint8Array[]): void {
+    putBack(queue: string, taken: readonly Uint8Array[]) {
       const waiting = taken.filter((value) => !hand(queue, value))
       if (waiting.length > 0) values.set(queue, [...waiting, ...(values.get(queue) ?? [])])
     },
     /** Releases the memory of a confirmed value. */
-    forget(queue: string, value: Uint8Array): void {
+    forget(queue: string, value: Uint8Array) {
       room.free(costOf(queue, value.byteLength))
     },
     /**

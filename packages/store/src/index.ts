@@ -1,32 +1,7 @@
-export {
-  connectStore,
-  type StoreConnection,
-  type StoreConnectOptions,
-  type StoreProgress,
-} from './client.ts'
-export {
-  addressOfInterface,
-  awaitListenAddress,
-  findListenAddress,
-  hostIdentity,
-  isLocalhost,
-  isLoopback,
-  localAddressTowards,
-  nameEndpoint,
-  ownAddresses,
-  reachableAddress,
-  systemNames,
-  type ListenAddress,
-  type Names,
-} from './addresses.ts'
-export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
-export { prefixStore } from './prefix-store.ts'
-export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './protocol.ts'
+export * from './client.ts'
+export * from './addresses.ts'
+export { memoryStore } from './memory-store.ts'
+export { VALUE_LIMIT } from './protocol.ts'
 export { storeTlsOf, type StoreTls } from './secure-sockets.ts'
-export {
-  startStoreServer,
-  type StoreServer,
-  type StoreServerOptions,
-  type StoreServerState,
-} from './server.ts'
-export type { Store, StoreCallOptions, StoreEvent, StoreSetOptions } from './store.ts'
+export * from './server.ts'
+export * from './store.ts'

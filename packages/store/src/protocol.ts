@@ -106,9 +106,7 @@ const results = {
   unwatch: choice(null),
 }
 
-type Mutable<T> = T extends readonly (infer Element)[] ? Element[] : T
-
-export type Results = { [Op in Operation]: Mutable<Of<(typeof results)[Op]>> }
+export type Results = { [Op in Operation]: Of<(typeof results)[Op]> }
 
 /**
  * A message from a client to the server: a request, the cancellation of an earlier wait, or the
@@ -136,7 +134,7 @@ const answer = either(
   object({ missing: list(text) }, 'refuse'),
 )
 
-function isErrorCode(code: unknown): boolean {
+function isErrorCode(code: unknown) {
   return typeof code === 'string' && Object.hasOwn(errorTable, code)
 }
 
@@ -159,12 +157,12 @@ export function checkRequest(request: Request): void {
   if ('desired' in request) checkValue(request.desired)
 }
 
-function checkKey(key: string): void {
+function checkKey(key: string) {
   // UTF-8 takes at most three bytes for each UTF-16 unit, so most keys need no exact count.
   if (key.length * 3 > KEY_LIMIT) checkLimit('The key', host.bytesOf(key).byteLength, KEY_LIMIT)
 }
 
-function checkValue(value?: Uint8Array): void {
+function checkValue(value?: Uint8Array) {
   checkLimit('The value', value?.byteLength ?? 0, VALUE_LIMIT)
 }
 
@@ -209,7 +207,7 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
  * Returns the parts of a frame with values.
  * @param bare - the message with empty arrays in place of its values
  */
-function sharedParts(bare: unknown, values: readonly Uint8Array[]): Uint8Array[] {
+function sharedParts(bare: unknown, values: readonly Uint8Array[]) {
   const empty = encode(new Uint8Array(0))
   const start = empty.subarray(0, empty.length - EMPTY_BYTES)
   const whole = encode(bare, Infinity)
@@ -244,6 +242,6 @@ function decodeObject(bytes: Uint8Array, containers?: number): Readonly<Record<s
   return message
 }
 
-function invalid(bytes: Uint8Array, reason: string): Error {
+function invalid(bytes: Uint8Array, reason: string) {
   return tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: bytes.byteLength, reason })
 }

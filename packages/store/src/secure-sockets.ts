@@ -8,7 +8,7 @@ import {
   type TLSSocket,
   type TlsOptions,
 } from 'node:tls'
-import type { Certificate, ProtectionSettings } from '@tsrun/core'
+import { codeOf, type Certificate, type ProtectionSettings } from '@tsrun/core'
 import { nameEndpoint } from './addresses.ts'
 
 /*
@@ -29,7 +29,7 @@ export function storeTlsOf({ protection, certificate }: ProtectionSettings): Sto
 const TOKEN_CIPHER = 'TLS_AES_128_GCM_SHA256'
 const IDENTITY = 'tsrun'
 
-function keyOf(token: string): Buffer {
+function keyOf(token: string) {
   return createHmac('sha256', token).update('tsrun store tls').digest()
 }
 
@@ -79,7 +79,7 @@ export function createSecureServer(
   }
 }
 
-function nameOf({ remoteAddress = '', remotePort = 0 }: Socket): string {
+function nameOf({ remoteAddress = '', remotePort = 0 }: Socket) {
   return nameEndpoint(remoteAddress, remotePort)
 }
 
@@ -129,9 +129,4 @@ export function isOtherToken(error: unknown): boolean {
 /** Whether an error comes from TLS, not from the network. Another attempt would then fail too. */
 export function isTlsError(error: unknown): boolean {
   return /^(ERR_SSL|ERR_TLS|CERT_|UNABLE_TO_|.*SELF_SIGNED|ERR_OSSL)/.test(codeOf(error))
-}
-
-function codeOf(error: unknown): string {
-  const { code } = error as NodeJS.ErrnoException
-  return code ?? ''
 }

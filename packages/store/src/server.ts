@@ -13,8 +13,8 @@ import { isReachable, nameEndpoint } from './addresses.ts'
 import { createAdmission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { openConnection, type Connection } from './connection.ts'
-import { StoreData } from './data.ts'
-import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
+import { createStoreData, type StoreData } from './data.ts'
+import { localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeAnswer } from './protocol.ts'
 import { createSession } from './session.ts'
 import type { StoreTls } from './secure-sockets.ts'
@@ -50,8 +50,6 @@ export interface StoreServerOptions {
    * same setting. Default: no encryption.
    */
   readonly tls?: StoreTls | boolean | undefined
-  /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
-  readonly timeout?: number
   /** Milliseconds for a connection to prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
@@ -99,7 +97,6 @@ const readOptions = declareOptions({
   port: count({ to: 65535 }).default(0),
   token: tokenRule,
   tls: tlsRule.optional(),
-  timeout: durationRule.default(DEFAULT_TIMEOUT),
   handshakeTimeout: durationRule.default(5000),
   maxUnauthenticated: count({ from: 1 }).default(1024),
   onRefused: callback<(peer: string, reason: string) => void>().optional(),
@@ -115,7 +112,7 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_STORE_PORT_TAKEN, ERR_TSR_STORE_LISTEN, ERR_TSR_ARGUMENT
  */
 export async function startStoreServer(options: StoreServerOptions): Promise<StoreServer> {
-  const { host, port, timeout, tls, token, ...limits } = readOptions(options)
+  const { host, port, tls, token, ...limits } = readOptions(options)
   if (token === '' && (await isReachable(host))) {
     throw argumentError(
       'token',
@@ -123,12 +120,12 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
       `${TOKEN_EXPECTED}, because other hosts can reach ${host}`,
     )
   }
-  const data = new StoreData()
+  const data = createStoreData()
   const connections = new Set<Connection>()
   const admission = createAdmission({ token, tls: toTls(tls, token), ...limits })
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 })
   let isUnref = false
-  const setUnref = (wanted: boolean): void => {
+  const setUnref = (wanted: boolean) => {
     isUnref = wanted
     for (const connection of connections) connection.setBusy(!wanted)
     if (wanted) server.unref()
@@ -142,8 +139,8 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
     })
   })
   const endpoint = { host, port: await listen(server, host, port) }
-  const local = localStore(data, nameEndpoint(host, endpoint.port), timeout)
-  const close = async (): Promise<void> => {
+  const local = localStore(data, nameEndpoint(host, endpoint.port))
+  const close = async () => {
     if (!server.listening) return
     const closed = once(server, 'close')
     server.close()
@@ -184,7 +181,7 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
   }
 }
 
-async function listen(server: Server, host: string, port: number): Promise<number> {
+async function listen(server: Server, host: string, port: number) {
   try {
     server.listen({ host, port, backlog: BACKLOG })
     await once(server, 'listening')

@@ -1,4 +1,4 @@
-import { isTsrError, tsrError, type TsrError } from '@tsrun/core'
+import { isTsrError, tsrError } from '@tsrun/core'
 import { costOf, type StoreData, type Wait } from './data.ts'
 import {
   checkLimit,
@@ -45,15 +45,16 @@ export function createSession(data: StoreData, outlet: Outlet) {
   /** Keys to delete when this client disconnects, with the values that the client has set. */
   const owned = new Map<string, Uint8Array>()
 
-  const answer = (id: number, message: Answer): void => {
+  const answer = (id: number, message: Answer) => {
     outlet.send({ id, ...message })
   }
 
-  const orFail = (id: number, action: () => void): void => {
+  const orFail = (id: number, action: () => void) => {
     try {
       action()
     } catch (error) {
-      const { code, facts } = isTsrError(error) ? error : internalError(error)
+      const what = `the store failed: ${String(error)}`
+      const { code, facts } = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
       answer(id, { code, facts })
     }
   }
@@ -100,7 +101,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
     }
   }
 
-  const set = ({ key, value, timeToLive, whileConnected }: Request & { op: 'set' }): void => {
+  const set = ({ key, value, timeToLive, whileConnected }: Request & { op: 'set' }) => {
     const own = new Uint8Array(value)
     data.set(key, own, timeToLive)
     if (whileConnected === true) owned.set(key, own)
@@ -114,7 +115,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
   ): Result | undefined => {
     const missing = data.missing(keys)
     if (missing.length === 0) return result()
-    const retry = (): void => {
+    const retry = () => {
       const found = awaitKeys(id, keys, result)
       if (found !== undefined) answer(id, { result: found })
     }
@@ -147,13 +148,13 @@ export function createSession(data: StoreData, outlet: Outlet) {
     return value
   }
 
-  const watch = (id: number, key: string): void => {
+  const watch = (id: number, key: string) => {
     take(id, [key]).stopWatch = data.watch(key, (value) => {
       outlet.send(value === undefined ? { id, changed: true } : { id, changed: true, value })
     })
   }
 
-  const unwatch = (id: number): void => {
+  const unwatch = (id: number) => {
     const stop = held.get(id)?.stopWatch
     if (stop === undefined) return
     stop()
@@ -161,7 +162,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
   }
 
   /** Cancels a wait. Does nothing for a call that was already answered. */
-  const cancel = (id: number): void => {
+  const cancel = (id: number) => {
     const wait = held.get(id)?.wait
     if (wait === undefined) return
     wait.cancel()
@@ -179,13 +180,13 @@ export function createSession(data: StoreData, outlet: Outlet) {
     return own
   }
 
-  const release = (id: number): void => {
+  const release = (id: number) => {
     waiting -= held.get(id)?.cost ?? 0
     held.delete(id)
   }
 
   return {
-    handle({ id, ...message }: ClientMessage): void {
+    handle: ({ id, ...message }: ClientMessage) => {
       orFail(id, () => {
         if (message.op === 'cancel') {
           cancel(id)
@@ -207,7 +208,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
       })
     },
     /** Sends the answers that back-pressure has delayed. */
-    resume(): void {
+    resume() {
       for (const [id, retry] of delayed) {
         if (outlet.isFull()) return
         delayed.delete(id)
@@ -215,7 +216,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
         orFail(id, retry)
       }
     },
-    close(): void {
+    close() {
       for (const { wait, stopWatch } of held.values()) {
         wait?.cancel()
         stopWatch?.()
@@ -238,12 +239,8 @@ export function createSession(data: StoreData, outlet: Outlet) {
 }
 
 /** @throws ERR_TSR_STORE_LIMIT */
-function valuesOf(data: StoreData, keys: readonly string[]): Uint8Array[] {
+function valuesOf(data: StoreData, keys: readonly string[]) {
   const values = keys.map((key) => data.value(key) ?? new Uint8Array(0))
   checkLimit('The values together', totalBytes(values), VALUE_LIMIT)
   return values
-}
-
-function internalError(error: unknown): TsrError {
-  return tsrError('ERR_TSR_INTERNAL', { what: `the store failed: ${String(error)}` })
 }

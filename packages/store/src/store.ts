@@ -1,3 +1,5 @@
+import { checkKeys, keyRule } from './arguments.ts'
+
 /** Options of every call that may wait. */
 export interface StoreCallOptions {
   /** Milliseconds until the call fails. Default: the time-out of the store. */
@@ -77,4 +79,58 @@ export interface Store {
   watch(key: string, listener: (event: StoreEvent) => void): Promise<() => Promise<void>>
   /** Ends the connection. Pending calls reject with ERR_TSR_STORE_CLOSED. */
   close(): Promise<void>
+}
+
+/** The methods whose first argument is the name of a key or a queue. */
+const KEYED = [
+  'set',
+  'get',
+  'add',
+  'compareSet',
+  'append',
+  'delete',
+  'queuePush',
+  'queuePop',
+  'queueLength',
+] as const
+
+type Methods = Record<
+  (typeof KEYED)[number],
+  (key: string, ...rest: readonly unknown[]) => Promise<unknown>
+>
+
+/**
+ * Returns a view of `store` that prepends `prefix` to the name of every key and queue. Several users
+ * can then share one store without seeing each other's keys. Errors name the full key. `close` closes
+ * `store`.
+ *
+ * @example
+ * const rendezvous = prefixStore(store, 'rendezvous/0/')
+ */
+export function prefixStore(store: Store, prefix: string): Store {
+  keyRule.check('prefix', prefix)
+  const fullKey = (key: string) => prefix + keyRule.check('key', key)
+  const fullKeys = (keys: readonly string[]) => checkKeys(keys).map(fullKey)
+  const keyed = KEYED.map((name) => [
+    name,
+    async (key: string, ...rest: unknown[]) =>
+      await (store as unknown as Methods)[name](fullKey(key), ...rest),
+  ])
+  return {
+    ...(Object.fromEntries(keyed) as Pick<Store, keyof Methods>),
+    multiGet: async (keys, options) => await store.multiGet(fullKeys(keys), options),
+    wait: async (keys, options) => {
+      await store.wait(fullKeys(keys), options)
+    },
+    check: async (keys) => await store.check(fullKeys(keys)),
+    list: async (within = '') =>
+      (await store.list(fullKey(within))).map((key) => key.slice(prefix.length)),
+    watch: async (key, listener) =>
+      await store.watch(fullKey(key), ({ value }) => {
+        listener({ key, value })
+      }),
+    close: async () => {
+      await store.close()
+    },
+  }
 }

@@ -11,7 +11,7 @@ export {
   type Module,
 } from './model/module.ts'
 export type { NamePatterns } from './model/name-patterns.ts'
-export { replaceValue, type Parameter, type Shard } from './model/parameter.ts'
+export * from './model/parameter.ts'
 export type {
   GradientListener,
   GradientMemory,
@@ -20,7 +20,7 @@ export type {
   RecordOptions,
 } from './model/recording.ts'
 export type { Exchange, LocalSegment, Segment } from './model/segment.ts'
-export { currentPass, inPass, type Pass } from './model/pass.ts'
+export * from './model/pass.ts'
 export { gelu, GELU, ReLU, Sigmoid, silu, SiLU, Tanh, type Activation } from './nn/activations.ts'
 export { CausalSelfAttention, type AttentionOptions } from './nn/attention.ts'
 export type { AttentionCore } from './nn/causal-attention.ts'
@@ -36,14 +36,9 @@ export {
 /** Initial values of parameters. */
 export * as init from './nn/init.ts'
 export { createParameter } from './nn/initialize.ts'
-export { LayerNorm, RMSNorm, type NormOptions } from './nn/layer-norm.ts'
+export * from './nn/layer-norm.ts'
 export { Linear, type LinearOptions } from './nn/linear.ts'
-export {
-  binaryCrossEntropy,
-  meanSquaredError,
-  summedBinaryCrossEntropy,
-  summedMeanSquaredError,
-} from './nn/regression-losses.ts'
+export * from './nn/regression-losses.ts'
 export {
   countTopK,
   crossEntropyWith,
@@ -51,30 +46,16 @@ export {
   type CrossEntropyOptions,
 } from './nn/soft-cross-entropy.ts'
 export { countCorrect, lossOf, recordLoss, type Answers, type Loss } from './nn/loss.ts'
-export { AvgPool2d, Flatten, MaxPool2d, type PoolOptions } from './nn/pooling.ts'
+export * from './nn/pooling.ts'
 export { moduleOf, Sequential, sequential, type LayerFactory } from './nn/sequential.ts'
-export { ShardedMLP, shardedMLP, type ShardedMLPOptions } from './nn/sharded-mlp.ts'
+export * from './nn/sharded-mlp.ts'
 export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-block.ts'
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'
 export * from './parallel/data/index.ts'
 export * from './parallel/pipeline/analysis/index.ts'
 export * from './parallel/pipeline/index.ts'
-export {
-  allGatherTensor,
-  allReduceTensor,
-  allToAllTensor,
-  broadcastTensor,
-  gatherTensor,
-  recvTensor,
-  reduceScatterTensor,
-  reduceTensor,
-  scatterTensor,
-  sendTensor,
-  type PartOptions,
-  type ReceiveOptions,
-  type ScatterOptions,
-} from './parallel/tensor-functions.ts'
+export * from './parallel/tensor-functions.ts'
 export * from './parallel/tensor/index.ts'
 export { generator, uniform, type Generator } from './random/generator.ts'
 export type { Backend, BackendFacts, BackendName, BackendOptions } from './tfjs/backend.ts'

@@ -1,5 +1,5 @@
 import { clientHandshake, serverHandshake } from '../../../packages/core/src/node/authentication.ts'
-import { StoreData } from '../../../packages/store/src/data.ts'
+import { createStoreData } from '../../../packages/store/src/data.ts'
 import {
   decodeClientMessage,
   encodeAnswer,
@@ -25,7 +25,7 @@ export interface SimulatedJoin {
  */
 export function simulateJoining(clients: number): SimulatedJoin {
   const start = process.cpuUsage()
-  const data = new StoreData()
+  const data = createStoreData()
   let answers = 0
   const calls = Array.from({ length: clients }, () => {
     proveToken('0123456789abcdef0123456789abcdef')

@@ -105,28 +105,29 @@ describe('a forged index with a matching checksum', () => {
     index.tensors['w'] = { ...index.tensors['w']!, ...facts }
   }
   const put = (one: unknown) => change({ pieces: [one] })
+  const wrongFields = 'its fields are not those of a checkpoint'
 
   it.each<[string, (contents: Index) => void]>([
     ['is not the name of a file', (index) => (index.files['../../x'] = 1)],
     ['is not the name of a file', (index) => (index.files['/etc/passwd'] = 1)],
     ['is not the name of a file', (index) => (index.files['..'] = 1)],
-    ['has no size', (index) => (index.files[piece.file] = '1')],
-    ['lists no files', (index) => Object.assign(index, { files: [] })],
-    ['lists no tensors', (index) => Object.assign(index, { tensors: null })],
-    ['not counts', (index) => (index['step'] = -1)],
-    ['no seeds', (index) => (index['seeds'] = { a: 'b' })],
-    ['unknown dtype', change({ dtype: 'toString' })],
-    ['no shape', change({ shape: [1e10, 1e10] })],
-    ['no pieces', change({ pieces: 'all' })],
-    ['is not an object', put(null)],
+    [wrongFields, (index) => (index.files[piece.file] = '1')],
+    [wrongFields, (index) => Object.assign(index, { files: [] })],
+    [wrongFields, (index) => Object.assign(index, { tensors: null })],
+    [wrongFields, (index) => (index['step'] = -1)],
+    [wrongFields, (index) => (index['seeds'] = { a: 'b' })],
+    [wrongFields, change({ dtype: 'toString' })],
+    [wrongFields, change({ shape: [1e10, 1e10] })],
+    [wrongFields, change({ pieces: 'all' })],
+    [wrongFields, put(null)],
     ['has no file', put({ ...piece, file: '../../x' })],
     ['has no file', put({ ...piece, file: 'toString' })],
-    ['no checksum', put({ ...piece, crc32: null })],
+    [wrongFields, put({ ...piece, crc32: null })],
     ['outside of the tensor', put({ ...piece, box: { offset: [4, 0], extent: [4, 3] } })],
-    ['outside of the tensor', put({ ...piece, box: null })],
+    [wrongFields, put({ ...piece, box: null })],
     ['outside of its box', put({ ...piece, range: [0, 13] })],
     ['outside of its box', put({ ...piece, range: [2, 1] })],
-  ])('is refused before a file is opened: %s', async (problem, forged) => {
+  ])('is refused before a file is opened (%#): %s', async (problem, forged) => {
     const folder = await folderWith(1)
     forge(folder, forged)
     await expect(load(folder)).rejects.toMatchObject({

@@ -126,7 +126,7 @@ export function argumentError(
 /** Maximum characters of a fact in a message: names and paths from users may be of any length. */
 const LONGEST_FACT = 2000
 
-function factText(fact: unknown): string {
+function factText(fact: unknown) {
   const text = String(fact)
   const left = text.length - LONGEST_FACT
   if (left <= 0) return visibleText(text)
@@ -175,7 +175,7 @@ const WAITS: ReadonlySet<TsrErrorCode> = new Set([
 ])
 const LEAVES: ReadonlySet<TsrErrorCode> = new Set(['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT'])
 
-function adviceOf(code: TsrErrorCode, facts: TsrError['facts']): string {
+function adviceOf(code: TsrErrorCode, facts: TsrError['facts']) {
   const { advice, adviseOn } = definitionOf(code)
   try {
     return adviseOn?.(facts) ?? advice
@@ -197,6 +197,11 @@ export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }
 
+/** The `code` of an error, such as `ENOENT`; an empty text if it has none. */
+export function codeOf(thrown: unknown): string {
+  return (thrown as NodeJS.ErrnoException | null | undefined)?.code ?? ''
+}
+
 /** Describes any value for an error message. Strings are quoted, which distinguishes '1' from 1. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value)
@@ -208,7 +213,7 @@ export function shown(value: unknown): string {
 
 const MOST_KEYS = 5
 
-function shownObject(value: object): string {
+function shownObject(value: object) {
   // Ignore an own field named `constructor`, which an object from a file may have.
   const kind: unknown = Object.hasOwn(value, 'constructor') ? Object : value.constructor
   if (typeof kind === 'function' && kind !== Object) return `an instance of ${kind.name}`

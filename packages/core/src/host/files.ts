@@ -9,7 +9,11 @@ import {
   readdirSync,
   readSync,
   realpathSync,
+  renameSync,
+  rmSync,
   statSync,
+  writeFileSync,
+  writeSync,
   type BigIntStats,
 } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
@@ -24,7 +28,7 @@ import { dirname, resolve } from 'node:path'
 /** Default limit in bytes for reading a whole file. */
 const MOST_BYTES = 2 ** 28
 
-const { O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC } = constants
+const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants
 
 /**
  * Opens a regular file, by default for reading. With O_CREAT, rejects a file that another user may have
@@ -61,7 +65,7 @@ function openChecked(
   flags: number,
   mode?: number,
   check?: (status: BigIntStats) => void,
-): number {
+) {
   let fd: number
   try {
     fd = openSync(path, flags | O_NONBLOCK, mode)
@@ -151,7 +155,7 @@ export function makeFolders(path: string, mode?: number): string | undefined {
   return missing[0]
 }
 
-function makeFolder(path: string, mode: number | undefined): void {
+function makeFolder(path: string, mode: number | undefined) {
   try {
     mkdirSync(path, { mode })
   } catch (error) {
@@ -173,7 +177,7 @@ function statusOf(path: string): BigIntStats | undefined {
 }
 
 /** Returns the target of a link, or the link itself if it is dangling. */
-function targetOf(link: string): string {
+function targetOf(link: string) {
   try {
     return realpathSync(link)
   } catch {
@@ -188,7 +192,7 @@ function targetOf(link: string): string {
  *
  * @param real - the path with links resolved
  */
-function refusePlanted(path: string, { uid, nlink }: BigIntStats, real: string): void {
+function refusePlanted(path: string, { uid, nlink }: BigIntStats, real: string) {
   const own = process.geteuid?.()
   const folder = statusOf(dirname(resolve(real)))
   if (own === undefined || folder === undefined) return
@@ -223,8 +227,79 @@ const otherKinds = [
   ['isSocket', 'a socket'],
 ] as const
 
-function refuseOthers(path: string, status: BigIntStats | undefined): void {
+function refuseOthers(path: string, status: BigIntStats | undefined) {
   if (status === undefined || status.isFile()) return
   const found = otherKinds.find(([isKind]) => status[isKind]())
   throw new Error(`${path} is ${found?.[1] ?? 'a device'}, not a regular file`)
+}
+
+/*
+ * Writes files in folders that other users can write to. Another user may have planted a link under
+ * a predictable name there, so that this process would overwrite a file that the link points to.
+ */
+
+const OWN_FILE = 0o600
+const OWN_FOLDER = 0o700
+
+/**
+ * Makes a folder and its missing parents. Only this user gets access. Existing folders keep their
+ * permissions.
+ */
+export function makeOwnFolder(path: string): void {
+  makeFolders(path, OWN_FOLDER)
+}
+
+/**
+ * Creates or truncates a file that only this user can read. Writes append, so that another program may
+ * truncate the file while it is open, as logrotate does.
+ *
+ * @throws Error for a link, and the errors of `openFile`
+ */
+export function openOwnFile(path: string): number {
+  return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, OWN_FILE)
+}
+
+/**
+ * Writes all bytes, because `writeSync` may write fewer on a nearly full disk.
+ * @throws the errors of `writeSync`, such as ENOSPC
+ */
+export function writeWhole(fd: number, bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
+}
+
+/**
+ * Replaces a file atomically: a reader sees either the whole old file or the whole new one.
+ *
+ * @param mode - permissions of the new file before the umask; default: this user only
+ */
+export function replaceFile(path: string, text: string, mode = OWN_FILE): void {
+  const unfinished = `${path}.${crypto.randomUUID()}`
+  try {
+    writeFileSync(unfinished, text, { flag: 'wx', mode })
+    renameSync(unfinished, path)
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    throw error
+  }
+}
+
+/**
+ * Returns why code in a folder must not be run: a user other than root and the current user can
+ * change it. Returns undefined if the folder is safe or does not exist.
+ */
+export function distrustOf(folder: string): string | undefined {
+  const own = process.geteuid?.()
+  if (own === undefined) return undefined
+  let status
+  try {
+    status = lstatSync(folder)
+  } catch {
+    return undefined
+  }
+  const { uid, mode } = status
+  // Under sudo, trust the calling user, who has root's rights anyway.
+  const isCaller = own === 0 && String(uid) === process.env['SUDO_UID']
+  if (uid !== own && uid !== 0 && !isCaller) return `it belongs to the user with the number ${uid}`
+  const isOpen = (mode & 0o002) !== 0 && !status.isSymbolicLink()
+  return isOpen ? 'every user of this host can write to it' : undefined
 }

@@ -4,7 +4,7 @@ import { availableParallelism, hostname } from 'node:os'
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { types } from 'node:util'
-import { makeOwnFolder, replaceFile } from './private-files.ts'
+import { makeOwnFolder, replaceFile } from './files.ts'
 
 const STDERR = 2
 /** Milliseconds. */

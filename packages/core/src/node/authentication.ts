@@ -1,5 +1,13 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
-import { deriveKeys, makeKeyPair, type KeyPair, type SessionKeys } from './session-keys.ts'
+import {
+  createHmac,
+  createPublicKey,
+  diffieHellman,
+  generateKeyPairSync,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+  type KeyObject,
+} from 'node:crypto'
 import { protectionCode, type Protection } from './protection.ts'
 
 /**
@@ -79,40 +87,9 @@ export function verify(
 }
 
 /**
- * The connecting side of a handshake. The caller sends `hello`, passes the server hello to
- * `answer`, and then passes the server proof to `trusts`. Methods do no I/O and expect messages of
+ * Starts the connecting side of a handshake. The caller sends `hello`, passes the server hello to
+ * `answer`, and then passes the server proof to `trusts`. No function does I/O. Messages must have
  * exactly the fixed sizes.
- */
-export interface ClientHandshake {
-  readonly hello: Uint8Array
-  /** Checks the server hello. Returns the client proof to send, or the reason to disconnect. */
-  answer(serverHello: Uint8Array): { proof: Uint8Array } | { refused: HandshakeRefusal }
-  /** Whether the server knows the token. If the tokens differ, the server proof is all zeros. */
-  trusts(serverProof: Uint8Array): boolean
-  /** The keys of the connection, once the server is trusted; undefined without protection. */
-  keys(): SessionKeys | undefined
-}
-
-/**
- * The accepting side of a handshake. The caller passes the client hello to `answer`, then the
- * client proof to `judge`.
- */
-export interface ServerHandshake {
-  /** Returns the server hello to send, or undefined to disconnect a peer of another protocol. */
-  answer(clientHello: Uint8Array): Uint8Array | undefined
-  /**
-   * Checks the client proof. Returns the server proof, which the caller sends even if it rejects
-   * the client.
-   *
-   * @param parties - the client and server ranks, according to the client
-   */
-  judge(clientProof: Uint8Array, parties?: string): { accepted: boolean; proof: Uint8Array }
-  /** The keys of the connection, once the client is accepted; undefined without protection. */
-  keys(): SessionKeys | undefined
-}
-
-/**
- * Starts the connecting side of a handshake.
  *
  * @param token - the job's token, which is never sent
  * @param purpose - the kind of connection, the same on both sides
@@ -123,13 +100,14 @@ export function clientHandshake(
   purpose: string,
   parties = '',
   protection: Protection = 'none',
-): ClientHandshake {
+) {
   const pair = protection === 'none' ? undefined : makeKeyPair()
   const clientNonce = pair?.publicKey ?? makeNonce()
   let challenge: Challenge | undefined
   return {
     hello: encodeHello(clientNonce, protectionCode(protection)),
-    answer(serverHello) {
+    /** Checks the server hello. Returns the client proof to send, or the reason to disconnect. */
+    answer(serverHello: Uint8Array): { proof: Uint8Array } | { refused: HandshakeRefusal } {
       if (!isHello(serverHello)) return { refused: 'protocol' }
       if (versionOf(serverHello) !== HANDSHAKE_VERSION) return { refused: 'version' }
       if (codeOf(serverHello) === CERTIFICATE_REFUSED) return { refused: 'certificate' }
@@ -137,28 +115,27 @@ export function clientHandshake(
       challenge = { purpose, parties, protection, clientNonce, serverNonce: nonceOf(serverHello) }
       return { proof: prove(token, 'client', challenge) }
     },
-    trusts(serverProof) {
-      return challenge !== undefined && verify(token, 'server', challenge, serverProof)
-    },
+    /** Whether the server knows the token. If the tokens differ, the server proof is all zeros. */
+    trusts: (serverProof: Uint8Array) =>
+      challenge !== undefined && verify(token, 'server', challenge, serverProof),
+    /** The keys of the connection, once the server is trusted; undefined without protection. */
     keys: () => challenge && sessionKeys(pair, 'client', token, challenge),
   }
 }
 
 /**
- * Starts the accepting side of a handshake.
+ * Starts the accepting side of a handshake. The caller passes the client hello to `answer`, then the
+ * client proof to `judge`.
  *
  * @param token - the job's token, which is never sent
  * @param purpose - the kind of connection, the same on both sides
  */
-export function serverHandshake(
-  token: string,
-  purpose: string,
-  protection: Protection = 'none',
-): ServerHandshake {
+export function serverHandshake(token: string, purpose: string, protection: Protection = 'none') {
   let pair: KeyPair | undefined
   let challenge: Challenge | undefined
   return {
-    answer(clientHello) {
+    /** Returns the server hello to send, or undefined to disconnect a peer of another protocol. */
+    answer(clientHello: Uint8Array) {
       if (!isHello(clientHello)) return undefined
       // Tell a client of another version or protection what this server uses, so that the client
       // can report it.
@@ -168,12 +145,19 @@ export function serverHandshake(
       challenge = { purpose, protection, clientNonce: nonceOf(clientHello), serverNonce }
       return encodeHello(serverNonce, protectionCode(protection))
     },
-    judge(clientProof, parties = '') {
+    /**
+     * Checks the client proof. Returns the server proof, which the caller sends even if it rejects
+     * the client.
+     *
+     * @param parties - the client and server ranks, according to the client
+     */
+    judge(clientProof: Uint8Array, parties = '') {
       challenge &&= { ...challenge, parties }
       const accepted = challenge !== undefined && verify(token, 'client', challenge, clientProof)
       const proof = accepted ? prove(token, 'server', challenge!) : new Uint8Array(PROOF_BYTES)
       return { accepted, proof }
     },
+    /** The keys of the connection, once the client is accepted; undefined without protection. */
     keys: () => challenge && sessionKeys(pair, 'server', token, challenge),
   }
 }
@@ -205,7 +189,7 @@ function sessionKeys(
   return role === 'client' ? keys : { sending: keys.receiving, receiving: keys.sending }
 }
 
-function encodeHello(nonce: Uint8Array, code: number): Uint8Array {
+function encodeHello(nonce: Uint8Array, code: number) {
   const bytes = new Uint8Array(HELLO_BYTES)
   const view = new DataView(bytes.buffer)
   view.setUint32(0, MAGIC, true)
@@ -220,23 +204,78 @@ export function isHelloStart(bytes: Uint8Array): boolean {
   return bytes.byteLength >= 4 && viewOf(bytes).getUint32(0, true) === MAGIC
 }
 
-function isHello(bytes: Uint8Array): boolean {
+function isHello(bytes: Uint8Array) {
   return bytes.byteLength === HELLO_BYTES && isHelloStart(bytes)
 }
 
-function versionOf(hello: Uint8Array): number {
+function versionOf(hello: Uint8Array) {
   return viewOf(hello).getUint16(4, true)
 }
 
-function codeOf(hello: Uint8Array): number {
+function codeOf(hello: Uint8Array) {
   return viewOf(hello).getUint16(6, true)
 }
 
 /** Copies the nonce, because the caller may reuse the buffer. */
-function nonceOf(hello: Uint8Array): Uint8Array {
+function nonceOf(hello: Uint8Array) {
   return new Uint8Array(hello.subarray(HELLO_START_BYTES))
 }
 
 function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}
+
+const KEY_BYTES = 16
+
+/** One key for each direction of a connection. */
+export interface SessionKeys {
+  readonly sending: Uint8Array
+  readonly receiving: Uint8Array
+}
+
+type KeyPair = ReturnType<typeof makeKeyPair>
+
+/** The bytes before an X25519 public key in SPKI format (RFC 8410). */
+const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
+
+/**
+ * Makes an ephemeral X25519 key pair (RFC 7748) for one connection. If the token leaks later,
+ * recorded traffic of the connection stays unreadable.
+ */
+function makeKeyPair() {
+  const { publicKey, privateKey } = generateKeyPairSync('x25519')
+  const spki = publicKey.export({ format: 'der', type: 'spki' })
+  return {
+    /** 32 bytes. */
+    publicKey: new Uint8Array(spki.subarray(SPKI_PREFIX.length)),
+    /**
+     * Computes the secret that both ends share.
+     * @throws an Error if the bytes are not a public key
+     */
+    agree: (theirs: Uint8Array) => diffieHellman({ privateKey, publicKey: publicKeyOf(theirs) }),
+  }
+}
+
+function publicKeyOf(bytes: Uint8Array): KeyObject {
+  const key = Buffer.concat([SPKI_PREFIX, bytes])
+  return createPublicKey({ key, format: 'der', type: 'spki' })
+}
+
+/**
+ * Derives the keys of both directions (HKDF-SHA256, RFC 5869). The result is from the client's
+ * view.
+ */
+function deriveKeys(secret: Uint8Array, salt: Uint8Array, context: string): SessionKeys {
+  const expand = (direction: string) => {
+    const info = `tsrun ${direction}\0${context}`
+    return new Uint8Array(hkdfSync('sha256', secret, salt, info, KEY_BYTES))
+  }
+  return { sending: expand('client to server'), receiving: expand('server to client') }
+}
+
+/**
+ * Derives the key that replaces `key` after many records. The new key does not reveal the old one.
+ */
+export function nextKey(key: Uint8Array): Uint8Array {
+  return new Uint8Array(hkdfSync('sha256', key, new Uint8Array(), 'tsrun next key', KEY_BYTES))
 }

@@ -1,6 +1,5 @@
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads'
-import { count, filled, type Schema } from '../schema.ts'
-import { readVariable, type Environment } from '../variables.ts'
+import { count, filled, readVariable, type Environment, type Schema } from '../schema.ts'
 
 /**
  * The environment variables through which the launcher configures a rank. Names that begin with
@@ -47,7 +46,7 @@ export interface RankEnvironment {
 export function readRankEnvironment(env: Environment = process.env): RankEnvironment | undefined {
   if (env['RANK'] === undefined && env['WORLD_SIZE'] === undefined) return undefined
   const read = <T>(variable: string, of: Schema<T>): T => readVariable(variable, of, env)
-  const either = (own: string, shared: string): string => (env[own] ? own : shared)
+  const either = (own: string, shared: string) => (env[own] ? own : shared)
   const worldSize = read('WORLD_SIZE', count({ from: 1 }))
   const rank = read('RANK', count({ to: worldSize - 1 }))
   const localWorldSize = read(
@@ -90,8 +89,8 @@ export function takeToken(): string | undefined {
  * The number of ranks, including this one, that share the cores this process is bound to
  * (TSRUN_CORE_RANKS). Undefined if the launcher does not bind ranks.
  */
-export function readCoreRanks(env: Environment = process.env): number | undefined {
-  return readVariable('TSRUN_CORE_RANKS', count({ from: 1 }).optional(), env)
+export function readCoreRanks(): number | undefined {
+  return readVariable('TSRUN_CORE_RANKS', count({ from: 1 }).optional())
 }
 
 /** Returns the variables from which `readRankEnvironment` reads this rank. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { tsrError } from '../errors/tsr-error.ts'
-import type { Environment } from '../variables.ts'
+import type { Environment } from '../schema.ts'
 
 /*
  * Supports ranks that are started without tsrun. Reads the variables that Slurm (srun), Open MPI
@@ -116,7 +116,7 @@ function placeOf(variable: string, { rank, worldSize, ...rest }: Found): Launche
   return { rank, worldSize, ...rest, variable }
 }
 
-function stepOf(env: Environment): number | undefined {
+function stepOf(env: Environment) {
   return numberOf(env['SLURM_STEP_ID'] ?? env['SLURM_STEPID'])
 }
 
@@ -124,7 +124,7 @@ function stepOf(env: Environment): number | undefined {
  * Returns the number of tasks of a node. In Slurm's notation, `2(x3),1` means three nodes with two
  * tasks and one node with one.
  */
-function tasksOfNode(list: string, node: number): number | undefined {
+function tasksOfNode(list: string, node: number) {
   let first = 0
   for (const [, tasks, nodes = '1'] of list.matchAll(/(\d+)(?:\(x(\d+)\))?/g)) {
     first += Number(nodes)
@@ -133,7 +133,7 @@ function tasksOfNode(list: string, node: number): number | undefined {
   return undefined
 }
 
-function masterAddress(place: LaunchedPlace, env: Environment): string {
+function masterAddress(place: LaunchedPlace, env: Environment) {
   if (place.localWorldSize === place.worldSize) return '127.0.0.1'
   const nodes = isOfSlurm(place) ? env['SLURM_STEP_NODELIST'] : undefined
   const first = firstOfNodeList(nodes ?? env['SLURM_JOB_NODELIST'] ?? '')
@@ -144,21 +144,21 @@ function masterAddress(place: LaunchedPlace, env: Environment): string {
   throw tsrError('ERR_TSR_ENVIRONMENT', { variable: 'MASTER_ADDR', value: 'not set', expected })
 }
 
-function masterPort(place: LaunchedPlace, env: Environment): number {
+function masterPort(place: LaunchedPlace, env: Environment) {
   // The job name is different for each run of mpirun.
   const name = env['PMIX_NAMESPACE']
   if (isOfSlurm(place) || name === undefined) return portOfStep(env) ?? 29_500
   return portOf(createHash('sha256').update(name).digest().readUInt32BE())
 }
 
-function isOfSlurm({ variable }: LaunchedPlace): boolean {
+function isOfSlurm({ variable }: LaunchedPlace) {
   return variable.startsWith('SLURM_')
 }
 
-function portOf(number: number): number {
+function portOf(number: number) {
   return 20_000 + (number % 10_000)
 }
 
-function numberOf(text: string | undefined): number | undefined {
+function numberOf(text: string | undefined) {
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined
 }

@@ -1,3 +1,4 @@
+import { codeOf } from '../errors/tsr-error.ts'
 import { textWidth } from '../format.ts'
 import { monotonicNow } from '../time.ts'
 
@@ -37,10 +38,10 @@ export class ProgressLine {
 }
 
 /** Ignores a reader that has gone, as console.log does: `node train.mjs | head` trains to the end. */
-function print(text: string): void {
+function print(text: string) {
   const { stdout } = process
   stdout.write(text, (error) => {
-    const isGone = (error as NodeJS.ErrnoException | null | undefined)?.code === 'EPIPE'
+    const isGone = codeOf(error) === 'EPIPE'
     if (isGone && stdout.listenerCount('error') === 0) stdout.once('error', () => undefined)
   })
 }

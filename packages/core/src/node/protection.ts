@@ -1,7 +1,6 @@
 import { tsrError } from '../errors/tsr-error.ts'
 import { readFileText } from '../host/files.ts'
-import { flag } from '../schema.ts'
-import { readVariable, type Environment } from '../variables.ts'
+import { flag, readVariable, type Environment } from '../schema.ts'
 
 /**
  * Whether the job's network traffic is encrypted: TLS for the store, encrypted records for messages
@@ -53,7 +52,7 @@ export function readProtection(env: Environment = process.env): ProtectionSettin
 }
 
 function readCertificate(cert = '', key = '', ca = ''): Certificate {
-  const read = (variable: string, file: string): string => {
+  const read = (variable: string, file: string) => {
     try {
       return readFileText(file)
     } catch (cause) {

@@ -1,42 +1,65 @@
 import { crc32 } from 'node:zlib'
-import { count, integer, isObject, record } from '@tsrun/core'
+import {
+  anything,
+  count,
+  flag,
+  integer,
+  isObject,
+  list,
+  object,
+  record,
+  text,
+  where,
+  type Of,
+} from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import type { Box } from './piece.ts'
-import { isCounts, isDType, shorten, type SafetensorsDType } from './safetensors/dtypes.ts'
+import { isDType, shorten, type SafetensorsDType } from './safetensors/dtypes.ts'
+
+const lengths = list(count())
+
+const storedPiece = object({
+  file: text,
+  /** The name of the piece in the file. */
+  key: text,
+  box: object({ offset: lengths, extent: lengths }).optional(),
+  range: where<readonly [from: number, to: number]>(
+    (value) => lengths.is(value) && value.length === 2,
+    'two indices',
+  ).optional(),
+  /** The CRC-32 of the bytes of the piece. */
+  crc32: count(),
+})
+
+const storedTensor = object({
+  dtype: where<SafetensorsDType>(isDType, 'a dtype'),
+  /** The shape of the whole tensor. */
+  shape: where<readonly number[]>(
+    (shape) => lengths.is(shape) && count().is(sizeOf(shape)),
+    'a shape',
+  ),
+  pieces: list(storedPiece),
+})
+
+const checkpointContents = object({
+  /** A number that increases with each save to a folder. The newest checkpoint has the highest number. */
+  save: count(),
+  step: count(),
+  /** The number of ranks that saved the checkpoint. */
+  ranks: count(),
+  /** Whether the checkpoint contains the state of an optimizer. */
+  hasOptimizer: flag,
+  data: anything(),
+  seeds: record(integer),
+  /** The size of each file in bytes. */
+  files: record(count()),
+  tensors: record(storedTensor),
+})
 
 /** A part of a tensor that a checkpoint contains. */
-export interface StoredPiece {
-  readonly file: string
-  /** The name of the piece in the file. */
-  readonly key: string
-  readonly box?: Box
-  readonly range?: readonly [from: number, to: number]
-  /** The CRC-32 of the bytes of the piece. */
-  readonly crc32: number
-}
-
-export interface StoredTensor {
-  readonly dtype: SafetensorsDType
-  /** The shape of the whole tensor. */
-  readonly shape: readonly number[]
-  readonly pieces: readonly StoredPiece[]
-}
-
+export type StoredPiece = Of<typeof storedPiece>
+export type StoredTensor = Of<typeof storedTensor>
 /** The contents of the `index.json` of a checkpoint. */
-export interface Contents {
-  /** A number that increases with each save to a folder. The newest checkpoint has the highest number. */
-  readonly save: number
-  readonly step: number
-  /** The number of ranks that saved the checkpoint. */
-  readonly ranks: number
-  /** Whether the checkpoint contains the state of an optimizer. */
-  readonly hasOptimizer: boolean
-  readonly data: unknown
-  readonly seeds: Readonly<Record<string, number>>
-  /** The size of each file in bytes. */
-  readonly files: Readonly<Record<string, number>>
-  readonly tensors: Readonly<Record<string, StoredTensor>>
-}
+export type Contents = Of<typeof checkpointContents>
 
 export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
@@ -82,60 +105,32 @@ export function decodeContents(text: string): Contents {
   if (!isObject(contents) || crc32(JSON.stringify(contents)) !== checksum) {
     throw new Error('its checksum does not match')
   }
-  checkContents(contents)
+  check(checkpointContents.is(contents), 'its fields are not those of a checkpoint')
+  const { files, tensors } = contents
+  for (const name of Object.keys(files)) {
+    check(isName(name), `${shorten(name)} is not the name of a file in its folder`)
+  }
+  for (const [name, { shape, pieces }] of Object.entries(tensors)) {
+    for (const piece of pieces) checkPiece(`a piece of ${shorten(name)}`, piece, shape, files)
+  }
   return contents
 }
 
-const { is: isCount } = count()
-const { is: areIntegers } = record(integer)
-
-function checkContents(
-  contents: Readonly<Record<string, unknown>>,
-): asserts contents is Contents & typeof contents {
-  const { save, step, ranks, hasOptimizer, seeds, files, tensors } = contents
-  check(isCount(save) && isCount(step) && isCount(ranks), 'its numbers are not counts')
-  check(typeof hasOptimizer === 'boolean', 'it does not say whether it has an optimizer')
-  check(areIntegers(seeds), 'it has no seeds')
-  check(isObject(files), 'it lists no files')
-  for (const [name, bytes] of Object.entries(files)) {
-    check(isName(name), `${shorten(name)} is not the name of a file in its folder`)
-    check(isCount(bytes), `${shorten(name)} has no size`)
-  }
-  check(isObject(tensors), 'it lists no tensors')
-  for (const [name, tensor] of Object.entries(tensors)) checkTensor(shorten(name), tensor, files)
-}
-
-function checkTensor(name: string, tensor: unknown, files: object): void {
-  check(isObject(tensor), `${name} is not an object`)
-  const { dtype, shape, pieces } = tensor
-  check(isDType(dtype), `${name} has an unknown dtype`)
-  check(isCounts(shape) && isCount(sizeOf(shape)), `${name} has no shape`)
-  check(Array.isArray(pieces), `${name} has no pieces`)
-  for (const piece of pieces) {
-    check(isObject(piece), `a piece of ${name} is not an object`)
-    const { file, key, crc32: checksum, box, range } = piece
-    check(typeof file === 'string' && Object.hasOwn(files, file), `a piece of ${name} has no file`)
-    check(typeof key === 'string' && isCount(checksum), `a piece of ${name} has no checksum`)
-    check(box === undefined || isBox(box, shape), `a piece of ${name} is outside of the tensor`)
-    const size = sizeOf(box === undefined ? shape : (box as Box).extent)
-    check(range === undefined || isRange(range, size), `a piece of ${name} is outside of its box`)
-  }
-}
-
-function isBox(box: unknown, shape: readonly number[]): boolean {
-  if (!isObject(box)) return false
-  const { offset, extent } = box
-  return (
-    isCounts(offset) &&
-    isCounts(extent) &&
+function checkPiece(
+  name: string,
+  { file, box, range }: StoredPiece,
+  shape: readonly number[],
+  files: object,
+) {
+  check(Object.hasOwn(files, file), `${name} has no file`)
+  const { offset, extent } = box ?? { offset: shape.map(() => 0), extent: shape }
+  const isInside =
     offset.length === shape.length &&
     extent.length === shape.length &&
     shape.every((length, axis) => offset[axis]! + extent[axis]! <= length)
-  )
-}
-
-function isRange(range: unknown, size: number): boolean {
-  return isCounts(range) && range.length === 2 && range[0]! <= range[1]! && range[1]! <= size
+  check(isInside, `${name} is outside of the tensor`)
+  const [from, to] = range ?? [0, 0]
+  check(from <= to && to <= sizeOf(extent), `${name} is outside of its box`)
 }
 
 /** Whether `name` is a valid name for a file directly in the folder of a checkpoint. */

@@ -58,8 +58,8 @@ export async function onAllRanks<T>(
 }
 
 /** The call in which another rank sent this from `onAllRanks`; undefined if it sent it elsewhere. */
-function callOf(received: unknown): string | undefined {
-  if (typeof received !== 'object' || received === null || !('call' in received)) return undefined
-  const isOutcome = 'value' in received || 'error' in received
-  return isOutcome && typeof received.call === 'string' ? received.call : undefined
+function callOf(received: unknown) {
+  const outcome = Object(received) as { readonly call?: unknown }
+  const isOutcome = 'value' in outcome || 'error' in outcome
+  return isOutcome && typeof outcome.call === 'string' ? outcome.call : undefined
 }

@@ -1,11 +1,19 @@
 import { readdirSync } from 'node:fs'
 import { access, lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { argumentError, makeFolders, openFileHandle, readFileText, tsrError } from '@tsrun/core'
+import {
+  argumentError,
+  codeOf,
+  makeFolders,
+  messageOf,
+  openFileHandle,
+  readFileText,
+  tsrError,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
-import { syncFolder, writeAll, writeDurably } from './safetensors/durable.ts'
+import { syncFolder, writeDurably } from './safetensors/durable.ts'
 
 const FINISHED = /^step-(\d+)(?:-(\d+))?$/
 /** A folder of an unfinished save, or of a checkpoint that was about to be deleted. */
@@ -14,10 +22,7 @@ const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
 const UNFINISHED = /^\.step-(\d+).*\.unfinished$/
 
 /** A checkpoint whose files all exist and have the right sizes. */
-export interface Checkpoint {
-  readonly path: string
-  readonly contents: Contents
-}
+export type Checkpoint = Awaited<ReturnType<typeof openFinished>>
 
 /** A checkpoint that cannot be used, with the reason. */
 export interface UnusableCheckpoint {
@@ -68,12 +73,12 @@ async function readSaveNumber(path: string): Promise<number | undefined> {
  *
  * @throws Error that describes the problem
  */
-async function openCheckpoint(path: string): Promise<Checkpoint> {
+async function openCheckpoint(path: string) {
   let text: string
   try {
     text = readFileText(join(path, INDEX))
   } catch (error) {
-    throw new Error(isMissing(error) ? `it has no ${INDEX}` : (error as Error).message, {
+    throw new Error(isMissing(error) ? `it has no ${INDEX}` : messageOf(error), {
       cause: error,
     })
   }
@@ -81,7 +86,7 @@ async function openCheckpoint(path: string): Promise<Checkpoint> {
   try {
     contents = decodeContents(text)
   } catch (error) {
-    throw new Error(`${INDEX} is damaged: ${(error as Error).message}`, { cause: error })
+    throw new Error(`${INDEX} is damaged: ${messageOf(error)}`, { cause: error })
   }
   for (const [file, bytes] of Object.entries(contents.files)) {
     const found = await lstat(join(path, file)).catch(() => undefined)
@@ -148,13 +153,13 @@ export async function publish(
     const what = `the file of rank ${rank} is missing: do all hosts have access to the same folder?`
     throw new Error(`${file}: ${what}`)
   }
-  await writeDurably(join(path, INDEX), (file) => writeAll(file, Buffer.from(index)))
+  await writeDurably(join(path, INDEX), (file) => file.writeFile(index))
   await rename(path, final)
   await syncFolder(dirname(final))
 }
 
 /** Flushes the directory entries of new folders to disk, from `last` up to `first`. */
-async function syncParents(last: string, first: string): Promise<void> {
+async function syncParents(last: string, first: string) {
   for (let path = last; path.length >= first.length; path = dirname(path)) {
     await syncFolder(dirname(path))
   }
@@ -178,8 +183,8 @@ function noneIfMissing(error: unknown): [] {
   throw error
 }
 
-function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT'
+function isMissing(error: unknown) {
+  return codeOf(error) === 'ENOENT'
 }
 
 /** The newest usable checkpoint of a directory; see `latestCheckpoint`. */
@@ -234,7 +239,7 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
       const { step } = (await openCheckpoint(directory)).contents
       return { path: directory, step, skipped: [] }
     } catch (error) {
-      strays.push({ path: directory, problem: (error as Error).message })
+      strays.push({ path: directory, problem: messageOf(error) })
     }
   }
   const skipped: UnusableCheckpoint[] = []
@@ -245,7 +250,7 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
       const unfinished = await unfinishedAfter(step, directory)
       return { path, step, skipped: [...unfinished, ...skipped, ...strays] }
     } catch (error) {
-      skipped.push({ path, problem: (error as Error).message })
+      skipped.push({ path, problem: messageOf(error) })
     }
   }
   const [unusable] = [...skipped, ...strays]
@@ -261,7 +266,7 @@ async function unfinishedAfter(step: number, directory: string): Promise<Unusabl
 }
 
 /** @throws ERR_TSR_CHECKPOINT_UNFINISHED */
-export async function openFinished(path: string): Promise<Checkpoint> {
+export async function openFinished(path: string) {
   try {
     return await openCheckpoint(path)
   } catch (error) {

@@ -1,6 +1,11 @@
 export { latestCheckpoint, type LatestCheckpoint, type UnusableCheckpoint } from './folders.ts'
-export { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from './load.ts'
-export { ownerOfOptimizer, ownerOfParameters, type StatefulOptimizer } from './owners.ts'
+export * from './load.ts'
+export {
+  ownerOfOptimizer,
+  ownerOfParameters,
+  type CheckpointState,
+  type StatefulOptimizer,
+} from './owners.ts'
 export {
   partOfParameter,
   partSize,
@@ -18,8 +23,10 @@ export {
   type PretrainedSource,
 } from './pretrained.ts'
 export { saveCheckpoint, type SavedCheckpoint, type SavedState, type SaveOptions } from './save.ts'
-export type { CheckpointState } from './state.ts'
-export { openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
-export { writeSafetensors, type TensorData, type WrittenFile } from './write-safetensors.ts'
+export {
+  openSafetensors,
+  type SafetensorsEntry,
+  type SafetensorsFile,
+} from './safetensors/format.ts'
+export { writeSafetensors, type TensorData } from './write-safetensors.ts'
 export type { SafetensorsDType, TensorValues } from './safetensors/dtypes.ts'
-export type { SafetensorsEntry } from './safetensors/header.ts'

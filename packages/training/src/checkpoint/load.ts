@@ -18,8 +18,8 @@ import {
 } from './piece.ts'
 import { keyOf } from './plan.ts'
 import { bytesOf, toValues, type SafetensorsDType } from './safetensors/dtypes.ts'
-import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/read.ts'
-import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
+import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/format.ts'
+import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
 
 /** Options of `loadCheckpoint`. */
 export interface LoadOptions {
@@ -73,7 +73,7 @@ export async function loadCheckpoint(
     let owners: readonly PieceOwner[] = []
     let isStrict = true
     const requested: (readonly Part[])[] = []
-    let checkpoint: Checkpoint | undefined
+    let checkpoint!: Checkpoint
     const ranks = await onAllRanks(group, 'load', async () => {
       isStrict = readOptions(options).strict
       owners = ownersOf(state)
@@ -82,15 +82,15 @@ export async function loadCheckpoint(
       for (const owner of owners) requested.push(owner.parts(names, isStrict))
       return requested.flat().map(({ name }) => name)
     })
-    const { data, seeds, hasOptimizer } = checkpoint!.contents
+    const { data, seeds, hasOptimizer } = checkpoint.contents
     const pieces: Piece[][] = []
     await onAllRanks(group, 'load', async () => {
       if (state.optimizer !== undefined && !hasOptimizer) {
         const facts = { path: latest.path, tensor: 'state of an optimizer', found: 'a model only' }
         throw tsrError('ERR_TSR_CHECKPOINT_MISSING', facts)
       }
-      if (isStrict) checkNames(checkpoint!, ranks.flat())
-      for (const parts of requested) pieces.push(await readParts(checkpoint!, parts))
+      if (isStrict) checkNames(checkpoint, ranks.flat())
+      for (const parts of requested) pieces.push(await readParts(checkpoint, parts))
     })
     // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.
     for (const [i, owner] of [...owners.entries()].reverse()) {
@@ -106,7 +106,7 @@ export async function loadCheckpoint(
  * @param requested - the names of the tensors that any rank requests
  * @throws ERR_TSR_CHECKPOINT_MODEL for tensors that exist only in the checkpoint
  */
-function checkNames({ path, contents: { tensors } }: Checkpoint, requested: string[]): void {
+function checkNames({ path, contents: { tensors } }: Checkpoint, requested: string[]) {
   const names = new Set(requested)
   const more = Object.keys(tensors).filter((name) => !isStateName(name) && !names.has(name))
   if (more.length === 0) return
@@ -200,7 +200,7 @@ async function readTask(
   file: SafetensorsFile,
   stored: StoredPiece,
   requests: readonly PartInProgress[],
-): Promise<void> {
+) {
   const { key } = stored
   const { name, shape } = requests[0]!.part
   const part = { ...stored, name, shape }
@@ -226,7 +226,7 @@ async function readTask(
   }
 }
 
-function damaged(path: string, tensor: string, error: unknown): Error {
+function damaged(path: string, tensor: string, error: unknown) {
   const { code, message } = error as NodeJS.ErrnoException
   // Pass on errors of the file system unchanged.
   if (code !== undefined && !isTsrError(error)) return error as Error

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { copyHeld, type HeldValues } from '../backend/held-values.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { firstNotFinite } from './safetensors/checks.ts'
+import { firstNotFinite } from './safetensors/chunks.ts'
 
 /** A rectangular region of a tensor: its first index and its length on each axis. */
 export interface Box {
@@ -17,9 +17,9 @@ export interface Part {
   /** The shape of the whole tensor. */
   readonly shape: readonly number[]
   /** The region of the tensor; default: the whole tensor. */
-  readonly box?: Box
+  readonly box?: Box | undefined
   /** Restricts the part to the values [from, to) of the box, in row-major order; default: all values. */
-  readonly range?: readonly [from: number, to: number]
+  readonly range?: readonly [from: number, to: number] | undefined
 }
 
 /** The array classes of the values of a piece. */
@@ -178,11 +178,11 @@ function mergeAxes(a: Part, b: Part): [Box, Box] {
   return boxes
 }
 
-function end({ offset, extent }: Box, axis: number): number {
+function end({ offset, extent }: Box, axis: number) {
   return offset[axis]! + extent[axis]!
 }
 
-function positionIn({ offset, extent }: Box, place: readonly number[]): number {
+function positionIn({ offset, extent }: Box, place: readonly number[]) {
   return place.reduce((position, at, axis) => position * extent[axis]! + at - offset[axis]!, 0)
 }
 

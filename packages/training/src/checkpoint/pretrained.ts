@@ -1,10 +1,14 @@
-import { tsrError } from '@tsrun/core'
+import { existsSync } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { anything, object, parseJson, readFileText, record, tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { openModelFiles, type ModelFiles } from './model-files.ts'
+import { INDEX, isName } from './contents.ts'
+import { checkModule } from './owners.ts'
 import { copyCommon, partOfParameter, partSize } from './piece.ts'
-import { checkModule } from './state.ts'
+import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/format.ts'
 
 /** The tensor of a file from which a parameter gets its values. */
 export interface PretrainedSource {
@@ -80,7 +84,7 @@ export async function loadPretrained(
  * @throws ERR_TSR_CHECKPOINT_SHAPE unless the tensor has the parameter's shape, except for joined
  *   axes
  */
-function checkShape(parameter: Parameter, source: PretrainedSource, files: ModelFiles): void {
+function checkShape(parameter: Parameter, source: PretrainedSource, files: ModelFiles) {
   const { name, shape } = partOfParameter(parameter)
   const found = files.shapeOf(source.tensor)
   const [rows, ...columns] = shape
@@ -95,7 +99,7 @@ function checkShape(parameter: Parameter, source: PretrainedSource, files: Model
 }
 
 /** Whether the shapes are equal except for joined axes, like [width, 3, width] and [width, 3 width]. */
-function areSame(found: readonly number[], wanted: readonly number[]): boolean {
+function areSame(found: readonly number[], wanted: readonly number[]) {
   const isJoined = found.length > 0 && found.length < wanted.length
   const joined = isJoined
     ? [...wanted.slice(0, found.length - 1), sizeOf(wanted.slice(found.length - 1))]
@@ -107,7 +111,7 @@ function partOfStored(
   parameter: Parameter,
   { transpose = false }: PretrainedSource,
   stored: Float32Array,
-): Float32Array {
+) {
   const part = partOfParameter(parameter)
   const values = transpose ? transposed(stored, part.shape[0]!) : stored
   if (parameter.shard === undefined) return values
@@ -136,7 +140,75 @@ export function fillFrom(
 }
 
 /** Transposes a matrix from [columns, rows] to [rows, columns]. */
-function transposed(values: Float32Array, rows: number): Float32Array {
+function transposed(values: Float32Array, rows: number) {
   const columns = values.length / rows
   return values.map((_, i) => values[(i % columns) * rows + Math.floor(i / columns)]!)
+}
+
+const HUB_INDEX = 'model.safetensors.index.json'
+const HUB_FILE = 'model.safetensors'
+const hubIndex = object({ weight_map: record(anything()) })
+
+/** The tensors of a model, in one or several safetensors files. */
+export type ModelFiles = Awaited<ReturnType<typeof openModelFiles>>
+
+/**
+ * Opens a model in the format of the Hugging Face Hub: a safetensors file or a folder. The folder
+ * contains `model.safetensors`, or several files listed in `model.safetensors.index.json`.
+ *
+ * @throws ERR_TSR_SAFETENSORS
+ */
+export async function openModelFiles(path: string) {
+  const files: SafetensorsFile[] = []
+  const close = async () => {
+    await Promise.all(files.map((file) => file.close()))
+  }
+  try {
+    for (const file of await listFiles(path)) files.push(await openSafetensors(file))
+  } catch (error) {
+    await close()
+    throw error
+  }
+  const fileOf = new Map(
+    files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
+  )
+  const find = (tensor: string) => {
+    const file = fileOf.get(tensor)
+    if (file !== undefined) return file
+    const found = describeNames([...fileOf.keys()])
+    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
+  }
+  return {
+    path,
+    names: [...fileOf.keys()],
+    shapeOf: (name: string) => find(name).entry(name).shape,
+    readFloats: async (name: string) => await find(name).readFloats(name),
+    /** Like `readFloats`, but synchronous; also works after `close`. */
+    readFloatsSync: (name: string) => find(name).readFloatsSync(name),
+    close,
+  }
+}
+
+async function listFiles(path: string) {
+  const found = await stat(path).catch((error: unknown) => {
+    const { message: problem } = error as Error
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem }, { cause: error })
+  })
+  if (!found.isDirectory()) return [path]
+  const index = join(path, HUB_INDEX)
+  if (!existsSync(index)) {
+    const single = join(path, HUB_FILE)
+    if (existsSync(single)) return [single]
+    const problem = existsSync(join(path, INDEX))
+      ? 'it is a checkpoint, which loadCheckpoint loads'
+      : `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
+    throw tsrError('ERR_TSR_SAFETENSORS', { path, problem })
+  }
+  // The file names by tensor, which are unchecked. There are none if the file is not an index.
+  const files = parseJson(readFileText(index), hubIndex)?.weight_map ?? {}
+  const names = new Set(Object.values(files))
+  const own = [...names].filter(isName)
+  // Follow links: the cache of the Hugging Face Hub consists of links.
+  if (own.length > 0 && own.length === names.size) return own.map((name) => join(path, name))
+  throw tsrError('ERR_TSR_SAFETENSORS', { path: index, problem: 'it lists no files of its folder' })
 }

@@ -10,16 +10,15 @@ import {
   where,
   type Rules,
 } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import { newGroup, type ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { onAllRanks } from './coordination.ts'
 import { newName } from './folders.ts'
 import type { HeldPiece } from './piece.ts'
-import { inOrder, writersOf, type BackgroundSave } from './queue.ts'
-import { isLarge } from './stream.ts'
-import { checkPlace, ownersOf, type CheckpointState } from './state.ts'
+import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
+import { isLarge } from './write-safetensors.ts'
 import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
 import { startWriter } from './writer.ts'
 
@@ -166,7 +165,7 @@ async function save(
   const release = () => {
     for (const { values } of pieces) if ('read' in values) values.release()
   }
-  let copied: CopiedArguments = { keep: Infinity, finite: true, data: null, seeds: {} }
+  let copied!: CopiedArguments
   let writing: BackgroundSave | undefined
   try {
     const ranks = await onAllRanks(group, 'save', async () => {
@@ -214,7 +213,7 @@ async function save(
 }
 
 /** @throws ERR_TSR_ARGUMENT when the arguments of a rank differ from those of rank 0 */
-function checkAgreement(ranks: readonly Readonly<Record<string, unknown>>[]): void {
+function checkAgreement(ranks: readonly Readonly<Record<string, unknown>>[]) {
   for (const [name, wanted] of Object.entries(ranks[0]!)) {
     const rank = ranks.findIndex((each) => each[name] !== wanted)
     if (rank === -1) continue
@@ -235,4 +234,72 @@ function copyOf<T>(name: string, value: T): T {
   }
   if (isDeepStrictEqual(copy, value)) return copy as T
   throw argumentError(name, inspect(value), 'a value that JSON preserves')
+}
+
+/** A save whose files are written while training continues. */
+interface BackgroundSave {
+  readonly done: Promise<void>
+  /** The error of a failed save that no call has reported yet. */
+  unreported?: { readonly error: unknown }
+}
+
+interface SaveQueue {
+  /** Settles when the last save has ended. Resolves to that save if it failed in the background. */
+  last: Promise<BackgroundSave | undefined>
+  /** The group for messages of background saves; see `writersOf`. */
+  writers?: Promise<ProcessGroup | undefined>
+}
+
+/** The queues of saves by group. The group is the only object that exists throughout all saves. */
+const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
+/** The queues of saves without a group, by folder. Empty queues are removed. */
+const queuesOfFolders = new Map<string, SaveQueue>()
+
+function queueOf(key: ProcessGroup | string): SaveQueue {
+  const known = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
+  const queue = known ?? { last: Promise.resolve(undefined) }
+  if (typeof key === 'string') queuesOfFolders.set(key, queue)
+  else queuesOfGroups.set(key, queue)
+  return queue
+}
+
+/**
+ * Runs the saves of a group, or of this process to a folder, one after another.
+ *
+ * @param key - the group, or the folder
+ * @param save - runs a save. Receives the previous save if that save failed in the background
+ */
+async function inOrder<T extends { readonly background?: BackgroundSave }>(
+  key: ProcessGroup | string,
+  save: (failed: BackgroundSave | undefined) => Promise<T>,
+): Promise<T> {
+  const queue = queueOf(key)
+  const saving = queue.last.then(save)
+  const end = saving.then(
+    ({ background }) =>
+      background?.done.then(
+        () => undefined,
+        () => background,
+      ),
+    () => undefined,
+  )
+  queue.last = end
+  void end.then((failed) => {
+    const isEmpty = failed === undefined && queue.last === end
+    if (isEmpty && typeof key === 'string') queuesOfFolders.delete(key)
+  })
+  return await saving
+}
+
+/**
+ * Returns a second group of the ranks of `group`, for the messages of a background save. The
+ * messages need their own group, because each rank writes at its own pace.
+ */
+async function writersOf(group: ProcessGroup | undefined): Promise<ProcessGroup | undefined> {
+  if (group === undefined || group.size === 1) return undefined
+  const queue = queueOf(group)
+  const members = Array.from({ length: group.size }, (_, rank) => rank)
+  // Does not use `group`, so that training may use it meanwhile.
+  queue.writers ??= newGroup(members, { parent: group, name: `checkpoints of ${group.name}` })
+  return await queue.writers
 }

@@ -1,15 +1,17 @@
+import { MessageChannel } from 'node:worker_threads'
 import { argumentError } from '@tsrun/core'
 import type { HeldValues } from '../backend/held-values.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
+import type { Checks, ChunkFile, ChunkMessage, TensorChunk } from './safetensors/chunks.ts'
 import {
   bytesOf,
   layoutOf,
+  toValues,
   type SafetensorsDType,
   type TensorValues,
 } from './safetensors/dtypes.ts'
-import { encodeHeader, METADATA, type SafetensorsEntry } from './safetensors/header.ts'
-import type { Writer } from './writer.ts'
-import { streamTensors, writerFor } from './stream.ts'
+import { encodeHeader, METADATA, type SafetensorsEntry } from './safetensors/format.ts'
+import { inThisThread, inWriter, type Writer } from './writer.ts'
 
 /** A tensor to write. */
 export interface TensorData {
@@ -23,16 +25,10 @@ export interface TensorData {
   readonly dtype?: SafetensorsDType
 }
 
-interface AnyTensorData extends Omit<TensorData, 'values'> {
-  readonly values: TensorValues | HeldValues
-}
+type Values = TensorValues | HeldValues
 
-/** The file that `writeSafetensors` has written. */
-export interface WrittenFile {
-  /** The size of the file. */
-  readonly bytes: number
-  /** The CRC-32 of each tensor by its name. */
-  readonly checksums: ReadonlyMap<string, number>
+interface AnyTensorData extends Omit<TensorData, 'values'> {
+  readonly values: Values
 }
 
 /**
@@ -55,14 +51,9 @@ export async function writeSafetensors(
   tensors: ReadonlyMap<string, TensorData>,
   metadata: Readonly<Record<string, string>> = {},
   signal?: AbortSignal,
-): Promise<WrittenFile> {
+): Promise<void> {
   const values = Array.from(tensors.values(), (tensor) => tensor.values)
-  const writer = writerFor(values)
-  const { bytes, checks } = await writeTensors(path, tensors, [], metadata, writer, signal)
-  return {
-    bytes,
-    checksums: new Map([...tensors.keys()].map((name, i) => [name, checks[i]!.crc32])),
-  }
+  await writeTensors(path, tensors, [], metadata, writerFor(values), signal)
 }
 
 /**
@@ -74,7 +65,7 @@ export async function writeSafetensors(
 export async function writeTensors(
   path: string,
   tensors: ReadonlyMap<string, AnyTensorData>,
-  others: readonly AnyTensorData['values'][],
+  others: readonly Values[],
   metadata: Readonly<Record<string, string>>,
   writer: Writer,
   signal: AbortSignal | undefined,
@@ -112,4 +103,100 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
     begin = end
   }
   return { entries, bytes: begin }
+}
+
+/** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
+const CHUNK = 1024 * 1024
+/** The number of chunks that are written and checked at one time. */
+const UNDER_WAY = 8
+/** The largest number of tensors in a chunk, because each read of a device takes time. */
+const PARTS = 16
+
+/** Whether a thread writes tensors of this size together. */
+export const isLarge = (bytes: number): boolean => bytes > CHUNK
+
+/** Memory for chunks that no save uses. */
+const spare: SharedArrayBuffer[] = []
+
+/** Chooses the thread that checks and writes these tensors. */
+export function writerFor(tensors: readonly Values[]): Writer {
+  const bytes = tensors.reduce((sum, values) => sum + layoutOf(values).bytes, 0)
+  return isLarge(bytes) ? inWriter : inThisThread
+}
+
+/**
+ * Reads tensors chunk by chunk into memory that is used again, has them checked and written, and
+ * releases them. Other work of this process can run between chunks.
+ *
+ * @param file - receives the first tensors; the others are only checked
+ * @returns the checks of each tensor
+ */
+export async function streamTensors(
+  tensors: readonly Values[],
+  writer: Writer,
+  file: ChunkFile | undefined,
+  signal: AbortSignal | undefined,
+): Promise<Checks[]> {
+  const { port1: port, port2 } = new MessageChannel()
+  const written = writer('writeChunks', [port2, tensors.length, file], [port2])
+  const freed: (() => void)[] = []
+  port.on('message', () => {
+    freed.shift()!()
+  })
+  const send = (message: ChunkMessage) => {
+    port.postMessage(message)
+  }
+  const chunks = Array.from(
+    { length: UNDER_WAY },
+    () => spare.pop() ?? new SharedArrayBuffer(CHUNK),
+  )
+  const free: (SharedArrayBuffer | Promise<SharedArrayBuffer>)[] = [...chunks]
+  let memory: SharedArrayBuffer | undefined
+  let used = 0
+  let parts: TensorChunk[] = []
+  const flush = () => {
+    if (memory === undefined) return
+    const kept = memory
+    send(parts)
+    free.push(
+      new Promise((resolve) => {
+        freed.push(() => {
+          resolve(kept)
+        })
+      }),
+    )
+    memory = undefined
+    used = 0
+    parts = []
+  }
+  try {
+    for (const [tensor, values] of tensors.entries()) {
+      const { dtype } = layoutOf(values)
+      for (let at = 0; at < values.length;) {
+        signal?.throwIfAborted()
+        memory ??= (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
+        const length = Math.min(values.length - at, (CHUNK - used) / bytesOf(dtype))
+        const chunk = toValues(dtype, memory, length, used)
+        if ('read' in values) await values.read(chunk as Float32Array, at)
+        else chunk.set(values.subarray(at, at + length) as never)
+        parts.push({ tensor, values: chunk })
+        at += length
+        // A multiple of the size of any value.
+        used = Math.ceil((used + chunk.byteLength) / 8) * 8
+        if (used === CHUNK || parts.length === PARTS) flush()
+      }
+      if ('read' in values) values.release()
+    }
+    flush()
+    send(null)
+    const checks = await written
+    if (spare.length === 0) spare.push(...chunks)
+    return checks
+  } catch (error) {
+    send('cancel')
+    await written.catch(() => undefined)
+    throw error
+  } finally {
+    port.close()
+  }
 }

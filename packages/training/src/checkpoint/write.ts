@@ -1,14 +1,13 @@
 import { channel } from 'node:diagnostics_channel'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { argumentError, isTsrError, tsrError } from '@tsrun/core'
+import { argumentError, codeOf, isTsrError, messageOf, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { encodeContents, type Contents, type StoredPiece, type StoredTensor } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import { checkFinite, partSize, type HeldPiece } from './piece.ts'
 import { checkReplicas, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
-import { streamTensors, writerFor } from './stream.ts'
-import { writeTensors } from './write-safetensors.ts'
+import { streamTensors, writerFor, writeTensors } from './write-safetensors.ts'
 import type { Writer } from './writer.ts'
 
 const saved = channel('tsrun.checkpoint-saved')
@@ -105,7 +104,7 @@ export async function withSaveErrors<T>(
       throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
     }
     if (isTsrError(error)) throw error
-    const reason = (error as Error).message
+    const reason = messageOf(error)
     throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
   }
 }
@@ -122,7 +121,7 @@ export async function withConflictError<T>(
   try {
     return await run()
   } catch (error) {
-    const isConflict = CONFLICTS.includes((error as NodeJS.ErrnoException).code ?? '')
+    const isConflict = CONFLICTS.includes(codeOf(error))
     const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
     if (group !== undefined || !isConflict || !isOneOfMany) throw error
     const expected = `the group of the ranks, because other ranks of the job save to ${folder} at the same time`
@@ -175,7 +174,7 @@ async function finish(
   { folder, name, plan, save, facts, keep, signal, writer }: Planned,
   shards: readonly WrittenShard[],
   checksums: readonly ReadonlyMap<string, number>[],
-): Promise<void> {
+) {
   signal?.throwIfAborted()
   const files = new Map<string, { bytes: number; rank: number }>()
   for (const [rank, { file, bytes }] of shards.entries()) {
@@ -185,9 +184,8 @@ async function finish(
   for (const { name, shape, dtype, key, box, range, rank } of plan) {
     const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
     tensors.set(name, tensor)
-    const place = { ...(box && { box }), ...(range && { range }) }
     const crc32 = checksums[rank]!.get(key)!
-    tensor.pieces.push({ file: shards[rank]!.file!, key, ...place, crc32 })
+    tensor.pieces.push({ file: shards[rank]!.file!, key, box, range, crc32 })
   }
   const index = encodeContents({
     save,
@@ -201,7 +199,7 @@ async function finish(
   // In each rank, the launcher subscribes to this channel for --event-log.
   saved.publish({ step: facts.step, path: final })
   await writer('prune', [folder, keep]).catch((error: unknown) => {
-    const facts = { path: final, reason: (error as Error).message }
+    const facts = { path: final, reason: messageOf(error) }
     throw tsrError('ERR_TSR_CHECKPOINT_PRUNE', facts, { cause: error })
   })
 }

@@ -6,7 +6,7 @@ import { fileWork, type WorkRequest } from './writer.ts'
 // On Linux this is the priority of this thread; elsewhere it would be that of the process.
 if (process.platform === 'linux') setPriority(Math.max(10, getPriority()))
 
-async function serve({ name, args, reply }: WorkRequest): Promise<void> {
+async function serve({ name, args, reply }: WorkRequest) {
   const work = fileWork[name] as (...args: readonly unknown[]) => Promise<unknown>
   try {
     reply.postMessage({ value: await work(...args) })

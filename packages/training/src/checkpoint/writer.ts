@@ -37,7 +37,7 @@ let running:
   { readonly worker: Worker; readonly failing: Set<(reason: unknown) => void> } | undefined
 
 /** The flags of Node's permission model, which a thread does not inherit if it has flags of its own. */
-function permissions(): string[] {
+function permissions() {
   if (!('permission' in process)) return []
   const { execArgv } = process
   return execArgv.filter((arg, i) => PERMISSION.test(arg) || TAKES_PATH.test(execArgv[i - 1] ?? ''))

@@ -216,7 +216,7 @@ export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions):
   }
 }
 
-function checkState(state: Partial<LoaderState> | null): void {
+function checkState(state: Partial<LoaderState> | null) {
   if (typeof state?.seed === 'number' && typeof state.shuffle === 'boolean') return
   throw argumentError('state', shown(state), 'the result of state() of a loader')
 }

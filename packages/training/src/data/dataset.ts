@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
-import { messageOf, readFileBytes, tsrError } from '@tsrun/core'
+import { codeOf, messageOf, readFileBytes, tsrError } from '@tsrun/core'
 
 /** Labeled examples, which are read on demand. */
 export interface Dataset {
@@ -57,6 +57,6 @@ export function datasetError(path: string, problem: string, cause?: unknown): Er
 
 /** Why a file cannot be read. Names the folder of a missing file, which is not always the script's. */
 export function fileProblem(path: string, error: unknown): string {
-  const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT'
+  const isMissing = codeOf(error) === 'ENOENT'
   return isMissing ? `there is no ${resolve(path)}` : messageOf(error)
 }

@@ -180,7 +180,7 @@ function checkValues(
   { values, scale, shift }: Required<Pick<Column, 'values' | 'scale' | 'shift'>>,
   dtype: HostDType,
   mayBeInfinite: boolean,
-): void {
+) {
   for (let i = 0; i < values.length; i++) {
     const value: unknown = values[i]
     if (mayBeInfinite && typeof value === 'number' && !Number.isFinite(value)) continue

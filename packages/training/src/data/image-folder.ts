@@ -1,8 +1,10 @@
 import { readdir } from 'node:fs/promises'
-import { extname, join, sep } from 'node:path'
+import { join, sep } from 'node:path'
+import { constants, inflateSync } from 'node:zlib'
 import {
   argumentError,
   choice,
+  codeOf,
   count,
   declareOptions,
   finite,
@@ -10,14 +12,12 @@ import {
   list,
   readFileBytes,
   shown,
-  tsrError,
   where,
   type Rules,
 } from '@tsrun/core'
 import type { DecodedPng } from 'fast-png'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { datasetError, fileProblem } from './dataset.ts'
-import { checkedPng } from './png-chunks.ts'
 import { examples, type Examples } from './examples.ts'
 
 /** Options of `imageFolder`. */
@@ -127,8 +127,8 @@ export async function imageFolder(
  */
 export async function readImage(path: string, options: ImageFolderOptions): Promise<Float32Array> {
   const { size, channels, mean, deviation } = readOptions(options)
-  if (kindOf(path) === undefined) {
-    throw tsrError('ERR_TSR_DATASET', { path, problem: 'it is no .png, .jpg or .jpeg file' })
+  if (!isImage(path)) {
+    throw datasetError(path, 'it is no .png, .jpg or .jpeg file')
   }
   const decode = await decodersFor([path])
   const bytes = resize(decode(path), size, channels)
@@ -141,7 +141,7 @@ function normalization(
   mean: number | readonly number[],
   deviation: number | readonly number[],
 ): (byte: number, place: number) => number {
-  const of = (name: string, given: number | readonly number[]): readonly number[] => {
+  const of = (name: string, given: number | readonly number[]) => {
     const each = typeof given === 'number' ? Array<number>(channels).fill(given) : given
     if (each.length === channels) return each
     throw argumentError(name, shown(given), `one number for each of ${channels} channels`)
@@ -158,18 +158,11 @@ function normalization(
 const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
-const KINDS: Readonly<Record<string, 'png' | 'jpeg'>> = {
-  '.png': 'png',
-  '.jpg': 'jpeg',
-  '.jpeg': 'jpeg',
-}
-
-function kindOf(path: string): 'png' | 'jpeg' | undefined {
-  return KINDS[extname(path).toLowerCase()]
-}
+const isImage = (path: string) => /\.(png|jpe?g)$/i.test(path)
+const isPng = (path: string) => /\.png$/i.test(path)
 
 /** Returns false for hidden files, and for files that macOS adds to archives (`__MACOSX`, `._a.png`). */
-function isVisible(path: string): boolean {
+function isVisible(path: string) {
   return path.split(sep).every((name) => !name.startsWith('.') && name !== '__MACOSX')
 }
 
@@ -185,7 +178,7 @@ async function listImages(directory: string) {
     const labels: number[] = []
     for (const [label, name] of classes.entries()) {
       const files = await readdir(join(directory, name), { recursive: true })
-      const images = files.filter((file) => kindOf(file) && isVisible(file)).sort()
+      const images = files.filter((file) => isImage(file) && isVisible(file)).sort()
       if (images.length === 0) throw refuse(`the folder ${name} has no .png, .jpg or .jpeg files`)
       for (const file of images) {
         paths.push(join(directory, name, file))
@@ -201,17 +194,16 @@ async function listImages(directory: string) {
 }
 
 async function decodersFor(paths: readonly string[]): Promise<(path: string) => Image> {
-  const has = (kind: string) => paths.some((path) => kindOf(path) === kind)
-  const png = has('png')
+  const png = paths.some(isPng)
     ? await importOptional('Reading PNG images', 'fast-png', () => import('fast-png'))
     : undefined
-  const jpeg = has('jpeg')
-    ? await importOptional('Reading JPEG images', 'jpeg-js', () => import('jpeg-js'))
-    : undefined
+  const jpeg = paths.every(isPng)
+    ? undefined
+    : await importOptional('Reading JPEG images', 'jpeg-js', () => import('jpeg-js'))
   return (path) => {
     try {
       const file = readFileBytes(path, MOST_BYTES)
-      if (kindOf(path) === 'jpeg') {
+      if (!isPng(path)) {
         const { width, height, data } = jpeg!.default.decode(file, {
           useTArray: true,
           formatAsRGBA: false,
@@ -235,7 +227,7 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
 }
 
 /** Unpacks gray pixels of 1, 2 or 4 bits into bytes. Each row begins at a byte boundary. */
-function unpacked({ data, width, height, depth }: DecodedPng): Uint8Array {
+function unpacked({ data, width, height, depth }: DecodedPng) {
   const length = Math.ceil((width * depth) / 8)
   return Uint8Array.from({ length: width * height }, (_, i) => {
     const bit = (i % width) * depth
@@ -280,9 +272,66 @@ function sample(
   column: number,
   channel: number,
   channels: 1 | 3,
-): number {
+) {
   const at = (row * width + column) * has
   if (has <= 2) return data[at]!
   if (channels === 3) return data[at + channel]!
   return 0.299 * data[at]! + 0.587 * data[at + 1]! + 0.114 * data[at + 2]!
+}
+
+/**
+ * The chunk types that determine the pixels. Other chunks, such as profiles and texts, may be
+ * compressed and could decompress to huge sizes.
+ */
+const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
+/** The number of channels, indexed by the color type of the header. */
+const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
+/** The largest ratio of decompressed to compressed bytes in Deflate. */
+const RATIO = 1032
+/** The number of bytes that a decoder may allocate without a check. */
+const HARMLESS = 2 ** 26
+
+/**
+ * Returns a PNG file without the chunks that do not affect its pixels.
+ *
+ * @param mostPixels - the largest allowed number of pixels of an image
+ * @throws Error for a larger image, for more data than the header announces, and unless the first chunk
+ *   is the only header. Other damage is left to the decoder.
+ */
+function checkedPng(file: Buffer, mostPixels: number) {
+  // The file starts with the signature and the header: length, type, width, height, depth, color type.
+  if (file.length < 33) return file
+  if (file.readUInt32BE(8) !== 13 || file.toString('latin1', 12, 16) !== 'IHDR')
+    throw new Error('it does not begin with its header')
+  const [width, height] = [file.readUInt32BE(16), file.readUInt32BE(20)]
+  if (width * height > mostPixels)
+    throw new Error(`it has more than ${mostPixels / 1e6} megapixels`)
+  const kept: Buffer[] = [file.subarray(0, 8)]
+  const data: Buffer[] = []
+  for (let at = 8; at + 8 <= file.length; at += file.readUInt32BE(at) + 12) {
+    const end = at + file.readUInt32BE(at) + 12
+    const type = file.toString('latin1', at + 4, at + 8)
+    // Decoders take the last header, which was not checked.
+    if (type === 'IHDR' && at > 8) throw new Error('it has more than one header')
+    if (NEEDED.has(type)) kept.push(file.subarray(at, end))
+    if (type === 'IDAT') data.push(file.subarray(at + 8, end - 4))
+  }
+  const bits = file[24]! * (CHANNELS[file[25]!] ?? 0)
+  // Allow twice the height: an interlaced image has shorter rows, and each row begins with a byte.
+  checkSize(data, 2 * height * (Math.ceil((width * bits) / 8) + 1) + HARMLESS)
+  return Buffer.concat(kept)
+}
+
+function checkSize(data: readonly Buffer[], most: number) {
+  const compressed = data.reduce((sum, { length }) => sum + length, 0)
+  if (compressed * RATIO <= most) return
+  try {
+    inflateSync(Buffer.concat(data), {
+      maxOutputLength: most,
+      finishFlush: constants.Z_SYNC_FLUSH,
+    })
+  } catch (error) {
+    if (codeOf(error) !== 'ERR_BUFFER_TOO_LARGE') return
+    throw new Error('its data are more than its header says', { cause: error })
+  }
 }

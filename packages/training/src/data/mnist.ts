@@ -73,7 +73,7 @@ const MOST_BYTES = 2 ** 30
  *
  * @throws ERR_TSR_DATASET when the file is missing, truncated, or has another format
  */
-function readIdx(path: string, dimensions: number): Uint8Array {
+function readIdx(path: string, dimensions: number) {
   const file = readDataFile(path, MOST_BYTES)
   const header = 4 + 4 * dimensions
   if (file.length < header || file.readUInt32BE(0) !== 0x0800 + dimensions) {

@@ -1,6 +1,14 @@
 import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
-import { importOptional, isTsrError, messageOf, openFileHandle, shown, filled } from '@tsrun/core'
+import {
+  filled,
+  importOptional,
+  isObject,
+  isTsrError,
+  messageOf,
+  openFileHandle,
+  shown,
+} from '@tsrun/core'
 import { parse, type Info } from 'csv-parse'
 import { datasetError, fileProblem } from './dataset.ts'
 import {
@@ -87,14 +95,12 @@ function objectIn(line: string, refused: (problem: string, cause?: unknown) => E
   try {
     value = JSON.parse(line)
   } catch (error) {
-    throw refused(`not JSON: ${(error as Error).message}`, error)
+    throw refused(`not JSON: ${messageOf(error)}`, error)
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw refused(`${shown(value)}, not an object`)
-  }
+  if (!isObject(value)) throw refused(`${shown(value)}, not an object`)
   const key = repeatedKey(line)
   if (key !== undefined) throw refused(`an object with the key ${key} twice`)
-  return value as DataRecord
+  return value
 }
 
 const COLON = /\s*:/y
@@ -222,7 +228,7 @@ async function openRecords(path: string): Promise<FileHandle> {
   })
 }
 
-function unusable(path: string, reason: unknown, cause?: unknown): Error {
+function unusable(path: string, reason: unknown, cause?: unknown) {
   if (isTsrError(reason)) return reason
   const origin = reason instanceof Error ? reason : undefined
   return datasetError(path, messageOf(reason), cause ?? origin)

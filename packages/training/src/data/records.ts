@@ -121,7 +121,7 @@ function columnOf(
     if (typeof (record as unknown) !== 'object' || (record as unknown) === null)
       refuse(`it is ${shown(record)}, not an object`)
     const start = values.length
-    const add = (value: unknown, source: string): readonly number[] => {
+    const add = (value: unknown, source: string) => {
       const refuseHere: Refuse = (problem) => refuse(`${problem} (${source})`)
       const read = (each: unknown) => {
         if (typeof from === 'function' && Number.isNaN(each)) {
@@ -208,7 +208,7 @@ function numberFrom(
   dtype: HostDType,
   classes: readonly string[] | undefined,
   refuse: Refuse,
-): number {
+) {
   if (classes !== undefined) {
     const index = classes.indexOf(String(value))
     return index < 0 ? refuse(`${shown(value)} is none of ${classes.join(', ')}`) : index

@@ -1,7 +1,7 @@
 import { argumentError, callback, count, declareOptions, where, type Rules } from '@tsrun/core'
+import { traceWait } from '@tsrun/distributed/record'
 import { exampleBatch, type ExampleBatch } from './batches.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
-import { prefetch } from './prefetch.ts'
 import { recordsIn } from './record-files.ts'
 import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
 
@@ -203,4 +203,34 @@ async function* windowsOf(
     }
   }
   if (records.length > 0) yield { ...begin, records }
+}
+
+/**
+ * Requests up to `depth` items ahead of the current one, and yields them in order. If the request
+ * of an item fails, the error is thrown in its place.
+ *
+ * @example
+ * for await (const record of prefetch(jsonlRecords('train.jsonl'), 100)) ...
+ */
+export async function* prefetch<T>(items: AsyncIterable<T>, depth: number): AsyncGenerator<T> {
+  const iterator = items[Symbol.asyncIterator]()
+  const pending: Promise<IteratorResult<T>>[] = []
+  const ask = () => {
+    const next = iterator.next()
+    // Avoid an unhandled rejection: the consumer gets the error when it awaits this item.
+    next.catch(() => undefined)
+    pending.push(next)
+  }
+  try {
+    for (let i = 0; i <= depth; i++) ask()
+    for (;;) {
+      const next = await traceWait('input', {}, () => pending.shift()!)
+      if (next.done === true) return
+      ask()
+      yield next.value
+    }
+  } finally {
+    await Promise.allSettled(pending)
+    await iterator.return?.()
+  }
 }

