@@ -1,5 +1,5 @@
 export { describeError } from '../../../packages/launcher/src/rank/reporter.ts'
-export { hideLibraryFrames } from '../../../packages/launcher/src/rank/stack-frames.ts'
+export { hideLibraryFrames } from '../../../packages/launcher/src/rank/reporter.ts'
 export {
   failureText,
   nodeFailureText,
@@ -21,5 +21,5 @@ export { findRootCause } from '../../../packages/launcher/src/job/failure/root-c
 export {
   type RankStack,
   stacksText,
-} from '../../../packages/launcher/src/job/process/stacks-text.ts'
+} from '../../../packages/launcher/src/job/process/stack-requests.ts'
 export { type RankUsage, readUsage, summaryText } from '../../../packages/launcher/src/job/usage.ts'

@@ -11,8 +11,8 @@ export const command = declareCommand({
   usage:
     '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
     'never entered an operation in which others wait, which one runs a different ' +
-    'operation, which messages are waiting, which ranks are slow. Ranks write these files ' +
-    'when something fails, below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
+    'operation, which messages are waiting. Ranks write these files when something fails, ' +
+    'below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
   argument: {
     description:
       'the folder with the records, or DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID stands for ' +

@@ -8,7 +8,7 @@ import { readLauncherLog } from '../job/detach.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { OLDER, streamNames } from '../logs/log-files.ts'
-import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
+import { attemptsIn, rankReader, ranksIn, type RankReader } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { recordedOutput, type RecordedOutput } from '../logs/recorded-output.ts'
 import { declareCommand, type CommandContext } from './context.ts'
@@ -127,9 +127,9 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
       if (before?.isReplaced === false) continue
       const older = join(own, OLDER)
       if (before === undefined && existsSync(older)) {
-        readers.push(new RankReader(older, found, streams, tail))
+        readers.push(rankReader(older, found, streams, tail))
       }
-      readers.push(new RankReader(own, found, streams, before === undefined ? tail : undefined))
+      readers.push(rankReader(own, found, streams, before === undefined ? tail : undefined))
     }
     for (const old of readers.filter(
       (reader) => reader.isReplaced && reader.peek() === undefined,

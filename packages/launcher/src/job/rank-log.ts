@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { RankFacts } from '../args/log-prefix.ts'
-import { LineSplitter, StderrTail, type Line } from '../logs/lines.ts'
+import { lineSplitter, StderrTail, type Line } from '../logs/lines.ts'
 import { openFilteredFiles, openRankFiles, streamNames, type RankFiles } from '../logs/log-files.ts'
 import { makePresenter } from '../logs/presenter.ts'
 import { mergeTraces, TRACE_WINDOW, type TraceMerger } from '../logs/traces.ts'
@@ -80,7 +80,7 @@ export function openRankLogs(
       const isShown =
         output.ranks?.has(rank) !== false && output.localRanks?.has(localRank) !== false
       for (const stream of streamNames) {
-        const splitter = new LineSplitter()
+        const splitter = lineSplitter()
         const own = stream === 'stderr' ? merger : undefined
         const presenter =
           isShown && destinations?.(localRank)[stream].isShown !== false

@@ -2,8 +2,7 @@ import { styleText } from 'node:util'
 import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
-import { jsonLine } from './json-line.ts'
-import { collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
+import { jsonLine, collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
 import { prettyLibraryLine } from './pretty-line.ts'
 
 /** Formats one stream of a rank for the console. Returns '' for no text. */

@@ -1,9 +1,11 @@
+import { join } from 'node:path'
 import type { RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat } from '../args/output-options.ts'
-import { LineSplitter, type Line, type StreamName } from './lines.ts'
-import type { LogPiece, RankReader } from './log-reader.ts'
+import { lineSplitter, type Line, type LineSplitter, type StreamName } from './lines.ts'
+import { type LogPiece, type RankReader, attemptsIn, rankReader, ranksIn } from './log-reader.ts'
 import { makePresenter, type Presenter } from './presenter.ts'
 import { mergeTraces, TRACE_WINDOW } from './traces.ts'
+import { streamNames } from './log-files.ts'
 
 interface RecordedOutputOptions {
   readonly format: LogFormat
@@ -48,7 +50,7 @@ export function recordedOutput(options: RecordedOutputOptions) {
       startedAt: 0,
     }
     const how = { format, colour, prefix: prefixOf(reader), clock }
-    return { splitter: new LineSplitter(), presenter: makePresenter(how, facts, stream) }
+    return { splitter: lineSplitter(), presenter: makePresenter(how, facts, stream) }
   }
 
   const show = (
@@ -90,4 +92,65 @@ export function recordedOutput(options: RecordedOutputOptions) {
       merger.flush()
     },
   }
+}
+
+/** An output line of a rank. */
+interface RecordedLine {
+  readonly rank: number
+  readonly stream: StreamName
+  readonly text: string
+}
+
+/**
+ * Reads the last lines of the last attempt of a run, in order of time.
+ *
+ * @param runs - its folders, DIR/RUN-ID, of all hosts
+ * @returns the lines of all ranks, and the number of lines read but omitted
+ */
+export function readLastLines(runs: readonly string[], most: number) {
+  const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
+  const ranks = runs.flatMap((run) => {
+    const path = join(run, `attempt_${attempt}`)
+    return ranksIn(path).map((rank) => linesOf(path, rank, most))
+  })
+  const all = ranks.flatMap(({ lines }) => lines).sort((a, b) => a.time - b.time)
+  const kept = all.slice(-most)
+  const dropped = ranks.reduce((sum, rank) => sum + rank.dropped, all.length - kept.length)
+  return {
+    lines: kept.map(({ rank, stream, text }): RecordedLine => ({ rank, stream, text })),
+    dropped,
+  }
+}
+
+/** Maximum characters of a line, as on the page of a running job. */
+const LINE_LENGTH = 2000
+
+/** Copies the start of a long text, because a substring would keep the whole text in memory. */
+function shortened(text: string): string {
+  if (text.length <= LINE_LENGTH) return text
+  return Buffer.from(`${text.slice(0, LINE_LENGTH)} …`).toString()
+}
+
+function linesOf(path: string, rank: number, most: number) {
+  const reader = rankReader(join(path, String(rank)), rank, streamNames, most)
+  const splitters = { stdout: lineSplitter(), stderr: lineSplitter() }
+  const lines: (RecordedLine & { readonly time: number })[] = []
+  let [last, dropped] = [0, 0]
+  const add = (stream: StreamName, found: readonly Line[]): void => {
+    for (const { text } of found) lines.push({ rank, stream, text: shortened(text), time: last })
+    // Bound the memory.
+    if (lines.length > 2 * most) dropped += lines.splice(0, lines.length - most).length
+  }
+  const take = ({ time, stream, bytes }: LogPiece): void => {
+    last = Math.max(last, time)
+    add(stream, splitters[stream].push(bytes))
+  }
+  try {
+    while (reader.peek() !== undefined) take(reader.next())
+    for (const piece of reader.rest()) take(piece)
+    for (const stream of streamNames) add(stream, splitters[stream].flush())
+  } finally {
+    reader.close()
+  }
+  return { lines, dropped }
 }

@@ -9,7 +9,7 @@ import { checkRanks, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
-import { Announcer, Console } from '../logs/console.ts'
+import { createAnnouncer, openConsole } from '../logs/console.ts'
 import type { RankLineReader } from '../logs/lines.ts'
 import { packageFolder } from '../package.ts'
 import { findScript } from '../job/code/script.ts'
@@ -107,7 +107,7 @@ function createContext(
   plan: ChaosPlan | undefined,
   disposal: AbortSignal,
 ) {
-  const console = new Console(
+  const console = openConsole(
     { stdout: forwardTo(process.stdout), stderr: forwardTo(process.stderr) },
     () => undefined,
   )
@@ -131,7 +131,7 @@ function createContext(
     interrupt: () => undefined,
     force: () => undefined,
   }
-  const announcer = new Announcer(console, 'pretty')
+  const announcer = createAnnouncer(console, 'pretty')
   const onLine: RankLineReader | undefined =
     typeof output === 'function'
       ? (rank, stream, { text }) => {

@@ -2,15 +2,13 @@ import { formatRankList, formatRanks } from '@tsrun/core'
 import type { FlightEntry } from '@tsrun/distributed/record'
 
 /** A result of comparing the flight records of all ranks. Ranks are world ranks. */
-export type FlightFinding =
-  MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding | SlowFinding
+export type FlightFinding = MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding
 
 interface AboutOperation {
   readonly group: string
   readonly sequence: number
   /** For example `allReduce`. */
   readonly name: string
-  readonly operation: string
   readonly label?: string | undefined
 }
 
@@ -68,24 +66,10 @@ export interface MessageFinding {
 interface UnfinishedFinding extends AboutOperation {
   readonly kind: 'unfinished'
   readonly running: readonly number[]
-  readonly unknown: readonly number[]
   /** The error codes, if the collective failed. */
   readonly errors: readonly string[]
   /** The ranks whose messages the running ranks wait for. */
   readonly waitsFor: readonly number[]
-}
-
-/** A rank that usually enters the collectives of its group last. */
-export interface SlowFinding {
-  readonly kind: 'slow'
-  readonly group: string
-  readonly rank: number
-  /** Number of collectives that all ranks of the host have entered. */
-  readonly collectives: number
-  /** Number of collectives that this rank entered last. */
-  readonly last: number
-  /** Median milliseconds between the first rank's entry and this rank's. */
-  readonly behind: number
 }
 
 /** Whether the rank has not entered a collective, or may not have. */
@@ -112,10 +96,6 @@ export function describeFinding(finding: FlightFinding): string {
       const how = errors.length === 0 ? 'is not finished' : `failed (${errors.join(', ')})`
       const whom = waitsFor.length === 0 ? '' : `, waiting for messages of ${formatRanks(waitsFor)}`
       return `${name} #${sequence}${inBrackets(label)} of group ${group} ${how} on ${formatRanks(running)}${whom}; all ranks had entered it`
-    }
-    case 'slow': {
-      const { rank, group, collectives, last, behind } = finding
-      return `rank ${rank} is slow: it came last to ${last} of ${collectives} collectives of group ${group}, by ${behind.toFixed(1)} ms (median)`
     }
   }
 }

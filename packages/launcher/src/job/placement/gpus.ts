@@ -21,73 +21,69 @@ interface HostGpu {
   readonly use: string | undefined
 }
 
+export type HostGpus = ReturnType<typeof gpusOfHost>
+
 /** The GPUs of this host, and what uses them. Asks nvidia-smi for what is needed, once. */
-export class HostGpus {
-  readonly #env: Environment
-  #list: GpuList | undefined
-  #gpus: readonly HostGpu[] | undefined
+export function gpusOfHost(env: Environment) {
+  const isChosen = env['CUDA_VISIBLE_DEVICES'] !== undefined
+  let list: GpuList | undefined
+  let all: readonly HostGpu[] | undefined
+  const gpus = {
+    get list(): GpuList {
+      return (list ??= listGpus(env))
+    },
 
-  constructor(env: Environment) {
-    this.#env = env
-  }
+    /** Those of CUDA_VISIBLE_DEVICES, or all. */
+    get all(): readonly HostGpu[] {
+      return (all ??= findUses(
+        findGpus(env, () => gpus.list),
+        gpus.list,
+        env,
+      ))
+    },
 
-  get list(): GpuList {
-    return (this.#list ??= listGpus(this.#env))
-  }
+    /** The names of the GPUs for ranks: those that the user names, else those that nothing uses, else all. */
+    get preferred(): readonly string[] {
+      const free = gpus.all.filter(({ use }) => use === undefined)
+      return (isChosen || free.length === 0 ? gpus.all : free).map(({ name }) => name)
+    },
 
-  /** Those of CUDA_VISIBLE_DEVICES, or all. */
-  get all(): readonly HostGpu[] {
-    return (this.#gpus ??= findUses(
-      findGpus(this.#env, () => this.list),
-      this.list,
-      this.#env,
-    ))
-  }
+    /** @throws ERR_TSR_USAGE if CUDA_VISIBLE_DEVICES names a GPU that this host does not have */
+    check(): void {
+      // Without the variable, do not wait for nvidia-smi.
+      const problem = isChosen ? visibleProblem(env, gpus.list) : undefined
+      if (problem !== undefined) throw usageError(problem)
+    },
 
-  /** The names of the GPUs for ranks: those that the user names, else those that nothing uses, else all. */
-  get preferred(): readonly string[] {
-    const free = this.all.filter(({ use }) => use === undefined)
-    return (this.#isChosen || free.length === 0 ? this.all : free).map(({ name }) => name)
+    /**
+     * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
+     * same time choose different ones.
+     */
+    async claim(ranks: number) {
+      const claims: Server[] = []
+      const names: string[] = []
+      const busy: HostGpu[] = []
+      for (const gpu of gpus.all) {
+        if (names.length === ranks) break
+        const claim = gpu.use === undefined ? await claimGpu(gpu.uuid) : undefined
+        if (claim === undefined) busy.push({ ...gpu, use: gpu.use ?? OTHER })
+        else claims.push(claim)
+        if (claim !== undefined || isChosen) names.push(gpu.name)
+      }
+      const isShared = isChosen || names.length === 0
+      const claimed = names.length === 0 ? gpus.all.map(({ name }) => name) : names
+      return {
+        /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
+        gpus: claimed,
+        /** Undefined if each rank has a GPU of its own and no GPU was in use. */
+        warning: warningOf(claimed, busy, isShared, ranks),
+        release: () => {
+          for (const claim of claims) claim.close()
+        },
+      }
+    },
   }
-
-  /** @throws ERR_TSR_USAGE if CUDA_VISIBLE_DEVICES names a GPU that this host does not have */
-  check(): void {
-    // Without the variable, do not wait for nvidia-smi.
-    const problem = this.#isChosen ? visibleProblem(this.#env, this.list) : undefined
-    if (problem !== undefined) throw usageError(problem)
-  }
-
-  /**
-   * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
-   * same time choose different ones.
-   */
-  async claim(ranks: number) {
-    const claims: Server[] = []
-    const names: string[] = []
-    const busy: HostGpu[] = []
-    for (const gpu of this.all) {
-      if (names.length === ranks) break
-      const claim = gpu.use === undefined ? await claimGpu(gpu.uuid) : undefined
-      if (claim === undefined) busy.push({ ...gpu, use: gpu.use ?? OTHER })
-      else claims.push(claim)
-      if (claim !== undefined || this.#isChosen) names.push(gpu.name)
-    }
-    const isShared = this.#isChosen || names.length === 0
-    const gpus = names.length === 0 ? this.all.map(({ name }) => name) : names
-    return {
-      /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
-      gpus,
-      /** Undefined if each rank has a GPU of its own and no GPU was in use. */
-      warning: warningOf(gpus, busy, isShared, ranks),
-      release: () => {
-        for (const claim of claims) claim.close()
-      },
-    }
-  }
-
-  get #isChosen(): boolean {
-    return this.#env['CUDA_VISIBLE_DEVICES'] !== undefined
-  }
+  return gpus
 }
 
 function warningOf(
