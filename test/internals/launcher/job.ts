@@ -5,7 +5,6 @@ export {
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
 export { gpusOfHost } from '../../../packages/launcher/src/job/placement/gpus.ts'
-export { announceSilence } from '../../../packages/launcher/src/job/agent.ts'
 export {
   type Job,
   type JobContext,
