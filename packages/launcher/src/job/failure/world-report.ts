@@ -57,14 +57,9 @@ function outcomeOf(end: RankEnd, stoppedAt: number): Omit<RankOutcome, 'startedA
     exitCode: 0,
     signal: null,
     endedAt: at,
-    stopSignal: undefined,
     stoppedAt: Infinity,
-    error: undefined,
-    exitedAt: undefined,
     stderrTail: [],
     heapExhausted: false,
-    usage: undefined,
-    place: undefined,
   }
   if (isLost) return { ...usual, exitCode: null, signal: 'SIGKILL' }
   if (isStopped) {
