@@ -4,7 +4,7 @@ export {
   type Devices,
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
-export { gpusOfHost } from '../../../packages/launcher/src/job/placement/gpus.ts'
+export { gpusOfHost } from '../../../packages/launcher/src/job/placement/devices.ts'
 export {
   type Job,
   type JobContext,

@@ -12,7 +12,7 @@ export {
 export {
   mergeFlight,
   tailOfFlight,
-} from '../../../packages/launcher/src/job/failure/flight-merge.ts'
+} from '../../../packages/launcher/src/job/failure/flight-findings.ts'
 export {
   exitCodeOf,
   exitCodeOfError,

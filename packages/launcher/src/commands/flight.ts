@@ -1,8 +1,7 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { formatRankList, tsrError } from '@tsrun/core'
-import { describeFinding } from '../job/failure/flight-findings.ts'
-import { mergeFlight } from '../job/failure/flight-merge.ts'
+import { describeFinding, mergeFlight } from '../job/failure/flight-findings.ts'
 import { findRecords } from '../job/failure/flight-records.ts'
 import { declareCommand } from './context.ts'
 

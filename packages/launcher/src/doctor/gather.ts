@@ -12,8 +12,12 @@ import {
   thisSystem,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import { deviceEnvironment, findDevices, type Devices } from '../job/placement/devices.ts'
-import { gpusOfHost } from '../job/placement/gpus.ts'
+import {
+  deviceEnvironment,
+  findDevices,
+  type Devices,
+  gpusOfHost,
+} from '../job/placement/devices.ts'
 import { processLimits } from '../job/placement/limits.ts'
 import { locateObserve } from '../observe-package.ts'
 import { packageFolder } from '../package.ts'

@@ -36,7 +36,7 @@ import {
 import { goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, monitorHeartbeats, announceWait, type WaitAnnouncer } from './waiting.ts'
 import { loopbackHint, rendezvousTimeout } from './endpoint.ts'
-import { describeSelf } from './registration.ts'
+import { describeSelf } from './gather.ts'
 
 interface Joined {
   readonly store: Store
