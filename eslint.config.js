@@ -35,7 +35,7 @@ const portable = {
     'packages/launcher/src/{report,job/failure/*,logs/pretty-line,protocol/describe-error}.ts',
   ],
   ignores: [
-    'packages/launcher/src/job/failure/{exit-codes,flight-causes,flight-records,memory-events}.ts',
+    'packages/launcher/src/job/failure/{exit-codes,flight-records}.ts',
     'packages/core/src/{host,node}/**',
     'packages/distributed/src/{groups/join,host,transports/shared-memory}/**',
     'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page}.ts',

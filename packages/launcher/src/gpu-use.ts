@@ -1,6 +1,6 @@
 import { run } from './doctor/machine.ts'
 import { linesOf } from './job/placement/devices.ts'
-import type { GpuUse } from './job/process/rank-use.ts'
+import type { GpuUse } from './job/process/process-use.ts'
 
 const QUERY = [
   '--query-gpu=index,uuid,utilization.gpu,memory.used',

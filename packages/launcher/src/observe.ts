@@ -11,8 +11,13 @@ import type { Job } from './job/job.ts'
 import type { Announcer } from './logs/console.ts'
 import { withoutCodes, type RankLineReader } from './logs/lines.ts'
 import type { Interrupts } from './job/process/interrupts.ts'
-import { cpuSeconds, residentBytes } from './job/process/process-use.ts'
-import { ratesOf, useOf, type RankUse } from './job/process/rank-use.ts'
+import {
+  cpuSeconds,
+  residentBytes,
+  ratesOf,
+  useOf,
+  type RankUse,
+} from './job/process/process-use.ts'
 import { watchGpus } from './gpu-use.ts'
 
 export type Observe = typeof import('@tsrun/observe')

@@ -4,8 +4,7 @@ export {
   type Devices,
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
-export { HostGpus } from '../../../packages/launcher/src/job/placement/gpus.ts'
-export { announceSilence } from '../../../packages/launcher/src/job/agent.ts'
+export { gpusOfHost } from '../../../packages/launcher/src/job/placement/devices.ts'
 export {
   type Job,
   type JobContext,
@@ -39,5 +38,4 @@ export { aborted } from '../../../packages/launcher/src/job/process/interrupts.t
 export {
   computingShare,
   type RankUse,
-} from '../../../packages/launcher/src/job/process/rank-use.ts'
-export { findUp, readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'
+} from '../../../packages/launcher/src/job/process/process-use.ts'

@@ -1,8 +1,8 @@
-export { Announcer, Console } from '../../../packages/launcher/src/logs/console.ts'
+export { createAnnouncer, openConsole } from '../../../packages/launcher/src/logs/console.ts'
 export {
   collapseProgress,
   type Line,
-  LineSplitter,
+  lineSplitter,
 } from '../../../packages/launcher/src/logs/lines.ts'
 export {
   makePresenter,
@@ -10,7 +10,6 @@ export {
   rankPrefix,
 } from '../../../packages/launcher/src/logs/presenter.ts'
 export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-files.ts'
-export { RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
-export { readLastLines } from '../../../packages/launcher/src/logs/recorded-lines.ts'
+export { rankReader, type RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
+export { readLastLines } from '../../../packages/launcher/src/logs/recorded-output.ts'
 export { findTrace } from '../../../packages/launcher/src/logs/find-trace.ts'
-export { mergeTraces, type TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

@@ -6,7 +6,7 @@ export {
   shortenFlight,
   unpackReport,
 } from '../../../packages/launcher/src/nodes/messages.ts'
-export { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/registration.ts'
+export { findMismatch, findUnreachable } from '../../../packages/launcher/src/nodes/gather.ts'
 export { countRestarts, judge } from '../../../packages/launcher/src/nodes/verdict.ts'
 export {
   type HeartbeatMonitor,

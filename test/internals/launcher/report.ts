@@ -1,5 +1,5 @@
 export { describeError } from '../../../packages/launcher/src/rank/reporter.ts'
-export { hideLibraryFrames } from '../../../packages/launcher/src/rank/stack-frames.ts'
+export { hideLibraryFrames } from '../../../packages/launcher/src/rank/reporter.ts'
 export {
   failureText,
   nodeFailureText,
@@ -12,7 +12,7 @@ export {
 export {
   mergeFlight,
   tailOfFlight,
-} from '../../../packages/launcher/src/job/failure/flight-merge.ts'
+} from '../../../packages/launcher/src/job/failure/flight-findings.ts'
 export {
   exitCodeOf,
   exitCodeOfError,
@@ -21,5 +21,5 @@ export { findRootCause } from '../../../packages/launcher/src/job/failure/root-c
 export {
   type RankStack,
   stacksText,
-} from '../../../packages/launcher/src/job/process/stacks-text.ts'
+} from '../../../packages/launcher/src/job/process/stack-requests.ts'
 export { type RankUsage, readUsage, summaryText } from '../../../packages/launcher/src/job/usage.ts'

@@ -1,7 +1,5 @@
 import { PassThrough, Writable } from 'node:stream'
-import { jest } from '@jest/globals'
-import { announceSilence } from '../../internals/launcher/job.ts'
-import { Announcer, Console } from '../../internals/launcher/logs.ts'
+import { createAnnouncer, openConsole } from '../../internals/launcher/logs.ts'
 
 /** An output whose reader takes nothing until it is told to. */
 class SlowReader extends Writable {
@@ -24,7 +22,7 @@ class SlowReader extends Writable {
 
 it('pauses the output of ranks while the reader of the console is slow', async () => {
   const stdout = new SlowReader()
-  const console = new Console({ stdout, stderr: new PassThrough() }, () => undefined)
+  const console = openConsole({ stdout, stderr: new PassThrough() }, () => undefined)
   const source = new PassThrough().resume()
   console.throttle('stdout', source)
   console.write('stdout', 'x'.repeat(20))
@@ -43,7 +41,7 @@ it('pauses the output of ranks while the reader of the console is slow', async (
 it('the console reports once that its reader is gone, then drops the output', async () => {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()]
   const told: unknown[] = []
-  const console = new Console({ stdout, stderr }, (error) => told.push(error))
+  const console = openConsole({ stdout, stderr }, (error) => told.push(error))
   const source = new PassThrough().pause()
   console.throttle('stdout', source)
   stdout.destroy(Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }))
@@ -69,7 +67,7 @@ function failing(code: string): Writable {
 it('the console reports on stderr that stdout cannot be written', async () => {
   const stderr = new PassThrough()
   const told: (string | undefined)[] = []
-  const console = new Console({ stdout: failing('ENOSPC'), stderr }, (error) =>
+  const console = openConsole({ stdout: failing('ENOSPC'), stderr }, (error) =>
     told.push(error?.code),
   )
   console.write('stdout', 'lost')
@@ -84,7 +82,7 @@ it('the console reports on stderr that stdout cannot be written', async () => {
 
 it('the console writes text to stdout if stderr cannot be written', async () => {
   const stdout = new PassThrough()
-  const console = new Console({ stdout, stderr: failing('EIO') }, () => undefined)
+  const console = openConsole({ stdout, stderr: failing('EIO') }, () => undefined)
   console.write('stderr', 'the report, ')
   console.write('stderr', 'whose end ')
   await console.flush()
@@ -97,29 +95,11 @@ it('the console writes text to stdout if stderr cannot be written', async () => 
 })
 
 it('the console does not touch a stream that no rank has used', async () => {
-  const console = new Console({ stdout: failing('ENOSPC'), stderr: failing('ENOSPC') }, () => {
+  const console = openConsole({ stdout: failing('ENOSPC'), stderr: failing('ENOSPC') }, () => {
     throw new Error('written')
   })
   await console.flush()
   expect(console.isIncomplete).toBe(false)
-})
-
-it('a job that has shown nothing for a while is announced, but not after its first line', () => {
-  jest.useFakeTimers()
-  const said = (line: string): string => {
-    const stderr = new SlowReader()
-    const console = new Console({ stdout: new PassThrough(), stderr }, () => undefined)
-    announceSilence('run', { console, announcer: new Announcer(console, 'pretty') })
-    if (line !== '') console.write('stdout', line)
-    jest.advanceTimersByTime(5000)
-    return stderr.text
-  }
-  try {
-    expect(said('loss 3\n')).toBe('')
-    expect(said('')).toBe('tsrun: run run has shown nothing yet; tsrun ps shows what it does\n')
-  } finally {
-    jest.useRealTimers()
-  }
 })
 
 it.each([
@@ -127,7 +107,7 @@ it.each([
   ['pretty', 'tsrun: done\n'],
 ] as const)('with --log-format %s a message on a terminal is %j', (format, expected) => {
   const stderr = Object.assign(new PassThrough(), { isTTY: true })
-  const console = new Console({ stdout: new PassThrough(), stderr }, () => undefined)
-  new Announcer(console, format).say('end', 'done')
+  const console = openConsole({ stdout: new PassThrough(), stderr }, () => undefined)
+  createAnnouncer(console, format).say('end', 'done')
   expect(String(stderr.read())).toBe(expected)
 })

@@ -1,10 +1,10 @@
-import { collapseProgress, LineSplitter, type Line } from '../../internals/launcher/logs.ts'
+import { collapseProgress, lineSplitter, type Line } from '../../internals/launcher/logs.ts'
 
 const bytes = (text: string): Buffer => Buffer.from(text)
 const line = (text: string, end: Line['end'] = '\n'): Line => ({ text, end })
 
 it('a splitter holds back a partial line until it ends', () => {
-  const splitter = new LineSplitter()
+  const splitter = lineSplitter()
   expect(splitter.push(bytes('one\ntw'))).toEqual([line('one')])
   expect(splitter.push(bytes('o\r\n\nthree'))).toEqual([line('two'), line('')])
   expect(splitter.flush()).toEqual([line('three')])
@@ -12,20 +12,20 @@ it('a splitter holds back a partial line until it ends', () => {
 })
 
 it('a splitter joins a character that arrives in two chunks', () => {
-  const splitter = new LineSplitter()
+  const splitter = lineSplitter()
   const euro = bytes('€')
   expect(splitter.push(euro.subarray(0, 1))).toEqual([])
   expect(splitter.push(Buffer.concat([euro.subarray(1), bytes('\n')]))).toEqual([line('€')])
 })
 
 it('a splitter distinguishes progress bars from lines', () => {
-  const splitter = new LineSplitter()
+  const splitter = lineSplitter()
   expect(splitter.push(bytes('10 %\r20 %\r'))).toEqual([line('10 %', '\r'), line('20 %', '\r')])
   expect(splitter.push(bytes('\ndone\n'))).toEqual([line(''), line('done')])
 })
 
 it('a splitter cuts a line at the limit and loses nothing', () => {
-  const splitter = new LineSplitter(4)
+  const splitter = lineSplitter(4)
   expect(splitter.push(bytes('abcdefghij'))).toEqual([line('abcd', ''), line('efgh', '')])
   expect(splitter.push(bytes('k\nlm'))).toEqual([line('ijk')])
   expect(splitter.flush()).toEqual([line('lm')])
@@ -35,7 +35,7 @@ it('a splitter returns the same text, however it is cut into chunks', () => {
   const text = 'a\nbb\r\nccc\rdd\n\n€€\rlast'
   const all = bytes(text)
   for (let size = 1; size <= all.length; size++) {
-    const splitter = new LineSplitter()
+    const splitter = lineSplitter()
     const lines: Line[] = []
     for (let at = 0; at < all.length; at += size)
       lines.push(...splitter.push(all.subarray(at, at + size)))

@@ -1,7 +1,13 @@
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { OLDER, openRankFiles, RankReader, readLastLines } from '../../internals/launcher/logs.ts'
+import {
+  OLDER,
+  openRankFiles,
+  rankReader,
+  readLastLines,
+  type RankReader,
+} from '../../internals/launcher/logs.ts'
 
 let folder: string
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'tsrun-test-'))))
@@ -35,7 +41,7 @@ it('log files of a limited size keep the newest lines of both streams, in two se
   files.close()
   expect(failures).toEqual([])
   expect(readdirSync(folder).sort()).toEqual(['index.jsonl', OLDER, 'stderr.log', 'stdout.log'])
-  const readers = [OLDER, '.'].map((name) => new RankReader(join(folder, name), 0, streams))
+  const readers = [OLDER, '.'].map((name) => rankReader(join(folder, name), 0, streams))
   const kept = readers.map(textOf).join('').trimEnd().split('\n')
   expect(kept.length).toBeGreaterThan(5)
   expect(kept.length).toBeLessThan(15)
@@ -49,13 +55,13 @@ it('log files of a limited size keep the newest lines of both streams, in two se
 it('a reader of log files notices their rotation, and still reads what they had', () => {
   const files = openRankFiles(folder, streams, () => undefined, 60)
   files.describe(header)
-  const first = new RankReader(folder, 0, streams)
+  const first = rankReader(folder, 0, streams)
   files.write('stdout', [{ text: 'short', end: '\n' }])
   expect(first.isReplaced).toBe(false)
   files.write('stderr', [{ text: 'longer', end: '\n' }])
   expect(first.isReplaced).toBe(true)
   files.write('stdout', [{ text: 'new', end: '\n' }])
-  const second = new RankReader(folder, 0, streams)
+  const second = rankReader(folder, 0, streams)
   expect([first, second].map(textOf)).toEqual(['short\nlonger\n', 'new\n'])
   files.close()
   for (const reader of [first, second]) reader.close()
@@ -78,7 +84,7 @@ it.each([
 ])('a reader of log files shows all output of a damaged index: %s %s', (first, entry) => {
   writeFileSync(join(folder, 'stdout.log'), 'hello\n')
   writeFileSync(join(folder, 'index.jsonl'), `${first}\n${entry}\n{"endedAt":5}\n`)
-  const reader = new RankReader(folder, 0, streams)
+  const reader = rankReader(folder, 0, streams)
   const shown = textOf(reader) + [...reader.rest()].map(({ bytes }) => bytes.toString()).join('')
   expect([shown, reader.hasEnded]).toEqual(['hello\n', true])
   expect(reader.header?.runId).toBe(first === described ? 'run' : undefined)
@@ -89,7 +95,7 @@ it('a reader of log files returns a long piece of an index in parts of at most 1
   const bytes = 2.5 * 2 ** 20
   writeFileSync(join(folder, 'stdout.log'), 'x'.repeat(bytes))
   writeFileSync(join(folder, 'index.jsonl'), `${described}\n[1,"stdout",${bytes}]\n`)
-  const reader = new RankReader(folder, 0, streams)
+  const reader = rankReader(folder, 0, streams)
   const pieces: number[] = []
   while (reader.peek() !== undefined) pieces.push(reader.next().bytes.length)
   expect(pieces).toEqual([2 ** 20, 2 ** 20, 2 ** 19])

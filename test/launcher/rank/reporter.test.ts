@@ -83,6 +83,11 @@ describe('the error of a program that only tsx runs', () => {
     expect(textOf(message, code)).toMatch(hint)
   })
 
+  it('has no hint for a missing package that no path alias names', () => {
+    const text = textOf(`Cannot find package '@scope/one' ${from}`, 'ERR_MODULE_NOT_FOUND')
+    expect(text).not.toContain('tsx heeds')
+  })
+
   const syntaxError = (line: string): string => {
     const error = new SyntaxError('Invalid or unexpected token')
     error.stack = `file://${folder}/a b/main.ts:2\n${line}\n^\n\n${String(error)}\n    at node:internal:1:2`

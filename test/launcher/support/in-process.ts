@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import { runCommandLine } from '../../internals/launcher/commands.ts'
-import { Console } from '../../internals/launcher/logs.ts'
+import { openConsole } from '../../internals/launcher/logs.ts'
 import { cleanEnvironment, fixtures } from './tsrun.ts'
 
 export interface HereOptions {
@@ -33,7 +33,7 @@ export class RunHere {
     const running = runCommandLine(args, {
       env: { ...cleanEnvironment(), ...env },
       cwd,
-      console: new Console(outputs, () => undefined),
+      console: openConsole(outputs, () => undefined),
       interrupts: {
         stop: this.#stop.signal,
         kill: new AbortController().signal,

@@ -4,7 +4,7 @@ import { isObject, isTsrError, writeWhole } from '@tsrun/core'
 import { statusOf } from '@tsrun/native'
 import type { Flags } from '../args/flag.ts'
 import { readSetting, usageError } from '../args/readers.ts'
-import { Console } from '../logs/console.ts'
+import { openConsole } from '../logs/console.ts'
 import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
 import { SSH_FAILED } from '../remote/connection.ts'
 import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
@@ -36,7 +36,7 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
   if (isHeld) watchParentPipe(process.stdin, env, interrupts)
   const input = { isTerminal: isatty(0), open: () => process.stdin }
   const outputs = { stdout: toFile(1) ?? stdout, stderr: toFile(2) ?? stderr }
-  const console = new Console(outputs, (error) => {
+  const console = openConsole(outputs, (error) => {
     interrupts.interrupt(outputClosed(error))
   })
   const exitCode = await runCommandLine(argv, {

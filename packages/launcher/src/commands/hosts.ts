@@ -5,7 +5,7 @@ import { quoted, usageError } from '../args/readers.ts'
 import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { HOST_COLUMNS } from '../job/plan.ts'
 import { TERMINATED } from '../job/process/escalation.ts'
-import { LineSplitter, type Line, type StreamName } from '../logs/lines.ts'
+import { lineSplitter, type Line, type StreamName } from '../logs/lines.ts'
 import { streamNames } from '../logs/log-files.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import {
@@ -83,7 +83,7 @@ async function runJobOn(
   const connections = hosts.map((host, nodeRank) => {
     const prefix = isRaw ? '' : `${host.name.padEnd(width)} | `
     const columns = textWidth(env) - prefix.length
-    const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() }
+    const splitters = { stdout: lineSplitter(), stderr: lineSplitter() }
     const command = commandOf(hosts, nodeRank, request, reach, columns)
     const show = (stream: StreamName, lines: readonly Line[]): void => {
       const text = lines.map((line) => `${prefix}${line.text}\n`).join('')

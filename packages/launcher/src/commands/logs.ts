@@ -8,7 +8,7 @@ import { readLauncherLog } from '../job/detach.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
 import { OLDER, streamNames } from '../logs/log-files.ts'
-import { attemptsIn, RankReader, ranksIn } from '../logs/log-reader.ts'
+import { attemptsIn, rankReader, ranksIn, type RankReader } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { recordedOutput, type RecordedOutput } from '../logs/recorded-output.ts'
 import { declareCommand, type CommandContext } from './context.ts'
@@ -127,9 +127,9 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
       if (before?.isReplaced === false) continue
       const older = join(own, OLDER)
       if (before === undefined && existsSync(older)) {
-        readers.push(new RankReader(older, found, streams, tail))
+        readers.push(rankReader(older, found, streams, tail))
       }
-      readers.push(new RankReader(own, found, streams, before === undefined ? tail : undefined))
+      readers.push(rankReader(own, found, streams, before === undefined ? tail : undefined))
     }
     for (const old of readers.filter(
       (reader) => reader.isReplaced && reader.peek() === undefined,
@@ -140,8 +140,8 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     readers.sort((a, b) => a.rank - b.rank)
   }
 
-  /** Shows all new output in order of time. @returns whether any output was new */
-  async function showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
+  /** Shows all new output in order of time. */
+  async function showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<void> {
     for (let count = 0; ; count++) {
       let first: RankReader | undefined
       let time = Infinity
@@ -151,7 +151,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
         first = reader
         time = own
       }
-      if (first === undefined || stop.aborted) return count > 0
+      if (first === undefined || stop.aborted) return
       output.take(first, first.next())
       // Apply back-pressure from a slow reader.
       if (console.isWaiting()) await console.flush()
@@ -186,9 +186,8 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
         // If all ranks have ended, the next poll reads the rest of their output.
         const hasEnded = !isLast || isOver(readers)
         findRanks(attempt, readers)
-        const isNew = await showNew(readers, output)
+        await showNew(readers, output)
         if (hasEnded || stop.aborted) break
-        if (!isNew) output.flush()
         showKept()
         await wait()
       }
@@ -196,7 +195,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
       for (const reader of readers) {
         for (const piece of reader.rest()) output.take(reader, piece)
       }
-      output.end(readers)
+      output.end()
     } finally {
       for (const reader of readers) reader.close()
     }

@@ -9,7 +9,7 @@ import {
   textWidth,
 } from '@tsrun/core'
 import { activityOf, type RankStatus, type StatusSnapshot } from '@tsrun/distributed/record'
-import { jsonLine } from '../logs/json-line.ts'
+import { jsonLine } from '../logs/lines.ts'
 import { declareCommand } from './context.ts'
 import { NO_JOB, ONE_JOB, runningJobs } from './running-jobs.ts'
 

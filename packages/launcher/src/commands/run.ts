@@ -11,8 +11,7 @@ import { usageError } from '../args/readers.ts'
 import { completeSettings, describeEnvironment, type Settings } from '../args/settings.ts'
 import { runJob } from '../job/agent.ts'
 import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
-import { findDevices, usesGpus } from '../job/placement/devices.ts'
-import { HostGpus } from '../job/placement/gpus.ts'
+import { findDevices, usesGpus, gpusOfHost, type HostGpus } from '../job/placement/devices.ts'
 import { announceDetached, detach, takeDetached } from '../job/detach.ts'
 import { createJob } from '../job/job.ts'
 import { failureReport, type FailureReport } from '../job/on-failure.ts'
@@ -28,7 +27,7 @@ import {
 } from '../job/plan.ts'
 import { openTraceFolder, removeTraceFolder, traceReport } from '../job/trace-folder.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/code/script.ts'
-import { Announcer } from '../logs/console.ts'
+import { createAnnouncer, type Announcer } from '../logs/console.ts'
 import type { Chaos } from '../job/chaos/chaos.ts'
 import { openEventLog, type EventLog } from '../logs/event-log.ts'
 import { rendezvous } from '../nodes/rendezvous.ts'
@@ -53,7 +52,7 @@ export async function startJob(
   const { env, console } = context
   readLogLevel(env)
   const settings = completeSettings(values, env)
-  const gpus = new HostGpus(env)
+  const gpus = gpusOfHost(env)
   const given = toJobOptions(settings, command, {
     cores: usableCores(),
     gpus: () => gpus.preferred.length,
@@ -62,7 +61,7 @@ export async function startJob(
   // Check that there are enough cores before starting anything.
   const { binding, nproc } = given.placement
   if (binding !== undefined) coresOf(binding, 0, nproc)
-  const announcer = new Announcer(console, given.output.format)
+  const announcer = createAnnouncer(console, given.output.format)
   const failure = failureReport(given, context, announcer)
   try {
     await runGiven(given, settings, gpus, context, announcer, failure)

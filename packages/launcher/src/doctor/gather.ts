@@ -12,8 +12,12 @@ import {
   thisSystem,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import { deviceEnvironment, findDevices, type Devices } from '../job/placement/devices.ts'
-import { HostGpus } from '../job/placement/gpus.ts'
+import {
+  deviceEnvironment,
+  findDevices,
+  type Devices,
+  gpusOfHost,
+} from '../job/placement/devices.ts'
 import { processLimits } from '../job/placement/limits.ts'
 import { locateObserve } from '../observe-package.ts'
 import { packageFolder } from '../package.ts'
@@ -55,7 +59,7 @@ type BackendFacts = { readonly name: string } & (
 export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
   const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
-  const hostGpus = new HostGpus(env)
+  const hostGpus = gpusOfHost(env)
   const [npm, gpus, mpi, blas] = await Promise.all([
     readNpm(cwd),
     readGpus(hostGpus, env),

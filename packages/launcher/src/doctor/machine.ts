@@ -4,8 +4,7 @@ import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
-import { linesOf } from '../job/placement/devices.ts'
-import { describeUse, visibleProblem, type HostGpus } from '../job/placement/gpus.ts'
+import { linesOf, describeUse, visibleProblem, type HostGpus } from '../job/placement/devices.ts'
 import {
   cpuQuota,
   memoryLimit,

@@ -1,4 +1,4 @@
-import type { EventLog, JobEvents } from '../logs/event-log.ts'
+import type { EventLog } from '../logs/event-log.ts'
 import { version } from '../package.ts'
 import type { RankProcess } from './process/rank-process.ts'
 import type { Job, JobContext } from './job.ts'
@@ -63,7 +63,7 @@ export function recordVerdict(
 ): void {
   if (events === undefined || nodeRank !== 0) return
   const { kind: outcome } = verdict
-  const record = (facts: Partial<JobEvents['verdict']>): void => {
+  const record = (facts: object): void => {
     const nothing = { rank: null, reason: null, error: null, code: null, exitCode: null }
     events.record('verdict', { outcome, ...nothing, ...facts })
   }

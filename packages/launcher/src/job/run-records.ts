@@ -58,13 +58,11 @@ export function recordRun(
   cwd: string,
   run: Pick<RunRecord, 'runId' | 'script'> & { readonly logDir: string | undefined },
 ): (exitCode: number) => void {
-  const host = hostname()
-  const path = pathOf({ runId: run.runId, host }, env)
   const record: RunRecord = {
     format: 1,
     runId: run.runId,
     script: run.script,
-    host,
+    host: hostname(),
     launcherPid: process.pid,
     launcherStart: startOf(process.pid) ?? null,
     startedAt: new Date().toISOString(),
@@ -78,7 +76,7 @@ export function recordRun(
       const distrust = distrustOfRecords(env)
       if (distrust !== undefined) throw new Error(`${folder}: ${distrust}`)
       makeOwnFolder(folder)
-      replaceFile(path, `${JSON.stringify(given)}\n`)
+      replaceFile(pathOf(record, env), `${JSON.stringify(given)}\n`)
     } catch (error) {
       logProblem(error, 'no record of this run')
     }

@@ -1,8 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { visibleText } from '@tsrun/core'
 import type { LogFormat } from '../args/output-options.ts'
-import { jsonLine } from './json-line.ts'
-import type { StreamName } from './lines.ts'
+import { jsonLine, type StreamName } from './lines.ts'
 import { wantsColour } from './presenter.ts'
 
 /**
@@ -20,103 +19,103 @@ interface Stream {
   isClosed: boolean
 }
 
+export type Console = ReturnType<typeof openConsole>
+
 /**
  * The launcher's standard output and standard error. Applies back-pressure to the ranks. If the reader
  * is gone (`| head`), output is dropped. If a stream cannot be written, for example on a full disk, the
  * other stream reports it. Calls `onClosed` in both cases.
+ *
+ * @param onClosed - receives the error, unless the reader is gone
  */
-export class Console {
-  readonly #streams: Readonly<Record<StreamName, Stream>>
-  /** Whether output was lost for a reason other than a closed reader. */
-  isIncomplete = false
-  /** Whether anything was written. */
-  isUsed = false
-
-  /** @param onClosed - receives the error, unless the reader is gone */
-  constructor(
-    outputs: Readonly<Record<StreamName, Writable>>,
-    onClosed: (error?: NodeJS.ErrnoException) => void,
-  ) {
-    const open = (name: StreamName): Stream => {
-      const stream: Stream = { output: outputs[name], sources: new Set(), isClosed: false }
-      const resume = (): void => {
-        for (const source of stream.sources) source.resume()
+export function openConsole(
+  outputs: Readonly<Record<StreamName, Writable>>,
+  onClosed: (error?: NodeJS.ErrnoException) => void,
+) {
+  const open = (name: StreamName): Stream => {
+    const stream: Stream = { output: outputs[name], sources: new Set(), isClosed: false }
+    const resume = (): void => {
+      for (const source of stream.sources) source.resume()
+    }
+    stream.output.on('drain', resume).on('error', (error) => {
+      stream.isClosed = true
+      resume()
+      if (isReaderGone(error, stream.output)) {
+        onClosed()
+        return
       }
-      stream.output.on('drain', resume).on('error', (error) => {
-        stream.isClosed = true
-        resume()
-        if (isReaderGone(error, stream.output)) {
-          onClosed()
-          return
-        }
-        this.isIncomplete = true
-        this.write(others[name], `tsrun: ${name} cannot be written: ${error.message}\n`)
-        onClosed(error)
-      })
-      return stream
-    }
-    this.#streams = { stdout: open('stdout'), stderr: open('stderr') }
-  }
-
-  /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
-  write(name: StreamName, text: string): void {
-    this.isUsed = true
-    const { output, sources, isClosed } = this.#streams[name]
-    if (isClosed) {
-      if (name === 'stderr' && this.isIncomplete) this.write('stdout', text)
-      return
-    }
-    const written = output.write(text, (error) => {
-      if (error && name === 'stderr' && !isReaderGone(error, output)) this.write('stdout', text)
+      console.isIncomplete = true
+      console.write(others[name], `tsrun: ${name} cannot be written: ${error.message}\n`)
+      onClosed(error)
     })
-    if (!written) for (const source of sources) source.pause()
+    return stream
   }
+  const streams = { stdout: open('stdout'), stderr: open('stderr') }
 
-  /**
-   * Writes text for humans, which may quote untrusted text. Of the terminal control sequences, only
-   * colours pass, and only to terminals. For output that programs read, use `write`, which changes no
-   * characters.
-   *
-   * @param afterRaw - whether the ranks' own control sequences have passed to the terminal
-   */
-  print(name: StreamName, text: string, afterRaw = false): void {
-    const output: Writable & { isTTY?: boolean } = this.#streams[name].output
-    const reset = afterRaw && output.isTTY === true ? RESET : ''
-    this.write(name, reset + visibleText(text, wantsColour(output, process.env)))
-  }
+  const console = {
+    /** Whether output was lost for a reason other than a closed reader. */
+    isIncomplete: false,
 
-  /** Applies back-pressure from this output to `source`. */
-  throttle(name: StreamName, source: Readable): void {
-    const { sources } = this.#streams[name]
-    sources.add(source)
-    source.once('close', () => sources.delete(source))
-    if (isFull(this.#streams[name])) source.pause()
-  }
-
-  /** Whether a slow reader holds up the output of the ranks. */
-  isWaiting(): boolean {
-    return Object.values(this.#streams).some(isFull)
-  }
-
-  /** Resolves when everything is written, or cannot be written. */
-  async flush(): Promise<void> {
-    const { stdout, stderr } = this.#streams
-    // An error of one stream is reported on the other.
-    for (const stream of [stderr, stdout, stderr]) {
-      // The error of a write arrives after the write returns.
-      await new Promise(setImmediate)
-      const { output, isClosed } = stream
-      if (isClosed || output.writableLength === 0) continue
-      await new Promise<void>((resolve) => {
-        output.write('', () => {
-          resolve()
-        })
-        output.once('error', () => {
-          resolve()
-        })
+    /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
+    write(name: StreamName, text: string): void {
+      const { output, sources, isClosed } = streams[name]
+      if (isClosed) {
+        if (name === 'stderr' && console.isIncomplete) console.write('stdout', text)
+        return
+      }
+      const written = output.write(text, (error) => {
+        if (error && name === 'stderr' && !isReaderGone(error, output)) {
+          console.write('stdout', text)
+        }
       })
-    }
+      if (!written) for (const source of sources) source.pause()
+    },
+
+    /**
+     * Writes text for humans, which may quote untrusted text. Of the terminal control sequences, only
+     * colours pass, and only to terminals. For output that programs read, use `write`, which changes no
+     * characters.
+     *
+     * @param afterRaw - whether the ranks' own control sequences have passed to the terminal
+     */
+    print(name: StreamName, text: string, afterRaw = false): void {
+      const output: Writable & { isTTY?: boolean } = streams[name].output
+      const reset = afterRaw && output.isTTY === true ? RESET : ''
+      console.write(name, reset + visibleText(text, wantsColour(output, process.env)))
+    },
+
+    /** Applies back-pressure from this output to `source`. */
+    throttle(name: StreamName, source: Readable): void {
+      const { sources } = streams[name]
+      sources.add(source)
+      source.once('close', () => sources.delete(source))
+      if (isFull(streams[name])) source.pause()
+    },
+
+    /** Whether a slow reader holds up the output of the ranks. */
+    isWaiting: (): boolean => Object.values(streams).some(isFull),
+
+    /** Resolves when everything is written, or cannot be written. */
+    async flush(): Promise<void> {
+      const { stdout, stderr } = streams
+      // An error of one stream is reported on the other.
+      for (const stream of [stderr, stdout, stderr]) {
+        // The error of a write arrives after the write returns.
+        await new Promise(setImmediate)
+        const { output, isClosed } = stream
+        if (isClosed || output.writableLength === 0) continue
+        await new Promise<void>((resolve) => {
+          output.write('', () => {
+            resolve()
+          })
+          output.once('error', () => {
+            resolve()
+          })
+        })
+      }
+    },
   }
+  return console
 }
 
 function isFull({ output, isClosed }: Stream): boolean {
@@ -129,27 +128,24 @@ function isReaderGone({ code }: NodeJS.ErrnoException, output: Writable): boolea
   return code === 'EPIPE' || code === 'ECONNRESET'
 }
 
+export type Announcer = ReturnType<typeof createAnnouncer>
+
 /** Prints the launcher's messages: as sentences, or as events for programs. */
-export class Announcer {
-  readonly #console: Console
-  readonly #format: LogFormat
+export function createAnnouncer(console: Console, format: LogFormat) {
+  const announcer = {
+    /** Prints a sentence; with `--log-format json`, an event with the sentence as `message`. */
+    say(event: string, message: string, facts: object = {}): void {
+      announcer.show(event, `tsrun: ${message}\n`, { message, ...facts })
+    },
 
-  constructor(console: Console, format: LogFormat) {
-    this.#console = console
-    this.#format = format
+    /** Prints text on stderr; with `--log-format json`, an event with only the facts. */
+    show(event: string, text: string, facts: object): void {
+      if (format === 'json') {
+        console.write('stdout', jsonLine({ time: new Date().toISOString(), event, ...facts }))
+      } else if (text !== '') {
+        console.print('stderr', text, format === 'raw')
+      }
+    },
   }
-
-  /** Prints a sentence; with `--log-format json`, an event with the sentence as `message`. */
-  say(event: string, message: string, facts: object = {}): void {
-    this.show(event, `tsrun: ${message}\n`, { message, ...facts })
-  }
-
-  /** Prints text on stderr; with `--log-format json`, an event with only the facts. */
-  show(event: string, text: string, facts: object): void {
-    if (this.#format === 'json') {
-      this.#console.write('stdout', jsonLine({ time: new Date().toISOString(), event, ...facts }))
-    } else if (text !== '') {
-      this.#console.print('stderr', text, this.#format === 'raw')
-    }
-  }
+  return announcer
 }

@@ -1,6 +1,6 @@
 import { StringDecoder } from 'node:string_decoder'
 import { stripVTControlCharacters } from 'node:util'
-import { endingColours } from '@tsrun/core'
+import { endingColours, visibleText } from '@tsrun/core'
 
 export type StreamName = 'stdout' | 'stderr'
 
@@ -17,46 +17,43 @@ export type RankLineReader = (rank: number, stream: StreamName, line: Line) => v
 /** Maximum characters of a piece. Longer lines are split, so that memory is bounded. */
 const LINE_LIMIT = 64 * 1024
 
+export type LineSplitter = ReturnType<typeof lineSplitter>
+
 /** Splits a stream of bytes into lines. Buffers an incomplete line. */
-export class LineSplitter {
-  readonly #decoder = new StringDecoder('utf8')
-  readonly #limit: number
-  #rest = ''
+export function lineSplitter(limit = LINE_LIMIT) {
+  const decoder = new StringDecoder('utf8')
+  let rest = ''
 
-  constructor(limit = LINE_LIMIT) {
-    this.#limit = limit
+  const cutLong = (text: string, lines: Line[]): string => {
+    let from = 0
+    for (; text.length - from > limit; from += limit) {
+      lines.push({ text: text.slice(from, from + limit), end: '' })
+    }
+    return text.slice(from)
   }
 
-  push(chunk: Uint8Array): Line[] {
-    return this.#split(this.#rest + this.#decoder.write(chunk))
-  }
-
-  /** Returns the buffered text at the end of the stream as a complete line. */
-  flush(): Line[] {
-    const lines = this.#split(this.#rest + this.#decoder.end())
-    if (this.#rest !== '') lines.push({ text: this.#rest, end: '\n' })
-    this.#rest = ''
-    return lines
-  }
-
-  #split(text: string): Line[] {
+  const split = (text: string): Line[] => {
     const lines: Line[] = []
     let start = 0
     for (const match of text.matchAll(/\r?\n|\r/g)) {
-      const line = this.#cutLong(text.slice(start, match.index), lines)
+      const line = cutLong(text.slice(start, match.index), lines)
       lines.push({ text: line, end: match[0] === '\r' ? '\r' : '\n' })
       start = match.index + match[0].length
     }
-    this.#rest = this.#cutLong(text.slice(start), lines)
+    rest = cutLong(text.slice(start), lines)
     return lines
   }
 
-  #cutLong(text: string, lines: Line[]): string {
-    let from = 0
-    for (; text.length - from > this.#limit; from += this.#limit) {
-      lines.push({ text: text.slice(from, from + this.#limit), end: '' })
-    }
-    return text.slice(from)
+  return {
+    push: (chunk: Uint8Array): Line[] => split(rest + decoder.write(chunk)),
+
+    /** Returns the buffered text at the end of the stream as a complete line. */
+    flush(): Line[] {
+      const lines = split(rest + decoder.end())
+      if (rest !== '') lines.push({ text: rest, end: '\n' })
+      rest = ''
+      return lines
+    },
   }
 }
 
@@ -121,4 +118,14 @@ export class StderrTail {
     this.lines.push(withoutCodes(text.slice(0, KEPT_CHARACTERS)))
     if (this.lines.length > KEPT_LINES) this.lines.shift()
   }
+}
+
+/**
+ * Formats a value as a line of JSON. Escapes the control characters that JSON allows in texts, because
+ * the line may be shown on a terminal.
+ */
+export function jsonLine(value: unknown): string {
+  // visibleText replaces DEL by a symbol, and the others by their escapes in JSON.
+  const json = JSON.stringify(value).replaceAll('\x7f', '\\u007f')
+  return `${visibleText(json)}\n`
 }

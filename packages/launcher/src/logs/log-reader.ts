@@ -2,7 +2,7 @@ import { closeSync, existsSync, fstatSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { either, namesIn, openFile, parseJson } from '@tsrun/core'
 import { usageError } from '../args/readers.ts'
-import { LineSplitter, type StreamName } from './lines.ts'
+import { lineSplitter, type StreamName } from './lines.ts'
 import {
   INDEX_NAME,
   indexEnd,
@@ -36,8 +36,6 @@ function openLog(path: string): number {
   }
 }
 
-type GrowingFile = ReturnType<typeof growingFile>
-
 /** A file that may still grow, read from a position. A missing file counts as empty. */
 function growingFile(path: string) {
   let fd: number | undefined
@@ -60,9 +58,6 @@ function growingFile(path: string) {
     get isReplaced(): boolean {
       const now = statSync(path, { throwIfNoEntry: false })
       return fd !== undefined && now !== undefined && fstatSync(fd).ino !== now.ino
-    },
-    get size(): number {
-      return sizeOf()
     },
     read(length: number): Buffer {
       const bytes = at(file.position, length)
@@ -93,112 +88,102 @@ function growingFile(path: string) {
   return file
 }
 
-/** Reads the output of one rank in one attempt, in order of time. */
-export class RankReader {
-  readonly rank: number
-  /** The facts of the rank, once the index exists. */
-  header: IndexHeader | undefined
-  /** Whether the launcher has closed the files. */
-  hasEnded = false
-  readonly #index: GrowingFile
-  readonly #hasIndex: boolean
-  readonly #files: Readonly<Record<StreamName, GrowingFile>>
-  readonly #streams: readonly StreamName[]
+export type RankReader = ReturnType<typeof rankReader>
+
+/**
+ * Reads the output of one rank in one attempt, in order of time.
+ *
+ * @param streams - to read
+ * @param tail - number of lines at the end of each file; default: all
+ */
+export function rankReader(
+  folder: string,
+  rank: number,
+  streams: readonly StreamName[],
+  tail?: number,
+) {
+  const index = growingFile(join(folder, INDEX_NAME))
+  const files = {
+    stdout: growingFile(join(folder, 'stdout.log')),
+    stderr: growingFile(join(folder, 'stderr.log')),
+  }
+  if (tail !== undefined) for (const name of streams) files[name].toLastLines(tail)
   /** Positions up to which the index describes the files. */
-  readonly #described = { stdout: 0, stderr: 0 }
-  readonly #entries: IndexEntry[] = []
-  readonly #lines = new LineSplitter(Infinity)
-  #last = 0
-
-  /**
-   * @param streams - to read
-   * @param tail - number of lines at the end of each file; default: all
-   */
-  constructor(folder: string, rank: number, streams: readonly StreamName[], tail?: number) {
-    this.rank = rank
-    this.#streams = streams
-    this.#index = growingFile(join(folder, INDEX_NAME))
-    this.#hasIndex = existsSync(join(folder, INDEX_NAME))
-    this.#files = {
-      stdout: growingFile(join(folder, 'stdout.log')),
-      stderr: growingFile(join(folder, 'stderr.log')),
-    }
-    if (tail !== undefined) for (const name of streams) this.#files[name].toLastLines(tail)
-  }
-
-  /** Whether the files were rotated: a new reader has to read the new ones. */
-  get isReplaced(): boolean {
-    return this.#index.isReplaced
-  }
-
-  /** The time of the next piece; undefined if there is none now. */
-  peek(): number | undefined {
-    for (;;) {
-      while (this.#entries.length === 0 && this.#readIndex());
-      const [entry] = this.#entries
-      if (entry === undefined) return this.#hasIndex ? undefined : this.#unindexed()
-      const [time, stream, bytes] = entry
-      const end = this.#described[stream] + bytes
-      if (this.#streams.includes(stream) && end > this.#files[stream].position) return time
-      // Skip unwanted streams and lines before the tail.
-      this.#described[stream] = end
-      this.#entries.shift()
-    }
-  }
-
-  next(): LogPiece {
-    const [time, stream, length] = this.#entries.shift()!
-    this.#described[stream] += length
-    this.#last = time
-    const file = this.#files[stream]
-    const left = this.#described[stream] - file.position
-    const bytes = file.read(Math.min(left, LONGEST_PIECE))
-    // Read the rest as another piece with the same time.
-    if (left > LONGEST_PIECE && bytes.length > 0) this.#entries.unshift([time, stream, 0])
-    return { time, stream, bytes }
-  }
-
-  /** Output missing from the index, because the launcher was killed or the disk was full. */
-  *rest(): Generator<LogPiece> {
-    for (const stream of this.#streams) {
-      for (;;) {
-        const bytes = this.#files[stream].read(BLOCK)
-        if (bytes.length === 0) break
-        yield { time: this.#last, stream, bytes }
-      }
-    }
-  }
-
-  close(): void {
-    for (const file of [this.#index, ...Object.values(this.#files)]) file.close()
-  }
-
-  /** Without an index, files are read one after the other. */
-  #unindexed(): number | undefined {
-    for (const stream of this.#streams) {
-      const { position, size } = this.#files[stream]
-      if (size <= position) continue
-      this.#described[stream] = position
-      this.#entries.push([0, stream, Math.min(BLOCK, size - position)])
-      return 0
-    }
-    return undefined
-  }
+  const described = { stdout: 0, stderr: 0 }
+  const entries: IndexEntry[] = []
+  const lines = lineSplitter(Infinity)
+  let last = 0
 
   /** Reads a block of the index. @returns false if there is nothing to read */
-  #readIndex(): boolean {
-    const block = this.#index.read(BLOCK)
+  const readIndex = (): boolean => {
+    const block = index.read(BLOCK)
     if (block.length === 0) return false
-    for (const { text } of this.#lines.push(block)) {
+    for (const { text } of lines.push(block)) {
       // The last line is incomplete if the disk was full.
       const entry = parseJson(text, indexLine)
       if (entry === undefined) continue
-      if (indexEntry.is(entry)) this.#entries.push(entry)
-      else if (indexEnd.is(entry)) this.hasEnded = true
-      else this.header ??= entry
+      if (indexEntry.is(entry)) entries.push(entry)
+      else if (indexEnd.is(entry)) reader.hasEnded = true
+      else reader.header ??= entry
     }
     return true
   }
+
+  const reader = {
+    rank,
+    /** The facts of the rank, once the index exists. */
+    header: undefined as IndexHeader | undefined,
+    /** Whether the launcher has closed the files. */
+    hasEnded: false,
+
+    /** Whether the files were rotated: a new reader has to read the new ones. */
+    get isReplaced(): boolean {
+      return index.isReplaced
+    },
+
+    /** The time of the next piece; undefined if there is none now. */
+    peek(): number | undefined {
+      for (;;) {
+        while (entries.length === 0 && readIndex());
+        const [entry] = entries
+        if (entry === undefined) return undefined
+        const [time, stream, bytes] = entry
+        const end = described[stream] + bytes
+        if (streams.includes(stream) && end > files[stream].position) return time
+        // Skip unwanted streams and lines before the tail.
+        described[stream] = end
+        entries.shift()
+      }
+    },
+
+    next(): LogPiece {
+      const [time, stream, length] = entries.shift()!
+      described[stream] += length
+      last = time
+      const file = files[stream]
+      const left = described[stream] - file.position
+      const bytes = file.read(Math.min(left, LONGEST_PIECE))
+      // Read the rest as another piece with the same time.
+      if (left > LONGEST_PIECE && bytes.length > 0) entries.unshift([time, stream, 0])
+      return { time, stream, bytes }
+    },
+
+    /** Output missing from the index, because the launcher was killed or the disk was full. */
+    *rest(): Generator<LogPiece> {
+      for (const stream of streams) {
+        for (;;) {
+          const bytes = files[stream].read(BLOCK)
+          if (bytes.length === 0) break
+          yield { time: last, stream, bytes }
+        }
+      }
+    },
+
+    close(): void {
+      for (const file of [index, ...Object.values(files)]) file.close()
+    },
+  }
+  return reader
 }
 
 /** The attempts of a run, in order. @param run - folder of the run, DIR/RUN-ID */

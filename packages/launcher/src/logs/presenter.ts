@@ -2,8 +2,7 @@ import { styleText } from 'node:util'
 import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
-import { jsonLine } from './json-line.ts'
-import { collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
+import { jsonLine, collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
 import { prettyLibraryLine } from './pretty-line.ts'
 
 /** Formats one stream of a rank for the console. Returns '' for no text. */
@@ -79,7 +78,7 @@ export function prefixWidth({ format, prefix }: OutputOptions, facts: RankFacts)
 }
 
 /** Adds the prefix to each line. */
-export function withPrefix(prefix: string, text: string): string {
+function withPrefix(prefix: string, text: string): string {
   return `${prefix}${text.replaceAll('\n', `\n${prefix}`)}\n`
 }
 
@@ -90,7 +89,7 @@ export function rankPrefix(rank: number, worldSize: number, colour: boolean): st
 }
 
 /** Text in the colour of a rank. */
-export function coloured(text: string, rank: number, colour: boolean): string {
+function coloured(text: string, rank: number, colour: boolean): string {
   if (!colour) return text
   return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })
 }

@@ -15,10 +15,9 @@ import type { Nodes } from '../job/nodes.ts'
 import type { NodePlan } from '../protocol/nodes.ts'
 import { findFreePort, findStoreAddress, startJobStore, type JobStore } from './endpoint.ts'
 import { openMembers } from './gather.ts'
-import { joinNodes } from './join.ts'
+import { joinNodes, createOtherNode } from './other-node.ts'
 import { forgetAttempt } from './messages.ts'
 import { createNodeZero } from './node-zero.ts'
-import { createOtherNode } from './other-node.ts'
 import { countRestarts, judge } from './verdict.ts'
 
 /** Maximum refused connections that are announced, so that a port scan does not fill the console. */

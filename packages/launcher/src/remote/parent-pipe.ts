@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { Interrupts } from '../job/process/interrupts.ts'
-import { LineSplitter } from '../logs/lines.ts'
+import { lineSplitter } from '../logs/lines.ts'
 
 /** Set for a launcher that `tsrun hosts` started. */
 export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'
@@ -17,7 +17,7 @@ export function watchParentPipe(
   if (env[PARENT_PIPE] === undefined) return
   // Do not let ranks and their children inherit it.
   Reflect.deleteProperty(env, PARENT_PIPE)
-  const splitter = new LineSplitter()
+  const splitter = lineSplitter()
   input.on('data', (chunk: Buffer) => {
     for (const { text } of splitter.push(chunk)) {
       if (/^SIG[A-Z0-9]+$/.test(text)) process.kill(process.pid, text)

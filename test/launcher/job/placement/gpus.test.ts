@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { HostGpus } from '../../../internals/launcher/job.ts'
+import { gpusOfHost } from '../../../internals/launcher/job.ts'
 import { tsrunHere } from '../../support/in-process.ts'
 import { onPlatform } from '../../support/platform.ts'
 
@@ -43,7 +43,7 @@ function withGpus(
 
 /** What a launcher with this many ranks takes, after which it ends. */
 async function take(env: Record<string, string>, ranks: number) {
-  const claimed = await new HostGpus(env).claim(ranks)
+  const claimed = await gpusOfHost(env).claim(ranks)
   claimed.release()
   return { gpus: claimed.gpus, warning: claimed.warning }
 }
@@ -82,7 +82,7 @@ it('ranks get the GPUs of CUDA_VISIBLE_DEVICES even if they are in use, with a w
 
 it('two launchers that start at the same time take different GPUs', async () => {
   const env = withGpus(4)
-  const launchers = [new HostGpus(env), new HostGpus(env)]
+  const launchers = [gpusOfHost(env), gpusOfHost(env)]
   // Both have asked nvidia-smi before either claims.
   expect(launchers.map(({ preferred }) => preferred.length)).toEqual([4, 4])
   const claims = await Promise.all(launchers.map((gpus) => gpus.claim(2)))
@@ -93,26 +93,26 @@ it('two launchers that start at the same time take different GPUs', async () => 
 
 it('a later launcher sees the claims of those that run', async () => {
   const env = withGpus(2)
-  const first = await new HostGpus(env).claim(1)
-  expect(new HostGpus(env).preferred).toEqual(['1'])
+  const first = await gpusOfHost(env).claim(1)
+  expect(gpusOfHost(env).preferred).toEqual(['1'])
   expect(await take(env, 1)).toEqual({
     gpus: ['1'],
     warning: 'GPU 0 is in use (another tsrun has it); the ranks get GPU 1',
   })
   first.release()
-  expect(new HostGpus(env).preferred).toEqual(['0', '1'])
+  expect(gpusOfHost(env).preferred).toEqual(['0', '1'])
 })
 
 it('where the kernel knows no abstract sockets, GPUs are not claimed', async () => {
   const env = withGpus(1)
-  const first = await onPlatform('darwin', () => new HostGpus(env).claim(1))
+  const first = await onPlatform('darwin', () => gpusOfHost(env).claim(1))
   expect(await take(env, 1)).toEqual({ gpus: ['0'], warning: undefined })
   first.release()
 })
 
 it('processes whose memory is unknown do not count, as on Windows', () => {
   const env = withGpus(1, [{ gpu: 0, text: '88, explorer.exe, [N/A]' }])
-  expect(new HostGpus(env).all.map(({ use }) => use)).toEqual([undefined])
+  expect(gpusOfHost(env).all.map(({ use }) => use)).toEqual([undefined])
 })
 
 it.each([

@@ -1,7 +1,7 @@
 import { constants } from 'node:os'
 import type { TsrError } from '@tsrun/core'
 import type { MemoryEvents } from '../../protocol/nodes.ts'
-import { lacksThreads } from './explanation.ts'
+import { lacksThreads } from './failure.ts'
 import { ownEnd } from './outcome.ts'
 import type { RootCause } from './root-cause.ts'
 

@@ -130,8 +130,8 @@ export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv
     // Continue, because the job can run without records.
   }
   /** The environment variable that passes the folder to the ranks. */
-  const environment: Record<string, string> = {}
-  if (folder !== undefined) environment['TSRUN_FLIGHT_DIR'] = folder
+  const environment: Record<string, string> =
+    folder === undefined ? {} : { TSRUN_FLIGHT_DIR: folder }
   /** The folder, if it is temporary and holds records, so that the report must name it. */
   const kept = (): string | undefined =>
     isTemporary && readAll(folder).some(({ entries }) => entries.length > 0) ? folder : undefined

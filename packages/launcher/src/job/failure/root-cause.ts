@@ -1,7 +1,13 @@
-import type { FlightFinding } from './flight-findings.ts'
-import { findAbsent, type Absence } from './absence.ts'
+import { formatRanks, formatSeconds } from '@tsrun/core'
+import {
+  type FlightFinding,
+  inBrackets,
+  isAbsentIn,
+  type RankPlace as FlightPlace,
+} from './flight-findings.ts'
 import { failedAt, succeeded, wasStopped } from './outcome.ts'
 import type { RankOutcome } from '../../protocol/nodes.ts'
+import type { TimedOutWait } from '../../protocol/control.ts'
 
 /** The rank that caused the job to fail. */
 export interface RootCause {
@@ -107,4 +113,168 @@ function presume(
 /** Whether another rank caused the failure: a peer was lost or left, or the wait timed out. */
 function isVictim({ error, heapExhausted }: RankOutcome): boolean {
   return !heapExhausted && error !== undefined && error.distance > 0
+}
+
+/** A rank that others waited for until they timed out. */
+interface Absence {
+  /** `never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s` */
+  readonly what: string
+  /** The rank's last or current activity. */
+  readonly last: string
+}
+
+type Waiting = RankOutcome & {
+  readonly error: { readonly wait: TimedOutWait }
+}
+
+/**
+ * Finds the rank that others waited for when their operations timed out. Follows the chain of waits in
+ * the errors, the flight records and the status page to a rank that does not wait.
+ *
+ * @returns the absent rank, and a rank whose time-out is evidence of the absence; undefined if nothing
+ *   timed out, or if the waits form a cycle and no rank misses a collective
+ */
+function findAbsent(outcomes: readonly RankOutcome[], findings: readonly FlightFinding[]) {
+  const waiting = outcomes
+    .filter((outcome): outcome is Waiting => outcome.error?.wait !== undefined)
+    .sort((a, b) => a.error.at - b.error.at)
+  const [witness] = waiting
+  if (witness === undefined) return undefined
+  const waits = collectWaits(outcomes, waiting, findings)
+  const ends = waiting.flatMap(({ rank }) => followWaits(rank, waits))
+  const suspects = outcomes.filter(({ rank, place }) => ends.includes(rank) || place?.isSuspended)
+  const missing = findings.flatMap((finding) => (finding.kind === 'missing' ? finding.missing : []))
+  const culprit =
+    suspects.sort((a, b) => suspicion(b) - suspicion(a))[0] ??
+    outcomes.find(({ rank }) => missing.some((place) => place.rank === rank))
+  if (culprit === undefined) return undefined
+  const first = waiting.find(({ rank }) => waits.get(rank)?.has(culprit.rank) === true) ?? witness
+  const absence = describeAbsence(culprit, first, waiting, findings)
+  return { culprit, witness: first, absence, presumed: false }
+}
+
+function collectWaits(
+  outcomes: readonly RankOutcome[],
+  waiting: readonly Waiting[],
+  findings: readonly FlightFinding[],
+): ReadonlyMap<number, ReadonlySet<number>> {
+  const waits = new Map<number, Set<number>>()
+  const add = (from: readonly number[], to: readonly number[]): void => {
+    for (const rank of from) waits.set(rank, new Set([...(waits.get(rank) ?? []), ...to]))
+  }
+  for (const { rank, error } of waiting) {
+    add([rank], error.wait.peers)
+    for (const outcome of outcomes) {
+      if (isBehind(outcome, error.wait)) add([rank], [outcome.rank])
+      // Assume that busy ranks wait for this rank: a rank that tsrun stops has no time to record its wait.
+      if (isBusy(outcome, error.wait)) add([outcome.rank], [rank])
+    }
+  }
+  for (const finding of findings) {
+    if (finding.kind === 'missing') {
+      // A rank without a record may have entered the collective all the same, as its status page shows.
+      const there = finding.unknown.filter((rank) => {
+        const place = outcomes.find((outcome) => outcome.rank === rank)?.place
+        return place?.group === finding.group && place.sequence >= finding.sequence
+      })
+      const unknown = finding.unknown.filter((rank) => !there.includes(rank))
+      const absent = [...finding.missing.map(({ rank }) => rank), ...unknown]
+      if (absent.length > 0) add([...finding.waiting, ...there], absent)
+      else add(finding.waiting, there)
+    }
+    if (finding.kind === 'message' && finding.peer !== undefined) {
+      add([finding.rank], [finding.peer])
+    }
+  }
+  return waits
+}
+
+/** Whether the status page shows that the rank had not reached the collective that timed out elsewhere. */
+function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutWait): boolean {
+  const sequence = sequenceOf(operation)
+  if (error !== undefined || sequence === undefined || place === undefined) return false
+  return place.group === group && place.sequence < sequence
+}
+
+/** Whether the status page shows a rank in an operation while another waited for its message. */
+function isBusy({ rank, place }: RankOutcome, { operation, peers }: TimedOutWait): boolean {
+  const isMessage = sequenceOf(operation) === undefined && peers.includes(rank)
+  return isMessage && place?.state === 'operation' && !place.isSuspended
+}
+
+function sequenceOf(operation: string): number | undefined {
+  const digits = /#(\d+)$/.exec(operation)?.[1]
+  return digits === undefined ? undefined : Number(digits)
+}
+
+/** The ends of the chains of waits that begin at `start`: ranks that do not wait themselves. */
+function followWaits(start: number, waits: ReadonlyMap<number, ReadonlySet<number>>): number[] {
+  const seen = new Set([start])
+  for (const rank of seen) for (const next of waits.get(rank) ?? []) seen.add(next)
+  return [...seen].filter((rank) => (waits.get(rank)?.size ?? 0) === 0)
+}
+
+function suspicion({ error, place }: RankOutcome): number {
+  if (place?.isSuspended === true) return 3
+  if (error !== undefined) return 0
+  return place?.state === 'operation' ? 1 : 2
+}
+
+function describeAbsence(
+  culprit: RankOutcome,
+  { error: { wait } }: Waiting,
+  waiting: readonly Waiting[],
+  findings: readonly FlightFinding[],
+): Absence {
+  const { rank: absent, place } = culprit
+  const finding = findings.find((each) => isAbsentIn(each, absent))
+  // What the flight records say about the absent rank.
+  const known = finding?.missing.find(({ rank }) => rank === absent)
+  const alike = waiting.filter(({ error }) => error.wait.group === wait.group)
+  const ranks = finding?.waiting ?? alike.map(({ rank }) => rank).filter((rank) => rank !== absent)
+  const { label, group = '' } = finding ?? wait
+  const name = finding === undefined ? wait.operation : `${finding.name} #${finding.sequence}`
+  const operation = `${name}${inBrackets(label)} of group ${group}`
+  const waited = formatSeconds(wait.milliseconds / 1000)
+  const who = formatRanks(ranks)
+  const last = describeLast(culprit, known)
+  if (wait.operation === 'initProcessGroup') {
+    return { what: `never joined the job, for which ${who} waited ${waited}`, last }
+  }
+  const sequence = sequenceOf(wait.operation)
+  const { group: at, sequence: reached } = place ?? {}
+  const isThere = known === undefined && at === wait.group && reached === sequence
+  const how =
+    sequence === undefined && known === undefined
+      ? 'did not answer in'
+      : isThere
+        ? 'did not continue in'
+        : 'never entered'
+  return { what: `${how} ${operation}, in which ${who} waited ${waited}`, last }
+}
+
+/** A sentence such as `Its last operation was …, and it has been computing for 30 s.` */
+function describeLast({ place }: RankOutcome, known: FlightPlace | undefined): string {
+  const published =
+    place?.operation === undefined
+      ? undefined
+      : `${place.operation} #${place.sequence} of group ${place.group ?? ''}`
+  const time = place === undefined ? '' : ` for ${formatSeconds(place.milliseconds / 1000)}`
+  if (place?.isSuspended === true) {
+    const where = published === undefined ? '' : ` Its last operation was ${published}.`
+    return `The process is stopped, by SIGSTOP or a debugger.${where}`
+  }
+  if (known?.late === true) return 'It came only after the group had failed.'
+  if (known?.running !== undefined && known.running !== known.last) {
+    const before = known.last === undefined ? 'none before it' : `${known.last} before it`
+    return `It was in ${known.running} instead, and in ${before}.`
+  }
+  const last = known?.last ?? published
+  if (last === undefined) {
+    return place === undefined || place.state === 'starting'
+      ? 'It had not joined the job.'
+      : `It had run no operation, and had been computing or waiting${time}.`
+  }
+  if (place?.state === 'operation') return `It was in ${published ?? last}${time}.`
+  return `Its last operation was ${last}, and it had been computing or waiting${time} since.`
 }

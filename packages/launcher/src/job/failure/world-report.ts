@@ -4,7 +4,7 @@ import { describeThrown, withCause } from '../../protocol/describe-error.ts'
 import type { RankOutcome, RankPlace } from '../../protocol/nodes.ts'
 import { failureText } from './failure-text.ts'
 import { describeFailure } from './failure.ts'
-import { findCauses } from './flight-causes.ts'
+import { findCauses } from './flight-findings.ts'
 import { findRootCause } from './root-cause.ts'
 
 /** SIGKILL has this number on all systems. */
@@ -57,14 +57,9 @@ function outcomeOf(end: RankEnd, stoppedAt: number): Omit<RankOutcome, 'startedA
     exitCode: 0,
     signal: null,
     endedAt: at,
-    stopSignal: undefined,
     stoppedAt: Infinity,
-    error: undefined,
-    exitedAt: undefined,
     stderrTail: [],
     heapExhausted: false,
-    usage: undefined,
-    place: undefined,
   }
   if (isLost) return { ...usual, exitCode: null, signal: 'SIGKILL' }
   if (isStopped) {

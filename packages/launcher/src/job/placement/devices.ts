@@ -1,12 +1,17 @@
 import { spawnSync, type SpawnSyncReturns } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:net'
 import {
   libraryPath,
   namesIn,
   readTensorFlowManifest,
   thisSystem,
   type TensorFlowManifest,
+  formatBytes,
+  formatRankList,
 } from '@tsrun/core'
-import { usableCores } from './limits.ts'
+import { usableCores, readSystemFile } from './limits.ts'
+import { usageError } from '../../args/readers.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -93,7 +98,7 @@ function readManifest(env: Environment): TensorFlowManifest | undefined {
 }
 
 /** The output of `nvidia-smi -L`. */
-export interface GpuList {
+interface GpuList {
   /** One line for each GPU and each MIG instance. */
   readonly lines: readonly string[]
   /** False if nvidia-smi is missing or does not end in time. */
@@ -105,12 +110,12 @@ export interface GpuList {
 /** Time limit in milliseconds. A driver without persistence mode takes seconds. */
 const LONGEST = 20_000
 
-export function askNvidiaSmi(env: Environment, args: readonly string[]): SpawnSyncReturns<string> {
+function askNvidiaSmi(env: Environment, args: readonly string[]): SpawnSyncReturns<string> {
   const options = { env, encoding: 'utf8', timeout: LONGEST, killSignal: 'SIGKILL' } as const
   return spawnSync('nvidia-smi', args, options)
 }
 
-export function listGpus(env: Environment): GpuList {
+function listGpus(env: Environment): GpuList {
   const { error, status, stdout, stderr } = askNvidiaSmi(env, ['-L'])
   if (error !== undefined) {
     const { code } = error as NodeJS.ErrnoException
@@ -129,4 +134,196 @@ export function linesOf(text: string): string[] {
     .split('\n')
     .map((line) => line.trimEnd())
     .filter((line) => line !== '')
+}
+
+/** A GPU or MIG instance that ranks of this host may use. */
+interface HostGpu {
+  /** In the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
+  readonly name: string
+  readonly uuid: string
+  /** What else uses it; undefined: nothing. */
+  readonly use: string | undefined
+}
+
+export type HostGpus = ReturnType<typeof gpusOfHost>
+
+/** The GPUs of this host, and what uses them. Asks nvidia-smi for what is needed, once. */
+export function gpusOfHost(env: Environment) {
+  const isChosen = env['CUDA_VISIBLE_DEVICES'] !== undefined
+  let list: GpuList | undefined
+  let all: readonly HostGpu[] | undefined
+  const gpus = {
+    get list(): GpuList {
+      return (list ??= listGpus(env))
+    },
+
+    /** Those of CUDA_VISIBLE_DEVICES, or all. */
+    get all(): readonly HostGpu[] {
+      return (all ??= findUses(
+        findGpus(env, () => gpus.list),
+        gpus.list,
+        env,
+      ))
+    },
+
+    /** The names of the GPUs for ranks: those that the user names, else those that nothing uses, else all. */
+    get preferred(): readonly string[] {
+      const free = gpus.all.filter(({ use }) => use === undefined)
+      return (isChosen || free.length === 0 ? gpus.all : free).map(({ name }) => name)
+    },
+
+    /** @throws ERR_TSR_USAGE if CUDA_VISIBLE_DEVICES names a GPU that this host does not have */
+    check(): void {
+      // Without the variable, do not wait for nvidia-smi.
+      const problem = isChosen ? visibleProblem(env, gpus.list) : undefined
+      if (problem !== undefined) throw usageError(problem)
+    },
+
+    /**
+     * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
+     * same time choose different ones.
+     */
+    async claim(ranks: number) {
+      const claims: Server[] = []
+      const names: string[] = []
+      const busy: HostGpu[] = []
+      for (const gpu of gpus.all) {
+        if (names.length === ranks) break
+        const claim = gpu.use === undefined ? await claimGpu(gpu.uuid) : undefined
+        if (claim === undefined) busy.push({ ...gpu, use: gpu.use ?? OTHER })
+        else claims.push(claim)
+        if (claim !== undefined || isChosen) names.push(gpu.name)
+      }
+      const isShared = isChosen || names.length === 0
+      const claimed = names.length === 0 ? gpus.all.map(({ name }) => name) : names
+      return {
+        /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
+        gpus: claimed,
+        /** Undefined if each rank has a GPU of its own and no GPU was in use. */
+        warning: warningOf(claimed, busy, isShared, ranks),
+        release: () => {
+          for (const claim of claims) claim.close()
+        },
+      }
+    },
+  }
+  return gpus
+}
+
+function warningOf(
+  gpus: readonly string[],
+  busy: readonly HostGpu[],
+  isShared: boolean,
+  ranks: number,
+): string | undefined {
+  const sentences: string[] = []
+  if (busy.length > 0) {
+    const how = isShared
+      ? `, and the ranks share ${busy.length === 1 ? 'it' : 'them'}; CUDA_VISIBLE_DEVICES chooses others`
+      : `; the ranks get ${nameGpus(gpus)}`
+    sentences.push(describeUse(busy) + how)
+  }
+  const { size } = new Set(gpus)
+  if (size > 0 && ranks > size) {
+    const what = size === 1 ? nameGpus(gpus) : `${size} GPUs`
+    sentences.push(
+      `${ranks} ranks share ${what}, so they take turns; --nproc gpu starts one rank per GPU`,
+    )
+  }
+  return sentences.length === 0 ? undefined : sentences.join('. ')
+}
+
+/** Describes the GPUs that something uses, such as `GPU 0 is in use (pid 4711, python3, 19.5 GiB)`. */
+export function describeUse(gpus: readonly HostGpu[]): string {
+  return gpus.map(({ name, use }) => `${nameGpus([name])} is in use (${use ?? ''})`).join(', ')
+}
+
+function nameGpus(names: readonly string[]): string {
+  if (!names.every((name) => /^\d+$/.test(name))) return names.join(', ')
+  const numbers = new Set(names.map(Number))
+  return `${numbers.size === 1 ? 'GPU' : 'GPUs'} ${formatRankList(numbers)}`
+}
+
+/** Why this host does not have a GPU of CUDA_VISIBLE_DEVICES; undefined if it does, or cannot tell. */
+export function visibleProblem(env: Environment, list: GpuList): string | undefined {
+  const { lines, answered, problem } = list
+  if (env['CUDA_VISIBLE_DEVICES'] === undefined || !answered || problem !== undefined) {
+    return undefined
+  }
+  const missing = findGpus(env).find((name) => !isListed(name, lines))
+  if (missing === undefined) return undefined
+  const indices = lines.flatMap((line) => /^GPU (\d+):/.exec(line)?.[1] ?? [])
+  const found = indices.length === 0 ? 'none' : nameGpus(indices)
+  return `CUDA_VISIBLE_DEVICES names ${nameGpus([missing])}, but this host has ${found} (nvidia-smi -L)`
+}
+
+function isListed(name: string, lines: readonly string[]): boolean {
+  if (/^\d+$/.test(name)) return lines.some((line) => line.startsWith(`GPU ${Number(name)}:`))
+  // CUDA accepts the beginning of a UUID. Older drivers name MIG instances by path.
+  if (!/^(GPU|MIG)-[^/]+$/.test(name)) return true
+  return lines.some((line) => line.includes(`(UUID: ${name}`))
+}
+
+function findUses(names: readonly string[], { lines }: GpuList, env: Environment): HostGpu[] {
+  if (names.length === 0) return []
+  const processes = readProcesses(env)
+  const claimed = readClaims()
+  return names.map((name) => {
+    const uuid = uuidOf(name, lines)
+    const uses = [...(processes.get(uuid) ?? []), ...(claimed.has(uuid) ? [OTHER] : [])]
+    return { name, uuid, use: uses.length === 0 ? undefined : uses.join('; ') }
+  })
+}
+
+function uuidOf(name: string, lines: readonly string[]): string {
+  const uuids = lines.map((line) => /\(UUID: ([^)]+)\)/.exec(line)?.[1])
+  const index = lines.findIndex((line) => line.startsWith(`GPU ${name}:`))
+  return uuids[index] ?? uuids.find((uuid) => uuid?.startsWith(name) === true) ?? name
+}
+
+const QUERY = [
+  '--query-compute-apps=gpu_uuid,pid,process_name,used_memory',
+  '--format=csv,noheader,nounits',
+]
+
+/** The processes that compute on GPUs, by UUID. */
+function readProcesses(env: Environment): Map<string, string[]> {
+  const { status, stdout } = askNvidiaSmi(env, QUERY)
+  const uses = new Map<string, string[]>()
+  for (const line of status === 0 ? linesOf(stdout) : []) {
+    const [, uuid, pid, program, mebibytes] = /^(\S+), (\d+), (.*), (\d+)$/.exec(line) ?? []
+    // On Windows, all programs with a window are listed, with [N/A] in place of the memory.
+    if (uuid === undefined) continue
+    const memory = formatBytes(Number(mebibytes) * 2 ** 20)
+    const use = `pid ${pid!}, ${program!.split(/[\\/]/).at(-1)!}, ${memory}`
+    uses.set(uuid, [...(uses.get(uuid) ?? []), use])
+  }
+  return uses
+}
+
+const OTHER = 'another tsrun has it'
+/** Size of `sun_path`. Versions of Node differ in whether they pad shorter names. */
+const NAME_SIZE = 108
+
+/**
+ * A claim is an abstract Unix socket, which all users of the host see and the kernel removes with its
+ * process. Undefined: another process has it.
+ */
+async function claimGpu(uuid: string): Promise<Server | undefined> {
+  const server = createServer((socket) => socket.destroy()).unref()
+  if (process.platform !== 'linux') return server
+  try {
+    await once(server.listen(`\0tsrun-gpu-${uuid}`.padEnd(NAME_SIZE, '\0')), 'listening')
+  } catch (error) {
+    // Elsewhere than in Node, there may be no abstract sockets.
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return undefined
+  }
+  return server
+}
+
+/** The UUIDs of the GPUs that launchers of this host have claimed. */
+function readClaims(): Set<string> {
+  // The kernel shows NUL as @.
+  const names = (readSystemFile('/proc/net/unix') ?? '').matchAll(/ @tsrun-gpu-([^\s@]+)@*$/gm)
+  return new Set(Array.from(names, ([, uuid]) => uuid!))
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
+import type { MemoryEvents } from '../../protocol/nodes.ts'
 
 /** Reads a file of /proc or /sys; undefined if the file cannot be read. */
 export type ReadSystemFile = (path: string) => string | undefined
@@ -84,4 +85,35 @@ export function processLimits(read = readSystemFile) {
 export function describeLimits(read = readSystemFile): string {
   const found = Object.entries(processLimits(read)).filter(([, limit]) => Number.isFinite(limit))
   return found.length === 0 ? '' : ` (${found.map((each) => each.join(': ')).join(', ')})`
+}
+
+/** @returns a function that returns the events since `watchMemoryEvents` was called */
+export function watchMemoryEvents(): () => MemoryEvents {
+  const before = countKills()
+  return () => ({
+    kills: countKills() - before,
+    available: readAvailable(),
+    limit: memoryLimit(),
+    limits: describeLimits(),
+  })
+}
+
+/** Counts the kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13). */
+function countKills(): number {
+  const own = /^0::(.*)$/m.exec(readSystemFile('/proc/self/cgroup') ?? '')?.[1]
+  const counts =
+    readSystemFile(`/sys/fs/cgroup${own}/memory.events`) ?? readSystemFile('/proc/vmstat')
+  return Number(/^oom_kill (\d+)$/m.exec(counts ?? '')?.[1] ?? NaN)
+}
+
+/** Bytes that can be allocated now without swapping. */
+export function readAvailable(): number | undefined {
+  return bytesIn('/proc/meminfo', 'MemAvailable')
+}
+
+/** @returns undefined without such a line or file */
+export function bytesIn(file: string, line: string): number | undefined {
+  const text = readSystemFile(file) ?? ''
+  const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(text) ?? []
+  return kibibytes === undefined ? undefined : 1024 * Number(kibibytes)
 }

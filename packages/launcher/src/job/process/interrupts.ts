@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { constants } from 'node:os'
 import { isatty } from 'node:tty'
 import { monotonicNow } from '@tsrun/core'
@@ -117,12 +118,6 @@ export async function stayUntilAborted(signal: AbortSignal): Promise<void> {
   clearInterval(alive)
 }
 
-export function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const listener = (): void => {
-      resolve()
-    }
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', listener, { once: true })
-  })
+export async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort')
 }

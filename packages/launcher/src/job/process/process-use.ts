@@ -1,4 +1,7 @@
-import { readSystemFile } from '../placement/limits.ts'
+import { monotonicNow } from '@tsrun/core'
+import type { RankStatus } from '@tsrun/distributed/record'
+import type { RankRates } from '@tsrun/observe'
+import { bytesIn, readSystemFile } from '../placement/limits.ts'
 import { sendSignal, statFields } from './rank-process.ts'
 
 /** Clock ticks per second in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux that Node supports. */
@@ -21,14 +24,89 @@ export function peakBytes(pid: number): number | undefined {
   return bytesIn(`/proc/${pid}/status`, 'VmHWM')
 }
 
-/** @returns undefined without such a line or file */
-export function bytesIn(file: string, line: string): number | undefined {
-  const text = readSystemFile(file) ?? ''
-  const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(text) ?? []
-  return kibibytes === undefined ? undefined : 1024 * Number(kibibytes)
-}
-
 /** Whether a process with this ID exists; it may belong to another user. */
 export function isAlive(pid: number): boolean {
   return sendSignal(pid, 0)
+}
+
+/** The usage of a GPU according to nvidia-smi. */
+export interface GpuUse {
+  readonly index: string
+  readonly uuid: string
+  /** Utilization in percent. */
+  readonly busy: number | undefined
+  /** Bytes in use by all processes. */
+  readonly memory: number | undefined
+}
+
+/** The cumulative usage of a rank at one time. */
+export type RankUse = ReturnType<typeof useOf>
+
+/** Least milliseconds outside operations for which the resolution of CPU times suffices. */
+const SHORTEST = 50
+
+/** The usage of a rank so far, from /proc and nvidia-smi. */
+export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[] = []) {
+  return {
+    /** Milliseconds on the monotonic clock. */
+    at: monotonicNow(),
+    /** Milliseconds outside operations. */
+    ownTime,
+    step,
+    /** Undefined: the process has ended. */
+    cpuSeconds: cpuSeconds(pid),
+    /** Milliseconds that its main thread was runnable but waited for a core. */
+    delay: Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6,
+    hasGpu: visibleDevices(pid) !== '',
+    gpu: gpuOf(pid, gpus),
+  }
+}
+
+/**
+ * The fraction of the time outside operations, 0 to 1, in which the rank or its GPU computed; undefined
+ * if not measured.
+ */
+export function computingShare(before: RankUse | undefined, now: RankUse): number | undefined {
+  if (before?.cpuSeconds === undefined || now.cpuSeconds === undefined) return undefined
+  const ownTime = now.ownTime - before.ownTime
+  if (ownTime < SHORTEST) return undefined
+  const busy = now.gpu?.busy
+  const onGpu = ((busy ?? 0) / 100) * (now.at - before.at)
+  const onCpu = 1000 * (now.cpuSeconds - before.cpuSeconds)
+  const share = Math.min(1, Math.max(onCpu, onGpu) / ownTime)
+  if (share >= 0.5) return share
+  // A rank without a core is not idle. A rank may also wait for a GPU whose use is unknown.
+  const isStarved = (onCpu + now.delay - before.delay) / ownTime >= 0.5
+  return isStarved || (now.hasGpu && busy === undefined) ? undefined : share
+}
+
+/** The usage rates of a rank between two times. */
+export function ratesOf(pid: number, before: RankUse | undefined, now: RankUse): RankRates {
+  const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
+  const rate = (from: number | undefined, to: number | undefined): number | undefined =>
+    from === undefined || to === undefined || seconds === 0 ? undefined : (to - from) / seconds
+  return {
+    computing: computingShare(before, now),
+    cpu: rate(before?.cpuSeconds, now.cpuSeconds),
+    stepsPerSecond: rate(before?.step, now.step),
+    memory: residentBytes(pid),
+    gpu: now.gpu?.busy,
+    gpuMemory: now.gpu?.memory,
+  }
+}
+
+/** The GPU that the launcher assigned to a rank, or the first of several that it may use. */
+function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
+  if (gpus.length === 0) return undefined
+  const [name = ''] = visibleDevices(pid).split(',')
+  // A UUID may be abbreviated.
+  return gpus.find(
+    ({ index, uuid }) => index === name || (name.length > 4 && uuid.startsWith(name)),
+  )
+}
+
+/** Empty if neither the launcher nor a user has chosen devices. */
+function visibleDevices(pid: number): string {
+  const environment = readSystemFile(`/proc/${pid}/environ`) ?? ''
+  return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''
 }

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { monotonicNow, namesIn, tsrError } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import type { RankFate } from '@tsrun/distributed/record'
-import { LineSplitter } from '../../logs/lines.ts'
+import { lineSplitter } from '../../logs/lines.ts'
 import {
   parseControlMessage,
   type CheckpointReport,
@@ -218,7 +218,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       self.stderr.destroy()
     },
   }
-  const splitter = new LineSplitter(1024 * 1024)
+  const splitter = lineSplitter(1024 * 1024)
   control.on('data', (chunk: Buffer) => {
     for (const { text } of splitter.push(chunk)) take(text)
   })

@@ -1,7 +1,6 @@
-import { existsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
-import { findUp, readOptions } from './settings.ts'
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { findUp, isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
 
 /** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
 export function tsxHint(error: unknown): string {
@@ -54,16 +53,12 @@ function candidates(extension: string): string[] {
 
 /** An import by `paths` of tsconfig.json. Node says that there is no such package. */
 function alias(message: string): string | undefined {
-  const [, name, file] = /^Cannot find package '(.+)' imported from (.+)/.exec(message) ?? []
+  const [, name, file] = /^Cannot find package '([^/']+).*' imported from (.+)/.exec(message) ?? []
   const tsconfig = file === undefined ? undefined : findUp('tsconfig.json', dirname(file))
-  if (name === undefined || tsconfig === undefined) return undefined
+  if (tsconfig === undefined) return undefined
   try {
-    const { paths } = readOptions(tsconfig, 0)
-    const starts = Object.keys(Object(paths) as object).map((key) => key.replace(/\*.*/, ''))
-    const isAlias = starts.some((start) => {
-      const [one, other] = [join(start, '/'), join(name, '/')]
-      return one.startsWith(other) || other.startsWith(one)
-    })
+    const [paths = ''] = /"paths"\s*:\s*\{[^}]*\}/.exec(readFileSync(tsconfig, 'utf8')) ?? []
+    const isAlias = ['/', '*', '"'].some((end) => paths.includes(`"${name!}${end}`))
     return isAlias ? `Only tsx heeds paths of ${tsconfig}: ${USE_TSX}.` : undefined
   } catch {
     return undefined
