@@ -75,13 +75,13 @@ export async function openWatchers(
   const command = [program.script, ...program.arguments].map(quoted).join(' ')
   const dashboard =
     page &&
-    (await observe.JobDashboard.open({ ...page, script, command, traces }, host).catch(
-      refuse(`--dashboard ${page.port}`),
-    ))
+    (await observe
+      .openJobDashboard({ ...page, script, command, traces }, host)
+      .catch(refuse(`--dashboard ${page.port}`)))
   try {
     const metrics =
       endpoint &&
-      (await observe.JobMetrics.open({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
+      (await observe.openJobMetrics({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
     const onLine: RankLineReader | undefined =
       dashboard &&
       ((rank, stream, { text }) => {
@@ -98,7 +98,7 @@ function observeHost(
   env: NodeJS.ProcessEnv,
   stop: AbortSignal,
   announcer: Announcer,
-): Parameters<Observe['JobDashboard']['open']>[1] {
+): Parameters<Observe['openJobDashboard']>[1] {
   const gpus = watchGpus(env, stop)
   let before: ReadonlyMap<number, RankUse> = new Map()
   return {
