@@ -1,23 +1,4 @@
-export {
-  type Check,
-  checkBackends,
-  checkBlas,
-  checkGpus,
-  checkInstallScripts,
-  checkMemory,
-  checkMpi,
-  checkNative,
-  checkNode,
-  checkObserve,
-  checkOpenFiles,
-  checkScheduler,
-  checkSharedMemory,
-  checkTensorFlow,
-  checkThreads,
-  checkLimits,
-  checkTypeScript,
-  type Finding,
-} from '../../../packages/launcher/src/doctor/checks.ts'
+export { judge, type Finding } from '../../../packages/launcher/src/doctor/checks.ts'
 export type { HostReport } from '../../../packages/launcher/src/doctor/environment.ts'
 export type { Facts } from '../../../packages/launcher/src/doctor/gather.ts'
 export {

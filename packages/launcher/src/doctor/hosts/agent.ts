@@ -17,7 +17,8 @@ import {
 import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { version } from '../../package.ts'
-import { attempt, readCores, readOpenFiles, trySharedMemory } from '../machine.ts'
+import { softLimit } from '../../job/placement/limits.ts'
+import { attempt, readCores, trySharedMemory } from '../machine.ts'
 import { answerLinks, measureLink, type LinkOptions } from './link.ts'
 
 /** The facts about a host for `tsrun doctor --hosts`. */
@@ -133,7 +134,7 @@ async function gather(ask: {
     sharing: koffi.available ? sharing : koffi.reason,
     /** Free bytes of /dev/shm; undefined if it is missing. */
     shm: free,
-    openFiles: readOpenFiles(),
+    openFiles: softLimit('Max open files'),
   }
 }
 
