@@ -3,7 +3,7 @@ export { servePage, type RecordedPageOptions } from './dashboard/recorded-page.t
 export type { LogLine, StepView } from './dashboard/views.ts'
 export type { AttemptFacts, ObserveHost, RankRates } from './host.ts'
 export { exportSpans, type ExportOptions, type OpenTelemetryTracer } from './opentelemetry.ts'
-export { openJobMetrics, type MetricsOptions } from './prometheus/job-metrics.ts'
+export { openJobMetrics, type MetricsOptions } from './prometheus.ts'
 export { writeChromeTrace } from './trace/chrome-trace.ts'
 export { Arrivals, divideWindow, type Piece, type StepPart, type Window } from './trace/division.ts'
 export { mergeTrace, type MergedTrace } from './trace/merge.ts'

@@ -5,7 +5,7 @@ export {
   answerLinks,
   measureLink,
   SECRET_BYTES,
-} from '../../../packages/launcher/src/doctor/hosts/link.ts'
+} from '../../../packages/launcher/src/doctor/hosts/agent.ts'
 export { remarksOf, surveyText } from '../../../packages/launcher/src/doctor/hosts/report.ts'
 export { rounds, type Survey } from '../../../packages/launcher/src/doctor/hosts/survey.ts'
 export { readNpm } from '../../../packages/launcher/src/doctor/machine.ts'

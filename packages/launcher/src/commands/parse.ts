@@ -28,8 +28,8 @@ export async function parse(
   const command = commandNames.includes(name) ? await load(name) : undefined
   const print = (printed: string) => ({ printed, command, texts: undefined, words: [] })
   if (isRequest) {
-    const { completion } = await import('./all.ts')
-    return print(completion.completionsOf(line, command).join('\n'))
+    const { completionsOf } = await import('./all.ts')
+    return print(completionsOf(line, command).join('\n'))
   }
   const read = command === undefined ? readWords(line) : readWords(line.slice(1), name, command)
   if (read.texts['help'] === 'true') {
@@ -65,7 +65,7 @@ function withoutDetours(argv: readonly string[]): readonly string[] {
 
 async function load(name: string): Promise<Command> {
   const modules: Readonly<Record<string, unknown>> = await import('./all.ts')
-  return (modules[name] as { readonly command: Command }).command
+  return modules[name] as Command
 }
 
 /** Flags that are lists, with the separators that join the values of repeated flags. */
