@@ -18,7 +18,7 @@ import { thisSystem } from '@tsrun/core'
 import { libraryIn, proveBlas } from '../../packages/launcher/src/setup/blas.ts'
 import { OPENBLAS_VERSION } from '../../packages/launcher/src/setup/pins.ts'
 import { installWithPip } from '../../packages/launcher/src/setup/tool.ts'
-import { findPython } from '../../packages/launcher/src/setup/toolchain.ts'
+import { findPython } from '../../packages/launcher/src/setup/tool.ts'
 import { describeOptions, parseOptions, readList, UsageError } from '../bench/command-line.mjs'
 import { licenseOf, manifestOf, pipArguments, platformOf, readmeOf, wheels } from './package.ts'
 

@@ -76,7 +76,7 @@ const verdict = judge({ plan, reports: [report as never], lost: [], restarts: 0,
 
 const words = (text: string): string[] => splitWords(text) ?? []
 
-/** Reads flags as the launcher does once yargs has split them. */
+/** Reads flags as the launcher does once the command line is split. */
 function readFlags(values: unknown): void {
   const given = typeof values === 'object' && values !== null ? values : {}
   const flags = Object.fromEntries(

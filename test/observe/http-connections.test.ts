@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { DashboardServer, MetricsServer } from '@tsrun/observe'
+import { serveDashboard, serveMetrics } from '../internals/observe.ts'
 
 interface OpenServer {
   readonly port: number
@@ -22,15 +22,15 @@ it.concurrent.each<[string, () => Promise<OpenServer>]>([
   [
     'metrics',
     async () => {
-      const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read: () => 'x 1\n' })
-      return { port: Number(new URL(server.url).port), close: () => server.close() }
+      const { url, close } = await serveMetrics('127.0.0.1', 0, () => 'x 1\n')
+      return { port: Number(new URL(url).port), close }
     },
   ],
   [
     'the dashboard',
     async () => {
-      const server = await DashboardServer.open({ port: 0, feed: feed as never })
-      return { port: server.port, close: () => server.close() }
+      const { url, close } = await serveDashboard(0, feed as never)
+      return { port: Number(new URL(url).port), close }
     },
   ],
 ])(
@@ -63,7 +63,7 @@ it.concurrent(
   async () => {
     let reads = 0
     const read = (): string => `x ${(reads += 1)}\n`
-    const server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read })
+    const server = await serveMetrics('127.0.0.1', 0, read)
     const { port, host } = new URL(server.url)
     const socket = connect({ port: Number(port), host: '127.0.0.1' })
     let answer = ''

@@ -1,5 +1,10 @@
 import { request } from 'node:http'
-import { expositionText, jobMetrics, MetricsServer, type MeasuredRank } from '@tsrun/observe'
+import {
+  expositionText,
+  jobMetrics,
+  serveMetrics,
+  type MeasuredRank,
+} from '../internals/observe.ts'
 import { parseExposition } from './support/exposition.ts'
 
 const rank: MeasuredRank = {
@@ -95,11 +100,11 @@ it('metrics may be NaN or infinite, and metrics without samples are omitted', ()
 })
 
 describe('the server', () => {
-  let server: MetricsServer
+  let server: Awaited<ReturnType<typeof serveMetrics>>
   let reads = 0
   beforeAll(async () => {
     const read = (): string => `# HELP a b\n# TYPE a gauge\na ${++reads}\n`
-    server = await MetricsServer.open({ host: '127.0.0.1', port: 0, read })
+    server = await serveMetrics('127.0.0.1', 0, read)
   })
   afterAll(async () => {
     await server.close()

@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { StepTail } from '@tsrun/observe'
 import { SpanRecorder } from '@tsrun/distributed/record'
 import { openSpanFile, sendSpansTo, type SpanFile } from '../internals/distributed/record.ts'
+import { followSteps } from '../internals/observe.ts'
 
 let folder: string
 beforeEach(() => {
@@ -43,13 +43,13 @@ function addStep(file: SpanFile, stage: number, step: number, start: number): vo
 
 it('a step tail shows the last step that all ranks have completed, measured and ideal', () => {
   const [zero, one] = [open(0), open(1)]
-  const tail = new StepTail(folder, 0)
-  expect(tail.look([0, 1])).toBeUndefined()
+  const tail = followSteps(folder, 0)
+  expect(tail([0, 1])).toBeUndefined()
   addStep(zero, 0, 1, 1000)
-  expect(tail.look([0, 1])).toBeUndefined()
+  expect(tail([0, 1])).toBeUndefined()
   addStep(zero, 0, 2, 1100)
   addStep(one, 1, 1, 1000)
-  const view = tail.look([1, 0])!
+  const view = tail([1, 0])!
   expect(view).toMatchObject({ step: 1, milliseconds: 100, idealMilliseconds: 48 })
   expect(view.ranks.map(({ rank }) => rank)).toEqual([0, 1])
   const [first, second] = view.ranks
@@ -70,9 +70,9 @@ it('a step tail shows the last step that all ranks have completed, measured and 
     { name: 'bucket 1', bytes: 1024, ready: 90, arrived: 90, end: 95 },
   ])
   // The same step is shown once.
-  expect(tail.look([0, 1])).toBeUndefined()
+  expect(tail([0, 1])).toBeUndefined()
   addStep(one, 1, 2, 1100)
-  expect(tail.look([0, 1])).toMatchObject({ step: 2 })
+  expect(tail([0, 1])).toMatchObject({ step: 2 })
 })
 
 it('a step tail reads only the end of long files, and the newest process of each rank', () => {
@@ -81,8 +81,8 @@ it('a step tail reads only the end of long files, and the newest process of each
     addStep(zero, 0, step, 100 * step)
     addStep(one, 1, step, 100 * step)
   }
-  const tail = new StepTail(folder, 0)
-  const view = tail.look([0, 1])!
+  const tail = followSteps(folder, 0)
+  const view = tail([0, 1])!
   expect(view).toMatchObject({ step: 12_000, idealMilliseconds: 48 })
   expect(view.ranks.map(({ shares }) => Math.round(shares.compute))).toEqual([32, 32])
   const owner = {
@@ -98,26 +98,26 @@ it('a step tail reads only the end of long files, and the newest process of each
   const next = openSpanFile(path, { runId: 'run-1', restartCount: 0, ...owner }, () => undefined)
   addStep(zero, 0, 12_001, 1_200_100)
   addStep(next, 1, 12_001, 1_200_100)
-  expect(tail.look([0, 1])).toMatchObject({ step: 12_001 })
+  expect(tail([0, 1])).toMatchObject({ step: 12_001 })
 })
 
 it('a step tail finds the last common step of ranks that write at different times', () => {
   const [zero, one] = [open(0), open(1)]
   for (let step = 1; step <= 40; step++) addStep(zero, 0, step, 100 * step)
   for (let step = 1; step <= 30; step++) addStep(one, 1, step, 100 * step)
-  expect(new StepTail(folder, 0).look([0, 1])).toMatchObject({ step: 30 })
+  expect(followSteps(folder, 0)([0, 1])).toMatchObject({ step: 30 })
 })
 
 it('a step tail shows only the ranks of its attempt and its host', () => {
   const [before, now] = [open(0), open(0, 1)]
   addStep(before, 0, 9, 1000)
-  const tail = new StepTail(folder, 1)
-  expect(tail.look([0])).toBeUndefined()
+  const tail = followSteps(folder, 1)
+  expect(tail([0])).toBeUndefined()
   addStep(now, 0, 3, 2000)
   addStep(open(1, 1), 1, 4, 2000)
-  expect(tail.look([0])).toMatchObject({ step: 3, ranks: [{ rank: 0, ideal: undefined }] })
+  expect(tail([0])).toMatchObject({ step: 3, ranks: [{ rank: 0, ideal: undefined }] })
 })
 
 it('a step tail shows nothing until its files exist', () => {
-  expect(new StepTail(join(folder, 'missing'), 0).look([0])).toBeUndefined()
+  expect(followSteps(join(folder, 'missing'), 0)([0])).toBeUndefined()
 })

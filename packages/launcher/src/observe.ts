@@ -1,15 +1,14 @@
 import { existsSync, readdirSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { isAbsolute, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { formatBytes, formatRanks, tsrError } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { quoted, usageError } from './args/readers.ts'
-import { locateObserve, OBSERVE } from './observe-package.ts'
-import { version } from './package.ts'
+import { watchGpus } from './gpu-use.ts'
+import { resolveFrom } from './job/code/script.ts'
 import type { Job } from './job/job.ts'
-import type { Announcer } from './logs/console.ts'
-import { withoutCodes, type RankLineReader } from './logs/lines.ts'
 import type { Interrupts } from './job/process/interrupts.ts'
 import {
   cpuSeconds,
@@ -18,7 +17,29 @@ import {
   useOf,
   type RankUse,
 } from './job/process/process-use.ts'
-import { watchGpus } from './gpu-use.ts'
+import type { Announcer } from './logs/console.ts'
+import { type RankLineReader, withoutCodes } from './logs/lines.ts'
+import { version } from './package.ts'
+
+/** The optional package with the dashboard, metrics and the viewer of traces. */
+const OBSERVE = '@tsrun/observe'
+
+/**
+ * Finds the package beside tsrun or in the user's project, preferably of the same version as tsrun.
+ *
+ * @returns undefined if the package is not installed
+ */
+export function locateObserve(
+  cwd: string,
+): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {
+  const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
+    const path = resolveFrom([place], OBSERVE)
+    if (path === undefined) return []
+    const manifest = createRequire(path)(`${OBSERVE}/package.json`) as { readonly version: string }
+    return [{ path, version: manifest.version, fits: manifest.version === version }]
+  })
+  return found.find(({ fits }) => fits) ?? found[0]
+}
 
 export type Observe = typeof import('@tsrun/observe')
 
@@ -80,13 +101,13 @@ export async function openWatchers(
   const command = [program.script, ...program.arguments].map(quoted).join(' ')
   const dashboard =
     page &&
-    (await observe.JobDashboard.open({ ...page, script, command, traces }, host).catch(
-      refuse(`--dashboard ${page.port}`),
-    ))
+    (await observe
+      .openJobDashboard({ ...page, script, command, traces }, host)
+      .catch(refuse(`--dashboard ${page.port}`)))
   try {
     const metrics =
       endpoint &&
-      (await observe.JobMetrics.open({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
+      (await observe.openJobMetrics({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
     const onLine: RankLineReader | undefined =
       dashboard &&
       ((rank, stream, { text }) => {
@@ -103,7 +124,7 @@ function observeHost(
   env: NodeJS.ProcessEnv,
   stop: AbortSignal,
   announcer: Announcer,
-): Parameters<Observe['JobDashboard']['open']>[1] {
+): Parameters<Observe['openJobDashboard']>[1] {
   const gpus = watchGpus(env, stop)
   let before: ReadonlyMap<number, RankUse> = new Map()
   return {

@@ -24,7 +24,7 @@ interface Exchange {
   readonly admit: () => void
 }
 
-export interface HttpOptions {
+interface HttpOptions {
   readonly host: string
   /** 0: any free port. */
   readonly port: number
@@ -39,9 +39,6 @@ export interface HttpOptions {
   /** Answers a GET or HEAD. */
   readonly answer: (exchange: Exchange) => void
 }
-
-/** An open server. */
-export type HttpServer = Awaited<ReturnType<typeof openHttpServer>>
 
 /** Opens a server that does not keep the process alive. @throws the system's error if it cannot listen */
 export async function openHttpServer(options: HttpOptions) {

@@ -11,12 +11,9 @@ export {
   templateProblem,
 } from '../../../packages/launcher/src/args/log-prefix.ts'
 export type { LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
-export { toProtection } from '../../../packages/launcher/src/args/protection-options.ts'
-export type { Capacity } from '../../../packages/launcher/src/args/placement-options.ts'
-export {
-  type ProgramOptions,
-  toProgram,
-} from '../../../packages/launcher/src/args/program-options.ts'
+export { toProtection } from '../../../packages/launcher/src/args/job-options.ts'
+export type { Capacity } from '../../../packages/launcher/src/args/job-options.ts'
+export { type ProgramOptions, toProgram } from '../../../packages/launcher/src/args/job-options.ts'
 export { parseRankList, splitWords } from '../../../packages/launcher/src/args/readers.ts'
 export {
   completeSettings,

@@ -1,30 +1,11 @@
-export {
-  type Check,
-  checkBackends,
-  checkBlas,
-  checkGpus,
-  checkInstallScripts,
-  checkMemory,
-  checkMpi,
-  checkNative,
-  checkNode,
-  checkObserve,
-  checkOpenFiles,
-  checkScheduler,
-  checkSharedMemory,
-  checkTensorFlow,
-  checkThreads,
-  checkLimits,
-  checkTypeScript,
-  type Finding,
-} from '../../../packages/launcher/src/doctor/checks.ts'
+export { judge, type Finding } from '../../../packages/launcher/src/doctor/checks.ts'
 export type { HostReport } from '../../../packages/launcher/src/doctor/environment.ts'
 export type { Facts } from '../../../packages/launcher/src/doctor/gather.ts'
 export {
   answerLinks,
   measureLink,
   SECRET_BYTES,
-} from '../../../packages/launcher/src/doctor/hosts/link.ts'
+} from '../../../packages/launcher/src/doctor/hosts/agent.ts'
 export { remarksOf, surveyText } from '../../../packages/launcher/src/doctor/hosts/report.ts'
 export { rounds, type Survey } from '../../../packages/launcher/src/doctor/hosts/survey.ts'
 export { readNpm } from '../../../packages/launcher/src/doctor/machine.ts'

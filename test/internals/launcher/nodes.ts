@@ -29,4 +29,4 @@ export {
   reportMessage,
   verdictMessage,
 } from '../../../packages/launcher/src/protocol/nodes.ts'
-export { chooseHosts, parseHostfile } from '../../../packages/launcher/src/remote/hostfile.ts'
+export { chooseHosts, parseHostfile } from '../../../packages/launcher/src/remote/hosts.ts'

@@ -1,5 +1,5 @@
 export { BINDING_REVISION } from '../../../packages/launcher/src/setup/binding.ts'
-export { compareDownloads } from '../../../packages/launcher/src/setup/npm-packages.ts'
+export { compareDownloads } from '../../../packages/launcher/src/setup/packages.ts'
 export {
   npmLock,
   npmManifest,
@@ -21,4 +21,4 @@ export {
   testOptions,
   type ToolContext,
 } from '../../../packages/launcher/src/setup/tool.ts'
-export { checkNode } from '../../../packages/launcher/src/setup/toolchain.ts'
+export { checkNode } from '../../../packages/launcher/src/setup/tool.ts'

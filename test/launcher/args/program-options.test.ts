@@ -6,7 +6,7 @@ import {
   type ProgramOptions,
   type FlagValues,
 } from '../../internals/launcher/args.ts'
-import { normalizeFlags } from '../../internals/launcher/commands.ts'
+import { parse } from '../../internals/launcher/commands.ts'
 
 const read = (values: FlagValues): ProgramOptions => {
   const settings = completeSettings(values, {})
@@ -26,14 +26,15 @@ it.each([
   expect(splitWords(text)).toEqual(words)
 })
 
-it('accepts --node-args with a blank before its value, and does not touch the arguments of the script', () => {
-  expect(normalizeFlags(['--nproc', '2', '--node_args', '--x --y', 'a.ts'])).toEqual([
-    ...['--nproc', '2', '--node-args=--x --y', 'a.ts'],
-  ])
-  const theirs = ['--no-summary', '-t', '3', 'a.ts', '--node-args', '--x']
-  expect(normalizeFlags(theirs)).toEqual(theirs)
-  expect(normalizeFlags(['--node-args'])).toEqual(['--node-args'])
-  expect(normalizeFlags(['--', '--node-args', '--x'])).toEqual(['--', '--node-args', '--x'])
+it('accepts --node-args with a blank before its value, and does not touch the arguments of the script', async () => {
+  const flags = ['--nproc', '2', '--node_args', '--x --y']
+  const theirs = ['a.ts', '--node-args', '--x']
+  expect(await parse([...flags, ...theirs])).toMatchObject({
+    texts: { nproc: '2', 'node-args': '--x --y' },
+    words: theirs,
+  })
+  await expect(parse(['--node-args'])).rejects.toThrow('--node-args needs a value')
+  expect((await parse(['--', '--node-args', '--x'])).words).toEqual(['--node-args', '--x'])
 })
 
 it('--inspect determines where ranks listen for debuggers', () => {

@@ -1,5 +1,6 @@
 import type { TensorFlowManifest } from '@tsrun/core'
-import { checkTensorFlow, type Facts } from '../../internals/launcher/doctor.ts'
+import { judge, type Facts } from '../../internals/launcher/doctor.ts'
+import { healthy } from '../support/healthy-host.ts'
 
 const manifest: TensorFlowManifest = {
   ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },
@@ -10,8 +11,8 @@ const manifest: TensorFlowManifest = {
 
 /** What the doctor finds where `tensorflow` is set up, and there are these GPUs. */
 function check(tensorflow: Facts['tensorflow'], ...nvidia: string[]) {
-  const gpus = { nvidia, topology: [], problem: undefined }
-  return checkTensorFlow({ tensorflow, gpus } as unknown as Facts)
+  const findings = judge({ ...healthy, tensorflow, gpus: { ...healthy.gpus, nvidia } })
+  return findings.filter(({ name }) => name === 'TensorFlow')
 }
 const setUp = (changes: Partial<TensorFlowManifest> = {}) => ({
   manifest: { ...manifest, ...changes },

@@ -1,4 +1,4 @@
-import type { Of, Schema } from '@tsrun/core'
+import { flag, type Of, type Schema } from '@tsrun/core'
 
 /** A command-line flag. Help, environment variables, completion and docs are generated from flags. */
 export interface Flag {
@@ -34,6 +34,22 @@ export interface Flag {
 }
 
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
+
+/** Whether a value follows the flag, which is no switch. */
+export function takesValue({ reads }: Pick<Flag, 'reads'>): boolean {
+  return reads !== flag
+}
+
+/** The names of the flags, each followed by its aliases. */
+export function flagNames(flags: Flags): string[] {
+  return Object.entries(flags).flatMap(([name, { aliases = [] }]) => [name, ...aliases])
+}
+
+/** The name of the flag that a word of the command line spells, with dashes or underscores. */
+export function findFlag<F extends Flags>(flags: F, word: string): (keyof F & string) | undefined {
+  const spelled = word.replace(/^--?/, '').replaceAll('_', '-')
+  return Object.keys(flags).find((name) => flagNames({ [name]: flags[name]! }).includes(spelled))
+}
 
 /** The type of the value of a flag: a string if the flag has no reader. */
 type ValueOf<F> =

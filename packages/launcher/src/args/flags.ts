@@ -1,6 +1,5 @@
 import { filled, flag } from '@tsrun/core'
 import type { Flag, Flags, ValuesOf } from './flag.ts'
-import { quantity } from './quantity.ts'
 import {
   binding,
   endpoint,
@@ -15,6 +14,7 @@ import {
   port,
   portRange,
   processes,
+  quantity,
   rankList,
   rankNumber,
   signals,

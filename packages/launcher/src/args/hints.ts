@@ -1,6 +1,7 @@
 import { nearestName } from '@tsrun/core'
-import { flagTable, type FlagName } from './flags.ts'
-import { findFlag, variablesOf, type Environment, type Settings } from './settings.ts'
+import { findFlag } from './flag.ts'
+import { flags, flagTable, type FlagName } from './flags.ts'
+import { variablesOf, type Environment, type Settings } from './settings.ts'
 
 const HOSTS = 'tsrun hosts --hostfile FILE -- script'
 
@@ -104,7 +105,7 @@ export function remarksOn(
     remarks.push('--tls is for several hosts; nothing of this job goes over the network')
   }
   const late = words.find((word) => {
-    const found = word.startsWith('--') ? findFlag(word.split('=', 1)[0]!)?.name : undefined
+    const found = word.startsWith('--') ? findFlag(flags, word.split('=', 1)[0]!) : undefined
     const name = early.find((one) => one === found)
     return name !== undefined && (settings[name]?.source ?? 'default') === 'default'
   })

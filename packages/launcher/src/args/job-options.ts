@@ -1,8 +1,8 @@
+import { resolve } from 'node:path'
+import { isTsrError, type PortRange, readProtection } from '@tsrun/core'
+import type { Values } from './flags.ts'
 import { toOutput } from './output-options.ts'
-import { countRanks, toPlacement, type Capacity } from './placement-options.ts'
-import { toProgram } from './program-options.ts'
-import { toProtection } from './protection-options.ts'
-import { usageError } from './readers.ts'
+import { HIGHEST_PORT, inspectorFrom, integerFrom, readSetting, usageError } from './readers.ts'
 import { readConf, toRendezvous, withoutOthers } from './rendezvous-options.ts'
 import { readSettings, type Settings } from './settings.ts'
 
@@ -79,5 +79,210 @@ function checkOnlyChoices(settings: Settings): void {
     const setting = settings[name]
     if (setting === undefined || setting.value === value) continue
     throw usageError(`${setting.source} is ${setting.value}; tsrun has only ${value}: ${instead}`)
+  }
+}
+
+/** Where ranks listen for a debugger. */
+export type InspectOptions = NonNullable<ProgramOptions['inspect']>
+
+/** What the ranks run. */
+export type ProgramOptions = ReturnType<typeof toProgram>
+
+/** Node's default port for debuggers. */
+const INSPECTOR_PORT = 9229
+
+/**
+ * @param command - the script and its arguments
+ * @param nproc - the number of ranks on this host
+ * @throws ERR_TSR_USAGE
+ */
+export function toProgram(
+  values: Values,
+  settings: Settings,
+  [script, ...scriptArguments]: readonly string[],
+  nproc: number,
+) {
+  if (script === undefined)
+    throw usageError(
+      'No script given: tsrun [flags] script [arguments], or tsrun init for a new project',
+    )
+  const options = {
+    /** Whether `script` is a file, a module of a package, or any program. */
+    kind: kindOf(values),
+    script,
+    arguments: scriptArguments,
+    /** Additional arguments of Node. */
+    nodeArguments: nodeArgumentsOf(values),
+    inspect: inspectOf(values, settings, nproc),
+    /** The profiles that each rank writes into the folder of its log files. */
+    profiles: (['cpu', 'heap'] as const).filter((kind) => values[`${kind}-prof`]),
+    /** The file that lists the faults to inject. */
+    chaos: values.chaos,
+    /** The rank that gets the standard input of the launcher. */
+    stdin: values.stdin,
+  }
+  if (options.kind === 'program') refuseForPrograms(settings, options)
+  return options
+}
+
+function kindOf({ module, 'no-python': isProgram }: Values) {
+  if (module && isProgram) throw usageError('--module and --no-python exclude each other')
+  return module ? 'module' : isProgram ? 'program' : 'file'
+}
+
+function refuseForPrograms(settings: Settings, { profiles }: ProgramOptions): void {
+  const name =
+    (['node-args', 'inspect', 'inspect-rank'] as const).find((each) => settings[each]) ??
+    profiles.map((kind) => `${kind}-prof` as const)[0]
+  if (name === undefined) return
+  const { source } = settings[name] ?? { source: `--${name}` }
+  throw usageError(`${source} is for ranks that run Node; with --no-python they run any program`)
+}
+
+function nodeArgumentsOf({ 'node-args': words = [] }: Values): readonly string[] {
+  const other = words.find((word) => !word.startsWith('-'))
+  // Node would run a leading word without a dash as the script.
+  if (words[0] === other && other !== undefined) {
+    throw usageError(`--node-args begins with ${other}, which is no option of Node`)
+  }
+  return words
+}
+
+function inspectOf({ 'inspect-rank': rank }: Values, { inspect }: Settings, nproc: number) {
+  if (inspect === undefined && rank === undefined) return undefined
+  const highest = rank === undefined ? HIGHEST_PORT + 1 - nproc : HIGHEST_PORT
+  return {
+    /** The port of the first rank of the host. Undefined: each rank takes any free port. */
+    ...(inspect === undefined
+      ? { host: '127.0.0.1', port: INSPECTOR_PORT }
+      : readSetting(inspect, inspectorFrom(highest))),
+    /** The only rank that listens, and waits, for the debugger. Undefined: all listen, and none waits. */
+    rank,
+  }
+}
+
+/** How a rank's cores are chosen. `core` divides all cores among ranks, regardless of NUMA nodes. */
+export type Binding = NonNullable<Values['numa-binding']> | 'core'
+
+/** The cores and GPUs of this host, for `--nproc auto`, `gpu` and `cpu`. */
+export interface Capacity {
+  readonly cores: number
+  readonly gpus: () => number
+  /** Whether the backend that ranks load computes on GPUs. */
+  readonly usesGpus: () => boolean
+}
+
+/**
+ * The numbers of ranks and hosts, and where ranks run.
+ *
+ * @param isSaid - whether an option determines which host is node 0
+ * @throws ERR_TSR_USAGE
+ */
+function toPlacement(values: Values, settings: Settings, nproc: number, isSaid: boolean) {
+  const { minNodes, nnodes } = values.nnodes
+  const isElastic = minNodes < nnodes
+  const nodeRank = nodeRankOf(values, settings, isSaid || isElastic)
+  return {
+    /** The number of ranks on this host. */
+    nproc,
+    /** The number of hosts; with a range, the maximum. */
+    nnodes,
+    /** The minimum number of hosts; less than `nnodes` if hosts may join and leave. */
+    minNodes,
+    /**
+     * Undefined: the host of the endpoint is node 0, and other nodes are numbered by arrival. Numbers
+     * change when hosts join or leave, except for node 0.
+     */
+    nodeRank: isElastic && nodeRank !== 0 ? undefined : nodeRank,
+    role: values.role,
+    virtualLocalRank: values['virtual-local-rank'],
+    binding: bindingOf(values, settings),
+    /** A network interface or an address; undefined: the interface that reaches the store. */
+    iface: values.iface ?? values['local-addr'],
+    portRange: portRangeOf(values, settings, nproc),
+  }
+}
+
+/** The number of ranks on this host. @throws ERR_TSR_USAGE */
+function countRanks(
+  { nproc }: Values,
+  settings: Settings,
+  { cores, gpus, usesGpus }: Capacity,
+): number {
+  if (nproc === 'auto') return (usesGpus() && gpus()) || cores
+  if (nproc === 'cpu') return cores
+  const found = nproc === 'gpu' ? gpus() : nproc
+  if (found > 0) return found
+  throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
+}
+
+/** @param isSaid - whether `is_host` or a range of `--nnodes` makes nodes be numbered by arrival */
+function nodeRankOf(
+  { nnodes: { nnodes }, 'rdzv-backend': backend }: Values,
+  settings: Settings,
+  isSaid: boolean,
+): number | undefined {
+  const given = settings['node-rank']
+  if (given !== undefined) return readSetting(given, integerFrom(0, nnodes - 1))
+  if (nnodes === 1) return 0
+  const hasEndpoint = settings['rdzv-endpoint'] !== undefined
+  if (backend !== 'static' && (hasEndpoint || backend === 'c10d' || isSaid)) return undefined
+  throw usageError(
+    `--node-rank is missing: give each of the ${nnodes} nodes its own number, from 0`,
+  )
+}
+
+/** Reads `--bind` and `--numa-binding`, which exclude each other. */
+function bindingOf(
+  { bind, 'numa-binding': numa }: Values,
+  settings: Settings,
+): Binding | undefined {
+  if (bind === undefined) return numa
+  if (numa !== undefined) {
+    const [one, other] = [settings.bind!, settings['numa-binding']!]
+    throw usageError(`${one.source} and ${other.source} exclude each other`)
+  }
+  return bind === 'none' ? undefined : bind === 'numa' ? 'node' : bind
+}
+
+function portRangeOf(
+  { 'port-range': range }: Values,
+  settings: Settings,
+  nproc: number,
+): PortRange | undefined {
+  if (range === undefined) return undefined
+  const ports = range.last - range.first + 1
+  if (ports >= nproc) return range
+  const { source } = settings['port-range']!
+  throw usageError(`${source} has ${ports} ports for ${nproc} ranks; each rank needs one`)
+}
+
+/** How the network traffic of a job is protected. @throws ERR_TSR_USAGE */
+export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
+  const files = {
+    TSRUN_TLS_CERT: values['tls-cert'],
+    TSRUN_TLS_KEY: values['tls-key'],
+    TSRUN_TLS_CA: values['tls-ca'],
+  }
+  const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
+  /** The variables that pass these options to the ranks. */
+  const environment: Record<string, string> = {
+    TSRUN_TLS: values.tls ? '1' : '0',
+    ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
+  }
+  try {
+    const { protection, certificate } = readProtection(environment)
+    return {
+      protection,
+      certificate,
+      environment,
+      /** The file with the secret that the hosts share. */
+      tokenFile: values['token-file'],
+    }
+  } catch (cause) {
+    if (!isTsrError(cause)) throw cause
+    const { variable, expected } = cause.facts
+    const flag = `--${String(variable).slice('TSRUN_'.length).toLowerCase().replaceAll('_', '-')}`
+    throw usageError(`${flag} needs ${String(expected)}`, cause)
   }
 }

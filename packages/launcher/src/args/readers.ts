@@ -1,5 +1,5 @@
 import { constants } from 'node:os'
-import { parsePortRange, text, tsrError, written, type Schema, type TsrError } from '@tsrun/core'
+import { parsePortRange, type Schema, text, tsrError, type TsrError, written } from '@tsrun/core'
 import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
 
 export const HIGHEST_PORT = 65_535
@@ -80,28 +80,24 @@ export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 
-/** The end of a message that names the expected time. */
-const UNITS = ', or a time such as 250ms, 10m or 2h'
-
-/** Reads `10`, `0.5`, `30s` or `10m` as milliseconds, by default up to a day. */
-function seconds(most = 86_400): Schema<number> {
-  return written(`a number of seconds${UNITS}`, (word) => {
+/**
+ * Reads `10`, `0.5`, `30s` or `10m` as milliseconds.
+ *
+ * @param range - of the seconds, for the error message
+ */
+function seconds(range: string, isAllowed: (time: number) => boolean = () => true, most = 86_400) {
+  return written(`a number of seconds${range}, or a time such as 250ms, 10m or 2h`, (word) => {
     const [, digits, unit = 's'] = /^(\d+|\d*\.\d+)(ms|[smhd])?$/.exec(word) ?? []
-    return digits === undefined ? undefined : Number(digits) * units[unit]!
-  }).refine((milliseconds) => milliseconds <= most * 1000)
+    const time = digits === undefined ? NaN : Number(digits) * units[unit]!
+    return time <= most * 1000 && isAllowed(time) ? time : undefined
+  })
 }
 
-export const anyTime = seconds()
-export const time = seconds().refine(() => true, `a number of seconds from 0 to 86400${UNITS}`)
-export const timeout = seconds().refine(
-  isPositive,
-  `a number of seconds above 0, up to 86400${UNITS}`,
-)
+export const anyTime = seconds('')
+export const time = seconds(' from 0 to 86400')
+export const timeout = seconds(' above 0, up to 86400', isPositive)
 /** The maximum is below the limit of Node's timers, 2^31 - 1 milliseconds. */
-export const jobTimeout = seconds(2_000_000).refine(
-  isPositive,
-  `a number of seconds above 0, up to 2000000${UNITS}`,
-)
+export const jobTimeout = seconds(' above 0, up to 2000000', isPositive, 2_000_000)
 
 function isPositive(value: number): boolean {
   return value > 0
@@ -147,8 +143,8 @@ export function inspectorFrom(highest: number) {
   })
 }
 
-function atPort(host: string, found: number | undefined) {
-  return found === undefined ? undefined : { host, port: found }
+function atPort(host: string, port: number | undefined) {
+  return port === undefined ? undefined : { host, port }
 }
 
 export const portRange = written('two ports, for example 29600-29699', parsePortRange)
@@ -235,3 +231,48 @@ export const words = written(
   'arguments as in a shell, with every quotation mark closed',
   splitWords,
 )
+
+const decimal: Readonly<Record<string, number>> = {
+  '': 1,
+  K: 1e3,
+  M: 1e6,
+  G: 1e9,
+  B: 1e9,
+  T: 1e12,
+  P: 1e15,
+}
+
+const quantities = {
+  bytes: 'a size, as in 24GB or 24GiB',
+  'bytes/s': 'bytes in a second, as in 10GB/s or 100Gbit/s',
+  '': 'a number from 1, as in 10B, 7.5M or 1e12',
+}
+
+/**
+ * Reads numbers with units: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s` of a
+ * link, `12T` operations.
+ *
+ * @param what - the unit of the value; without one, `B` means 10^9
+ */
+export function quantity(what?: 'bytes' | 'bytes/s'): Schema<number> {
+  return written(quantities[what ?? ''], (text) => {
+    const [, digits, prefix = '', rest = ''] =
+      /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(.*)$/i.exec(text) ?? []
+    const factor = decimal[prefix.toUpperCase()]!
+    const unit = what === 'bytes/s' ? rest.replace(/\/s$|ps$/, '') : rest
+    const value = Number(digits) * unitFactor(prefix, unit, what) * factor
+    return value > 0 && value < Infinity ? value : undefined
+  })
+}
+
+/** The factor of a unit, apart from the prefix's power of ten; NaN for an unknown unit. */
+function unitFactor(prefix: string, unit: string, what: 'bytes' | 'bytes/s' | undefined): number {
+  if (unit === '') return 1
+  if (what === undefined) return unit === 'B' && prefix === '' ? 1e9 : NaN
+  if (unit === 'B') return 1
+  if (/^iB$/i.test(unit)) {
+    const power = ['', 'K', 'M', 'G', 'T', 'P'].indexOf(prefix.toUpperCase())
+    return power < 1 ? NaN : (1024 / 1000) ** power
+  }
+  return what === 'bytes/s' && /^bit$/i.test(unit) ? 1 / 8 : NaN
+}

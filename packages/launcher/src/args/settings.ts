@@ -52,12 +52,6 @@ function withoutRank(env: Environment): Environment {
   return isRank ? { ...env, TSRUN_NNODES: undefined } : env
 }
 
-/** Finds the flag for a word of the command line. */
-export function findFlag(word: string): Flag | undefined {
-  const name = word.replace(/^--?/, '').replaceAll('_', '-')
-  return flagTable.find((flag) => flag.name === name || flag.aliases?.includes(name) === true)
-}
-
 /** The variables that set this flag, in order of precedence. */
 export function variablesOf(flag: Flag): string[] {
   const names = [flag.name, ...(flag.aliases ?? [])].filter((name) => name.length > 1)

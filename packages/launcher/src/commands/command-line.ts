@@ -6,8 +6,7 @@ import type { Flags } from '../args/flag.ts'
 import { readSetting, usageError } from '../args/readers.ts'
 import { openConsole } from '../logs/console.ts'
 import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
-import { SSH_FAILED } from '../remote/connection.ts'
-import { watchParentPipe, PARENT_PIPE } from '../remote/parent-pipe.ts'
+import { PARENT_PIPE, SSH_FAILED, watchParentPipe } from '../remote/hosts.ts'
 import {
   aborted,
   listenForInterrupts,

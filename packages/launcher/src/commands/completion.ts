@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import type { Argv } from 'yargs'
-import { flagTable } from '../args/flags.ts'
-import type { Flag } from '../args/flag.ts'
-import { findFlag } from '../args/settings.ts'
+import { findFlag, flagNames, takesValue, type Flag, type Flags } from '../args/flag.ts'
+import { flags as jobFlags } from '../args/flags.ts'
 import { packageFolder } from '../package.ts'
-import { declareCommand } from './context.ts'
+import { declareCommand, type Command } from './context.ts'
+import { commandNames, commands } from './table.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
 
@@ -27,85 +26,59 @@ export const command = declareCommand({
  * `:files` and `:folders` ask the shell to complete file names.
  *
  * @param line - the words between `tsrun` and the cursor
- * @param inCommand - whether the first word is a command
+ * @param of - the command that is the first word, if it is one
  */
-export function answerCompletion(
-  parser: Argv,
-  line: readonly string[],
-  inCommand: boolean,
-): unknown {
+export function completionsOf(line: readonly string[], of: Command | undefined): string[] {
   const current = line.at(-1) ?? ''
-  return parser.completion(
-    'completion',
-    false,
-    (
-      _current: string,
-      _argv: unknown,
-      answer: (take: (error: Error | null, words: string[] | undefined) => void) => void,
-      done: (words: string[]) => void,
-    ) => {
-      answer((_error, found = []) => {
-        const isFlag = current.startsWith('-')
-        const words = !inCommand
-          ? wordsOfJob(line, found.map(separate))
-          : // yargs reserves the word `completion`, so list its arguments here.
-            line[0] === 'completion' && !isFlag
-            ? shells
-            : wordsOfCommand(found.map(separate), isFlag)
-        done(
-          words.filter(
-            (word) =>
-              word.startsWith(':') || (word.startsWith(current) && word.startsWith('-') === isFlag),
-          ),
-        )
-      })
-    },
+  return wordsFor(line.slice(of === undefined ? 0 : 1, -1), current, of).filter((word) =>
+    [':', current].some((beginning) => word.startsWith(beginning)),
   )
 }
 
-/** With ZSH_NAME, yargs writes `word:description`, and escapes colons in the word. */
-function separate(answer: string): string {
-  const [, word = answer, description = ''] = /^((?:\\:|[^:])*):(.*)$/s.exec(answer) ?? []
-  return describeWord(word.replaceAll('\\:', ':'), description)
-}
-
-function wordsOfCommand(found: readonly string[], isFlag: boolean): string[] {
-  const hasChoices = found.some((word) => !word.startsWith('-'))
-  return [...found, ...(isFlag || hasChoices ? [] : [':files'])]
-}
-
-function wordsOfJob(line: readonly string[], found: readonly string[]): string[] {
-  const before = line.slice(0, -1)
+function wordsFor(
+  before: readonly string[],
+  current: string,
+  of: Command | undefined,
+): readonly string[] {
+  const flags: Flags = of?.flags ?? jobFlags
+  let places = 0
   for (let i = 0; i < before.length; i++) {
     const word = before[i]!
+    const isPlace = !/^-./.test(word) || word === '--'
     // The script starts here. Complete the script and its arguments as files.
-    if (!/^-./.test(word) || word === '--') return [':files']
-    const flag = findFlag(word)
-    if (flag?.value === undefined) continue
-    if (++i === before.length) return valuesOf(flag, '')
+    if (isPlace && of === undefined) return [':files']
+    places += Number(isPlace)
+    const found = findFlag(flags, word)
+    if (found === undefined || !takesValue(flags[found]!)) continue
+    if (++i === before.length) return valuesOf(flags, found, '')
   }
-  const [, name] = /^(--?[^=]+)=/.exec(line.at(-1) ?? '') ?? []
-  if (name !== undefined) return valuesOf(findFlag(name), `${name}=`)
-  const commands = before.length > 0 ? [] : found.filter((word) => !word.startsWith('-'))
-  if (line.at(-1)?.startsWith('-') !== true) return [...commands, ':files']
-  const flags = flagTable.flatMap((flag) => {
-    const names = [flag.name, ...(flag.aliases ?? [])].filter((one) => one.length > 1)
-    return names.map((one) => describeWord(`--${one}`, flag.description))
-  })
-  const others = [
+  const [, spelled] = /^(--?[^=]+)=/.exec(current) ?? []
+  if (spelled !== undefined) return valuesOf(flags, findFlag(flags, spelled), `${spelled}=`)
+  if (!current.startsWith('-')) {
+    if (of !== undefined) return (places === 0 ? of.argument?.choices : undefined) ?? [':files']
+    const summaries = before.length > 0 ? [] : Object.values(commands)
+    const words = summaries.map((summary, i) => describeWord(commandNames[i]!, summary))
+    return [...words.filter((word) => !word.startsWith(`${current}\t`)), ':files']
+  }
+  return [
+    ...Object.entries(flags)
+      .filter(([, { description }]) => description !== '')
+      .flatMap(([name, facts]) =>
+        flagNames({ [name]: facts })
+          .filter((one) => one.length > 1)
+          .map((one) => describeWord(`--${one}`, facts.description)),
+      ),
     describeWord('--help', 'show this page'),
-    describeWord('--version', 'the version'),
+    ...(of === undefined ? [describeWord('--version', 'the version')] : []),
   ]
-  return [...flags, ...others]
 }
 
-/** Finds the values that a flag accepts: the lower-case words in its placeholder, such as `a|b`. */
-function valuesOf(flag: Flag | undefined, prefix: string): string[] {
-  const { value = '' } = flag ?? {}
+/** Finds the values that a flag accepts: its choices, or the lower-case words in its placeholder. */
+function valuesOf(flags: Flags, name: string | undefined, prefix: string): string[] {
+  const { value = '', choices = value.split('|') }: Partial<Flag> = flags[name ?? ''] ?? {}
   if (value === 'FILE') return [':files']
   if (value === 'DIR') return [':folders']
-  const words = value.split('|').filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word))
-  return words.map((word) => prefix + word)
+  return choices.filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word)).map((word) => prefix + word)
 }
 
 const LONGEST = 60

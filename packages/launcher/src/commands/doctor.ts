@@ -1,14 +1,13 @@
 import { flag, parsePortRange, text } from '@tsrun/core'
 import type { Flags, ValuesOf } from '../args/flag.ts'
 import { portRange as ports } from '../args/readers.ts'
-import { checks, type Finding } from '../doctor/checks.ts'
+import { judge, type Finding } from '../doctor/checks.ts'
 import { gatherFacts } from '../doctor/gather.ts'
 import { answerQuestions } from '../doctor/hosts/agent.ts'
 import { canRun, remarksOf, surveyJson, surveyText } from '../doctor/hosts/report.ts'
 import { surveyHosts } from '../doctor/hosts/survey.ts'
 import { version } from '../package.ts'
-import { readSsh } from '../remote/connection.ts'
-import { chooseHosts, hostFlags, readHosts } from '../remote/hostfile.ts'
+import { chooseHosts, hostFlags, readHosts, readSsh } from '../remote/hosts.ts'
 import { declareCommand, type CommandContext } from './context.ts'
 
 const needs = 'hosts'
@@ -79,7 +78,7 @@ async function diagnose(asJson: boolean, context: CommandContext): Promise<void>
   const { env, cwd, console, interrupts } = context
   const facts = await gatherFacts(env, cwd, interrupts.stop)
   interrupts.stop.throwIfAborted()
-  const findings = checks.flatMap((check) => check(facts))
+  const findings = judge(facts)
   if (asJson) console.write('stdout', reportJson(findings))
   else console.print('stdout', reportText(findings))
   context.exitCode = canTrain(findings) ? 0 : 1

@@ -81,7 +81,7 @@ function backendLines({ backends, tensorflow, blas }: HostReport): string[] {
   return [
     ...backends.map(({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`),
     `tensorflow of tsrun setup: ${found}`,
-    `BLAS of wasm: ${blas.library === null ? NOT_FOUND : `${blas.library}, kernels ${blas.kernels!}, from ${blas.origin!}`}`,
+    `BLAS of wasm: ${blas.library === null ? NOT_FOUND : `${blas.library}, kernels ${blas.kernels}, from ${blas.origin}`}`,
   ]
 }
 

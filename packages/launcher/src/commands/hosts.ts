@@ -9,15 +9,18 @@ import { lineSplitter, type Line, type StreamName } from '../logs/lines.ts'
 import { streamNames } from '../logs/log-files.ts'
 import type { Interruption } from '../protocol/nodes.ts'
 import {
+  chooseHosts,
   commandIn,
+  hostFlags,
   openConnection,
+  PARENT_PIPE,
+  type Reach,
+  readHosts,
   readSsh,
+  type RemoteHost,
   SSH_FAILED,
   whyNotOn,
-  type Reach,
-} from '../remote/connection.ts'
-import { chooseHosts, hostFlags, readHosts, type RemoteHost } from '../remote/hostfile.ts'
-import { PARENT_PIPE } from '../remote/parent-pipe.ts'
+} from '../remote/hosts.ts'
 import { declareCommand, type CommandContext } from './context.ts'
 
 const flags = {

@@ -1,13 +1,38 @@
 import { readlinkSync, statSync } from 'node:fs'
-import { namesIn, tsrError } from '@tsrun/core'
-import { readStatusPage, STATUS_NAME, type StatusSnapshot } from '@tsrun/distributed/record'
-import { usageError } from '../args/readers.ts'
+import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { setTimeout as pause } from 'node:timers/promises'
+import { isatty } from 'node:tty'
+import {
+  flag,
+  formatBytes,
+  formatRankList,
+  formatSeconds,
+  formatTable,
+  monotonicNow,
+  namesIn,
+  textWidth,
+  tsrError,
+  visibleText,
+} from '@tsrun/core'
+import {
+  activityOf,
+  type RankStatus,
+  readStatusPage,
+  STATUS_NAME,
+  type StatusSnapshot,
+} from '@tsrun/distributed/record'
+import { time, usageError } from '../args/readers.ts'
+import { type CommandContext, declareCommand } from './context.ts'
+import { watchGpus } from '../gpu-use.ts'
+import { type GpuUse, type RankUse, ratesOf, useOf } from '../job/process/process-use.ts'
+import { jsonLine } from '../logs/lines.ts'
 
 /** The output of a command when no job runs. */
-export const NO_JOB = 'no job of yours runs on this host\n'
+const NO_JOB = 'no job of yours runs on this host\n'
 
 /** The argument of a command about running jobs. */
-export const ONE_JOB = { description: 'show only this job' }
+const ONE_JOB = { description: 'show only this job' }
 
 /**
  * Returns the jobs of this user on this host, or only the job with the given run ID.
@@ -15,7 +40,7 @@ export const ONE_JOB = { description: 'show only this job' }
  * @param command - the name of the command, for error messages
  * @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB
  */
-export function runningJobs(command: string, runId: string | undefined): StatusSnapshot[] {
+function runningJobs(command: string, runId: string | undefined): StatusSnapshot[] {
   if (process.platform !== 'linux') {
     throw usageError(`tsrun ${command} needs /proc, which only Linux has`)
   }
@@ -31,7 +56,10 @@ export function runningJobs(command: string, runId: string | undefined): StatusS
 function findJobs(): StatusSnapshot[] {
   const own = process.getuid?.()
   return namesIn('/proc')
-    .filter((name) => /^\d+$/.test(name) && ownerOf(`/proc/${name}`) === own)
+    .filter(
+      (name) =>
+        /^\d+$/.test(name) && statSync(`/proc/${name}`, { throwIfNoEntry: false })?.uid === own,
+    )
     .flatMap((pid) => pagesOf(Number(pid)))
 }
 
@@ -56,6 +84,274 @@ function pagesOf(pid: number): StatusSnapshot[] {
   })
 }
 
-function ownerOf(path: string): number | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.uid
+/** `tsrun ps [run-id]` */
+export const ps = declareCommand({
+  usage:
+    '$0 ps [run-id] [--json]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
+    'since when, the current operation or the last one, its size, the ranks for which ' +
+    'it waits, the step and the loss.',
+  argument: ONE_JOB,
+  flags: { json: { reads: flag, description: 'as a JSON array of jobs, for programs' } },
+  run: ({ json }, { console }, [runId]) => {
+    const jobs = runningJobs('ps', runId)
+    if (json === true) console.write('stdout', jsonLine(jobs.map(toJson)))
+    else console.print('stdout', jobs.map(jobText).join('\n') || NO_JOB)
+  },
+})
+
+/** Omits the socket, whose name includes a secret. */
+function toJson(job: StatusSnapshot): object {
+  const ranks = job.ranks.map((rank) => ({ ...rank, state: activityOf(rank) }))
+  return { ...job, socket: undefined, ranks }
+}
+
+function jobText(job: StatusSnapshot): string {
+  // Do not shorten rows in a pipe, because other programs read the rows.
+  const width = isatty(1) ? textWidth() : Infinity
+  const table = formatTable([psColumns, ...job.ranks.map(psRow)], 'left', width)
+  return `${[jobTitle(job), ...table].join('\n')}\n`
+}
+
+/** Describes the job in one line. */
+function jobTitle(job: StatusSnapshot): string {
+  const { runId, script, launcherPid, ranks, worldSize, restartCount, abortedBy } = job
+  const attempt = restartCount === 0 ? '' : `, attempt ${restartCount}`
+  const ends = abortedBy === undefined ? '' : `, ends because of rank ${abortedBy}`
+  return `${runId}  ${script} (tsrun ${launcherPid}, ${ranks.length} of ${worldSize} ranks here${attempt}${ends})`
+}
+
+const psColumns = [
+  'rank',
+  'pid',
+  'state',
+  'since',
+  'operation',
+  'bytes',
+  'waits for',
+  'step',
+  'loss',
+]
+
+/**
+ * Describes the activity of a rank.
+ *
+ * @param computing - see `activityOf`
+ */
+function describeState(rank: RankStatus, computing?: number) {
+  const { operation, group, sequence, running, since, waitsFor } = rank
+  const state = activityOf(rank, computing)
+  const more = running > 1 ? ` (and ${running - 1} more)` : ''
+  return {
+    state,
+    /** Duration of this state. */
+    time: rank.end === undefined ? formatSeconds(Math.max(0, monotonicNow() - since) / 1000) : '–',
+    operation: operation === undefined ? '–' : `${operation} #${sequence} of ${group ?? ''}${more}`,
+    waits: state === 'waiting' ? formatRankList(waitsFor) : '–',
+    step: rank.step === undefined ? '–' : String(rank.step),
+    loss: rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
+  }
+}
+
+function psRow(rank: RankStatus): string[] {
+  const { state, time, operation, waits, step, loss } = describeState(rank)
+  return [
+    String(rank.rank),
+    String(rank.pid),
+    state,
+    time,
+    operation,
+    rank.state === 'operation' ? formatBytes(rank.bytes) : '–',
+    waits,
+    step,
+    loss,
+  ]
+}
+
+/** `tsrun top [run-id]` */
+export const top = declareCommand({
+  usage:
+    '$0 top [run-id]\n\nShows now and then what each rank of the jobs that you run on this host is doing, how ' +
+    'many steps it makes in a second, and what it uses of the CPU and of memory. Where there is ' +
+    'nvidia-smi, it also shows how busy the GPU of the rank is, and the memory in use there. ' +
+    'Ctrl-C ends it.',
+  argument: ONE_JOB,
+  flags: {
+    interval: {
+      reads: time.refine(
+        (wait) => wait >= 100 && wait <= 3_600_000,
+        'a number of seconds from 0.1 to 3600',
+      ),
+      fallback: '1',
+      description: 'the seconds between two polls',
+    },
+    once: { reads: flag, description: 'poll twice, show the table and end' },
+  },
+  run: watch,
+})
+
+/** Samples of the ranks by process ID. */
+type Samples = ReadonlyMap<number, RankUse>
+
+async function watch(
+  { interval, once = false }: { readonly interval: number; readonly once?: boolean | undefined },
+  { env, console, interrupts }: CommandContext,
+  [runId]: readonly string[],
+): Promise<void> {
+  const { columns, rows } = process.stdout
+  const isTerminal = isatty(1)
+  const width = isTerminal ? columns : Infinity
+  const isScreen = isTerminal && !once
+  const gpus = watchGpus(env, interrupts.stop)
+  let before = sample(runningJobs('top', runId), [])
+  // Use the alternate screen, so that the terminal restores its contents at the end.
+  if (isScreen) console.write('stdout', '\x1b[?1049h')
+  try {
+    for (let isFirst = true; ; isFirst = false) {
+      const wait = isFirst ? Math.min(interval, 500) : interval
+      const asked = gpus.ask()
+      await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
+      // Only a single report waits for nvidia-smi, which may take seconds.
+      if (once) await asked
+      if (interrupts.stop.aborted) return
+      const jobs = runningJobs('top', isFirst ? runId : undefined).filter(
+        (job) => runId === undefined || job.runId === runId,
+      )
+      const now = sample(jobs, gpus.latest)
+      const text = visibleText(topText(jobs, before, now, width))
+      before = now
+      console.write('stdout', isScreen ? screen(text, rows) : `${text}\n`)
+      if (once) return
+    }
+  } finally {
+    if (isScreen) console.write('stdout', '\x1b[?1049l')
+  }
+}
+
+/** Overwrites the screen with the text. Omits lines that do not fit. */
+function screen(text: string, rows: number): string {
+  const lines = text.split('\n').slice(0, rows - 1)
+  return `\x1b[H${lines.map((line) => `${line}\x1b[K\n`).join('')}\x1b[J`
+}
+
+function sample(jobs: readonly StatusSnapshot[], gpus: readonly GpuUse[]): Samples {
+  return new Map(
+    jobs.flatMap(({ ranks }) => ranks.map((rank) => [rank.pid, useOf(rank, gpus)] as const)),
+  )
+}
+
+/** The tables of all jobs, with at most `width` characters in a line. */
+export function topText(
+  jobs: readonly StatusSnapshot[],
+  before: Samples,
+  now: Samples,
+  width: number,
+): string {
+  if (jobs.length === 0) return NO_JOB.trimEnd()
+  const onGpus = [...now.values()].some(({ gpu }) => gpu !== undefined)
+  const columns = topColumns.filter((title) => onGpus || !title.startsWith('GPU'))
+  return jobs
+    .map((job) => {
+      const rows = job.ranks.map((rank) => topRow(rank, before.get(rank.pid), now.get(rank.pid)))
+      return [...titleLines(job, width), ...fit(rows, columns, width)]
+        .map((line) => line.slice(0, width))
+        .join('\n')
+    })
+    .join('\n\n')
+}
+
+/** The title of a job, on two lines if it does not fit on one. */
+function titleLines(job: StatusSnapshot, width: number): string[] {
+  const title = jobTitle(job)
+  const facts = title.lastIndexOf(' (')
+  return title.length <= width || facts < 0
+    ? [title]
+    : [title.slice(0, facts), `  ${title.slice(facts + 1)}`]
+}
+
+const topColumns = [
+  'rank',
+  'state',
+  'for',
+  'step',
+  'loss',
+  'steps/s',
+  'CPU',
+  'memory',
+  'GPU',
+  'GPU memory',
+  'waits',
+  'operation',
+]
+/** Columns to omit from a narrow table, in this order. */
+const expendable = ['for', 'waits', 'memory', 'GPU memory', 'GPU']
+const SHORTEST = 16
+
+function fit(rows: readonly string[][], columns: readonly string[], width: number): string[] {
+  let shown = columns
+  for (const column of ['', ...expendable]) {
+    shown = shown.filter((title) => title !== column)
+    const indices = shown.map((title) => topColumns.indexOf(title))
+    const table = [shown, ...rows.map((row) => indices.map((index) => row[index]!))]
+    const lines = formatTable(table, 'left', Infinity)
+    const start = lines[0]!.indexOf('operation')
+    if (start + SHORTEST <= width || column === expendable.at(-1)) return lines
+  }
+  return []
+}
+
+function topRow(rank: RankStatus, before: RankUse | undefined, now: RankUse | undefined): string[] {
+  const rates = now && ratesOf(rank.pid, before, now)
+  const { state, time, operation, waits, step, loss } = describeState(rank, rates?.computing)
+  const { cpu, stepsPerSecond: steps, memory, gpu: busy, gpuMemory } = rates ?? {}
+  return [
+    String(rank.rank),
+    state,
+    time,
+    step,
+    loss,
+    steps === undefined ? '–' : steps.toPrecision(3),
+    cpu === undefined ? '–' : `${Math.round(100 * cpu)} %`,
+    memory === undefined ? '–' : formatBytes(memory),
+    busy === undefined ? '–' : `${busy} %`,
+    gpuMemory === undefined ? '–' : formatBytes(gpuMemory),
+    waits,
+    operation,
+  ]
+}
+
+/** Milliseconds for a launcher to answer. A launcher waits 2 seconds for its ranks. */
+const ANSWER_TIME = 5000
+
+/** `tsrun stacks [run-id]` */
+export const stacks = declareCommand({
+  usage:
+    '$0 stacks [run-id]\n\nShows the JavaScript stack of each rank of the jobs that you run on this host, and ' +
+    'its operation. The ranks keep running; they need not have been started with --inspect.',
+  argument: ONE_JOB,
+  flags: {},
+  run: async (_, { console }, [runId]) => {
+    const blocks = await Promise.all(
+      runningJobs('stacks', runId).map(async (job) => {
+        const { runId: id, script, launcherPid } = job
+        return `${id}  ${script} (tsrun ${launcherPid})\n${await askLauncher(job)}`
+      }),
+    )
+    console.print('stdout', blocks.join('\n') || NO_JOB)
+  },
+})
+
+async function askLauncher({ socket, launcherPid }: StatusSnapshot): Promise<string> {
+  if (socket === undefined) return `tsrun ${launcherPid} has no socket at which it could answer\n`
+  const [name, secret] = socket.split(' ') as [string, string]
+  // The leading zero byte denotes an abstract socket, which has no file.
+  const connection = connect(`\0${name}`)
+  connection.setTimeout(ANSWER_TIME, () => {
+    connection.destroy(new Error(`no answer within ${ANSWER_TIME / 1000} s`))
+  })
+  try {
+    connection.end(secret)
+    return await text(connection)
+  } catch (error) {
+    return `tsrun ${launcherPid} does not answer: ${(error as Error).message}\n`
+  }
 }

@@ -4,22 +4,20 @@ import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { namesIn, object, parseJson, text, thisSystem } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
-import { readAvailable, memoryLimit, readSystemFile as read } from '../job/placement/limits.ts'
 import { linesOf } from '../job/placement/devices.ts'
+import {
+  memoryLimit,
+  readAvailable,
+  readSystemFile as read,
+  softLimit,
+} from '../job/placement/limits.ts'
 import { version } from '../package.ts'
 import { resolveFrom } from '../job/code/script.ts'
 import { readTensorFlow } from './gather.ts'
-import { attempt, findBlas, findMpi, readCores, readOpenFiles, run, sizeOfShm } from './machine.ts'
+import { attempt, findBlas, findMpi, readCores, run, sizeOfShm } from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
 export type HostReport = Awaited<ReturnType<typeof reportHost>>
-
-interface GpuReports {
-  /** `memory` includes the unit. */
-  readonly gpus: readonly { name: string; memory: string | null; driver: string | null }[]
-  /** Why nvidia-smi fails; null if it works or is not installed. */
-  readonly gpuProblem: string | null
-}
 
 type Environment = NodeJS.ProcessEnv
 
@@ -31,13 +29,16 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
   const options = { env, cwd, limit: LIMIT, signal }
   const [npm, gpus, mpi, blas] = await Promise.all([
     run('npm', ['--version'], options),
-    readGpuReports(options),
+    readGpus(options),
     findMpi(env),
     findBlas(env, signal),
   ])
   const places = placesOf(cwd)
   const versionOf = (name: string): string | null => installedVersion(name, places)
   const koffi = isAvailable()
+  const cores = readCores()
+  const model = cpus()[0]?.model.trim() ?? ''
+  const limit = memoryLimit() ?? Infinity
   return {
     tsrun: version,
     packages: Object.fromEntries(packageNames.map((name) => [name, versionOf(name)])),
@@ -51,10 +52,22 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     kernel: release(),
     libc: attempt(readLibc) ?? null,
     container: containerOf(env),
-    cpu: readCpu(),
-    memory: readMemory(),
+    cpu: {
+      model: model === '' ? null : model,
+      cores: cores.all,
+      /** The number of cores for this process. */
+      allowed: cores.allowed,
+      /** The limit of the cgroup in cores. */
+      limit: cores.quota ?? null,
+    },
+    memory: {
+      size: totalmem(),
+      free: readAvailable() ?? freemem(),
+      /** The limit of the cgroup in bytes. */
+      limit: limit < totalmem() ? limit : null,
+    },
     shm: sizeOfShm() ?? null,
-    openFiles: readOpenFiles() ?? null,
+    openFiles: softLimit('Max open files') ?? null,
     numaNodes: readNumaNodes(),
     ...gpus,
     backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
@@ -69,7 +82,10 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
       mpi.libraries.length > 0 || mpi.mpirun !== undefined
         ? { ...mpi, mpirun: mpi.mpirun ?? null }
         : null,
-    interfaces: readInterfaces(),
+    interfaces: Object.entries(attempt(networkInterfaces) ?? {}).map(([name, of = []]) => ({
+      name,
+      addresses: of.map(({ cidr, address }) => cidr ?? address),
+    })),
     variables: readVariables(env),
   }
 }
@@ -107,13 +123,14 @@ function placesOf(cwd: string): string[] {
   return [...own, ...others]
 }
 
-const versioned = object({ version: text })
-
 /** Reads package.json by path, because some packages do not export it. */
 function installedVersion(name: string, places: readonly string[]): string | null {
   for (const place of places) {
     for (const folder of attempt(() => createRequire(place).resolve.paths(name)) ?? []) {
-      const found = parseJson(read(join(folder, name, 'package.json')) ?? '', versioned)
+      const found = parseJson(
+        read(join(folder, name, 'package.json')) ?? '',
+        object({ version: text }),
+      )
       if (found !== undefined) return found.version
     }
   }
@@ -142,23 +159,6 @@ function containerOf(env: Environment): string | null {
   return null
 }
 
-/** `allowed` is the number of cores for this process, and `limit` the limit of the cgroup in cores. */
-function readCpu() {
-  const { allowed, all, quota = null } = readCores()
-  const model = cpus()[0]?.model.trim() ?? ''
-  return { model: model === '' ? null : model, cores: all, allowed, limit: quota }
-}
-
-/** `limit` is the memory limit of the cgroup in bytes. */
-function readMemory() {
-  const limit = memoryLimit() ?? Infinity
-  return {
-    size: totalmem(),
-    free: readAvailable() ?? freemem(),
-    limit: limit < totalmem() ? limit : null,
-  }
-}
-
 /** The cores of each NUMA node, for example `0-7`. */
 function readNumaNodes(): string[] {
   const folder = '/sys/devices/system/node'
@@ -170,18 +170,24 @@ function readNumaNodes(): string[] {
 
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
 
-async function readGpuReports(options: Parameters<typeof run>[2]): Promise<GpuReports> {
+async function readGpus(options: Parameters<typeof run>[2]) {
   const { stdout, stderr, failure } = await run('nvidia-smi', QUERY, options)
-  if (failure === 'exit code ENOENT') return { gpus: [], gpuProblem: null }
-  if (failure !== undefined) {
-    const [says = failure] = linesOf(`${stdout}\n${stderr}`)
-    return { gpus: [], gpuProblem: `nvidia-smi: ${says}` }
+  const lines = linesOf(failure === undefined ? stdout : `${stdout}\n${stderr}`)
+  return {
+    /** `memory` includes the unit. */
+    gpus:
+      failure === undefined
+        ? lines.map((line) => {
+            const [name = line, memory = null, driver = null] = line.split(', ')
+            return { name, memory, driver }
+          })
+        : [],
+    /** Why nvidia-smi fails; null if it works or is not installed. */
+    gpuProblem:
+      failure === undefined || failure === 'exit code ENOENT'
+        ? null
+        : `nvidia-smi: ${lines[0] ?? failure}`,
   }
-  const gpus = linesOf(stdout).map((line) => {
-    const [name = line, memory = null, driver = null] = line.split(', ')
-    return { name, memory, driver }
-  })
-  return { gpus, gpuProblem: null }
 }
 
 /** The installation of `tsrun setup tensorflow`. */
@@ -191,13 +197,6 @@ function reportTensorFlow(env: Environment) {
   if (found.manifest === undefined) return null
   const { tensorflowVersion: version, package: name, packageVersion, devices } = found.manifest
   return { version, package: name, packageVersion, devices }
-}
-
-function readInterfaces() {
-  return Object.entries(attempt(networkInterfaces) ?? {}).map(([name, of = []]) => ({
-    name,
-    addresses: of.map(({ cidr, address }) => cidr ?? address),
-  }))
 }
 
 const prefixes =

@@ -10,6 +10,7 @@ import {
   readTensorFlowManifest,
   text,
   thisSystem,
+  type Of,
 } from '@tsrun/core'
 import { isAvailable } from '@tsrun/native'
 import {
@@ -18,8 +19,8 @@ import {
   type Devices,
   gpusOfHost,
 } from '../job/placement/devices.ts'
-import { processLimits } from '../job/placement/limits.ts'
-import { locateObserve } from '../observe-package.ts'
+import { processLimits, readSystemFile, softLimit } from '../job/placement/limits.ts'
+import { locateObserve } from '../observe.ts'
 import { packageFolder } from '../package.ts'
 import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
 import { LONGEST_START } from '../setup/proof.ts'
@@ -27,11 +28,9 @@ import {
   findBlas,
   findMpi,
   measureMemory,
-  readAutogroups,
   readCores,
   readGpus,
   readNpm,
-  readOpenFiles,
   run,
   trySharedMemory,
   type RunOptions,
@@ -40,17 +39,6 @@ import {
 /** The facts about this host, which the checks assess. */
 export type Facts = Awaited<ReturnType<typeof gatherFacts>>
 
-/** The result of training one step in a new process. */
-type BackendFacts = { readonly name: string } & (
-  | {
-      readonly works: true
-      readonly version: string
-      readonly device?: string | undefined
-      readonly threads?: number | undefined
-    }
-  | { readonly works: false; readonly reason: string; readonly missing: boolean }
-)
-
 /**
  * Collects the facts about this host. Programs that do not answer in time are killed.
  *
@@ -58,7 +46,6 @@ type BackendFacts = { readonly name: string } & (
  */
 export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
-  const hasTensorFlow = 'manifest' in tensorflow && tensorflow.manifest !== undefined
   const hostGpus = gpusOfHost(env)
   const [npm, gpus, mpi, blas] = await Promise.all([
     readNpm(cwd),
@@ -77,16 +64,17 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
     npm,
     native: isAvailable(),
     sharedMemory: await trySharedMemory(),
-    autogroups: readAutogroups(),
-    /** Maximum open files of a process. */
-    openFiles: readOpenFiles(),
+    /** Whether the scheduler divides CPU time among sessions first. */
+    autogroups: readSystemFile('/proc/sys/kernel/sched_autogroup_enabled') === '1',
+    /** The limit on open files, which Node raises to the maximum and ranks inherit. */
+    openFiles: softLimit('Max open files'),
     limits: processLimits(),
     cores: readCores(),
     memory: measureMemory(),
     backends: await tryBackends(
       env,
       cwd,
-      hasTensorFlow,
+      tensorflow.manifest !== undefined,
       findDevices(env, () => hostGpus.list),
       signal,
     ),
@@ -108,10 +96,20 @@ export function readTensorFlow(env: NodeJS.ProcessEnv) {
 
 /** Milliseconds to load a backend and train one step. */
 const LIMIT = 120_000
-/** On a GPU, TensorFlow may have to compile its kernels first. */
-const limitOf = (name: string, gpus: readonly string[]): number =>
-  name === 'tensorflow' && gpus.length > 0 ? LONGEST_START : LIMIT
 const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
+
+const probeOutcome = either(
+  object({
+    works: choice(true),
+    version: text,
+    device: text.optional(),
+    threads: count().optional(),
+  }),
+  object({ works: choice(false), reason: text, missing: flag }),
+)
+
+/** The result of training one step in a new process. */
+type BackendFacts = { readonly name: string } & Of<typeof probeOutcome>
 
 /** Trains a step with every installed backend, one after the other, each in a separate process. */
 async function tryBackends(
@@ -123,49 +121,30 @@ async function tryBackends(
 ): Promise<BackendFacts[]> {
   const places = [join(cwd, 'any.js'), import.meta.url]
   const training = resolveFrom(places, '@tsrun/training')
+  const missing = (name: string, reason: string): BackendFacts => ({
+    name,
+    works: false,
+    reason,
+    missing: true,
+  })
   if (training === undefined) {
-    const reason = 'the package @tsrun/training is not installed'
-    return [{ name: 'wasm', works: false, reason, missing: true }]
+    return [missing('wasm', 'the package @tsrun/training is not installed')]
   }
   // The environment of the only rank of a job.
   const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {
-    const reason = missingPart(name, training, places, hasTensorFlow)
-    facts.push(
-      reason === undefined
-        ? await tryBackend(name, training, {
-            env: rank,
-            limit: limitOf(name, devices.gpus),
-            signal,
-          })
-        : { name, works: false, reason, missing: true },
-    )
+    if (name === 'tensorflow' && !hasTensorFlow) facts.push(missing(name, 'not set up'))
+    else if (name === 'webgpu' && resolveFrom([training, ...places], name) === undefined) {
+      facts.push(missing(name, 'the package webgpu is not installed'))
+    } else {
+      // On a GPU, TensorFlow may have to compile its kernels first.
+      const limit = name === 'tensorflow' && devices.gpus.length > 0 ? LONGEST_START : LIMIT
+      facts.push(await tryBackend(name, training, { env: rank, limit, signal }))
+    }
   }
   return facts
 }
-
-function missingPart(
-  name: string,
-  training: string,
-  places: readonly string[],
-  hasTensorFlow: boolean,
-): string | undefined {
-  if (name === 'tensorflow' && !hasTensorFlow) return 'not set up'
-  if (name !== 'webgpu') return undefined
-  const found = resolveFrom([training, ...places], 'webgpu')
-  return found === undefined ? 'the package webgpu is not installed' : undefined
-}
-
-const probeOutcome = either(
-  object({
-    works: choice(true),
-    version: text,
-    device: text.optional(),
-    threads: count().optional(),
-  }),
-  object({ works: choice(false), reason: text, missing: flag }),
-)
 
 async function tryBackend(
   name: string,

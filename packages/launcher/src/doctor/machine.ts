@@ -14,13 +14,6 @@ import {
 } from '../job/placement/limits.ts'
 import { proveBlas } from '../setup/blas.ts'
 
-interface RunResult {
-  readonly stdout: string
-  readonly stderr: string
-  /** Why the program failed; undefined for exit code 0. */
-  readonly failure: string | undefined
-}
-
 export interface RunOptions {
   readonly cwd?: string
   readonly env?: NodeJS.ProcessEnv
@@ -33,10 +26,14 @@ export interface RunOptions {
 export function run(
   program: string,
   args: readonly string[],
-  options: RunOptions = {},
-): Promise<RunResult> {
-  const { limit = 20_000, ...rest } = options
-  return new Promise((resolve) => {
+  { limit = 20_000, ...options }: RunOptions = {},
+) {
+  return new Promise<{
+    readonly stdout: string
+    readonly stderr: string
+    /** Why the program failed; undefined for exit code 0. */
+    readonly failure: string | undefined
+  }>((resolve) => {
     const end = (error: ExecFileException | null, stdout = '', stderr = ''): void => {
       const failure =
         error === null
@@ -49,7 +46,7 @@ export function run(
       resolve({ stdout, stderr, failure })
     }
     try {
-      execFile(program, args, { ...rest, timeout: limit, killSignal: 'SIGKILL' }, end)
+      execFile(program, args, { ...options, timeout: limit, killSignal: 'SIGKILL' }, end)
     } catch (error) {
       end(error as Error)
     }
@@ -70,17 +67,13 @@ export async function readNpm(cwd: string) {
   }
 }
 
-export interface SharedMemoryFacts {
-  /** Why two processes cannot share a file in memory; undefined if they can. */
-  readonly problem: string | undefined
-  /** Size of /dev/shm in bytes; undefined if it is missing. */
-  readonly size?: number | undefined
-  readonly free?: number | undefined
-}
-
 /** Tests whether a child process can write into a memory-backed file of this process. */
-export async function trySharedMemory(): Promise<SharedMemoryFacts> {
-  return { problem: await sharingProblem(), ...sizeOfShm() }
+export async function trySharedMemory() {
+  return {
+    /** Why two processes cannot share a file in memory; undefined if they can. */
+    problem: await sharingProblem(),
+    ...sizeOfShm(),
+  }
 }
 
 async function sharingProblem(): Promise<string | undefined> {
@@ -92,7 +85,10 @@ async function sharingProblem(): Promise<string | undefined> {
     const path = `/proc/${process.pid}/fd/${fd}`
     const program = `(${writeHere.toString()})()`
     const { failure, stderr } = await run(process.execPath, ['-e', program, path])
-    if (failure !== undefined) return `another process cannot open ${path}: ${firstError(stderr)}`
+    if (failure !== undefined) {
+      const [error = 'it failed'] = /^\w*Error: .*$/m.exec(stderr) ?? []
+      return `another process cannot open ${path}: ${error}`
+    }
     return readFileSync(path, 'latin1').startsWith('here') ? undefined : `${path} is not shared`
   } catch (error) {
     return (error as Error).message
@@ -106,26 +102,12 @@ const writeHere = (): void => {
   process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
 }
 
-function firstError(stderr: string): string {
-  return /^\w*Error: .*$/m.exec(stderr)?.[0] ?? 'it failed'
-}
-
 /** Bytes of /dev/shm; undefined if it is missing. */
 export function sizeOfShm() {
   return attempt(() => {
     const { blocks, bavail, bsize } = statfsSync('/dev/shm')
     return { size: blocks * bsize, free: bavail * bsize }
   })
-}
-
-/** Whether the scheduler divides CPU time among sessions first (autogroups). */
-export function readAutogroups(): boolean {
-  return read('/proc/sys/kernel/sched_autogroup_enabled') === '1'
-}
-
-/** The limit on open files, which Node raises to the maximum and ranks inherit. */
-export function readOpenFiles(): number | undefined {
-  return softLimit('Max open files')
 }
 
 export function readCores() {
@@ -186,20 +168,8 @@ export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv) {
   }
 }
 
-/** The BLAS that the backend wasm uses. */
-export interface BlasFacts {
-  /** The first library whose products are right. */
-  readonly library: string | null
-  /** What named it or brought it. */
-  readonly origin: string | null
-  /** The kernels that it selected, and the variable that selects them. */
-  readonly kernels: string | null
-  /** Why those before it cannot be used. */
-  readonly problems: readonly string[]
-}
-
 /** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */
-export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<BlasFacts> {
+export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal) {
   const type = env['OPENBLAS_CORETYPE']
   const problems: string[] = []
   const context = { env, signal, title: 'OpenBLAS', log: devNull, say: () => undefined } as const
@@ -208,7 +178,16 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal): Pro
     if (typeof proof !== 'string') {
       const { kernels = 'unknown' } = proof
       const chosen = type === undefined ? '' : ` (OPENBLAS_CORETYPE=${type})`
-      return { library, origin, kernels: `${kernels}${chosen}`, problems }
+      return {
+        /** The first library whose products are right. */
+        library,
+        /** What named it or brought it. */
+        origin,
+        /** The kernels that it selected, and the variable that selects them. */
+        kernels: `${kernels}${chosen}`,
+        /** Why those before it cannot be used. */
+        problems,
+      }
     }
     problems.push(`${library}: ${proof}`)
   }
@@ -224,10 +203,14 @@ export async function findMpi(env: NodeJS.ProcessEnv) {
     run('ldconfig', ['-p'], { env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` } }),
   ])
   const cached = cache.stdout.matchAll(/^\s+(\S+) \(.*\) => (\S+)$/gm)
-  const named = env['TSRUN_LIBMPI'] ?? ''
+  const folders = (env['LD_LIBRARY_PATH'] ?? '').split(':').filter(Boolean)
   const libraries = [
-    ...(named === '' ? [] : [named]),
-    ...(env['LD_LIBRARY_PATH'] ?? '').split(':').filter(Boolean).flatMap(mpiIn),
+    env['TSRUN_LIBMPI'] ?? '',
+    ...folders.flatMap((folder) =>
+      namesIn(folder)
+        .filter((name) => mpiNames.includes(name))
+        .map((name) => join(folder, name)),
+    ),
     ...Array.from(cached, ([, name, path]) => (mpiNames.includes(name!) ? path! : '')),
   ].filter((path) => path !== '' && existsSync(path))
   return {
@@ -236,10 +219,4 @@ export async function findMpi(env: NodeJS.ProcessEnv) {
     /** The first line of `mpirun --version`. */
     mpirun: version.failure === undefined ? linesOf(version.stdout)[0] : undefined,
   }
-}
-
-function mpiIn(folder: string): string[] {
-  return namesIn(folder)
-    .filter((name) => mpiNames.includes(name))
-    .map((name) => join(folder, name))
 }

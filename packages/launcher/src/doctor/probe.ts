@@ -3,37 +3,12 @@
  * JSON.
  */
 
-interface Tensor {
-  data(): Promise<Float32Array>
-}
-
-/** The part of @tsrun/training that is used here. The launcher does not depend on @tsrun/training. */
-interface Training {
-  loadBackend(name: string): Promise<{ readonly device?: string; readonly threads?: number }>
-  readonly tf: {
-    readonly version_core: string
-    tensor2d(values: number[][]): Tensor
-    matMul(a: Tensor, b: Tensor): Tensor
-  }
-  shardedMLP(options: object): { slice(from: number, to: number): Module }
-  recordModule(module: Module, x: Tensor, options: object): Recording
-  readonly SGD: new (options: object) => { step(parameters: unknown, gradients: unknown): void }
-  sumInto(gradients: Map<string, Tensor>): unknown
-}
-
-interface Module {
-  readonly parameters: readonly { value: Tensor }[]
-}
-
-interface Recording {
-  readonly value: Tensor
-  backward(dy: Tensor, onGradient: unknown): unknown
-}
+import type { Tensor } from '@tsrun/training'
 
 async function train(name: string, url: string): Promise<object> {
-  const training = (await import(url)) as Training
+  const training = (await import(url)) as typeof import('@tsrun/training')
   const { tf } = training
-  const { device, threads } = await training.loadBackend(name)
+  const { device, threads } = await training.loadBackend(name as 'wasm')
   const model = training.shardedMLP({ layers: 2, inputs: 2, hidden: 3, outputs: 2 }).slice(0, 2)
   const before = await Promise.all(model.parameters.map(({ value }) => value.data()))
   const x = tf.tensor2d([

@@ -2,9 +2,15 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { makeFolders } from '@tsrun/core'
 import { packageFolder } from '../package.ts'
-import { reasonOf, runTool, setupError, type ToolOutput, type ToolContext } from './tool.ts'
-import type { Tool } from './toolchain.ts'
-import type { Wheel } from './wheel.ts'
+import {
+  reasonOf,
+  runTool,
+  setupError,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+} from './tool.ts'
+import type { Wheel } from './packages.ts'
 
 /** Revision of tsrun's additions to the binding. Installations of another revision are rebuilt. */
 export const BINDING_REVISION = 8

@@ -14,6 +14,7 @@ import { OPENBLAS_VERSION, requirements } from './pins.ts'
 import { problemOf } from './proof.ts'
 import type { Component } from './setup.ts'
 import {
+  findPython,
   installWithPip,
   roomAdvice,
   runTool,
@@ -21,7 +22,6 @@ import {
   testOptions,
   type ToolContext,
 } from './tool.ts'
-import { findPython } from './toolchain.ts'
 
 /** How to get a BLAS without `tsrun setup`. */
 export const systemAdvice =

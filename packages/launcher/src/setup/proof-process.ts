@@ -4,28 +4,15 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { restoreLegacyUtil } from '@tsrun/core'
 
-interface Tensor {
-  dataSync(): ArrayLike<number>
-}
-
-/** The part of TensorFlow.js that is used here. The launcher does not depend on TensorFlow.js. */
-interface TensorFlow {
-  getBackend(): string
-  backend(): {
-    readonly isUsingGpuDevice: boolean
-    readonly binding: { readonly TF_Version: string }
-  }
-  tensor2d(rows: number[][]): Tensor
-  tensor1d(values: number[]): Tensor
-  matMul(a: Tensor, b: Tensor): Tensor
-  square(x: Tensor): Tensor
-  grad(f: (x: Tensor) => Tensor): (x: Tensor) => Tensor
-  topk(x: Tensor, k: number): { readonly values: Tensor }
+/** The backend of the binding. */
+interface Backend {
+  readonly isUsingGpuDevice: boolean
+  readonly binding: { readonly TF_Version: string }
 }
 
 const [folder = '', name = ''] = process.argv.slice(2)
 restoreLegacyUtil()
-const tf = createRequire(join(folder, 'any.js'))(name) as TensorFlow
+const tf = createRequire(join(folder, 'any.js'))(name) as (typeof import('@tsrun/training'))['tf']
 
 expect('the backend', tf.getBackend(), 'tensorflow')
 const a = tf.tensor2d([
@@ -42,7 +29,7 @@ const gradient = tf.grad((x) => tf.square(tf.matMul(x, weights)))(tf.tensor2d([[
 expect('a gradient', gradient.dataSync(), [66, 88])
 expect('topk', tf.topk(tf.tensor1d([1, 5, 3]), 2).values.dataSync(), [5, 3])
 
-const { binding, isUsingGpuDevice } = tf.backend()
+const { binding, isUsingGpuDevice } = tf.backend() as unknown as Backend
 process.stdout.write(JSON.stringify({ tensorflow: binding.TF_Version, gpu: isUsingGpuDevice }))
 
 function expect(what: string, actual: string | ArrayLike<number>, expected: unknown): void {

@@ -6,13 +6,25 @@ import {
   type TensorFlowRequest,
 } from '@tsrun/core'
 import { BINDING_REVISION, compileBinding } from './binding.ts'
-import { folderOfPackage, installOfficially, installPackages } from './npm-packages.ts'
+import {
+  folderOfPackage,
+  getWheel,
+  installOfficially,
+  installPackages,
+  libraryFoldersOf,
+  needsPython,
+} from './packages.ts'
 import { TFJS_VERSION } from './pins.ts'
 import { gpuAdvice, type IdleGpus, prove } from './proof.ts'
 import type { Component, Installation } from './setup.ts'
-import { setupError, type ToolContext } from './tool.ts'
-import { checkNode, findCompiler, findNpm, findPython } from './toolchain.ts'
-import { getWheel, libraryFoldersOf, needsPython } from './wheel.ts'
+import {
+  checkNode,
+  findCompiler,
+  findNpm,
+  findPython,
+  setupError,
+  type ToolContext,
+} from './tool.ts'
 
 const needsGpu =
   'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'

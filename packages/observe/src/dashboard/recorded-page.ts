@@ -2,7 +2,7 @@ import { readSteps, type RecordedSteps } from '../trace/recorded-steps.ts'
 import { summarizeSteps } from '../trace/summary.ts'
 import { summarySentences } from '../trace/summary-text.ts'
 import type { TracedRun } from '../trace/traced-run.ts'
-import { DashboardServer } from './server.ts'
+import { serveDashboard } from './server.ts'
 import { stepView } from './step-view.ts'
 import type {
   ChartPoint,
@@ -36,8 +36,8 @@ export interface RecordedPageOptions {
  * @param port - 0: any free port
  * @throws the system's error if the port cannot be used
  */
-export function servePage(port: number, options: RecordedPageOptions): Promise<DashboardServer> {
-  return DashboardServer.open({ port, feed: recordedPage(options) })
+export function servePage(port: number, options: RecordedPageOptions) {
+  return serveDashboard(port, recordedPage(options))
 }
 
 function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOptions): PageSource {

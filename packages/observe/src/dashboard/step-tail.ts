@@ -25,57 +25,51 @@ const KEPT_TIME = 2000
 /** Maximum spans kept for a rank. */
 const KEPT_SPANS = 40_000
 
-/** Follows the traces that the ranks of this host write during an attempt, step by step. */
-export class StepTail {
-  readonly #folder: string
-  readonly #attempt: number
-  readonly #files = new Map<number, SpanTail>()
-  readonly #seen = new Set<string>()
-  #shown: number | undefined
-
-  /** @param folder - the run's folder; see `spansFolder` */
-  constructor(folder: string, attempt: number) {
-    this.#folder = folder
-    this.#attempt = attempt
-  }
-
-  /** The last step that all given ranks have completed; undefined if there is no new step. */
-  look(ranks: readonly number[]): StepView | undefined {
-    this.#open(ranks)
-    const files = ranks.toSorted((a, b) => a - b).map((rank) => this.#files.get(rank))
-    if (files.length === 0) return undefined
-    const opened = files.filter((file) => file !== undefined)
-    let budget = LOOK_BYTES
-    for (const file of opened) budget -= file.read(budget)
-    if (opened.length < files.length) return undefined
-    const common = [...opened[0]!.windows.keys()].filter((step) =>
-      opened.every(({ windows }) => windows.has(step)),
-    )
-    const step = common.at(-1)
-    if (step === undefined || step === this.#shown) return undefined
-    this.#shown = step
-    return stepView(
-      step,
-      opened.map(({ rank, windows, spans }) => ({ rank, window: windows.get(step)!, spans })),
-    )
-  }
+/**
+ * Follows the traces that the ranks of this host write during an attempt, step by step.
+ *
+ * @param folder - the run's folder; see `spansFolder`
+ * @returns a function that reads what was added. It returns the last step that all given ranks have
+ *   completed; undefined if there is no new step
+ */
+export function followSteps(folder: string, attempt: number) {
+  const files = new Map<number, SpanTail>()
+  const seen = new Set<string>()
+  let shown: number | undefined
 
   /** Opens the newest file of each rank. A rank that keeps only its newest spans starts new files. */
-  #open(ranks: readonly number[]): void {
-    for (const name of namesIn(this.#folder)) {
-      if (this.#seen.has(name)) continue
+  const open = (ranks: readonly number[]): void => {
+    for (const name of namesIn(folder)) {
+      if (seen.has(name)) continue
       const place = parseSpanFileName(name)
-      if (place?.restartCount !== this.#attempt || !ranks.includes(place.rank)) continue
+      if (place?.restartCount !== attempt || !ranks.includes(place.rank)) continue
       try {
-        const tail = openSpanTail(join(this.#folder, name))
-        this.#seen.add(name)
-        const known = this.#files.get(place.rank)
+        const tail = openSpanTail(join(folder, name))
+        seen.add(name)
+        const known = files.get(place.rank)
         // Another process may have replaced the rank.
-        if (known === undefined || tail.begun > known.begun) this.#files.set(place.rank, tail)
+        if (known === undefined || tail.begun > known.begun) files.set(place.rank, tail)
       } catch {
         // The rank has not written the header yet, or has removed the file.
       }
     }
+  }
+
+  return (ranks: readonly number[]): StepView | undefined => {
+    open(ranks)
+    const opened = ranks.toSorted((a, b) => a - b).flatMap((rank) => files.get(rank) ?? [])
+    let budget = LOOK_BYTES
+    for (const file of opened) budget -= file.read(budget)
+    if (opened.length < ranks.length || opened.length === 0) return undefined
+    const step = [...opened[0]!.windows.keys()].findLast((each) =>
+      opened.every(({ windows }) => windows.has(each)),
+    )
+    if (step === undefined || step === shown) return undefined
+    shown = step
+    return stepView(
+      step,
+      opened.map(({ rank, windows, spans }) => ({ rank, window: windows.get(step)!, spans })),
+    )
   }
 }
 

@@ -1,7 +1,7 @@
 import { formatBytes, formatTable } from '@tsrun/core'
 import { isLoopback } from '@tsrun/store'
 import { version } from '../../package.ts'
-import type { Link } from './link.ts'
+import type { Link } from './agent.ts'
 import type { Survey } from './survey.ts'
 
 /** A problem that prevents a job (`FAILS`), or a note. */

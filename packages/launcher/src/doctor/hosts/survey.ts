@@ -4,12 +4,18 @@ import {
   commandIn,
   lastLineOf,
   openConnection,
-  whyNotOn,
   type Reach,
-} from '../../remote/connection.ts'
-import type { RemoteHost } from '../../remote/hostfile.ts'
-import { reply, type HostFacts, type Questions, type Reply } from './agent.ts'
-import { SECRET_BYTES, type Link } from './link.ts'
+  type RemoteHost,
+  whyNotOn,
+} from '../../remote/hosts.ts'
+import {
+  type HostFacts,
+  type Link,
+  type Questions,
+  reply,
+  type Reply,
+  SECRET_BYTES,
+} from './agent.ts'
 
 /** The hosts to measure, and how. */
 export interface SurveyRequest {

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { usageError } from '../../args/readers.ts'
-import type { InspectOptions, ProgramOptions } from '../../args/program-options.ts'
+import type { InspectOptions, ProgramOptions } from '../../args/job-options.ts'
 import type { Announcer } from '../../logs/console.ts'
 
 /** Where a rank listens for a debugger. */

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowedCores, isAvailable } from '@tsrun/native'
-import type { Binding } from '../../args/placement-options.ts'
+import type { Binding } from '../../args/job-options.ts'
 import { usageError } from '../../args/readers.ts'
 import { readSystemFile, type ReadSystemFile } from './limits.ts'
 

@@ -1,0 +1,83 @@
+import { flag, textWidth } from '@tsrun/core'
+import yargs, { type Argv } from 'yargs'
+import type { Flag, Flags } from '../args/flag.ts'
+import { flags as jobFlags, flagTable } from '../args/flags.ts'
+import { variablesOf } from '../args/settings.ts'
+import { homepage, version } from '../package.ts'
+import type { Command } from './context.ts'
+import { commandNames, commands } from './table.ts'
+
+/** The help page of a command, or that of a job with all commands. */
+export async function helpPage(name: string, command: Command | undefined): Promise<string> {
+  const parser = yargs()
+    .locale('en')
+    .wrap(Math.min(80, textWidth()))
+    .scriptName('tsrun')
+    .help()
+    .alias('help', 'h')
+    .describe('help', 'show this page')
+    .exitProcess(false)
+  // @types/yargs lacks this method.
+  const page = parser as unknown as { usageConfiguration(of: object): void }
+  page.usageConfiguration({ 'hide-types': true })
+  if (command === undefined) {
+    parser
+      .usage('$0 [flags] script [arguments of the script]')
+      .usage('\nStarts N copies (ranks) of a script, joined by a store, as one job.')
+      .version(version)
+      .describe('version', 'show the version')
+      .group(['help', 'version'], 'Help:')
+      .example('$0 --nproc 4 train.ts --lr 0.1', 'four ranks; the script gets --lr')
+      .epilogue(`${environmentText()}\n\nDocumentation: ${homepage}`)
+    for (const [shown, summary] of Object.entries(commands)) parser.command(shown, summary)
+    addFlags(parser, jobFlags)
+  } else {
+    const { usage, argument, flags } = command
+    parser.usage(usage).version(false)
+    if (argument !== undefined) {
+      const shape = Object.keys(commands)[commandNames.indexOf(name)]!
+      const [, place] = /[[<]([\w-]+)/.exec(shape)!
+      const { choices } = argument
+      parser.positional(place!, { type: 'string', describe: describe(argument), choices })
+    }
+    addFlags(parser, flags)
+  }
+  return await parser.getHelp()
+}
+
+function addFlags(parser: Argv, flags: Flags): void {
+  let title: string | undefined
+  for (const [name, facts] of Object.entries(flags)) {
+    const { aliases, reads, choices, description, isNeeded } = facts
+    title = facts.section ?? title
+    if (title !== undefined) parser.group(name, title)
+    parser.option(name, {
+      ...(choices === undefined ? { type: reads === flag ? 'boolean' : 'string' } : { choices }),
+      alias: aliases,
+      describe: describe(facts),
+      hidden: description === '',
+      demandOption: isNeeded,
+    })
+  }
+}
+
+/** The text of a flag or argument on a help page. */
+function describe({ value, choices, description, fallback, isNeeded }: Omit<Flag, 'name'>): string {
+  const values = value ?? choices?.join('|')
+  const more = isNeeded
+    ? 'needed'
+    : fallback === undefined || fallback === 'false'
+      ? ''
+      : `default ${fallback}`
+  return `${values === undefined ? '' : `${values}: `}${description}${more === '' ? '' : ` (${more})`}`
+}
+
+function environmentText(): string {
+  const shared = flagTable.flatMap((each) =>
+    variablesOf(each).filter((name) => name.startsWith('PET_')),
+  )
+  return (
+    'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example ' +
+    `TSRUN_NPROC; then, for the flags that torchrun has too, ${shared.join(', ')}.`
+  )
+}
