@@ -1,7 +1,6 @@
 import { runWorld } from '@tsrun/distributed'
 import {
   earlyStopping,
-  findRate,
   Linear,
   loadBackend,
   meanSquaredError,
@@ -40,14 +39,5 @@ it('earlyStopping refuses a missing accuracy at the first evaluation', async () 
     expect(earlyStopping({ metric: 'loss' }).onEvaluate!(info, run)).toBeUndefined()
     const counted = { ...info, accuracy: 0.5 }
     expect(earlyStopping({ metric: 'accuracy' }).onEvaluate!(counted, run)).toBeUndefined()
-  })
-})
-
-it('findRate suggests no rate below the first one', async () => {
-  await withRun(async (run) => {
-    const range = { from: 0.001, to: 0.002, steps: 5 }
-    const { suggestion, curve } = await findRate(run, () => batch, range)
-    expect(curve).toHaveLength(5)
-    expect(suggestion).toBe(0.001)
   })
 })

@@ -2,14 +2,9 @@ export type { TrainableModel } from './adapt.ts'
 export type { AnyBatch, BatchArray, BatchPart } from './batch.ts'
 export {
   earlyStopping,
-  findRate,
-  movingAverage,
   type EarlyStoppingOptions,
   type EvaluationInfo,
-  type FindRateOptions,
   type FitCallback,
-  type FoundRate,
-  type MovingAverage,
   type StepInfo,
 } from './callbacks.ts'
 export type { Batches as FitBatches, EvaluationData, FitData } from './fit-data.ts'

@@ -1,4 +1,4 @@
-import { argumentError, declareOptions } from '@tsrun/core'
+import { declareOptions } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
@@ -18,7 +18,6 @@ import type { TrainableModel } from './adapt.ts'
 import { compareBatches } from './agreement.ts'
 import { assemble, disposeModelOf, type Assembly } from './assemble.ts'
 import { batchOf, checkShare, type AnyBatch } from './batch.ts'
-import { setValues, valuesOf } from './callbacks.ts'
 import { Calls } from './calls.ts'
 import { evaluationData, type EvaluationData, type FitData } from './fit-data.ts'
 import { batchRule, type EvaluateOptions, type FitOptions, type FitResult } from './fit-options.ts'
@@ -302,40 +301,6 @@ export class Trainer {
     totals[0] = value
     await world.allReduce(totals, { op: 'max', label: 'whether to stop' })
     return totals[0]
-  }
-
-  /**
-   * Runs `part`, then restores the parameters, buffers, optimizer and number of steps.
-   *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
-   */
-  async rollBackAfter<T>(part: (optimizer: Optimizer) => Promise<T>): Promise<T> {
-    const { optimizer, learningRate } = this.#options
-    const problem =
-      optimizer === undefined
-        ? 'without an optimizer'
-        : learningRate !== undefined
-          ? 'with a schedule of learning rates'
-          : this.isSharded && 'with zero: 3'
-    if (problem !== false) {
-      throw argumentError(
-        'the trainer',
-        problem,
-        'an optimizer with a constant rate, and zero at most 2',
-      )
-    }
-    const all = [...this.parameters, ...this.buffers]
-    const [values, state] = [await valuesOf(all), await optimizer!.state()]
-    const [rate, steps] = [optimizer!.learningRate, this.#steps]
-    try {
-      return await part(optimizer!)
-    } finally {
-      setValues(all, values)
-      optimizer!.dispose()
-      optimizer!.loadState(state)
-      optimizer!.learningRate = rate
-      this.#steps = steps
-    }
   }
 
   /**

@@ -1,10 +1,11 @@
 export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
-export { measureSchedules, type MeasuredSchedule, type MeasureOptions } from './measure.ts'
-export { StepMeter, type StepSample } from './meter.ts'
 export {
   messageTime,
   pipelineReport,
+  StepMeter,
+  type PassSample,
   type PipelineReport,
   type RankReport,
   type ReportOptions,
+  type StepSample,
 } from './report.ts'

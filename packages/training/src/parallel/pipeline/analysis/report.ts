@@ -1,8 +1,94 @@
-import type { Span } from '@tsrun/distributed/record'
-import { formatAction } from '../schedule/actions.ts'
+import { host, monotonicNow } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
+import { actionKinds, type Span, type SpanRecorder } from '@tsrun/distributed/record'
+import type { Action, ActionKind } from '../schedule/actions.ts'
 import type { Schedule } from '../schedule/schedule.ts'
 import type { SimulationOptions } from '../schedule/simulate.ts'
-import { sum, type StepSample } from './meter.ts'
+
+/** A pass of a step. Its times are in milliseconds. */
+export interface PassSample extends Action {
+  readonly time: number
+  /** The CPU time of the rank during the pass. */
+  readonly cpu: number
+}
+
+/** The measurements of one training step on one rank. Times are in milliseconds. */
+export interface StepSample {
+  readonly passes: readonly PassSample[]
+  /** The time from the start of the first pass to the end of the last. */
+  readonly length: number
+  /** The time that this rank waited for neighbours that had not started to send. */
+  readonly waiting: number
+  /** The time that this rank waited for messages that were being sent. */
+  readonly transfer: number
+  /**
+   * The elapsed time of the whole step, including the optimizer. `cpu` is the CPU time of the process in
+   * the step.
+   */
+  readonly wall: number
+  readonly cpu: number
+}
+
+/**
+ * Measures training steps from the spans that a pipeline records.
+ *
+ * @example
+ * const meter = new StepMeter(pipe.recorder)
+ * for (const batch of batches) await meter.time(() => pipe.step(batch))
+ * const report = pipelineReport(await meter.gather(group), schedule('1f1b', { stages, microbatches }))
+ */
+export class StepMeter {
+  readonly #recorder: SpanRecorder
+  readonly #samples: StepSample[] = []
+  #lastSpans: readonly Span[] = []
+
+  constructor(recorder: SpanRecorder) {
+    this.#recorder = recorder
+  }
+
+  async time<T>(step: () => Promise<T>): Promise<T> {
+    const mark = this.#recorder.recorded
+    this.#recorder.wantsCpu = true
+    const before = host.cpuTime() ?? 0
+    const start = monotonicNow()
+    const result = await step().finally(() => (this.#recorder.wantsCpu = false))
+    const wall = monotonicNow() - start
+    const spans = this.#recorder.spans(mark)
+    this.#lastSpans = spans
+    this.#samples.push({ ...sampleOf(spans), wall, cpu: (host.cpuTime() ?? 0) - before })
+    return result
+  }
+
+  /** The spans that this rank recorded in the last step. */
+  get lastSpans(): readonly Span[] {
+    return this.#lastSpans
+  }
+
+  /** Gathers the samples of all ranks on every rank, in rank order. */
+  async gather(group: ProcessGroup): Promise<StepSample[][]> {
+    return await group.allGatherObject(this.#samples)
+  }
+}
+
+function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
+  const compute = spans.filter(({ kind }) => actionKinds.has(kind))
+  // Leave out the final wait for sends to complete: it has no micro-batch.
+  const waits = spans.filter(({ kind, microbatch }) => kind === 'wait' && microbatch !== undefined)
+  const waiting = sum(waits.map(({ waited = 0 }) => waited))
+  return {
+    passes: compute.map(({ kind, stage = 0, microbatch = 0, start, end, cpu = 0 }) => ({
+      kind: kind as ActionKind,
+      stage,
+      microbatch,
+      time: end - start,
+      cpu,
+    })),
+    length:
+      Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
+    waiting,
+    transfer: sum(waits.map(({ start, end }) => end - start)) - waiting,
+  }
+}
 
 /** The largest number of steps to simulate. They are spread evenly over the measured steps. */
 const SIMULATED = 32
@@ -66,34 +152,52 @@ export function pipelineReport(
   schedule: Schedule,
   { cores = Infinity, transfer = 0 }: ReportOptions = {},
 ): PipelineReport {
-  const shared = cores < samples.length
-  const times = shared ? samples.map((rank) => rank.map(onCpu)) : samples
-  const steps = times[0]!.map((_, at) => times.map((rank) => rank[at]!))
+  const isShared = cores < samples.length
+  const timeOf = (pass: PassSample): number => (isShared ? pass.cpu : pass.time)
+  const computeOf = ({ passes }: StepSample): number => sum(passes.map(timeOf))
+  const steps = samples[0]!.map((_, at) => samples.map((rank) => rank[at]!))
   const measured = steps.map((ranks) => {
     const time = Math.max(...ranks.map(({ length }) => length))
-    const busy = sum(ranks.map(computeOf))
-    return { time, bubble: 1 - busy / (ranks.length * time) }
+    return { time, bubble: 1 - sum(ranks.map(computeOf)) / (ranks.length * time) }
   })
   const every = Math.ceil(steps.length / SIMULATED)
   const predicted = steps
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        ...durationsOf(ranks, schedule),
+        ...durationsOf(ranks, schedule, timeOf),
         transfer,
-        cores: shared ? cores : Infinity,
+        cores: isShared ? cores : Infinity,
       }),
     )
+  const stepTime = mean(measured.map(({ time }) => time))
   return {
     steps: steps.length,
     stepTime: median(measured.map(({ time }) => time)),
     bubble: median(measured.map(({ bubble }) => bubble)),
     predictedStepTime: median(predicted.map(({ makespan }) => makespan)),
     predictedBubble: median(predicted.map(({ bubble }) => bubble)),
-    predictedIdle: times.map((_, rank) =>
+    predictedIdle: samples.map((_, rank) =>
       median(predicted.map(({ ranks, makespan }) => ranks[rank]!.idle / makespan)),
     ),
-    ranks: times.map((rank) => rankReport(rank, mean(measured.map(({ time }) => time)))),
+    ranks: samples.map((own) => {
+      const meanOf = (...kinds: ActionKind[]): number =>
+        mean(
+          own.flatMap(({ passes }) =>
+            passes.filter(({ kind }) => kinds.includes(kind)).map(timeOf),
+          ),
+        )
+      const compute = mean(own.map(computeOf))
+      return {
+        forward: meanOf('F'),
+        backward: meanOf('B', 'I'),
+        compute,
+        waiting: mean(own.map(({ waiting }) => waiting)),
+        transfer: mean(own.map(({ transfer }) => transfer)),
+        idle: stepTime - compute,
+        cpuShare: sum(own.map(({ cpu }) => cpu)) / sum(own.map(({ wall }) => wall)),
+      }
+    }),
   }
 }
 
@@ -105,70 +209,43 @@ export function pipelineReport(
  *   `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
-  const key = (from: number, to: number, { microbatch, stage }: Span): string =>
-    `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
-  const inOrder = [...spans].sort((a, b) => a.start - b.start)
-  const sends = new Map<string, number[]>()
-  for (const span of inOrder) {
-    if (span.kind !== 'send') continue
-    const name = key(span.rank, span.peer!, span)
-    sends.set(name, [...(sends.get(name) ?? []), span.start])
-  }
+  const inOrder = spans.toSorted((a, b) => a.start - b.start)
+  const sends = inOrder.filter(({ kind }) => kind === 'send')
   const times = inOrder
     .filter(({ kind }) => kind === 'recv')
-    .map((span) => {
-      const sent = sends.get(key(span.peer!, span.rank, span))?.shift() ?? span.start
-      return span.end - Math.max(sent, span.start)
+    .map(({ rank, peer, microbatch, stage, start, end }) => {
+      const at = sends.findIndex(
+        (send) =>
+          send.rank === peer &&
+          send.peer === rank &&
+          send.microbatch === microbatch &&
+          send.stage === stage,
+      )
+      const sent = at < 0 ? start : sends.splice(at, 1)[0]!.start
+      return end - Math.max(sent, start)
     })
   return times.length === 0 ? 0 : median(times)
 }
 
-/**
- * Returns the simulator's durations for a step. If backward passes are split in halves, `backward`
- * holds the first halves.
- */
+/** Returns the simulator's durations for a step. */
 function durationsOf(
   ranks: readonly StepSample[],
-  { placement, microbatches, actions }: Schedule,
+  { placement, microbatches }: Schedule,
+  timeOf: (pass: PassSample) => number,
 ): SimulationOptions {
-  const of = (key: 'forward' | 'backward'): number[][] => {
-    const rest = ranks.map((rank) => [...rank[key]])
-    return placement.map((rank) => rest[rank]!.splice(0, microbatches))
-  }
-  const [forward, backward] = [of('forward'), of('backward')]
-  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
-  const rest = ranks.map(({ weights }) => [...weights])
-  const halved = new Set(actions.flat().map(formatAction))
-  const weightGradient = placement.map((rank, stage) =>
-    Array.from({ length: microbatches }, (_, microbatch) =>
-      halved.has(formatAction({ kind: 'W', stage, microbatch })) ? rest[rank]!.shift()! : 0,
-    ),
-  )
-  return { forward, backward, inputGradient: backward, weightGradient }
+  const table = (initial: number): number[][] =>
+    placement.map(() => Array<number>(microbatches).fill(initial))
+  // The simulator rejects NaN: a forward pass of the schedule that no rank has run.
+  const times = { F: table(NaN), B: table(0), I: table(0), W: table(0) }
+  const passes = ranks.flatMap((rank) => rank.passes)
+  for (const pass of passes) times[pass.kind][pass.stage]![pass.microbatch] = timeOf(pass)
+  const whole = { forward: times.F, backward: times.B }
+  const hasHalves = passes.some(({ kind }) => kind === 'W')
+  return hasHalves ? { ...whole, inputGradient: times.I, weightGradient: times.W } : whole
 }
 
-function onCpu(sample: StepSample): StepSample {
-  const { forwardCpu, backwardCpu, weightsCpu } = sample
-  return { ...sample, forward: forwardCpu, backward: backwardCpu, weights: weightsCpu }
-}
-
-function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
-  const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall'): number =>
-    sum(samples.map((sample) => sample[key]))
-  const compute = mean(samples.map(computeOf))
-  return {
-    forward: mean(samples.flatMap(({ forward }) => forward)),
-    backward: mean(samples.flatMap(({ backward }) => backward)),
-    compute,
-    waiting: of('waiting') / samples.length,
-    transfer: of('transfer') / samples.length,
-    idle: stepTime - compute,
-    cpuShare: of('cpu') / of('wall'),
-  }
-}
-
-function computeOf({ forward, backward, weights }: StepSample): number {
-  return sum(forward) + sum(backward) + sum(weights)
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0)
 }
 
 function mean(values: readonly number[]): number {
@@ -176,6 +253,6 @@ function mean(values: readonly number[]): number {
 }
 
 function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
+  const sorted = values.toSorted((a, b) => a - b)
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2
 }

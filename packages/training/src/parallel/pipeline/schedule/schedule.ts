@@ -130,8 +130,7 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
 }
 
 /**
- * Parses a custom schedule from text: CSV, actions with spaces between them, or JSON lines. See
- * `parseActions`.
+ * Parses a custom schedule from text: CSV, or actions with spaces between them. See `parseActions`.
  *
  * @example
  * pipeline(model, group, { schedule: parseSchedule(readFileSync('schedule.csv', 'utf8')) })
