@@ -95,13 +95,3 @@ export function openLog(
     },
   }
 }
-
-const NEWLINE = 10
-
-/** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
-export function lineFile(path: string, header = '') {
-  return openLog(path, (size, last) => {
-    if (size === 0) return Buffer.from(header)
-    return Buffer.from(last === NEWLINE ? '' : '\n')
-  })
-}
