@@ -11,21 +11,23 @@ import {
   StepMeter,
   type StepSample,
 } from '@tsrun/training'
-import { exampleBatch } from '../../support/reference.ts'
+import { failure } from '../support/failure.ts'
+import { exampleBatch } from '../support/reference.ts'
 
 const microbatches = 4
 const plan = schedule('1f1b', { stages: 2, microbatches })
 
-type Times = Partial<Record<ActionKind, readonly number[]>>
+/** The durations of passes by micro-batch. */
+type Times = Partial<Record<ActionKind, Readonly<Record<number, number>>>>
 
 const each = (time: number): number[] => Array<number>(microbatches).fill(time)
 const whole = { F: each(1), B: each(2) }
 
-/** A step of one rank of two, with the durations of its passes by micro-batch. */
+/** A step of one rank of two. */
 function sample(stage: number, times: Times = whole, rest: Partial<StepSample> = {}): StepSample {
   const passes = Object.entries(times).flatMap(([kind, list]) =>
-    list.map((time, microbatch) => ({
-      ...{ kind: kind as ActionKind, stage, microbatch, time, cpu: time },
+    Object.entries(list).map(([microbatch, time]) => ({
+      ...{ kind: kind as ActionKind, stage, microbatch: Number(microbatch), time, cpu: time },
     })),
   )
   return { passes, length: 15, waiting: 0, transfer: 0, wall: 16, cpu: 8, ...rest }
@@ -63,12 +65,23 @@ describe('pipelineReport', () => {
   it('simulates action lists with whole and halved backward passes', () => {
     const mixed = parseSchedule('0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0')
     const ranks = [
-      [sample(0, { F: [1, 1], B: [2], I: [0, 1], W: [0, 1] })],
-      [sample(1, { F: [1, 1], B: [0, 2], I: [1], W: [4] })],
+      [sample(0, { F: [1, 1], B: { 0: 2 }, I: { 1: 1 }, W: { 1: 1 } })],
+      [sample(1, { F: [1, 1], B: { 1: 2 }, I: { 0: 1 }, W: { 0: 4 } })],
     ]
     const { predictedStepTime, predictedIdle } = pipelineReport(ranks, mixed)
     expect(predictedStepTime).toBe(10)
     expect(predictedIdle).toEqual([0.4, 0.1])
+  })
+
+  it('refuses samples of another schedule', () => {
+    const other = schedule('1f1b', { stages: 2, microbatches: 3 })
+    const fewer = schedule('1f1b', { stages: 1, microbatches })
+    const more = schedule('1f1b', { stages: 2, microbatches: 5 })
+    for (const plan of [other, fewer, more]) {
+      expect(() => pipelineReport([[sample(0)], [sample(1)]], plan)).toThrow(
+        failure('ERR_TSR_ARGUMENT', /forward/),
+      )
+    }
   })
 
   it('simulates unequal stages with a time for each', () => {

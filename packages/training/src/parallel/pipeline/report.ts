@@ -1,20 +1,14 @@
 import { host, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { actionKinds, type Span, type SpanRecorder } from '@tsrun/distributed/record'
-import type { Action, ActionKind } from '../schedule/actions.ts'
-import type { Schedule } from '../schedule/schedule.ts'
-import type { SimulationOptions } from '../schedule/simulate.ts'
-
-/** A pass of a step. Its times are in milliseconds. */
-export interface PassSample extends Action {
-  readonly time: number
-  /** The CPU time of the rank during the pass. */
-  readonly cpu: number
-}
+import type { Action, ActionKind } from './schedule/actions.ts'
+import type { Schedule } from './schedule/schedule.ts'
+import type { SimulationOptions } from './schedule/simulate.ts'
 
 /** The measurements of one training step on one rank. Times are in milliseconds. */
 export interface StepSample {
-  readonly passes: readonly PassSample[]
+  /** The passes, each with its duration and the CPU time of the rank in it. */
+  readonly passes: readonly (Action & { readonly time: number; readonly cpu: number })[]
   /** The time from the start of the first pass to the end of the last. */
   readonly length: number
   /** The time that this rank waited for neighbours that had not started to send. */
@@ -28,6 +22,8 @@ export interface StepSample {
   readonly wall: number
   readonly cpu: number
 }
+
+type PassSample = StepSample['passes'][number]
 
 /**
  * Measures training steps from the spans that a pipeline records.
@@ -183,9 +179,10 @@ export function pipelineReport(
     ranks: samples.map((own) => {
       const meanOf = (...kinds: ActionKind[]): number =>
         mean(
-          own.flatMap(({ passes }) =>
-            passes.filter(({ kind }) => kinds.includes(kind)).map(timeOf),
-          ),
+          own
+            .flatMap(({ passes }) => passes)
+            .filter(({ kind }) => kinds.includes(kind))
+            .map(timeOf),
         )
       const compute = mean(own.map(computeOf))
       return {
@@ -227,7 +224,10 @@ export function messageTime(spans: readonly Span[]): number {
   return times.length === 0 ? 0 : median(times)
 }
 
-/** Returns the simulator's durations for a step. */
+/**
+ * Returns the simulator's durations for a step. If backward passes are split in halves, `backward`
+ * holds the first halves.
+ */
 function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches }: Schedule,
@@ -235,13 +235,17 @@ function durationsOf(
 ): SimulationOptions {
   const table = (initial: number): number[][] =>
     placement.map(() => Array<number>(microbatches).fill(initial))
-  // The simulator rejects NaN: a forward pass of the schedule that no rank has run.
-  const times = { F: table(NaN), B: table(0), I: table(0), W: table(0) }
+  // The simulator rejects NaN, which stands for a pass of the schedule that no rank has run.
+  const [forward, backward, weightGradient] = [table(NaN), table(NaN), table(0)]
+  const tables = { F: forward, B: backward, I: backward, W: weightGradient }
   const passes = ranks.flatMap((rank) => rank.passes)
-  for (const pass of passes) times[pass.kind][pass.stage]![pass.microbatch] = timeOf(pass)
-  const whole = { forward: times.F, backward: times.B }
+  for (const pass of passes) {
+    const ofStage = (tables[pass.kind][pass.stage] ??= [])
+    ofStage[pass.microbatch] = timeOf(pass)
+  }
   const hasHalves = passes.some(({ kind }) => kind === 'W')
-  return hasHalves ? { ...whole, inputGradient: times.I, weightGradient: times.W } : whole
+  const whole = { forward, backward }
+  return hasHalves ? { ...whole, inputGradient: backward, weightGradient } : whole
 }
 
 function sum(values: readonly number[]): number {
