@@ -1,7 +1,6 @@
 import { hostname } from 'node:os'
 import { join as joinPath } from 'node:path'
-import { openLog } from './log-file.ts'
-import { logOfRank, type MetricLog, type MetricLogOptions } from './metric-log.ts'
+import { logOfRank, openLog, type MetricLog, type MetricLogOptions } from './metric-log.ts'
 
 let files = 0
 

@@ -1,5 +1,4 @@
-import { openLog } from './log-file.ts'
-import { logOfRank, type MetricLog, type MetricLogOptions } from './metric-log.ts'
+import { logOfRank, openLog, type MetricLog, type MetricLogOptions } from './metric-log.ts'
 
 /**
  * Writes metrics as JSON Lines: `{"time":..., "step":..., "name":..., ...}` with `value` or
