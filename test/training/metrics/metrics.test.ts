@@ -67,6 +67,20 @@ describe('csv', () => {
   })
 })
 
+it.each([
+  ['jsonl', jsonl, '"value":0.5'],
+  ['csv', csv, '0,loss,0.5'],
+] as const)(
+  '%s writes a number that a caller without types passes as a string',
+  async (...[, open, wanted]) => {
+    const path = join(makeFolder(), 'metrics')
+    const log = open(path, { rank: 0 })
+    log.scalar('loss', (0.5).toFixed(3) as never, 0)
+    await log.close()
+    expect(readFileSync(path, 'utf8')).toContain(wanted)
+  },
+)
+
 describe('tensorBoard', () => {
   const text = (fields: Fields, field: number): string => String(fields.get(field)![0])
   const inner = (fields: Fields, field: number): Fields => parse(fields.get(field)![0] as Buffer)

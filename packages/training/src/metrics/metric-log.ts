@@ -84,7 +84,14 @@ export function logOfRank(
     count().check(`the step of ${name}`, step)
     write(name, value, step)
   }
-  return { ...file, scalar: log, text: log }
+  return {
+    ...file,
+    // A string from an untyped caller, such as loss.toFixed(3), is no text.
+    scalar(name, value: unknown, step) {
+      log(name, Number(value), step)
+    },
+    text: log,
+  }
 }
 
 const nothing = (): void => undefined

@@ -10,8 +10,11 @@ const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 type Signal = keyof typeof EXIT_CODES
 const SIGNALS = Object.keys(EXIT_CODES) as Signal[]
 
-/** The reasons to stop, in ascending priority: if ranks have different reasons, the last one wins. */
-const STOPS = ['callback', ...SIGNALS] as const
+/**
+ * The reasons to stop, or undefined for none, in ascending priority: if ranks have different ones, the last
+ * one wins.
+ */
+const STOPS = [undefined, 'callback', ...SIGNALS] as const
 
 /**
  * Handles signals that request to save and stop. Ranks may receive a signal at different steps, or not at
@@ -39,8 +42,7 @@ export function watchSignals() {
       // Yield to the event loop, in which signal handlers run. A step may never yield to it.
       await setImmediate()
       const own = received ?? (asked ? 'callback' : undefined)
-      const agreed = await run.largest(own === undefined ? 0 : STOPS.indexOf(own) + 1)
-      return STOPS[agreed - 1]
+      return STOPS[await run.largest(STOPS.indexOf(own))]
     },
 
     /**

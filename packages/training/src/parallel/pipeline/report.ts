@@ -166,10 +166,10 @@ export function pipelineReport(
         cores: isShared ? cores : Infinity,
       }),
     )
-  const stepTime = mean(measured.map(({ time }) => time))
+  const times = measured.map(({ time }) => time)
   return {
     steps: steps.length,
-    stepTime: median(measured.map(({ time }) => time)),
+    stepTime: median(times),
     bubble: median(measured.map(({ bubble }) => bubble)),
     predictedStepTime: median(predicted.map(({ makespan }) => makespan)),
     predictedBubble: median(predicted.map(({ bubble }) => bubble)),
@@ -184,15 +184,16 @@ export function pipelineReport(
             .filter(({ kind }) => kinds.includes(kind))
             .map(timeOf),
         )
-      const compute = mean(own.map(computeOf))
+      const average = (of: (step: StepSample) => number): number => mean(own.map(of))
+      const compute = average(computeOf)
       return {
         forward: meanOf('F'),
         backward: meanOf('B', 'I'),
         compute,
-        waiting: mean(own.map(({ waiting }) => waiting)),
-        transfer: mean(own.map(({ transfer }) => transfer)),
-        idle: stepTime - compute,
-        cpuShare: sum(own.map(({ cpu }) => cpu)) / sum(own.map(({ wall }) => wall)),
+        waiting: average(({ waiting }) => waiting),
+        transfer: average(({ transfer }) => transfer),
+        idle: mean(times) - compute,
+        cpuShare: average(({ cpu }) => cpu) / average(({ wall }) => wall),
       }
     }),
   }
