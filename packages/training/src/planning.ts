@@ -1,4 +1,4 @@
 // Computations that need no model: schedules, simulations, layouts. Nothing here loads TensorFlow.js, so
 // that `tsrun schedule`, `tsrun plan` and pages in a browser can use it.
 export * from './parallel/pipeline/schedule/index.ts'
-export * from './planning/index.ts'
+export * from './planning/layouts.ts'

@@ -5,7 +5,7 @@ import { markdownTable, printRows, significant } from '../figures.mjs'
 
 const rank = fileURLToPath(new URL('rank.mjs', import.meta.url))
 
-/** @typedef {import('@tsrun/training').MeasuredSchedule} MeasuredSchedule */
+/** @typedef {import('@tsrun/training').PipelineReport & { schedule: string }} MeasuredSchedule */
 
 /** @type {import('../command-line.mjs').Command} */
 export const schedules = {

@@ -1,7 +1,6 @@
-import { readSteps, type RecordedSteps } from '../trace/recorded-steps.ts'
 import { summarizeSteps } from '../trace/summary.ts'
-import { summarySentences } from '../trace/summary-text.ts'
-import type { TracedRun } from '../trace/traced-run.ts'
+import { summarySentences } from '../trace/summarize.ts'
+import { readSteps, type RecordedSteps, type TracedRun } from '../trace/traced-run.ts'
 import { serveDashboard } from './server.ts'
 import { stepView } from './step-view.ts'
 import type {

@@ -1,16 +1,11 @@
 import { actionKinds, type Span, type SpanKind } from '@tsrun/distributed/record'
 import type { Window } from './division.ts'
 
-/** A computation of a pipeline stage, with its time in milliseconds. */
-interface Action {
-  readonly kind: SpanKind
-  readonly stage: number
-  readonly microbatch: number
-  readonly time: number
-}
+/** The span of a computation of a pipeline stage. */
+type Action = Span & { readonly stage: number; readonly microbatch: number }
 
 /** A computation of the balanced schedule, in milliseconds from its beginning. */
-export interface BalancedAction extends Window {
+interface BalancedAction extends Window {
   readonly kind: SpanKind
   readonly microbatch: number
 }
@@ -34,7 +29,7 @@ export function balancedIdle(
 }
 
 /** Milliseconds until the last rank ends. */
-export function lengthOf(lists: readonly (readonly { readonly end: number }[])[]): number {
+export function lengthOf(lists: readonly (readonly Window[])[]): number {
   return lists.flat().reduce((length, { end }) => Math.max(length, end), 0)
 }
 
@@ -50,53 +45,44 @@ export function balancedSchedule(
   spans: readonly (readonly Span[])[],
   windows: readonly Window[],
 ): BalancedAction[][] | undefined {
-  const lists = spans.map((own, i) => actionsOf(own, windows[i]!))
+  const lists = spans.map((own, rank) =>
+    own.filter((span): span is Action => isAction(span, windows[rank]!)),
+  )
   const all = lists.flat()
   const last = all.reduce((most, { stage }) => Math.max(most, stage), -1)
   if (last < 1) return undefined
-  const means = meanTimes(all)
+  const means = new Map([...actionKinds].map((kind) => [kind, meanTime(all, kind)]))
   const ended = new Map<string, number>()
-  const next = lists.map(() => 0)
-  const time = lists.map(() => 0)
   const balanced = lists.map((): BalancedAction[] => [])
   for (let isMoving = true; isMoving;) {
     isMoving = false
     for (const [rank, list] of lists.entries()) {
-      for (let action = list[next[rank]!]; action !== undefined; action = list[next[rank]!]) {
+      const done = balanced[rank]!
+      for (const action of list.slice(done.length)) {
         const ready = readyAt(action, last, ended)
         if (ready === undefined) break
-        const duration = means.get(action.kind)!
-        const start = Math.max(time[rank]!, ready)
-        const end = start + duration
-        time[rank] = end
-        balanced[rank]!.push({ kind: action.kind, microbatch: action.microbatch, start, end })
-        ended.set(keyOf(action), end)
-        next[rank]!++
+        const { kind, stage, microbatch } = action
+        const start = Math.max(done.at(-1)?.end ?? 0, ready)
+        const end = start + means.get(kind)!
+        done.push({ kind, microbatch, start, end })
+        ended.set(`${kind} ${stage} ${microbatch}`, end)
         isMoving = true
       }
     }
   }
-  // A span is missing, so some dependencies are unknown.
-  if (next.some((done, rank) => done < lists[rank]!.length)) return undefined
-  return balanced
+  // If a span is missing, some dependencies are unknown.
+  const isComplete = balanced.every((done, rank) => done.length === lists[rank]!.length)
+  return isComplete ? balanced : undefined
 }
 
-function actionsOf(spans: readonly Span[], { start, end }: Window): Action[] {
-  return spans.flatMap((span): Action[] => {
-    const { kind, stage, microbatch } = span
-    if (!actionKinds.has(kind) || stage === undefined || microbatch === undefined) return []
-    if (span.start < start || span.start >= end) return []
-    return [{ kind, stage, microbatch, time: span.end - span.start }]
-  })
+function isAction({ kind, stage, microbatch, start }: Span, window: Window): boolean {
+  const isComputation = actionKinds.has(kind) && stage !== undefined && microbatch !== undefined
+  return isComputation && start >= window.start && start < window.end
 }
 
-function meanTimes(actions: readonly Action[]): Map<SpanKind, number> {
-  const sums = new Map<SpanKind, { time: number; count: number }>()
-  for (const { kind, time } of actions) {
-    const sum = sums.get(kind) ?? { time: 0, count: 0 }
-    sums.set(kind, { time: sum.time + time, count: sum.count + 1 })
-  }
-  return new Map([...sums].map(([kind, { time, count }]) => [kind, time / count]))
+function meanTime(actions: readonly Action[], kind: SpanKind): number {
+  const own = actions.filter((action) => action.kind === kind)
+  return own.reduce((sum, { start, end }) => sum + (end - start), 0) / own.length
 }
 
 /** When all dependencies of an action have ended; undefined if any has not ended yet. */
@@ -112,8 +98,4 @@ function readyAt(
   const forward = end('F', stage)
   if (stage === last || forward === undefined) return forward
   return end('I', stage + 1) ?? end('B', stage + 1)
-}
-
-function keyOf({ kind, stage, microbatch }: Action): string {
-  return `${kind} ${stage} ${microbatch}`
 }

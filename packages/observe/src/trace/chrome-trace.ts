@@ -1,8 +1,10 @@
-import { closeSync } from 'node:fs'
-import { openOwnFile, writeWhole } from '@tsrun/core'
+import { createHash, randomBytes } from 'node:crypto'
+import { closeSync, renameSync, rmSync } from 'node:fs'
+import { checkReplaceable, openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
+import { findTracedRun, type TracedRun } from './traced-run.ts'
 
 /** Number of spans that are sorted at once. */
 const CHUNK = 50_000
@@ -61,6 +63,48 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
   }
 }
 
+/** The contents of a trace for Perfetto. */
+export interface MergedTrace {
+  readonly spans: number
+  readonly ranks: ReadonlySet<number>
+}
+
+/**
+ * Merges the span files of a run into a file for Perfetto.
+ *
+ * @returns undefined if there are no span files
+ * @throws the errors of the file system
+ */
+export function mergeTrace(
+  directories: readonly string[],
+  runId: string,
+  file: string,
+): MergedTrace | undefined {
+  const run = findTracedRun(directories, runId)
+  if (run === undefined) return undefined
+  const ranks = new Set(run.files.map(({ header }) => header.rank))
+  return { spans: writeMerged(run, file), ranks }
+}
+
+/**
+ * Writes the file for Perfetto atomically.
+ *
+ * @returns the number of spans
+ * @throws Error if the path exists and is not a regular file
+ */
+export function writeMerged({ files }: TracedRun, path: string): number {
+  checkReplaceable(path)
+  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
+  try {
+    const spans = writeChromeTrace(files, unfinished)
+    renameSync(unfinished, path)
+    return spans
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    throw error
+  }
+}
+
 function* chunksOf(spans: Iterable<Span>): Generator<Span[]> {
   let chunk: Span[] = []
   for (const span of spans) {
@@ -116,15 +160,9 @@ function nameOf({ kind, name, microbatch, step }: Span): string {
   return name === undefined ? kind : `${kind}: ${name}`
 }
 
-/** Hashes to 53 bits (FNV-1a, twice), because Perfetto requires numbers. */
+/** Hashes to 48 bits, because Perfetto requires numbers. */
 function hashOf(text: string): number {
-  let [low, high] = [0x811c9dc5, 0x01000193]
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    low = Math.imul(low ^ code, 0x01000193)
-    high = Math.imul(high ^ (code + i), 0x85ebca6b)
-  }
-  return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
+  return createHash('sha256').update(text).digest().readUIntBE(0, 6)
 }
 
 const shownFacts = [

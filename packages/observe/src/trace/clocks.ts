@@ -73,9 +73,9 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
       const { kind, start, end, joint } = span
       const [isNeeded, needs] = [kind === 'send' || joint === 1, kind === 'recv' || joint === 1]
       const part = { host, start, end, isNeeded, needs }
-      const parts = operations.get(key)
-      if (parts === undefined) operations.set(key, [part])
-      else parts.push(part)
+      const parts = operations.get(key) ?? []
+      operations.set(key, parts)
+      parts.push(part)
     }
   }
   return [...operations.values()]

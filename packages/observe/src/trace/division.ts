@@ -1,31 +1,28 @@
 import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 
 /**
- * The parts of a rank's time. Each instant belongs to a span of the main thread or, if there is none,
+ * A part of a rank's time. Each instant belongs to a span of the main thread or, if there is none,
  * to the operation that the rank waits for. `reduce` is arithmetic of the main thread on buffers.
  * `waiting` lasts until the peers of an operation have arrived, and `transfer` from then until the
  * operation ends. `wakeUp` lasts from the end of the operation until the main thread resumes.
  */
-export const stepParts = [
-  'input',
-  'batch',
-  'forward',
-  'backward',
-  'alloc',
-  'pack',
-  'call',
-  'waiting',
-  'transfer',
-  'wakeUp',
-  'reduce',
-  'unpack',
-  'update',
-  'checkpoint',
-  'gc',
-  'unexplained',
-] as const
-/** A part of the time of a step, such as `forward`, `transfer` or `unexplained`. */
-export type StepPart = (typeof stepParts)[number]
+export type StepPart =
+  | 'input'
+  | 'batch'
+  | 'forward'
+  | 'backward'
+  | 'alloc'
+  | 'pack'
+  | 'call'
+  | 'waiting'
+  | 'transfer'
+  | 'wakeUp'
+  | 'reduce'
+  | 'unpack'
+  | 'update'
+  | 'checkpoint'
+  | 'gc'
+  | 'unexplained'
 
 /** An interval in milliseconds. */
 export interface Window {
@@ -175,17 +172,13 @@ function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 
 
 /** Finds the innermost span among nested spans of one thread. */
 function innermost(spans: readonly Span[]): Span | undefined {
-  let inner: Span | undefined
-  for (const span of spans) {
-    if (
+  return spans.reduce<Span | undefined>((inner, span) => {
+    const isInside =
       inner === undefined ||
       span.start > inner.start ||
       (span.start === inner.start && span.end < inner.end)
-    ) {
-      inner = span
-    }
-  }
-  return inner
+    return isInside ? span : inner
+  }, undefined)
 }
 
 /** When the end of a span was noticed. */

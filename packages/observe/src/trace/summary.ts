@@ -3,9 +3,8 @@ import { balancedIdle } from './balanced-idle.ts'
 import { hostOf } from './clocks.ts'
 import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
 import { Arrivals, divideWindow, noticedEnd, sweep } from './division.ts'
-import { readSteps, type RecordedSteps } from './recorded-steps.ts'
 import { sharesFrom, sharesOf, timeShares, type TimeShares } from './shares.ts'
-import type { TracedRun } from './traced-run.ts'
+import { readSteps, type RecordedSteps, type TracedRun } from './traced-run.ts'
 
 /** The mean step of a rank. */
 export interface RankSummary {

@@ -1,8 +1,10 @@
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { tsrError } from '@tsrun/core'
-import { spansFolder, type SpanFileHeader } from '@tsrun/distributed/record'
-import { SpanFileReader } from './span-file-reader.ts'
+import { spansFolder, type Span } from '@tsrun/distributed/record'
+import { alignClocks, hostOf } from './clocks.ts'
+import type { Window } from './division.ts'
+import { indexSpans, SpanFileReader } from './span-file-reader.ts'
 
 /** The span files of one run. */
 export interface TracedRun {
@@ -46,7 +48,7 @@ export function findTracedRun(
   }
   // Count a file once if it was copied between hosts.
   const own = [...new Map(ofRun.map(({ name, reader }) => [name, reader])).values()].sort(
-    (a, b) => order(a.header) - order(b.header),
+    ({ header: a }, { header: b }) => a.restartCount - b.restartCount || a.rank - b.rank,
   )
   const lastAttempt = own.at(-1)!.header.restartCount
   return { runId: newest.runId, lastAttempt, files: own, problems }
@@ -77,12 +79,6 @@ export function findTrace(
   throw tsrError('ERR_TSR_USAGE', { problem })
 }
 
-const MOST_RANKS = 2 ** 24
-
-function order({ restartCount, rank }: SpanFileHeader): number {
-  return restartCount * MOST_RANKS + rank
-}
-
 function spanFiles(directory: string, runId: string | undefined): string[] {
   return folders(directory, runId).flatMap((folder) =>
     readdirSync(folder)
@@ -99,5 +95,78 @@ function folders(directory: string, runId: string | undefined): string[] {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
     throw error
+  }
+}
+
+/** A step of a rank, on the common clock. */
+interface RecordedStep extends Window {
+  readonly loss: number | undefined
+}
+
+/** The steps of a run's last attempt. */
+export type RecordedSteps = ReturnType<typeof readSteps>
+
+/** Finds the steps and spans of a run's last attempt, without keeping all spans in memory. */
+export function readSteps({ runId, lastAttempt, files }: TracedRun) {
+  const own = files.filter(({ header }) => header.restartCount === lastAttempt)
+  const offsets = alignClocks(own)
+  const read = [...new Set(own.map(({ header }) => header.rank))].map((rank) => {
+    // A process that replaced a lost rank has written a separate file.
+    const ofRank = own
+      .filter(({ header }) => header.rank === rank)
+      .sort((a, b) => a.header.time - b.header.time)
+    const { header } = ofRank.at(-1)!
+    const offset = offsets.get(hostOf(ofRank[0]!.header)) ?? 0
+    const steps = new Map<number, RecordedStep>()
+    let count = 0
+    let [first, last] = [Infinity, -Infinity]
+    const visit = ({ kind, step, start, end, loss }: Span): void => {
+      count++
+      if (['F', 'batch', 'input'].includes(kind)) first = Math.min(first, start + offset)
+      if (kind !== 'gc') last = Math.max(last, end + offset)
+      if (kind !== 'step' || step === undefined) return
+      steps.set(step, { start: start + offset, end: end + offset, loss })
+    }
+    const indexes = ofRank.map((file) => indexSpans(file, visit))
+    const whole = { start: first, end: last, loss: undefined }
+    return {
+      header,
+      /** Number of spans. */
+      count,
+      steps,
+      whole: new Map<number, RecordedStep>(first < last ? [[0, whole]] : []),
+      /** Returns the spans that overlap an interval of the common clock, without steps, ordered by start. */
+      spansBetween: (start: number, end: number): Span[] =>
+        indexes
+          .flatMap((between) => between(start - offset, end - offset))
+          .filter(({ kind }) => kind !== 'step')
+          .map((span) => ({ ...span, start: span.start + offset, end: span.end + offset }))
+          .sort((a, b) => a.start - b.start),
+    }
+  })
+  // If only rank 0 reports steps, use its steps for all ranks.
+  const reported = read.find(({ steps }) => steps.size > 0)?.steps
+  const ranks = read.map(({ header, count, steps, whole, spansBetween }) => {
+    /** By step number. */
+    const windows: ReadonlyMap<number, RecordedStep> = steps.size > 0 ? steps : (reported ?? whole)
+    return { header, count, windows, spansBetween }
+  })
+  const [one, ...others] = ranks
+  return {
+    runId,
+    attempts: new Set(files.map(({ header }) => header.restartCount)).size,
+    restartCount: lastAttempt,
+    ranks,
+    /** Step numbers common to all ranks that report steps, in order. */
+    numbers: [...(one?.windows.keys() ?? [])]
+      .filter((number) => others.every(({ windows }) => windows.has(number)))
+      .sort((a, b) => a - b),
+    /** Whether the program reports steps. If not, the whole run counts as one step. */
+    hasSteps: reported !== undefined,
+    /** Mean number of spans in a step, over all ranks together. */
+    spansPerStep: ranks.reduce(
+      (sum, { windows, count }) => sum + count / Math.max(1, windows.size),
+      0,
+    ),
   }
 }

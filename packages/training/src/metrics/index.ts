@@ -1,4 +1,3 @@
-export type { MetricLog } from './metric-log.ts'
-export type { MetricLogOptions } from './ranks.ts'
+export type { MetricLog, MetricLogOptions } from './metric-log.ts'
 export { tensorBoard } from './tensor-board.ts'
 export { csv, jsonl } from './text-logs.ts'

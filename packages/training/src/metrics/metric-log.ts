@@ -1,3 +1,19 @@
+import { appendFile, closeSync, constants, fstatSync, readSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { promisify } from 'node:util'
+import {
+  argumentError,
+  choice,
+  count,
+  createLogger,
+  declareOptions,
+  filled,
+  makeFolders,
+  openFile,
+  writeWhole,
+  type Rules,
+} from '@tsrun/core'
+
 /**
  * The destination for metrics of a training run: a TensorBoard folder, a CSV or JSONL file, or a
  * custom destination.
@@ -19,15 +35,158 @@ export interface MetricLog {
   /** Logs a text, for example the output of a language model. */
   text(name: string, text: string, step: number): void
 
-  /**
-   * Logs the distribution of values, for example of a parameter. The values are read before the
-   * method returns.
-   */
-  histogram(name: string, values: ArrayLike<number>, step: number): void
-
   /** Resolves when everything logged so far was passed to the operating system. */
   flush(): Promise<void>
 
   /** Writes the buffer and closes the files. Later calls of the logging methods throw. */
   close(): Promise<void>
+}
+
+/** Which ranks write a log of metrics. */
+export interface MetricLogOptions {
+  /** The rank of this process. Default: its rank in the job, then the environment variable RANK, then 0. */
+  readonly rank?: number
+  /** Which ranks write: only rank 0 (`first`, default), or `all` ranks, each to its own file or folder. */
+  readonly ranks?: 'first' | 'all'
+}
+
+const readOptions = declareOptions({
+  rank: count().optional(),
+  ranks: choice('first', 'all').default('first'),
+} satisfies Rules<MetricLogOptions>)
+
+/** Where a log's entries go: numbers and texts. */
+export interface Destination extends Pick<MetricLog, 'flush' | 'close'> {
+  readonly write: (name: string, value: number | string, step: number) => void
+}
+
+/**
+ * Returns the metric log of this rank. If all ranks write, the log is at `place(path, rank)`. On a
+ * rank that does not write, the log ignores all calls.
+ *
+ * @throws ERR_TSR_ARGUMENT for an invalid path or option. The log's methods throw it when the step
+ *   is not a non-negative integer
+ */
+export function logOfRank(
+  path: string,
+  options: MetricLogOptions,
+  place: (path: string, rank: number) => string,
+  create: (path: string) => Destination,
+): MetricLog {
+  filled('a path').check('path', path)
+  const { rank = Number(process.env['RANK'] ?? 0), ranks } = readOptions(options)
+  if (ranks === 'first' && rank > 0) return silent
+  const { write, ...file } = create(ranks === 'all' ? place(path, rank) : path)
+  const log: Destination['write'] = (name, value, step) => {
+    if (name === '') {
+      throw argumentError('the name of a metric', '""', 'a name such as loss')
+    }
+    count().check(`the step of ${name}`, step)
+    write(name, value, step)
+  }
+  return {
+    ...file,
+    // A string from an untyped caller, such as loss.toFixed(3), is no text.
+    scalar(name, value: unknown, step) {
+      log(name, Number(value), step)
+    },
+    text: log,
+  }
+}
+
+const nothing = (): void => undefined
+const done = (): Promise<void> => Promise.resolve()
+const silent: MetricLog = { scalar: nothing, text: nothing, flush: done, close: done }
+
+const { O_APPEND, O_CREAT, O_RDWR } = constants
+/** Log files are also opened for reading, to check the last byte. */
+const APPENDING = O_RDWR | O_APPEND | O_CREAT
+const append = promisify(appendFile)
+
+/** The capacity of the write buffer in bytes, and the delay in milliseconds before it is written. */
+const [BYTES, INTERVAL] = [64 * 1024, 1000]
+
+/**
+ * Appends to a file in the background. When the process exits, the buffer is written synchronously.
+ *
+ * @param begin - returns bytes to write first, given the size and the last byte of an existing file
+ */
+export function openLog(
+  path: string,
+  begin: (size: number, last: number | undefined) => Uint8Array,
+) {
+  let waiting: Uint8Array[] = []
+  let bytes = 0
+  let fd: number | undefined
+  /** Settles when all previous writes have completed; rejects if one failed. */
+  let writes = Promise.resolve()
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+
+  const open = () => {
+    makeFolders(dirname(path))
+    const opened = openFile(path, APPENDING)
+    try {
+      const { size } = fstatSync(opened)
+      const last = Buffer.alloc(1)
+      if (size > 0) readSync(opened, last, 0, 1, size - 1)
+      writeWhole(opened, begin(size, size > 0 ? last[0] : undefined))
+      return opened
+    } catch (error) {
+      closeSync(opened)
+      throw error
+    }
+  }
+  const onExit = () => {
+    if (bytes === 0) return
+    try {
+      fd ??= open()
+      writeWhole(fd, Buffer.concat(waiting))
+    } catch (error) {
+      // The process is exiting, so no caller can catch the error.
+      const facts = { path, reason: (error as Error).message }
+      createLogger('training').warn(facts, 'the last metrics could not be written')
+    }
+  }
+  const start = () => {
+    clearTimeout(timer)
+    timer = undefined
+    if (bytes === 0) return
+    const content = Buffer.concat(waiting)
+    waiting = []
+    bytes = 0
+    writes = writes.then(async () => {
+      fd ??= open()
+      await append(fd, content)
+    })
+    // Ignore the error here: `flush` and `close` throw it.
+    writes.catch(() => undefined)
+  }
+  const flush = async () => {
+    start()
+    await writes
+  }
+  /** @throws ERR_TSR_ARGUMENT after `close` */
+  const write = (content: Uint8Array) => {
+    if (isClosed) throw argumentError(path, 'a closed log', 'no more metrics after close()')
+    waiting.push(content)
+    bytes += content.length
+    if (bytes >= BYTES) start()
+    else timer ??= setTimeout(start, INTERVAL).unref()
+  }
+  process.once('exit', onExit)
+  return {
+    write,
+    flush,
+    async close() {
+      isClosed = true
+      process.removeListener('exit', onExit)
+      try {
+        await flush()
+      } finally {
+        if (fd !== undefined) closeSync(fd)
+        fd = undefined
+      }
+    },
+  }
 }

@@ -1,9 +1,6 @@
 import { hostname } from 'node:os'
 import { join as joinPath } from 'node:path'
-import { histogramOf } from './histogram.ts'
-import { openLog } from './log-file.ts'
-import type { MetricLog } from './metric-log.ts'
-import { logOfRank, type MetricLogOptions } from './ranks.ts'
+import { logOfRank, openLog, type MetricLog, type MetricLogOptions } from './metric-log.ts'
 
 let files = 0
 
@@ -26,23 +23,15 @@ export function tensorBoard(directory: string, options: MetricLogOptions = {}): 
     const seconds = Math.floor(Date.now() / 1000)
     const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
     const path = joinPath(folder, name)
-    const { write, ...file } = openLog(path, () =>
+    const { write: append, ...file } = openLog(path, () =>
       recordOf(event(0, bytesField(3, 'brain.Event:2'))),
     )
-    const log = (step: number, tag: string, value: Uint8Array) => {
-      const summary = bytesField(1, join([bytesField(1, tag), value]))
-      write(recordOf(event(step, bytesField(5, summary))))
-    }
     return {
       ...file,
-      scalar(tag, value, step) {
-        log(step, tag, floatField(2, value))
-      },
-      text(tag, text, step) {
-        log(step, tag, textValue(text))
-      },
-      histogram(tag, values, step) {
-        log(step, tag, bytesField(5, histogramProto(values)))
+      write(tag, value, step) {
+        const content = typeof value === 'string' ? textValue(value) : floatField(2, value)
+        const summary = bytesField(1, join([bytesField(1, tag), content]))
+        append(recordOf(event(step, bytesField(5, summary))))
       },
     }
   })
@@ -62,15 +51,6 @@ function textValue(text: string): Uint8Array {
   const tensor = join([varintField(1, STRING), bytesField(2, shape), bytesField(8, text)])
   const plugin = bytesField(1, bytesField(1, 'text'))
   return join([bytesField(8, tensor), bytesField(9, join([plugin, varintField(4, TENSOR)]))])
-}
-
-function histogramProto(values: ArrayLike<number>): Uint8Array {
-  const { min, max, count, sum, sumOfSquares, limits, counts } = histogramOf(values)
-  return join([
-    ...[min, max, count, sum, sumOfSquares].map((value, i) => doubleField(i + 1, value)),
-    doublesField(6, limits),
-    doublesField(7, counts),
-  ])
 }
 
 /** A TFRecord record: length, checksum of the length, data, checksum of the data. */
@@ -114,7 +94,9 @@ function varintField(field: number, value: number): Uint8Array {
 }
 
 function doubleField(field: number, value: number): Uint8Array {
-  return join([varint(field * 8 + 1), doubles([value])])
+  const bytes = Buffer.alloc(8)
+  bytes.writeDoubleLE(value)
+  return join([varint(field * 8 + 1), bytes])
 }
 
 function floatField(field: number, value: number): Uint8Array {
@@ -129,19 +111,8 @@ function bytesField(field: number, value: Uint8Array | string): Uint8Array {
   return join([varint(field * 8 + 2), varint(bytes.length), bytes])
 }
 
-/** Encodes a packed repeated field of doubles. */
-function doublesField(field: number, values: readonly number[]): Uint8Array {
-  return bytesField(field, doubles(values))
-}
-
 function join(parts: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat(parts)
-}
-
-function doubles(values: readonly number[]): Uint8Array {
-  const bytes = Buffer.alloc(8 * values.length)
-  for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
-  return bytes
 }
 
 /**

@@ -1,11 +1,8 @@
-import { histogramOf } from './histogram.ts'
-import { lineFile } from './log-file.ts'
-import type { MetricLog } from './metric-log.ts'
-import { fileOfRank, logOfRank, type MetricLogOptions } from './ranks.ts'
+import { logOfRank, openLog, type MetricLog, type MetricLogOptions } from './metric-log.ts'
 
 /**
- * Writes metrics as JSON Lines: `{"time":..., "step":..., "name":..., ...}` with `value`, `text` or
- * `histogram`. `time` is in seconds since 1970. NaN and infinities are written as strings.
+ * Writes metrics as JSON Lines: `{"time":..., "step":..., "name":..., ...}` with `value` or
+ * `text`. `time` is in seconds since 1970. NaN and infinities are written as strings.
  *
  * Lines are appended to an existing file. After a restart, a step may have several lines: use the
  * last one.
@@ -17,21 +14,16 @@ import { fileOfRank, logOfRank, type MetricLogOptions } from './ranks.ts'
  */
 export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
   return logOfRank(path, options, fileOfRank, (place) => {
-    const { write, ...file } = lineFile(place)
-    const log = (step: number, name: string, content: object) => {
-      const time = Date.now() / 1000
-      write(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
-    }
+    const { write: append, ...file } = lineFile(place)
     return {
       ...file,
-      scalar(name, value, step) {
-        log(step, name, { value: Number.isFinite(value) ? value : String(value) })
-      },
-      text(name, text, step) {
-        log(step, name, { text })
-      },
-      histogram(name, values, step) {
-        log(step, name, { histogram: histogramOf(values) })
+      write(name, value, step) {
+        const time = Date.now() / 1000
+        const content =
+          typeof value === 'string'
+            ? { text: value }
+            : { value: Number.isFinite(value) ? value : String(value) }
+        append(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
       },
     }
   })
@@ -39,21 +31,35 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
 
 /**
  * Writes metrics as a CSV file with the columns `step`, `name` and `value`, one row per number.
- * Texts and histograms are skipped. Rows are appended to an existing file, as with `jsonl`.
+ * Texts are skipped. Rows are appended to an existing file, as with `jsonl`.
  *
  * @throws ERR_TSR_ARGUMENT
  */
 export function csv(path: string, options: MetricLogOptions = {}): MetricLog {
   return logOfRank(path, options, fileOfRank, (place) => {
-    const { write, ...file } = lineFile(place, 'step,name,value\n')
+    const { write: append, ...file } = lineFile(place, 'step,name,value\n')
     return {
       ...file,
-      scalar(name, value, step) {
+      write(name, value, step) {
+        if (typeof value === 'string') return
         const quoted = /[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name
-        write(Buffer.from(`${step},${quoted},${value}\n`))
+        append(Buffer.from(`${step},${quoted},${value}\n`))
       },
-      text: () => undefined,
-      histogram: () => undefined,
     }
+  })
+}
+
+/** Returns the path of one rank's file: `metrics.rank-3.csv` for `metrics.csv` and rank 3. */
+function fileOfRank(path: string, rank: number): string {
+  return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)
+}
+
+const NEWLINE = 10
+
+/** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
+function lineFile(path: string, header = '') {
+  return openLog(path, (size, last) => {
+    if (size === 0) return Buffer.from(header)
+    return Buffer.from(last === NEWLINE ? '' : '\n')
   })
 }

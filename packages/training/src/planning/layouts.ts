@@ -1,13 +1,5 @@
 import { argumentError, choice, count, declareOptions, finite, positive } from '@tsrun/core'
-import {
-  layoutMemory,
-  type RankLayout,
-  type LayoutMemory,
-  type ModelShape,
-  type PlanDtype,
-  type PlanOptimizer,
-} from './memory.ts'
-import { exchangeTime, pipelineTime, type PipelineTime, type StepTime } from './step-time.ts'
+import { schedule } from '../parallel/pipeline/schedule/schedule.ts'
 
 /** Options of `planLayouts`. */
 export interface PlanOptions {
@@ -98,18 +90,16 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   const given = readOptions(options)
   const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
   const model = shapeOf(given)
-  const times = new Map<string, PipelineTime>()
-  const layouts = layoutsOf(ranks, model, batch).map((layout) => {
-    const { dp, tp, pp, recompute } = layout
-    const examples = batch / dp
-    const key = [dp, tp, pp, recompute].join()
-    const time = times.get(key) ?? pipelineTime(model, layout, examples, dtype, given)
-    times.set(key, time)
-    const { makespan, bubble, inFlight } = time
-    const exchange = exchangeTime(model, layout, examples, dtype, given)
-    const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
-    const fits = memory.total <= room
-    return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
+  const layouts = divisionsOf(ranks, model, batch).flatMap((division) => {
+    const examples = batch / division.dp
+    const { makespan, bubble, inFlight } = pipelineTime(model, division, examples, dtype, given)
+    return zeroLevels(division).map((zero) => {
+      const layout = { ...division, zero }
+      const exchange = exchangeTime(model, layout, examples, dtype, given)
+      const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
+      const fits = memory.total <= room
+      return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
+    })
   })
   layouts.sort((a, b) => {
     if (a.fits !== b.fits) return a.fits ? -1 : 1
@@ -138,28 +128,256 @@ function roundWidth(width: number): number {
   return Math.max(1, unit * Math.round(width / unit))
 }
 
-function layoutsOf(ranks: number, { layers, heads }: ModelShape, batch: number): RankLayout[] {
+type Division = Omit<RankLayout, 'zero'>
+
+function divisionsOf(ranks: number, { layers, heads }: ModelShape, batch: number): Division[] {
   return divisors(ranks).flatMap((dp) =>
     divisors(ranks / dp).flatMap((tp) => {
       const pp = ranks / dp / tp
       if (batch % dp !== 0 || heads % tp !== 0 || pp > Math.min(layers, MOST_STAGES)) return []
-      // One replica has nothing to share, and ZeRO stage 3 is not planned for several pipeline stages.
-      const end = dp === 1 ? 1 : pp === 1 ? 4 : 3
-      return ([0, 1, 2, 3] as const).slice(0, end).flatMap((zero) =>
-        // With one pipeline stage, each backward pass follows its forward pass at once, so
-        // recomputation saves nothing.
-        (pp === 1 ? [false] : [false, true]).map((recompute) => ({
-          dp,
-          tp,
-          pp,
-          zero,
-          recompute,
-        })),
-      )
+      // With one pipeline stage, each backward pass follows its forward pass at once, so recomputation
+      // saves nothing.
+      return (pp === 1 ? [false] : [false, true]).map((recompute) => ({ dp, tp, pp, recompute }))
     }),
   )
 }
 
+function zeroLevels({ dp, pp }: Division): RankLayout['zero'][] {
+  // One replica has nothing to share, and ZeRO stage 3 is not planned for several pipeline stages.
+  if (dp === 1) return [0]
+  return pp === 1 ? [0, 1, 2, 3] : [0, 1, 2]
+}
+
 function divisors(of: number): number[] {
   return Array.from({ length: of }, (_, index) => index + 1).filter((each) => of % each === 0)
+}
+
+/** The number type of weights, gradients and activations. */
+export type PlanDtype = 'float32' | 'bfloat16' | 'float16'
+
+/** The optimizers that a plan can assume. */
+export type PlanOptimizer = 'adam' | 'momentum' | 'sgd'
+
+/** How the ranks divide the work. The product dp x tp x pp is the number of ranks. */
+export interface RankLayout {
+  /** The number of replicas; each one trains on a part of the batch. */
+  readonly dp: number
+  /** The number of tensor parallel ranks, which share every layer. */
+  readonly tp: number
+  /** The number of pipeline stages. */
+  readonly pp: number
+  /** What the replicas shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 also parameters. */
+  readonly zero: 0 | 1 | 2 | 3
+  /** Whether a stage keeps only its inputs and repeats the forward pass before the backward pass. */
+  readonly recompute: boolean
+}
+
+/** The dimensions of a transformer. */
+export interface ModelShape {
+  readonly parameters: number
+  readonly layers: number
+  /** The length of a hidden vector. */
+  readonly width: number
+  readonly heads: number
+  /** The number of tokens in an example. */
+  readonly sequence: number
+}
+
+/** The bytes of state and activations on the rank that holds the most. */
+export interface LayoutMemory {
+  readonly weights: number
+  readonly gradients: number
+  readonly optimizer: number
+  readonly activations: number
+  readonly total: number
+}
+
+/** The bytes of a number of each type. */
+const valueBytes: Readonly<Record<PlanDtype, number>> = {
+  float32: 4,
+  bfloat16: 2,
+  float16: 2,
+}
+
+const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
+
+/**
+ * Returns the bytes of activations for one example in one transformer layer: with 16-bit numbers
+ * s h (10 + 24 / t + 5 a s / (h t)), with float32 twice as much. s is the sequence length, h the
+ * width, a the number of heads, and t the number of tensor parallel ranks (Korthikanti et al.,
+ * Reducing Activation Recomputation in Large Transformer Models, 2022, equation 2).
+ */
+function layerActivations(
+  { width, heads, sequence }: ModelShape,
+  dtype: PlanDtype,
+  tp: number,
+): number {
+  const scores = (5 * heads * sequence) / (width * tp)
+  return sequence * width * (10 + 24 / tp + scores) * (valueBytes[dtype] / 2)
+}
+
+/**
+ * Returns the bytes of weights, gradients, optimizer state and activations of a rank. With 16-bit
+ * numbers the optimizer keeps a float32 copy of the weights. ZeRO stage 3 also holds the gathered
+ * weights of one layer.
+ *
+ * @param inFlight - the largest number of micro-batches whose activations a rank holds; each
+ *   micro-batch has one example
+ */
+function layoutMemory(
+  model: ModelShape,
+  { dp, tp, pp, zero, recompute }: RankLayout,
+  dtype: PlanDtype,
+  optimizer: PlanOptimizer,
+  inFlight: number,
+): LayoutMemory {
+  const bytes = valueBytes[dtype]
+  const own = model.parameters / (tp * pp)
+  const layers = Math.ceil(model.layers / pp)
+  const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
+  const held = (stage: 1 | 2 | 3) => (zero >= stage ? own / dp : own)
+  const master = dtype === 'float32' ? 0 : 4
+  const weights = (held(3) + gathered) * bytes
+  const gradients = held(2) * bytes
+  const states = held(1) * (moments[optimizer] + master)
+  const layer = layerActivations(model, dtype, tp)
+  const input = model.sequence * model.width * bytes
+  const activations = recompute ? inFlight * input + layers * layer : inFlight * layers * layer
+  const total = weights + gradients + states + activations
+  return { weights, gradients, optimizer: states, activations, total }
+}
+
+/** The speed of the ranks and of the links between them. */
+interface Hardware {
+  /** Floating-point operations per second that a rank reaches in training. */
+  readonly flops: number
+  /** Bytes per second that a rank sends to another. */
+  readonly link: number
+  /** The latency of a message in seconds. */
+  readonly latency: number
+}
+
+/** The predicted duration of a step, and its parts. */
+export interface StepTime {
+  /** The duration of a training step in seconds. */
+  readonly step: number
+  /** The fraction of time that ranks wait in the pipeline, averaged over all ranks. */
+  readonly bubble: number
+  /** Seconds to exchange gradients and sharded parameters, without any overlap with computation. */
+  readonly exchange: number
+  /** The largest number of micro-batches whose activations a rank holds at once. */
+  readonly inFlight: number
+}
+
+/**
+ * The number of micro-batches per stage to simulate. After this many, the pipeline is in its steady
+ * state.
+ */
+const ROUNDS = 3
+
+/**
+ * Simulates all micro-batches of a step with the 1F1B schedule and one example per micro-batch. A forward
+ * pass takes 2 operations per parameter and token, and 4 L h s^2 for the two matrix products of attention
+ * (L layers, h width, s sequence length). A backward pass takes twice as many operations. Recomputation
+ * adds one forward pass. In each pass, two outputs per tensor parallel layer are summed in rings of 2 (t
+ * - 1) messages, with t ranks.
+ *
+ * @param examples - the number of examples of one replica
+ */
+function pipelineTime(
+  model: ModelShape,
+  { tp, pp, recompute }: Division,
+  examples: number,
+  dtype: PlanDtype,
+  { flops, link, latency }: Hardware,
+) {
+  const { parameters, layers, width, sequence } = model
+  const boundary = sequence * width * valueBytes[dtype]
+  const operations = 2 * parameters * sequence + 4 * layers * width * sequence ** 2
+  const sums = 2 * (layers / pp) * ringTime(tp, boundary, { link, latency })
+  const forward = operations / (tp * pp * flops) + sums
+  const backward = 2 * forward + (recompute ? forward : 0)
+  const transfer = pp === 1 ? 0 : latency + boundary / link
+  const simulate = (microbatches: number) =>
+    schedule('1f1b', { stages: pp, microbatches }).simulate({ forward, backward, transfer })
+  const simulated = Math.min(examples, ROUNDS * pp)
+  const { makespan: first, ranks } = simulate(simulated)
+  const more = examples - simulated
+  // With slow messages, micro-batches leave the pipeline in groups of `pp`.
+  const each = more === 0 ? 0 : (first - simulate(simulated - pp).makespan) / pp
+  const makespan = first + more * each
+  const bubble = Math.max(0, 1 - (examples * (forward + backward)) / makespan)
+  return { makespan, bubble, inFlight: Math.max(...ranks.map(({ peakInFlight }) => peakInFlight)) }
+}
+
+/**
+ * Returns the seconds to average gradients over the replicas. ZeRO stage 3 also gathers the
+ * parameters for each forward and each backward pass of a micro-batch.
+ */
+function exchangeTime(
+  { parameters }: ModelShape,
+  { dp, tp, pp, zero }: RankLayout,
+  examples: number,
+  dtype: PlanDtype,
+  hardware: Hardware,
+): number {
+  const shared = ringTime(dp, (parameters / (tp * pp)) * valueBytes[dtype], hardware)
+  return zero === 3 ? shared / 2 + examples * shared : shared
+}
+
+function ringTime(
+  ranks: number,
+  bytes: number,
+  { link, latency }: Pick<Hardware, 'link' | 'latency'>,
+): number {
+  return 2 * (ranks - 1) * (latency + bytes / ranks / link)
+}
+
+/**
+ * Returns the layouts of a plan as table rows; the first row has the headings. Sizes are in decimal
+ * gigabytes.
+ *
+ * @param most - the largest number of layout rows
+ */
+export function planTable({ layouts, best }: LayoutPlan, most = layouts.length): string[][] {
+  const rows = layouts.slice(0, most).map((each) => rowOf(each, each === best))
+  return [[...headings], ...rows]
+}
+
+const headings = [
+  'dp',
+  'tp',
+  'pp',
+  'ZeRO',
+  're',
+  'weights',
+  'grads',
+  'optim',
+  'activ',
+  'GB',
+  'bubble',
+  'step',
+  '',
+]
+
+function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
+  const { dp, tp, pp, zero, recompute, memory, fits, bubble, step } = layout
+  const { weights, gradients, optimizer, activations, total } = memory
+  return [
+    ...[dp, tp, pp].map(String),
+    zero === 0 ? '-' : String(zero),
+    recompute ? 'yes' : '-',
+    ...[weights, gradients, optimizer, activations, total].map((bytes) => short(bytes / 1e9)),
+    `${(100 * bubble).toFixed(0)} %`,
+    seconds(step),
+    isBest ? 'best' : fits ? 'fits' : 'no',
+  ]
+}
+
+function short(value: number): string {
+  return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2)
+}
+
+function seconds(value: number): string {
+  return value >= 1 ? `${short(value)} s` : `${short(1000 * value)} ms`
 }

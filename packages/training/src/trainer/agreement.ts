@@ -114,19 +114,17 @@ export async function compareBatches(
   const { indices, starts, inputs, labels }: Placed = batch
   // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
   // examples. Middle pipeline stages may get tensors that they never read.
-  const isWhole = cp.size === 1
-  const facts: Readonly<Record<string, string>> = {
+  const parts = [
+    ['inputs', inputs, isFirst],
+    ['labels', labels, isLast],
+  ] as const
+  const facts: Record<string, string> = {
     size: `${examples} examples`,
     indices: describeValues(indices),
     starts: describeValues(starts),
-    ...(isWhole &&
-      (isFirst || ArrayBuffer.isView(inputs)) && {
-        inputs: describeValues(await valuesOfPart(inputs)),
-      }),
-    ...(isWhole &&
-      (isLast || ArrayBuffer.isView(labels)) && {
-        labels: describeValues(await valuesOfPart(labels)),
-      }),
+  }
+  for (const [name, part, isRead] of cp.size === 1 ? parts : []) {
+    if (isRead || ArrayBuffer.isView(part)) facts[name] = describeValues(await valuesOfPart(part))
   }
   const own = { replica: share[0], facts }
   const all = await world.allGatherObject(own, { label: 'batches of the first step' })

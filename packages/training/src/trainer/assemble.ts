@@ -1,7 +1,8 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, importOptional } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { currentBackend } from '../backend/current.ts'
 import { loadBackend } from '../backend/load.ts'
+import { describe } from '../model/describe.ts'
 import type { Module } from '../model/module.ts'
 import { matchNames, type NamePatterns } from '../model/name-patterns.ts'
 import { crossEntropy, summedCrossEntropy } from '../nn/cross-entropy.ts'
@@ -15,7 +16,6 @@ import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
 import { parallelize } from '../parallel/tensor/parallelize.ts'
 import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { adaptModel, type AdaptedModel, type TrainableModel } from './adapt.ts'
 import { compareOptions } from './agreement.ts'
 import { layoutOf, type Layout } from './layout.ts'
 import {
@@ -30,16 +30,10 @@ import {
  * A model distributed over ranks by `pipeline`, `dataParallel`, `fullyShard`, `parallelize` and
  * `contextParallel`.
  */
-export interface Assembly {
-  readonly core: Pipeline
-  /** The wrapper that averages gradients. Present if there are several replicas, or sharded state. */
-  readonly replica: DataParallel | FullyShard | undefined
-  readonly layout: Layout
-  readonly options: CheckedOptions
-}
+export type Assembly = Awaited<ReturnType<typeof assemble>>
 
 /** Implements `trainer()`. See there for the errors. */
-export async function assemble(model: TrainableModel, options: TrainerOptions): Promise<Assembly> {
+export async function assemble(model: TrainableModel, options: TrainerOptions) {
   const checked = readTrainerOptions(options)
   const clip = clipOf(checked)
   const adapted = await adaptModel(model)
@@ -54,8 +48,8 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   const loss =
     checked.loss ?? (isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy)
   const common = {
-    ...given({ optimizer, recompute, unused, recorder }),
-    ...{ loss, ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }) },
+    ...given({ optimizer, recompute, unused, recorder, loss }),
+    ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }),
   }
   let core: Pipeline
   if (pp.size > 1) {
@@ -67,7 +61,14 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
         'microbatches in its place: a pipeline sums the gradients of its micro-batches',
       )
     }
-    const cut = divide(recipeFor(adapted.recipe, pp), checked, layout)
+    if (adapted.recipe === undefined) {
+      throw argumentError(
+        'model',
+        'one that is built',
+        `a recipe that builds parts of it for ${pp.size} stages, such as shardedMLP(...)`,
+      )
+    }
+    const cut = divide(adapted.recipe, checked, layout)
     core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
   } else {
     const { accumulate, microbatches } = checked
@@ -77,6 +78,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions): 
   }
   try {
     const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
+    // Averages gradients. Present if there are several replicas, or sharded state.
     const replica = await replicate(core, { ...checked, frozen }, layout)
     if (checked.recorder !== undefined) layout.world.recordSpans(recorder)
     return { core, replica, layout, options: checked }
@@ -106,25 +108,14 @@ function refuseSecondSoftmax({ endsInSoftmax }: AdaptedModel, { loss }: CheckedO
   )
 }
 
-function recipeFor(recipe: PipelineModel | undefined, { size }: ProcessGroup): PipelineModel {
-  if (recipe !== undefined) return recipe
-  throw argumentError(
-    'model',
-    'one that is built',
-    `a recipe that builds parts of it for ${size} stages, such as shardedMLP(...)`,
-  )
-}
-
 /** Applies context parallelism (`cp`) and tensor parallelism (`tp`). */
-function divide(model: Module, options: CheckedOptions, layout: Layout): Module
-function divide(model: PipelineModel, options: CheckedOptions, layout: Layout): PipelineModel
-function divide(
-  model: Module | PipelineModel,
+function divide<M extends Module | PipelineModel>(
+  model: M,
   { plan }: CheckedOptions,
   { cp, tp }: Layout,
-): Module | PipelineModel {
+): M {
   // `contextParallel` and `parallelize` return the type that they get: a module or a recipe.
-  const divided = cp.size > 1 ? contextParallel(model as Module, cp) : (model as Module)
+  const divided = cp.size > 1 ? (contextParallel(model as Module, cp) as M) : model
   if (tp.size === 1) return divided
   if (plan === undefined) {
     throw argumentError(
@@ -133,7 +124,7 @@ function divide(
       `styles of the layers that ${tp.size} ranks share, for example gptPlan()`,
     )
   }
-  return parallelize(divided, plan, tp)
+  return parallelize(divided as Module, plan, tp) as M
 }
 
 /**
@@ -181,4 +172,81 @@ async function replicate(
   }
   if (averaged.size === 1 && frozen === undefined) return undefined
   return await dataParallel(core, averaged, options)
+}
+
+/** The models that `trainer` accepts: a module, a recipe for parts of a model, or a tf.layers model. */
+export type TrainableModel = Module | PipelineModel | LayersModel
+
+/** A `tf.LayersModel`, which `@tsrun/layers` adapts. */
+export interface LayersModel {
+  readonly layers: readonly object[]
+  getClassName(): string
+}
+
+/**
+ * The exports of `@tsrun/layers` that the trainer uses. `@tsrun/layers` depends on this package, so it is
+ * imported by name at run time.
+ */
+interface LayersPackage {
+  adaptLayers(model: LayersModel): {
+    readonly endsInSoftmax: boolean
+    build(): Module
+  }
+}
+
+/** A model that a trainer can build: whole, or in pipeline stages. */
+interface AdaptedModel {
+  /** The recipe for pipeline stages; undefined if the model cannot be divided into stages. */
+  readonly recipe: PipelineModel | undefined
+  /** Whether the model ends in a softmax. Cross-entropy would then apply a second softmax. */
+  readonly endsInSoftmax?: boolean
+  /** Builds the whole model. The trainer calls `restore` before it disposes the parameters. */
+  build(): Module & { restore?(): void }
+}
+
+/**
+ * @throws ERR_TSR_ARGUMENT for a value that is not a trainable model; ERR_TSR_PACKAGE_MISSING if a
+ * tf.layers model needs `@tsrun/layers`
+ */
+async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
+  if (isRecipe(model)) {
+    return {
+      recipe: model,
+      build: () => model.slice(0, model.layers),
+    }
+  }
+  if (isLayersModel(model)) {
+    const name = '@tsrun/layers'
+    const what = 'Training a model of tf.layers'
+    const load = async () => (await import(name)) as LayersPackage
+    const layers = (await importOptional(what, name, load)).adaptLayers(model)
+    const build = () => withParameters(layers.build())
+    return { recipe: undefined, endsInSoftmax: layers.endsInSoftmax, build }
+  }
+  const { parameters, forward } = (model as Partial<Module> | null) ?? {}
+  if (Array.isArray(parameters) && typeof forward === 'function') {
+    return { recipe: undefined, build: () => withParameters(model) }
+  }
+  throw argumentError(
+    'model',
+    describe(model),
+    'a module ({ parameters, forward }), a recipe such as shardedMLP(...), or a model of tf.layers',
+  )
+}
+
+function withParameters<M extends Module>(model: M): M {
+  if (model.parameters.length > 0) return model
+  throw argumentError(
+    'model',
+    'one without parameters',
+    'one with a parameter; weights are made by createParameter(...), not by tf.variable(...)',
+  )
+}
+
+function isRecipe(model: TrainableModel): model is PipelineModel {
+  return typeof (model as Partial<PipelineModel> | null)?.slice === 'function'
+}
+
+function isLayersModel(model: TrainableModel): model is LayersModel {
+  return typeof (model as Partial<LayersModel> | null)?.getClassName === 'function'
 }

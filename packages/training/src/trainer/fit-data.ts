@@ -1,5 +1,5 @@
 import { argumentError, number, object, shown } from '@tsrun/core'
-import { currentTrace, traceWait } from '@tsrun/distributed/record'
+import { traceWait } from '@tsrun/distributed/record'
 import type { Dataset } from '../data/dataset.ts'
 import { isExamples, type Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/batches.ts'
@@ -125,11 +125,9 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
  */
 export function lengthOf(data: FitData | EvaluationData): number | undefined {
   if (typeof data === 'function') return undefined
-  const { size, remaining, length } = data as {
-    size?: unknown
-    remaining?: unknown
-    length?: unknown
-  }
+  const { size, remaining, length } = data as Partial<
+    Record<'size' | 'remaining' | 'length', unknown>
+  >
   return [size, remaining, length].find((each) => typeof each === 'number')
 }
 
@@ -227,36 +225,23 @@ function otherPosition(state: unknown, expected: string): Error {
   )
 }
 
-export function noBatches(): Error {
-  return argumentError(
-    'data',
-    'without any batch',
-    'at least one; a generator can be used only once: pass a function or a loader',
-  )
-}
-
 /**
  * Yields the values of an iterable. Records the time that the loop waits for each one in the job's trace,
  * if any.
  */
-export function traceInput<T>(
-  values: AsyncIterable<T> | Iterable<T>,
-): AsyncIterable<T> | Iterable<T> {
-  return currentTrace() === undefined ? values : traced(values)
-}
-
-async function* traced<T>(values: AsyncIterable<T> | Iterable<T>): AsyncGenerator<T> {
+export async function* traceInput<T>(values: AsyncIterable<T> | Iterable<T>): AsyncGenerator<T> {
   const iterator =
     Symbol.asyncIterator in values ? values[Symbol.asyncIterator]() : values[Symbol.iterator]()
-  let isDone = false
+  let isSuspended = false
   try {
     for (;;) {
       const next = await traceWait('input', {}, () => iterator.next())
-      isDone = next.done === true
-      if (isDone) return
-      yield next.value as T
+      if (next.done === true) return
+      isSuspended = true
+      yield next.value
+      isSuspended = false
     }
   } finally {
-    if (!isDone) await iterator.return?.()
+    if (isSuspended) await iterator.return?.()
   }
 }

@@ -1,23 +1,22 @@
-import { argumentError, tsrError } from '@tsrun/core'
+import { argumentError, formatSeconds, ProgressLine, tsrError } from '@tsrun/core'
 import { onAllRanks } from '../checkpoint/coordination.ts'
-import { latestFor } from '../checkpoint/folders.ts'
+import { latestFor, type LatestCheckpoint } from '../checkpoint/folders.ts'
 import { copyPieces } from '../checkpoint/piece.ts'
 import { prepareSaves, type SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/owners.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { compareFit } from './agreement.ts'
-import type { FitCallback, StepInfo } from './callbacks.ts'
+import { evaluationData, sourceOf, traceInput, type FitData, type Source } from './fit-data.ts'
 import {
-  evaluationData,
-  noBatches,
-  sourceOf,
-  traceInput,
-  type FitData,
-  type Source,
-} from './fit-data.ts'
-import { readFitOptions, type FitEnd, type FitOptions, type FitResult } from './fit-options.ts'
-import { fitProgress } from './fit-progress.ts'
-import { Interruption } from './interruption.ts'
+  readFitOptions,
+  type CheckedFitOptions,
+  type FitCallback,
+  type FitEnd,
+  type FitOptions,
+  type FitResult,
+  type StepInfo,
+} from './fit-options.ts'
+import { watchSignals } from './interruption.ts'
 import type { Trainer } from './trainer.ts'
 
 /** Implements `Trainer.fit`. All ranks call it with the same options. */
@@ -26,8 +25,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const { evaluating, saving, callbacks } = options
   const source = sourceOf(run, data, options)
   await compareFit(options, data, run)
-  const resumed = options.resume === 'auto' ? await resume(run, source, saving) : undefined
-  if (options.resume === undefined) await refuseFarther(run, saving)
+  const resumed = await resumeFrom(run, source, options)
   if (saving !== undefined) await prepareSaves(run.updated, run.layout.world)
   /** The step and the epoch at which this training originally started, before any resume. */
   const first = resumed?.first ?? { step: run.steps, epoch: source.epoch }
@@ -39,12 +37,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const isFirst = run.rank === 0
   const steps = Math.min(limit, run.steps + Math.max(0, source.left?.(epochs) ?? Infinity))
   if (Number.isFinite(steps)) run.layout.world.reportProgress({ of: steps })
-  const { unit, flops } = options
-  const progress =
-    options.progress && isFirst ? fitProgress({ first: run.steps, unit, flops, steps }) : undefined
+  const progress = options.progress && isFirst ? fitProgress(run.steps, steps, options) : undefined
   if (resumed !== undefined) progress?.resumed(resumed.checkpoint)
   const logs = isFirst ? options.log : []
-  const interruption = new Interruption()
+  const signals = watchSignals()
   let end: FitEnd | undefined
   /** Whether a callback on this rank returned `stop`. */
   let asksToStop = false
@@ -130,21 +126,27 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
           await save(saving.directory, saving.keep)
           saved = run.steps
         }
-        end = await interruption.agree(run, asksToStop)
+        end = await signals.agree(run, asksToStop)
         if (end !== undefined || run.steps >= limit) break
       }
-      if (run.steps === before && !mayBeEmpty) throw noBatches()
+      if (run.steps === before && !mayBeEmpty) {
+        throw argumentError(
+          'data',
+          'without any batch',
+          'at least one; a generator can be used only once: pass a function or a loader',
+        )
+      }
       mayBeEmpty = false
       const isThrough = source.epoch > epoch
       if (isThrough && evaluating?.every === undefined && end === undefined) {
         await evaluate()
         // Check again: a callback or a signal may have asked to stop during the evaluation.
-        end = await interruption.agree(run, asksToStop)
+        end = await signals.agree(run, asksToStop)
       }
     }
     if (end === undefined) {
       await evaluate()
-      end = (await interruption.agree(run, asksToStop)) ?? 'complete'
+      end = (await signals.agree(run, asksToStop)) ?? 'complete'
     }
     if (end !== 'complete') progress?.stopped(end, run.steps)
     if (saving === undefined) await checkValues(run)
@@ -152,12 +154,12 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     await settle()
     const reason = end
     await call((callback) => callback.onEnd?.({ step: run.steps, reason }, run))
-    interruption.setExitCode(end)
+    signals.setExitCode(end)
     return { steps: run.steps, losses, evaluations, end }
   } finally {
     // Await the pending save even if the training fails.
     await Promise.allSettled([pending?.checkpoint.done])
-    interruption.dispose()
+    signals.dispose()
     progress?.end()
     for (const log of logs) await log.flush()
   }
@@ -186,17 +188,28 @@ async function checkValues({ state, layout }: Trainer): Promise<void> {
   })
 }
 
-async function resume(
-  run: Trainer,
-  source: Source,
-  saving: { readonly directory: string } | undefined,
-) {
-  if (saving === undefined) {
+/**
+ * Resumes from the newest checkpoint if the option `resume` is `auto`. If the option is omitted, rejects a
+ * directory with checkpoints of later steps. This training would overwrite them, or mix its checkpoints
+ * with theirs.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+async function resumeFrom(run: Trainer, source: Source, { resume, saving }: CheckedFitOptions) {
+  if (saving === undefined && resume === 'auto') {
     throw argumentError('resume', 'auto', 'save: { directory } beside it')
   }
-  const { directory } = saving
-  const checkpoint = await latestFor('fit', directory, run.layout.world)
+  if (saving === undefined || resume === false) return undefined
+  const checkpoint = await latestFor('fit', saving.directory, run.layout.world)
   if (checkpoint === undefined) return undefined
+  if (resume === undefined) {
+    if (checkpoint.step <= run.steps) return undefined
+    throw argumentError(
+      'resume',
+      `undefined, and ${checkpoint.path} is there`,
+      "'auto' to resume from it, false to start from the beginning, or another save.directory",
+    )
+  }
   const { data } = await run.load(checkpoint.path)
   // If the script itself saved the checkpoint, `data` may be any JSON value.
   const saved = data as Partial<SavedPosition> | null | undefined
@@ -206,21 +219,81 @@ async function resume(
 }
 
 /**
- * Rejects a directory with checkpoints of later steps. This training would overwrite them, or mix its
- * checkpoints with theirs.
+ * Prints step, loss, learning rate, speed and remaining time.
  *
- * @throws ERR_TSR_ARGUMENT
+ * @param first - the number of steps before this call of `fit`
+ * @param steps - the total number of steps at which training ends, or Infinity
  */
-async function refuseFarther(
-  run: Trainer,
-  saving: { readonly directory: string } | undefined,
-): Promise<void> {
-  if (saving === undefined) return
-  const found = await latestFor('fit', saving.directory, run.layout.world)
-  if (found === undefined || found.step <= run.steps) return
-  throw argumentError(
-    'resume',
-    `undefined, and ${found.path} is there`,
-    "'auto' to resume from it, false to start from the beginning, or another save.directory",
-  )
+function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOptions) {
+  const output = new ProgressLine()
+  /**
+   * The time at the end of the first step, which is excluded from the speed because it includes
+   * compilation.
+   */
+  let begin: number | undefined
+  let [at, examples, counted] = [0, 0, 0]
+  let last: StepInfo | undefined
+
+  const line = ({ step, loss, learningRate }: StepInfo) => {
+    const seconds = (at - begin!) / 1000
+    const perSecond = seconds === 0 ? 0 : examples / seconds
+    const of = Number.isFinite(steps) ? `/${steps}` : ''
+    const speed =
+      unit === undefined
+        ? `${grouped(perSecond)} examples/s`
+        : `${grouped(perSecond * unit.tokens)} tokens/s`
+    const left = ((steps - step) * seconds) / Math.max(1, step - first - 1)
+    const isKnown = Number.isFinite(left) && left > 0 && counted > 0
+    const parts = [
+      `step ${step}${of}`,
+      `loss ${short(loss)}`,
+      learningRate !== undefined && `rate ${learningRate.toPrecision(2)}`,
+      counted > 0 && speed,
+      flops !== undefined && `${((perSecond * flops) / 1e9).toFixed(1)} GFLOP/s`,
+      isKnown && `${formatSeconds(left)} left`,
+    ]
+    return parts.filter((part) => part !== false).join('  ')
+  }
+  return {
+    /** @param checkpoint - the checkpoint that training resumes from */
+    resumed({ path, skipped: [newest] }: LatestCheckpoint) {
+      const left = first >= steps ? ', where nothing is left to train' : ''
+      const but = newest === undefined ? '' : `; ${newest.path} cannot be used: ${newest.problem}`
+      output.log(`resumes after step ${first} from ${path}${left}${but}`)
+    },
+    /** @param by - a signal, or `callback` */
+    stopped(by: string, step: number) {
+      output.log(`stopped by ${by === 'callback' ? 'a callback' : by} after step ${step}`)
+    },
+    step(info: StepInfo) {
+      last = info
+      at = performance.now()
+      if (begin === undefined) begin = at
+      else {
+        examples += info.examples
+        counted++
+      }
+      output.update(() => line(info))
+    },
+    evaluated({ loss, accuracy }: Evaluation) {
+      // Exclude the time of evaluations from the speed.
+      const now = performance.now()
+      if (begin !== undefined) begin += now - at
+      at = now
+      const right = Number.isFinite(accuracy) ? `  accuracy ${(100 * accuracy).toFixed(2)} %` : ''
+      const step = last === undefined ? '' : `step ${last.step}  `
+      output.log(`${step}evaluation: loss ${short(loss)}${right}`)
+    },
+    end() {
+      if (last !== undefined) output.log(line(last))
+    },
+  }
+}
+
+function grouped(value: number): string {
+  return Math.round(value).toLocaleString('en-US')
+}
+
+function short(loss: number): string {
+  return Number.isFinite(loss) ? loss.toPrecision(4) : String(loss)
 }

@@ -1,24 +1,16 @@
-export type { TrainableModel } from './adapt.ts'
+export type { TrainableModel } from './assemble.ts'
 export type { AnyBatch, BatchArray, BatchPart } from './batch.ts'
+export type { Batches as FitBatches, EvaluationData, FitData } from './fit-data.ts'
 export {
   earlyStopping,
-  findRate,
-  movingAverage,
-  type EarlyStoppingOptions,
+  type EvaluateOptions,
   type EvaluationInfo,
-  type FindRateOptions,
   type FitCallback,
-  type FoundRate,
-  type MovingAverage,
+  type FitEnd,
+  type FitOptions,
+  type FitResult,
+  type SavingOptions,
   type StepInfo,
-} from './callbacks.ts'
-export type { Batches as FitBatches, EvaluationData, FitData } from './fit-data.ts'
-export type {
-  EvaluateOptions,
-  FitEnd,
-  FitOptions,
-  FitResult,
-  SavingOptions,
 } from './fit-options.ts'
 export type { AnyMesh, Layout, MeshShape } from './layout.ts'
 export type { TrainerOptions } from './options.ts'

@@ -6,8 +6,7 @@ import { isDropout } from '../../nn/dropout.ts'
 import { hasPositions } from '../../nn/embedding.ts'
 import type { PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
-import { ringAttention } from './ring-attention.ts'
-import { zigzagPositions } from './zigzag.ts'
+import { ringAttention, zigzagPositions } from './ring-attention.ts'
 
 /**
  * Enables context parallelism in a model, in place: divides each sequence among the ranks of a group.
@@ -47,7 +46,11 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
   let found = false
   for (const { module } of modulesOf(model)) {
     if (module.kind === 'sequence-parallel') {
-      throw refusal('one whose sequences are already divided', 'contextParallel before parallelize')
+      throw argumentError(
+        'the model of contextParallel',
+        'one whose sequences are already divided',
+        'contextParallel before parallelize',
+      )
     }
     if (isAttention(module)) {
       found = true
@@ -57,9 +60,9 @@ function share<M extends Module>(model: M, group: ProcessGroup): M {
     }
   }
   if (found) return model
-  throw refusal('one without attention', 'one that sees a sequence, for example a GPT')
-}
-
-function refusal(value: string, expected: string) {
-  return argumentError('the model of contextParallel', value, expected)
+  throw argumentError(
+    'the model of contextParallel',
+    'one without attention',
+    'one that sees a sequence, for example a GPT',
+  )
 }

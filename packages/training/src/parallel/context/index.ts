@@ -1,2 +1,2 @@
 export { contextParallel } from './context-parallel.ts'
-export { zigzagPositions, type Place } from './zigzag.ts'
+export { zigzagPositions, type Place } from './ring-attention.ts'

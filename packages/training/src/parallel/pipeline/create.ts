@@ -8,13 +8,13 @@ import { searchRecomputed } from '../recompute.ts'
 import { checkGroup } from '../requirements.ts'
 import { describeOptions, groupLinks, noLinks } from './links.ts'
 import {
+  planOf,
   readPipelineOptions,
   readWholeModelOptions,
   type PipelineOptions,
   type WholeModelOptions,
 } from './options.ts'
 import { Pipeline } from './pipeline.ts'
-import { planOf } from './plan.ts'
 import { stageRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 

@@ -3,25 +3,23 @@ import type { SpanRecorder } from '@tsrun/distributed/record'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
-import type { StageMessages } from './activations.ts'
+import type { Message, StageMessages } from './activations.ts'
 import { firstRow, type Microbatches } from './microbatches.ts'
 import { peakInFlight, type Action } from './schedule/actions.ts'
-import type { Message } from './shapes.ts'
 import type { GradientPlan, PipelineStage } from './stage.ts'
-
-export type StageWorker = ReturnType<typeof stageWorker>
 
 /**
  * Executes the actions of a rank. For each action it receives the input, computes, and sends the result.
  *
  * @param stages - the stages of this rank by stage number
  * @param last - the number of the pipeline's last stage
+ * @param messages - undefined if the only stage is the whole model, which exchanges none
  * @param recorder - records each action as a span; undefined if the stage records its own passes
  */
 export function stageWorker(
   stages: ReadonlyMap<number, PipelineStage>,
   last: number,
-  messages: StageMessages,
+  messages: StageMessages | undefined,
   recorder: SpanRecorder | undefined,
 ) {
   /** Records an action as a span, including the time to unpack its input and to pack its output. */
@@ -45,21 +43,21 @@ export function stageWorker(
   }
   const arriveFor = async (action: Action) => {
     const coming = comingTo(action)
-    if (coming !== undefined) await messages.arrive(coming)
+    if (coming !== undefined) await messages?.arrive(coming)
   }
   const begin = (batch: Microbatches, actions: readonly Action[]) =>
-    messages.begin(
+    messages?.begin(
       batch,
       actions.flatMap((action) => comingTo(action) ?? []),
     )
   /** Whether neither `stage` nor an earlier stage has parameters, so that no gradient is computed. */
-  const learnsNothing = (stage: number) => stage < last && !messages.needsGradient(stage + 1)
+  const learnsNothing = (stage: number) => stage < last && !messages!.needsGradient(stage + 1)
 
   /** Returns the input of a stage for a micro-batch. @param labels - disposed if the function throws */
   const inputOf = (action: Action, batch: Microbatches, labels?: Tensor) => {
     try {
       const coming = comingTo(action)
-      return coming === undefined ? batch.inputs(action.microbatch) : messages.take(coming)
+      return coming === undefined ? batch.inputs(action.microbatch) : messages!.take(coming)
     } catch (error) {
       labels?.dispose()
       throw error
@@ -67,9 +65,9 @@ export function stageWorker(
   }
   const sendForward = ({ stage, microbatch }: Action, output: Tensor) => {
     const learns = stages.get(stage)!.parameters.length > 0
-    const needsGradient = learns || messages.needsGradient(stage)
+    const needsGradient = learns || messages!.needsGradient(stage)
     const message = { direction: 'forward', stage: stage + 1, microbatch } as const
-    return messages.send(message, output, needsGradient)
+    return messages!.send(message, output, needsGradient)
   }
   const forward = async (action: Action, batch: Microbatches, next: Action | undefined) => {
     const { stage: index, microbatch } = action
@@ -80,7 +78,7 @@ export function stageWorker(
       const output = await stage.forward(microbatch, {
         input: inputOf(action, batch, labels),
         labels,
-        needsInputGradient: messages.needsGradient(index),
+        needsInputGradient: messages?.needsGradient(index) === true,
         row: firstRow(batch.rows, microbatch),
         isEmpty: batch.rows[microbatch] === 0,
       })
@@ -101,11 +99,11 @@ export function stageWorker(
         return
       }
       const coming = comingTo(action)
-      const inputGradient = await stage.backward(action, coming && messages.take(coming), isLast)
+      const inputGradient = await stage.backward(action, coming && messages!.take(coming), isLast)
       if (inputGradient === undefined) return
       try {
         const message = { direction: 'backward', stage: index - 1, microbatch } as const
-        await messages.send(message, inputGradient)
+        await messages?.send(message, inputGradient)
       } finally {
         inputGradient.dispose()
       }
@@ -152,7 +150,7 @@ export function stageWorker(
         output.dispose()
       }
     }
-    await messages.end()
+    await messages?.end()
   }
 
   /** Frees the activations and gradients of a batch that failed. */
@@ -179,7 +177,7 @@ export function stageWorker(
         if (action.kind === 'F') await forward(action, batch, actions[at + 1])
         else await backward(action, ends.get(action.stage) === action)
       }
-      await messages.end()
+      await messages?.end()
       const loss = (await stages.get(last)?.summedLoss()) ?? 0
       return { loss, peakInFlight: peakInFlight(actions), gradients: takeGradients() }
     },
@@ -201,7 +199,7 @@ export function stageWorker(
 
     dispose() {
       abandon()
-      messages.dispose()
+      messages?.dispose()
     },
   }
 }

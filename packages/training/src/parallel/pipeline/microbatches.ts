@@ -123,7 +123,7 @@ export function checkBatch(batch: Given, { isFirst, isLast }: Reader): void {
 
 type Given = { readonly [K in keyof Batch]?: Batch[K] | null } | null | undefined
 
-function isPart(value: unknown): boolean {
+export function isPart(value: unknown): boolean {
   return typeof value === 'function' || isTensor(value)
 }
 
@@ -143,7 +143,8 @@ function sizeOf({ size, inputs, labels }: Batch): number {
   return given
 }
 
-function rowsIn(part: Tensor | (() => Tensor) | undefined): number | undefined {
+/** Returns the number of rows of a tensor; undefined for other values. */
+export function rowsIn(part: unknown): number | undefined {
   return isTensor(part) ? part.shape[0] : undefined
 }
 

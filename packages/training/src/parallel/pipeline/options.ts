@@ -1,4 +1,13 @@
-import { anything, choice, count, declareOptions, having, where, type Complete } from '@tsrun/core'
+import {
+  anything,
+  argumentError,
+  choice,
+  count,
+  declareOptions,
+  having,
+  where,
+  type Complete,
+} from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { summedCrossEntropy } from '../../nn/cross-entropy.ts'
@@ -9,8 +18,15 @@ import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { OwnTotals } from '../gradients/averaging.ts'
 import { recomputeRule, type Recompute } from '../recompute.ts'
-import type { ScheduleChoice } from './plan.ts'
+import { formatActions } from './schedule/actions.ts'
 import { stagesPerRank } from './schedule/orders.ts'
+import {
+  customSchedule,
+  schedule,
+  type GivenLists,
+  type Schedule,
+  type ScheduleName,
+} from './schedule/schedule.ts'
 import type { Split } from './split.ts'
 
 /** Training options of any model, whether or not it is divided into stages. */
@@ -58,9 +74,8 @@ export interface PipelineOptions extends ModelOptions {
   /** The number of stages per rank for the schedules `interleaved` and `looped`; default 2. */
   readonly chunks?: number
   /**
-   * How to divide the layers: the number of layers of each stage, or the cost of each layer (see
-   * `measureCosts`). With costs, the most expensive stage is made as cheap as possible. Default:
-   * equal numbers of layers.
+   * How to divide the layers: the number of layers of each stage, or the cost of each layer. With costs,
+   * the most expensive stage is made as cheap as possible. Default: equal numbers of layers.
    */
   readonly split?: Split
   /**
@@ -153,7 +168,9 @@ const modelRules = {
 const rules = {
   ...modelRules,
   schedule: where<ScheduleChoice>(
-    (value) => typeof value === 'string' || Array.isArray((value as GivenChoice)?.actions),
+    (value) =>
+      typeof value === 'string' ||
+      Array.isArray((value as { actions?: unknown } | null | undefined)?.actions),
     'a name, or lists of actions, for example parseSchedule(text)',
   ).default('1f1b'),
   chunks: anything<number>(),
@@ -166,8 +183,6 @@ const wholeRules = {
   accumulate: count({ from: 1 }).default(1),
   tensor: anything<ProcessGroup>(),
 }
-
-type GivenChoice = { readonly actions?: unknown } | null | undefined
 
 const readOptions = declareOptions(rules)
 const readWholeOptions = declareOptions(wholeRules)
@@ -204,4 +219,93 @@ export function readPipelineOptions(given: PipelineOptions): CheckedOptions {
       : "a whole number from 1, with schedule: 'interleaved', 'looped' or 'interleaved-zb'",
   ).default(each === 1 ? 1 : 2)
   return { ...options, chunks: chunks.check('chunks', options.chunks) }
+}
+
+/** A schedule: its name, or an object with lists of actions, such as a `Schedule`. */
+export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: GivenLists }
+
+export type Plan = ReturnType<typeof planOf>
+
+/**
+ * The schedules of one pipeline. There is one for each number of micro-batches, because small batches
+ * have fewer.
+ *
+ * @param choice - the name of a schedule, or a schedule for the same number of ranks as the group
+ * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number
+ *   of stages per rank, for a schedule that is given by name
+ * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
+ *   actions cannot be executed
+ */
+export function planOf(
+  choice: ScheduleChoice,
+  ranks: number,
+  options: { readonly microbatches: number | undefined; readonly chunks: number },
+) {
+  const name = typeof choice === 'string' ? choice : undefined
+  const own = typeof choice === 'string' ? undefined : customSchedule(choice.actions)
+  if (own !== undefined) checkFits(own, ranks, options.microbatches)
+  const { stages, microbatches } = own ?? {
+    stages: ranks * options.chunks,
+    microbatches: options.microbatches ?? 8,
+  }
+  const made = new Map<number, Schedule>(own && [[microbatches, own]])
+  const scheduleFor = (count: number) => {
+    const known = made.get(count)
+    if (known !== undefined) return known
+    if (name === undefined) {
+      throw argumentError(
+        'batch.size',
+        count,
+        `at least ${microbatches}, the micro-batches of the schedule`,
+      )
+    }
+    const next = schedule(name, { stages, ranks, microbatches: count })
+    made.set(count, next)
+    return next
+  }
+  const usual = scheduleFor(microbatches)
+  return {
+    /** The number of stages in the whole pipeline. */
+    stages,
+    /** The rank of each stage. */
+    placement: usual.placement,
+    /** The number of micro-batches of a batch that has enough examples. */
+    microbatches,
+
+    /** Describes the properties of the schedule that must be the same on all ranks. */
+    describe() {
+      const parts = `microbatches ${microbatches}`
+      if (name !== undefined) return [`schedule ${name}`, `chunks ${stages / ranks}`, parts]
+      const lists = formatActions(usual.actions).trim().split('\n')
+      return [
+        'schedule of actions',
+        parts,
+        ...lists.map((list, rank) => `schedule of rank ${rank}: ${list}`),
+      ]
+    },
+
+    /**
+     * Returns the schedule for a number of micro-batches.
+     *
+     * @throws ERR_TSR_ARGUMENT when custom lists of actions have a different number of micro-batches
+     */
+    for: scheduleFor,
+  }
+}
+
+function checkFits(own: Schedule, ranks: number, microbatches: number | undefined): void {
+  const lists = own.actions.filter((list) => list.length > 0).length
+  if (own.actions.length !== ranks || lists !== ranks) {
+    throw argumentError(
+      'schedule',
+      `actions for ${lists} ${lists === 1 ? 'rank' : 'ranks'}`,
+      `a list for each of the ${ranks} ranks of the group`,
+    )
+  }
+  if (microbatches === undefined || microbatches === own.microbatches) return
+  throw argumentError(
+    'microbatches',
+    microbatches,
+    `${own.microbatches}, as in the schedule, or none`,
+  )
 }

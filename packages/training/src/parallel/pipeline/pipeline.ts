@@ -9,9 +9,8 @@ import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { openCalls } from './calls.ts'
-import { stageWorker, type StageWorker } from './executor.ts'
-import { explainSizes, type StageLinks } from './links.ts'
+import { stageWorker } from './executor.ts'
+import { explainSizes, openCalls, type StageLinks } from './links.ts'
 import {
   checkBatch,
   cutBatch,
@@ -25,9 +24,9 @@ import {
   type CheckedModelOptions,
   type Evaluation,
   type GradientResult,
+  type Plan,
   type StepResult,
 } from './options.ts'
-import type { Plan } from './plan.ts'
 import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
 import { pipelineStage, type PipelineStage } from './stage.ts'
@@ -68,7 +67,7 @@ export class Pipeline implements Replicated {
   readonly #plan: Plan
   readonly #options: CheckedModelOptions
   readonly #calls: ReturnType<typeof openCalls>
-  readonly #worker: StageWorker
+  readonly #worker: ReturnType<typeof stageWorker>
   readonly #loss: ReturnType<typeof partLoss>
   #averaging: Averaging | undefined
   #steps = 0

@@ -10,13 +10,14 @@ import type { Averaging } from '../gradients/averaging.ts'
 import { recomputedLayers, searchRecomputed, type Recompute } from '../recompute.ts'
 import { recordSegments } from '../tensor/record-segments.ts'
 
-type Maybe<T> = T | Promise<T>
-
 /** A forward pass of a stage. The backward pass may run any time later. */
 export interface StagePass {
   /** The output of the forward pass; disposed with the pass. */
   readonly value: Tensor
-  backward(dy: Tensor, onGradient: GradientListener): Maybe<Tensor | undefined>
+  backward(
+    dy: Tensor,
+    onGradient: GradientListener,
+  ): Tensor | undefined | Promise<Tensor | undefined>
   /**
    * Two halves of `backward`, for input gradients and parameter gradients; present if the module
    * supports them.
@@ -33,16 +34,7 @@ export interface StagePass {
 }
 
 /** Runs the forward and backward passes of a stage's module. */
-export interface Runner {
-  /**
-   * Runs and records a forward pass.
-   *
-   * @param averaging - for a whole model: averages the gradients of each pass
-   */
-  record(x: Tensor, needsInputGradient: boolean, averaging?: Averaging): Maybe<StagePass>
-  /** Runs a forward pass without a backward pass; the caller disposes the output. */
-  infer(x: Tensor): Promise<Tensor>
-}
+export type Runner = ReturnType<typeof stageRunner>
 
 interface RunnerOptions {
   readonly recompute: Recompute
@@ -63,14 +55,23 @@ export function stageRunner(
   module: Module,
   isWhole: boolean,
   { recompute, tensor, recorder }: RunnerOptions,
-): Runner {
+) {
   const isShared = tensor !== undefined && tensor.size > 1
   const keepsInput = !isWhole && recompute === true
   const chosen = isWhole
     ? recomputedLayers(recompute, module)
     : searchRecomputed(!keepsInput && recompute, module).chosen
   return {
-    record(x, needsInputGradient, averaging) {
+    /**
+     * Runs and records a forward pass.
+     *
+     * @param averaging - for a whole model: averages the gradients of each pass
+     */
+    record(
+      x: Tensor,
+      needsInputGradient: boolean,
+      averaging?: Averaging,
+    ): StagePass | Promise<StagePass> {
       const options = { needsInputGradient, recorder }
       const units = averaging?.recordUnits?.(x, options)
       if (units !== undefined) return units
@@ -81,7 +82,8 @@ export function stageRunner(
         ? recordSegments(module, x, options)
         : repeatable(module, x, options, keepsInput)
     },
-    async infer(x) {
+    /** Runs a forward pass without a backward pass; the caller disposes the output. */
+    async infer(x: Tensor) {
       if (!isShared) return runForward(module, x)
       // Record the pass although no backward pass follows: a recording awaits its collectives,
       // while `runForward` would block. `training` is false.

@@ -121,7 +121,11 @@ export function pipelineStage(
   const sink = ({ isEmpty }: InFlight, isLast: boolean): GradientListener => {
     const { averaging, onGradient } = plan
     if (averaging !== undefined) return averaging.onGradient
-    if (isEmpty) return drop
+    if (isEmpty) {
+      return (_parameter, gradient) => {
+        gradient.dispose()
+      }
+    }
     const add = sumInto(gradients)
     // Return `add` itself if no listener receives the sums. A pass then adds to the sums in place.
     if (!isLast || onGradient === undefined) return add
@@ -271,8 +275,4 @@ export function pipelineStage(
       }
     },
   }
-}
-
-const drop: GradientListener = (_parameter, gradient) => {
-  gradient.dispose()
 }

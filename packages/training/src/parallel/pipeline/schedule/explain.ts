@@ -55,10 +55,7 @@ export function explainSimulation({ spans, ranks, makespan }: Simulation): Expla
   const causeOf = (span: TimedAction): TimedAction | undefined =>
     needsOf(span, stages)
       .map((need) => producers.get(need)!)
-      .reduce<TimedAction | undefined>(
-        (last, each) => (each.end > (last?.end ?? -1) ? each : last),
-        undefined,
-      )
+      .sort((a, b) => b.end - a.end)[0]
   const lists = ranks.map((_, rank) =>
     spans.filter((span) => span.rank === rank).sort((a, b) => a.position - b.position),
   )
@@ -90,10 +87,8 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   const { rank, ready } = next
   const action = formatAction(next)
   const computed = cause === undefined ? start : Math.max(start, cause.end)
-  const waits = cause && {
-    computing: `rank ${rank} waits for ${formatAction(cause)} on rank ${cause.rank}, to run ${action}`,
-    sending: `rank ${rank} waits for the result of ${formatAction(cause)}, which rank ${cause.rank} has sent, to run ${action}`,
-  }
+  // Without a cause, the periods before `ready` are empty.
+  const from = cause ?? next
   const facts = { rank, next, ...(cause && { cause }) }
   return [
     {
@@ -101,9 +96,15 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
       start,
       end: computed,
       reason: start === 0 ? 'fill' : 'wait',
-      text: waits?.computing ?? '',
+      text: `rank ${rank} waits for ${formatAction(from)} on rank ${from.rank}, to run ${action}`,
     },
-    { ...facts, start: computed, end: ready, reason: 'message', text: waits?.sending ?? '' },
+    {
+      ...facts,
+      start: computed,
+      end: ready,
+      reason: 'message',
+      text: `rank ${rank} waits for the result of ${formatAction(from)}, which rank ${from.rank} has sent, to run ${action}`,
+    },
     {
       ...facts,
       start: ready,

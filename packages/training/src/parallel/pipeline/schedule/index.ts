@@ -7,13 +7,14 @@ export {
   type ActionKind,
   type ActionLists,
 } from './actions.ts'
-export { explainSimulation, type Explanation, type IdleReason, type IdleTime } from './explain.ts'
-export type { GridOptions } from './grid.ts'
+export * from './explain.ts'
+export { drawSvg, scheduleTrace, type GridOptions, type SvgOptions } from './render.ts'
 export {
   customSchedule,
   parseSchedule,
   schedule,
   scheduleNames,
+  validateSchedule,
   type GivenLists,
   type Schedule,
   type ScheduleName,
@@ -26,6 +27,3 @@ export type {
   SimulationOptions,
   TimedAction,
 } from './simulate.ts'
-export { drawSvg, type SvgOptions } from './svg.ts'
-export { scheduleTrace } from './trace.ts'
-export { validateSchedule } from './validate.ts'

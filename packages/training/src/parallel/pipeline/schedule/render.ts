@@ -1,6 +1,45 @@
+import { textWidth } from '@tsrun/core'
 import { formatAction, type ActionLists } from './actions.ts'
 import { explainSimulation } from './explain.ts'
-import { simulateSchedule, type SimulationOptions } from './simulate.ts'
+import { simulateSchedule, type SimulationOptions, type TimedAction } from './simulate.ts'
+
+/** Options of `Schedule.grid`. */
+export interface GridOptions {
+  /** The number of characters per line; default: the width of the terminal. */
+  readonly width?: number
+}
+
+/**
+ * Draws a schedule as text, with a row per rank and a column per time slot. `F3` is the forward pass of
+ * micro-batch 3, and `.` is idle time. If a rank has several stages, the stage number precedes the action.
+ * If the schedule is too wide for one line, it is drawn as several blocks. Each block starts with the number
+ * of its first slot.
+ */
+export function drawGrid(
+  actions: ActionLists,
+  { width: room = textWidth() }: GridOptions = {},
+): string {
+  const slots = { forward: 1, backward: 1, inputGradient: 1, weightGradient: 1 }
+  const { spans, makespan } = simulateSchedule(actions, slots)
+  const severalStages = actions.some((list) => new Set(list.map(({ stage }) => stage)).size > 1)
+  const rows = actions.map(() => Array<string>(makespan).fill('.'))
+  for (const { rank, stage, kind, microbatch, start } of spans) {
+    rows[rank]![start] = `${severalStages ? stage : ''}${kind}${microbatch}`
+  }
+  const width = rows.flat().reduce((widest, cell) => Math.max(widest, cell.length), 0)
+  const margin = `rank ${actions.length - 1}`.length
+  const most = Math.max(1, Math.floor((room - margin) / (width + 1)))
+  const fitting = Math.ceil(makespan / Math.ceil(makespan / most))
+  const blocks = Array.from({ length: Math.ceil(makespan / fitting) }, (_, block) => {
+    const first = block * fitting
+    const lines = rows.map((cells, rank) => {
+      const line = cells.slice(first, first + fitting).map((cell) => cell.padEnd(width))
+      return `${`rank ${rank}`.padEnd(margin)} ${line.join(' ')}`.trimEnd()
+    })
+    return makespan <= fitting ? lines : [`${' '.repeat(margin)} slot ${first}`, ...lines]
+  })
+  return blocks.map((lines) => lines.join('\n')).join('\n\n')
+}
 
 /** Options of `drawSvg`. */
 export interface SvgOptions extends SimulationOptions {
@@ -9,6 +48,8 @@ export interface SvgOptions extends SimulationOptions {
   /** Whether to outline the critical path, whose actions determine the length of the step; default true. */
   readonly criticalPath?: boolean
 }
+
+type Period = Pick<TimedAction, 'rank' | 'start' | 'end'>
 
 const ROW = 30
 const GAP = 4
@@ -35,12 +76,11 @@ export function drawSvg(
   const { makespan, ranks, spans } = simulation
   const scale = makespan === 0 ? 0 : (width - MARGIN - 10) / makespan
   const height = ranks.length * ROW + AXIS
-  const bar = ({ rank, start, end }: { rank: number; start: number; end: number }): string => {
+  const bar = ({ rank, start, end }: Period): string => {
     const [x, y] = [MARGIN + start * scale, rank * ROW + GAP / 2]
     return `x="${round(x)}" y="${y}" width="${round((end - start) * scale)}" height="${ROW - GAP}"`
   }
-  const from = ({ start, end }: { start: number; end: number }): string =>
-    `${round(start)} to ${round(end)}`
+  const from = ({ start, end }: Period): string => `${round(start)} to ${round(end)}`
   const slots = spans.map((span) => {
     const text = formatAction(span)
     const room = (span.end - span.start) * scale
@@ -91,4 +131,41 @@ function ticksOf(makespan: number): number[] {
 
 function round(value: number): number {
   return Number(value.toPrecision(6))
+}
+
+/**
+ * Simulates a schedule and returns it in the Trace Event Format, which Perfetto and chrome://tracing open,
+ * with a thread per rank. Each action is an event, and so is each idle period, with its reason. Durations
+ * are in milliseconds.
+ *
+ * @returns the trace as JSON
+ */
+export function scheduleTrace(actions: ActionLists, durations: SimulationOptions = {}): string {
+  const simulation = simulateSchedule(actions, durations)
+  const { idle } = explainSimulation(simulation)
+  const event = ({ rank, start, end }: Period, name: string, cat: string, args: object) => ({
+    name,
+    cat,
+    ph: 'X',
+    pid: 0,
+    tid: rank,
+    ts: 1000 * start,
+    dur: 1000 * (end - start),
+    args,
+  })
+  const events = [
+    ...actions.map((_, rank) => ({
+      name: 'thread_name',
+      ph: 'M',
+      pid: 0,
+      tid: rank,
+      args: { name: `rank ${rank}` },
+    })),
+    ...simulation.spans.map((span) => {
+      const { kind, stage, microbatch } = span
+      return event(span, formatAction(span), kind, { stage, microbatch })
+    }),
+    ...idle.map((each) => event(each, `idle: ${each.reason}`, 'idle', { why: each.text })),
+  ]
+  return `${JSON.stringify({ traceEvents: events, displayTimeUnit: 'ms' })}\n`
 }
