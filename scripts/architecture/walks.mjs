@@ -359,14 +359,14 @@ export const walks = [
         does: 'records the forward pass of the model',
       },
       {
-        file: training('nn/sharded-mlp'),
-        functions: ['ShardedMLP.record'],
+        file: training('nn/sequential'),
+        functions: ['ModuleChain.record'],
         contract: { file: training('model/module'), name: 'Module' },
-        does: 'knows that its layers are linear',
+        does: 'passes on its layers',
       },
       {
-        file: training('nn/linear-stack'),
-        functions: ['recordLinearStack'],
+        file: training('nn/linear'),
+        functions: ['recordLayers'],
         does: 'asks the current backend for passes of linear layers',
       },
       {

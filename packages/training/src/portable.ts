@@ -13,19 +13,33 @@ export {
 export type { NamePatterns } from './model/name-patterns.ts'
 export * from './model/parameter.ts'
 export type {
+  Exchange,
   GradientListener,
   GradientMemory,
   GradientPlace,
+  LocalSegment,
   Recording,
   RecordOptions,
+  Segment,
 } from './model/recording.ts'
-export type { Exchange, LocalSegment, Segment } from './model/segment.ts'
-export * from './model/pass.ts'
+export { currentPass, inPass, type Pass } from './model/pass.ts'
 export { gelu, GELU, ReLU, Sigmoid, silu, SiLU, Tanh, type Activation } from './nn/activations.ts'
-export { CausalSelfAttention, type AttentionOptions } from './nn/attention.ts'
-export type { AttentionCore } from './nn/causal-attention.ts'
-export { Conv2d, type Conv2dOptions } from './nn/convolution.ts'
-export { crossEntropy, summedCrossEntropy, type Reduction } from './nn/cross-entropy.ts'
+export { CausalSelfAttention, type AttentionCore, type AttentionOptions } from './nn/attention.ts'
+export {
+  AvgPool2d,
+  Conv2d,
+  Flatten,
+  MaxPool2d,
+  type Conv2dOptions,
+  type PoolOptions,
+} from './nn/convolution.ts'
+export {
+  crossEntropy,
+  crossEntropyWith,
+  summedCrossEntropy,
+  type CrossEntropyOptions,
+  type Reduction,
+} from './nn/cross-entropy.ts'
 export { Dropout, type DropoutOptions } from './nn/dropout.ts'
 export {
   Embedding,
@@ -38,17 +52,22 @@ export * as init from './nn/init.ts'
 export { createParameter } from './nn/initialize.ts'
 export * from './nn/layer-norm.ts'
 export { Linear, type LinearOptions } from './nn/linear.ts'
-export * from './nn/regression-losses.ts'
 export {
-  countTopK,
-  crossEntropyWith,
-  perplexity,
-  type CrossEntropyOptions,
-} from './nn/soft-cross-entropy.ts'
+  binaryCrossEntropy,
+  meanSquaredError,
+  summedBinaryCrossEntropy,
+  summedMeanSquaredError,
+} from './nn/regression-losses.ts'
 export { countCorrect, lossOf, recordLoss, type Answers, type Loss } from './nn/loss.ts'
-export * from './nn/pooling.ts'
-export { moduleOf, Sequential, sequential, type LayerFactory } from './nn/sequential.ts'
-export * from './nn/sharded-mlp.ts'
+export {
+  moduleOf,
+  Sequential,
+  sequential,
+  ShardedMLP,
+  shardedMLP,
+  type LayerFactory,
+  type ShardedMLPOptions,
+} from './nn/sequential.ts'
 export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-block.ts'
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'

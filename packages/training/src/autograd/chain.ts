@@ -3,11 +3,14 @@ import { timeSpan } from '@tsrun/distributed/record'
 import type { Parameter } from '../model/parameter.ts'
 import {
   checkOutputGradient,
+  isLocal,
+  type Exchange,
   type GradientListener,
+  type LocalSegment,
   type Recording,
   type RecordOptions,
+  type Segment,
 } from '../model/recording.ts'
-import { isLocal, type Exchange, type LocalSegment, type Segment } from '../model/segment.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { RepeatableRecording } from './record.ts'
 import { sumInto } from './sum-gradients.ts'
@@ -72,7 +75,7 @@ export async function recordChain(
   { needsInputGradient, hooks, recorder, recompute = [] }: ChainOptions,
 ): Promise<SegmentedRecording> {
   const keepsInputs = recompute.includes(true)
-  const links: (RecordedSegment | Exchange)[] = []
+  const links: ({ segment: LocalSegment; pass: RepeatableRecording } | Exchange)[] = []
   /** The first link with a backward pass. */
   let first = needsInputGradient ? 0 : undefined
   /**
@@ -163,7 +166,11 @@ export async function recordChain(
       dx.dispose()
     }
   }
-  const runBackward = async (dy: Tensor, from: number, gradients: SharedGradients) => {
+  const runBackward = async (
+    dy: Tensor,
+    from: number,
+    gradients: ReturnType<typeof sharedGradients>,
+  ) => {
     let gradient: Tensor | undefined = dy
     for (let index = links.length - 1; index >= from; index--) {
       const former: Tensor = gradient!
@@ -219,17 +226,10 @@ export async function recordChain(
   }
 }
 
-interface RecordedSegment {
-  readonly segment: LocalSegment
-  readonly pass: RepeatableRecording
-}
-
 /**
  * Reports the gradient of each parameter once. If several segments use a parameter, reports the sum after
  * the backward passes of all these segments.
  */
-type SharedGradients = ReturnType<typeof sharedGradients>
-
 function sharedGradients(segments: readonly LocalSegment[], onGradient: GradientListener) {
   /** The number of pending backward passes of each parameter that several segments use. */
   const left = new Map<Parameter, number>()

@@ -1,21 +1,11 @@
 import { tsrError } from '@tsrun/core'
 import type { Parameter } from '../model/parameter.ts'
-import type { GradientListener } from '../model/recording.ts'
+import type { BackwardPasses, GradientListener } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { ownedResults, type TapeNode } from './tape.ts'
-
-export interface BackwardPass {
-  readonly value: Tensor
-  readonly dy: Tensor
-  readonly x: Tensor
-  /** The parameters whose gradients are requested, by tensor id. */
-  readonly wanted: ReadonlyMap<number, Parameter>
-  readonly needsInputGradient: boolean
-  readonly onGradient: GradientListener
-}
+import { disposeTape, ownedResults, type TapeNode } from './tape.ts'
 
 /** An operation on the tape, with the names of those inputs that need a gradient. */
-export interface DependentNode extends TapeNode {
+interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
 
@@ -49,64 +39,88 @@ export function dependentNodes(
   return { nodes: nodes.reverse(), rest }
 }
 
-/**
- * Runs the first half of a backward pass: computes only the gradients on paths from `x` to the output.
- * Keeps the gradients from which all other paths start, for the second half. Each gradient function
- * computes one input's gradient, so nothing is computed twice.
- *
- * @returns the gradient of the input, and the second half; see `Recording.backwardInput`
- */
-export function walkInput(nodes: readonly DependentNode[], pass: Omit<BackwardPass, 'onGradient'>) {
-  const fromX = new Set([pass.x.id])
-  for (const node of nodes) {
-    if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
-    for (const output of node.outputs) fromX.add(output.id)
-  }
-  const gradients = gradientSums(pass.value, pass.dy, true)
-  const later: DependentNode[] = []
-  try {
-    for (let i = nodes.length - 1; i >= 0; i--) {
-      const node = nodes[i]!
-      const now = node.targets.filter((key) => fromX.has(node.inputs[key]!.id))
-      const rest = node.targets.filter((key) => !now.includes(key))
-      if (now.length > 0) gradients.propagate({ ...node, targets: now })
-      if (rest.length > 0) later.unshift({ ...node, targets: rest })
-      // Keep the gradients of the outputs only for nodes that the second half needs.
-      else gradients.releaseOutputs(node)
-    }
-    return {
-      inputGradient: gradients.ofInput(pass),
-      /** Runs the second half: computes the gradients of the parameters. */
-      finish(onGradient: GradientListener) {
-        walkFrom(gradients, later, { ...pass, onGradient })
-      },
-      /** Frees the tensors that the first half kept for the second. */
-      dispose: gradients.dispose,
-    }
-  } catch (error) {
-    gradients.dispose()
-    throw error
-  }
+/** The tensors of a forward pass. */
+interface TapedPass {
+  readonly value: Tensor
+  readonly x: Tensor
+  /** The parameters whose gradients are requested, by tensor id. */
+  readonly wanted: ReadonlyMap<number, Parameter>
+  readonly needsInputGradient: boolean
 }
 
-/** Runs a whole backward pass: propagates `dy` through the nodes, from the last to the first. */
-export function walkBackward(
+/** Returns backward passes that propagate gradients through the nodes, from the last to the first. */
+export function tapePasses(
   nodes: readonly DependentNode[],
-  pass: BackwardPass,
-): Tensor | undefined {
-  const gradients = gradientSums(pass.value, pass.dy)
-  try {
-    walkFrom(gradients, nodes, pass)
-    return gradients.ofInput(pass)
-  } finally {
-    gradients.dispose()
+  { value, x, wanted, needsInputGradient }: TapedPass,
+): BackwardPasses {
+  /** What the first half of a backward pass keeps for the second. */
+  let half: { readonly gradients: Gradients; readonly later: DependentNode[] } | undefined
+
+  const inputGradient = (gradients: Gradients) =>
+    needsInputGradient ? (gradients.take(x.id) ?? tf.keep(tf.zeros(x.shape))) : undefined
+  return {
+    backward(dy, onGradient) {
+      const gradients = gradientSums(value, dy)
+      try {
+        walk(gradients, nodes, wanted, onGradient)
+        return inputGradient(gradients)
+      } finally {
+        gradients.dispose()
+      }
+    },
+    /**
+     * Computes only the gradients on paths from `x` to the output. Keeps the gradients from which all other
+     * paths start. Each gradient function computes one input's gradient, so nothing is computed twice.
+     */
+    backwardInput(dy) {
+      const fromX = new Set([x.id])
+      for (const node of nodes) {
+        if (!node.targets.some((key) => fromX.has(node.inputs[key]!.id))) continue
+        for (const output of node.outputs) fromX.add(output.id)
+      }
+      const gradients = gradientSums(value, dy, true)
+      const later: DependentNode[] = []
+      try {
+        for (let i = nodes.length - 1; i >= 0; i--) {
+          const node = nodes[i]!
+          const now = node.targets.filter((key) => fromX.has(node.inputs[key]!.id))
+          const rest = node.targets.filter((key) => !now.includes(key))
+          if (now.length > 0) gradients.propagate({ ...node, targets: now })
+          if (rest.length > 0) later.unshift({ ...node, targets: rest })
+          // Keep the gradients of the outputs only for nodes that the second half needs.
+          else gradients.releaseOutputs(node)
+        }
+        const gradient = inputGradient(gradients)
+        half = { gradients, later }
+        return gradient
+      } catch (error) {
+        gradients.dispose()
+        throw error
+      }
+    },
+    backwardParameters(onGradient) {
+      const { gradients, later } = half!
+      half = undefined
+      try {
+        walk(gradients, later, wanted, onGradient)
+      } finally {
+        gradients.dispose()
+      }
+    },
+    dispose() {
+      half?.gradients.dispose()
+      disposeTape(nodes)
+      value.dispose()
+    },
   }
 }
 
-function walkFrom(
+/** Propagates the gradients through the nodes, and reports those of the requested parameters. */
+function walk(
   gradients: Gradients,
   nodes: readonly DependentNode[],
-  { wanted, onGradient }: Pick<BackwardPass, 'wanted' | 'onGradient'>,
+  wanted: TapedPass['wanted'],
+  onGradient: GradientListener,
 ): void {
   /** The number of pending uses of each requested parameter. */
   const pending = new Map<number, number>()
@@ -116,21 +130,18 @@ function walkFrom(
       if (wanted.has(id)) pending.set(id, (pending.get(id) ?? 0) + 1)
     }
   }
-  const emit = (id: number) => {
-    const parameter = wanted.get(id)
-    if (parameter !== undefined && (pending.get(id) ?? 0) === 0) {
-      const gradient = gradients.take(id)
-      if (gradient !== undefined) onGradient(parameter, gradient)
-    }
-  }
   for (let i = nodes.length - 1; i >= 0; i--) {
     const node = nodes[i]!
     gradients.propagate(node)
     gradients.releaseOutputs(node)
     for (const key of node.targets) {
       const { id } = node.inputs[key]!
-      if (pending.has(id)) pending.set(id, pending.get(id)! - 1)
-      emit(id)
+      const uses = pending.get(id)
+      if (uses === undefined) continue
+      pending.set(id, uses - 1)
+      if (uses > 1) continue
+      const gradient = gradients.take(id)
+      if (gradient !== undefined) onGradient(wanted.get(id)!, gradient)
     }
   }
 }
@@ -168,14 +179,13 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
     free(sum)
     gradient.dispose()
   }
-  /** Removes a sum and returns it. The caller then owns the tensor. */
-  const take = (id: number) => {
-    const sum = sums.get(id)
-    sums.delete(id)
-    return sum === dy ? tf.keep(tf.clone(sum)) : sum
-  }
   return {
-    take,
+    /** Removes a sum and returns it. The caller then owns the tensor. */
+    take(id: number) {
+      const sum = sums.get(id)
+      sums.delete(id)
+      return sum === dy ? tf.keep(tf.clone(sum)) : sum
+    },
 
     /**
      * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
@@ -194,11 +204,6 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
         free(sums.get(id))
         sums.delete(id)
       }
-    },
-
-    /** Returns the gradient of the input, which the caller disposes; undefined unless requested. */
-    ofInput({ x, needsInputGradient }: Pick<BackwardPass, 'x' | 'needsInputGradient'>) {
-      return needsInputGradient ? (take(x.id) ?? tf.keep(tf.zeros(x.shape))) : undefined
     },
 
     dispose: () => {

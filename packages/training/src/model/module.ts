@@ -1,7 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from './parameter.ts'
-import type { Recording, RecordOptions } from './recording.ts'
-import type { Segment } from './segment.ts'
+import type { Recording, RecordOptions, Segment } from './recording.ts'
 
 /** A part of a model: named parameters, and a function of one tensor. */
 export interface Module {
@@ -86,10 +85,8 @@ export interface Buffered {
 }
 
 /** Returns the buffers of a module and of all modules inside it, without duplicates. */
-export function buffersOf({ buffers = [], children = {}, layers }: Buffered): readonly Parameter[] {
-  const list = Array.isArray(layers) ? (layers as Buffered[]) : []
-  const inside: Buffered[] = [...Object.values(children), ...list]
-  return [...new Set([...buffers, ...inside.flatMap(buffersOf)])]
+export function buffersOf(module: Buffered): readonly Parameter[] {
+  return [...new Set([...(module.buffers ?? []), ...insideOf(module).flatMap(buffersOf)])]
 }
 
 /** Whether the module or a module inside it reads the current pass. */
@@ -136,11 +133,8 @@ export function partsOf(module: Module, found = new Set<Module>()): readonly Mod
   return [...found]
 }
 
-function insideOf({
-  children = {},
-  layers = [],
-}: Pick<Module, 'children' | 'layers'>): readonly Module[] {
-  return [...Object.values(children), ...layers]
+function insideOf({ children = {}, layers }: Buffered): readonly Module[] {
+  return [...Object.values(children), ...(Array.isArray(layers) ? (layers as Module[]) : [])]
 }
 
 /** Frees the values of all parameters and buffers of a module. */

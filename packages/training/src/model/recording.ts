@@ -202,10 +202,51 @@ export function checkInput(
 /** @throws ERR_TSR_ARGUMENT when `dy` is disposed, or does not have the shape of `output` */
 export function checkOutputGradient(dy: Tensor, output: Tensor): void {
   checkAlive('dy', dy)
-  if (dy.shape.join() === output.shape.join()) return
+  checkShape('dy', dy, output.shape, 'the shape of the output, ')
+}
+
+/**
+ * @param what - what has the expected shape, for the error message
+ * @throws ERR_TSR_ARGUMENT when the tensor has another shape
+ */
+export function checkShape(
+  name: string,
+  { shape }: Tensor,
+  expected: readonly number[],
+  what = '',
+): void {
+  if (shape.join() === expected.join()) return
   throw argumentError(
-    'dy',
-    `a tensor of shape [${dy.shape.join(', ')}]`,
-    `the shape of the output, [${output.shape.join(', ')}]`,
+    name,
+    `a tensor of shape [${shape.join(', ')}]`,
+    `${what}[${expected.join(', ')}]`,
   )
+}
+
+/**
+ * A part of a model that contains no collectives and can be recorded, for example any module without
+ * collectives.
+ */
+export interface LocalSegment {
+  readonly parameters: readonly Parameter[]
+  /** Computes the output by operations that the tape can differentiate. */
+  forward(x: Tensor): Tensor
+}
+
+/** A collective between two local segments. All ranks must run the same exchanges in the same order. */
+export interface Exchange {
+  /**
+   * @param x - the input; the caller does not dispose it before the promise has settled
+   * @returns the output, which the caller disposes
+   */
+  forward(x: Tensor): Promise<Tensor>
+  /** Returns the gradient of the input. Called only if that gradient is needed. */
+  backward(dy: Tensor): Promise<Tensor>
+}
+
+/** A link of a chain of computations and collectives; see `recordSegments`. */
+export type Segment = LocalSegment | Exchange
+
+export function isLocal(segment: Segment): segment is LocalSegment {
+  return 'parameters' in segment
 }

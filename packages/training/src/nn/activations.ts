@@ -39,11 +39,11 @@ export function silu(x: Tensor): Tensor {
 
 const functions = {
   linear: (x: Tensor) => x,
-  relu: (x: Tensor) => tf.relu(x),
+  relu: tf.relu,
   gelu,
   silu,
-  tanh: (x: Tensor) => tf.tanh(x),
-  sigmoid: (x: Tensor) => tf.sigmoid(x),
+  tanh: tf.tanh,
+  sigmoid: tf.sigmoid,
 } as const
 
 /** A function of each value. `linear` is the identity; `gelu` is the approximation of GPT-2. */

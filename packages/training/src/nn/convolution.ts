@@ -5,6 +5,7 @@ import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkInput } from '../model/recording.ts'
+import { sizeOf } from '../tfjs/host-arrays.ts'
 import { runKernel, tf } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, zeros } from './init.ts'
@@ -38,7 +39,7 @@ export interface Conv2dOptions {
 type Pair = readonly [number, number]
 
 const size = count({ from: 1 })
-export const sizeRule = where<number | Pair>(
+const sizeRule = where<number | Pair>(
   (value) => size.is(value) || (Array.isArray(value) && value.length === 2 && value.every(size.is)),
   'a positive integer, or a pair [height, width] of them',
 )
@@ -100,7 +101,7 @@ export class Conv2d implements Module {
     const images = x as Tensor4D
     const filter = this.weight.value as Tensor4D
     const pad = typeof padding === 'number' ? around(padding) : padding
-    const strides = [...pairOf(stride)] as [number, number]
+    const strides = pairOf(stride)
     if (this.bias === undefined)
       return activate(activation, tf.conv2d(images, filter, strides, pad))
     const fused = activation === 'relu' ? 'relu' : 'linear'
@@ -141,8 +142,8 @@ function reluGradient(dy: Tensor, output: Tensor): Tensor {
 
 type Padding = ReturnType<typeof around> | 'valid' | 'same'
 
-export function pairOf(size: number | Pair): Pair {
-  return typeof size === 'number' ? [size, size] : size
+function pairOf(size: number | Pair): [number, number] {
+  return typeof size === 'number' ? [size, size] : [...size]
 }
 
 /**
@@ -159,3 +160,65 @@ function around(padding: number): [Ends, Ends, Ends, Ends] {
 }
 
 type Ends = [number, number]
+
+/** Options of `MaxPool2d` and `AvgPool2d`. */
+export interface PoolOptions {
+  /** The size of the windows: height and width, or both. */
+  readonly size: number | readonly [height: number, width: number]
+  /** The step between windows; default `size`. */
+  readonly stride?: number | readonly [height: number, width: number]
+}
+
+const readPoolOptions = declareOptions({
+  size: sizeRule,
+  stride: sizeRule.optional(),
+} satisfies Rules<PoolOptions>)
+
+abstract class Pool2d implements Module {
+  readonly parameters: readonly Parameter[] = []
+  readonly #size: [number, number]
+  readonly #stride: [number, number]
+
+  constructor(options: PoolOptions) {
+    const { size, stride = size } = readPoolOptions(options)
+    this.#size = pairOf(size)
+    this.#stride = pairOf(stride)
+  }
+
+  protected abstract readonly pool: typeof tf.maxPool
+
+  isRepeatable(): boolean {
+    return true
+  }
+
+  /**
+   * @param x - [batch, height, width, channels]
+   * @returns [batch, floor((height - size) / stride) + 1, ..., channels]
+   */
+  forward(x: Tensor): Tensor {
+    return this.pool(x as Tensor4D, this.#size, this.#stride, 'valid')
+  }
+}
+
+/** The largest value of each window, channel by channel. Windows do not extend past the image. */
+export class MaxPool2d extends Pool2d {
+  protected readonly pool = tf.maxPool
+}
+
+/** The mean of each window, channel by channel. Windows do not extend past the image. */
+export class AvgPool2d extends Pool2d {
+  protected readonly pool = tf.avgPool
+}
+
+/** Flattens each example to a vector: [batch, ...] to [batch, size]. */
+export class Flatten implements Module {
+  readonly parameters: readonly Parameter[] = []
+
+  isRepeatable(): boolean {
+    return true
+  }
+
+  forward(x: Tensor): Tensor {
+    return tf.reshape(x, [x.shape[0], sizeOf(x.shape.slice(1))])
+  }
+}

@@ -1,13 +1,28 @@
-import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
+import {
+  argumentError,
+  choice,
+  count,
+  declareOptions,
+  flag,
+  finite,
+  tsrError,
+  where,
+  type Rules,
+} from '@tsrun/core'
+import { record } from '../autograd/record.ts'
 import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
-import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
+import {
+  checkedRecording,
+  checkInput,
+  type Recording,
+  type RecordOptions,
+} from '../model/recording.ts'
 import type { LinearLayer, LinearOperands } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, uniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
-import { recordLinearStack } from './linear-stack.ts'
 import { ofKind, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
@@ -47,16 +62,17 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_ARGUMENT
  */
 export class Linear implements Module {
-  readonly kind = 'linear'
+  readonly kind: 'linear' | 'joint-linear' = 'linear'
   readonly weight: Parameter
   readonly bias: Parameter | undefined
   readonly activation: Activation
 
-  constructor(options: LinearOptions) {
+  /** @param parts - for `JointLinear`: the number of joined layers */
+  constructor(options: LinearOptions, ...parts: number[]) {
     const { name, inputs, outputs, activation, bias, seed, deviation } = readOptions(options)
     const values = deviation === undefined ? heUniform() : uniform(Math.sqrt(3) * deviation)
-    this.weight = createParameter(`${name}.weight`, [inputs, outputs], values, seed)
-    this.bias = bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
+    this.weight = createParameter(`${name}.weight`, [inputs, ...parts, outputs], values, seed)
+    this.bias = bias ? createParameter(`${name}.bias`, [...parts, outputs], zeros) : undefined
     this.activation = activation
   }
 
@@ -87,68 +103,82 @@ export class Linear implements Module {
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    const stack = isStackable(this) && x.rank === 2 ? [this] : undefined
-    return recordLinearStack(this, stack, x, options)
+    return recordLayers(this, [this], x, options)
   }
 }
 
 /** True for a `Linear` that tensor parallelism has not replaced. */
 export const isLinear = ofKind<Linear>('linear')
 
-/** Whether `recordLinearStack` can record the layer. */
-export function isStackable(layer: Linear): layer is Linear & LinearLayer {
-  return layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)
+/**
+ * Records a module that applies layers one after the other. If the layers are a stack of linear layers
+ * and the backend has passes for it, the passes take the place of the tape. The gradients are the same.
+ *
+ * The parameters of a stack must keep their values until the backward pass is done.
+ *
+ * @param x - for a stack: [batch, inputs of the first layer]
+ */
+export function recordLayers(
+  module: Module,
+  layers: readonly Module[],
+  x: Tensor,
+  options: RecordOptions,
+): Recording {
+  const stack = layers.filter(isStackable)
+  const [first] = stack
+  if (first !== undefined && stack.length === layers.length && x.rank === 2) {
+    const { name, shape } = first.weight
+    checkInput(x, first.weight, ['batch', shape[0]!])
+    // The kernels would read out of bounds.
+    if (x.size === 0) {
+      const [found, expected] = [
+        `a tensor of shape [0, ${shape[0]!}]`,
+        `float32 [batch, ${shape[0]!}]`,
+      ]
+      throw argumentError(`the input of ${name}`, found, expected)
+    }
+    const weights = stack.map(({ weight }) => weight.value)
+    const passes = currentBackend().linearPasses?.(stack, x, options.needsInputGradient)
+    if (passes !== undefined) {
+      return checkedRecording(passes.output, passes, () => {
+        const stale = stack.find(({ weight }, i) => weight.value !== weights[i])
+        if (stale !== undefined) {
+          throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
+        }
+      })
+    }
+  }
+  return record((input) => module.forward(input), x, module.parameters, options)
 }
 
-export interface JointLinearOptions {
-  /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
-  readonly name: string
-  readonly inputs: number
-  /** The number of joined layers. All have the same input. */
+/** Whether a layer may be a part of a stack of linear layers. */
+function isStackable(layer: Module): layer is Linear & LinearLayer {
+  return (
+    isLinear(layer) && layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)
+  )
+}
+
+/** Options of `JointLinear`. All joined layers have the same input and the same number of outputs. */
+export interface JointLinearOptions extends LinearOptions {
+  /** The number of joined layers. */
   readonly parts: number
-  /** The number of outputs of each joined layer. */
-  readonly outputs: number
   /** The size of a head. Tensor parallelism splits the outputs of each joined layer between heads. */
   readonly grain: number
-  readonly seed: number
-  readonly deviation: number
 }
 
 /**
  * Several linear layers with the same input, computed by one matrix product, for example queries,
- * keys and values. They have W [inputs, parts, outputs] and b [parts, outputs]. In memory, W is the
- * matrix [inputs, parts x outputs]. The separate axis allows splitting all parts in the same way.
+ * keys and values. They have W [inputs, parts, outputs] and b [parts, outputs], and return
+ * [..., parts x outputs]. In memory, W is the matrix [inputs, parts x outputs]. The separate axis allows
+ * splitting all parts in the same way.
  */
-export class JointLinear implements Module {
-  readonly kind = 'joint-linear'
-  readonly weight: Parameter
-  readonly bias: Parameter
+export class JointLinear extends Linear {
+  override readonly kind = 'joint-linear'
   readonly grain: number
 
-  constructor({ name, inputs, parts, outputs, grain, seed, deviation }: JointLinearOptions) {
-    const values = uniform(Math.sqrt(3) * deviation)
-    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], values, seed)
-    this.bias = createParameter(`${name}.bias`, [parts, outputs], zeros)
+  constructor({ parts, grain, ...options }: JointLinearOptions) {
+    super(options, parts)
     this.grain = grain
-  }
-
-  get parameters(): readonly Parameter[] {
-    return [this.weight, this.bias]
-  }
-
-  isRepeatable(): boolean {
-    return true
-  }
-
-  /**
-   * @param x - [..., inputs]
-   * @returns [..., parts x outputs]
-   * @throws ERR_TSR_ARGUMENT for other inputs
-   */
-  forward(x: Tensor): Tensor {
-    const { weight, bias } = this
-    checkInput(x, weight, ['...', weight.shape[0]!])
-    return linear({ x, weight: weight.value, bias: bias.value })
   }
 }
 

@@ -63,9 +63,9 @@ export function partLoss(given: Loss) {
   const declared = reductionRule.check('loss.reduction', given.reduction)
   functionRule.check('loss.summed', summed)
   const loss = summed ?? given
-  let reduction: 'mean' | 'sum' | undefined = summed === undefined ? declared : 'sum'
-  /** Whether a trial determined the reduction. */
-  let isTried = false
+  const known = summed === undefined ? declared : 'sum'
+  /** If unknown, determined by a trial. */
+  let reduction = known
   const countLabels = given.count ?? summed?.count
   const countCorrect = given.countCorrect ?? summed?.countCorrect
   functionRule.check('loss.count', countLabels)
@@ -92,7 +92,6 @@ export function partLoss(given: Loss) {
     tf.dispose([one, gradient])
     return [value, slope] as const
   }
-  /** @returns a promise if values must be fetched asynchronously */
   const attempt = (outputs: Tensor, labels: Tensor) => {
     if (reduction !== undefined) return undefined
     const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
@@ -100,15 +99,9 @@ export function partLoss(given: Loss) {
     const twofold = [double(outputs), double(labels)] as const
     const figures = [...once, ...probe(...twofold)]
     tf.dispose([...twofold])
-    const decide = (numbers: readonly number[]) => {
-      reduction = reductionOf(numbers as Figures)
-      isTried = reduction !== undefined
-    }
-    if (!figures.every((figure) => typeof figure === 'number')) {
-      return Promise.all(figures.map(async (figure) => await figure)).then(decide)
-    }
-    decide(figures)
-    return undefined
+    return Promise.all(figures.map(async (figure) => await figure)).then((numbers) => {
+      reduction = reductionOf(numbers as unknown as Figures)
+    })
   }
   const recordSum = (outputs: Tensor, labels: Tensor): Maybe<Recording> => {
     if (reduction === 'sum') {
@@ -127,13 +120,11 @@ export function partLoss(given: Loss) {
     countsLabels: countLabels !== undefined,
 
     /** Returns the reduction that this rank's trial determined, for ranks without a trial. */
-    found: () => (isTried ? reduction : undefined),
+    found: () => (known === undefined ? reduction : undefined),
 
     /** Adopts the reduction that another rank's trial determined. */
     adopt(found: 'mean' | 'sum' | undefined) {
-      if (reduction !== undefined || found === undefined) return
-      reduction = found
-      isTried = true
+      reduction ??= found
     },
 
     /**

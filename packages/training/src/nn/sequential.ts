@@ -1,13 +1,11 @@
-import { argumentError } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, finite, type Rules } from '@tsrun/core'
 import { describe } from '../model/describe.ts'
 import { areRepeatable, buffersOf, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
-import type { LinearLayer } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { checkRange } from './initialize.ts'
-import { recordLinearStack } from './linear-stack.ts'
-import { isLinear, isStackable } from './linear.ts'
+import { Linear, recordLayers } from './linear.ts'
 
 /** Applies its children one after the other. */
 export class ModuleChain implements Module {
@@ -32,6 +30,10 @@ export class ModuleChain implements Module {
   forward(x: Tensor): Tensor {
     return tf.tidy(() => this.layers.reduce((h, layer) => layer.forward(h), x))
   }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLayers(this, this.layers, x, options)
+  }
 }
 
 /**
@@ -48,24 +50,18 @@ export class ModuleChain implements Module {
  */
 export class Sequential extends ModuleChain {
   constructor(children: Readonly<Record<string, Module>>) {
-    for (const [name, child] of Object.entries(children)) checkModule(name, child)
+    for (const [name, given] of Object.entries(children)) {
+      const child = given as Partial<Module> | null | undefined
+      if (typeof child?.forward === 'function' && Array.isArray(child.parameters)) continue
+      throw argumentError(
+        `the module ${name}`,
+        describe(child),
+        'a module, which has parameters and forward(x)',
+      )
+    }
     super(children)
     checkNames([...this.parameters, ...buffersOf(this)])
   }
-
-  /** Does not use the tape if `recordLinearStack` supports all modules. */
-  record(x: Tensor, options: RecordOptions): Recording {
-    const stack = x.rank === 2 ? stackOf(this.layers) : undefined
-    return recordLinearStack(this, stack, x, options)
-  }
-}
-
-/** Returns the layers if `recordLinearStack` can record them together; else undefined. */
-export function stackOf(layers: readonly Module[]): readonly LinearLayer[] | undefined {
-  const stackable = layers.flatMap((layer) =>
-    isLinear(layer) && isStackable(layer) ? [layer] : [],
-  )
-  return layers.length > 0 && stackable.length === layers.length ? stackable : undefined
 }
 
 /** Makes a layer of a {@link sequential} recipe from the layer's name. */
@@ -102,15 +98,6 @@ export function sequential(layers: Readonly<Record<string, LayerFactory>>) {
   return { layers: factories.length, build: () => slice(0, factories.length), slice }
 }
 
-function checkModule(name: string, child: Partial<Module> | null | undefined): void {
-  if (typeof child?.forward === 'function' && Array.isArray(child.parameters)) return
-  throw argumentError(
-    `the module ${name}`,
-    describe(child),
-    'a module, which has parameters and forward(x)',
-  )
-}
-
 /** Checks that names are unique: replicas and checkpoints identify parameters by name. */
 function checkNames(parameters: readonly Parameter[]): void {
   const names = new Set<string>()
@@ -144,7 +131,15 @@ export function moduleOf<K extends string>(
   forward: (x: Tensor, values: Readonly<Record<K, Tensor>>) => Tensor,
 ): Module {
   const entries = Object.entries(parameters) as [K, Parameter][]
-  for (const [key, parameter] of entries) checkParameter(key, parameter)
+  for (const [key, parameter] of entries) {
+    const { name, value } = (parameter as Partial<Parameter> | null | undefined) ?? {}
+    if (typeof name === 'string' && typeof value === 'object' && 'dataId' in value) continue
+    throw argumentError(
+      `the parameter ${key}`,
+      describe(parameter),
+      'a parameter: createParameter(name, shape, values)',
+    )
+  }
   const all = entries.map(([, parameter]) => parameter)
   checkNames(all)
   const values = () => Object.fromEntries(entries.map(([key, { value }]) => [key, value]))
@@ -154,12 +149,74 @@ export function moduleOf<K extends string>(
   }
 }
 
-function checkParameter(key: string, parameter: Partial<Parameter> | null | undefined): void {
-  const { name, value } = parameter ?? {}
-  if (typeof name === 'string' && typeof value === 'object' && 'dataId' in value) return
-  throw argumentError(
-    `the parameter ${key}`,
-    describe(parameter),
-    'a parameter: createParameter(name, shape, values)',
-  )
+/** Options of `shardedMLP`. */
+export interface ShardedMLPOptions {
+  /** The number of linear layers; default 16. */
+  readonly layers?: number
+  /** The number of values of an example; default 784, an image of 28 x 28. */
+  readonly inputs?: number
+  /** The width of the hidden layers; default 128. */
+  readonly hidden?: number
+  /** The number of classes; default 10. */
+  readonly outputs?: number
+  /** The seed of the initial values, which also depend on the names of the parameters; default 0. */
+  readonly seed?: number
+  /** Builds only the layers [from, to); default: all layers. */
+  readonly range?: readonly [from: number, to: number]
+}
+
+const size = count({ from: 1 })
+
+const readOptions = declareOptions({
+  layers: size.default(16),
+  inputs: size.default(784),
+  hidden: size.default(128),
+  outputs: size.default(10),
+  seed: finite().default(0),
+  range: anything<readonly [number, number]>(),
+} satisfies Rules<ShardedMLPOptions>)
+
+/**
+ * A multi-layer perceptron that can be built in parts. There is a ReLU between any two linear layers.
+ *
+ * A part [from, to) allocates only its own parameters (`layers.<index>.weight`, `layers.<index>.bias`).
+ * They have the same names and bitwise the same values as in the whole model.
+ *
+ * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
+ */
+export class ShardedMLP extends ModuleChain {
+  readonly range: readonly [from: number, to: number]
+
+  constructor(options: ShardedMLPOptions = {}) {
+    const { layers, inputs, hidden, outputs, seed, range } = readOptions(options)
+    const [from, to] = checkRange(range, layers)
+    const children: Record<string, Module> = {}
+    for (let i = from; i < to; i++) {
+      const name = `layers.${i}`
+      const isLast = i === layers - 1
+      children[name] = new Linear({
+        name,
+        inputs: i === 0 ? inputs : hidden,
+        outputs: isLast ? outputs : hidden,
+        activation: isLast ? 'linear' : 'relu',
+        seed,
+      })
+    }
+    super(children)
+    this.range = [from, to]
+  }
+}
+
+/**
+ * A recipe for a `ShardedMLP`. It allocates nothing until the whole model or a slice is built.
+ *
+ * @throws ERR_TSR_ARGUMENT for an invalid or unknown option
+ */
+export function shardedMLP(options: Omit<ShardedMLPOptions, 'range'> = {}) {
+  const { layers } = readOptions(options)
+  return {
+    layers,
+    build: () => new ShardedMLP(options),
+    slice: (from: number, to: number) => new ShardedMLP({ ...options, range: [from, to] }),
+  }
 }

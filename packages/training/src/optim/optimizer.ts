@@ -1,9 +1,21 @@
 import { argumentError, finite, having, shown } from '@tsrun/core'
+import { addScaled, type UpdateArrays } from '../backend/arithmetic.ts'
+import { currentBackend, isHostAccessible, repeated } from '../backend/current.ts'
+import { copyHeld, isAlone } from '../backend/held-values.ts'
+import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import { matchNames, namePatterns, type NamePatterns } from '../model/name-patterns.ts'
-import type { Parameter } from '../model/parameter.ts'
-import type { Gradient } from '../tfjs/backend.ts'
+import { replaceValue, type Parameter } from '../model/parameter.ts'
+import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import type { Gradients, OptimizerState } from './state.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import {
+  parameterStates,
+  type Gradients,
+  type HeldState,
+  type OptimizerState,
+  type ParameterState,
+  type ParameterStates,
+} from './state.ts'
 
 /** Updates parameters from their gradients. Stores its state by parameter name. */
 export interface Optimizer {
@@ -48,7 +60,7 @@ export interface Optimizer {
  * @throws ERR_TSR_ARGUMENT when a gradient does not fit its parameter, or when there are gradients
  *   but none of these parameters
  */
-export function withGradients(
+function withGradients(
   parameters: readonly Parameter[],
   gradients: Gradients,
 ): [Parameter, Gradient][] {
@@ -58,17 +70,19 @@ export function withGradients(
     if (gradient !== undefined) pairs.push([parameter, gradient])
   }
   for (const [parameter, gradient] of pairs) checkGradient(parameter, gradient)
-  if (pairs.length === 0) checkNames(parameters, gradients)
-  return pairs
+  if (pairs.length > 0) return pairs
+  const [first] = parameters
+  const [name] = gradients.keys()
+  if (first === undefined || name === undefined) return pairs
+  throw argumentError(
+    'gradients',
+    `${name} and others, but none of these parameters`,
+    `the names of parameters, as ${first.name}`,
+  )
 }
 
-/**
- * Checks the arguments of a step, which untyped callers may swap.
- *
- * @throws ERR_TSR_ARGUMENT unless the arguments are a list and a map, and the learning rate is a
- *   number
- */
-export function checkStep(
+/** Checks the arguments of a step, which untyped callers may swap. @throws ERR_TSR_ARGUMENT */
+function checkStep(
   { learningRate }: Pick<Optimizer, 'learningRate'>,
   parameters: unknown,
   gradients: unknown,
@@ -90,21 +104,7 @@ const gradientsRule = having<Map<string, Gradient>>(
   'a Map of gradients by parameter name, after the parameters',
 )
 
-/** @throws ERR_TSR_ARGUMENT when there are gradients, but none of these parameters */
-function checkNames(parameters: readonly Parameter[], gradients: Gradients): void {
-  const [first] = parameters
-  const [name] = gradients.keys()
-  if (first === undefined || name === undefined) return
-  throw argumentError(
-    'gradients',
-    `${name} and others, but none of these parameters`,
-    `the names of parameters, as ${first.name}`,
-  )
-}
-
-/**
- * @throws ERR_TSR_ARGUMENT unless a tensor has the shape of the parameter, or an array has its size
- */
+/** @throws ERR_TSR_ARGUMENT unless a tensor has the parameter's shape, or an array its size */
 function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
   // Compare with `shape`: reading the parameter's value would allocate the tensor of a sharded parameter.
@@ -137,11 +137,258 @@ export const decayRules = {
   withoutDecay: namePatterns.default([]),
 }
 
-/** @returns a function that maps the name of a parameter to its weight decay */
-export function decayByName(
-  weightDecay: number,
-  withoutDecay: NamePatterns,
-): (name: string) => number {
-  const isWithout = matchNames(withoutDecay)
-  return (name) => (isWithout(name) ? 0 : weightDecay)
+/**
+ * Writes the next values of a parameter and of its state. The gradient already contains weight decay that
+ * is added to it. Must not allocate tensors.
+ */
+export type HostUpdate = (arrays: UpdateArrays) => void
+
+/**
+ * An optimizer step in operations of TensorFlow.js. Steps of the same `name` must run the same
+ * operations.
+ */
+export interface DeviceUpdate {
+  readonly name: string
+  /** Numbers that may change from step to step. */
+  readonly factors: readonly number[]
+  /**
+   * @param gradient - already contains weight decay that is added to it
+   * @returns the next value, and the next state in the order of its names. Called in a tf.tidy.
+   */
+  readonly compute: (
+    value: Tensor,
+    gradient: Tensor,
+    state: readonly Tensor[],
+    factors: readonly Tensor[],
+  ) => readonly Tensor[]
+}
+
+/** The base class of all optimizers: their state, and a step on each kind of backend. */
+export abstract class BaseOptimizer implements Optimizer {
+  learningRate: number
+  readonly options: Readonly<Record<string, unknown>>
+  protected readonly kept: ParameterStates
+  protected readonly decayOf: (name: string) => number
+
+  /** @param names - the names of the vectors of each parameter in the state */
+  constructor(
+    learningRate: number,
+    options: { readonly weightDecay: number | undefined; readonly withoutDecay: NamePatterns },
+    names: readonly string[],
+  ) {
+    this.learningRate = learningRate
+    this.options = { ...options }
+    this.kept = parameterStates(names)
+    const isWithout = matchNames(options.withoutDecay)
+    this.decayOf = (name) => (isWithout(name) ? 0 : (options.weightDecay ?? 0))
+  }
+
+  step(parameters: readonly Parameter[], gradients: Gradients): void {
+    checkStep(this, parameters, gradients)
+    this.kept.checkSizes(parameters, gradients)
+    const pairs = withGradients(parameters, gradients)
+    if (isHostAccessible()) {
+      for (const [parameter, gradient] of pairs) this.#updateOnHost(parameter, gradient)
+      return
+    }
+    const updates = this.updatesInPlace()
+    if (updates !== undefined) this.#updateInPlace(pairs, updates)
+    else this.#updateOnDevice(pairs)
+  }
+
+  async state(): Promise<OptimizerState> {
+    const state = new Map<string, ParameterState>()
+    for (const [name, { steps, values: held }] of this.holdState()) {
+      const values: Record<string, Float32Array> = {}
+      state.set(name, { steps, values })
+      for (const [kind, vector] of Object.entries(held)) values[kind] = await copyHeld(vector)
+    }
+    return state
+  }
+
+  /** Returns the state without a copy, for a checkpoint. */
+  holdState(): HeldState {
+    return this.kept.hold()
+  }
+
+  loadState(state: OptimizerState): void {
+    this.kept.load(state)
+  }
+
+  dispose(): void {
+    this.kept.dispose()
+  }
+
+  /** Returns the in-place steps of the backend; undefined if the backend has none for this optimizer. */
+  protected updatesInPlace(): UpdatesInPlace | undefined {
+    return currentBackend().updatesInPlace?.()
+  }
+
+  /** L2 penalty: the multiple of the parameter that is added to its gradient. */
+  protected addedOf(name: string): number {
+    return this.decayOf(name)
+  }
+
+  protected abstract onHost(name: string): HostUpdate
+
+  protected abstract onDevice(name: string): DeviceUpdate
+
+  /** @param store - receives the next value, then the next state */
+  protected abstract inPlace(
+    updates: UpdatesInPlace,
+    parameter: Parameter,
+    gradient: Gradient,
+    store: Store,
+  ): void
+
+  #updateInPlace(pairs: Pairs, updates: UpdatesInPlace): void {
+    const run = (parameter: Parameter, gradient: Gradient) => {
+      this.inPlace(updates, parameter, gradient, ([next, ...state]) => {
+        parameter.value = next!
+        this.kept.put(parameter.name, state)
+      })
+    }
+    try {
+      for (const [parameter, given] of pairs) {
+        const added = this.addedOf(parameter.name)
+        if (added === 0 && ArrayBuffer.isView(given)) {
+          run(parameter, given)
+          continue
+        }
+        const tensor = asTensor(given, parameter)
+        const gradient = added === 0 ? tensor : addDecay(tensor, added, parameter.value)
+        run(parameter, gradient)
+        if (gradient !== tensor) gradient.dispose()
+        tensor.dispose()
+      }
+    } finally {
+      updates.finish()
+    }
+  }
+
+  /** Updates a parameter whose memory the host can access. New tensors replace the old ones. */
+  #updateOnHost(parameter: Parameter, gradient: Gradient): void {
+    const { name, value, shape } = parameter
+    const former = this.kept.tensorsOf(name, shape)
+    // A checkpoint that is being written may hold the former values.
+    const vectors = former.map((tensor) =>
+      isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
+    )
+    const isArray = ArrayBuffer.isView(gradient)
+    const added = this.addedOf(name)
+    const write = this.onHost(name)
+    const next = createTensor(shape, (values) => {
+      // Copy a gradient array into `values` first, because kernels can only access the memory of the
+      // backend.
+      if (isArray) values.set(gradient)
+      const given = isArray ? values : viewOf(gradient)
+      const before = viewOf(value)
+      if (added !== 0) addScaled(values, given, added, before)
+      write({
+        next: values,
+        value: before,
+        gradient: added === 0 ? given : values,
+        former: former.map(viewOf),
+        state: vectors.map(viewOf),
+      })
+    })
+    replaceValue(parameter, next)
+    this.kept.put(name, vectors)
+    if (!isArray) gradient.dispose()
+  }
+
+  /**
+   * Updates parameters on backends whose memory the host cannot access. Fetches no values. If the
+   * backend can repeat recorded computations, updates parameters with equal factors as one vector.
+   */
+  #updateOnDevice(pairs: Pairs): void {
+    const groups = new Map<string, { step: DeviceUpdate; rows: Row[] }>()
+    for (const [parameter, given] of pairs) {
+      const { name, value, shape } = parameter
+      const step = withDecay(this.onDevice(name), this.addedOf(name))
+      const key = [step.name, ...step.factors, isLarge(parameter) ? name : ''].join()
+      const group = groups.get(key) ?? { step, rows: [] }
+      groups.set(key, group)
+      const tensors = [value, asTensor(given, parameter), ...this.kept.tensorsOf(name, shape)]
+      group.rows.push({ parameter, tensors })
+    }
+    const isRepeated = currentBackend().repeat !== undefined
+    for (const { step, rows } of groups.values()) {
+      const results = isRepeated ? together(step, rows) : eachAlone(step, rows)
+      for (const [i, { parameter, tensors }] of rows.entries()) {
+        const [next, ...vectors] = results[i]!
+        parameter.value = next!
+        this.kept.put(parameter.name, vectors)
+        tf.dispose([...tensors])
+      }
+    }
+  }
+}
+
+type Pairs = ReturnType<typeof withGradients>
+
+/**
+ * Parameters with at least this number of values are updated separately, because joining them costs more
+ * than extra calls.
+ */
+const LARGE = 2 ** 22
+
+const isLarge = ({ shape }: Parameter) => sizeOf(shape) >= LARGE
+
+interface Row {
+  readonly parameter: Parameter
+  /** The value, the gradient, and the state vectors of the parameter. */
+  readonly tensors: readonly Tensor[]
+}
+
+/** Adds `added` times the value to the gradient of an update. */
+function withDecay(update: DeviceUpdate, added: number): DeviceUpdate {
+  if (added === 0) return update
+  const { name, factors, compute } = update
+  return {
+    name: `${name} with decay`,
+    factors: [...factors, added],
+    compute: (value, gradient, state, numbers) =>
+      compute(value, addDecay(gradient, numbers.at(-1)!, value), state, numbers),
+  }
+}
+
+function eachAlone({ factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
+  return rows.map(({ tensors: [value, gradient, ...state] }) =>
+    tf.tidy(() => {
+      const scalars = factors.map((factor) => tf.scalar(factor))
+      return compute(value!, gradient!, state, scalars).map((tensor) => tf.keep(tensor))
+    }),
+  )
+}
+
+function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
+  const width = rows[0]!.tensors.length
+  const shapes = rows.map(({ parameter: { shape } }) => [...shape])
+  const numbers = tensorFrom(Float32Array.from(factors), [factors.length])
+  const results = repeated(
+    isLarge(rows[0]!.parameter) ? `${name} ${shapes.join()}` : name,
+    [...rows.flatMap(({ tensors }) => tensors), numbers],
+    (given) => {
+      const [value, gradient, ...former] = Array.from({ length: width }, (_, column) =>
+        tf.concat(rows.map((_, i) => tf.reshape(given[i * width + column]!, [-1]))),
+      )
+      const scalars =
+        factors.length === 1 ? [tf.reshape(given.at(-1)!, [])] : tf.unstack(given.at(-1)!)
+      const next = compute(value!, gradient!, former, scalars)
+      return next.flatMap((flat) =>
+        tf.split(flat, shapes.map(sizeOf)).map((part, i) => tf.reshape(part, shapes[i]!)),
+      )
+    },
+  )
+  numbers.dispose()
+  return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
+}
+
+function addDecay(gradient: Tensor, decay: number | Tensor, value: Tensor): Tensor {
+  return tf.tidy(() => tf.add(gradient, tf.mul(value, decay)))
+}
+
+function asTensor(gradient: Gradient, { shape }: Parameter): Tensor {
+  return ArrayBuffer.isView(gradient) ? tensorFrom(gradient, shape) : gradient
 }

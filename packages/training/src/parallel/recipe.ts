@@ -1,5 +1,6 @@
-import { argumentError, shown } from '@tsrun/core'
-import type { Module } from '../model/module.ts'
+import { argumentError, either, flag, shown } from '@tsrun/core'
+import { chainOf, modulesOf, type Module } from '../model/module.ts'
+import { matchNames, namePatterns, unmatched, type NamePatterns } from '../model/name-patterns.ts'
 
 /** A recipe for a pipeline model: it can build any range of layers. `shardedMLP(...)` returns one. */
 export interface PipelineModel {
@@ -50,4 +51,46 @@ export function checkSearch(
   if (glob === undefined) return
   const names = [...new Set(all.flatMap(({ names }) => names))]
   throw argumentError(option, glob, `names of layers: ${names.join(', ')}`)
+}
+
+/**
+ * The layers whose activations are recomputed: all, none, or those with matching names. A layer's name is
+ * its key in `children`, or its index if it has none.
+ */
+export type Recompute = boolean | NamePatterns
+
+export const recomputeRule = either(flag, namePatterns)
+
+/**
+ * Finds the layers of a model whose activations are recomputed.
+ *
+ * @returns the search, and in `chosen` for each layer, whether its activations are recomputed
+ */
+export function searchRecomputed(
+  recompute: Recompute,
+  model: Partial<Module>,
+  layers = chainOf(model),
+): LayerSearch & { readonly chosen: readonly boolean[] } {
+  const known = new Map(Array.from(modulesOf(model), ({ name, module }) => [module, name]))
+  const names = layers.map((layer, i) => known.get(layer) ?? String(i))
+  const patterns = typeof recompute === 'boolean' ? () => recompute : recompute
+  const isChosen = matchNames(patterns)
+  return {
+    names,
+    missing: unmatched(patterns, names),
+    chosen: names.map((name) => isChosen(name)),
+  }
+}
+
+/**
+ * Finds the layers of a whole model whose activations are recomputed.
+ *
+ * @throws ERR_TSR_ARGUMENT for a pattern that matches no layer
+ */
+export function recomputedLayers(
+  ...search: Parameters<typeof searchRecomputed>
+): readonly boolean[] {
+  const found = searchRecomputed(...search)
+  checkSearch('recompute', [found])
+  return found.chosen
 }

@@ -19,7 +19,7 @@ import {
   onParts,
   reduceScatterAlong,
   sum,
-  type PreparedOperation,
+  type TensorCollective,
 } from './tensor/collectives.ts'
 
 /*
@@ -54,9 +54,9 @@ export interface PartOptions extends CollectiveOptions {
 export async function allReduceTensor(
   group: ProcessGroup,
   tensor: Tensor,
-  options: ReduceOptions = {},
+  options?: ReduceOptions,
 ): Promise<Tensor> {
-  return (await run(group, tensor, () => sum(tensor, group, options)))!
+  return (await run(group, tensor, sum, options))!
 }
 
 /**
@@ -73,8 +73,8 @@ export async function reduceTensor(
   root: number,
   options?: ReduceOptions,
 ): Promise<Tensor | undefined> {
-  return await run(group, tensor, () =>
-    inPlace(tensor, group, (buffer) => group.reduce(buffer, root, options), group.rank === root),
+  return await run(group, tensor, (facts) =>
+    inPlace(facts, group, (buffer) => group.reduce(buffer, root, options), group.rank === root),
   )
 }
 
@@ -92,8 +92,8 @@ export async function broadcastTensor(
   root: number,
   options?: CollectiveOptions,
 ): Promise<Tensor> {
-  const copied = await run(group, tensor, () =>
-    inPlace(tensor, group, (buffer) => group.broadcast(buffer, root, options)),
+  const copied = await run(group, tensor, (facts) =>
+    inPlace(facts, group, (buffer) => group.broadcast(buffer, root, options)),
   )
   return copied!
 }
@@ -114,7 +114,7 @@ export async function allGatherTensor(
   tensor: Tensor,
   { axis = 0, ...options }: PartOptions = {},
 ): Promise<Tensor> {
-  return (await run(group, tensor, () => gatherAlong(axis)(tensor, group, options)))!
+  return (await run(group, tensor, gatherAlong(axis), options))!
 }
 
 /**
@@ -133,7 +133,7 @@ export async function reduceScatterTensor(
   tensor: Tensor,
   { axis = 0, ...options }: PartOptions & ReduceOptions = {},
 ): Promise<Tensor> {
-  return (await run(group, tensor, () => reduceScatterAlong(axis)(tensor, group, options)))!
+  return (await run(group, tensor, reduceScatterAlong(axis), options))!
 }
 
 /**
@@ -187,25 +187,19 @@ export async function scatterTensor<D extends HostDType = 'float32'>(
 ): Promise<Tensor> {
   checkGroup(group)
   const cut = cutOfPart(aShape.check('shape', shape), axis, group.size)
-  if (group.rank !== root) {
-    const receiving = onParts(cut, { dtype, output: 'part' }, group, (own) =>
-      group.scatter(own, null, root, options),
-    )
-    return (await complete(receiving, undefined, group))!
-  }
-  const whole = aTensor.check('tensor', tensor)
-  if (whole.dtype !== dtype || whole.shape.join() !== cut.whole.join()) {
+  const whole = group.rank === root ? aTensor.check('tensor', tensor) : undefined
+  if (whole && (whole.dtype !== dtype || whole.shape.join() !== cut.whole.join())) {
     throw argumentError(
       'tensor',
       `${whole.dtype} [${whole.shape.join(', ')}]`,
       `${dtype} [${cut.whole.join(', ')}], a part of [${shape.join(', ')}] for each rank`,
     )
   }
-  return (await run(group, whole, () =>
-    onParts(cut, { dtype, input: 'whole', output: 'part' }, group, (own, all) =>
-      group.scatter(own, all, root, options),
-    ),
-  ))!
+  const contents = { dtype, input: whole && ('whole' as const), output: 'part' as const }
+  const scattering = onParts(cut, contents, group, (own, all) =>
+    group.scatter(own, whole ? all : null, root, options),
+  )
+  return (await complete(scattering, whole, group))!
 }
 
 /**
@@ -256,8 +250,8 @@ export async function sendTensor(
   to: number,
   options?: MessageOptions,
 ): Promise<void> {
-  await run(group, tensor, () =>
-    inPlace(tensor, group, (buffer) => group.send(buffer, to, options), false),
+  await run(group, tensor, (facts) =>
+    inPlace(facts, group, (buffer) => group.send(buffer, to, options), false),
   )
 }
 
@@ -296,8 +290,9 @@ const aShape = where<readonly number[]>(list(count()).is, 'a shape, as in [128, 
 async function run(
   group: ProcessGroup,
   tensor: Tensor,
-  prepare: (tensor: Tensor) => PreparedOperation,
+  collective: TensorCollective,
+  options: CollectiveOptions = {},
 ): Promise<Tensor | undefined> {
   checkGroup(group)
-  return await complete(prepare(aTensor.check('tensor', tensor)), tensor, group)
+  return await complete(collective(aTensor.check('tensor', tensor), group, options), tensor, group)
 }

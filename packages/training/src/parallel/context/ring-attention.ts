@@ -10,7 +10,7 @@ import {
   times,
   type AttentionCore,
   type Mask,
-} from '../../nn/causal-attention.ts'
+} from '../../nn/attention.ts'
 import type { ProbabilityMask } from '../../nn/dropout.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'

@@ -1,23 +1,16 @@
-import {
-  argumentError,
-  count,
-  declareOptions,
-  finite,
-  positive,
-  filled,
-  type Rules,
-} from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
 import { currentBackend } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
-import { currentPass } from '../../model/pass.ts'
+import { currentPass, type Pass } from '../../model/pass.ts'
 import { checkInput } from '../../model/recording.ts'
+import { ones, zeros, type Initializer } from '../../nn/init.ts'
+import { createParameter } from '../../nn/initialize.ts'
 import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { checkBackendBlocks, checkGroup } from '../requirements.ts'
+import { checkBackendBlocks } from '../requirements.ts'
 
 /** Options of `BatchNorm`. */
 export interface BatchNormOptions {
@@ -50,8 +43,9 @@ const readOptions = declareOptions({
  * Training passes use the statistics of the micro-batch and update the running statistics. Other passes
  * use the running statistics. A recorded pass counts as a training pass unless `inPass` says otherwise.
  *
- * The replicas are those of the `trainer` or pipeline that runs the model. A forward pass gathers the
- * mean and variance of each replica, and a backward pass sums two numbers per channel. Both passes block,
+ * The replicas are those of the `trainer` or pipeline that runs the model. In a custom training loop, set
+ * `Pass.replicas`. A forward pass gathers the mean and variance of each replica, and a backward pass sums
+ * two numbers per channel. Both passes block,
  * and all replicas must run the same passes in the same order. The gradients of `weight` and `bias` cover
  * only this rank's examples; `dataParallel` averages them. On webgpu a pass cannot block, so the layer
  * throws.
@@ -70,51 +64,38 @@ export class BatchNorm implements Module {
    * checkpoints, and not trained.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
-  readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>
 
-  /**
-   * @param group - the replicas, for passes that do not set `Pass.replicas`, such as those of a
-   *   custom training loop; default: only this rank. A group of only the pipeline's stages is ignored
-   * @throws ERR_TSR_ARGUMENT
-   */
-  constructor(options: BatchNormOptions, group?: ProcessGroup) {
-    if (group !== undefined) checkGroup(group)
+  /** @throws ERR_TSR_ARGUMENT */
+  constructor(options: BatchNormOptions) {
     const complete = readOptions(options)
     const { name, channels } = complete
-    this.#group = group
     this.#options = complete
-    const made = (part: string, value: number) => {
-      const values = new Float32Array(channels).fill(value)
-      return { name: `${name}.${part}`, shape: [channels], value: tensorFrom(values, [channels]) }
-    }
-    this.parameters = [made('weight', 1), made('bias', 0)]
-    this.buffers = [made('running_mean', 0), made('running_var', 1)]
+    const made = (part: string, values: Initializer) =>
+      createParameter(`${name}.${part}`, [channels], values)
+    this.parameters = [made('weight', ones), made('bias', zeros)]
+    this.buffers = [made('running_mean', zeros), made('running_var', ones)]
   }
 
   /**
    * Normalizes `x`.
    *
    * @param x - [..., channels]; ranks may have different numbers of examples
-   * @throws ERR_TSR_ARGUMENT for other inputs, or for a group of both replicas and other stages;
-   *   ERR_TSR_BACKEND on webgpu
+   * @throws ERR_TSR_ARGUMENT for other inputs; ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
     const [weight, bias] = this.parameters
     checkInput(x, weight, ['...', this.#options.channels])
     const isTraining = currentPass()?.training ?? isTapeActive()
-    if (!isTraining) return this.#normalizeByPast(x)
+    if (!isTraining) {
+      const [mean, variance] = this.buffers
+      const scale = tf.mul(tf.rsqrt(tf.add(variance.value, this.#options.epsilon)), weight.value)
+      return tf.add(tf.mul(tf.sub(x, mean.value), scale), bias.value)
+    }
     checkBackendBlocks()
     return withGradients([x, weight.value, bias.value], (input, factor, shift) =>
       this.#normalize(input, factor, shift),
     )
-  }
-
-  #normalizeByPast(x: Tensor): Tensor {
-    const [weight, bias] = this.parameters
-    const [mean, variance] = this.buffers
-    const scale = tf.mul(tf.rsqrt(tf.add(variance.value, this.#options.epsilon)), weight.value)
-    return tf.add(tf.mul(tf.sub(x, mean.value), scale), bias.value)
   }
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor): Differentiable {
@@ -122,9 +103,8 @@ export class BatchNorm implements Module {
     const {
       isEmpty = false,
       isRepeated = false,
-      stages = [],
-      replicas = this.#replicasBeside(stages),
-    } = currentPass() ?? {}
+      replicas = [],
+    }: Partial<Pass> = currentPass() ?? {}
     let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all
@@ -160,21 +140,6 @@ export class BatchNorm implements Module {
         ]
       },
     }
-  }
-
-  /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
-  #replicasBeside(stages: readonly number[]): readonly ProcessGroup[] {
-    const group = this.#group
-    if (group === undefined) return []
-    const { ranks, rank, size } = group
-    const others = stages.filter((stage) => stage !== ranks[rank] && ranks.includes(stage))
-    if (others.length === 0) return [group]
-    if (others.length === size - 1) return []
-    throw argumentError(
-      `the group of ${this.#options.name}`,
-      `ranks ${ranks.join(', ')}, with other stages of its pipeline`,
-      'the replicas of its stage',
-    )
   }
 
   #keep(mean: Float64Array, variance: Float64Array, examples: number): void {

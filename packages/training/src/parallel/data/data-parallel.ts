@@ -1,23 +1,21 @@
-import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import { choice, declareOptions, having, type Rules } from '@tsrun/core'
+import type { PersistentOperation, ProcessGroup, Work } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
-import { currentBackend } from '../../backend/current.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
 import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
-import type { Replicated } from '../gradients/averaging.ts'
-import { labelOf, planBuckets, type Bucket } from '../gradients/buckets.ts'
-import { fillBuckets, type Traffic } from '../gradients/exchange.ts'
+import type { Averages, Replicated } from '../gradients/averaging.ts'
 import {
-  joinedLoop,
-  readJoinOptions,
-  type JoinedLoop,
-  type JoinOptions,
-} from '../gradients/join.ts'
+  fillBuckets,
+  labelOf,
+  planBuckets,
+  type Bucket,
+  type Traffic,
+} from '../gradients/exchange.ts'
 import {
-  checkReduction,
   parametersOf,
   readDataParallelOptions,
   wireBytes,
@@ -57,9 +55,7 @@ export async function dataParallel<M extends Replicated>(
   checkGroup(group)
   const given = readDataParallelOptions(options)
   const { frozen, ...checked } = given
-  if (checked.deterministic) currentBackend().makeExact?.()
-  const parameters = parametersOf(module, { frozen })
-  checkReduction(module, checked, group.size)
+  const parameters = parametersOf(module, { ...checked, frozen }, group.size)
   const buckets = planBuckets(parameters.trained.toReversed(), checked).map(labelOf)
   const facts = { kind: 'dataParallel', ...checked, buckets }
   const replicas = await replicate(module, parameters, facts, [group])
@@ -68,11 +64,8 @@ export async function dataParallel<M extends Replicated>(
   return replica
 }
 
-/** Averaged gradients by parameter name. The arrays are parts of the buckets. */
-type Averages = ReadonlyMap<string, Float32Array>
-
 /** A rank's replica of a model; made by `dataParallel`. */
-export class DataParallel<M extends Replicated = Replicated> extends Replica<M, Averages> {
+export class DataParallel<M extends Replicated = Replicated> extends Replica<M> {
   readonly #group: ProcessGroup
   readonly #trained: readonly Parameter[]
   protected override exchange: AllReduceExchange
@@ -296,6 +289,68 @@ function allReduceExchange(
           if (encoded !== undefined) group.free(encoded)
         })
       }
+    },
+  }
+}
+
+/** Options of `join` of data parallel training. */
+export interface JoinOptions {
+  /** The optimizer that the loop uses. At the end all ranks get the same optimizer state. */
+  readonly optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>
+  /**
+   * The divisor of the summed gradients: the number of ranks that still have data (`live`,
+   * default), or of all ranks (`world`).
+   */
+  readonly divideBy?: 'live' | 'world'
+}
+
+const readJoinOptions = declareOptions({
+  optimizer: having<JoinOptions['optimizer']>(
+    ['state', 'loadState'],
+    'the optimizer of the loop, whose state ranks that run out of data need',
+  ),
+  divideBy: choice('live', 'world').default('live'),
+} satisfies Rules<JoinOptions>)
+
+const noop = () => undefined
+
+type JoinedLoop = ReturnType<typeof joinedLoop>
+
+/** Counts the ranks that still have data in each step of a loop of `join`. */
+function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
+  const live = new Float64Array(1)
+  let announced: Work | undefined
+  const countLive = async () => {
+    await announced
+    return live[0]!
+  }
+  return {
+    /** Whether this rank has already called `announce` in the current step. */
+    isAnnounced: () => announced !== undefined,
+
+    /**
+     * Announces whether this rank has data for the step. Only the first call per step counts, and it
+     * must precede the step's gradients.
+     */
+    announce(hasData: boolean) {
+      if (announced !== undefined) return
+      live[0] = hasData ? 1 : 0
+      announced = group.allReduce(live, { label: 'ranks that still have data' })
+    },
+
+    /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
+    live: countLive,
+
+    /** Ends the announcements of the step. @returns the divisor of the summed gradients */
+    async next() {
+      const count = await countLive()
+      announced = undefined
+      return divideBy === 'live' ? count : group.size
+    },
+
+    /** Ends the loop. If it has failed, nobody awaits its last announcement. */
+    dispose() {
+      announced?.then(noop, noop)
     },
   }
 }

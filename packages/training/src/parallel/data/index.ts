@@ -2,6 +2,5 @@
 export { BatchNorm, BatchNorm as SyncBatchNorm, type BatchNormOptions } from './batch-norm.ts'
 export type { Replicated } from '../gradients/averaging.ts'
 export type { Traffic } from '../gradients/exchange.ts'
-export type { JoinOptions } from '../gradients/join.ts'
 export type { DataParallelOptions, WireFormat } from '../gradients/options.ts'
-export { dataParallel, type DataParallel } from './data-parallel.ts'
+export { dataParallel, type DataParallel, type JoinOptions } from './data-parallel.ts'

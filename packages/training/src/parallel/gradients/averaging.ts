@@ -47,9 +47,12 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   averageBy?(averaging: Averaging | undefined): void
 }
 
+/** Averaged gradients by parameter name. The arrays are parts of the buckets. */
+export type Averages = ReadonlyMap<string, Float32Array>
+
 /** The averaged gradients and the totals of a step. */
-export interface Averaged<G extends ClippedGradients = ClippedGradients> {
-  readonly gradients: G
+export interface Averaged {
+  readonly gradients: Averages
   /** The totals of the step; undefined if the options need no totals. */
   readonly totals: StepTotals | undefined
 }

@@ -4,7 +4,6 @@ import {
   declareOptions,
   flag,
   positive,
-  shown,
   type Complete,
   type Rules,
 } from '@tsrun/core'
@@ -93,12 +92,17 @@ export function wireBytes(wire: WireFormat): number {
 export type ModelParameters = ReturnType<typeof parametersOf>
 
 /**
- * Returns the parameters and buffers of a module.
+ * Returns the parameters and buffers of a module that is to be replicated.
  *
  * @throws ERR_TSR_ARGUMENT when `module` is not a module, two parameters have the same name, or `frozen`
- *   matches no parameter
+ *   matches no parameter; when the loss counts labels and `reduction` is `mean`, because ranks may have
+ *   different counts
  */
-export function parametersOf(module: Replicated, { frozen = [] }: Pick<GradientOptions, 'frozen'>) {
+export function parametersOf(
+  module: Replicated,
+  { frozen = [], reduction }: Pick<GradientOptions, 'frozen' | 'reduction'>,
+  ranks: number,
+) {
   checkModule(module)
   const all = [...new Set(module.parameters)]
   const names = all.map(({ name }) => name)
@@ -111,6 +115,13 @@ export function parametersOf(module: Replicated, { frozen = [] }: Pick<GradientO
     )
   }
   checkFrozen(frozen, names)
+  if (module.countsLabels === true && reduction !== 'token' && ranks > 1) {
+    throw argumentError(
+      'reduction',
+      `mean, for a loss that says what it counts, over ${ranks} ranks`,
+      "reduction: 'token', which divides by the count of all ranks",
+    )
+  }
   const isFrozen = matchNames(frozen)
   const trained = all.filter(({ name }) => !isFrozen(name))
   return { all, trained, buffers: buffersOf(module) }
@@ -125,52 +136,6 @@ export function checkFrozen(frozen: NamePatterns, names: readonly string[]): voi
   const [unknown] = unmatched(frozen, names)
   if (unknown === undefined) return
   throw argumentError('frozen', unknown, `names of parameters: ${names.join(', ')}`)
-}
-
-/**
- * Checks that the module has at least one trained parameter. Skips pipelines, because a stage may
- * have no parameters.
- *
- * @throws ERR_TSR_ARGUMENT
- */
-export function checkTrained(module: Replicated, { trained }: ModelParameters): void {
-  if (trained.length > 0 || 'averageBy' in module) return
-  throw argumentError('module', 'one without a parameter that is trained', 'one with at least one')
-}
-
-/**
- * Checks that the number of tokens is given if, and only if, `reduction` is `token`.
- *
- * @throws ERR_TSR_ARGUMENT
- */
-export function checkTokens({ reduction }: GradientOptions, tokens: number | undefined): void {
-  const isRight =
-    reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
-  if (isRight) return
-  throw argumentError(
-    'tokens',
-    shown(tokens),
-    "a number >= 0 with reduction: 'token', and only there",
-  )
-}
-
-/**
- * Checks that `reduction` fits the loss. If the loss counts labels, ranks may have different
- * counts, so `mean` would weigh their labels unequally.
- *
- * @throws ERR_TSR_ARGUMENT
- */
-export function checkReduction(
-  { countsLabels = false }: Replicated,
-  { reduction }: Pick<GradientOptions, 'reduction'>,
-  ranks: number,
-): void {
-  if (!countsLabels || reduction === 'token' || ranks === 1) return
-  throw argumentError(
-    'reduction',
-    `mean, for a loss that says what it counts, over ${ranks} ranks`,
-    "reduction: 'token', which divides by the count of all ranks",
-  )
 }
 
 function checkModule(module: Replicated): void {

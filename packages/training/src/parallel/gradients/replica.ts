@@ -1,23 +1,16 @@
-import { argumentError, tsrError } from '@tsrun/core'
+import { argumentError, shown, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { timeWait } from '@tsrun/distributed/record'
+import { currentBackend } from '../../backend/current.ts'
 import type { GradientListener } from '../../model/recording.ts'
-import type { ClippedGradients } from '../../optim/clip.ts'
-import type { Averaged, Replicated, OwnTotals } from './averaging.ts'
+import { freeAfterRun } from '../group-buffers.ts'
+import type { Averaged, Averages, Replicated, OwnTotals, StepTotals } from './averaging.ts'
 import { gradientListener, type GradientExchange } from './exchange.ts'
-import type { JoinedLoop } from './join.ts'
-import { checkTokens, type GradientOptions, type ModelParameters } from './options.ts'
+import type { GradientOptions, ModelParameters } from './options.ts'
 import { bufferSharing, markReplicated } from './replicas.ts'
-import {
-  checkUsed,
-  countRanks,
-  factorOf,
-  powerOfTwoNear,
-  totalsSum,
-  type TotalsSum,
-} from './step-totals.ts'
 
 /** A rank's replica of a model. Its gradients are averaged with those of the other replicas. */
-export abstract class Replica<M extends Replicated, G extends ClippedGradients> {
+export abstract class Replica<M extends Replicated> {
   readonly module: M
   readonly axes: readonly ProcessGroup[]
   readonly replicas: readonly ProcessGroup[]
@@ -41,7 +34,7 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
   /** The loop of `DataParallel.join`, while it runs. */
-  protected joined: JoinedLoop | undefined
+  protected joined: Joined | undefined
   readonly #share: ReturnType<typeof bufferSharing>
   readonly #sum: TotalsSum
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
@@ -65,6 +58,7 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
     this.axes = axes
     this.replicas = replicas
     this.options = options
+    if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(buffers, axes)
     this.#sum = totalsSum(axes, options, trained.length)
@@ -83,7 +77,7 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
   protected abstract readonly exchange: GradientExchange
 
   /** Ends the step. @returns the averages times `factor`, except for the names in `unused` */
-  protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<G> | G
+  protected abstract take(factor: number, unused: ReadonlySet<string>): Promise<Averages> | Averages
 
   protected abstract close(): void
 
@@ -101,9 +95,15 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
     return this.#scale ?? 1
   }
 
-  async average(own: OwnTotals, scale: number): Promise<Averaged<G>> {
+  async average(own: OwnTotals, scale: number): Promise<Averaged> {
     return await this.lifetime.alone('gradients()', async () => {
-      checkUsed(this.options, this.exchange, this.axes[0]!)
+      const used = this.exchange.used()
+      if (this.options.unused === 'error' && !used.every(Boolean)) {
+        const { rank, ranks } = this.axes[0]!
+        const unused = this.exchange.names().filter((_, i) => !used[i])
+        const facts = { rank: ranks[rank]!, parameters: unused.join(', ') }
+        throw tsrError('ERR_TSR_UNUSED_PARAMETERS', facts)
+      }
       return await this.finishStep(own, scale)
     })
   }
@@ -132,14 +132,22 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
   }
 
   /** Waits for the averages, in a training loop that did not multiply the loss by `scaleFor` before. */
-  protected async takeGradients(tokens: number | undefined): Promise<G> {
-    checkTokens(this.options, tokens)
+  protected async takeGradients(tokens: number | undefined): Promise<Averages> {
+    const isRight =
+      this.reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
+    if (!isRight) {
+      throw argumentError(
+        'tokens',
+        shown(tokens),
+        "a number >= 0 with reduction: 'token', and only there",
+      )
+    }
     const count = tokens ?? 0
     const { gradients } = await this.average({ loss: 0, count, examples: count }, 1)
     return gradients
   }
 
-  protected async finishStep(own: OwnTotals, scale: number): Promise<Averaged<G>> {
+  protected async finishStep(own: OwnTotals, scale: number): Promise<Averaged> {
     const { exchange, axes, joined } = this
     joined?.announce(true)
     exchange.startUntil()
@@ -156,9 +164,22 @@ export abstract class Replica<M extends Replicated, G extends ClippedGradients> 
     return { gradients, totals }
   }
 
+  /**
+   * Keeps the power of two nearest to a factor. Multiplying the loss by a power of two and later dividing
+   * the gradient by it is exact. If the factor itself is a power of two, as with most batch sizes, the
+   * gradients need no extra pass to be scaled.
+   */
   #keepScale(factor: number): void {
-    if (factor > 0) this.#scale = powerOfTwoNear(factor)
+    if (factor > 0) this.#scale = 2 ** Math.round(Math.log2(factor))
   }
+}
+
+/** A loop in which a rank may run out of data before the others. */
+interface Joined {
+  /** Announces whether this rank has data for the step. */
+  announce(hasData: boolean): void
+  /** Ends the announcements of the step. @returns the divisor of the summed gradients */
+  next(): Promise<number>
 }
 
 /** The calls that must be awaited before the next backward pass. */
@@ -194,7 +215,8 @@ function trackLifetime({ rank, ranks }: ProcessGroup) {
   }
   /** Makes the replica unusable after a failed step. @returns the argument `error` */
   const fail = (error: unknown) => {
-    end ??= `a step has failed (${describe(error)})`
+    const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown }
+    end ??= `a step has failed (${String(code ?? message)})`
     return error
   }
   /** Runs a part of a step. If it fails, the replica becomes unusable. */
@@ -237,7 +259,80 @@ function trackLifetime({ rank, ranks }: ProcessGroup) {
 
 const DISPOSED = 'it was disposed'
 
-function describe(error: unknown): string {
-  const { code, message } = error as { code?: unknown; message?: unknown }
-  return String(code ?? message)
+/** Returns the number of ranks of all axes together. */
+export function countRanks(axes: readonly ProcessGroup[]): number {
+  return axes.reduce((product, { size }) => product * size, 1)
+}
+
+type TotalsSum = ReturnType<typeof totalsSum>
+
+/**
+ * Sums the totals of each step over all ranks. Uses one prepared all-reduce per axis, or none if
+ * the options need no totals.
+ *
+ * @param parameters - the number of trained parameters
+ */
+function totalsSum(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
+  const group = axes[0]!
+  const marks = options.unused === 'error' ? 0 : parameters
+  const isNeeded = options.reduction === 'token' || marks > 0
+  /** The totals, then one flag per parameter: whether it was used. */
+  const totals = isNeeded ? new Float64Array(MARKS + marks) : undefined
+  const label = 'loss, counts, used parameters'
+  const sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
+  return {
+    /**
+     * Sums the totals of this step over all ranks.
+     *
+     * @param abandoned - the number of steps that failed on this rank
+     * @returns undefined if the options need no totals
+     * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step failed on some ranks only, because later
+     *   steps would not match between ranks
+     */
+    async sum(
+      { used, names }: GradientExchange,
+      own: OwnTotals,
+      abandoned: number,
+    ): Promise<StepTotals | undefined> {
+      if (totals === undefined) return undefined
+      const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
+      totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
+      if (totals.length > MARKS) totals.set(used().map(Number), MARKS)
+      await timeWait(group.spans, { name: 'totals' }, async () => {
+        for (const sum of sums) {
+          sum.start()
+          await sum.done()
+        }
+      })
+      const [loss = 0, count = 0, examples = 0, failed = 0, onMean = 0, onSum = 0] = totals
+      if (failed !== abandoned * countRanks(axes)) {
+        const rank = group.ranks[group.rank]!
+        const reason = 'a step has failed on some ranks only'
+        throw tsrError('ERR_TSR_REPLICA_ENDED', { rank, reason })
+      }
+      if (onMean > 0 && onSum > 0) {
+        throw argumentError(
+          'loss',
+          `a mean on ${onMean} ranks, and a sum on ${onSum}`,
+          "loss.reduction = 'mean' or 'sum', which says what it is",
+        )
+      }
+      const found = onMean > 0 ? 'mean' : onSum > 0 ? 'sum' : undefined
+      const missing = names().filter((_, i) => totals[MARKS + i] === 0)
+      return { loss, count, examples, found, unused: new Set(missing) }
+    },
+
+    dispose() {
+      for (const sum of sums) freeAfterRun(sum)
+    },
+  }
+}
+
+/** The number of totals before the flags of parameters. */
+const MARKS = 6
+
+/** Returns the factor that converts a mean over ranks into a mean over `count` examples or labels. */
+function factorOf(axes: readonly ProcessGroup[], count: number): number {
+  // Without examples all gradients are zero.
+  return count === 0 ? 0 : countRanks(axes) / count
 }

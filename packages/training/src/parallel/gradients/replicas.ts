@@ -1,4 +1,4 @@
-import { tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/distributed/record'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
@@ -7,7 +7,7 @@ import { replaceValue, type Parameter, type Shard } from '../../model/parameter.
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { OptimizerState, ParameterState } from '../../optim/state.ts'
 import type { Replicated } from './averaging.ts'
-import { checkTrained, type ModelParameters } from './options.ts'
+import type { ModelParameters } from './options.ts'
 
 /** The properties of a parameter that must be the same on all ranks. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
@@ -22,14 +22,38 @@ type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | 
  */
 export async function replicate(
   module: Replicated,
-  parameters: ModelParameters,
+  { all, trained, buffers }: ModelParameters,
   options: Readonly<Record<string, unknown>>,
   axes: readonly ProcessGroup[],
 ): Promise<readonly ProcessGroup[]> {
-  const { all, buffers } = parameters
+  const facts = {
+    parameters: [
+      ...describeParameters(all).map(
+        (own, i) => own + (trained.includes(all[i]!) ? '' : ', frozen'),
+      ),
+      ...describeParameters(buffers).map((buffer) => `${buffer}, a buffer`),
+    ],
+    // One entry per option, in the same order on all ranks.
+    options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
+  }
   for (const axis of axes) {
-    await compareFacts(parameters, options, axis)
-    checkTrained(module, parameters)
+    // A difference could make a rank wait forever, or sum unrelated values.
+    const ranks = await axis.allGatherObject(facts)
+    for (const what of ['parameters', 'options'] as const) {
+      compareReplicas(
+        ranks.map((each) => each[what]),
+        axis,
+        what,
+      )
+    }
+    // A stage of a pipeline may have no parameters.
+    if (trained.length === 0 && !('averageBy' in module)) {
+      throw argumentError(
+        'module',
+        'one without a parameter that is trained',
+        'one with at least one',
+      )
+    }
     await broadcastParameters([...all, ...buffers], axis, 0)
   }
   markReplicated(all, true)
@@ -37,35 +61,6 @@ export async function replicate(
   if (!communicates(module.whole ?? module)) return copies
   for (const axis of axes) if (axis.size > 1) copies.push((await axis.split(0))!)
   return copies
-}
-
-/**
- * Checks that all ranks have the same parameters and options as rank 0. Compares names, shapes, shards,
- * and which parameters are trained. A difference could make a rank wait forever, or sum unrelated values.
- *
- * @throws ERR_TSR_REPLICA naming the first difference, on every rank
- */
-async function compareFacts(
-  { all, trained, buffers }: ModelParameters,
-  options: Readonly<Record<string, unknown>>,
-  group: ProcessGroup,
-): Promise<void> {
-  const described = describeParameters(all)
-  const ranks = await group.allGatherObject({
-    parameters: [
-      ...all.map((it, i) => described[i]! + (trained.includes(it) ? '' : ', frozen')),
-      ...describeParameters(buffers).map((buffer) => `${buffer}, a buffer`),
-    ],
-    // One entry per option, in the same order on all ranks.
-    options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
-  })
-  for (const what of ['parameters', 'options'] as const) {
-    compareReplicas(
-      ranks.map((each) => each[what]),
-      group,
-      what,
-    )
-  }
 }
 
 /**

@@ -1,5 +1,4 @@
-export type { LayerSearch, PipelineModel } from '../recipe.ts'
-export type { Recompute } from '../recompute.ts'
+export type { LayerSearch, PipelineModel, Recompute } from '../recipe.ts'
 export { pipeline, wholeModel } from './create.ts'
 export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
 export type {

@@ -17,8 +17,8 @@ import { clipRules, type ClipOptions } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { OwnTotals } from '../gradients/averaging.ts'
-import { recomputeRule, type Recompute } from '../recompute.ts'
 import { formatActions } from './schedule/actions.ts'
+import { recomputeRule, type Recompute } from '../recipe.ts'
 import { stagesPerRank } from './schedule/orders.ts'
 import {
   customSchedule,

@@ -7,7 +7,7 @@ import { inPass } from '../../model/pass.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
-import { recomputedLayers, searchRecomputed, type Recompute } from '../recompute.ts'
+import { recomputedLayers, searchRecomputed, type Recompute } from '../recipe.ts'
 import { recordSegments } from '../tensor/record-segments.ts'
 
 /** A forward pass of a stage. The backward pass may run any time later. */

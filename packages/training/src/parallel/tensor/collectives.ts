@@ -113,7 +113,7 @@ export function onParts(
   cut: Cut,
   contents: {
     readonly dtype: string
-    readonly input?: Content
+    readonly input?: Content | undefined
     readonly output?: Content | undefined
   },
   group: ProcessGroup,

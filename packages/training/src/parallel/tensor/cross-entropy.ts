@@ -4,18 +4,16 @@ import { withGradients } from '../../autograd/tape.ts'
 import { scopedTensor, viewOf } from '../../backend/host-memory.ts'
 import {
   checkLabels,
+  countLabels,
   crossEntropy,
+  crossEntropyWith,
+  readCrossEntropyOptions,
   summedCrossEntropy,
+  type CrossEntropyOptions,
   type Reduction,
 } from '../../nn/cross-entropy.ts'
 import type { Answers, Loss } from '../../nn/loss.ts'
-import {
-  countLabels,
-  crossEntropyWith,
-  readCrossEntropyOptions,
-  type CrossEntropyOptions,
-} from '../../nn/soft-cross-entropy.ts'
-import type { Differentiable } from '../../tfjs/backend.ts'
+import type { Differentiable, LabelTargets } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
@@ -40,62 +38,49 @@ export function vocabParallelCrossEntropy(
   checkGroup(group)
   if (typeof options === 'object') {
     if (group.size === 1) return crossEntropyWith(options)
-    const complete = readCrossEntropyOptions(options)
-    const summed = labelLoss(group, { ...complete, reduction: 'sum' })
-    if (complete.reduction === 'sum') return summed
-    return Object.assign(labelLoss(group, complete), { summed })
+    const { reduction, ...targets } = readCrossEntropyOptions(options)
+    const { ignoreIndex } = targets
+    const loss = (of: Reduction) => {
+      const weightOf = (labels: Int32Array) =>
+        of === 'sum' ? 1 : 1 / Math.max(1, without(ignoreIndex, labels).length)
+      return Object.assign(lossOn(group, of, targets, weightOf), {
+        count: (labels: Tensor) => countLabels(labels, ignoreIndex),
+      })
+    }
+    return reduction === 'sum' ? loss('sum') : Object.assign(loss('mean'), { summed: loss('sum') })
   }
   reductionRule.check('reduction', options)
   if (group.size === 1) return { mean: crossEntropy, sum: summedCrossEntropy }[options]
-  const loss = lossOn(
+  const targets = { ignoreIndex: undefined, labelSmoothing: 0 }
+  return lossOn(
     group,
-    {},
+    options,
+    targets,
     ({ length }, examples) => (options === 'mean' ? 1 : examples) / length,
   )
-  return Object.assign(loss, {
-    reduction: options,
-    countCorrect: (logits: Tensor, labels: Tensor) => countCorrect(logits, labels, group).correct,
-  })
 }
 
 const reductionRule = choice<Reduction>('mean', 'sum')
 
-/** Returns the loss over the labels that are not ignored, like `crossEntropyWith`. */
-function labelLoss(
-  group: ProcessGroup,
-  { reduction, ...rules }: ReturnType<typeof readCrossEntropyOptions>,
-): Loss {
-  const { ignoreIndex } = rules
-  const loss = lossOn(group, rules, (labels) =>
-    reduction === 'sum' ? 1 : 1 / Math.max(1, without(ignoreIndex, labels).length),
-  )
-  return Object.assign(loss, {
-    reduction,
-    count: (labels: Tensor) => countLabels(labels, ignoreIndex),
-    countCorrect: (logits: Tensor, labels: Tensor) =>
-      countCorrect(logits, labels, group, ignoreIndex),
-  })
-}
-
-/** Which labels a loss ignores, and how it smooths the others. */
-interface LabelRules {
-  readonly ignoreIndex?: number | undefined
-  readonly labelSmoothing?: number
-}
-
-/** Returns a loss that sums over the labels, times a weight. */
+/** Returns a loss that sums over the labels that are not ignored, times a weight. */
 function lossOn(
   group: ProcessGroup,
-  rules: LabelRules,
+  reduction: Reduction,
+  targets: LabelTargets,
   weightOf: (labels: Int32Array, examples: number) => number,
-): (logits: Tensor, labels: Tensor) => Tensor {
-  return (logits, labels) => {
+): Loss {
+  const loss = (logits: Tensor, labels: Tensor) => {
     checkShapes(logits, labels)
     checkBackendBlocks()
     const right = labels.dataSync<'int32'>()
     const weight = weightOf(right, logits.shape[0])
-    return withGradients([logits], (input) => evaluate(input, right, group, weight, rules))
+    return withGradients([logits], (input) => evaluate(input, right, group, weight, targets))
   }
+  return Object.assign(loss, {
+    reduction,
+    countCorrect: (logits: Tensor, labels: Tensor) =>
+      countCorrect(logits, labels, group, targets.ignoreIndex),
+  })
 }
 
 function without(ignored: number | undefined, labels: Int32Array): Int32Array {
@@ -110,7 +95,7 @@ function countCorrect(
   logits: Tensor,
   labels: Tensor,
   group: ProcessGroup,
-  ignored?: number,
+  ignored: number | undefined,
 ): Answers {
   checkShapes(logits, labels)
   const right = labels.dataSync<'int32'>()
@@ -133,7 +118,7 @@ function evaluate(
   labels: Int32Array,
   group: ProcessGroup,
   weight: number,
-  { ignoreIndex, labelSmoothing = 0 }: LabelRules,
+  { ignoreIndex, labelSmoothing }: LabelTargets,
 ): Differentiable {
   const rows = labels.length
   const classes = logits.size / rows

@@ -9,13 +9,5 @@ export {
   scatterToRanks,
   sumOverRanks,
 } from './operations.ts'
-export { parallelize } from './parallelize.ts'
+export * from './parallelize.ts'
 export { recordSegments } from './record-segments.ts'
-export {
-  columnParallel,
-  rowParallel,
-  sequenceParallel,
-  vocabParallel,
-  type ParallelPlan,
-  type ParallelStyle,
-} from './styles.ts'

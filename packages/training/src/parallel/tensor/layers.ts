@@ -3,7 +3,7 @@ import { withLazyGradients } from '../../autograd/tape.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { LocalSegment, Segment } from '../../model/segment.ts'
+import type { LocalSegment, Segment } from '../../model/recording.ts'
 import { activate } from '../../nn/activations.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import {
@@ -62,13 +62,14 @@ export function columnParallelLinear(
   { group, name }: LayerContext,
   { gather, input }: Required<ColumnParallelOptions>,
 ) {
-  const activation = 'activation' in layer ? layer.activation : 'linear'
+  const { activation } = layer
   const grain = 'grain' in layer ? layer.grain : 1
   const shard = (whole: Parameter) => shardOf(whole, group, whole.shape.length - 1, { grain })
   const weight = shard(layer.weight)
   const bias = layer.bias && shard(layer.bias)
   const parameters = present(weight, bias)
   const isSequence = input === 'sequence'
+  const gradientLabel = `${name}: gradient of the input`
   /** Whether the previous layer gathers with `partial`, and so sums this layer's input gradient. */
   let isBehindPartial = false
 
@@ -82,17 +83,19 @@ export function columnParallelLinear(
     // `partial`.
     const isSummed = isBehindPartial || isSequence
     const isCopied = !isSummed && form === 'cut'
-    const product = isSummed || isCopied ? multiply : multiplyAndSum
     const compute = (x: Tensor) => {
       const matrix = tf.reshape(weight.value, [weight.shape[0]!, -1])
-      const y = product(x, matrix, group, gradientLabel(name))
+      const y =
+        isSummed || isCopied
+          ? tf.matMul(x, matrix)
+          : multiplyAndSum(x, matrix, group, gradientLabel)
       const shifted = bias ? tf.add(y, tf.reshape(bias.value, [-1])) : y
       return activate(activation, shifted)
     }
     const local: LocalSegment = { parameters, forward: (x) => onRows(x, compute) }
     return [
       ...(isSequence ? [exchange(operations.gatherSequence, group, `${name}: input`)] : []),
-      ...(isCopied ? [exchange(operations.copyToRanks, group, name, gradientLabel(name))] : []),
+      ...(isCopied ? [exchange(operations.copyToRanks, group, name, gradientLabel)] : []),
       ...(gather === 'none'
         ? [{ ...local, forward: (x: Tensor) => markPartial(local.forward(x)) }]
         : [local, exchange(operations[GATHERS[gather]], group, `${name}: output`)]),
@@ -180,10 +183,6 @@ export function rowParallelLinear(
   return module
 }
 
-const gradientLabel = (name: string): string => `${name}: gradient of the input`
-
-const multiply = (x: Tensor, w: Tensor): Tensor => tf.matMul(x, w)
-
 /**
  * Computes x W. In the backward pass, the gradient of x is summed over the ranks while the gradient
  * of W is computed. If the gradient of x is not needed, nothing is sent.
@@ -239,7 +238,19 @@ export function vocabParallelEmbedding(
     /** @param ids - int32 [batch, length], the same on all ranks */
     forward(ids) {
       checkIds(ids, weight)
-      const { own, here } = ownIds(ids, weight)
+      const offset = weight.shard?.offset ?? 0
+      const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
+      const isHere = (place: number) => place >= 0 && place < weight.shape[0]!
+      const own = scopedTensorFrom(
+        places.map((place) => (isHere(place) ? place : 0)),
+        ids.shape,
+        'int32',
+      )
+      /** 1 for tokens of this rank, 0 for others. */
+      const here = scopedTensorFrom(
+        Float32Array.from(places, (place) => Number(isHere(place))),
+        [...ids.shape, 1],
+      )
       return leave(tf.mul(lookUp(weight.value, own), here), group, `${name}: output`)
     },
   }
@@ -287,26 +298,6 @@ export function vocabParallelHead(
     },
   }
   return module
-}
-
-/**
- * Returns row indices in this rank's part of the table, and a mask: 1 for tokens of this rank, 0
- * for others.
- */
-function ownIds(ids: Tensor, { shape, shard }: Parameter) {
-  const offset = shard?.offset ?? 0
-  const places = Int32Array.from(ids.dataSync<'int32'>(), (id) => id - offset)
-  const isHere = (place: number) => place >= 0 && place < shape[0]!
-  const own = scopedTensorFrom(
-    places.map((place) => (isHere(place) ? place : 0)),
-    ids.shape,
-    'int32',
-  )
-  const here = scopedTensorFrom(
-    Float32Array.from(places, (place) => Number(isHere(place))),
-    [...ids.shape, 1],
-  )
-  return { own, here }
 }
 
 /** Whether a module is an output head whose vocabulary the ranks share. */

@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { isLocal, type Exchange, type LocalSegment } from '../../model/segment.ts'
+import { isLocal, type Exchange, type LocalSegment } from '../../model/recording.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import {
   complete,
@@ -44,7 +44,11 @@ const locally = (compute: (x: Tensor, group: ProcessGroup) => Tensor): Direction
 })
 
 const same = locally((x) => tf.clone(x))
-const slice = locally(sliceOf)
+const slice = locally((x, { rank, size }) => {
+  const columns = x.shape.at(-1)! / size
+  const begin = x.shape.map((_, axis) => (axis === x.rank - 1 ? rank * columns : 0))
+  return tf.slice(x, begin, [...x.shape.slice(0, -1), columns])
+})
 const sumAll = collectively(sum)
 const gather = collectively(gatherAlong(-1))
 const reduceScatter = collectively(reduceScatterAlong(-1))
@@ -144,10 +148,3 @@ export const gatherSequence = operator(operations.gatherSequence)
  * gathered from all ranks.
  */
 export const scatterSequence = operator(operations.scatterSequence)
-
-function sliceOf(x: Tensor, { rank, size }: ProcessGroup): Tensor {
-  const columns = x.shape.at(-1)! / size
-  const begin = x.shape.map((_, axis) => (axis === x.rank - 1 ? rank * columns : 0))
-  const extent = [...x.shape.slice(0, -1), columns]
-  return tf.slice(x, begin, extent)
-}

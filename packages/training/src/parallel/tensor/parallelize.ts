@@ -1,14 +1,147 @@
-import { argumentError } from '@tsrun/core'
+import { argumentError, choice, declareOptions, flag, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { modulesOf, type Module, type NamedModule } from '../../model/module.ts'
+import { describe } from '../../model/describe.ts'
+import { modulesOf, ofKind, type Module, type Separable } from '../../model/module.ts'
 import { matchName, unmatched } from '../../model/name-patterns.ts'
 import { isDropout } from '../../nn/dropout.ts'
-import { inOrder } from '../../nn/embedding.ts'
+import { inOrder, type Embedding, type Head } from '../../nn/embedding.ts'
+import { isLinear, type JointLinear, type Linear } from '../../nn/linear.ts'
 import { checkSearch, type PipelineModel } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
-import { isColumnParallel, isSequenceParallel, partOf } from './layers.ts'
+import {
+  columnParallelLinear,
+  isColumnParallel,
+  isSequenceParallel,
+  partOf,
+  rowParallelLinear,
+  sequenceParallelLayer,
+  vocabParallelEmbedding,
+  vocabParallelHead,
+  type ColumnParallelOptions,
+  type LayerContext,
+  type RowParallelOptions,
+  type VocabParallelOptions,
+} from './layers.ts'
 import { isSharded } from './sharding.ts'
-import { checkPlan, type ParallelPlan } from './styles.ts'
+
+/** Shards a layer. Returns the layer's replacement or, in a group of one rank, the layer itself. */
+export type ParallelStyle = (layer: Module, group: ProcessGroup, name: string) => Module
+
+/**
+ * Maps layer names to parallel styles. In a name, `*` matches one part between dots, and `**`
+ * matches any number of parts. If several names match a layer, the first one applies.
+ */
+export type ParallelPlan = Readonly<Record<string, ParallelStyle>>
+
+const readColumnOptions = declareOptions({
+  gather: choice('none', 'replicated', 'partial').default('none'),
+  input: choice('replicated', 'sequence').default('replicated'),
+} satisfies Rules<ColumnParallelOptions>)
+const readRowOptions = declareOptions({
+  input: choice('sharded', 'replicated').default('sharded'),
+  output: choice('replicated', 'sequence').default('replicated'),
+} satisfies Rules<RowParallelOptions>)
+const readVocabOptions = declareOptions({
+  sequence: flag.default(false),
+} satisfies Rules<VocabParallelOptions>)
+
+/**
+ * Makes a style of a function that shards the layers for which `fits` is true.
+ *
+ * @param layers - describes these layers in an error
+ */
+function styleOf<L extends Module>(
+  style: string,
+  layers: string,
+  fits: (layer: Module) => layer is L,
+  shard: (layer: L, context: LayerContext) => Module,
+): ParallelStyle {
+  return (layer, group, name) => {
+    if (!fits(layer)) {
+      throw argumentError('plan', `${style} for ${name}`, `${layers} of that name`)
+    }
+    return group.size === 1 ? layer : shard(layer, { group, name })
+  }
+}
+
+/**
+ * Shards a linear layer by the columns of its weight: each rank gets all inputs and computes some
+ * of the outputs.
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option
+ */
+export function columnParallel(options: ColumnParallelOptions = {}): ParallelStyle {
+  const checked = readColumnOptions(options)
+  const fits = (layer: Module): layer is Linear | JointLinear => isLinear(layer) || isJoint(layer)
+  return styleOf('columnParallel', 'a linear layer', fits, (layer, context) =>
+    columnParallelLinear(layer, context, checked),
+  )
+}
+
+/**
+ * Shards a linear layer by the rows of its weight: each rank gets some of the inputs. The outputs
+ * are summed over the ranks.
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option
+ */
+export function rowParallel(options: RowParallelOptions = {}): ParallelStyle {
+  const checked = readRowOptions(options)
+  return styleOf('rowParallel', 'a linear layer', isLinear, (layer, context) =>
+    rowParallelLinear(layer, context, checked),
+  )
+}
+
+/**
+ * Shards an embedding or an output head by tokens. Each rank has the table rows of some tokens
+ * (embedding), or computes the scores of some tokens (head). Scores are never gathered; see
+ * `vocabParallelCrossEntropy`.
+ *
+ * @throws ERR_TSR_ARGUMENT for an unknown option
+ */
+export function vocabParallel(options: VocabParallelOptions = {}): ParallelStyle {
+  const checked = readVocabOptions(options)
+  const fits = (layer: Module): layer is Head | Embedding => isHead(layer) || isEmbedding(layer)
+  return styleOf('vocabParallel', 'an Embedding or a Head', fits, (layer, context) =>
+    isHead(layer)
+      ? vocabParallelHead(layer, context, checked)
+      : vocabParallelEmbedding(layer, context, checked),
+  )
+}
+
+/**
+ * Shards sequences by position: each rank runs the layer, with all its parameters, on its part of
+ * each sequence.
+ */
+export function sequenceParallel(): ParallelStyle {
+  const fits = (layer: Module): layer is Separable => 'forwardWith' in layer
+  return styleOf('sequenceParallel', 'a norm or positions', fits, sequenceParallelLayer)
+}
+
+const isJoint = ofKind<JointLinear>('joint-linear')
+const isEmbedding = ofKind<Embedding>('embedding')
+const isHead = ofKind<Head>('head')
+
+const makers: readonly unknown[] = [columnParallel, rowParallel, vocabParallel, sequenceParallel]
+
+/**
+ * Checks that `plan` is an object of styles. `columnParallel` itself is not a style;
+ * `columnParallel()` is.
+ *
+ * @throws ERR_TSR_ARGUMENT
+ */
+function checkPlan(plan: ParallelPlan | null | undefined): void {
+  if (typeof plan !== 'object' || plan === null) {
+    throw refusal('plan', plan, 'styles by the names of layers')
+  }
+  for (const [glob, style] of Object.entries(plan)) {
+    if (typeof style === 'function' && !makers.includes(style)) continue
+    throw refusal(`${glob} of the plan`, style, 'a style, for example columnParallel()')
+  }
+}
+
+function refusal(name: string, value: unknown, expected: string) {
+  return argumentError(name, describe(value), expected)
+}
 
 /**
  * Enables tensor parallelism in a model, in place (Megatron-LM; like torch's parallelize_module).
@@ -69,7 +202,14 @@ export function parallelize(
 
 function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M {
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
-  refuseReplicated(model)
+  // The gradients of the new parameters would not be averaged.
+  if (model.parameters.some(({ isReplicated }) => isReplicated === true)) {
+    throw argumentError(
+      'the model of parallelize',
+      'one that dataParallel or fullyShard has replicated',
+      'parallelize before dataParallel and fullyShard',
+    )
+  }
   const replaced = new Map<Module, string>()
   for (const { name, module, replace } of modulesOf(model)) {
     const entry = entries.find(({ fits }) => fits(name))
@@ -98,22 +238,12 @@ function divideDropouts(model: Module, group: ProcessGroup): void {
   }
 }
 
-/** Refuses a replicated model, because the gradients of the new parameters would not be averaged. */
-function refuseReplicated(model: Module): void {
-  if (!model.parameters.some(({ isReplicated }) => isReplicated === true)) return
-  throw argumentError(
-    'the model of parallelize',
-    'one that dataParallel or fullyShard has replicated',
-    'parallelize before dataParallel and fullyShard',
-  )
-}
-
 /**
  * Refuses a module that stores lists of its layers or parameters. After a layer is replaced, the stored
  * lists still contain the old layer or lack the new parameters.
  */
 function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>): void {
-  for (const { name, module } of withInner(model)) {
+  for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children, layers, parameters } = module
     if (children === undefined) continue
     const of = name === '' ? 'the model' : name
@@ -139,11 +269,6 @@ function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>): void
   }
 }
 
-/** Returns the model, with an empty name, and all modules in it. */
-function withInner(model: Module): readonly Pick<NamedModule, 'name' | 'module'>[] {
-  return [{ name: '', module: model }, ...modulesOf(model)]
-}
-
 /** Refuses a tied parameter that is sharded in one of its layers but not in another. */
 function refuseHalfSharded(model: Module): void {
   for (const { name, module } of modulesOf(model)) {
@@ -165,14 +290,10 @@ function refuseHalfSharded(model: Module): void {
  *   gradient is then not partial
  */
 function connectPartialGathers(model: Module): void {
-  for (const { name, module } of withInner(model)) {
-    const { children = {}, layers } = module
-    const prefix = name === '' ? '' : `${name}.`
-    const names = new Map<Module, string>()
-    for (const [key, child] of Object.entries(children)) {
-      if (!names.has(child)) names.set(child, prefix + key)
-    }
-    const nameOf = (layer: Module) => names.get(layer) ?? 'another layer'
+  const named = Array.from(modulesOf(model))
+  const nameOf = (layer: Module) =>
+    named.find(({ module }) => module === layer)?.name ?? 'another layer'
+  for (const { children = {}, layers } of [model, ...named.map(({ module }) => module)]) {
     for (const [i, layer] of (layers ?? Object.values(children)).entries()) {
       if (!isColumnParallel(layer) || layer.gather !== 'partial') continue
       // If the module does not list its `layers`, their order is unknown.

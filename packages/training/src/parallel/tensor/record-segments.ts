@@ -2,8 +2,12 @@ import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type SegmentedRecording } from '../../autograd/chain.ts'
 import { modulesOf, type Module } from '../../model/module.ts'
-import type { RecordOptions } from '../../model/recording.ts'
-import { isLocal, type LocalSegment, type Segment } from '../../model/segment.ts'
+import {
+  isLocal,
+  type LocalSegment,
+  type RecordOptions,
+  type Segment,
+} from '../../model/recording.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 
 /**
@@ -32,18 +36,12 @@ export async function recordSegments(
   x: Tensor,
   options: RecordOptions,
 ): Promise<SegmentedRecording> {
-  const segments = timeSpan(options.recorder, 'F', { name: 'segments' }, () => segmentsOf(model))
+  const segments = timeSpan(options.recorder, 'F', { name: 'segments' }, () => {
+    const parts = cut(model, 'the model')
+    // Record a model without collectives as a whole, because it may have its own `record`.
+    return parts.every(isLocal) ? [model] : parts.reduce<readonly Segment[]>(join, [])
+  })
   return await recordChain(segments, x, options)
-}
-
-/**
- * Cuts a model at its collectives. Neighbouring parts without a collective between them are merged
- * into one segment.
- */
-function segmentsOf(model: Module): readonly Segment[] {
-  const segments = cut(model, 'the model')
-  // Record a model without collectives as a whole, because it may have its own `record`.
-  return segments.every(isLocal) ? [model] : segments.reduce<readonly Segment[]>(join, [])
 }
 
 /**
@@ -68,6 +66,7 @@ function cut(module: Module, name: string): readonly Segment[] {
   return isShared ? inOnePiece(module, name) : [module]
 }
 
+/** Adds a segment. Merges it with the last one if there is no collective between them. */
 function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   const last = segments.at(-1)
   if (!isLocal(next)) return [...segments, next]

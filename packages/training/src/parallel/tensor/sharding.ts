@@ -1,21 +1,14 @@
 import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
-
-interface Sharding {
-  readonly part: Parameter
-  readonly group: ProcessGroup
-  readonly axis: number
-}
+import { tf } from '../../tfjs/tfjs.ts'
 
 /**
  * The shard that has replaced each parameter. If a parameter is tied to several layers, it is thus
  * sharded only once. The map is global, because a style receives only a layer, a group and a name, and
  * users may write styles.
  */
-const shardings = new WeakMap<Parameter, Sharding>()
+const shardings = new WeakMap<Parameter, { part: Parameter; group: ProcessGroup; axis: number }>()
 
 export function isSharded(parameter: Parameter): boolean {
   return shardings.has(parameter)
@@ -55,19 +48,13 @@ export function shardOf(
   const beginOf = (index: number) => Math.floor((index * shape[axis]!) / size)
   const offset = beginOf(rank)
   const extent = beginOf(rank + 1) - offset
-  const own = shape.map((whole, i) => (i === axis ? extent : whole))
-  const inner = sizeOf(shape.slice(axis + 1))
-  const outer = sizeOf(shape.slice(0, axis))
-  const part = new Float32Array(outer * extent * inner)
-  const whole = viewOf(value)
-  for (let i = 0; i < outer; i++) {
-    const from = (i * shape[axis]! + offset) * inner
-    part.set(whole.subarray(from, from + extent * inner), i * extent * inner)
-  }
+  const own = shape.with(axis, extent)
+  const begin = shape.map((_, i) => (i === axis ? offset : 0))
+  const slice = tf.tidy(() => tf.keep(tf.slice(value, begin, own)))
   value.dispose()
-  const made = { name, shape: own, shard: { shape, axis, offset }, value: tensorFrom(part, own) }
-  shardings.set(parameter, { part: made, group, axis })
-  return made
+  const part = { name, shape: own, shard: { shape, axis, offset }, value: slice }
+  shardings.set(parameter, { part, group, axis })
+  return part
 }
 
 function checkExtent(

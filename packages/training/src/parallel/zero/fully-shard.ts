@@ -1,7 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { currentBackend } from '../../backend/current.ts'
 import { ownerOfState, withBuffers, type StatefulOptimizer } from '../../checkpoint/owners.ts'
 import type { HeldPiece, Part, Piece, PieceOwner } from '../../checkpoint/piece.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -10,22 +9,22 @@ import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type {
   Averaged,
+  Averages,
   Averaging,
   Replicated,
   OwnTotals,
   ShardedRecording,
 } from '../gradients/averaging.ts'
-import { labelOf, padBucket, planBuckets, type SharedBucket } from '../gradients/buckets.ts'
-import type { Traffic } from '../gradients/exchange.ts'
 import {
-  checkReduction,
-  parametersOf,
-  wireBytes,
-  type ModelParameters,
-} from '../gradients/options.ts'
-import { Replica } from '../gradients/replica.ts'
+  labelOf,
+  padBucket,
+  planBuckets,
+  type SharedBucket,
+  type Traffic,
+} from '../gradients/exchange.ts'
+import { parametersOf, wireBytes, type ModelParameters } from '../gradients/options.ts'
+import { countRanks, Replica } from '../gradients/replica.ts'
 import { replicate } from '../gradients/replicas.ts'
-import { countRanks } from '../gradients/step-totals.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
 import {
   axesOf,
@@ -37,10 +36,8 @@ import {
   type ZeroStage,
 } from './options.ts'
 import { reduceScatterExchange, type ReduceScatterExchange } from './reduce-scatter.ts'
-import { shardedValues } from './sharded-values.ts'
-import { planUnits, type UnitPlan } from './unit.ts'
-import { unshardedValues } from './unsharded-values.ts'
-import type { GradientSink, Values } from './values.ts'
+import { planUnits, shardedValues, type UnitPlan } from './sharded-values.ts'
+import { unshardedValues, type GradientSink, type Values } from './values.ts'
 
 /**
  * Enables ZeRO for a model, like torch's FullyShardedDataParallel (Rajbhandari et al., 2020). The
@@ -70,9 +67,8 @@ export async function fullyShard<M extends Replicated>(
   const given = readFullyShardOptions(options)
   const { frozen, units: modules, recompute, ...checked } = given
   const { stage } = checked
-  const parameters = parametersOf(module, { frozen })
   const axes = axesOf(groups)
-  checkReduction(module, checked, countRanks(axes))
+  const parameters = parametersOf(module, { ...checked, frozen }, countRanks(axes))
   const { trained } = parameters
   const ranks = groups.shard.size
   const units =
@@ -89,7 +85,6 @@ export async function fullyShard<M extends Replicated>(
   }
   const replicas = await replicate(module, parameters, facts, axes)
   const accounting = new MemoryAccounting(groups.shard)
-  if (given.deterministic) currentBackend().makeExact?.()
   const exchange = reduceScatterExchange(groups, buckets, accounting, given)
   const values =
     stage === 3
@@ -131,14 +126,12 @@ interface Parts {
   readonly parameters: ModelParameters
 }
 
-type Shares = ReadonlyMap<string, Float32Array>
-
 /**
  * One rank's part of a sharded model; made by `fullyShard`. For a checkpoint, pass it as `model`,
  * and `stateOf(optimizer)` as `optimizer`. Each rank saves its own part.
  */
 export class FullyShard<M extends Replicated = Replicated>
-  extends Replica<M, Shares>
+  extends Replica<M>
   implements PieceOwner
 {
   override readonly shard: ProcessGroup
@@ -179,18 +172,14 @@ export class FullyShard<M extends Replicated = Replicated>
   /** The bytes and collectives that a step with one forward and one backward pass sends. */
   get traffic(): Traffic {
     const { buckets, groups, options, values } = this.#parts
-    const gradientBytes = wireBytes(options.wire)
-    const hasReplicas = groups.replicate !== undefined
-    let [collectives, bytes] = [0, 0]
-    for (const { padded, share } of buckets) {
-      collectives += hasReplicas ? 2 : 1
-      bytes += gradientBytes * (padded + (hasReplicas ? share : 0))
+    const reduced = buckets.flatMap(({ padded, share }) =>
+      groups.replicate === undefined ? [padded] : [padded, share],
+    )
+    const sum = (lengths: readonly number[]) => lengths.reduce((total, length) => total + length, 0)
+    return {
+      collectives: reduced.length + values.gathered.length,
+      bytes: wireBytes(options.wire) * sum(reduced) + 4 * sum(values.gathered),
     }
-    for (const { padded, times } of values.gathered) {
-      collectives += times
-      bytes += 4 * padded * times
-    }
-    return { collectives, bytes }
   }
 
   /** The bytes of parameters and gradients that this rank holds. */
@@ -235,7 +224,7 @@ export class FullyShard<M extends Replicated = Replicated>
    * @throws ERR_TSR_ARGUMENT while `gradients` or another `step` is in progress; the errors of
    *   `optimizer.step`
    */
-  async step(optimizer: Optimizer, gradients: Shares): Promise<void> {
+  async step(optimizer: Optimizer, gradients: Averages): Promise<void> {
     await this.update(optimizer, gradients, this.shard.spans)
   }
 
@@ -249,7 +238,6 @@ export class FullyShard<M extends Replicated = Replicated>
       optimizer.step(this.shards, gradients)
     })
     await this.lifetime.alone('step()', () => this.#parts.values.publish())
-    this.#parts.accounting.trim()
   }
 
   /**
@@ -265,7 +253,6 @@ export class FullyShard<M extends Replicated = Replicated>
     // If `dispose` was called meanwhile, the parameter values now belong to the model.
     if (this.lifetime.isDisposed) return
     this.#parts.values.release?.()
-    this.#parts.accounting.trim()
   }
 
   async pieces(): Promise<readonly HeldPiece[]> {
@@ -286,21 +273,18 @@ export class FullyShard<M extends Replicated = Replicated>
     return ownerOfState(optimizer, parts)
   }
 
-  override async average(own: OwnTotals, scale: number): Promise<Averaged<Shares>> {
+  override async average(own: OwnTotals, scale: number): Promise<Averaged> {
     this.#checkStepped('gradients()')
     return await super.average(own, scale)
   }
 
-  protected override take(factor: number, unused: ReadonlySet<string>): Shares {
-    const shares = this.exchange.take(factor, unused)
-    this.#parts.accounting.trim()
-    return shares
+  protected override take(factor: number, unused: ReadonlySet<string>): Averages {
+    return this.exchange.take(factor, unused)
   }
 
   protected override close(): void {
     this.#parts.values.dispose()
     this.exchange.dispose()
-    this.#parts.accounting.trim()
   }
 
   /**

@@ -18,7 +18,6 @@ export class MemoryAccounting implements StateMemory {
   gradients = 0
   peak = 0
   readonly #group: ProcessGroup
-  #spare: { readonly kind: Kind; readonly buffer: Float32Array }[] = []
 
   constructor(group: ProcessGroup) {
     this.#group = group
@@ -36,42 +35,18 @@ export class MemoryAccounting implements StateMemory {
 
   /** Allocates an array of zeros in the arena. */
   alloc(kind: Kind, length: number): Float32Array {
-    return this.#counted(kind, this.#group.alloc('float32', length))
+    return this.allocUnsafe(kind, length).fill(0)
+  }
+
+  /** Allocates an array with undefined contents in the arena. */
+  allocUnsafe(kind: Kind, length: number): Float32Array {
+    const buffer = this.#group.allocUnsafe('float32', length)
+    this.count(kind, buffer.byteLength)
+    return buffer
   }
 
   free(kind: Kind, buffer: Float32Array): void {
     this.#group.free(buffer)
     this.count(kind, -buffer.byteLength)
-  }
-
-  /**
-   * Allocates temporary memory with undefined contents in the arena. Returned memory stays allocated for
-   * reuse, and still counts. It is freed by `trim`, or when an array of another length is borrowed.
-   */
-  borrow(kind: Kind, length: number): Float32Array {
-    const at = this.#spare.findIndex(({ buffer }) => buffer.length === length)
-    const [found] = at < 0 ? [] : this.#spare.splice(at, 1)
-    if (found === undefined) {
-      this.trim()
-      return this.#counted(kind, this.#group.allocUnsafe('float32', length))
-    }
-    this.count(found.kind, -found.buffer.byteLength)
-    this.count(kind, found.buffer.byteLength)
-    return found.buffer
-  }
-
-  giveBack(kind: Kind, buffer: Float32Array): void {
-    this.#spare.push({ kind, buffer })
-  }
-
-  /** Frees the memory that was returned by `giveBack`. */
-  trim(): void {
-    for (const { kind, buffer } of this.#spare) this.free(kind, buffer)
-    this.#spare = []
-  }
-
-  #counted(kind: Kind, buffer: Float32Array): Float32Array {
-    this.count(kind, buffer.byteLength)
-    return buffer
   }
 }

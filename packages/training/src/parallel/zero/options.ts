@@ -11,7 +11,7 @@ import {
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
-import { recomputeRule, type Recompute } from '../recompute.ts'
+import { recomputeRule, type Recompute } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
 
 /** The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 also parameters. */

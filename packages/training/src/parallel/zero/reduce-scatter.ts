@@ -1,9 +1,12 @@
-import type { PersistentOperation } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
-import { labelOf, ownedRanges, type SharedBucket } from '../gradients/buckets.ts'
-import { fillBuckets } from '../gradients/exchange.ts'
+import {
+  fillBuckets,
+  labelOf,
+  ownedRanges,
+  type SharedBucket,
+} from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
-import { countRanks } from '../gradients/step-totals.ts'
+import { countRanks } from '../gradients/replica.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import { axesOf, type ShardingGroups, type ShardingOptions } from './options.ts'
 
@@ -17,8 +20,6 @@ interface Filling {
   readonly share: Float32Array
   /** The memory of the whole bucket. In stage 1 it stays allocated and contains `share`. */
   memory: Float32Array | undefined
-  /** The prepared reduce-scatter; only in stage 1 with float32 as wire format. */
-  readonly scatter: PersistentOperation | undefined
   exchange: BucketExchange | undefined
 }
 
@@ -34,9 +35,8 @@ export function reduceScatterExchange(
   accounting: MemoryAccounting,
   options: ShardingOptions,
 ) {
-  const { wire, deterministic, stage } = options
   /** Whether the memory of whole buckets is kept for the next step. */
-  const keepsBuckets = stage === 1
+  const keepsBuckets = options.stage === 1
   const { shard } = groups
   const fillings = buckets.map((bucket, index): Filling => {
     const label = labelOf(bucket, index)
@@ -45,11 +45,7 @@ export function reduceScatterExchange(
     const share =
       memory?.subarray(shard.rank * length, (shard.rank + 1) * length) ??
       accounting.alloc('gradients', length)
-    const scatter =
-      memory !== undefined && wire === 'float32'
-        ? shard.reduceScatterInit(share, memory, { op: 'avg', deterministic, label })
-        : undefined
-    return { bucket, label, memory, share, scatter, exchange: undefined }
+    return { bucket, label, memory, share, exchange: undefined }
   })
   /** The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again. */
   let scattered = 0
@@ -61,7 +57,7 @@ export function reduceScatterExchange(
     if (filling.memory !== undefined) return filling.memory
     reap()
     while (isFull() && fillings[scattered]!.exchange!.block()) reap()
-    filling.memory = accounting.borrow('gradients', filling.bucket.padded)
+    filling.memory = accounting.allocUnsafe('gradients', filling.bucket.padded)
     filling.memory.fill(0, filling.bucket.length)
     return filling.memory
   }
@@ -82,7 +78,7 @@ export function reduceScatterExchange(
       filling.exchange!.collect()
       scattered++
       if (keepsBuckets || filling.memory === undefined) continue
-      accounting.giveBack('gradients', filling.memory)
+      accounting.free('gradients', filling.memory)
       filling.memory = undefined
     }
   }
@@ -96,7 +92,7 @@ export function reduceScatterExchange(
     ...filled,
 
     /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
-    kept: fillings.map(({ share, memory }) => ({ share, memory })),
+    kept: fillings,
 
     /** Waits until memory for another whole bucket is available. */
     async makeRoom() {
@@ -144,9 +140,8 @@ export function reduceScatterExchange(
 
     /** Frees the buckets as soon as no collective uses them. */
     dispose() {
-      for (const { memory, share, scatter, exchange } of fillings) {
+      for (const { memory, share, exchange } of fillings) {
         const free = () => {
-          scatter?.free()
           if (memory !== undefined) accounting.free('gradients', memory)
           if (!keepsBuckets) accounting.free('gradients', share)
           exchange?.dispose()
@@ -170,7 +165,7 @@ type BucketExchange = ReturnType<typeof exchangeBucket>
 function exchangeBucket(
   groups: ShardingGroups,
   previous: { readonly done: Promise<void> } | undefined,
-  { memory: filled, share, scatter, label }: Filling,
+  { memory: filled, share, label }: Filling,
   { wire, deterministic }: GradientOptions,
 ) {
   const { shard, replicate } = groups
@@ -201,10 +196,9 @@ function exchangeBucket(
       shard.convert(whole, memory, 1 / countRanks(axesOf(groups)))
     })
   }
-  scatter?.start()
-  const operation = scatter ?? shard.reduceScatter(sent, encoded ?? memory, options)
+  const operation = shard.reduceScatter(sent, encoded ?? memory, options)
   // Make only one promise per operation, because an error is reported once.
-  const scattered = scatter?.done() ?? Promise.resolve(operation)
+  const scattered = Promise.resolve(operation)
   // Ignore the error here: the caller that awaits `done` gets it.
   scattered.catch(() => undefined)
   const finish = async () => {

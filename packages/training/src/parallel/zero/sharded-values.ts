@@ -1,18 +1,26 @@
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type ChainHooks } from '../../autograd/chain.ts'
-import { storageOf } from '../../backend/host-memory.ts'
-import type { Module } from '../../model/module.ts'
+import { storageOf, tensorFrom } from '../../backend/host-memory.ts'
+import { chainOf, type Module } from '../../model/module.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
-import { recomputedLayers } from '../recompute.ts'
+import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/exchange.ts'
+import { recomputedLayers } from '../recipe.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ShardingOptions } from './options.ts'
-import type { ShardParameter } from './shard-parameter.ts'
-import { createUnit, type Unit, type UnitPlan } from './unit.ts'
-import { asModule, type GradientSink, type Values } from './values.ts'
+import { shardsOf, type ShardParameter } from './shard-parameter.ts'
+import {
+  asModule,
+  gatherShares,
+  type GradientSink,
+  type SharedValues,
+  type Values,
+} from './values.ts'
 
 /** A part of the model in a chain of parts: its input is the output of the previous part. */
 interface Link {
-  readonly module: Module
   readonly unit: Unit
   /** The number of gradient buckets that are complete after this part's backward pass. */
   readonly bucketEnd: number
@@ -43,7 +51,7 @@ export async function shardedValues(
       root = unit
       continue
     }
-    links.push({ module: plan.module, unit, bucketEnd })
+    links.push({ unit, bucketEnd })
     if (plan.trained !== undefined) bucketEnd--
   }
   const shards = all.flatMap((unit) => unit.shards)
@@ -56,10 +64,9 @@ export async function shardedValues(
   }
   return {
     shards,
-    gathered: all.flatMap((unit) => {
-      const times = unit === root || !reshardAfterForward ? 1 : 2
-      return unit.buckets.map(({ padded }) => ({ padded, times }))
-    }),
+    gathered: all.flatMap((unit) =>
+      unit === root || !reshardAfterForward ? unit.lengths : [...unit.lengths, ...unit.lengths],
+    ),
     async record(x, recording, sink) {
       asModule(model)
       const hooks = unitHooks(links, root, reshardAfterForward, sink)
@@ -148,4 +155,216 @@ function unitHooks(
       for (const unit of held.keys()) release(unit)
     },
   }
+}
+
+/**
+ * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
+ * and one of frozen parameters.
+ */
+export interface UnitPlan {
+  /**
+   * The module of the unit. Undefined for the *root* unit, which has all parameters that belong to
+   * several modules or to none.
+   */
+  readonly module?: Module
+  readonly trained: SharedBucket | undefined
+  readonly frozen: SharedBucket | undefined
+}
+
+/**
+ * Divides a model into units. If parameters belong to several units or to none, the last unit is
+ * the root.
+ *
+ * @param units - default: the model's layers, or the whole model
+ * @throws ERR_TSR_ARGUMENT when `units` is empty, or has parameters that are not in the model
+ */
+export function planUnits(
+  model: Replicated,
+  trained: ReadonlySet<Parameter>,
+  ranks: number,
+  units: readonly Module[] | undefined,
+): UnitPlan[] {
+  const all = new Set(model.parameters)
+  const modules = units ?? chainOf(model)
+  const stray = modules.flatMap((unit) => unit.parameters).find((each) => !all.has(each))
+  if (units !== undefined && (units.length === 0 || stray !== undefined)) {
+    throw argumentError(
+      'units',
+      stray === undefined ? 'an empty list' : `one with ${stray.name}`,
+      'one or more modules with parameters of the model',
+    )
+  }
+  const sets = modules.map(({ parameters }) => new Set(parameters))
+  /** Whether a parameter belongs to one module, and not to several or to none. */
+  const isOfOne = (parameter: Parameter) => sets.filter((set) => set.has(parameter)).length === 1
+  const plan = (parameters: readonly Parameter[]) => {
+    const bucket = (isTrained: boolean) => {
+      const own = parameters.filter((parameter) => trained.has(parameter) === isTrained)
+      // Put the last parameters first, because their gradients are computed first.
+      return own.length === 0 ? undefined : padBucket(bucketOf(own.reverse()), ranks)
+    }
+    return { trained: bucket(true), frozen: bucket(false) }
+  }
+  const plans = modules.map((module, i) => ({ module, ...plan([...sets[i]!].filter(isOfOne)) }))
+  const rest = [...all].filter((parameter) => !isOfOne(parameter))
+  return rest.length === 0 ? plans : [...plans, plan(rest)]
+}
+
+/** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
+type Unit = Awaited<ReturnType<typeof createUnit>>
+
+/**
+ * Creates a unit from whole parameters: copies this rank's shares, and frees the parameters.
+ *
+ * @param keepsTensors - whether resharded parameters keep their tensors; see `reshardable`
+ */
+async function createUnit(
+  { trained, frozen }: UnitPlan,
+  group: ProcessGroup,
+  accounting: MemoryAccounting,
+  keepsTensors: boolean,
+) {
+  const buckets: SharedValues[] = []
+  for (const bucket of [trained, frozen]) {
+    if (bucket === undefined) continue
+    const share = accounting.alloc('parameters', bucket.share)
+    for (const { parameter, from, to, at } of ownedRanges(bucket, group.rank)) {
+      const values = await parameter.value.data<'float32'>()
+      share.set(values.subarray(from, to), at)
+    }
+    accounting.count('parameters', 4 * bucket.length)
+    buckets.push({ bucket, share, label: `values of ${bucket.slots[0]!.parameter.name}` })
+  }
+  const slots = buckets.flatMap(({ bucket }) => bucket.slots)
+  const parameters = new Map(
+    slots.map(({ parameter }) => [
+      parameter.name,
+      reshardable(parameter, keepsTensors, accounting),
+    ]),
+  )
+  const owned = buckets.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, true))
+  const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
+  let holders = 0
+  let unsharded: Promise<void> | undefined
+  let isGathering = false
+
+  const reshard = () => {
+    for (const parameter of parameters.values()) parameter.reshard()
+  }
+  const reshardUnheld = () => {
+    if (holders > 0) return
+    unsharded = undefined
+    reshard()
+  }
+  const gather = () => {
+    isGathering = true
+    const gathered = gatherShares(buckets, group, accounting, ({ name }, values) => {
+      parameters.get(name)!.unshard(values)
+    }).finally(() => {
+      isGathering = false
+      reshardUnheld()
+    })
+    // Ignore the error here: the caller that awaits `hold` gets it.
+    gathered.catch(() => undefined)
+    return gathered
+  }
+
+  reshard()
+  return {
+    /** The number of elements of each bucket, including the padding. */
+    lengths: buckets.map(({ bucket }) => bucket.padded),
+    /** This rank's shards of the unit's parameters. */
+    owned,
+    /** This rank's shards of the unit's trained parameters. */
+    shards: owned.filter(({ name }) => names.has(name)),
+
+    /**
+     * Holds the unit, and gathers its parameters unless another holder has done so. The collectives
+     * start at once, so all ranks must call `hold` in the same order.
+     */
+    hold() {
+      holders++
+      unsharded ??= gather()
+      return unsharded
+    },
+
+    /** Releases the unit. When no holder is left, its parameters are resharded. */
+    release() {
+      holders--
+      if (!isGathering) reshardUnheld()
+    },
+
+    /** Gathers the parameters again after a step, if they are unsharded. */
+    async refresh() {
+      if (unsharded === undefined) return
+      unsharded = gather()
+      await unsharded
+    },
+
+    dispose() {
+      for (const shard of owned) shard.release()
+      for (const parameter of parameters.values()) parameter.dispose()
+      for (const { share } of buckets) accounting.free('parameters', share)
+    },
+  }
+}
+
+/**
+ * Takes a parameter of the model in ZeRO stage 3 with all its values. From now on, the values are in
+ * memory only while they are in use.
+ *
+ * @param keepsTensor - whether resharding keeps the tensor and frees only its memory, because
+ *   recordings may have saved the tensor. Otherwise resharding disposes the whole tensor
+ */
+function reshardable(parameter: Parameter, keepsTensor: boolean, accounting: MemoryAccounting) {
+  let tensor = parameter.value
+  const bytes = 4 * tensor.size
+  let isUnsharded = true
+  const storage = keepsTensor ? storageOf(tensor) : undefined
+  const free = () => {
+    if (storage === undefined) tensor.dispose()
+    else storage.free()
+  }
+  return {
+    /** Frees the values of the parameter. Reading `parameter.value` then throws. */
+    reshard() {
+      if (!isUnsharded) return
+      accounting.count('parameters', -bytes)
+      isUnsharded = false
+      free()
+      parameter.value = withoutValues(parameter.name, tensor)
+    },
+
+    /** Sets all values of the parameter, and frees its previous values. */
+    unshard(values: Float32Array) {
+      if (isUnsharded) free()
+      else accounting.count('parameters', bytes)
+      if (storage === undefined) tensor = tensorFrom(values, parameter.shape)
+      else storage.fill(values)
+      isUnsharded = true
+      parameter.value = tensor
+    },
+
+    /** Disposes the tensor if the parameter is sharded. An unsharded tensor remains the model's. */
+    dispose() {
+      if (isUnsharded || storage === undefined) return
+      storage.abandon()
+      tensor.dispose()
+    },
+  }
+}
+
+/**
+ * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
+ * disposed.
+ */
+function withoutValues(parameter: string, tensor: Tensor): Tensor {
+  const refuse = (): never => {
+    throw tsrError('ERR_TSR_SHARDED', { parameter })
+  }
+  return Object.create(tensor, {
+    isDisposedInternal: { value: true },
+    throwIfDisposed: { value: refuse },
+    dataId: { get: refuse },
+  }) as Tensor
 }

@@ -1,15 +1,19 @@
 import { argumentError } from '@tsrun/core'
-import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
+import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
+import { recordChain } from '../../autograd/chain.ts'
+import { tensorFrom } from '../../backend/host-memory.ts'
+import { ownerOfParameters } from '../../checkpoint/owners.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
-import type { Parameter } from '../../model/parameter.ts'
+import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Replicated, ShardedRecording } from '../gradients/averaging.ts'
-import type { SharedBucket } from '../gradients/buckets.ts'
+import type { SharedBucket } from '../gradients/exchange.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
-import type { ShardParameter } from './shard-parameter.ts'
+import type { ReduceScatterExchange } from './reduce-scatter.ts'
+import { shardsOf, type ShardParameter } from './shard-parameter.ts'
 
 /** Takes the gradients that a backward pass computes. */
 export interface GradientSink {
@@ -30,11 +34,8 @@ export interface GradientSink {
 export interface Values extends PieceOwner {
   /** This rank's shards of the trained parameters, as an optimizer sees them. */
   readonly shards: readonly ShardParameter[]
-  /**
-   * For each bucket of parameter values that a step gathers: the number of elements, including the
-   * padding, and how many times a step gathers it.
-   */
-  readonly gathered: readonly Readonly<Record<'padded' | 'times', number>>[]
+  /** The number of elements, including the padding, of each all-gather of a step. */
+  readonly gathered: readonly number[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
   /** Checks that all updates of shards were published to the other ranks. @throws ERR_TSR_ARGUMENT */
@@ -53,9 +54,8 @@ export interface SharedValues {
   readonly share: Float32Array
   /** The label of the all-gather, for error messages. */
   readonly label: string
-  /** The memory of the whole bucket with a prepared all-gather, if both are kept between steps. */
-  readonly kept?:
-    { readonly memory: Float32Array; readonly gather: PersistentOperation } | undefined
+  /** The memory of the whole bucket, if it is kept between steps. */
+  readonly kept?: Float32Array | undefined
 }
 
 /** The number of buckets with parameter values that are in flight at one time. */
@@ -74,15 +74,8 @@ export async function gatherShares(
   take: (parameter: Parameter, values: Float32Array) => void,
 ): Promise<void> {
   const start = ({ bucket, share, label, kept }: SharedValues) => {
-    if (kept === undefined) {
-      const memory = accounting.borrow('parameters', bucket.padded)
-      return { memory, done: group.allGather(memory, share, { label }) }
-    }
-    kept.gather.start()
-    const done = kept.gather.done()
-    // Ignore the error here: the caller that awaits `done` gets it.
-    done.catch(() => undefined)
-    return { memory: kept.memory, done }
+    const memory = kept ?? accounting.allocUnsafe('parameters', bucket.padded)
+    return { memory, done: group.allGather(memory, share, { label }) }
   }
   const started: ReturnType<typeof start>[] = []
   for (const [i, { bucket, kept }] of buckets.entries()) {
@@ -94,7 +87,7 @@ export async function gatherShares(
         take(parameter, memory.subarray(offset, offset + length))
       }
     })
-    if (kept === undefined) accounting.giveBack('parameters', memory)
+    if (kept === undefined) accounting.free('parameters', memory)
   }
 }
 
@@ -107,4 +100,65 @@ export function asModule(module: Replicated): Module {
     'parameters without forward',
     'a module for record(); pass the gradients of anything else to onGradient',
   )
+}
+
+/**
+ * ZeRO stages 1 and 2: every rank has all parameters. After a step, it gathers the values that
+ * other ranks have updated.
+ */
+export function unshardedValues(
+  module: Replicated,
+  group: ProcessGroup,
+  buckets: readonly SharedBucket[],
+  gradients: ReduceScatterExchange,
+  accounting: MemoryAccounting,
+): Values {
+  const parameters = [...new Set(module.parameters)]
+  const owner = ownerOfParameters(parameters)
+  const shared = buckets.map((bucket, i): SharedValues => {
+    const label = `values, bucket ${i}: ${bucket.slots[0]!.parameter.name}`
+    const { share, memory: kept } = gradients.kept[i]!
+    return { bucket, share, label, kept }
+  })
+  const shards = shared.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, false))
+  for (const { value } of parameters) accounting.count('parameters', 4 * value.size)
+
+  return {
+    shards,
+    gathered: buckets.map(({ padded }) => padded),
+    async record(x, options, sink) {
+      const recording = await recordChain([asModule(module)], x, options)
+      return { ...recording, backward: (dy) => recording.backward(dy, sink.onGradient) }
+    },
+    checkPublished() {
+      const stepped = shards.find(({ isNew }) => isNew)
+      if (stepped === undefined) return
+      throw argumentError(
+        `the shard of ${stepped.name}`,
+        'one with new values that the parameter does not have',
+        '`await sharded.step(optimizer, gradients)` instead of `optimizer.step`',
+      )
+    },
+    /** Gathers the shares of all ranks, which hold new parameter values, and updates the parameters. */
+    async publish() {
+      for (const shard of shards) await shard.settle()
+      await gatherShares(shared, group, accounting, (parameter, values) => {
+        replaceValue(parameter, tensorFrom(values, parameter.shape))
+      })
+    },
+    /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
+    async pieces() {
+      const trained = new Set(
+        buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
+      )
+      const frozen = parameters.filter(({ name }) => !trained.has(name))
+      const pieces = await ownerOfParameters(frozen).pieces()
+      return [...pieces, ...shards.map((shard) => shard.piece())]
+    },
+    parts: () => owner.parts(new Set()),
+    load: (pieces) => owner.load(pieces),
+    dispose() {
+      for (const shard of shards) shard.release()
+    },
+  }
 }
