@@ -1,5 +1,4 @@
-// Compiles the AssemblyScript kernels of the packages, each to its dist/kernels.wasm, and those of training
-// also to dist/kernels-fast.wasm, which needs relaxed SIMD.
+// Compiles the AssemblyScript kernels of the packages, each to its dist/kernels.wasm.
 import { mkdirSync, readdirSync, renameSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -13,18 +12,17 @@ await build('distributed', [
 ])
 // The memory is that of the wasm backend of TensorFlow.js, which chooses its size and limit.
 await build('training', ['--initialMemory', '1'])
-await build('training', ['--initialMemory', '1', '--enable', 'relaxed-simd'], 'kernels-fast.wasm')
 
 /**
  * @param {string} name - of the package
  * @param {readonly string[]} options - for the compiler
  */
-async function build(name, options, file = 'kernels.wasm') {
+async function build(name, options) {
   const folder = join(packages, name, 'src/kernels')
   const sources = readdirSync(folder)
     .filter((file) => file.endsWith('.as.ts'))
     .map((file) => join(folder, file))
-  const output = join(packages, name, 'dist', file)
+  const output = join(packages, name, 'dist/kernels.wasm')
   const newest = Math.max(...[...sources, fileURLToPath(import.meta.url)].map(modified))
   if (modified(output) < newest) await compile(join(folder, 'index.as.ts'), output, options)
 }

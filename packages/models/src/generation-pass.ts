@@ -17,8 +17,7 @@ import {
   isVocabParallelHead,
   modulesOf,
 } from '@tsrun/training/parts'
-import { hostCache } from './cached-attention.ts'
-import { deviceCaches } from './device-caches.ts'
+import { deviceCaches, hostCache } from './caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /** The modules with which texts are being generated. */

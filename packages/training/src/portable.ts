@@ -2,7 +2,7 @@
 export { record, recordModule } from './autograd/record.ts'
 export { sumInto } from './autograd/sum-gradients.ts'
 export type { SegmentedRecording } from './autograd/chain.ts'
-export { createTensor, overwrite, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
+export { createTensor, tensorFrom, viewOf, writeTo } from './backend/host-memory.ts'
 export {
   buffersOf,
   disposeModule,

@@ -9,7 +9,6 @@ import {
 import type { Storage } from '../tfjs/backend.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { currentBackend } from './current.ts'
-import { currentHeap } from './wasm/heap.ts'
 
 /**
  * Returns the values of a float32 tensor, without a copy if the host can access its memory (wasm, cpu).
@@ -128,32 +127,6 @@ export function takeScalar(tensor: Tensor): number | Promise<number> {
       tensor.dispose()
     })
     .then(() => value[0]!)
-}
-
-/**
- * Replaces the values of a float32 tensor, for example by a received message. Writes to the memory
- * of the tensor if that is safe; otherwise disposes `tensor` and returns a new one.
- *
- * Writing in place is safe on wasm, with two exceptions. Another tensor may share the memory: a
- * clone, a reshaped tensor, or one saved by a recording. XNNPACK may have a packed copy of the
- * values, as of every convolution filter. Do not use this function for the values of parameters:
- * replace them, so that recordings notice.
- *
- * @param tensor - owned by the caller, who must use the returned tensor from now on
- * @param fill - writes all values; see {@link createTensor}
- *
- * @example
- * received = overwrite(received, (values) => values.set(buffer))
- */
-export function overwrite(tensor: Tensor, fill: (values: Float32Array) => void): Tensor {
-  const heap = currentHeap()
-  if (tensor.dtype === 'float32' && heap?.isWritable(tensor) === true) {
-    fill(heap.floats(heap.addressOf(tensor), tensor.size))
-    return tensor
-  }
-  const next = createTensor(tensor.shape, fill)
-  tensor.dispose()
-  return next
 }
 
 const freeable = new WeakSet<object>()

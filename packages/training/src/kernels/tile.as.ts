@@ -1,29 +1,30 @@
+import { read } from './lanes.as'
+
 /** Operations on the sums of a tile: RELU applies a ReLU, MASK the gradient of a ReLU. */
 export const RELU: i32 = 1
 export const MASK: i32 = 2
 
 // @ts-ignore: decorator
 @inline
-export function finish(x: v128, finisher: i32, mask: usize): v128 {
+export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
   if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
   // The gradient is 0 where the mask (the output of the ReLU) is 0.
-  if (finisher == MASK) return v128.andnot(x, f32x4.le(v128.load(mask), f32x4.splat(0)))
+  if (finisher == MASK) return v128.andnot(x, f32x4.le(read<T>(mask), f32x4.splat(0)))
   return x
 }
 
-/** sum + x y, rounded once with relaxed SIMD, else twice. */
+/** sum + x y, rounded twice */
 // @ts-ignore: decorator
 @inline
 function addProduct(sum: v128, x: v128, y: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)
   return f32x4.add(sum, f32x4.mul(x, y))
 }
 
 /**
  * Computes c = finish(c + a b) for a tile of 4 x 8 values. `a` is a panel [depth][4], `b` a panel
  * [depth][8]. In the first block of the inner dimension, `start` holds 8 initial values for each row of
- * c. Sums are computed in the order of the inner dimension. Without relaxed SIMD, each product and each
- * sum is rounded, so the bits do not depend on the blocking, and equal those of XNNPACK.
+ * c. Sums are computed in the order of the inner dimension. Each product and each sum is rounded, so the
+ * bits do not depend on the blocking, and equal those of XNNPACK.
  *
  * @param stride - the bytes between the rows of `c` and of `mask`
  */
@@ -68,31 +69,20 @@ function multiplyTile(
     a += 16
     b += 32
   }
-  v128.store(c, finish(s0, finisher, mask))
-  v128.store(c, finish(t0, finisher, mask + 16), 16)
+  v128.store(c, finish<v128>(s0, finisher, mask))
+  v128.store(c, finish<v128>(t0, finisher, mask + 16), 16)
   mask += stride
-  v128.store(c1, finish(s1, finisher, mask))
-  v128.store(c1, finish(t1, finisher, mask + 16), 16)
+  v128.store(c1, finish<v128>(s1, finisher, mask))
+  v128.store(c1, finish<v128>(t1, finisher, mask + 16), 16)
   mask += stride
-  v128.store(c2, finish(s2, finisher, mask))
-  v128.store(c2, finish(t2, finisher, mask + 16), 16)
+  v128.store(c2, finish<v128>(s2, finisher, mask))
+  v128.store(c2, finish<v128>(t2, finisher, mask + 16), 16)
   mask += stride
-  v128.store(c3, finish(s3, finisher, mask))
-  v128.store(c3, finish(t3, finisher, mask + 16), 16)
+  v128.store(c3, finish<v128>(s3, finisher, mask))
+  v128.store(c3, finish<v128>(t3, finisher, mask + 16), 16)
 }
 
-export function plainTile(
-  c: usize,
-  stride: usize,
-  a: usize,
-  b: usize,
-  depth: usize,
-  start: usize,
-): void {
-  multiplyTile(0, c, stride, a, b, depth, start, 0)
-}
-
-export function finishedTile(
+export function tile(
   finisher: i32,
   c: usize,
   stride: usize,
@@ -103,5 +93,6 @@ export function finishedTile(
   mask: usize,
 ): void {
   if (finisher == RELU) multiplyTile(RELU, c, stride, a, b, depth, start, 0)
-  else multiplyTile(MASK, c, stride, a, b, depth, start, mask)
+  else if (finisher == MASK) multiplyTile(MASK, c, stride, a, b, depth, start, mask)
+  else multiplyTile(0, c, stride, a, b, depth, start, 0)
 }

@@ -8,7 +8,6 @@ declare namespace WebAssembly {
   var Memory: {
     new (descriptor: { initial: number; maximum?: number; shared?: boolean }): Memory
   }
-  function validate(bytes: NodeJS.ArrayBufferView): boolean
   interface Module {}
   var Module: {
     new (bytes: NodeJS.ArrayBufferView): Module

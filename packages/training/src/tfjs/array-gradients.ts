@@ -1,5 +1,6 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
-import { replaceGradient, replaceKernel, tf, type KernelCall } from './tfjs.ts'
+import { sizeOf } from './host-arrays.ts'
+import { replaceGradient, tf } from './tfjs.ts'
 
 type Gradients = Readonly<Record<string, () => Tensor>>
 
@@ -50,44 +51,40 @@ function register(kernelName: string, compute: Compute): void {
   })
 }
 
-/** The gradient of a value is the sum of the gradients of its copies. */
 function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap): Tensor {
   const between = mode === 'symmetric' ? 1 : 0
-  let gradient = dy
-  for (const [axis, [before, after]] of (paddings as [number, number][]).entries()) {
-    if (before === 0 && after === 0) continue
+  return (paddings as [number, number][]).reduce((gradient, [before], axis) => {
     const size = x.shape[axis]!
-    const sources = Int32Array.from({ length: before + size + after }, (_, i) => {
-      const at = i - before
-      if (at < 0) return -at - between
-      return at < size ? at : 2 * (size - 1) - at + between
+    if (gradient.shape[axis] === size) return gradient
+    return gradientAlong(gradient, axis, size, (output) => {
+      const at = output - before
+      if (at < 0) return [[-at - between, 1]]
+      return [[at < size ? at : 2 * (size - 1) - at + between, 1]]
     })
-    const others = x.shape.map((_, i) => i).filter((i) => i !== axis)
-    const order = [axis, ...others]
-    const sums = tf.unsortedSegmentSum(
-      tf.transpose(gradient, order),
-      tf.tensor1d(sources, 'int32'),
-      size,
-    )
-    gradient = tf.transpose(
-      sums,
-      order.map((_, i) => order.indexOf(i)),
-    )
-  }
-  return gradient
+  }, dy)
 }
 
+/** The indices of the source values of an output along one axis, and their weights. */
+export type Sources = (readonly [source: number, weight: number])[]
+
 /**
- * Corrects tf.cumsum, tf.cumprod and tf.gather along a negative axis, for which kernels of TensorFlow.js
- * access memory outside of their tensors, return nothing, or throw.
+ * Returns the gradient of an operation along one axis: the product with the transpose of its matrix.
+ *
+ * @param size - the size of the input along the axis
  */
-export function correctNegativeAxes(backendName: string): void {
-  type Call = KernelCall<'x', { readonly axis: number }>
-  for (const kernelName of ['Cumsum', 'Cumprod', 'GatherV2']) {
-    if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
-    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
-      const [axis] = tf.util.parseAxisParam(call.attrs.axis, call.inputs.x.shape)
-      return original({ ...call, attrs: { ...call.attrs, axis: axis! } })
-    })
+export function gradientAlong(
+  dy: Tensor,
+  axis: number,
+  size: number,
+  sourcesOf: (output: number) => Sources,
+): Tensor {
+  const outputs = dy.shape[axis]!
+  const weights = new Float32Array(size * outputs)
+  for (let output = 0; output < outputs; output++) {
+    for (const [source, weight] of sourcesOf(output)) weights[source * outputs + output]! += weight
   }
+  const [before, after] = [dy.shape.slice(0, axis), dy.shape.slice(axis + 1)]
+  const lines = tf.reshape(dy, [sizeOf(before), outputs, sizeOf(after)])
+  const product = tf.matMul(tf.tensor3d(weights, [1, size, outputs]), lines)
+  return tf.reshape(product, [...before, size, ...after])
 }

@@ -28,9 +28,8 @@ export interface BackendOptions {
   readonly adapter?: string
   /**
    * For `wasm`: how to compute matrix products. With `exact`, WebAssembly computes them, with the same bits
-   * on every machine and in every layout. With `fast`, a BLAS of this machine computes them if there is one,
-   * and WebAssembly fuses multiplications with additions if it can. The default is the variable TSRUN_MATH;
-   * else `fast` if there is a BLAS, and `exact` if there is none.
+   * on every machine and in every layout. With `fast`, a BLAS of this machine computes them if there is
+   * one. The default is the variable TSRUN_MATH, else `fast`.
    */
   readonly math?: 'exact' | 'fast' | undefined
 }

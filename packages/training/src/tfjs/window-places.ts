@@ -7,7 +7,6 @@ export type Places = ReturnType<typeof backend_util.computePool2DInfo>
 export type Places3d = ReturnType<typeof backend_util.computePool3DInfo>
 /** The padding before and after each axis. */
 export type Border = [number, number][]
-type Shape3d = [number, number, number, number, number]
 type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
 
 /** The attributes of a convolution, a pooling or a gradient of these that place its windows. */
@@ -17,6 +16,8 @@ export interface WindowAttributes {
   readonly dilations?: Size
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
   readonly dataFormat?: string
+  /** Present only if the kernel is a fused convolution. */
+  readonly activation?: string
   /** Present only if the kernel computes the gradient of a filter. */
   readonly filterShape?: Shape
   /** Present only if the kernel computes the gradient of the images. */
@@ -60,24 +61,13 @@ export function poolingPlaces3d(volumes: readonly number[], attrs: WindowAttribu
   const { filterSize, strides, pad, dimRoundingMode } = attrs
   const { computePool3DInfo } = tf.backend_util
   return computePool3DInfo(
-    volumes as Shape3d,
+    volumes as [number, number, number, number, number],
     filterSize as number,
     strides as number,
     1,
     pad as number,
     dimRoundingMode,
   )
-}
-
-/** As `convolutionPlaces`, for volumes [batch, depth, height, width, channels]. */
-export function convolutionPlaces3d(
-  volumes: readonly number[],
-  filter: readonly number[],
-  { strides, dilations = 1, pad }: WindowAttributes,
-): Places3d {
-  const [x, w] = [volumes, filter] as [Shape3d, Shape3d]
-  const { computeConv3DInfo } = tf.backend_util
-  return computeConv3DInfo(x, w, strides as number, dilations as number, pad as number)
 }
 
 /** The windows along one axis. The window includes its gaps if it is dilated. */
@@ -116,16 +106,18 @@ export function axesOf(places: Places | Places3d): readonly Axis[] {
 }
 
 /**
- * Returns the padding of images or volumes up to the end of the last window. It is negative for an axis
- * that has room for another window: if the padding is a number, TensorFlow.js takes the number of windows
- * of all axes from the first axis.
+ * Returns the padding of images up to the end of the last window. Returns undefined for an axis that has
+ * room for another window: if the padding is a number, TensorFlow.js takes the number of windows of all
+ * axes from the first axis.
  */
-export function borderOf(places: Places | Places3d): Border {
-  const padding = axesOf(places).map(({ size, window, stride, before, outputs }) => {
+export function borderOf(places: Places): Border | undefined {
+  const border: Border = [[0, 0]]
+  for (const { size, window, stride, before, outputs } of axesOf(places)) {
     const beyond = (outputs - 1) * stride + window - before - size
-    return [before, beyond <= -stride ? beyond : Math.max(0, beyond)] as [number, number]
-  })
-  return [[0, 0], ...padding, [0, 0]]
+    if (beyond <= -stride) return undefined
+    border.push([before, Math.max(0, beyond)])
+  }
+  return [...border, [0, 0]]
 }
 
 /**
@@ -134,6 +126,5 @@ export function borderOf(places: Places | Places3d): Border {
  */
 export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A | undefined {
   const border = borderOf(places)
-  if (border.some(([, beyond]) => beyond < 0)) return undefined
-  return { ...attrs, pad: border as WindowAttributes['pad'], dimRoundingMode: 'floor' }
+  return border && { ...attrs, pad: border as WindowAttributes['pad'], dimRoundingMode: 'floor' }
 }

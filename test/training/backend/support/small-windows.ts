@@ -126,6 +126,8 @@ export function* convolutions(): Generator<SmallCase> {
 
 export function* poolings(): Generator<SmallCase> {
   for (const { image, kernel, strides, pad, where } of places(['same', 'valid', uneven])) {
+    // TensorFlow.js returns its input if that has the shape of the output.
+    if (typeof pad !== 'string' && sum(kernel) === 2) continue
     const inputs = [[1, ...image, 2]]
     const hasEmptyWindows = typeof pad !== 'string' && (kernel[0] === 1 || kernel[1] === 1)
     yield {
@@ -262,7 +264,9 @@ export function* volumes(): Generator<SmallCase> {
         for (const pad of ['same', 'valid', 1] as const) {
           const around = pad === 1 ? 2 : 0
           const isTooLarge = kernel.some((size, axis) => size > volume[axis]! + around)
-          if (pad !== 'same' && isTooLarge) continue
+          // With larger strides, the windows of TensorFlow.js start too late.
+          const hasGaps = strides.some((stride, axis) => stride > kernel[axis]!)
+          if (pad === 'same' ? hasGaps : isTooLarge) continue
           const where = JSON.stringify({ volume, kernel, strides, pad })
           yield {
             title: `conv3d ${where}`,
@@ -278,7 +282,8 @@ export function* volumes(): Generator<SmallCase> {
             inputs: [[1, ...volume, 2]],
             compute: (x) => tf.maxPool3d(as(x), kernel, strides, pad),
             linear: [],
-            selects: true,
+            selects: kernel[1] === kernel[2],
+            differentiable: kernel[1] === kernel[2],
           }
           yield {
             title: `avgPool3d ${where}`,
@@ -289,50 +294,6 @@ export function* volumes(): Generator<SmallCase> {
         }
       }
     }
-  }
-}
-
-/** Operations on images, and the same operations on volumes of one layer. */
-export function* flatVolumes(): Generator<readonly [image: SmallCase, volume: SmallCase]> {
-  for (const { image, kernel, strides, where } of places(['same'])) {
-    const [window, steps] = [
-      [1, ...kernel],
-      [1, ...strides],
-    ] as [number, number, number][]
-    const [images, volumes] = [
-      [1, ...image, 2],
-      [1, 1, ...image, 2],
-    ]
-    const filter = [...kernel, 2, 2]
-    const common = { title: where, linear: [] }
-    yield [
-      { ...common, inputs: [images], compute: (x) => tf.maxPool(as(x), kernel, strides, 'same') },
-      {
-        ...common,
-        inputs: [volumes],
-        compute: (x) => tf.maxPool3d(as(x), window!, steps!, 'same'),
-      },
-    ]
-    yield [
-      { ...common, inputs: [images], compute: (x) => tf.avgPool(as(x), kernel, strides, 'same') },
-      {
-        ...common,
-        inputs: [volumes],
-        compute: (x) => tf.avgPool3d(as(x), window!, steps!, 'same'),
-      },
-    ]
-    yield [
-      {
-        ...common,
-        inputs: [images, filter],
-        compute: (x, w) => tf.conv2d(as(x), as(w), strides, 'same'),
-      },
-      {
-        ...common,
-        inputs: [volumes, [1, ...filter]],
-        compute: (x, w) => tf.conv3d(as(x), as(w), steps!, 'same'),
-      },
-    ]
   }
 }
 

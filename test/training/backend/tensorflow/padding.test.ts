@@ -4,7 +4,6 @@ import {
   poolings,
   rounded,
   run,
-  volumes,
   type Result,
   type SmallCase,
 } from '../support/small-windows.ts'
@@ -18,7 +17,7 @@ afterAll(() => {
   process.end()
 })
 
-const sets = { convolutions, poolings, rounded, volumes }
+const sets = { convolutions, poolings, rounded }
 
 /** JSON has no infinite numbers. */
 const isClose = (a: readonly string[], b: Float32Array): boolean =>
@@ -34,16 +33,19 @@ const { describe: describeIt } = needing(
 )
 
 describeIt('tensorflow', () => {
-  it.each(['convolutions', 'poolings', 'rounded', 'volumes'] as const)(
+  it.each(['convolutions', 'poolings', 'rounded'] as const)(
     'computes %s at borders like cpu',
     async (name) => {
       await loadBackend('cpu')
-      const all = [...sets[name]()]
+      // Without oneDNN, TensorFlow has no depthwise convolutions with different strides.
+      const isUneven = /depthwise.*"strides":\[1,4\]/i
+      const all = [...sets[name]()].filter(({ title }) => !isUneven.test(title))
       const expected = all.map(run)
       const actual = (await process.run(`
       await training.loadBackend()
       const { ${name}, run } = await load('${url}')
-      return [...${name}()].map((one) => {
+      const all = [...${name}()].filter(({ title }) => !${String(isUneven)}.test(title))
+      return all.map((one) => {
         const { shape, values, gradients } = run(one)
         const texts = (list) => [...list].map(String)
         return { shape, values: texts(values), gradients: gradients.map(texts) }

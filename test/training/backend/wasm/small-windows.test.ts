@@ -1,21 +1,6 @@
-import type { Rank, Tensor4D } from '@tensorflow/tfjs-core'
+import type { Rank, Tensor4D, Tensor5D } from '@tensorflow/tfjs-core'
 import { loadBackend, tf } from '@tsrun/training'
-import { describeSmallImages, differ, isUsual } from '../support/small-images.ts'
-import { flatVolumes, run } from '../support/small-windows.ts'
-
-it.each(['cpu', 'wasm'] as const)(
-  'pooling windows inside the padding have no value on %s',
-  async (backend) => {
-    await loadBackend(backend)
-    const x = tf.tensor4d([1, 2, 3, 4], [1, 2, 2, 1])
-    const pad: [number, number][] = [[0, 0], [1, 0], [0, 1], [0, 0]] // prettier-ignore
-    const [largest, mean] = [tf.maxPool, tf.avgPool].map((pool) => [
-      ...pool(x, 1, 2, pad as Parameters<typeof tf.maxPool>[3]).dataSync(),
-    ])
-    expect(largest).toEqual([-Infinity, -Infinity, 3, -Infinity])
-    expect(mean).toEqual([NaN, NaN, 3, NaN])
-  },
-)
+import { describeSmallImages, isUsual } from '../support/small-images.ts'
 
 it.each<[shape: [number, number, number, number], size: number]>([
   [[1, 1, 1, 1], 2],
@@ -54,17 +39,15 @@ it('windows larger than an image and its padding are refused on wasm', async () 
 })
 
 it.each(['cpu', 'wasm'] as const)(
-  'volumes of one layer have the values and gradients of images on %s',
+  'the gradient of 3-D max pooling is refused for windows of other heights than widths on %s',
   async (backend) => {
     await loadBackend(backend)
-    const wrong = [...flatVolumes()].filter((pair) => {
-      const [image, volume] = pair.map(run)
-      return (
-        differ(image!.values, volume!.values) ||
-        image!.gradients.some((gradient, k) => differ(gradient, volume!.gradients[k]!))
-      )
-    })
-    expect(wrong.map(([{ title }]) => title)).toEqual([])
+    const x = tf.ones<Rank.R5>([1, 2, 2, 2, 1])
+    const gradient = (size: number | [number, number, number]) =>
+      tf.grad((volume) => tf.maxPool3d(volume as Tensor5D, size, 1, 'valid'))(x)
+    expect(gradient(2).size).toBe(8)
+    expect(gradient([1, 2, 2]).size).toBe(8)
+    expect(() => gradient([2, 1, 2])).toThrow('filterSize is 2 x 1 x 2')
   },
 )
 

@@ -10,11 +10,11 @@ import {
   thisSystem,
   type TensorFlowManifest,
 } from '@tsrun/core'
-import { correctNegativeAxes } from '../../tfjs/array-gradients.ts'
+import { correctNegativeAxes } from '../../tfjs/correct-kernels.ts'
 import type { BackendFacts } from '../../tfjs/backend.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { loadedModules } from '../../host/tfjs.ts'
-import { threadCount } from './eager.ts'
+import { threadCount, type NodeBackend } from './eager.ts'
 import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
@@ -25,10 +25,6 @@ const permissions: Readonly<Record<string, string>> = {
 }
 /** In milliseconds, for nvidia-smi. The GPU driver is already loaded. */
 const NVIDIA_SMI_TIMEOUT = 10_000
-
-interface NodeBackend {
-  readonly isUsingGpuDevice: boolean
-}
 
 /** Loads TensorFlow through the binding of @tensorflow/tfjs-node that `tsrun setup` has built. */
 export async function loadTensorFlow(): Promise<BackendFacts> {

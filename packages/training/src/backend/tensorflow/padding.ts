@@ -1,16 +1,11 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
-import { everyStride } from '../../tfjs/single-windows.ts'
 import { replaceKernel, runKernel, tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { correctVolumes } from '../../tfjs/volumes.ts'
 import {
   borderOf,
   convolutionPlaces,
-  convolutionPlaces3d,
   poolingPlaces,
-  poolingPlaces3d,
   type Border,
   type Places,
-  type Places3d,
   type Shape,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
@@ -31,101 +26,30 @@ interface Call {
  * the images. tfjs-node supports only `same` and `valid`, except in the forward pass of convolutions.
  */
 export function installPadding(): void {
-  const images = [
-    'Conv2D',
-    'FusedConv2D',
-    'DepthwiseConv2dNative',
-    'FusedDepthwiseConv2D',
-    'Conv3D',
-  ]
+  const images = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
   const filters = ['Conv2DBackpropFilter', 'DepthwiseConv2dNativeBackpropFilter']
-  for (const name of [...images, ...filters, 'Conv3DBackpropFilterV2']) install(name, ofImages)
+  for (const name of [...images, ...filters]) install(name, ofImages)
   install('Conv2DBackpropInput', inputGradient)
   install('DepthwiseConv2dNativeBackpropInput', inputGradient)
-  install('Conv3DBackpropInputV2', inputGradient)
-  for (const name of ['MaxPool', 'MaxPool3D']) {
-    install(name, largest)
-    install(`${name}Grad`, (call) => poolGradient(call, -Infinity))
-  }
+  install('MaxPool', largest)
+  install('MaxPoolGrad', (call) => poolGradient(call, -Infinity))
   install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
-  // Like the cpu backend, return 0 for a window without values.
-  install('AvgPool3D', (call) => tf.divNoNan(ofImages(call), partsInside(call)))
-  for (const name of ['AvgPoolGrad', 'AvgPool3DGrad']) {
-    install(name, (call) => {
-      const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
-      return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
-    })
-  }
-  for (const name of ['Dilation2D', 'Dilation2DBackpropFilter']) {
-    install(name, (call) => ofImages(call, -Infinity))
-  }
-  install('Dilation2DBackpropInput', (call) =>
-    inside(ofImages(call, -Infinity), call.border, call.inputs['x']!.shape),
-  )
-  correctVolumes('tensorflow')
+  install('AvgPoolGrad', (call) => {
+    const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
+    return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
+  })
 }
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
   replaceKernel(kernelName, 'tensorflow', (original) => (call) => {
     const attrs = call.attrs as unknown as WindowAttributes
-    const isDepthwise = kernelName.includes('Depthwise')
-    const { strides } = attrs
-    const isUneven = isDepthwise && Array.isArray(strides) && strides[0] !== strides[1]
-    if ((typeof attrs.pad === 'string' && !isUneven) || attrs.dataFormat === 'NCHW') {
-      return original(call)
-    }
+    if (typeof attrs.pad === 'string' || attrs.dataFormat === 'NCHW') return original(call)
     const inputs = call.inputs as Inputs
-    const info = infoOf(inputs, attrs, isDepthwise)
-    const border = borderOf(info)
+    const border = borderOf(placesOf(inputs, attrs, kernelName.includes('Depthwise')))
+    if (border === undefined) return original(call)
     const without = { ...call.attrs, pad: 'valid' }
-    const padless = { kernelName, inputs, attrs: without, border }
-    return tf.tidy(() =>
-      isUneven ? withUnevenStrides(compute, padless, info as Places) : compute(padless),
-    )
+    return tf.tidy(() => compute({ kernelName, inputs, attrs: without, border }))
   })
-}
-
-/**
- * Computes a depthwise convolution with different strides of rows and columns at each place, and takes
- * those of the strides. TensorFlow supports such strides only with oneDNN, which it does not use on every
- * CPU.
- */
-function withUnevenStrides(
-  compute: (call: Call) => Tensor,
-  { inputs, attrs, ...rest }: Call,
-  info: Places,
-): Tensor {
-  const strides = [1, info.strideHeight, info.strideWidth, 1]
-  const call = { ...rest, attrs: { ...attrs, strides: [1, 1] } }
-  const { dy } = inputs
-  if (dy === undefined) {
-    const all = compute({ ...call, inputs })
-    const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
-    return everyStride(all, end, strides)
-  }
-  // Put zeros between the gradients of the places that the strides take.
-  const [batch, height, width, channels] = dy.shape as Shape
-  const { strideHeight, strideWidth } = info
-  const split = reshaped(dy, [batch, height, 1, width, 1, channels])
-  const after = [0, 0, strideHeight - 1, 0, strideWidth - 1, 0].map((zeros): [number, number] => [
-    0,
-    zeros,
-  ])
-  const apart = reshaped(padded(split, after, 0), [
-    ...[batch, height * strideHeight, width * strideWidth, channels],
-  ])
-  const [rows, columns] = rest.border.slice(1, 3).map(([before, beyond]) => before + beyond)
-  const size = [
-    ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
-    ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
-  ]
-  const missing = size.map((all, axis): [number, number] => [
-    0,
-    Math.max(0, all - apart.shape[axis]!),
-  ])
-  const begin = size.map(() => 0)
-  const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
-  return compute({ ...call, inputs: { ...inputs, dy: every } })
 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
@@ -156,41 +80,21 @@ function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const { shape } = inputs['x'] ?? inputs['input']!
   const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border, 0)
-  return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
+  return runKernel('AvgPool', { x: ones }, attrs)
 }
 
-function reshaped(x: TensorInfo, shape: number[]): Tensor {
-  return runKernel('Reshape', { x }, { shape })
+function padded(x: TensorInfo, paddings: Border, constantValue: number): Tensor {
+  return runKernel('PadV2', { x }, { paddings, constantValue })
 }
 
-/** Adds a border. Removes values where the border is negative. */
-function padded(x: TensorInfo, border: Border, constantValue: number): Tensor {
-  const paddings = border.map(([before, beyond]): [number, number] => [before, Math.max(0, beyond)])
-  const size = x.shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
-  const isSmaller = size.some((length, axis) => length < x.shape[axis]!)
-  const begin = size.map(() => 0)
-  const used = isSmaller ? runKernel('Slice', { x }, { begin, size }) : x
-  return runKernel('PadV2', { x: used }, { paddings, constantValue })
+/** Removes the border from gradients. */
+function inside(x: Tensor, border: Border, size: number[]): Tensor {
+  return runKernel('Slice', { x }, { begin: border.map(([before]) => before), size })
 }
 
-/** Removes a border from gradients. Values that the border removed have no gradient. */
-function inside(x: Tensor, border: Border, shape: readonly number[]): Tensor {
-  const begin = border.map(([before]) => before)
-  const size = shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
-  const used = runKernel('Slice', { x }, { begin, size })
-  const paddings = shape.map((length, axis): [number, number] => [0, length - size[axis]!])
-  if (paddings.every(([, missing]) => missing === 0)) return used
-  return runKernel('PadV2', { x: used }, { paddings, constantValue: 0 })
-}
-
-function infoOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places | Places3d {
+function placesOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places {
   const { inputShape, filterShape, filterSize } = attrs
   const images: readonly number[] = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
-  const is3d = images.length === 5
-  if (filterSize !== undefined) return (is3d ? poolingPlaces3d : poolingPlaces)(images, attrs)
-  const filter: readonly number[] = filterShape ?? inputs['filter']!.shape
-  if (is3d) return convolutionPlaces3d(images, filter, attrs)
-  // A dilation has one filter for each channel, which is its last axis.
-  const isDilation = filter.length === 3
-  return convolutionPlaces(images, isDilation ? [...filter, 1] : filter, attrs, isDepthwise)
+  if (filterSize !== undefined) return poolingPlaces(images, attrs)
+  return convolutionPlaces(images, filterShape ?? inputs['filter']!.shape, attrs, isDepthwise)
 }

@@ -3,8 +3,7 @@ import { createLogger } from '@tsrun/core'
 import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
-import { hasNaN } from './heap.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
+import { hasNaN, type WasmModule } from './heap.ts'
 
 /**
  * Kernels that run on the cpu backend, because the wasm backend lacks them or computes them wrongly. Its
@@ -15,6 +14,7 @@ const KERNELS = [
   'Conv3DBackpropInputV2',
   'Conv3DBackpropFilterV2',
   'MaxPool3D',
+  'MaxPool3DGrad',
   'MaxPoolWithArgmax',
   'Dilation2D',
   'Dilation2DBackpropInput',
@@ -27,8 +27,6 @@ interface CpuBackend {
   readSync(dataId: object): HostArray
   disposeData(dataId: object): void
 }
-
-type Inputs = Readonly<Partial<Record<string, TensorInfo>>> | readonly TensorInfo[]
 
 /**
  * Replaces the kernels in `KERNELS` by those of the cpu backend. Logs a warning at the first use of each.
@@ -62,14 +60,16 @@ const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
 
 /** Uses the cpu backend for inputs that kernels of the wasm backend compute wrongly. */
 export function correctSpecialInputs(): void {
+  type Call = KernelCall<'x' | 'b' | 'alpha', { readonly dtype: string }>
   const correct = (
     kernelName: string,
-    isWrong: (inputs: Readonly<Record<'x' | 'a' | 'b' | 'alpha', TensorInfo>>) => boolean,
+    isWrong: (inputs: Call['inputs'], attrs: Call['attrs']) => boolean,
   ): void => {
-    replaceKernel<KernelCall<'x' | 'a' | 'b' | 'alpha', object>>(
+    replaceKernel<Call>(
       kernelName,
       'wasm',
-      (original) => (call) => (isWrong(call.inputs) ? runOnCpu(kernelName, call) : original(call)),
+      (original) => (call) =>
+        isWrong(call.inputs, call.attrs) ? runOnCpu(kernelName, call) : original(call),
     )
   }
   for (const kernelName of OF_VALUES) correct(kernelName, ({ x }) => sizeOf(x.shape) === 0)
@@ -77,6 +77,8 @@ export function correctSpecialInputs(): void {
   for (const kernelName of OF_NUMBERS) correct(kernelName, ({ x }) => x.dtype === 'bool')
   for (const kernelName of LOSE_NAN) correct(kernelName, ({ x }) => hasNaN(x))
   for (const kernelName of ['Maximum', 'Minimum']) correct(kernelName, ({ b }) => hasNaN(b))
+  // The kernel takes the last byte of a whole number.
+  correct('Cast', ({ x }, { dtype }) => dtype === 'bool' && x.dtype !== 'bool')
   // XNNPACK repeats the slopes along the first axes only.
   correct('Prelu', ({ x, alpha }) => {
     const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
@@ -93,7 +95,6 @@ export function runOnCpu(
   const wasm = backend as WasmModule
   const cpu = tf.findBackend('cpu') as unknown as CpuBackend
   const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
-  const given: Inputs = inputs
   const moved: TensorInfo[] = []
   const move = (tensor: TensorInfo) => {
     const values = wasm.typedArrayFromHeap(tensor).slice()
@@ -103,11 +104,10 @@ export function runOnCpu(
     return Object.assign(copy, { rank: copy.shape.length })
   }
   try {
-    const copies = Array.isArray(given)
-      ? given.map(move)
-      : Object.fromEntries(
-          Object.entries(given).map(([name, tensor]) => [name, tensor && move(tensor)]),
-        )
+    const given: Readonly<Partial<Record<string, TensorInfo>>> = inputs
+    const copies = Object.fromEntries(
+      Object.entries(given).map(([name, tensor]) => [name, tensor && move(tensor)]),
+    )
     const call = { inputs: copies, attrs, backend: cpu } as unknown
     const results = compute(call as Parameters<typeof compute>[0])
     const outputs = [results].flat().map((result) => {

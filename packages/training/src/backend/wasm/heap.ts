@@ -1,10 +1,35 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Blas } from '#kernels'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import { isPacked } from './packed-tensors.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
+
+/** The parts of the wasm backend of TensorFlow.js (4.22) that this package relies on. */
+export interface WasmModule {
+  readonly wasm: {
+    /** Returns the address of a new block of memory as a signed integer; 0 if there is no room. */
+    _malloc(bytes: number): number
+    _free(address: number): void
+    readonly HEAPU8: Uint8Array<ArrayBuffer>
+    /** The exports of the wasm module. */
+    readonly asm: {
+      readonly memory: WebAssembly.Memory
+      readonly malloc: (bytes: number) => number
+      readonly free: (address: number) => void
+    }
+    /** Functions of `backend_wasm.js`: `move`, `disposeData`. */
+    readonly tfjs: {
+      registerTensor(id: number, size: number, memoryOffset: number): void
+      disposeData(id: number): void
+    }
+  }
+  readonly dataIdMap: { get(dataId: object): { readonly id: number; memoryOffset: number } }
+  typedArrayFromHeap(tensor: TensorInfo): Float32Array<ArrayBuffer>
+  makeOutput(shape: readonly number[], dtype: HostDType): TensorInfo
+  getMemoryOffset(dataId: object): number
+  refCount(dataId: object): number
+  incRef(dataId: object): void
+}
 
 /**
  * The memory of the wasm backend, and this package's kernels on that memory. The kernels import the
@@ -12,28 +37,24 @@ import type { WasmModule } from './tfjs-wasm.ts'
  * growing memory does not invalidate their arguments.
  */
 export class WasmHeap {
-  kernels: KernelExports
+  readonly kernels: KernelExports
   readonly backend: WasmModule
-  /** A library for large products; undefined if the kernels compute all of them. */
+  /**
+   * A library for large products. If undefined, the kernels compute all products, with the same bits on
+   * every machine.
+   */
   blas: Blas | undefined
-  readonly #exact: KernelExports
   /** The buffer whose address is `#base`. */
   #buffer: ArrayBufferLike | undefined
   #base = 0
   /** Temporary memory for one kernel call. */
   readonly #scratch = growingBlock(this)
-  readonly #temporary = growingBlock(this)
+  /** Returns the address of memory that is valid until the next call of this function. */
+  readonly temporary = growingBlock(this)
 
   constructor(backend: WasmModule) {
     this.backend = backend
-    this.#exact = instantiateKernels(backend.wasm.asm.memory)
-    this.kernels = this.#exact
-  }
-
-  /** From now on, products have the same bits on every machine. */
-  makeExact(): void {
-    this.kernels = this.#exact
-    this.blas = undefined
+    this.kernels = instantiateKernels(backend.wasm.asm.memory)
   }
 
   /** Allocates memory and returns its address, which is never 0. Release the memory by `free`. */
@@ -54,11 +75,6 @@ export class WasmHeap {
   scoped(shape: readonly number[]): Tensor {
     const output = this.backend.makeOutput([...shape], 'float32')
     return tf.engine().makeTensorFromTensorInfo(output)
-  }
-
-  /** Returns the address of memory that is valid until the next call of this method. */
-  temporary(bytes: number): number {
-    return this.#temporary(bytes)
   }
 
   addressOf({ dataId }: TensorInfo): number {
@@ -152,16 +168,11 @@ export class WasmHeap {
   }
 
   /**
-   * Whether it is safe to write to the memory of a tensor. It is not if a clone or a reshaped tensor
-   * shares the memory, or if XNNPACK uses a packed copy of the old values.
+   * Whether no clone and no reshaped tensor shares the memory of a tensor. Never write to parameters:
+   * XNNPACK multiplies with packed copies of some filters.
    */
   isWritable(tensor: TensorInfo): boolean {
-    return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
-  }
-
-  /** Sums the rows of x in double precision: out[j] = sum over rows of x[row, j]. */
-  sumRows(out: number, x: number, rows: number, columns: number): void {
-    this.kernels.sum_rows(out, x, rows, columns)
+    return this.backend.refCount(tensor.dataId) === 1
   }
 }
 

@@ -2,19 +2,15 @@ import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctKernels } from '../../tfjs/correct-kernels.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient } from '../../tfjs/volumes.ts'
 import type { Blas } from '#kernels'
-import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
 import { correctSpecialInputs, installCpuKernels } from './cpu-kernels.ts'
-import { heapOf } from './heap.ts'
+import { heapOf, type WasmModule } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import { installKernels } from './replaced-kernels.ts'
 import { installPadding } from './padding.ts'
-import { trackPacking } from './packed-tensors.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
-import { installConvolutions, installMaxPool, installWindowGradients } from './windows.ts'
+import { installWindows } from './windows.ts'
 
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
@@ -33,23 +29,16 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
   if (!isInstalled) {
     installMatMul()
     installKernels()
-    installWindowGradients()
-    installMaxPool()
     installPadding()
+    installWindows()
     installCpuKernels()
     correctSpecialInputs()
-    correctMaxPool3dGradient('wasm')
     correctKernels('wasm')
-    trackPacking()
-    installConvolutions()
   }
   isInstalled = true
   const heap = heapOf(backend)
-  heap.makeExact()
+  heap.blas = undefined
   if (math !== 'exact') heap.blas = findBlas(heap)
-  if (math === 'fast' || heap.blas !== undefined) {
-    heap.kernels = instantiateKernels(backend.wasm.asm.memory, 'fast')
-  }
   return { device: 'CPU', threads: 1, blas: heap.blas && nameOf(heap.blas) }
 }
 

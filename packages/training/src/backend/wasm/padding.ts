@@ -1,6 +1,5 @@
-import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
+import { replaceKernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
   convolutionPlaces,
   poolingPlaces,
@@ -10,6 +9,7 @@ import {
 } from '../../tfjs/window-places.ts'
 import { runOnCpu } from './cpu-kernels.ts'
 import { hasNaN } from './heap.ts'
+import { activated } from './matmul.ts'
 
 /**
  * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding
@@ -19,19 +19,14 @@ import { hasNaN } from './heap.ts'
  * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
  */
 export function installPadding(): void {
-  type Attributes = WindowAttributes & { readonly activation?: string }
-  type Convolution = KernelCall<'x' | 'filter', Attributes>
+  type Convolution = KernelCall<'x' | 'filter', WindowAttributes>
   for (const kernelName of CONVOLUTIONS) {
     const isDepthwise = kernelName.includes('Depthwise')
     replaceKernel<Convolution>(kernelName, 'wasm', (original) => (call) => {
       const { inputs, attrs } = call
       const { x, filter } = inputs
       const clamp = clampOf(attrs.activation, isDepthwise)
-      if (clamp !== undefined) {
-        const plain = { ...attrs, activation: 'linear' } as unknown as NamedAttrMap
-        const given = inputs as Readonly<Record<string, TensorInfo>>
-        return tf.tidy(() => runKernel(clamp, { x: runKernel(kernelName, given, plain) }))
-      }
+      if (clamp !== undefined) return activated(clamp, kernelName, call)
       const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
       const padded = withPadding(attrs, places)
       return padded === undefined || sizeOf(places.outShape) === 0

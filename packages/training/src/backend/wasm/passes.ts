@@ -1,5 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import type { Passes } from '../../kernels/kernels.ts'
+import type { KernelExports } from '../../kernels/kernels.ts'
 import type { TensorBackend } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap } from './heap.ts'
@@ -99,7 +99,7 @@ function floats(x: Tensor): Tensor {
 
 /** Calls a kernel with the addresses of tensors, or 0, and with other numbers. */
 export function run(
-  name: keyof Passes,
+  name: keyof KernelExports,
   tensors: readonly (TensorInfo | undefined)[],
   ...values: readonly number[]
 ): number {

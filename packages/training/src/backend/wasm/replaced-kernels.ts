@@ -1,9 +1,7 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
-import { heapOf } from './heap.ts'
+import { heapOf, type WasmModule } from './heap.ts'
 import { run } from './passes.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
 
 type Call<K extends string, A> = KernelCall<K, A, WasmModule>
 
@@ -34,7 +32,7 @@ export function installKernels(): void {
     const shape = attrs.keepDims ? [...axes.map(() => 1), ...rest] : rest
     const out = backend.makeOutput(shape, 'float32')
     const heap = heapOf(backend)
-    heap.sumRows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
+    heap.kernels.sum_rows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
     return out
   })
 
@@ -52,18 +50,6 @@ export function installKernels(): void {
     backend.typedArrayFromHeap(indices).forEach((index, row) => {
       if (index >= 0 && index < depth) values[row * depth + index] = onValue
     })
-    return out
-  })
-
-  // Fix casts to bool: the kernel of the wasm backend takes the last byte of the whole number.
-  replaceKernel<Call<'x', { readonly dtype: string }>>('Cast', 'wasm', (original) => (call) => {
-    const { inputs, attrs, backend } = call
-    const { x } = inputs
-    if (attrs.dtype !== 'bool' || x.dtype === 'bool') return original(call)
-    const out = backend.makeOutput(x.shape, 'bool')
-    const values = backend.typedArrayFromHeap(x)
-    const bits = backend.typedArrayFromHeap(out)
-    for (let i = 0; i < bits.length; i++) bits[i] = values[i] === 0 ? 0 : 1
     return out
   })
 
@@ -91,26 +77,21 @@ export function installKernels(): void {
   // Add the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
   // tf.gather, and so of every embedding. Like the cpu backend, it skips rows whose segment is out of
   // range.
-  replaceKernel('UnsortedSegmentSum', 'wasm', () => segmentSum)
-}
-
-function segmentSum({
-  inputs,
-  attrs,
-  backend,
-}: Call<'x' | 'segmentIds', { readonly numSegments: number }>): TensorInfo {
-  const { x, segmentIds } = inputs
-  const { numSegments } = attrs
-  const rows = sizeOf(segmentIds.shape)
-  if (segmentIds.shape.length !== 1 || x.shape[0] !== rows) {
-    throw new Error(
-      `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
-    )
-  }
-  const dtype = x.dtype === 'int32' ? 'int32' : 'float32'
-  const out = backend.makeOutput([numSegments, ...x.shape.slice(1)], dtype)
-  backend.typedArrayFromHeap(out).fill(0)
-  const columns = sizeOf(x.shape.slice(1))
-  run(`scatter_add_${dtype}`, [out, x, segmentIds], rows, columns, numSegments)
-  return out
+  type SegmentSum = Call<'x' | 'segmentIds', { readonly numSegments: number }>
+  replaceKernel<SegmentSum>('UnsortedSegmentSum', 'wasm', () => ({ inputs, attrs, backend }) => {
+    const { x, segmentIds } = inputs
+    const [rows, ...rest] = x.shape
+    if (segmentIds.shape.length !== 1 || segmentIds.shape[0] !== rows) {
+      throw new Error(
+        `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
+      )
+    }
+    const { numSegments } = attrs
+    const isInteger = x.dtype === 'int32'
+    const out = backend.makeOutput([numSegments, ...rest], isInteger ? 'int32' : 'float32')
+    backend.typedArrayFromHeap(out).fill(0)
+    const tensors = [out, x, segmentIds]
+    run('scatter_add', tensors, rows!, sizeOf(rest), numSegments, Number(isInteger))
+    return out
+  })
 }
