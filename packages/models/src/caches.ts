@@ -70,7 +70,10 @@ export function hostCache(): CachedAttention {
   const attendRow = (
     queries: Float32Array,
     out: Float32Array,
-    { at, start, keys, size }: { at: number; start: number; keys: number; size: number },
+    at: number,
+    start: number,
+    keys: number,
+    size: number,
   ) => {
     const [cachedKeys, cachedValues] = caches as [Float32Array, Float32Array]
     const scale = 1 / Math.sqrt(size)
@@ -115,7 +118,7 @@ export function hostCache(): CachedAttention {
         for (let s = 0; s < sequences; s++) {
           for (let i = 0; i < count; i++) {
             const at = (s * count + i) * size
-            attendRow(queries, out, { at, start: s * capacity, keys: before + i + 1, size })
+            attendRow(queries, out, at, s * capacity, before + i + 1, size)
           }
         }
       })

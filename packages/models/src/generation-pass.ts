@@ -55,19 +55,18 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
    */
   const replaceCore = (module: CausalSelfAttention) => {
     const { core } = module
-    if (keeps) {
-      module.core = onDevice?.core() ?? addHostCache()
+    if (onDevice !== undefined) {
+      module.core = onDevice.core()
+    } else if (keeps) {
+      const cache = hostCache()
+      caches.push(cache)
+      module.core = cache
     } else if (core.dividesSequences === true) {
       module.core = causalAttention
     }
     undo.push(() => {
       module.core = core
     })
-  }
-  const addHostCache = () => {
-    const cache = hostCache()
-    caches.push(cache)
-    return cache
   }
   const replacePositions = (module: PositionEmbedding, positions: Positions) => {
     const { positions: original } = module

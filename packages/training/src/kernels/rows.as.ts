@@ -52,7 +52,7 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
   const end = x + rows * stride
   let column: usize = 0
   // As many sums as fit the registers.
-  for (; column + 16 <= columns; column += 16) {
+  for (; column + 64 <= stride; column += 64) {
     let a = f64x2.splat(0)
     let b = a
     let c = a
@@ -61,7 +61,7 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
     let f = a
     let g = a
     let h = a
-    for (let p = x + (column << 2); p < end; p += stride) {
+    for (let p = x + column; p < end; p += stride) {
       const s = v128.load(p)
       a = f64x2.add(a, low(s))
       b = f64x2.add(b, high(s))
@@ -75,18 +75,16 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
       g = f64x2.add(g, low(v))
       h = f64x2.add(h, high(v))
     }
-    const to = out + (column << 2)
+    const to = out + column
     v128.store(to, join(a, b))
     v128.store(to, join(c, d), 16)
     v128.store(to, join(e, f), 32)
     v128.store(to, join(g, h), 48)
   }
-  for (; column + 4 <= columns; column += 4) {
-    sumColumns<v128>(out + (column << 2), x + (column << 2), end, stride)
+  for (; column + 16 <= stride; column += 16) {
+    sumColumns<v128>(out + column, x + column, end, stride)
   }
-  for (; column < columns; column++) {
-    sumColumns<f32>(out + (column << 2), x + (column << 2), end, stride)
-  }
+  for (; column < stride; column += 4) sumColumns<f32>(out + column, x + column, end, stride)
 }
 
 // @ts-ignore: decorator

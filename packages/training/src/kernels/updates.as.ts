@@ -114,13 +114,12 @@ export function adam(
   const b2 = f64x2.splat(beta2)
   const r2 = f64x2.splat(1 - beta2)
   const k = f64x2.splat(keep)
-  const quads = count & ~3
-  for (let i: usize = 0; i < quads; i += 4) {
-    const p = i << 2
+  const bytes = count << 2
+  let p: usize = 0
+  for (; p + 16 <= bytes; p += 16) {
     adamLanes<v128>(next + p, value + p, gradient + p, mean + p, square + p, nextMean + p, nextSquare + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
-  for (let i: usize = quads; i < count; i++) {
-    const p = i << 2
+  for (; p < bytes; p += 4) {
     adamLanes<f32>(next + p, value + p, gradient + p, mean + p, square + p, nextMean + p, nextSquare + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
 }

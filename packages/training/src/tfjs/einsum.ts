@@ -35,10 +35,12 @@ function product(a: Term, b: Term, output: string): Term {
   const inner = pick(a.labels, (label) => isShared(label) && !output.includes(label))
   const rows = pick(a.labels, (label) => !isShared(label))
   const columns = pick(b.labels, (label) => !isShared(label))
-  const left = sizesOf(a)
-  const right = sizesOf(b)
-  const extent = (labels: string) =>
-    Array.from(labels, (label) => left.get(label) ?? right.get(label)!)
+  const sizes = new Map(
+    [a, b].flatMap(({ tensor, labels }) =>
+      Array.from(labels, (label, axis) => [label, tensor.shape[axis]!] as const),
+    ),
+  )
+  const extent = (labels: string) => Array.from(labels, (label) => sizes.get(label)!)
   const [count, m, k, n] = [batch, rows, inner, columns].map((labels) => sizeOf(extent(labels)))
   const tensor = tf.matMul(
     tf.reshape(ordered(a, batch + rows + inner), [count!, m!, k!]),
@@ -54,10 +56,6 @@ function ordered({ tensor, labels }: Term, order: string): Tensor {
     tensor,
     Array.from(order, (label) => labels.indexOf(label)),
   )
-}
-
-function sizesOf({ tensor, labels }: Term): ReadonlyMap<string, number> {
-  return new Map(Array.from(labels, (label, axis) => [label, tensor.shape[axis]!]))
 }
 
 function pick(labels: string, takes: (label: string) => boolean): string {

@@ -1,8 +1,17 @@
-import { registerArrayGradients } from './array-gradients.ts'
+import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
+import { argumentError } from '@tsrun/core'
 import { registerEinsumGradient } from './einsum.ts'
-import { registerResizeGradients, registerWindowGradients } from './image-gradients.ts'
+import { sizeOf } from './host-arrays.ts'
 import { loadGradients } from '#tfjs'
-import { tf } from './tfjs.ts'
+import { replaceGradient, tf } from './tfjs.ts'
+import {
+  convolutionPlaces,
+  poolingPlaces,
+  withPadding,
+  type Places,
+  type Shape,
+  type WindowAttributes,
+} from './window-places.ts'
 
 let registered: unknown
 
@@ -20,4 +29,180 @@ export function registerGradients(): void {
   registerWindowGradients()
   registerArrayGradients()
   registerEinsumGradient()
+}
+
+type Gradients = Readonly<Record<string, () => Tensor>>
+
+/**
+ * Corrects gradients of TensorFlow.js on all backends: those of tf.mirrorPad, of tf.cumsum unless it sums
+ * along the last axis, of tf.prod along negative axes or all axes, of tf.floorDiv, and of operations with
+ * broadcast operands.
+ */
+function registerArrayGradients(): void {
+  register('MirrorPad', (_, dy, [x], attrs) => ({ x: () => mirrorGradient(dy, x!, attrs) }))
+  register('Cumsum', (_, dy, _x, { axis, exclusive, reverse }) => ({
+    x: () => tf.cumsum(dy, axis as number, exclusive as boolean, !(reverse as boolean)),
+  }))
+  register('FloorDiv', (_, _dy, [a, b]) => ({
+    a: () => tf.zeros(a!.shape),
+    b: () => tf.zeros(b!.shape),
+  }))
+  register('Prod', (original, dy, [x], attrs) => {
+    const axis = tf.util.parseAxisParam(attrs['axis'] as number[], x!.shape)
+    return original({ ...attrs, axis })
+  })
+  for (const kernelName of ['Maximum', 'Minimum', 'SquaredDifference', 'BatchMatMul']) {
+    register(kernelName, (original, dy, saved, attrs) => {
+      const gradients = original(attrs)
+      // Sum over the axes along which the operand was broadcast.
+      const sumFor =
+        (name: string, { shape }: Tensor) =>
+        (): Tensor => {
+          const gradient = gradients[name]!()
+          const axes = tf.broadcast_util.getReductionAxes(shape, gradient.shape)
+          return axes.length === 0 ? gradient : tf.reshape(tf.sum(gradient, axes), shape)
+        }
+      return { a: sumFor('a', saved[0]!), b: sumFor('b', saved[1]!) }
+    })
+  }
+}
+
+function register(
+  kernelName: string,
+  compute: (
+    original: (attrs: NamedAttrMap) => Gradients,
+    dy: Tensor,
+    saved: readonly Tensor[],
+    attrs: NamedAttrMap,
+  ) => Gradients,
+): void {
+  replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
+    return compute((changed) => original(dy, saved, changed), dy as Tensor, saved, attrs)
+  })
+}
+
+function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap): Tensor {
+  const between = mode === 'symmetric' ? 1 : 0
+  return (paddings as [number, number][]).reduce((gradient, [before], axis) => {
+    const size = x.shape[axis]!
+    if (gradient.shape[axis] === size) return gradient
+    return gradientAlong(gradient, axis, size, (output) => {
+      const at = output - before
+      if (at < 0) return [[-at - between, 1]]
+      return [[at < size ? at : 2 * (size - 1) - at + between, 1]]
+    })
+  }, dy)
+}
+
+/** The indices of the source values of an output along one axis, and their weights. */
+type Sources = (readonly [source: number, weight: number])[]
+
+/**
+ * Returns the gradient of an operation along one axis: the product with the transpose of its matrix.
+ *
+ * @param size - the size of the input along the axis
+ */
+function gradientAlong(
+  dy: Tensor,
+  axis: number,
+  size: number,
+  sourcesOf: (output: number) => Sources,
+): Tensor {
+  const outputs = dy.shape[axis]!
+  const weights = new Float32Array(size * outputs)
+  for (let output = 0; output < outputs; output++) {
+    for (const [source, weight] of sourcesOf(output)) weights[source * outputs + output]! += weight
+  }
+  const [before, after] = [dy.shape.slice(0, axis), dy.shape.slice(axis + 1)]
+  const lines = tf.reshape(dy, [sizeOf(before), outputs, sizeOf(after)])
+  const product = tf.matMul(tf.tensor3d(weights, [1, size, outputs]), lines)
+  return tf.reshape(product, [...before, size, ...after])
+}
+
+/**
+ * Corrects the gradients of pooling and convolution with `dimRoundingMode` on all backends. The original
+ * gradients ignore it, so they pass numeric padding for the same windows. Rejects the windows of volumes
+ * for which the gradient kernel of the cpu backend is wrong.
+ */
+function registerWindowGradients(): void {
+  registerWindows('MaxPool', ([images], attrs) => poolingPlaces(images!, attrs))
+  registerWindows('AvgPool', ([images], attrs) => poolingPlaces(images!, attrs))
+  registerWindows('Conv2D', ([images, filter], attrs) => convolutionPlaces(images!, filter!, attrs))
+  replaceGradient('MaxPool3D', (original) => (dy, saved, attrs) => {
+    const size = [attrs['filterSize'] as number | number[]].flat()
+    if (size[1] !== size[2] && ['cpu', 'wasm'].includes(tf.getBackend())) {
+      throw argumentError(
+        'filterSize',
+        size.join(' x '),
+        'the same height and width on this backend',
+      )
+    }
+    return original(dy, saved, attrs)
+  })
+}
+
+function registerWindows(
+  kernelName: string,
+  placesOf: (shapes: readonly Shape[], attrs: WindowAttributes) => Places,
+): void {
+  replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
+    const given = attrs as unknown as WindowAttributes
+    const { dimRoundingMode, dataFormat } = given
+    const isUsual = [undefined, null, 'floor'].includes(dimRoundingMode)
+    if (isUsual || dataFormat === 'NCHW') return original(dy, saved, attrs)
+    const places = placesOf(
+      saved.map(({ shape }) => shape as Shape),
+      given,
+    )
+    return original(dy, saved, (withPadding(given, places) ?? attrs) as NamedAttrMap)
+  })
+}
+
+interface ResizeAttributes {
+  readonly alignCorners: boolean
+  readonly halfPixelCenters: boolean
+}
+
+/**
+ * Replaces the gradients of tf.image.resizeNearestNeighbor and resizeBilinear on all backends. Resizing
+ * multiplies by a matrix along each axis, so its gradient multiplies by the transposed matrices. The
+ * original gradients ignore `halfPixelCenters`. On the cpu backend, one of them swaps width and height,
+ * and the other never returns for images of one pixel with `alignCorners`.
+ */
+function registerResizeGradients(): void {
+  registerResize('ResizeNearestNeighbor', nearest)
+  registerResize('ResizeBilinear', bilinear)
+}
+
+function registerResize(
+  kernelName: string,
+  sourcesOf: (position: number, size: number, attrs: ResizeAttributes) => Sources,
+): void {
+  replaceGradient(kernelName, () => (dy, [images], given) => {
+    const attrs = given as unknown as ResizeAttributes
+    const alongAxis = (gradient: Tensor, axis: number) => {
+      const [size, outputs] = [images!.shape[axis]!, gradient.shape[axis]!]
+      const areCorners = attrs.alignCorners && outputs > 1
+      const ratio = areCorners ? (size - 1) / (outputs - 1) : size / outputs
+      return gradientAlong(gradient, axis, size, (output) => {
+        const position = ratio * (attrs.halfPixelCenters ? output + 0.5 : output)
+        return sourcesOf(position, size, attrs)
+      })
+    }
+    return { images: () => alongAxis(alongAxis(dy as Tensor, 1), 2) }
+  })
+}
+
+function nearest(position: number, size: number, { alignCorners }: ResizeAttributes): Sources {
+  const source = alignCorners ? Math.round(position) : Math.floor(position)
+  return [[Math.min(size - 1, source), 1]]
+}
+
+function bilinear(position: number, size: number, { halfPixelCenters }: ResizeAttributes): Sources {
+  const at = Math.max(0, halfPixelCenters ? position - 0.5 : position)
+  const below = Math.floor(at)
+  return [
+    [below, 1 - (at - below)],
+    [Math.min(size - 1, below + 1), at - below],
+  ]
 }

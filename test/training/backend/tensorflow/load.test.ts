@@ -209,15 +209,12 @@ describeIt('the backend tensorflow', () => {
     expect(stderr).toMatch(/tensors are computed by tensorflow on .+, 3 threads/)
   })
 
-  it('computes fused products with bias and ReLU, as the modules call them', async () => {
+  it('computes fused products with bias and ReLU', async () => {
     const { stdout } = await run(
       `${load}
-       const info = ({ dataId, dtype }, shape) => ({ dataId, dtype, shape })
-       const [a, b] = [tf.tensor2d([[1], [2]]), tf.tensor2d([[3, 4]])]
+       const [a, b, bias] = [tf.tensor2d([[1], [2]]), tf.tensor2d([[3, 4]]), tf.tensor1d([-5, 1])]
        for (const activation of ['linear', 'relu']) {
-         const inputs = { a: info(a, [1, 2, 1]), b: info(b, [1, 1, 2]), bias: tf.tensor1d([-5, 1]) }
-         const attrs = { transposeA: false, transposeB: false, activation }
-         print(' ' + tf.engine().runKernel('_FusedMatMul', inputs, attrs).dataSync())
+         print(' ' + tf.fused.matMul({ a, b, bias, activation }).dataSync())
        }`,
       env,
     )

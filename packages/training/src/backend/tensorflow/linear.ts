@@ -24,25 +24,19 @@ export function linearPasses(
   needsInputGradient: boolean,
 ): LinearPasses {
   const eager = currentEager()!
-  const { kernels } = eager
+  const { kernels, threads } = eager
   if (kernels !== undefined) {
     const pass: typeof linearPasses = (...given) => kernelPasses(eager, kernels, ...given)
-    if (isForOneCall(eager, layers, x)) return pass(layers, x, needsInputGradient)
-    if (eager.threads === 1 && x.shape[0] <= FEW_ROWS) {
+    const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
+    const isShort = threads === 1 || elements * x.shape[0] <= MOST_MULTIPLICATIONS
+    // One call reports all gradients at its end. For small layers, that delays no communication: their
+    // gradients would not fill a bucket earlier.
+    if (isShort && elements <= MOST_ELEMENTS) return pass(layers, x, needsInputGradient)
+    if (threads === 1 && x.shape[0] <= FEW_ROWS) {
       return layerByLayer(layers, x, needsInputGradient, pass)
     }
   }
   return eagerPasses(eager, layers, x, needsInputGradient)
-}
-
-/**
- * Whether to compute each pass in one call, which reports all gradients at the end. For small
- * layers, that delays no communication: their gradients would not fill a bucket earlier.
- */
-function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Tensor): boolean {
-  const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
-  if (elements > MOST_ELEMENTS) return false
-  return threads === 1 || elements * x.shape[0] <= MOST_MULTIPLICATIONS
 }
 
 /**
@@ -172,7 +166,6 @@ function kernelPasses(
   needsInputGradient: boolean,
 ): LinearPasses {
   const relu = Uint8Array.from(layers, ({ activation }) => Number(activation === 'relu'))
-  const weights = () => layers.map(({ weight }) => weight.value)
   const parameters = [...layers.map(({ weight }) => weight), ...layers.map(({ bias }) => bias)]
   const inputs = [x, ...parameters.map(({ value }) => value)]
   const all = kernels.linearForward(Int32Array.from(eager.handlesOf(inputs)), relu)
@@ -187,7 +180,7 @@ function kernelPasses(
 
   /** Returns the weights and outputs in the argument order of the kernels. */
   const layersForBackward = () => {
-    const handles = eager.handlesOf([...weights(), output])
+    const handles = eager.handlesOf([...layers.map(({ weight }) => weight.value), output])
     const last = handles.pop()!
     return [...handles, ...outputs, last]
   }

@@ -79,7 +79,6 @@ function register({ folder, package: name }: TensorFlowManifest): void {
       require.cache[require.resolve(request)] = ours
     }
     require(name)
-    installFusedMatMul()
     installPadding()
     correctNegativeAxes('tensorflow')
     installStep()
@@ -89,25 +88,6 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     const how = permissions[code] ?? `${HOW} again`
     throw new Error(`the installation in ${folder} does not load (${reason!}): ${how}`, { cause })
   }
-}
-
-/**
- * Makes the fused matMul of the tensorflow backend accept kernel inputs (TensorInfo), like other
- * backends. The original calls operations, which accept only tensors. Activations with parameters
- * still use the original.
- */
-function installFusedMatMul(): void {
-  type Call = KernelCall<'a' | 'b', { readonly activation: string }>
-  replaceKernel<Call>('_FusedMatMul', 'tensorflow', (original) => (call) => {
-    const { a, b, bias } = call.inputs
-    const { activation } = call.attrs
-    if (activation !== 'linear' && activation !== 'relu') return original(call)
-    return tf.tidy(() => {
-      const product = runKernel('BatchMatMul', { a, b }, call.attrs)
-      const sum = bias === undefined ? product : runKernel('Add', { a: product, b: bias })
-      return activation === 'relu' ? runKernel('Relu', { x: sum }) : sum
-    })
-  })
 }
 
 /**

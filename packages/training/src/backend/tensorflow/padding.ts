@@ -5,7 +5,6 @@ import {
   convolutionPlaces,
   poolingPlaces,
   type Border,
-  type Places,
   type Shape,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
@@ -45,7 +44,14 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
     const attrs = call.attrs as unknown as WindowAttributes
     if (typeof attrs.pad === 'string' || attrs.dataFormat === 'NCHW') return original(call)
     const inputs = call.inputs as Inputs
-    const border = borderOf(placesOf(inputs, attrs, kernelName.includes('Depthwise')))
+    const { inputShape, filterShape, filterSize } = attrs
+    const images: readonly number[] = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
+    const isDepthwise = kernelName.includes('Depthwise')
+    const places =
+      filterSize === undefined
+        ? convolutionPlaces(images, filterShape ?? inputs['filter']!.shape, attrs, isDepthwise)
+        : poolingPlaces(images, attrs)
+    const border = borderOf(places)
     if (border === undefined) return original(call)
     const without = { ...call.attrs, pad: 'valid' }
     return tf.tidy(() => compute({ kernelName, inputs, attrs: without, border }))
@@ -90,11 +96,4 @@ function padded(x: TensorInfo, paddings: Border, constantValue: number): Tensor 
 /** Removes the border from gradients. */
 function inside(x: Tensor, border: Border, size: number[]): Tensor {
   return runKernel('Slice', { x }, { begin: border.map(([before]) => before), size })
-}
-
-function placesOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places {
-  const { inputShape, filterShape, filterSize } = attrs
-  const images: readonly number[] = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
-  if (filterSize !== undefined) return poolingPlaces(images, attrs)
-  return convolutionPlaces(images, filterShape ?? inputs['filter']!.shape, attrs, isDepthwise)
 }

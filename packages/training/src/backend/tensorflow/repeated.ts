@@ -7,7 +7,10 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'
 
-/** The largest number of functions of a computation, one for each combination of input shapes. */
+/**
+ * The largest number of functions of a computation, and of plans of a module: one for each combination of
+ * input shapes.
+ */
 const MOST_FUNCTIONS = 8
 
 interface Computation {
@@ -70,9 +73,6 @@ export function repeat(
   return outputs
 }
 
-/** The largest number of plans of a module. A module has one plan for each input shape. */
-const MOST_PLANS = 8
-
 /**
  * A traced part of a pass. The function of the part returns the gradients of the input and of parameters,
  * then other values.
@@ -108,76 +108,70 @@ export function repeatPass(
   const key = `${String(needsInputGradient)} ${x.dtype} ${x.shape.join()}`
   let plan = ofModule.get(key)
   if (plan?.eager !== eager || !plan.isFor(module)) {
-    if (plan === undefined && ofModule.size >= MOST_PLANS) return undefined
-    plan = new Plan(eager, module, record)
+    if (plan === undefined && ofModule.size >= MOST_FUNCTIONS) return undefined
+    plan = createPlan(eager, module, record)
     ofModule.set(key, plan)
   }
   return plan.start(x)
 }
 
 /** The TensorFlow functions for passes of a module with one input shape. */
-class Plan {
-  readonly eager: Eager
-  readonly parameters: readonly Parameter[]
-  readonly record: (x: Tensor) => Recording
-  /** Returns the output, and the values that the backward pass needs. */
-  forward: TracedFunction | undefined
-  backward: Step | undefined
-  halves: readonly [Step, Step] | undefined
-  /** The keys of the parameters whose values a step needs. */
-  needed: readonly string[] = []
-  outputGradient: string | undefined
-  #isFirst = true
-  #canRepeat = true
-  readonly #saved = new Set<string>()
-  readonly #parts: readonly Module[]
+type Plan = ReturnType<typeof createPlan>
 
-  constructor(eager: Eager, module: Module, record: (x: Tensor) => Recording) {
-    this.eager = eager
-    this.parameters = module.parameters
-    this.#parts = partsOf(module)
-    this.record = record
-  }
+function createPlan(eager: Eager, module: Module, record: (x: Tensor) => Recording) {
+  const { parameters } = module
+  const parts = partsOf(module)
+  const saved = new Set<string>()
+  let isFirst = true
+  let canRepeat = true
+  const plan = {
+    eager,
+    parameters,
+    record,
+    /** Returns the output, and the values that the backward pass needs. */
+    forward: undefined as TracedFunction | undefined,
+    backward: undefined as Step | undefined,
+    halves: undefined as readonly [Step, Step] | undefined,
+    /** The keys of the parameters whose values a step needs. */
+    needed: [] as readonly string[],
+    outputGradient: undefined as string | undefined,
 
-  /** Whether the module still has the same submodules and parameters. */
-  isFor(module: Module): boolean {
-    return (
-      isSameList(this.parameters, module.parameters) && isSameList(this.#parts, partsOf(module))
-    )
-  }
+    /** Whether the module still has the same submodules and parameters. */
+    isFor: (now: Module): boolean =>
+      isSameList(parameters, now.parameters) && isSameList(parts, partsOf(now)),
 
-  start(x: Tensor): Recording | undefined {
-    if (this.forward !== undefined) return repeatedPass(this, x)
-    const isTraced = this.#canRepeat && !this.#isFirst
-    this.#isFirst = false
-    return isTraced ? tracedPass(this, x) : undefined
-  }
+    start(x: Tensor): Recording | undefined {
+      if (plan.forward !== undefined) return repeatedPass(plan, x)
+      const isTraced = canRepeat && !isFirst
+      isFirst = false
+      return isTraced ? tracedPass(plan, x) : undefined
+    },
 
-  /** Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass. */
-  learn(trace: Trace, output: string, length: number, define: () => void): void {
-    if (!this.#canRepeat) return
-    try {
-      define()
-      const steps = [this.backward, ...(this.halves ?? [])].filter((step) => step !== undefined)
-      const inputs = steps.flatMap(({ run }) => run.inputs)
-      for (const key of inputs) if (trace.isMade(key, 0, length)) this.#saved.add(key)
-      this.needed = this.parameters.flatMap((_, i) => {
-        const key = keyOfArgument(1 + i)
-        return inputs.includes(key) ? key : []
-      })
-      this.outputGradient = keyOfArgument(length)
-      this.forward = trace.define([output, ...this.#saved])
-    } catch (error) {
-      this.#canRepeat = false
-      this.forward = undefined
-      const { message } = error as Error
-      createLogger('training').debug({ reason: message }, 'passes do not become functions')
-    }
-  }
+    /** Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass. */
+    learn(trace: Trace, output: string, length: number, define: () => void): void {
+      if (!canRepeat) return
+      try {
+        define()
+        const steps = [plan.backward, ...(plan.halves ?? [])].filter((step) => step !== undefined)
+        const inputs = steps.flatMap(({ run }) => run.inputs)
+        for (const key of inputs) if (trace.isMade(key, 0, length)) saved.add(key)
+        plan.needed = parameters.flatMap((_, i) => {
+          const key = keyOfArgument(1 + i)
+          return inputs.includes(key) ? key : []
+        })
+        plan.outputGradient = keyOfArgument(length)
+        plan.forward = trace.define([output, ...saved])
+      } catch (error) {
+        canRepeat = false
+        plan.forward = undefined
+        const { message } = error as Error
+        createLogger('training').debug({ reason: message }, 'passes do not become functions')
+      }
+    },
 
-  parameterOf(key: string): Parameter | undefined {
-    return this.parameters[placeOf(key) - 1]
+    parameterOf: (key: string): Parameter | undefined => parameters[placeOf(key) - 1],
   }
+  return plan
 }
 
 function isSameList(own: readonly object[], others: readonly object[]): boolean {

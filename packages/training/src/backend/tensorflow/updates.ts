@@ -138,10 +138,7 @@ const updates = new WeakMap<Eager, UpdatesInPlace>()
 export function updatesInPlace(): UpdatesInPlace | undefined {
   const eager = currentEager()
   if (eager?.isOnHost !== true) return undefined
-  let found = updates.get(eager)
-  if (found === undefined) {
-    found = eagerUpdates(eager)
-    updates.set(eager, found)
-  }
+  const found = updates.get(eager) ?? eagerUpdates(eager)
+  updates.set(eager, found)
   return found
 }

@@ -31,7 +31,7 @@ export function wasmLinear(
       return y
     },
     gradients(dy, { x, weight }, y) {
-      const dz = { at: heap.addressOf(y === undefined ? dy : passes.reluGradient!(dy, y)) }
+      const dz = { at: heap.addressOf(y === undefined ? dy : passes.reluGradient(dy, y)) }
       return {
         x() {
           const dx = heap.scoped(x.shape)

@@ -4,12 +4,10 @@ import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
 import type { Blas } from '#kernels'
 import { findBlas } from './blas.ts'
-import { correctSpecialInputs, installCpuKernels } from './cpu-kernels.ts'
 import { heapOf, type WasmModule } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import { installKernels } from './replaced-kernels.ts'
-import { installPadding } from './padding.ts'
 import { installWindows } from './windows.ts'
 
 /** Kernels are replaced once, because the kernel registry is process-wide. */
@@ -29,10 +27,7 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
   if (!isInstalled) {
     installMatMul()
     installKernels()
-    installPadding()
     installWindows()
-    installCpuKernels()
-    correctSpecialInputs()
     correctKernels('wasm')
   }
   isInstalled = true

@@ -1,8 +1,8 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { runOnCpu } from './cpu-kernels.ts'
 import { heapOf, type WasmModule } from './heap.ts'
+import { runOnCpu } from './replaced-kernels.ts'
 
 interface Attributes {
   readonly transposeA: boolean
@@ -37,10 +37,12 @@ export function installMatMul(): void {
     replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
       const activation = ACTIVATIONS[call.attrs.activation ?? 'linear']
       if (activation !== undefined) return activated(activation, '_FusedMatMul', call)
+      const product = multiplyBatch(call)
+      if (product !== undefined) return product
       const { a, b } = call.inputs
       // The original kernel leaves the result unwritten if the operands have no values.
       const isEmpty = sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0
-      return multiplyBatch(call) ?? (isEmpty ? runOnCpu(kernelName, call) : original(call))
+      return isEmpty ? runOnCpu(kernelName, call) : original(call)
     })
   }
 }

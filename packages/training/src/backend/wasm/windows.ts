@@ -2,14 +2,17 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, runKernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
+  axesOf,
   convolutionPlaces,
   poolingPlaces,
+  withPadding,
   type Places,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
-import { runOnCpu } from './cpu-kernels.ts'
-import { heapOf, type WasmModule } from './heap.ts'
+import { hasNaN, heapOf, type WasmModule } from './heap.ts'
+import { activated } from './matmul.ts'
 import { run } from './passes.ts'
+import { runOnCpu } from './replaced-kernels.ts'
 
 type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 
@@ -27,6 +30,7 @@ type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
  * outside of its tensor.
  */
 export function installWindows(): void {
+  installPadding()
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
     replaceKernel<Call<'x' | 'filter'>>(
       kernelName,
@@ -41,6 +45,57 @@ export function installWindows(): void {
   replaceKernel('DepthwiseConv2dNativeBackpropInput', 'wasm', () => depthwiseGradient)
   replaceKernel('MaxPoolGrad', 'wasm', () => maxPoolGradient)
   replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
+}
+
+/**
+ * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding
+ * `same` wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So
+ * XNNPACK gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu
+ * backend runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
+ * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
+ */
+function installPadding(): void {
+  for (const kernelName of CONVOLUTIONS) {
+    const isDepthwise = kernelName.includes('Depthwise')
+    replaceKernel<Call<'x' | 'filter'>>(kernelName, 'wasm', (original) => (call) => {
+      const { inputs, attrs } = call
+      const { x, filter } = inputs
+      const clamp = clampOf(attrs.activation, isDepthwise)
+      if (clamp !== undefined) return activated(clamp, kernelName, call)
+      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
+      const padded = withPadding(attrs, places)
+      return padded === undefined || sizeOf(places.outShape) === 0
+        ? runOnCpu(kernelName, call)
+        : original({ ...call, attrs: padded })
+    })
+  }
+  replaceKernel<Call<'x'>>('AvgPool', 'wasm', (original) => (call) => {
+    const places = poolingPlaces(call.inputs.x.shape, call.attrs)
+    const attrs = withPadding(call.attrs, places)
+    const { x } = call.inputs
+    const isEmpty =
+      sizeOf(places.outShape) === 0 ||
+      (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places))
+    const isFloat = x.dtype === 'float32'
+    return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
+      ? runOnCpu('AvgPool', call)
+      : original({ ...call, attrs })
+  })
+}
+
+/** The kernel of an activation that XNNPACK computes as limits of its output, which replace NaN. */
+function clampOf(activation: string | undefined, isDepthwise: boolean): string | undefined {
+  if (activation === 'relu6') return 'Relu6'
+  return activation === 'relu' && isDepthwise ? 'Relu' : undefined
+}
+
+const CONVOLUTIONS = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
+
+function hasEmptyWindow(places: Places): boolean {
+  return axesOf(places).some(
+    ({ size, window, stride, before, outputs }) =>
+      before >= window || (outputs - 1) * stride - before >= size,
+  )
 }
 
 function isPlain({ inputs, attrs }: Call<'x' | 'filter'>): boolean {
@@ -242,7 +297,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     const size = 4 * numbers.length
     const at = heap.allocate(size + bytes)
     try {
-      heap.ints(at, numbers.length).set(numbers)
+      new Int32Array(backend.wasm.HEAPU8.buffer, at).set(numbers)
       run(at, at + size)
     } finally {
       heap.free(at)

@@ -51,13 +51,7 @@ export interface WebGpuTensors {
   convertAndCacheOnCPU(dataId: TensorInfo['dataId'], values: Values): Values
 }
 
-export interface OpenDevice {
-  readonly gpu: Gpu
-  readonly adapter: Adapter
-  readonly device: Device
-  /** The adapter name that the driver reports. */
-  readonly name: string
-}
+export type OpenDevice = Awaited<ReturnType<typeof openDevice>>
 
 /**
  * The device limits to request for the kernels of TensorFlow.js. Without a request, WebGPU grants only
@@ -78,7 +72,7 @@ const limits = [
  *
  * @throws Error that says what is missing
  */
-export async function openDevice(dawn: Dawn, wanted: string | undefined): Promise<OpenDevice> {
+export async function openDevice(dawn: Dawn, wanted: string | undefined) {
   const names = await adapterNames(dawn)
   const [best] = names
   if (best === undefined) {
