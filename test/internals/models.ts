@@ -1,2 +1,2 @@
-export { readGPT2Config } from '../../packages/models/src/gpt2-config.ts'
-export { sampleToken } from '../../packages/models/src/sampling.ts'
+export { sampleToken } from '../../packages/models/src/generate.ts'
+export { readGPT2Config } from '../../packages/models/src/pretrained-gpt.ts'

@@ -1,2 +1,1 @@
-export { fused } from '../../packages/tensorflow/src/fused.ts'
-export type { GraphNode, Value } from '../../packages/tensorflow/src/graph.ts'
+export { fused, type GraphNode, type Value } from '../../packages/tensorflow/src/graph.ts'

@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import { argumentError, createLogger, host, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
@@ -12,7 +13,6 @@ import {
   partsOf,
   registerGradients,
 } from '@tsrun/training/parts'
-import { compareFits, type SharedOptimizer } from './compare-fits.ts'
 
 /**
  * A weight of an optimizer of tf.train. The first weight that `getWeights` returns is the number of
@@ -53,7 +53,7 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  * model.compile({ optimizer, loss: tf.losses.softmaxCrossEntropy })
  * await model.fit(myInputs, myLabels, { batchSize: 64, epochs: 2 })
  */
-export class DistributedOptimizer extends tf.Optimizer implements SharedOptimizer {
+export class DistributedOptimizer extends tf.Optimizer {
   /** The wrapped optimizer, which updates the variables. Set the learning rate on it. */
   readonly inner: tfc.Optimizer
   readonly #group: ProcessGroup
@@ -291,4 +291,73 @@ async function describeWeight({ name, tensor }: OptimizerWeight): Promise<Descri
   const { shape } = tensor
   if (tensor.dtype === 'float32') return { name, shape }
   return { name, shape, integers: [...(await tensor.data<'int32'>())] }
+}
+
+interface FitParameters {
+  readonly epochs: number
+  readonly initialEpoch: number | null
+  readonly samples: number | null
+  readonly batchSize: number | null
+  readonly steps: number | null
+}
+
+const nothing = (): void => undefined
+
+/** The callback that compares `fit` between ranks. tf.layers creates one for each call of `fit`. */
+class FitComparison {
+  #parameters: FitParameters | undefined
+  #optimizer: Partial<DistributedOptimizer> | undefined
+
+  setParams(parameters: FitParameters): void {
+    this.#parameters = parameters
+  }
+
+  setModel({ optimizer }: { readonly optimizer?: object }): void {
+    this.#optimizer = optimizer
+  }
+
+  async onTrainBegin(): Promise<void> {
+    const group = this.#optimizer?.sharedBy
+    if (group === undefined || group.size === 1) return
+    const { epochs, initialEpoch, samples, batchSize, steps } = this.#parameters!
+    const facts = Object.entries({ examples: samples, batchSize, batches: steps })
+      .filter(([, value]) => typeof value === 'number')
+      .map(([name, value]) => `${String(value)} ${name} in fit`)
+    facts.push(`${epochs - (initialEpoch ?? 0)} epochs in fit`)
+    compareReplicas(await group.allGatherObject(facts), group, 'options')
+  }
+
+  // tf.layers calls these methods of every callback too.
+  readonly onTrainEnd = nothing
+  readonly onEpochBegin = nothing
+  readonly onEpochEnd = nothing
+  readonly onBatchBegin = nothing
+  readonly onBatchEnd = nothing
+}
+
+const compared = new WeakSet()
+
+/**
+ * Makes `fit` of tf.layers compare numbers of examples, batches and epochs between ranks before the first
+ * step, for models with a `DistributedOptimizer`. If a rank had more batches than other ranks, it would wait
+ * forever in its next step.
+ */
+function compareFits(): void {
+  for (const library of loadedLayers()) {
+    if (compared.has(library)) continue
+    library.registerCallbackConstructor(0, FitComparison)
+    compared.add(library)
+  }
+}
+
+/** The exports of tf.layers that register callbacks for all calls of `fit`. */
+interface Layers {
+  registerCallbackConstructor(verbosity: number, callback: new () => object): void
+}
+
+function loadedLayers(): Layers[] {
+  return Object.entries(createRequire(import.meta.url).cache).flatMap(([file, loaded]) => {
+    const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}
+    return typeof exports.registerCallbackConstructor === 'function' ? [exports as Layers] : []
+  })
 }

@@ -1,4 +1,4 @@
-import { access } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { argumentError, makeFolders, readFileBytes } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
@@ -19,7 +19,7 @@ import {
   writeDurably,
 } from '@tsrun/training/parts'
 import { gptNames, type CompleteGPTOptions } from './gpt.ts'
-import { gpt2Config, type TextEnds } from './gpt2-config.ts'
+import { gpt2Config, type TextEnds } from './pretrained-gpt.ts'
 
 interface Trained {
   readonly state: CheckpointState
@@ -80,8 +80,8 @@ export async function exportPretrained(
     throw argumentError('recipe', describe(recipe), 'gpt(...), or the result of pretrainedGPT')
   }
   const reads = tokenizer !== undefined && (group?.rank ?? 0) === 0
-  const [copied = []] = await onAllRanks(group, 'exportPretrained', async () =>
-    reads ? await tokenizerIn(tokenizer) : [],
+  const [copied = []] = await onAllRanks(group, 'exportPretrained', () =>
+    reads ? tokenizerIn(tokenizer) : [],
   )
   const whole = await gatherModel('exportPretrained', owner!, gptNames(options), group)
   await onAllRanks(group, 'exportPretrained', async () => {
@@ -123,20 +123,12 @@ function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
  *
  * @throws ERR_TSR_ARGUMENT for a folder without a tokenizer
  */
-async function tokenizerIn(folder: string): Promise<readonly string[]> {
-  const isThere = async (name: string) =>
-    await access(join(folder, name)).then(
-      () => true,
-      () => false,
-    )
-  const found: string[] = []
-  for (const name of TOKENIZER_FILES) if (await isThere(name)) found.push(name)
-  if (found.length === 0) {
-    throw argumentError(
-      'tokenizer',
-      folder,
-      `a folder with files of a tokenizer, such as ${TOKENIZER_FILES[0]!}`,
-    )
-  }
-  return (await isThere(GENERATION)) ? [...found, GENERATION] : found
+function tokenizerIn(folder: string): readonly string[] {
+  const found = [...TOKENIZER_FILES, GENERATION].filter((name) => existsSync(join(folder, name)))
+  if (found[0] !== undefined && found[0] !== GENERATION) return found
+  throw argumentError(
+    'tokenizer',
+    folder,
+    `a folder with files of a tokenizer, such as ${TOKENIZER_FILES[0]!}`,
+  )
 }

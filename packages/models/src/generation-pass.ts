@@ -17,8 +17,7 @@ import {
   isVocabParallelHead,
   modulesOf,
 } from '@tsrun/training/parts'
-import { hostCache } from './cached-attention.ts'
-import { deviceCaches } from './device-caches.ts'
+import { deviceCaches, hostCache } from './caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /** The modules with which texts are being generated. */
@@ -56,19 +55,18 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
    */
   const replaceCore = (module: CausalSelfAttention) => {
     const { core } = module
-    if (keeps) {
-      module.core = onDevice?.core() ?? addHostCache()
+    if (onDevice !== undefined) {
+      module.core = onDevice.core()
+    } else if (keeps) {
+      const cache = hostCache()
+      caches.push(cache)
+      module.core = cache
     } else if (core.dividesSequences === true) {
       module.core = causalAttention
     }
     undo.push(() => {
       module.core = core
     })
-  }
-  const addHostCache = () => {
-    const cache = hostCache()
-    caches.push(cache)
-    return cache
   }
   const replacePositions = (module: PositionEmbedding, positions: Positions) => {
     const { positions: original } = module

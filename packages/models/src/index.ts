@@ -14,5 +14,9 @@ export {
   type GPT2NamesOptions,
   type PretrainedGPT,
 } from './pretrained-gpt.ts'
-export { loadTokenizer, type Tokenizer } from './tokenizer.ts'
-export { trainTokenizer, type TrainTokenizerOptions } from './train-tokenizer.ts'
+export {
+  loadTokenizer,
+  trainTokenizer,
+  type Tokenizer,
+  type TrainTokenizerOptions,
+} from './tokenizer.ts'

@@ -11,11 +11,10 @@ import {
   type TensorBackend,
   tf,
 } from '@tsrun/training/backends'
-import { currentEager, type Eager } from './eager.ts'
+import { currentEager, type Eager, type NodeBackend } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
 import { linearPasses } from './linear.ts'
-import { repeat } from './repeated.ts'
-import { repeatPass } from './repeated-passes.ts'
+import { repeat, repeatPass } from './repeated.ts'
 import { updatesInPlace } from './updates.ts'
 
 /**
@@ -78,15 +77,9 @@ function eagerFor(dtype: string): Eager | undefined {
   return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager
 }
 
-/** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: `move`, `disposeData`, `getInputTensorIds`. */
-interface NodeTensors {
-  readonly binding: { deleteTensor(id: number): void }
-  readonly tensorMap: { get(dataId: object): { values: Float32Array | null; id: number } }
-}
-
 function storageOf({ dataId }: Tensor): Storage {
-  const { binding, tensorMap } = tf.engine().backend as unknown as NodeTensors
-  const data = tensorMap.get(dataId)
+  const { binding, tensorMap } = tf.engine().backend as unknown as NodeBackend
+  const data = tensorMap.get(dataId)!
   return {
     free() {
       if (data.id >= 0) binding.deleteTensor(data.id)

@@ -4,7 +4,7 @@ import { tf } from '@tsrun/training/backends'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 
 /** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
-interface NodeBackend {
+export interface NodeBackend {
   binding: Binding
   readonly isUsingGpuDevice: boolean
   readonly tensorMap: {
@@ -44,10 +44,11 @@ interface Binding {
 }
 
 interface TensorData {
-  readonly id: Handle
+  /** Negative if TensorFlow does not have the values. */
+  id: Handle
   readonly shape: readonly number[]
   readonly dtype: number
-  readonly values: unknown
+  values: Float32Array | null
   refCount: number
 }
 

@@ -50,9 +50,9 @@ function serializeNode(
     all.push(attribute('value', field(8, serializeTensor(dtypes[0]!, constant))))
   }
   return Buffer.concat([
-    field(1, text(`n${index}`)),
-    field(2, text(op)),
-    ...inputs.map(({ node, output }) => field(3, text(`n${node}:${output}`))),
+    field(1, `n${index}`),
+    field(2, op),
+    ...inputs.map(({ node, output }) => field(3, `n${node}:${output}`)),
     ...all,
   ])
 }
@@ -64,12 +64,12 @@ function serializeTensor(dtype: number, { shape, values }: Constant): Bytes {
 }
 
 function attribute(name: string, value: Bytes): Bytes {
-  return field(5, Buffer.concat([field(1, text(name)), field(2, value)]))
+  return field(5, Buffer.concat([field(1, name), field(2, value)]))
 }
 
 /** Writers for the fields of AttrValue, indexed by TF_AttrType of TensorFlow's C API. */
 const scalars: readonly ((value: never) => Bytes)[] = [
-  (value: string) => field(2, text(value)),
+  (value: string) => field(2, value),
   (value: number) => integer(3, value),
   (value: number) =>
     Buffer.concat([varint(4 * 8 + 5), new Uint8Array(Float32Array.of(value).buffer)]),
@@ -94,8 +94,9 @@ function integer(number: number, value: number): Bytes {
   return Buffer.concat([varint(number * 8), varint(value)])
 }
 
-function field(number: number, content: Bytes): Bytes {
-  return Buffer.concat([varint(number * 8 + 2), varint(content.length), content])
+function field(number: number, content: Bytes | string): Bytes {
+  const bytes = typeof content === 'string' ? Buffer.from(content) : content
+  return Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes])
 }
 
 function varint(value: number): Bytes {
@@ -105,6 +106,120 @@ function varint(value: number): Bytes {
   return Uint8Array.of(...bytes, Number(rest))
 }
 
-function text(value: string): Bytes {
-  return Buffer.from(value)
+/** Values of TF_AttrType and TF_DataType in TensorFlow's C API. */
+const [STRINGS, INT, FLOAT, INT32] = [0, 1, 1, 3]
+
+/** The fused matrix product has other names for these attributes. */
+const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y: 'transpose_b' }
+
+/**
+ * Replaces chains of operations by fused TensorFlow kernels on a GPU: a matrix product with its
+ * bias and ReLU, and the gradient of a ReLU. On a GPU, launching most of these kernels takes longer
+ * than running them. Unused nodes stay in the list; TensorFlow drops them.
+ *
+ * @param outputs - the results of the function
+ */
+export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): GraphNode[] {
+  const result = [...nodes]
+  const uses = nodes.map(() => 0)
+  for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
+
+  /**
+   * Returns the node that computes this value, if its operation is in `ops` and no other node uses
+   * the value.
+   */
+  const only = (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
+    const node = value && nodes[value.node]!
+    return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
+  }
+  const shapeOf = ({ node, output }: Value): readonly number[] => nodes[node]!.shapes[output]!
+  const reshaped = (value: Value, shape: readonly number[], T: Attribute): GraphNode => {
+    const values = Int32Array.from(shape)
+    const constant = { shape: [shape.length], values }
+    const at = result.push({
+      op: 'Const',
+      attributes: [],
+      inputs: [],
+      dtypes: [INT32],
+      shapes: [constant.shape],
+      constant,
+    })
+    const inputs = [value, { node: at - 1, output: 0 }]
+    return { op: 'Reshape', attributes: [T], inputs, dtypes: [T.value as number], shapes: [shape] }
+  }
+  /** Removes the leading axis of a batch of one matrix. */
+  const matrix = (value: Value, T: Attribute): Value => {
+    const shape = shapeOf(value)
+    if (shape.length === 2) return value
+    return { node: result.push(reshaped(value, shape.slice(-2), T)) - 1, output: 0 }
+  }
+
+  /** Matches dy relu(sign(y)), the form in which TensorFlow.js computes the gradient of y = relu(x). */
+  const reluGradient = (node: GraphNode): GraphNode | undefined => {
+    const [dy, slope] = node.inputs as [Value, Value]
+    const step = only(only(slope, 'Cast')?.inputs[0] ?? slope, 'Relu')
+    const y = only(step?.inputs[0], 'Sign')?.inputs[0]
+    if (y === undefined || shapeOf(dy).join() !== shapeOf(y).join()) return undefined
+    return { ...node, op: 'ReluGrad', inputs: [dy, y] }
+  }
+  /** Fuses relu(x W + b), or x W + b. */
+  const linear = (sum: GraphNode, last: GraphNode): GraphNode | undefined => {
+    const [a, b] = sum.inputs as [Value, Value]
+    const product = only(a, 'BatchMatMulV2') ?? only(b, 'BatchMatMulV2')
+    if (product === undefined) return undefined
+    const bias = product === nodes[a.node] ? b : a
+    const shape = product.shapes[0]!
+    if (shape.length > 3 || (shape.length === 3 && shape[0] !== 1)) return undefined
+    if (product.inputs.some((value) => shapeOf(value).length !== shape.length)) return undefined
+    if (shapeOf(bias).join() !== String(shape.at(-1))) return undefined
+    const T = product.attributes.find(({ name }) => name === 'T')!
+    const kinds = last === sum ? ['BiasAdd'] : ['BiasAdd', 'Relu']
+    const node: GraphNode = {
+      op: '_FusedMatMul',
+      attributes: [
+        ...product.attributes.map((each) => ({ ...each, name: RENAMED[each.name] ?? each.name })),
+        { name: 'num_args', type: INT, value: 1 },
+        { name: 'fused_ops', type: STRINGS, value: kinds },
+      ],
+      inputs: [...product.inputs.map((value) => matrix(value, T)), bias],
+      dtypes: product.dtypes,
+      shapes: [shape.slice(-2)],
+    }
+    if (shape.length === 2) return node
+    return reshaped({ node: result.push(node) - 1, output: 0 }, shape, T)
+  }
+
+  const sums = ['Add', 'AddV2', 'BiasAdd']
+  const covered = new Set<GraphNode>()
+  for (const [index, node] of [...nodes.entries()].reverse()) {
+    const sum = node.op === 'Relu' ? only(node.inputs[0], ...sums) : node
+    const isOpen = sum !== undefined && sums.includes(sum.op) && !covered.has(sum)
+    const found = node.op === 'Mul' ? reluGradient(node) : isOpen ? linear(sum, node) : undefined
+    if (found === undefined) continue
+    result[index] = found
+    if (sum !== undefined) covered.add(sum)
+  }
+  return result
+}
+
+/**
+ * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN, whose call takes
+ * longer than the product of a small matrix. The sums are rounded in another way.
+ */
+export function withoutOneDnn(nodes: readonly GraphNode[]): GraphNode[] {
+  return nodes.map((node) => {
+    const { op, attributes, inputs, dtypes } = node
+    const [left] = inputs
+    const isRow =
+      op === 'BatchMatMulV2' &&
+      dtypes[0] === FLOAT &&
+      nodes[left!.node]!.shapes[left!.output]!.at(-2) === 1 &&
+      attributes.some(({ name, value }) => name === 'adj_x' && value === false)
+    if (!isRow) return node
+    const types = ['Ta', 'Tb', 'Tout']
+    const renamed = attributes.flatMap((each) =>
+      each.name === 'T' ? types.map((name) => ({ ...each, name })) : each,
+    )
+    return { ...node, op: 'BatchMatMulV3', attributes: renamed }
+  })
 }

@@ -1,13 +1,15 @@
 import {
   type GradientListener,
+  type GradientPlaces,
   type LinearLayer,
   type LinearPasses,
+  type Parameter,
+  placesOf,
   type Tensor,
   tf,
 } from '@tsrun/training/backends'
+import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
-import type { Handle } from './binding-kernels.ts'
-import { kernelPasses, layerByLayer, placesIn } from './kernel-passes.ts'
 
 /**
  * The largest number of multiplications for a forward pass in one call (0.3 ms), if TensorFlow
@@ -165,4 +167,172 @@ function eagerPasses(
       input.dispose()
     },
   }
+}
+
+/** Runs each pass in one call of a binding kernel. Reports all gradients at the end of the pass. */
+function kernelPasses(
+  eager: Eager,
+  kernels: BindingKernels,
+  layers: readonly LinearLayer[],
+  x: Tensor,
+  needsInputGradient: boolean,
+): LinearPasses {
+  const relu = Uint8Array.from(layers, ({ activation }) => Number(activation === 'relu'))
+  const parameters = [...layers.map(({ weight }) => weight), ...layers.map(({ bias }) => bias)]
+  const inputs = [x, ...parameters.map(({ value }) => value)]
+  const all = kernels.linearForward(Int32Array.from(eager.handlesOf(inputs)), relu)
+  const input = tf.keep(tf.clone(x))
+  // Handles of all outputs but the last, which is a tensor.
+  const outputs = all.slice(0, -1)
+  const output = eager.take(all.at(-1)!, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
+  /**
+   * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.
+   */
+  let saved: readonly Handle[] = []
+
+  /** Returns the weights and outputs in the argument order of the kernels. */
+  const layersForBackward = () => {
+    const handles = eager.handlesOf([...layers.map(({ weight }) => weight.value), output])
+    const last = handles.pop()!
+    return [...handles, ...outputs, last]
+  }
+
+  /**
+   * Returns the sums for the weights, then for the biases. Returns undefined unless all exist and
+   * can be added to in place.
+   */
+  const sumsOf = ({ sums }: GradientListener) => {
+    if (sums === undefined) return undefined
+    const names = new Set(parameters.map(({ name }) => name))
+    const found = parameters.flatMap(({ name }) => sums.get(name) ?? [])
+    const isWhole = names.size === parameters.length && found.length === parameters.length
+    return isWhole && found.every((sum) => eager.isAlone(sum)) ? found : undefined
+  }
+
+  /**
+   * @param results - gradients of the weights, then of the biases; none if they are in the arrays of the
+   *   listener. If it throws, the rest of them and `dx` are freed.
+   */
+  const report = (results: readonly Handle[], onGradient: GradientListener, dx?: Tensor) => {
+    const remaining = new Set(results)
+    const take = (parameter: Parameter, handle: Handle | undefined) => {
+      if (handle === undefined) {
+        onGradient.memory!.written(parameter)
+        return
+      }
+      remaining.delete(handle)
+      onGradient(parameter, eager.take(handle, parameter.shape))
+    }
+    try {
+      for (let i = layers.length - 1; i >= 0; i--) {
+        const { weight, bias } = layers[i]!
+        take(bias, results[layers.length + i])
+        take(weight, results[i])
+      }
+    } catch (error) {
+      dx?.dispose()
+      throw error
+    } finally {
+      for (const handle of remaining) eager.free(handle)
+    }
+  }
+
+  const inputGradient = (handle: Handle | undefined) =>
+    handle === undefined ? undefined : eager.take(handle, input.shape)
+
+  return {
+    output,
+    backward(dy, onGradient) {
+      const given = [...eager.handlesOf([input, dy]), ...layersForBackward()]
+      const run = (sums: readonly Handle[], places?: GradientPlaces) =>
+        kernels.linearBackward(
+          Int32Array.from([...given, ...sums]),
+          relu,
+          needsInputGradient,
+          places?.values,
+          places?.adds,
+        )
+      const places = placesIn(kernels, onGradient, parameters)
+      if (places !== undefined) {
+        const [handle] = run([], places) as Handle[]
+        const dx = inputGradient(handle)
+        report([], onGradient, dx)
+        return dx
+      }
+      const sums = sumsOf(onGradient)
+      const added = sums !== undefined && run(eager.handlesOf(sums))
+      if (added !== false) return inputGradient(added[0])
+      const results = run([]) as Handle[]
+      const dx = inputGradient(results[parameters.length])
+      report(results.slice(0, parameters.length), onGradient, dx)
+      return dx
+    },
+    backwardInput(dy) {
+      const given = Int32Array.of(eager.handleOf(dy), ...layersForBackward())
+      const results = kernels.linearBackwardInput(given, relu, needsInputGradient)
+      saved = results.slice(0, layers.length)
+      return inputGradient(results[layers.length])
+    },
+    backwardParameters(onGradient) {
+      const given = Int32Array.of(eager.handleOf(input), ...saved, ...outputs)
+      const places = placesIn(kernels, onGradient, parameters)
+      report(kernels.linearBackwardParameters(given, places?.values, places?.adds), onGradient)
+    },
+    dispose() {
+      for (const handle of [...outputs, ...saved]) eager.free(handle)
+      output.dispose()
+      input.dispose()
+    },
+  }
+}
+
+/** Runs a separate pass for each layer, so that the gradients of large layers are reported one by one. */
+function layerByLayer(
+  layers: readonly LinearLayer[],
+  x: Tensor,
+  needsInputGradient: boolean,
+  pass: typeof linearPasses,
+): LinearPasses {
+  let input = x
+  const passes = layers.map((layer, i) => {
+    const own = pass([layer], input, i > 0 || needsInputGradient)
+    input = own.output
+    return own
+  })
+  for (const { output } of passes.slice(0, -1)) tf.keep(output)
+
+  /** @param step - maps the gradient of a layer's output to the gradient of its input */
+  const walk = (dy: Tensor, step: (pass: LinearPasses, gradient: Tensor) => Tensor | undefined) => {
+    let gradient: Tensor | undefined = dy
+    for (const pass of passes.toReversed()) {
+      const output: Tensor = gradient!
+      try {
+        gradient = step(pass, output)
+      } finally {
+        if (output !== dy) output.dispose()
+      }
+    }
+    return gradient
+  }
+
+  return {
+    output: input,
+    backward: (dy, onGradient) => walk(dy, (pass, gradient) => pass.backward(gradient, onGradient)),
+    backwardInput: (dy) => walk(dy, (pass, gradient) => pass.backwardInput(gradient)),
+    backwardParameters(onGradient) {
+      for (const pass of passes.toReversed()) pass.backwardParameters(onGradient)
+    },
+    dispose() {
+      for (const pass of passes) pass.dispose()
+    },
+  }
+}
+
+/** Returns places for gradients to which the kernels of the binding can write. */
+function placesIn(
+  kernels: BindingKernels,
+  onGradient: GradientListener,
+  parameters: readonly Parameter[],
+): GradientPlaces | undefined {
+  return kernels.takesArrays === true ? placesOf(onGradient, parameters) : undefined
 }

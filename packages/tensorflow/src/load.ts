@@ -19,7 +19,7 @@ import {
   runKernel,
   tf,
 } from '@tsrun/training/backends'
-import { threadCount } from './eager.ts'
+import { threadCount, type NodeBackend } from './eager.ts'
 import { installPadding } from './padding.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
@@ -30,10 +30,6 @@ const permissions: Readonly<Record<string, string>> = {
 }
 /** In milliseconds, for nvidia-smi. The GPU driver is already loaded. */
 const NVIDIA_SMI_TIMEOUT = 10_000
-
-interface NodeBackend {
-  readonly isUsingGpuDevice: boolean
-}
 
 /** Loads TensorFlow through the binding of @tensorflow/tfjs-node that `tsrun setup` has built. */
 export async function loadTensorFlow(): Promise<BackendFacts> {

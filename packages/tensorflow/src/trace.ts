@@ -1,8 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
 import type { Eager, Observer } from './eager.ts'
-import { fused, withoutOneDnn } from './fused.ts'
-import { serializeGraph, type GraphNode, type Value } from './graph.ts'
+import { fused, serializeGraph, withoutOneDnn, type GraphNode, type Value } from './graph.ts'
 
 /** A TensorFlow function made from a part of a trace. */
 export interface TracedFunction {
@@ -82,7 +81,7 @@ export function createTrace(eager: Eager) {
 
   /**
    * Returns the keys of tensors. A tensor that is neither an argument nor a traced result makes the
-   * trace incomplete (`isWhole`).
+   * trace incomplete, so that `define` throws.
    */
   const keysOf = (tensors: readonly Tensor[]) =>
     valuesOf(run(() => eager.handlesOf(tensors))).map(keyOf)
@@ -108,12 +107,14 @@ export function createTrace(eager: Eager) {
    *
    * @param first - values of nodes before this one become arguments, except constants
    * @param rewrite - replaces operations on the CPU
+   * @throws Error if an operation so far depends on anything but arguments and constants
    */
   const define = (
     outputs: readonly string[],
     first = 0,
     rewrite?: (nodes: readonly GraphNode[]) => GraphNode[],
   ): TracedFunction => {
+    if (!isWhole) throw new Error('a value is from outside')
     const isArgument = (node: number) =>
       nodes[node]!.op === 'Placeholder' || (node < first && nodes[node]!.op !== 'Const')
     const { args, needed } = nodesBehind(outputs.map(valueOf), isArgument)
@@ -142,10 +143,6 @@ export function createTrace(eager: Eager) {
     keysOf,
     define,
 
-    /** Whether all operations so far depend only on arguments and constants. */
-    get isWhole() {
-      return isWhole
-    },
     get length() {
       return nodes.length
     },
@@ -175,13 +172,9 @@ export function createTrace(eager: Eager) {
     /**
      * Makes a function of a computation that is not a training pass, so it may round in another way than
      * single operations.
-     *
-     * @throws Error if an output depends on anything but arguments and constants
      */
     defineAll(outputs: readonly Tensor[]) {
-      const keys = keysOf(outputs)
-      if (!isWhole) throw new Error('a value is from outside')
-      return define(keys, 0, withoutOneDnn)
+      return define(keysOf(outputs), 0, withoutOneDnn)
     },
   }
 }

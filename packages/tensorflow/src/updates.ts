@@ -9,6 +9,8 @@ import { currentEager, type Eager } from './eager.ts'
  */
 const LARGEST_CALL = 2 ** 18
 
+type Kernel = (kernels: BindingKernels, handles: Int32Array, gradient?: Float32Array) => boolean
+
 /**
  * Updates small tensors with kernels of the binding, and large ones with the optimizer operations of
  * TensorFlow.
@@ -26,21 +28,16 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     return scalar
   }
   /** @returns whether a kernel has updated the values of the tensors in place */
-  const call = (
-    tensors: readonly Tensor[],
-    gradient: Gradient,
-    store: Store,
-    update: (kernels: BindingKernels, handles: Int32Array, array?: Float32Array) => boolean,
-  ) => {
+  const call = (tensors: readonly Tensor[], gradient: Gradient, store: Store, kernel: Kernel) => {
     const { kernels } = eager
-    const { array, tensor } = formOf(gradient)
+    const array = ArrayBuffer.isView(gradient) ? gradient : undefined
     if (kernels === undefined || (array !== undefined && kernels.takesArrays !== true)) return false
     if (tensors[0]!.size > LARGEST_CALL && eager.threads > 1) return false
     if (!tensors.every((tensor) => eager.isAlone(tensor))) return false
     let isDone = false
     try {
-      const inputs = tensor === undefined ? tensors : [...tensors, tensor]
-      isDone = update(kernels, Int32Array.from(eager.handlesOf(inputs)), array)
+      const inputs = ArrayBuffer.isView(gradient) ? tensors : [...tensors, gradient]
+      isDone = kernel(kernels, Int32Array.from(eager.handlesOf(inputs)), array)
     } catch (error) {
       store([...tensors])
       throw error
@@ -48,50 +45,60 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     if (isDone) store(tensors.map((tensor) => eager.retake(tensor)))
     return isDone
   }
+  /**
+   * @param kernel - updates with a kernel of the binding
+   * @param apply - updates with an operation of TensorFlow
+   */
   const update = (
     tensors: readonly Tensor[],
     gradient: Gradient,
     store: Store,
+    kernel: Kernel,
     apply: (variables: readonly Handle[], gradient: Handle) => void,
   ) => {
-    const { array, tensor } = formOf(gradient)
-    const copy = array && eager.copyIn(array, tensors[0]!.shape)
+    if (call(tensors, gradient, store, kernel)) return
+    const isArray = ArrayBuffer.isView(gradient)
+    const shapes = tensors.map(({ shape }) => shape)
+    const given = isArray ? eager.copyIn(gradient, shapes[0]!) : eager.handleOf(gradient)
     areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
       eager.assign(variables[i]!, eager.handleOf(tensor))
     }
-    const shapes = tensors.map(({ shape }) => shape)
     // Dispose the tensors first: TensorFlow copies values before it changes them if another tensor refers
     // to them.
     for (const tensor of tensors) tensor.dispose()
     try {
-      apply(variables.slice(0, tensors.length), copy ?? eager.handleOf(tensor!))
+      apply(variables.slice(0, tensors.length), given)
     } finally {
-      if (copy !== undefined) eager.free(copy)
+      if (isArray) eager.free(given)
       store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
     }
   }
 
   return {
     descend(value, gradient, rate, store) {
-      const isDone = call([value], gradient, store, (kernels, handles, array) =>
-        kernels.descend(handles, rate, array),
+      update(
+        [value],
+        gradient,
+        store,
+        (kernels, handles, array) => kernels.descend(handles, rate, array),
+        ([variable], given) => {
+          eager.apply('ResourceApplyGradientDescent', [variable!, scalarOf(rate), given])
+        },
       )
-      if (isDone) return
-      update([value], gradient, store, ([variable], given) => {
-        eager.apply('ResourceApplyGradientDescent', [variable!, scalarOf(rate), given])
-      })
     },
 
     descendWithMomentum(tensors, gradient, { rate, momentum }, store) {
-      const isDone = call(tensors, gradient, store, (kernels, handles, array) =>
-        kernels.descendWithMomentum(handles, rate, momentum, array),
+      update(
+        tensors,
+        gradient,
+        store,
+        (kernels, handles, array) => kernels.descendWithMomentum(handles, rate, momentum, array),
+        (variables, given) => {
+          const inputs = [...variables, scalarOf(rate), given, scalarOf(momentum)]
+          eager.apply('ResourceApplyMomentum', inputs)
+        },
       )
-      if (isDone) return
-      update(tensors, gradient, store, (variables, given) => {
-        const inputs = [...variables, scalarOf(rate), given, scalarOf(momentum)]
-        eager.apply('ResourceApplyMomentum', inputs)
-      })
     },
 
     /**
@@ -104,13 +111,15 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
       const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
       const corrected = epsilon * Math.sqrt(1 - power2)
       const factors = [power1, power2, learningRate, beta1, beta2, corrected] as const
-      const isDone = call(tensors, gradient, store, (kernels, handles, array) =>
-        kernels.adam(handles, ...factors, array),
+      update(
+        tensors,
+        gradient,
+        store,
+        (kernels, handles, array) => kernels.adam(handles, ...factors, array),
+        (variables, given) => {
+          eager.apply('ResourceApplyAdam', [...variables, ...factors.map(scalarOf), given])
+        },
       )
-      if (isDone) return
-      update(tensors, gradient, store, (variables, given) => {
-        eager.apply('ResourceApplyAdam', [...variables, ...factors.map(scalarOf), given])
-      })
     },
 
     finish() {
@@ -123,20 +132,13 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
   }
 }
 
-function formOf(gradient: Gradient): { readonly array?: Float32Array; readonly tensor?: Tensor } {
-  return ArrayBuffer.isView(gradient) ? { array: gradient } : { tensor: gradient }
-}
-
 const updates = new WeakMap<Eager, UpdatesInPlace>()
 
 /** Returns the in-place updates on the CPU; undefined on a GPU. */
 export function updatesInPlace(): UpdatesInPlace | undefined {
   const eager = currentEager()
   if (eager?.isOnHost !== true) return undefined
-  let found = updates.get(eager)
-  if (found === undefined) {
-    found = eagerUpdates(eager)
-    updates.set(eager, found)
-  }
+  const found = updates.get(eager) ?? eagerUpdates(eager)
+  updates.set(eager, found)
   return found
 }

@@ -10,7 +10,7 @@ export {
   placesOf,
   type Recording,
 } from './model/recording.ts'
-export { correctNegativeAxes } from './tfjs/array-gradients.ts'
+export { correctNegativeAxes } from './tfjs/correct-kernels.ts'
 export type {
   BackendFacts,
   EvaluatedLoss,

@@ -21,7 +21,7 @@ export function softmax_rows(
 ): void {
   const scales = f32x4.splat(scale)
   for (let row: usize = 0; row < rows; row++) {
-    const count = visible + row < columns ? visible + row : columns
+    const count = min(visible + row, columns)
     const bytes = count << 2
     const quads = bytes & ~15
     if (!known) store<f32>(stats, largest(p, bytes))

@@ -57,8 +57,7 @@ export type Passes = Record<
   | 'normalize'
   | 'normalize_gradients'
   | 'scale'
-  | 'scatter_add_float32'
-  | 'scatter_add_int32'
+  | 'scatter_add'
   | 'softmax_gradient'
   | 'sum_of_squares',
   (...values: number[]) => number

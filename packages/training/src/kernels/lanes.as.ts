@@ -14,6 +14,17 @@ export function write<T>(p: usize, x: v128): void {
   else v128.store32_lane(p, x, 0)
 }
 
+/** out += x for floats or 32-bit integers */
+// @ts-ignore: decorator
+@inline
+export function add<T>(out: usize, x: usize, bytes: usize): void {
+  let at: usize = 0
+  for (; at + 16 <= bytes; at += 16) {
+    v128.store(out + at, v128.add<T>(v128.load(out + at), v128.load(x + at)))
+  }
+  for (; at < bytes; at += 4) store<T>(out + at, <T>(load<T>(out + at) + load<T>(x + at)))
+}
+
 /** The first two values as doubles. */
 // @ts-ignore: decorator
 @inline

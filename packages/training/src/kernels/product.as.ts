@@ -13,12 +13,6 @@ export function scratch_bytes(): usize {
   return ((ROWS * DEPTH + DEPTH * COLUMNS + 4 * 8 * 2 + 8) << 2) + 64
 }
 
-// @ts-ignore: decorator
-@inline
-function least(a: usize, b: usize): usize {
-  return a < b ? a : b
-}
-
 /**
  * Computes the matrix product c [m, n] = finish(start + a [m, k] b [k, n]) in float32, with the values
  * of a row of c side by side.
@@ -54,13 +48,13 @@ export function product(
   const bBlock = aBlock + ((ROWS * DEPTH) << 2)
   const edge = bBlock + ((DEPTH * COLUMNS) << 2)
   for (let column: usize = 0; column < n; column += COLUMNS) {
-    const columns = least(COLUMNS, n - column)
+    const columns = min<usize>(COLUMNS, n - column)
     for (let step: usize = 0; step < k; step += DEPTH) {
-      const depth = least(DEPTH, k - step)
+      const depth = min<usize>(DEPTH, k - step)
       const last = step + depth == k
       pack(bBlock, b + step * bRow + column * bColumn, 8, columns, depth, bColumn, bRow)
       for (let row: usize = 0; row < m; row += ROWS) {
-        const rows = least(ROWS, m - row)
+        const rows = min<usize>(ROWS, m - row)
         pack(aBlock, a + row * aRow + step * aColumn, 4, rows, depth, aRow, aColumn)
         const corner = row * cRow + (column << 2)
         multiplyBlocks(
@@ -99,7 +93,7 @@ function multiplyBlocks(
   const edgeMask = edge + 128
   const edgeStart = edge + 256
   for (let column: usize = 0; column < columns; column += 8) {
-    const width = least(8, columns - column)
+    const width = min<usize>(8, columns - column)
     let from: usize = 0
     if (first) {
       from = edgeStart
@@ -110,7 +104,7 @@ function multiplyBlocks(
     }
     let panel = a
     for (let row: usize = 0; row < rows; row += 4) {
-      const height = least(4, rows - row)
+      const height = min<usize>(4, rows - row)
       const offset = row * stride + (column << 2)
       if (width == 8 && height == 4) {
         if (finisher) {

@@ -1,13 +1,15 @@
+import { read } from './lanes.as'
+
 /** Operations on the sums of a tile: RELU applies a ReLU, MASK the gradient of a ReLU. */
 export const RELU: i32 = 1
 export const MASK: i32 = 2
 
 // @ts-ignore: decorator
 @inline
-export function finish(x: v128, finisher: i32, mask: usize): v128 {
+export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
   if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
   // The gradient is 0 where the mask (the output of the ReLU) is 0.
-  if (finisher == MASK) return v128.andnot(x, f32x4.le(v128.load(mask), f32x4.splat(0)))
+  if (finisher == MASK) return v128.andnot(x, f32x4.le(read<T>(mask), f32x4.splat(0)))
   return x
 }
 
@@ -68,17 +70,17 @@ function multiplyTile(
     a += 16
     b += 32
   }
-  v128.store(c, finish(s0, finisher, mask))
-  v128.store(c, finish(t0, finisher, mask + 16), 16)
+  v128.store(c, finish<v128>(s0, finisher, mask))
+  v128.store(c, finish<v128>(t0, finisher, mask + 16), 16)
   mask += stride
-  v128.store(c1, finish(s1, finisher, mask))
-  v128.store(c1, finish(t1, finisher, mask + 16), 16)
+  v128.store(c1, finish<v128>(s1, finisher, mask))
+  v128.store(c1, finish<v128>(t1, finisher, mask + 16), 16)
   mask += stride
-  v128.store(c2, finish(s2, finisher, mask))
-  v128.store(c2, finish(t2, finisher, mask + 16), 16)
+  v128.store(c2, finish<v128>(s2, finisher, mask))
+  v128.store(c2, finish<v128>(t2, finisher, mask + 16), 16)
   mask += stride
-  v128.store(c3, finish(s3, finisher, mask))
-  v128.store(c3, finish(t3, finisher, mask + 16), 16)
+  v128.store(c3, finish<v128>(s3, finisher, mask))
+  v128.store(c3, finish<v128>(t3, finisher, mask + 16), 16)
 }
 
 export function plainTile(

@@ -3,32 +3,23 @@
 
 import { high, join, low, read, write } from './lanes.as'
 
-/** x + factor y */
 // @ts-ignore: decorator
 @inline
-function addScaled(x: v128, factor: v128, y: v128): v128 {
-  return join(
-    f64x2.add(low(x), f64x2.mul(factor, low(y))),
-    f64x2.add(high(x), f64x2.mul(factor, high(y))),
-  )
+function addScaledAt<T>(out: usize, a: usize, factor: v128, b: usize): void {
+  const x = read<T>(a)
+  const y = read<T>(b)
+  const left = f64x2.add(low(x), f64x2.mul(factor, low(y)))
+  const right = f64x2.add(high(x), f64x2.mul(factor, high(y)))
+  write<T>(out, join(left, right))
 }
 
 /** out[i] = x[i] + factor y[i]; `out` may be `x` or `y`. */
 export function add_scaled(out: usize, x: usize, factor: f64, y: usize, count: usize): void {
   const factors = f64x2.splat(factor)
-  let left = count
-  for (; left >= 4; left -= 4) {
-    v128.store(out, addScaled(v128.load(x), factors, v128.load(y)))
-    out += 16
-    x += 16
-    y += 16
-  }
-  for (; left > 0; left--) {
-    write<f32>(out, addScaled(read<f32>(x), factors, read<f32>(y)))
-    out += 4
-    x += 4
-    y += 4
-  }
+  const bytes = count << 2
+  let p: usize = 0
+  for (; p + 16 <= bytes; p += 16) addScaledAt<v128>(out + p, x + p, factors, y + p)
+  for (; p < bytes; p += 4) addScaledAt<f32>(out + p, x + p, factors, y + p)
 }
 
 /** Returns the next values of two parameters after a step of Adam. The moments are not rounded yet. */
@@ -123,13 +114,12 @@ export function adam(
   const b2 = f64x2.splat(beta2)
   const r2 = f64x2.splat(1 - beta2)
   const k = f64x2.splat(keep)
-  const quads = count & ~3
-  for (let i: usize = 0; i < quads; i += 4) {
-    const p = i << 2
+  const bytes = count << 2
+  let p: usize = 0
+  for (; p + 16 <= bytes; p += 16) {
     adamLanes<v128>(next + p, value + p, gradient + p, mean + p, square + p, nextMean + p, nextSquare + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
-  for (let i: usize = quads; i < count; i++) {
-    const p = i << 2
+  for (; p < bytes; p += 4) {
     adamLanes<f32>(next + p, value + p, gradient + p, mean + p, square + p, nextMean + p, nextSquare + p, rates, scales, epsilons, b1, r1, b2, r2, k)
   }
 }

@@ -1,6 +1,7 @@
 // Convolutions and average pooling by the windows of geometry.as.ts.
 
 import { Geometry } from './geometry.as'
+import { add, read, write } from './lanes.as'
 
 /** out = x */
 // @ts-ignore: decorator
@@ -16,46 +17,29 @@ function copy(out: usize, x: usize, bytes: usize): void {
   if (bytes & 4) store<f32>(out + at, load<f32>(x + at))
 }
 
-/** out += x */
 // @ts-ignore: decorator
 @inline
-function add(out: usize, x: usize, bytes: usize): void {
-  const even = bytes & ~15
-  let at: usize = 0
-  for (; at < even; at += 16) {
-    v128.store(out + at, f32x4.add(v128.load(out + at), v128.load(x + at)))
-  }
-  for (; at < bytes; at += 4) store<f32>(out + at, load<f32>(out + at) + load<f32>(x + at))
+function addProductAt<T>(out: usize, x: usize, y: v128): void {
+  write<T>(out, f32x4.add(read<T>(out), f32x4.mul(read<T>(x), y)))
 }
 
 /** out += x y, value by value */
 // @ts-ignore: decorator
 @inline
 function addProducts(out: usize, x: usize, y: usize, bytes: usize): void {
-  const even = bytes & ~15
   let at: usize = 0
-  for (; at < even; at += 16) {
-    const product = f32x4.mul(v128.load(x + at), v128.load(y + at))
-    v128.store(out + at, f32x4.add(v128.load(out + at), product))
-  }
-  for (; at < bytes; at += 4) {
-    store<f32>(out + at, load<f32>(out + at) + load<f32>(x + at) * load<f32>(y + at))
-  }
+  for (; at + 16 <= bytes; at += 16) addProductAt<v128>(out + at, x + at, v128.load(y + at))
+  for (; at < bytes; at += 4) addProductAt<f32>(out + at, x + at, read<f32>(y + at))
 }
 
 /** out += factor x */
 // @ts-ignore: decorator
 @inline
 function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
-  const even = bytes & ~15
+  const factors = f32x4.splat(factor)
   let at: usize = 0
-  for (; at < even; at += 16) {
-    const product = f32x4.mul(v128.load(x + at), f32x4.splat(factor))
-    v128.store(out + at, f32x4.add(v128.load(out + at), product))
-  }
-  for (; at < bytes; at += 4) {
-    store<f32>(out + at, load<f32>(out + at) + load<f32>(x + at) * factor)
-  }
+  for (; at + 16 <= bytes; at += 16) addProductAt<v128>(out + at, x + at, factors)
+  for (; at < bytes; at += 4) addProductAt<f32>(out + at, x + at, factors)
 }
 
 /** out = 0. For few bytes, `memory.fill` takes longer. */
@@ -132,7 +116,7 @@ export function add_windows(
     for (let i = row; i < row + g.tall; i++) {
       if (i >= 0 && i < g.height && from < until) {
         const at = image + <usize>i * g.line + <usize>(column + from) * g.pixel
-        add(at, patches + <usize>from * g.pixel, <usize>(until - from) * g.pixel)
+        add<f32>(at, patches + <usize>from * g.pixel, <usize>(until - from) * g.pixel)
       }
       patches += run
     }

@@ -1,8 +1,14 @@
-import { correctNegativeAxes } from './array-gradients.ts'
-import { correctAveragePoolGradients } from './average-pool-gradients.ts'
 import { installEinsum } from './einsum.ts'
 import { correctSingleWindows } from './single-windows.ts'
+import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
 import { correctVolumes } from './volumes.ts'
+import {
+  axesOf,
+  poolingPlaces,
+  poolingPlaces3d,
+  type Axis,
+  type WindowAttributes,
+} from './window-places.ts'
 
 /** Corrects kernels that are wrong on the backends cpu, wasm and webgpu. */
 export function correctKernels(backendName: string): void {
@@ -11,4 +17,62 @@ export function correctKernels(backendName: string): void {
   correctVolumes(backendName)
   correctNegativeAxes(backendName)
   installEinsum(backendName)
+}
+
+/**
+ * Corrects the gradients of average pooling of a backend. At the border, a mean covers only the values
+ * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window. So
+ * multiplies `dy` by the size of each window divided by the number of its values inside the image.
+ */
+function correctAveragePoolGradients(backendName: string): void {
+  type Call = KernelCall<'dy' | 'input', WindowAttributes>
+  const kernels = { AvgPoolGrad: poolingPlaces, AvgPool3DGrad: poolingPlaces3d }
+  for (const [kernelName, placesOf] of Object.entries(kernels)) {
+    if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
+    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
+      const { dy, input } = call.inputs
+      const factors = axesOf(placesOf(input.shape, call.attrs)).map(factorsOf)
+      if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
+      const scaled = tf.tidy(() => {
+        const along = factors.map((values, i) => {
+          const shape = dy.shape.map((_, axis) => (axis === i + 1 ? values.length : 1))
+          return tf.tensor(values, shape)
+        })
+        const product = along.reduce((a, b) => tf.mul(a, b))
+        return runKernel('Multiply', { a: dy, b: product })
+      })
+      try {
+        return original({ ...call, inputs: { ...call.inputs, dy: scaled } })
+      } finally {
+        scaled.dispose()
+      }
+    })
+  }
+}
+
+/**
+ * Returns the factor of each window along one axis. A window without values inside the image has no
+ * gradient, so its factor is 0.
+ */
+function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
+  return Array.from({ length: outputs }, (_, i) => {
+    const first = i * stride - before
+    const count = Math.min(size, first + window) - Math.max(0, first)
+    return count > 0 ? window / count : 0
+  })
+}
+
+/**
+ * Corrects tf.cumsum, tf.cumprod and tf.gather along a negative axis, for which kernels of TensorFlow.js
+ * access memory outside of their tensors, return nothing, or throw.
+ */
+export function correctNegativeAxes(backendName: string): void {
+  type Call = KernelCall<'x', { readonly axis: number }>
+  for (const kernelName of ['Cumsum', 'Cumprod', 'GatherV2']) {
+    if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
+    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
+      const [axis] = tf.util.parseAxisParam(call.attrs.axis, call.inputs.x.shape)
+      return original({ ...call, attrs: { ...call.attrs, axis: axis! } })
+    })
+  }
 }

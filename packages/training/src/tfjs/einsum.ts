@@ -3,7 +3,7 @@ import { sizeOf } from './host-arrays.ts'
 import { replaceKernel, tf, type Tensor } from './tfjs.ts'
 
 /** An operand of an einsum: a tensor, and one letter for each axis. */
-export interface Term {
+interface Term {
   readonly tensor: Tensor
   readonly labels: string
 }
@@ -12,7 +12,7 @@ export interface Term {
  * Multiplies one or two terms and sums over all axes that are not in `output`, by a batched matrix
  * product. The caller disposes the result.
  */
-export function contract(terms: readonly Term[], output: string): Tensor {
+function contract(terms: readonly Term[], output: string): Tensor {
   return tf.tidy(() => {
     const [a, b] = terms.map((term, i) => {
       const others = terms.filter((_, k) => k !== i).map(({ labels }) => labels)
@@ -35,10 +35,12 @@ function product(a: Term, b: Term, output: string): Term {
   const inner = pick(a.labels, (label) => isShared(label) && !output.includes(label))
   const rows = pick(a.labels, (label) => !isShared(label))
   const columns = pick(b.labels, (label) => !isShared(label))
-  const left = sizesOf(a)
-  const right = sizesOf(b)
-  const extent = (labels: string) =>
-    Array.from(labels, (label) => left.get(label) ?? right.get(label)!)
+  const sizes = new Map(
+    [a, b].flatMap(({ tensor, labels }) =>
+      Array.from(labels, (label, axis) => [label, tensor.shape[axis]!] as const),
+    ),
+  )
+  const extent = (labels: string) => Array.from(labels, (label) => sizes.get(label)!)
   const [count, m, k, n] = [batch, rows, inner, columns].map((labels) => sizeOf(extent(labels)))
   const tensor = tf.matMul(
     tf.reshape(ordered(a, batch + rows + inner), [count!, m!, k!]),
@@ -54,10 +56,6 @@ function ordered({ tensor, labels }: Term, order: string): Tensor {
     tensor,
     Array.from(order, (label) => labels.indexOf(label)),
   )
-}
-
-function sizesOf({ tensor, labels }: Term): ReadonlyMap<string, number> {
-  return new Map(Array.from(labels, (label, axis) => [label, tensor.shape[axis]!]))
 }
 
 function pick(labels: string, takes: (label: string) => boolean): string {
@@ -82,7 +80,40 @@ function einsum({ inputs, attrs }: EinsumCall): TensorInfo {
   const { decodeEinsumEquation, checkEinsumDimSizes } = tf.backend_util
   const { allDims, idDims } = decodeEinsumEquation(attrs.equation, inputs.length)
   checkEinsumDimSizes(allDims.length, idDims, [...inputs])
-  const [operands, output] = attrs.equation.replace(/\s/g, '').split('->') as [string, string]
-  const terms = operands.split(',').map((labels, i) => ({ tensor: inputs[i]!, labels }))
+  const { terms, output } = parse(attrs.equation, inputs)
   return contract(terms, output)
+}
+
+function parse(equation: string, operands: readonly Tensor[]) {
+  const [inputs, output] = equation.replace(/\s/g, '').split('->') as [string, string]
+  const labels = inputs.split(',')
+  return { terms: operands.map((tensor, i): Term => ({ tensor, labels: labels[i]! })), output }
+}
+
+/** Adds the gradient of tf.einsum: that of one operand is the einsum of `dy` and the other operand. */
+export function registerEinsumGradient(): void {
+  tf.registerGradient({
+    kernelName: 'Einsum',
+    saveAllInputs: true,
+    gradFunc(dy, operands, attrs) {
+      const { terms, output } = parse(attrs['equation'] as string, operands)
+      const ofOutput = { tensor: dy as Tensor, labels: output }
+      return Object.fromEntries(
+        terms.map((term, i): [string, () => Tensor] => {
+          const others = terms.filter((_, k) => k !== i)
+          return [String(i), () => gradientOf(term, [ofOutput, ...others])]
+        }),
+      )
+    },
+  })
+}
+
+function gradientOf({ tensor, labels }: Term, factors: readonly Term[]): Tensor {
+  const isKnown = Array.from(labels, (label) => factors.some((term) => term.labels.includes(label)))
+  const known = Array.from(labels)
+    .filter((_, axis) => isKnown[axis])
+    .join('')
+  // If the einsum only sums over an axis, all values along that axis have the same gradient.
+  const shape = tensor.shape.map((size, axis) => (isKnown[axis] ? size : 1))
+  return tf.broadcastTo(tf.reshape(contract(factors, known), shape), tensor.shape)
 }

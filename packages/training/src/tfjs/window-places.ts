@@ -20,6 +20,8 @@ export interface WindowAttributes {
   readonly dilations?: Size
   readonly dimRoundingMode?: 'floor' | 'round' | 'ceil'
   readonly dataFormat?: string
+  /** Present only if the kernel is a fused convolution. */
+  readonly activation?: string
   /** Present only if the kernel computes the gradient of a filter. */
   readonly filterShape?: Shape
   /** Present only if the kernel computes the gradient of the images. */

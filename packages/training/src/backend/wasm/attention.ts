@@ -67,21 +67,6 @@ function transpose({ at, stride }: Matrix): Matrix {
   return { at, stride, transposed: true }
 }
 
-/** A block of the queries of a head, and the keys and values up to the last query. */
-interface Block {
-  /** The index of the head among the heads of all sequences. */
-  readonly head: number
-  /** The position of the first query. */
-  readonly first: number
-  readonly queries: number
-  readonly keys: number
-  readonly q: Matrix
-  readonly k: Matrix
-  readonly v: Matrix
-  /** The offset of the block in the output, in bytes. */
-  readonly output: number
-}
-
 /** The heads in rows [batch, length, 3 x count x size]. */
 function headsOf(rows: Tensor, size: number) {
   const [batch, length, channels] = rows.shape as [number, number, number]
@@ -92,6 +77,29 @@ function headsOf(rows: Tensor, size: number) {
   /** Memory for two blocks of scores. */
   const memory = heap.temporary(8 * QUERIES * length)
   const begin = heap.addressOf(rows)
+  /**
+   * Returns a block of the queries of a head, and the keys and values up to the last query.
+   *
+   * @param head - the index of the head among the heads of all sequences
+   * @param first - the position of the first query
+   */
+  const blockAt = (head: number, first: number) => {
+    const sequence = Math.floor(head / count) * length
+    const column = (head % count) * size
+    const start = begin + 4 * (sequence * channels + column)
+    const queries = Math.min(QUERIES, length - first)
+    return {
+      head,
+      first,
+      queries,
+      keys: first + queries,
+      q: matrix(start + 4 * first * channels, channels),
+      k: matrix(start + 4 * width, channels),
+      v: matrix(start + 8 * width, channels),
+      /** The offset of the block in the output, in bytes. */
+      output: 4 * ((sequence + first) * width + column),
+    }
+  }
   return {
     heap,
     batch,
@@ -103,25 +111,11 @@ function headsOf(rows: Tensor, size: number) {
     memory,
 
     /** @param isReversed - whether the last block of each head comes first */
-    *blocks(isReversed = false): Generator<Block> {
+    *blocks(isReversed = false) {
       const steps = Math.ceil(length / QUERIES)
       for (let head = 0; head < batch * count; head++) {
-        const sequence = Math.floor(head / count) * length
-        const column = (head % count) * size
-        const start = begin + 4 * (sequence * channels + column)
         for (let step = 0; step < steps; step++) {
-          const first = QUERIES * (isReversed ? steps - 1 - step : step)
-          const queries = Math.min(QUERIES, length - first)
-          yield {
-            head,
-            first,
-            queries,
-            keys: first + queries,
-            q: matrix(start + 4 * first * channels, channels),
-            k: matrix(start + 4 * width, channels),
-            v: matrix(start + 8 * width, channels),
-            output: 4 * ((sequence + first) * width + column),
-          }
+          yield blockAt(head, QUERIES * (isReversed ? steps - 1 - step : step))
         }
       }
     },
@@ -133,7 +127,11 @@ function headsOf(rows: Tensor, size: number) {
      *   probabilities [batch, count, length, length]
      * @param isKnown - whether `saved` has been computed
      */
-    probabilities(block: Block, [, stats, kept]: readonly Tensor[], isKnown: boolean) {
+    probabilities(
+      block: ReturnType<typeof blockAt>,
+      [, stats, kept]: readonly Tensor[],
+      isKnown: boolean,
+    ) {
       const { head, first, queries, keys, q, k } = block
       const row = head * length + first
       const p = kept === undefined ? memory : heap.addressOf(kept) + 4 * row * length

@@ -2,10 +2,9 @@ import type { TensorBackend } from '../../tfjs/backend.ts'
 import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { attention } from './attention.ts'
-import { heapOf } from './heap.ts'
+import { heapOf, type WasmModule } from './heap.ts'
 import { wasmLinear, wasmLinearPasses } from './linear.ts'
 import { passes } from './passes.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
 
 const current = (): WasmModule => tf.engine().backend as unknown as WasmModule
 

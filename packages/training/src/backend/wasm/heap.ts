@@ -1,10 +1,36 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Blas } from '#kernels'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { isPacked } from './packed-tensors.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
+
+/** The parts of the wasm backend of TensorFlow.js (4.22) that this package relies on. */
+export interface WasmModule {
+  readonly wasm: {
+    /** Returns the address of a new block of memory as a signed integer; 0 if there is no room. */
+    _malloc(bytes: number): number
+    _free(address: number): void
+    readonly HEAPU8: Uint8Array<ArrayBuffer>
+    /** The exports of the wasm module. */
+    readonly asm: {
+      readonly memory: WebAssembly.Memory
+      readonly malloc: (bytes: number) => number
+      readonly free: (address: number) => void
+    }
+    /** Functions of `backend_wasm.js`: `move`, `disposeData`. */
+    readonly tfjs: {
+      registerTensor(id: number, size: number, memoryOffset: number): void
+      disposeData(id: number): void
+    }
+  }
+  readonly dataIdMap: { get(dataId: object): { readonly id: number; memoryOffset: number } }
+  typedArrayFromHeap(tensor: TensorInfo): Float32Array<ArrayBuffer>
+  makeOutput(shape: readonly number[], dtype: HostDType): TensorInfo
+  getMemoryOffset(dataId: object): number
+  refCount(dataId: object): number
+  incRef(dataId: object): void
+}
 
 /**
  * The memory of the wasm backend, and this package's kernels on that memory. The kernels import the
@@ -22,7 +48,8 @@ export class WasmHeap {
   #base = 0
   /** Temporary memory for one kernel call. */
   readonly #scratch = growingBlock(this)
-  readonly #temporary = growingBlock(this)
+  /** Returns the address of memory that is valid until the next call of this function. */
+  readonly temporary = growingBlock(this)
 
   constructor(backend: WasmModule) {
     this.backend = backend
@@ -54,11 +81,6 @@ export class WasmHeap {
   scoped(shape: readonly number[]): Tensor {
     const output = this.backend.makeOutput([...shape], 'float32')
     return tf.engine().makeTensorFromTensorInfo(output)
-  }
-
-  /** Returns the address of memory that is valid until the next call of this method. */
-  temporary(bytes: number): number {
-    return this.#temporary(bytes)
   }
 
   addressOf({ dataId }: TensorInfo): number {
@@ -157,11 +179,6 @@ export class WasmHeap {
    */
   isWritable(tensor: TensorInfo): boolean {
     return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
-  }
-
-  /** Sums the rows of x in double precision: out[j] = sum over rows of x[row, j]. */
-  sumRows(out: number, x: number, rows: number, columns: number): void {
-    this.kernels.sum_rows(out, x, rows, columns)
   }
 }
 

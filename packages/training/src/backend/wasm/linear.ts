@@ -31,7 +31,7 @@ export function wasmLinear(
       return y
     },
     gradients(dy, { x, weight }, y) {
-      const dz = { at: heap.addressOf(y === undefined ? dy : passes.reluGradient!(dy, y)) }
+      const dz = { at: heap.addressOf(y === undefined ? dy : passes.reluGradient(dy, y)) }
       return {
         x() {
           const dx = heap.scoped(x.shape)
@@ -47,7 +47,7 @@ export function wasmLinear(
         },
         bias() {
           const dBias = heap.scoped(bias.shape)
-          heap.sumRows(heap.addressOf(dBias), dz.at, rows, outputs)
+          heap.kernels.sum_rows(heap.addressOf(dBias), dz.at, rows, outputs)
           return dBias
         },
       }
@@ -102,7 +102,7 @@ export function wasmLinearPasses(
     const { bias, weight } = layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]
     const ofBias = heap.tensor(bias.shape)
-    heap.sumRows(heap.addressOf(ofBias), dz, batch, outputs)
+    heap.kernels.sum_rows(heap.addressOf(ofBias), dz, batch, outputs)
     onGradient(bias, ofBias)
     const ofWeight = heap.tensor(weight.shape)
     heap.multiply(heap.addressOf(ofWeight), { at: outputOf(i - 1), transposed: true }, { at: dz }, [

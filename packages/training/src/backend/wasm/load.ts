@@ -6,15 +6,11 @@ import { correctMaxPool3dGradient } from '../../tfjs/volumes.ts'
 import type { Blas } from '#kernels'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
-import { correctSpecialInputs, installCpuKernels } from './cpu-kernels.ts'
-import { heapOf } from './heap.ts'
+import { heapOf, type WasmModule } from './heap.ts'
 import { installMatMul } from './matmul.ts'
 import { guardMemory } from './memory-guard.ts'
 import { installKernels } from './replaced-kernels.ts'
-import { installPadding } from './padding.ts'
-import { trackPacking } from './packed-tensors.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
-import { installConvolutions, installMaxPool, installWindowGradients } from './windows.ts'
+import { installWindows } from './windows.ts'
 
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
@@ -33,15 +29,9 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
   if (!isInstalled) {
     installMatMul()
     installKernels()
-    installWindowGradients()
-    installMaxPool()
-    installPadding()
-    installCpuKernels()
-    correctSpecialInputs()
+    installWindows()
     correctMaxPool3dGradient('wasm')
     correctKernels('wasm')
-    trackPacking()
-    installConvolutions()
   }
   isInstalled = true
   const heap = heapOf(backend)

@@ -1,10 +1,9 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { runOnCpu } from './cpu-kernels.ts'
-import { heapOf } from './heap.ts'
+import { heapOf, type WasmModule } from './heap.ts'
 import { markPacked } from './packed-tensors.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
+import { runOnCpu } from './replaced-kernels.ts'
 
 interface Attributes {
   readonly transposeA: boolean
@@ -38,52 +37,33 @@ export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
     replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
       const activation = ACTIVATIONS[call.attrs.activation ?? 'linear']
-      if (activation !== undefined) return activated(activation, call)
-      const plan = planOf(call)
-      if (plan === undefined) {
-        const { a, b, bias } = call.inputs
-        // The original kernel leaves the result unwritten if the operands have no values.
-        if (sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0) return runOnCpu(kernelName, call)
-        markPacked(b, bias)
-        return original(call)
-      }
-      return multiplyBatch(call, plan)
+      if (activation !== undefined) return activated(activation, '_FusedMatMul', call)
+      const product = multiplyBatch(call)
+      if (product !== undefined) return product
+      const { a, b, bias } = call.inputs
+      // The original kernel leaves the result unwritten if the operands have no values.
+      if (sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0) return runOnCpu(kernelName, call)
+      markPacked(b, bias)
+      return original(call)
     })
   }
 }
 
-/** Computes a product with a bias, then its activation. */
-function activated(kernelName: string, { inputs, attrs }: MatMulCall): TensorInfo {
+/** Computes a product or a convolution with a bias, then its activation by the kernel `activation`. */
+export function activated(
+  activation: string,
+  kernelName: string,
+  { inputs, attrs }: KernelCall<never, Pick<Attributes, 'activation' | 'leakyreluAlpha'>>,
+): TensorInfo {
   const { preluActivationWeights: alpha, ...others } = inputs
   const operands = others as Readonly<Record<string, TensorInfo>>
   return tf.tidy(() => {
     const linear = { ...attrs, activation: 'linear' } as unknown as NamedAttrMap
-    const x = runKernel('_FusedMatMul', operands, linear)
-    return runKernel(kernelName, alpha === undefined ? { x } : { x, alpha }, {
+    const x = runKernel(kernelName, operands, linear)
+    return runKernel(activation, alpha === undefined ? { x } : { x, alpha }, {
       alpha: attrs.leakyreluAlpha ?? 0,
     })
   })
-}
-
-/** A batched matrix product with broadcast leading axes. */
-type Plan = NonNullable<ReturnType<typeof planOf>>
-
-function planOf({ inputs, attrs }: MatMulCall) {
-  const { a, b, bias } = inputs
-  const { activation = 'linear', transposeA, transposeB } = attrs
-  const [m, k] = matrixOf(a, transposeA)
-  const [depth, n] = matrixOf(b, transposeB)
-  const batch = broadcast(a.shape.slice(0, -2), b.shape.slice(0, -2))
-  const possible =
-    a.dtype === 'float32' &&
-    b.dtype === 'float32' &&
-    k === depth &&
-    k > 0 &&
-    (bias === undefined || (bias.shape.length === 1 && bias.shape[0] === n)) &&
-    (activation === 'linear' || activation === 'relu') &&
-    batch !== undefined
-  if (!possible) return undefined
-  return { shape: [...batch.shape, m, n], size: [m, n, k] as const, pairs: batch.pairs }
 }
 
 function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, columns: number] {
@@ -91,22 +71,31 @@ function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, co
   return transposed ? [columns, rows] : [rows, columns]
 }
 
-function multiplyBatch(
-  { inputs: { a, b, bias }, attrs, backend }: MatMulCall,
-  { shape, size, pairs }: Plan,
-): TensorInfo {
-  const { transposeA, transposeB, activation } = attrs
-  const [m, n, k] = size
+/** Computes a batched product with broadcast leading axes. Returns undefined for the original kernel. */
+function multiplyBatch({ inputs, attrs, backend }: MatMulCall): TensorInfo | undefined {
+  const { a, b, bias } = inputs
+  const { activation = 'linear', transposeA, transposeB } = attrs
+  const [m, k] = matrixOf(a, transposeA)
+  const [depth, n] = matrixOf(b, transposeB)
+  const batch = broadcast(a.shape.slice(0, -2), b.shape.slice(0, -2))
+  const isPossible =
+    a.dtype === 'float32' &&
+    b.dtype === 'float32' &&
+    k === depth &&
+    k > 0 &&
+    (bias === undefined || (bias.shape.length === 1 && bias.shape[0] === n)) &&
+    (activation === 'linear' || activation === 'relu')
+  if (batch === undefined || !isPossible) return undefined
   const heap = heapOf(backend)
-  const result = backend.makeOutput(shape, 'float32')
+  const result = backend.makeOutput([...batch.shape, m, n], 'float32')
   const [out, left, right] = [heap.addressOf(result), heap.addressOf(a), heap.addressOf(b)]
   const start = bias === undefined ? 0 : heap.addressOf(bias)
-  pairs.forEach(([i, j], index) => {
+  batch.pairs.forEach(([i, j], index) => {
     heap.multiply(
       out + 4 * m * n * index,
       { at: left + 4 * m * k * i, transposed: transposeA },
       { at: right + 4 * k * n * j, transposed: transposeB },
-      size,
+      [m, n, k],
       { start, relu: activation === 'relu' },
     )
   })

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
+import type { WasmModule } from './heap.ts'
 
 const PAGE = 2 ** 16
 const ADDRESSES = 2 ** 32
@@ -45,20 +45,39 @@ export function guardMemory({ wasm }: WasmModule): void {
   // Call the functions of Emscripten once, because they replace themselves at their first call.
   wasm._free(wasm._malloc(1))
   limitGrowth(wasm.asm.memory)
-  const blocks = largeBlocks(wasm)
-  const allocate = (bytes: number) => {
-    const address = blocks.take(bytes) ?? tryMalloc(wasm, bytes)
-    if (address !== 0 || blocks.release() === 0) return address
-    return tryMalloc(wasm, bytes)
+  /** The sizes of large blocks by address. */
+  const sizes = new Map<number, number>()
+  /** Large blocks that were freed while more than half of the memory was in use. */
+  let kept: number[] = []
+  /** Takes the smallest kept block that fits a large request and is at most 25 % larger. */
+  const takeKept = (bytes: number) => {
+    if (bytes < LARGE) return undefined
+    const sizeOf = (address: number) => sizes.get(address)!
+    const [best] = kept
+      .filter((address) => sizeOf(address) >= bytes && sizeOf(address) <= 1.25 * bytes)
+      .sort((a, b) => sizeOf(a) - sizeOf(b))
+    if (best !== undefined) kept = kept.filter((address) => address !== best)
+    return best
+  }
+  const free = (address: number) => {
+    sizes.delete(address >>> 0)
+    wasm.asm.free(address)
   }
   wasm._malloc = (bytes) => {
-    const address = allocate(bytes)
+    let address = takeKept(bytes) ?? tryMalloc(wasm, bytes)
+    if (address === 0 && kept.length > 0) {
+      kept.forEach(free)
+      kept = []
+      address = tryMalloc(wasm, bytes)
+    }
     if (address === 0 && bytes > 0) throw memoryError(bytes, wasm.HEAPU8.length)
-    blocks.note(address, bytes)
+    // A reused block may be larger than the request.
+    if (bytes >= LARGE && !sizes.has(address >>> 0)) sizes.set(address >>> 0, bytes)
     return address
   }
   wasm._free = (address) => {
-    if (!blocks.keep(address)) wasm.asm.free(address)
+    if (sizes.has(address >>> 0) && wasm.HEAPU8.length >= ADDRESSES / 2) kept.push(address >>> 0)
+    else free(address)
   }
 }
 
@@ -83,55 +102,6 @@ function limitGrowth(memory: WebAssembly.Memory): void {
     if (memory.buffer.byteLength + pages * PAGE > LIMIT)
       throw new RangeError('the limit is reached')
     return grow(pages)
-  }
-}
-
-/** Keeps large blocks for reuse if they are freed while more than half of the memory is in use. */
-function largeBlocks(wasm: WasmModule['wasm']) {
-  const sizes = new Map<number, number>()
-  let free: number[] = []
-  return {
-    /**
-     * Takes the smallest kept block that fits a large request and is at most 25 % larger. Returns its
-     * address; undefined if there is none.
-     */
-    take(bytes: number) {
-      if (bytes < LARGE) return undefined
-      const sizeOf = (address: number) => sizes.get(address)!
-      const [best] = free
-        .filter((address) => sizeOf(address) >= bytes && sizeOf(address) <= 1.25 * bytes)
-        .sort((a, b) => sizeOf(a) - sizeOf(b))
-      if (best !== undefined) free = free.filter((address) => address !== best)
-      return best
-    },
-
-    note(address: number, bytes: number) {
-      const at = address >>> 0
-      if (bytes >= LARGE && !sizes.has(at)) sizes.set(at, bytes)
-    },
-
-    /** @returns true if the block is kept for reuse, false if the caller must free it */
-    keep(address: number) {
-      const at = address >>> 0
-      if (!sizes.has(at)) return false
-      if (wasm.HEAPU8.length < ADDRESSES / 2) {
-        sizes.delete(at)
-        return false
-      }
-      free.push(at)
-      return true
-    },
-
-    /** Frees all kept blocks. @returns their number */
-    release() {
-      const released = free
-      free = []
-      for (const address of released) {
-        sizes.delete(address)
-        wasm.asm.free(address)
-      }
-      return released.length
-    },
   }
 }
 

@@ -5,10 +5,7 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap } from './heap.ts'
 
 /** Computations that read and write each value as few times as possible. */
-export const passes: Pick<
-  TensorBackend,
-  'columns' | 'crossEntropy' | 'gate' | 'normalize' | 'reluGradient' | 'scale' | 'sumOfSquares'
-> = {
+export const passes = {
   normalize(epsilon, x, scale, shift) {
     const heap = currentHeap()!
     const width = scale.size
@@ -91,7 +88,7 @@ export const passes: Pick<
     if (scaled !== x) x.dispose()
     return scaled
   },
-}
+} satisfies Partial<TensorBackend>
 
 function floats(x: Tensor): Tensor {
   return x.dtype === 'float32' ? x : tf.cast(x, 'float32')

@@ -1,13 +1,14 @@
-import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
+import { registerCpu } from '#tfjs'
+import { createLogger } from '@tsrun/core'
+import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
+import { sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
-import { heapOf } from './heap.ts'
+import { hasNaN, heapOf, type WasmModule } from './heap.ts'
 import { run } from './passes.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
 
 type Call<K extends string, A> = KernelCall<K, A, WasmModule>
 
-/** Replaces kernels of the wasm backend, and adds a kernel that it lacks. */
+/** Replaces kernels of the wasm backend, and adds kernels that it lacks. */
 export function installKernels(): void {
   // Make clones share the memory of the original tensor, as on other backends. The kernel of the
   // wasm backend copies the values. That is slow, because the tape clones every activation and
@@ -34,7 +35,7 @@ export function installKernels(): void {
     const shape = attrs.keepDims ? [...axes.map(() => 1), ...rest] : rest
     const out = backend.makeOutput(shape, 'float32')
     const heap = heapOf(backend)
-    heap.sumRows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
+    heap.kernels.sum_rows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
     return out
   })
 
@@ -91,26 +92,130 @@ export function installKernels(): void {
   // Add the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
   // tf.gather, and so of every embedding. Like the cpu backend, it skips rows whose segment is out of
   // range.
-  replaceKernel('UnsortedSegmentSum', 'wasm', () => segmentSum)
+  type SegmentSum = Call<'x' | 'segmentIds', { readonly numSegments: number }>
+  replaceKernel<SegmentSum>('UnsortedSegmentSum', 'wasm', () => ({ inputs, attrs, backend }) => {
+    const { x, segmentIds } = inputs
+    const [rows, ...rest] = x.shape
+    if (segmentIds.shape.length !== 1 || segmentIds.shape[0] !== rows) {
+      throw new Error(
+        `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
+      )
+    }
+    const { numSegments } = attrs
+    const isInteger = x.dtype === 'int32'
+    const out = backend.makeOutput([numSegments, ...rest], isInteger ? 'int32' : 'float32')
+    backend.typedArrayFromHeap(out).fill(0)
+    const tensors = [out, x, segmentIds]
+    run('scatter_add', tensors, rows!, sizeOf(rest), numSegments, Number(isInteger))
+    return out
+  })
+  installCpuKernels()
 }
 
-function segmentSum({
-  inputs,
-  attrs,
-  backend,
-}: Call<'x' | 'segmentIds', { readonly numSegments: number }>): TensorInfo {
-  const { x, segmentIds } = inputs
-  const { numSegments } = attrs
-  const rows = sizeOf(segmentIds.shape)
-  if (segmentIds.shape.length !== 1 || x.shape[0] !== rows) {
-    throw new Error(
-      `unsortedSegmentSum: segmentIds [${segmentIds.shape.join(', ')}] must be the first axis of x [${x.shape.join(', ')}]`,
+/**
+ * Kernels that run on the cpu backend, because the wasm backend lacks them or computes them wrongly. Its
+ * Conv3DBackpropInputV2 has wrong results and writes outside of its tensor. Its Conv3DBackpropFilterV2 is
+ * wrong for strides. Its pooling kernels are wrong for windows without a positive value.
+ */
+const KERNELS = [
+  'Conv3DBackpropInputV2',
+  'Conv3DBackpropFilterV2',
+  'MaxPool3D',
+  'MaxPoolWithArgmax',
+  'Dilation2D',
+  'Dilation2DBackpropInput',
+  'Dilation2DBackpropFilter',
+]
+
+/** The used part of the cpu backend (tfjs-backend-cpu 4.22, `backend_cpu.ts`). */
+interface CpuBackend {
+  makeTensorInfo(shape: readonly number[], dtype: DataType, values: HostArray): TensorInfo
+  readSync(dataId: object): HostArray
+  disposeData(dataId: object): void
+}
+
+/** Kernels that leave their result unwritten, or access other memory, if a tensor has no values. */
+const OF_VALUES = ['All', 'Any', 'ArgMax', 'ArgMin', 'Max', 'Mean', 'Min', 'Prod', 'Reverse', 'Sum']
+
+/** Kernels that read values of every dtype as float32. */
+const OF_FLOATS = ['ClipByValue', 'FusedBatchNorm', 'Relu6', 'StridedSlice']
+/** Kernels that replace NaN by a number. */
+const LOSE_NAN = ['ClipByValue', 'Relu6']
+
+/** Kernels that read four bytes for each bool. */
+const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
+
+/**
+ * Replaces the kernels in `KERNELS` by those of the cpu backend. Logs a warning at the first use of each.
+ * Uses the cpu backend for inputs that other kernels of the wasm backend compute wrongly.
+ */
+function installCpuKernels(): void {
+  for (const kernelName of KERNELS) {
+    let hasWarned = false
+    replaceKernel(kernelName, 'wasm', () => (call) => {
+      if (!hasWarned) {
+        createLogger('training').warn(
+          { kernel: kernelName },
+          `the wasm backend has no usable kernel ${kernelName}: it runs on the cpu backend, which is slow`,
+        )
+      }
+      hasWarned = true
+      return runOnCpu(kernelName, call)
+    })
+  }
+
+  type Special = KernelCall<'x' | 'b' | 'alpha', object>
+  const correct = (kernelName: string, isWrong: (inputs: Special['inputs']) => boolean): void => {
+    replaceKernel<Special>(
+      kernelName,
+      'wasm',
+      (original) => (call) => (isWrong(call.inputs) ? runOnCpu(kernelName, call) : original(call)),
     )
   }
-  const dtype = x.dtype === 'int32' ? 'int32' : 'float32'
-  const out = backend.makeOutput([numSegments, ...x.shape.slice(1)], dtype)
-  backend.typedArrayFromHeap(out).fill(0)
-  const columns = sizeOf(x.shape.slice(1))
-  run(`scatter_add_${dtype}`, [out, x, segmentIds], rows, columns, numSegments)
-  return out
+  for (const kernelName of OF_VALUES) correct(kernelName, ({ x }) => sizeOf(x.shape) === 0)
+  for (const kernelName of OF_FLOATS) correct(kernelName, ({ x }) => x.dtype !== 'float32')
+  for (const kernelName of OF_NUMBERS) correct(kernelName, ({ x }) => x.dtype === 'bool')
+  for (const kernelName of LOSE_NAN) correct(kernelName, ({ x }) => hasNaN(x))
+  for (const kernelName of ['Maximum', 'Minimum']) correct(kernelName, ({ b }) => hasNaN(b))
+  // XNNPACK repeats the slopes along the first axes only.
+  correct('Prelu', ({ x, alpha }) => {
+    const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
+    return sizeOf(alpha.shape) !== 1 && own.join() !== x.shape.slice(-own.length).join()
+  })
+}
+
+/** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */
+export function runOnCpu(
+  kernelName: string,
+  { inputs, attrs, backend }: KernelCall<never, object>,
+): TensorInfo | TensorInfo[] {
+  registerCpu()
+  const wasm = backend as WasmModule
+  const cpu = tf.findBackend('cpu') as unknown as CpuBackend
+  const { kernelFunc: compute } = tf.getKernel(kernelName, 'cpu')
+  const moved: TensorInfo[] = []
+  const move = (tensor: TensorInfo) => {
+    const values = wasm.typedArrayFromHeap(tensor).slice()
+    const copy = cpu.makeTensorInfo(tensor.shape, tensor.dtype, values)
+    moved.push(copy)
+    // The gradient kernels of dilations read `rank`, which a TensorInfo lacks.
+    return Object.assign(copy, { rank: copy.shape.length })
+  }
+  try {
+    const given: Readonly<Partial<Record<string, TensorInfo>>> = inputs
+    const copies = Object.fromEntries(
+      Object.entries(given).map(([name, tensor]) => [name, tensor && move(tensor)]),
+    )
+    const call = { inputs: copies, attrs, backend: cpu } as unknown
+    const results = compute(call as Parameters<typeof compute>[0])
+    const outputs = [results].flat().map((result) => {
+      moved.push(result)
+      const output = wasm.makeOutput(result.shape, result.dtype as HostDType)
+      wasm.typedArrayFromHeap(output).set(cpu.readSync(result.dataId))
+      return output
+    })
+    return Array.isArray(results) ? outputs : outputs[0]!
+  } finally {
+    for (const { dataId } of moved) cpu.disposeData(dataId)
+  }
 }

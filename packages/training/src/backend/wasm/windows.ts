@@ -2,30 +2,38 @@ import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { replaceKernel, runKernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
+  axesOf,
   convolutionPlaces,
   poolingPlaces,
+  withPadding,
   type Places,
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
-import { runOnCpu } from './cpu-kernels.ts'
-import { heapOf } from './heap.ts'
+import { hasNaN, heapOf, type WasmModule } from './heap.ts'
+import { activated } from './matmul.ts'
+import { trackPacking } from './packed-tensors.ts'
 import { run } from './passes.ts'
-import type { WasmModule } from './tfjs-wasm.ts'
+import { runOnCpu } from './replaced-kernels.ts'
 
-interface Attributes extends WindowAttributes {
-  /** Present only if the kernel is a fused convolution. */
-  readonly activation?: string
-}
-
-type Call<K extends string> = KernelCall<K, Attributes, WasmModule>
+type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 
 /**
  * Replaces convolutions, with and without a bias and an activation, by products with the values of all
  * windows. XNNPACK packs the filter again after every update, and computes the padding `same` wrongly if
  * the stride is larger than the kernel. Dilations, other activations and other layouts still use the
  * original kernels.
+ *
+ * Replaces max pooling. XNNPACK replaces NaN by numbers, and always rounds the size of the output down.
+ *
+ * Adds the gradients of convolutions that the wasm backend lacks. Replaces the gradients of images and of
+ * pooling, because the originals are scalar loops that take 15 to 50 times as long as the forward pass.
+ * The original gradient of max pooling is also wrong for windows without a positive value, and writes
+ * outside of its tensor.
  */
-export function installConvolutions(): void {
+export function installWindows(): void {
+  installPadding()
+  // Before the products below, which pack nothing.
+  trackPacking()
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
     replaceKernel<Call<'x' | 'filter'>>(
       kernelName,
@@ -33,6 +41,64 @@ export function installConvolutions(): void {
       (original) => (call) => (isPlain(call) ? convolve(call) : original(call)),
     )
   }
+  replaceKernel('MaxPool', 'wasm', () => maxPool)
+  replaceKernel('Conv2DBackpropFilter', 'wasm', () => filterGradient)
+  replaceKernel('Conv2DBackpropInput', 'wasm', () => inputGradient)
+  replaceKernel('DepthwiseConv2dNativeBackpropFilter', 'wasm', () => depthwiseGradient)
+  replaceKernel('DepthwiseConv2dNativeBackpropInput', 'wasm', () => depthwiseGradient)
+  replaceKernel('MaxPoolGrad', 'wasm', () => maxPoolGradient)
+  replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
+}
+
+/**
+ * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding
+ * `same` wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So
+ * XNNPACK gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu
+ * backend runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
+ * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
+ */
+function installPadding(): void {
+  for (const kernelName of CONVOLUTIONS) {
+    const isDepthwise = kernelName.includes('Depthwise')
+    replaceKernel<Call<'x' | 'filter'>>(kernelName, 'wasm', (original) => (call) => {
+      const { inputs, attrs } = call
+      const { x, filter } = inputs
+      const clamp = clampOf(attrs.activation, isDepthwise)
+      if (clamp !== undefined) return activated(clamp, kernelName, call)
+      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
+      const padded = withPadding(attrs, places)
+      return padded === undefined || sizeOf(places.outShape) === 0
+        ? runOnCpu(kernelName, call)
+        : original({ ...call, attrs: padded })
+    })
+  }
+  replaceKernel<Call<'x'>>('AvgPool', 'wasm', (original) => (call) => {
+    const places = poolingPlaces(call.inputs.x.shape, call.attrs)
+    const attrs = withPadding(call.attrs, places)
+    const { x } = call.inputs
+    const isEmpty =
+      sizeOf(places.outShape) === 0 ||
+      (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places))
+    const isFloat = x.dtype === 'float32'
+    return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
+      ? runOnCpu('AvgPool', call)
+      : original({ ...call, attrs })
+  })
+}
+
+/** The kernel of an activation that XNNPACK computes as limits of its output, which replace NaN. */
+function clampOf(activation: string | undefined, isDepthwise: boolean): string | undefined {
+  if (activation === 'relu6') return 'Relu6'
+  return activation === 'relu' && isDepthwise ? 'Relu' : undefined
+}
+
+const CONVOLUTIONS = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
+
+function hasEmptyWindow(places: Places): boolean {
+  return axesOf(places).some(
+    ({ size, window, stride, before, outputs }) =>
+      before >= window || (outputs - 1) * stride - before >= size,
+  )
 }
 
 function isPlain({ inputs, attrs }: Call<'x' | 'filter'>): boolean {
@@ -56,7 +122,7 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
   const out = backend.makeOutput(places.outShape, 'float32')
   const { heap } = windows
   const start = bias === undefined ? 0 : heap.addressOf(bias)
-  windows.forParts(({ first, last }, { geometry, patches }) => {
+  windows.forParts((first, last, geometry, patches) => {
     heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
     heap.multiply(
       heap.addressOf(out) + 4 * first * outputs,
@@ -69,35 +135,17 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
   return out
 }
 
-/** Replaces max pooling. XNNPACK replaces NaN by numbers, and always rounds the size of the output down. */
-export function installMaxPool(): void {
-  replaceKernel<Call<'x'>>('MaxPool', 'wasm', () => (call) => {
-    const { inputs, attrs, backend } = call
-    const { x } = inputs
-    if (x.dtype !== 'float32') return runOnCpu('MaxPool', call)
-    const places = poolingPlaces(x.shape, attrs)
-    const out = backend.makeOutput(places.outShape, 'float32')
-    const { count, use } = windowsOf(backend, places)
-    use((geometry) => {
-      run('max_pool', [out, x], count, geometry)
-    })
-    return out
+function maxPool(call: Call<'x'>): TensorInfo | TensorInfo[] {
+  const { inputs, attrs, backend } = call
+  const { x } = inputs
+  if (x.dtype !== 'float32') return runOnCpu('MaxPool', call)
+  const places = poolingPlaces(x.shape, attrs)
+  const out = backend.makeOutput(places.outShape, 'float32')
+  const { count, use } = windowsOf(backend, places)
+  use((geometry) => {
+    run('max_pool', [out, x], count, geometry)
   })
-}
-
-/**
- * Adds the gradients of convolutions that the wasm backend lacks. Replaces the gradients of images and of
- * pooling, because the originals are scalar loops that take 15 to 50 times as long as the forward pass.
- * The original gradient of max pooling is also wrong for windows without a positive value, and writes
- * outside of its tensor.
- */
-export function installWindowGradients(): void {
-  replaceKernel('Conv2DBackpropFilter', 'wasm', () => filterGradient)
-  replaceKernel('Conv2DBackpropInput', 'wasm', () => inputGradient)
-  replaceKernel('DepthwiseConv2dNativeBackpropFilter', 'wasm', () => depthwiseGradient)
-  replaceKernel('DepthwiseConv2dNativeBackpropInput', 'wasm', () => depthwiseGradient)
-  replaceKernel('MaxPoolGrad', 'wasm', () => maxPoolGradient)
-  replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
+  return out
 }
 
 /** Computes the gradient of the filter: windows^T dy, with one row of values for each window. */
@@ -108,7 +156,7 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   const outputs = filterShape[3]
   const out = zeros(backend, filterShape)
   const { heap } = windows
-  windows.forParts(({ first, last }, { geometry, patches }) => {
+  windows.forParts((first, last, geometry, patches) => {
     heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
     heap.multiply(
       heap.addressOf(out),
@@ -138,7 +186,7 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
     { x: { dataId: filter.dataId, dtype: 'float32', shape: [values, outputs] } },
     { perm: [1, 0] },
   )
-  windows.forParts(({ first, last }, { geometry, patches }) => {
+  windows.forParts((first, last, geometry, patches) => {
     heap.multiply(
       patches,
       { at: heap.addressOf(dy) + 4 * first * outputs },
@@ -264,19 +312,13 @@ function windowsOf(backend: WasmModule, places: Places) {
     values,
     use,
     /** Calls `run` for ranges of windows that fit the cache, one after the other. */
-    forParts(
-      run: (
-        part: { readonly first: number; readonly last: number },
-        at: { readonly geometry: number; readonly patches: number },
-      ) => void,
-    ) {
+    forParts(run: (first: number, last: number, geometry: number, patches: number) => void) {
       const fitting = Math.max(LEAST, Math.floor(PART / (4 * values)))
       const most = Math.min(count, fitting)
       use(
         (geometry, patches) => {
           for (let first = 0; first < count; first += most) {
-            const last = Math.min(count, first + most)
-            run({ first, last }, { geometry, patches })
+            run(first, Math.min(count, first + most), geometry, patches)
           }
         },
         4 * values * most,

@@ -2,7 +2,7 @@ import type { TensorBackend } from '../../tfjs/backend.ts'
 import { genericBackend } from '../../tfjs/generic-backend.ts'
 import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import type { WebGpuTensors } from './dawn.ts'
+import type { WebGpuTensors } from './device.ts'
 
 /**
  * Reading a tensor takes two copies on the CPU: from mapped memory into a new array, and from there to
