@@ -360,7 +360,7 @@ export const walks = [
       },
       {
         file: training('nn/sequential'),
-        functions: ['ModuleChain.record'],
+        functions: ['ShardedMLP.record'],
         contract: { file: training('model/module'), name: 'Module' },
         does: 'passes on its layers',
       },

@@ -1,4 +1,6 @@
 export { recordChain } from '../../packages/training/src/autograd/chain.ts'
+export { recordOnTape } from '../../packages/training/src/autograd/record.ts'
+export { testTape } from '../../packages/training/src/autograd/self-test.ts'
 export { adapterNames, chooseAdapter } from '../../packages/training/src/backend/webgpu/device.ts'
 export { decodeContents, encodeContents } from '../../packages/training/src/checkpoint/contents.ts'
 export { copyCommon } from '../../packages/training/src/checkpoint/piece.ts'

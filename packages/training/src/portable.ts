@@ -34,8 +34,10 @@ export {
   type PoolOptions,
 } from './nn/convolution.ts'
 export {
+  countTopK,
   crossEntropy,
   crossEntropyWith,
+  perplexity,
   summedCrossEntropy,
   type CrossEntropyOptions,
   type Reduction,

@@ -93,9 +93,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     module.parameters.forEach(({ name }, i) => {
       expect(relativeError(gradients.get(name)!, expected[i]!)).toBeLessThan(1e-6)
     })
-    // The tape reports the bias of a layer without an activation after its weight.
-    const ordered = (all: string[]) => (backend === 'wasm' ? all : all.toSorted())
-    expect(ordered(names)).toEqual(ordered(module.parameters.map(({ name }) => name).reverse()))
+    expect(names).toEqual(module.parameters.map(({ name }) => name).reverse())
   })
 
   it('give the same bits as forward, for any number of rows', () => {
@@ -141,7 +139,7 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     expect(tensors.map(({ isDisposed }) => isDisposed)).toEqual(new Array(6).fill(false))
   })
 
-  it.each([[[4, 5]], [[0, 6]]])('refuse an input of shape %j', (shape) => {
+  it.each([[[4, 5]], [[6]], [[0, 6]], [[1, 4, 6]]])('refuse an input of shape %j', (shape) => {
     const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
     expect(() => recordModule(module, tf.ones(shape), { needsInputGradient: true })).toThrow(
       expect.objectContaining({
@@ -164,24 +162,22 @@ describe.each(['wasm', 'cpu'] as const)('the passes of linear layers on %s', (ba
     }
   })
 
-  it('refuse a second backward pass', () => {
+  it('refuse a second backward pass, and one after parameters changed', () => {
     const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
-    const recording = recordModule(module, tf.ones([4, 6]), { needsInputGradient: false })
-    const run = () => recording.backward(tf.ones([4, 10]), () => undefined)
-    run()
-    expect(run).toThrow(expect.objectContaining({ code: 'ERR_TSR_BACKWARD_TWICE' }))
+    const recordings = [1, 2].map(() =>
+      recordModule(module, tf.ones([4, 6]), { needsInputGradient: false }),
+    )
+    const run = (which: number) => () => {
+      recordings[which]!.backward(tf.ones([4, 10]), () => undefined)
+    }
+    run(0)()
+    expect(run(0)).toThrow(expect.objectContaining({ code: 'ERR_TSR_BACKWARD_TWICE' }))
+    module.parameters[2]!.value = tf.zeros([5, 10])
+    expect(run(1)).toThrow(
+      expect.objectContaining({
+        code: 'ERR_TSR_STALE_RECORDING',
+        message: expect.stringContaining('layers.1.weight') as string,
+      }),
+    )
   })
-})
-
-it('the passes of linear layers refuse a backward pass after parameters changed', async () => {
-  await loadBackend('wasm')
-  const module = new ShardedMLP({ layers: 2, inputs: 6, hidden: 5 })
-  const recording = recordModule(module, tf.ones([4, 6]), { needsInputGradient: false })
-  module.parameters[2]!.value = tf.zeros([5, 10])
-  expect(() => recording.backward(tf.ones([4, 10]), () => undefined)).toThrow(
-    expect.objectContaining({
-      code: 'ERR_TSR_STALE_RECORDING',
-      message: expect.stringContaining('layers.1.weight') as string,
-    }),
-  )
 })

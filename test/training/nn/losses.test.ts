@@ -1,9 +1,11 @@
 import {
   binaryCrossEntropy,
+  countTopK,
   crossEntropy,
   crossEntropyWith,
   loadBackend,
   meanSquaredError,
+  perplexity,
   recordLoss,
   summedBinaryCrossEntropy,
   summedMeanSquaredError,
@@ -199,5 +201,22 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expect(() => loss(logits(), tf.tensor1d([0, 1, 2, 1]))).toThrow(
       /the dtype of the labels of crossEntropy is float32; expected int32.*tf.cast/,
     )
+  })
+
+  it('countTopK counts labels among the largest scores', () => {
+    const labels = classes(1, 0, 2, 1)
+    expect([1, 2, 3].map((k) => countTopK(logits(), labels, k))).toEqual([1, 3, 4])
+    expect(() => countTopK(logits(), labels, 0)).toThrow(/k is 0/)
+  })
+
+  it('countTopK leaves out ignored labels and logits that are NaN', () => {
+    const labels = classes(1, -100, 3, 1)
+    expect(countTopK(logits(), labels, 3)).toBe(2)
+    expect(countTopK(tf.fill([1, 3], NaN), classes(1), 3)).toBe(0)
+  })
+
+  it('perplexity is the number of equally likely classes', () => {
+    const [loss] = evaluate(crossEntropy, tf.zeros([2, 7]), classes(3, 4))
+    expect(perplexity(loss)).toBeCloseTo(7, 4)
   })
 })

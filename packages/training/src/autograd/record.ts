@@ -1,7 +1,7 @@
 import { argumentError } from '@tsrun/core'
 import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { currentBackend } from '../backend/current.ts'
+import { currentBackend, onHostBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { currentPass, inPass } from '../model/pass.ts'
@@ -13,28 +13,54 @@ import {
   type RecordOptions,
 } from '../model/recording.ts'
 import { registerGradients } from '../tfjs/register-gradients.ts'
+import { testTape } from './self-test.ts'
 import { captureTape, disposeTape, isTapeActive, ownedResults } from './tape.ts'
 import { dependentNodes, tapePasses } from './walk.ts'
 
 /**
- * Runs `forward(x)` on the gradient tape of TensorFlow.js and keeps what the backward pass needs.
- * Registers the gradient functions of TensorFlow.js.
+ * Runs `forward(x)` on the gradient tape of TensorFlow.js and keeps what the backward pass needs. The
+ * first call in a process registers the gradient functions of TensorFlow.js and tests the tape.
  *
  * @param parameters - the parameters whose gradients are requested, with the values that `forward` reads
  * @throws ERR_TSR_ARGUMENT for disposed tensors, and for a tf.Variable as the value of a parameter
  * @throws ERR_TSR_NESTED_RECORDING inside another recording or tf.grads
+ * @throws ERR_TSR_AUTOGRAD when the tape of this version of TensorFlow.js does not work as expected
  */
 export function record(
   forward: (x: Tensor) => Tensor,
   x: Tensor,
   parameters: readonly Parameter[],
-  { needsInputGradient }: RecordOptions,
+  options: RecordOptions,
 ): Recording {
   checkAlive('x', x)
   for (const parameter of parameters) checkParameter(parameter)
-  // Not at import, because many processes never record, and a later import of `@tensorflow/tfjs` replaces
-  // the gradients.
+  prepareTape()
+  return recordOnTape(forward, x, parameters, options)
+}
+
+/** Whether `prepareTape` has tested the tape in this process. */
+let isPrepared = false
+
+/**
+ * Registers gradients and tests the tape. Runs before recordings rather than at import, because many
+ * processes never record, and a later import of `@tensorflow/tfjs` replaces the gradients.
+ */
+function prepareTape(): void {
   registerGradients()
+  if (isPrepared) return
+  onHostBackend(() => {
+    testTape(recordOnTape)
+  })
+  isPrepared = true
+}
+
+/** Records on the tape like `record`, but does not prepare TensorFlow.js first. */
+export function recordOnTape(
+  forward: (x: Tensor) => Tensor,
+  x: Tensor,
+  parameters: readonly Parameter[],
+  { needsInputGradient }: RecordOptions,
+): Recording {
   const { value, tape } = captureTape(() => forward(x))
   const wanted = new Map(parameters.map((parameter) => [parameter.value.id, parameter]))
   const sources = new Set(wanted.keys())

@@ -4,8 +4,8 @@ import type { Differentiable, Each, LazyOperation } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /*
- * This file contains all code that relies on private parts of the TensorFlow.js engine, whose version is
- * pinned.
+ * This file contains all code that relies on private parts of the TensorFlow.js engine. `self-test.ts`
+ * tests that code at run time.
  */
 
 /**

@@ -1,7 +1,7 @@
 import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
 import { checkedRecording, type Recording } from '../model/recording.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
-import { valuesAtHand } from '../backend/host-memory.ts'
+import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { EvaluatedLoss, LabelTargets } from '../tfjs/backend.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -257,4 +257,34 @@ function evaluateWith(logits: Tensor, labels: Tensor, options: Complete): Evalua
     const targets = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
     return [scores, targets, tf.expandDims(weights, -1)]
   })
+}
+
+/** Returns exp of the mean cross-entropy per token: the equivalent number of equally likely tokens. */
+export function perplexity(loss: number): number {
+  return Math.exp(loss)
+}
+
+/**
+ * Counts the rows whose label is among the `k` largest logits. Logits equal to the label's do not
+ * count as larger. Rows whose label is not a class, or has the logit NaN, do not count. Reads values
+ * synchronously, so it does not work on webgpu.
+ *
+ * @param logits - [..., classes] float32
+ * @param labels - [...] int32
+ * @throws ERR_TSR_ARGUMENT for shapes and dtypes that do not fit
+ */
+export function countTopK(logits: Tensor, labels: Tensor, k: number): number {
+  const [, classes] = checkShapes(logits, labels)
+  if (!Number.isInteger(k) || k < 1) {
+    throw argumentError('k', k, 'a whole number from 1')
+  }
+  const right = labels.dataSync<'int32'>()
+  const scores = viewOf(logits)
+  return right.reduce((count, label, row) => {
+    if (label < 0 || label >= classes) return count
+    const own = scores[row * classes + label]!
+    let larger = 0
+    for (let i = row * classes; i < (row + 1) * classes; i++) if (scores[i]! > own) larger++
+    return larger < k && !Number.isNaN(own) ? count + 1 : count
+  }, 0)
 }

@@ -23,6 +23,7 @@ import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, uniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
+import { kernelPasses } from './linear-stack.ts'
 import { ofKind, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
@@ -62,17 +63,16 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_ARGUMENT
  */
 export class Linear implements Module {
-  readonly kind: 'linear' | 'joint-linear' = 'linear'
+  readonly kind = 'linear'
   readonly weight: Parameter
   readonly bias: Parameter | undefined
   readonly activation: Activation
 
-  /** @param parts - for `JointLinear`: the number of joined layers */
-  constructor(options: LinearOptions, ...parts: number[]) {
+  constructor(options: LinearOptions) {
     const { name, inputs, outputs, activation, bias, seed, deviation } = readOptions(options)
     const values = deviation === undefined ? heUniform() : uniform(Math.sqrt(3) * deviation)
-    this.weight = createParameter(`${name}.weight`, [inputs, ...parts, outputs], values, seed)
-    this.bias = bias ? createParameter(`${name}.bias`, [...parts, outputs], zeros) : undefined
+    this.weight = createParameter(`${name}.weight`, [inputs, outputs], values, seed)
+    this.bias = bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
     this.activation = activation
   }
 
@@ -103,7 +103,7 @@ export class Linear implements Module {
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
-    return recordLayers(this, [this], x, options)
+    return recordLayers(this, x.rank === 2 ? [this] : [], x, options)
   }
 }
 
@@ -111,11 +111,13 @@ export class Linear implements Module {
 export const isLinear = ofKind<Linear>('linear')
 
 /**
- * Records a module that applies layers one after the other. If the layers are a stack of linear layers
- * and the backend has passes for it, the passes take the place of the tape. The gradients are the same.
+ * Records a module that applies layers one after the other: on the tape, or without it if the layers are a
+ * stack of linear layers. The gradients are the same. On wasm and tensorflow, the small operations of a
+ * stack create no tensors.
  *
  * The parameters of a stack must keep their values until the backward pass is done.
  *
+ * @param layers - an empty list to use the tape
  * @param x - for a stack: [batch, inputs of the first layer]
  */
 export function recordLayers(
@@ -126,29 +128,30 @@ export function recordLayers(
 ): Recording {
   const stack = layers.filter(isStackable)
   const [first] = stack
-  if (first !== undefined && stack.length === layers.length && x.rank === 2) {
-    const { name, shape } = first.weight
-    checkInput(x, first.weight, ['batch', shape[0]!])
-    // The kernels would read out of bounds.
-    if (x.size === 0) {
-      const [found, expected] = [
-        `a tensor of shape [0, ${shape[0]!}]`,
-        `float32 [batch, ${shape[0]!}]`,
-      ]
-      throw argumentError(`the input of ${name}`, found, expected)
-    }
-    const weights = stack.map(({ weight }) => weight.value)
-    const passes = currentBackend().linearPasses?.(stack, x, options.needsInputGradient)
-    if (passes !== undefined) {
-      return checkedRecording(passes.output, passes, () => {
-        const stale = stack.find(({ weight }, i) => weight.value !== weights[i])
-        if (stale !== undefined) {
-          throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
-        }
-      })
-    }
+  if (first === undefined || stack.length < layers.length) {
+    return record((input) => module.forward(input), x, module.parameters, options)
   }
-  return record((input) => module.forward(input), x, module.parameters, options)
+  const { name, shape } = first.weight
+  checkInput(x, first.weight, ['batch', shape[0]!])
+  // The kernels would read out of bounds.
+  if (x.size === 0) {
+    throw argumentError(
+      `the input of ${name}`,
+      `a tensor of shape [0, ${shape[0]!}]`,
+      `float32 [batch, ${shape[0]!}]`,
+    )
+  }
+  const { needsInputGradient } = options
+  const weights = stack.map(({ weight }) => weight.value)
+  const passes =
+    currentBackend().linearPasses?.(stack, x, needsInputGradient) ??
+    kernelPasses(stack, x, needsInputGradient)
+  return checkedRecording(passes.output, passes, () => {
+    const stale = stack.find(({ weight }, i) => weight.value !== weights[i])
+    if (stale !== undefined) {
+      throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
+    }
+  })
 }
 
 /** Whether a layer may be a part of a stack of linear layers. */
@@ -158,27 +161,56 @@ function isStackable(layer: Module): layer is Linear & LinearLayer {
   )
 }
 
-/** Options of `JointLinear`. All joined layers have the same input and the same number of outputs. */
-export interface JointLinearOptions extends LinearOptions {
-  /** The number of joined layers. */
+export interface JointLinearOptions {
+  /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
+  readonly name: string
+  readonly inputs: number
+  /** The number of joined layers. All have the same input. */
   readonly parts: number
+  /** The number of outputs of each joined layer. */
+  readonly outputs: number
   /** The size of a head. Tensor parallelism splits the outputs of each joined layer between heads. */
   readonly grain: number
+  readonly seed: number
+  readonly deviation: number
 }
 
 /**
  * Several linear layers with the same input, computed by one matrix product, for example queries,
- * keys and values. They have W [inputs, parts, outputs] and b [parts, outputs], and return
- * [..., parts x outputs]. In memory, W is the matrix [inputs, parts x outputs]. The separate axis allows
- * splitting all parts in the same way.
+ * keys and values. They have W [inputs, parts, outputs] and b [parts, outputs]. In memory, W is the
+ * matrix [inputs, parts x outputs]. The separate axis allows splitting all parts in the same way.
  */
-export class JointLinear extends Linear {
-  override readonly kind = 'joint-linear'
+export class JointLinear implements Module {
+  readonly kind = 'joint-linear'
+  readonly activation = 'linear'
+  readonly weight: Parameter
+  readonly bias: Parameter
   readonly grain: number
 
-  constructor({ parts, grain, ...options }: JointLinearOptions) {
-    super(options, parts)
+  constructor({ name, inputs, parts, outputs, grain, seed, deviation }: JointLinearOptions) {
+    const values = uniform(Math.sqrt(3) * deviation)
+    this.weight = createParameter(`${name}.weight`, [inputs, parts, outputs], values, seed)
+    this.bias = createParameter(`${name}.bias`, [parts, outputs], zeros)
     this.grain = grain
+  }
+
+  get parameters(): readonly Parameter[] {
+    return [this.weight, this.bias]
+  }
+
+  isRepeatable(): boolean {
+    return true
+  }
+
+  /**
+   * @param x - [..., inputs]
+   * @returns [..., parts x outputs]
+   * @throws ERR_TSR_ARGUMENT for other inputs
+   */
+  forward(x: Tensor): Tensor {
+    const { weight, bias } = this
+    checkInput(x, weight, ['...', weight.shape[0]!])
+    return linear({ x, weight: weight.value, bias: bias.value })
   }
 }
 

@@ -1,4 +1,5 @@
 import { record } from '../autograd/record.ts'
+import { isHostAccessible } from '../backend/current.ts'
 import { takeScalar, viewOf } from '../backend/host-memory.ts'
 import { checkAlive, type Recording } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -98,25 +99,39 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
  * @param labels - [...] int32
  */
 export function countCorrect(logits: Tensor, labels: Tensor): number {
-  const classes = logits.shape.at(-1)!
-  const right = labels.dataSync<'int32'>()
-  const values = viewOf(logits)
-  return right.reduce((correct, label, row) => {
-    const scores = values.subarray(row * classes, (row + 1) * classes)
-    let best = 0
-    for (let k = 1; k < classes; k++) if (scores[k]! > scores[best]!) best = k
-    return best === label ? correct + 1 : correct
-  }, 0)
+  return answersAtHand(logits, labels, undefined).correct
 }
 
 /**
  * Like `countCorrect`, but works on every backend. Skips labels that are out of range or equal to
  * `ignored`.
  */
-export async function answersOf(
+export function answersOf(logits: Tensor, labels: Tensor, ignored?: number): Maybe<Answers> {
+  return isHostAccessible()
+    ? answersAtHand(logits, labels, ignored)
+    : fetchAnswers(logits, labels, ignored)
+}
+
+function answersAtHand(logits: Tensor, labels: Tensor, ignored: number | undefined): Answers {
+  const classes = logits.shape.at(-1)!
+  const right = labels.dataSync<'int32'>()
+  const values = viewOf(logits)
+  let [correct, of] = [0, 0]
+  right.forEach((label, row) => {
+    if (label === ignored || label < 0 || label >= classes) return
+    const scores = values.subarray(row * classes, (row + 1) * classes)
+    let best = 0
+    for (let k = 1; k < classes; k++) if (scores[k]! > scores[best]!) best = k
+    of++
+    if (best === label) correct++
+  })
+  return { correct, of }
+}
+
+async function fetchAnswers(
   logits: Tensor,
   labels: Tensor,
-  ignored?: number,
+  ignored: number | undefined,
 ): Promise<Answers> {
   const classes = logits.shape.at(-1)!
   const [right, counting] = tf.tidy<[Tensor, Tensor]>(() => {

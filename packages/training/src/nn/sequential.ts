@@ -7,7 +7,10 @@ import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
-/** Applies its children one after the other. */
+/**
+ * Applies its children one after the other. It has no `record`, because on the backend tensorflow the passes
+ * of a module with a `record` do not become functions.
+ */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>
 
@@ -29,10 +32,6 @@ export class ModuleChain implements Module {
 
   forward(x: Tensor): Tensor {
     return tf.tidy(() => this.layers.reduce((h, layer) => layer.forward(h), x))
-  }
-
-  record(x: Tensor, options: RecordOptions): Recording {
-    return recordLayers(this, this.layers, x, options)
   }
 }
 
@@ -61,6 +60,10 @@ export class Sequential extends ModuleChain {
     }
     super(children)
     checkNames([...this.parameters, ...buffersOf(this)])
+  }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLayers(this, x.rank === 2 ? this.layers : [], x, options)
   }
 }
 
@@ -204,6 +207,10 @@ export class ShardedMLP extends ModuleChain {
     }
     super(children)
     this.range = [from, to]
+  }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLayers(this, this.layers, x, options)
   }
 }
 

@@ -98,10 +98,21 @@ function addResidual(x: Tensor, y: Tensor): Tensor {
 }
 
 /** Options of `FeedForward`. */
-export type FeedForwardOptions = Omit<
-  BlockOptions,
-  'heads' | 'epsilon' | 'attentionDropout' | 'residualDropout'
->
+export interface FeedForwardOptions {
+  /** The prefix of the names of the parameters: `<name>.c_fc.weight` and so on. */
+  readonly name: string
+  readonly width: number
+  /** The number of hidden values; default 4 x width. */
+  readonly hidden?: number
+  readonly seed?: number
+  /** The standard deviation of the initial weights; default 0.02. */
+  readonly deviation?: number
+  /**
+   * The standard deviation of the initial weights of `c_proj`, whose output is added to the
+   * residual stream; default `deviation`.
+   */
+  readonly outputDeviation?: number
+}
 
 const readFeedForward = declareOptions(commonRules satisfies Rules<FeedForwardOptions>)
 

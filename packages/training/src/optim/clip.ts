@@ -203,12 +203,13 @@ interface Measure {
   readonly onDevice: (gradient: Tensor) => Tensor
 }
 
+// Both measures use four independent sums, which the CPU computes in parallel: ten times as fast as one sum.
+
 const sumOfSquares: Measure = {
   name: 'sum of squares',
   onHost(values, gradient) {
     const sum = ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient)
     if (sum !== undefined) return sum
-    // Four independent sums, which the CPU computes in parallel: ten times as fast as one sum.
     const sums: [number, number, number, number] = [0, 0, 0, 0]
     const whole = values.length - (values.length % 4)
     for (let i = 0; i < whole; i += 4) {
@@ -226,10 +227,17 @@ const sumOfSquares: Measure = {
 const largest: Measure = {
   name: 'largest',
   onHost(values) {
-    let most = 0
     // Math.max propagates NaN; the operator > would not.
-    for (const value of values) most = Math.max(most, Math.abs(value))
-    return most
+    const sums: [number, number, number, number] = [0, 0, 0, 0]
+    const whole = values.length - (values.length % 4)
+    for (let i = 0; i < whole; i += 4) {
+      sums[0] = Math.max(sums[0], Math.abs(values[i]!))
+      sums[1] = Math.max(sums[1], Math.abs(values[i + 1]!))
+      sums[2] = Math.max(sums[2], Math.abs(values[i + 2]!))
+      sums[3] = Math.max(sums[3], Math.abs(values[i + 3]!))
+    }
+    for (let i = whole; i < values.length; i++) sums[0] = Math.max(sums[0], Math.abs(values[i]!))
+    return Math.max(...sums)
   },
   onDevice: (gradient) => tf.max(tf.abs(gradient)),
 }

@@ -1,7 +1,8 @@
 import { argumentError } from '@tsrun/core'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { sumInto } from '../autograd/sum-gradients.ts'
-import { writeTo } from '../backend/host-memory.ts'
+import { isHostAccessible } from '../backend/current.ts'
+import { addTo, writeTo } from '../backend/host-memory.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { GradientListener } from '../model/recording.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
@@ -71,12 +72,33 @@ export function partsOf(
 }
 
 /** Collects the gradients of all parameters in one buffer during backward passes. */
-export type GatheredGradients = ReturnType<typeof gatherGradients>
+export interface GatheredGradients {
+  /** Views of the buffer by parameter name, in the form that optimizers accept. */
+  readonly parts: ReadonlyMap<string, Float32Array>
+
+  /** Starts a step: the first new gradient of a parameter overwrites the old one. */
+  begin(): void
+
+  /** Adds the gradients of backward passes to the sums, and disposes their tensors. */
+  readonly listener: GradientListener
+
+  /**
+   * Ends a step. Parameters without a gradient get zeros.
+   *
+   * @returns a promise if gradients must be fetched; undefined if the buffer is complete
+   */
+  finish(): void | Promise<void>
+
+  /** Frees the gradients of an unfinished step. */
+  dispose(): void
+}
 
 /**
  * Collects the gradients of micro-batches in a flat buffer, for example in the arena of a group.
  *
- * Tensors are summed, and copied to the buffer in `finish`.
+ * If the host can access the memory of tensors (wasm, cpu), each gradient is added to its part of
+ * the buffer immediately and its tensor is disposed. Otherwise tensors are summed on the device and
+ * fetched in `finish`.
  *
  * @param buffer - with `layout.length` values
  * @throws ERR_TSR_ARGUMENT when the buffer has another length. The listener throws this error for a
@@ -91,55 +113,47 @@ export type GatheredGradients = ReturnType<typeof gatherGradients>
  * await group.allReduce(buffer, { op: 'avg' })
  * optimizer.step(model.parameters, gathered.parts)
  */
-export function gatherGradients(layout: FlatLayout, buffer: Float32Array) {
+export function gatherGradients(layout: FlatLayout, buffer: Float32Array): GatheredGradients {
   const parts = partsOf(layout, buffer)
-  const sums = new Map<string, Tensor>()
-  const add = sumInto(sums)
-  const dispose = () => {
-    for (const gradient of sums.values()) gradient.dispose()
-    sums.clear()
-  }
-  const listener: GradientListener = (parameter, gradient) => {
-    const { name } = parameter
+  const seen = new Set<string>()
+  const held = new Map<string, Tensor>()
+  const hold = sumInto(held)
+  const partFor = (name: string, { shape }: Tensor) => {
     const expected = layout.slots.get(name)?.shape.join(', ')
-    const found = gradient.shape.join(', ')
-    if (found === expected) {
-      add(parameter, gradient)
-      return
-    }
+    const found = shape.join(', ')
+    if (found === expected) return parts.get(name)!
     throw argumentError(
       `the gradient of ${name}`,
       `a tensor of shape [${found}]`,
       expected === undefined ? 'one of the layout’s parameters' : `[${expected}]`,
     )
   }
+  const dispose = () => {
+    for (const gradient of held.values()) gradient.dispose()
+    held.clear()
+    seen.clear()
+  }
   return {
-    /** Views of the buffer by parameter name, in the form that optimizers accept. */
     parts,
-
-    /** Starts a step: drops the gradients of an unfinished one. */
     begin: dispose,
-
-    /** Adds the gradients of backward passes to the sums, and disposes their tensors. */
-    listener,
-
-    /**
-     * Ends a step. Parameters without a gradient get zeros.
-     *
-     * @returns a promise if gradients must be fetched; undefined if the buffer is complete
-     */
-    finish(): void | Promise<void> {
-      const fetched = Array.from(parts, ([name, part]) => {
-        const gradient = sums.get(name)
-        if (gradient !== undefined) return writeTo(gradient, part)
-        part.fill(0)
-        return undefined
-      }).filter((written) => written !== undefined)
+    dispose,
+    listener(parameter, gradient) {
+      const { name } = parameter
+      const part = partFor(name, gradient)
+      if (isHostAccessible()) {
+        if (seen.has(name)) addTo(part, gradient)
+        else void writeTo(gradient, part)
+        gradient.dispose()
+      } else hold(parameter, gradient)
+      seen.add(name)
+    },
+    finish() {
+      for (const [name, part] of parts) if (!seen.has(name)) part.fill(0)
+      const fetched = Array.from(held, ([name, gradient]) =>
+        writeTo(gradient, parts.get(name)!),
+      ).filter((written) => written !== undefined)
       if (fetched.length === 0) dispose()
       else return Promise.all(fetched).then(dispose)
     },
-
-    /** Frees the gradients of an unfinished step. */
-    dispose,
   }
 }

@@ -1,4 +1,11 @@
-export * from './algorithms.ts'
+export {
+  Adam,
+  AdamW,
+  SGD,
+  type AdamOptions,
+  type AdamWOptions,
+  type SGDOptions,
+} from './algorithms.ts'
 export {
   clipGradients,
   gradientNorm,
@@ -18,4 +25,12 @@ export {
 } from './flat-gradients.ts'
 export type { DecayOptions, Optimizer } from './optimizer.ts'
 export type { Gradients, OptimizerState, ParameterState } from './state.ts'
-export * from './schedules.ts'
+export {
+  constantRate,
+  warmupCosine,
+  warmupStableDecay,
+  type ConstantRateOptions,
+  type LearningRateSchedule,
+  type WarmupCosineOptions,
+  type WarmupStableDecayOptions,
+} from './schedules.ts'

@@ -314,7 +314,7 @@ export abstract class BaseOptimizer implements Optimizer {
     }
     const isRepeated = currentBackend().repeat !== undefined
     for (const { step, rows } of groups.values()) {
-      const results = isRepeated ? together(step, rows) : eachAlone(step, rows)
+      const results = isRepeated ? together(step, rows, this.kept) : eachAlone(step, rows)
       for (const [i, { parameter, tensors }] of rows.entries()) {
         const [next, ...vectors] = results[i]!
         parameter.value = next!
@@ -362,10 +362,14 @@ function eachAlone({ factors, compute }: DeviceUpdate, rows: readonly Row[]): Te
   )
 }
 
-function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
+function together(
+  { name, factors, compute }: DeviceUpdate,
+  rows: readonly Row[],
+  state: ParameterStates,
+): Tensor[][] {
   const width = rows[0]!.tensors.length
   const shapes = rows.map(({ parameter: { shape } }) => [...shape])
-  const numbers = tensorFrom(Float32Array.from(factors), [factors.length])
+  const numbers = state.numbers(name, factors)
   const results = repeated(
     isLarge(rows[0]!.parameter) ? `${name} ${shapes.join()}` : name,
     [...rows.flatMap(({ tensors }) => tensors), numbers],
@@ -381,7 +385,6 @@ function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]
       )
     },
   )
-  numbers.dispose()
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 

@@ -44,6 +44,7 @@ export function parameterStates(names: readonly string[]) {
   const vectors = new Map<string, Tensor>()
   /** Loaded values that no step has used yet: only a step knows the shapes of parameters. */
   const loaded = new Map<string, Float32Array>()
+  const reused = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
   const vectorOf = (parameter: string, name: string): Tensor | Float32Array | undefined => {
     const key = keyOf(parameter, name)
@@ -62,7 +63,8 @@ export function parameterStates(names: readonly string[]) {
   }
   const dispose = () => {
     for (const vector of vectors.values()) vector.dispose()
-    for (const map of [vectors, loaded, stepsOf]) map.clear()
+    for (const { tensor } of reused.values()) tensor.dispose()
+    for (const map of [reused, vectors, loaded, stepsOf]) map.clear()
   }
 
   const states = {
@@ -116,6 +118,16 @@ export function parameterStates(names: readonly string[]) {
         if (former !== tensors[i]) former?.dispose()
         vectors.set(key, tensors[i]!)
       }
+    },
+
+    /** Returns a tensor of `values`. The tensor is reused until the values change. */
+    numbers(update: string, values: readonly number[]) {
+      const kept = reused.get(update)
+      if (kept?.values.join() === values.join()) return kept.tensor
+      const tensor = tensorFrom(Float32Array.from(values), [values.length])
+      kept?.tensor.dispose()
+      reused.set(update, { values, tensor })
+      return tensor
     },
 
     hold(): HeldState {

@@ -1,6 +1,9 @@
+import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import { disposeModule, inPass, loadBackend, record, sumInto, BatchNorm } from '@tsrun/training'
 import { SyncBatchNorm, tf } from '@tsrun/training'
 import type { Tensor } from '@tsrun/training'
+import { errorOf } from '../../../distributed/support/outcome.ts'
+import { groupOfOne } from '../support/group-of-one.ts'
 
 const [ROWS, CHANNELS] = [6, 3]
 const values = (seed: number, length: number): number[] =>
@@ -39,7 +42,7 @@ describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backen
 
   it('normalizes by the statistics of the batch, forward and backward', () => {
     const before = tf.memory().numTensors
-    const norm = new BatchNorm({ name: 'n', channels: CHANNELS })
+    const norm = new BatchNorm({ name: 'n', channels: CHANNELS }, groupOfOne)
     const [weight, bias] = [
       [1.5, -2, 0.5],
       [0.1, 0.2, 0.3],
@@ -76,7 +79,7 @@ describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backen
   })
 
   it('keeps running statistics, and uses them in evaluation', () => {
-    const norm = new BatchNorm({ name: 'n', channels: 1, momentum: 0.5 })
+    const norm = new BatchNorm({ name: 'n', channels: 1, momentum: 0.5 }, groupOfOne)
     const x = tf.tensor([1, 2, 3, 6], [4, 1])
     record((h) => norm.forward(h), x, norm.parameters, { needsInputGradient: false }).dispose()
     const [mean, variance] = norm.buffers
@@ -95,13 +98,21 @@ describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backen
   })
 })
 
-it('BatchNorm refuses invalid and unknown options', async () => {
+it('BatchNorm refuses an invalid group and unknown options', async () => {
   await loadBackend('cpu')
-  for (const wrong of [{ channels: 0 }, { channels: 2, eps: 1 }]) {
-    expect(() => new BatchNorm({ name: 'n', ...wrong })).toThrow(
-      expect.objectContaining({ code: 'ERR_TSR_ARGUMENT' }),
-    )
-  }
+  await runWorld({ size: 1 }, async (group) => {
+    const options = { name: 'n', channels: 2 }
+    const mesh = await initDeviceMesh({ dp: 1 }, group)
+    const calls = [
+      () => new BatchNorm(options, mesh as never),
+      () => new BatchNorm({ ...options, channels: 0 }, group),
+      () => new BatchNorm({ ...options, eps: 1 } as never, group),
+    ]
+    for (const call of calls) {
+      const error = await errorOf(async () => await Promise.resolve(call()))
+      expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+    }
+  })
 })
 
 it('BatchNorm is also exported as SyncBatchNorm, its name in PyTorch', () => {

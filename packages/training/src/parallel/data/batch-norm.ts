@@ -1,16 +1,25 @@
-import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
+import {
+  argumentError,
+  count,
+  declareOptions,
+  finite,
+  positive,
+  filled,
+  type Rules,
+} from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
 import { currentBackend } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
-import { currentPass, type Pass } from '../../model/pass.ts'
+import { currentPass } from '../../model/pass.ts'
 import { checkInput } from '../../model/recording.ts'
 import { ones, zeros, type Initializer } from '../../nn/init.ts'
 import { createParameter } from '../../nn/initialize.ts'
 import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { checkBackendBlocks } from '../requirements.ts'
+import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
 /** Options of `BatchNorm`. */
 export interface BatchNormOptions {
@@ -43,9 +52,8 @@ const readOptions = declareOptions({
  * Training passes use the statistics of the micro-batch and update the running statistics. Other passes
  * use the running statistics. A recorded pass counts as a training pass unless `inPass` says otherwise.
  *
- * The replicas are those of the `trainer` or pipeline that runs the model. In a custom training loop, set
- * `Pass.replicas`. A forward pass gathers the mean and variance of each replica, and a backward pass sums
- * two numbers per channel. Both passes block,
+ * The replicas are those of the `trainer` or pipeline that runs the model. A forward pass gathers the
+ * mean and variance of each replica, and a backward pass sums two numbers per channel. Both passes block,
  * and all replicas must run the same passes in the same order. The gradients of `weight` and `bias` cover
  * only this rank's examples; `dataParallel` averages them. On webgpu a pass cannot block, so the layer
  * throws.
@@ -64,12 +72,19 @@ export class BatchNorm implements Module {
    * checkpoints, and not trained.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
+  readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>
 
-  /** @throws ERR_TSR_ARGUMENT */
-  constructor(options: BatchNormOptions) {
+  /**
+   * @param group - the replicas, for passes that do not set `Pass.replicas`, such as those of a
+   *   custom training loop; default: only this rank. A group of only the pipeline's stages is ignored
+   * @throws ERR_TSR_ARGUMENT
+   */
+  constructor(options: BatchNormOptions, group?: ProcessGroup) {
+    if (group !== undefined) checkGroup(group)
     const complete = readOptions(options)
     const { name, channels } = complete
+    this.#group = group
     this.#options = complete
     const made = (part: string, values: Initializer) =>
       createParameter(`${name}.${part}`, [channels], values)
@@ -81,7 +96,8 @@ export class BatchNorm implements Module {
    * Normalizes `x`.
    *
    * @param x - [..., channels]; ranks may have different numbers of examples
-   * @throws ERR_TSR_ARGUMENT for other inputs; ERR_TSR_BACKEND on webgpu
+   * @throws ERR_TSR_ARGUMENT for other inputs, or for a group of both replicas and other stages;
+   *   ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
     const [weight, bias] = this.parameters
@@ -103,8 +119,9 @@ export class BatchNorm implements Module {
     const {
       isEmpty = false,
       isRepeated = false,
-      replicas = [],
-    }: Partial<Pass> = currentPass() ?? {}
+      stages = [],
+      replicas = this.#replicasBeside(stages),
+    } = currentPass() ?? {}
     let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all
@@ -140,6 +157,21 @@ export class BatchNorm implements Module {
         ]
       },
     }
+  }
+
+  /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
+  #replicasBeside(stages: readonly number[]): readonly ProcessGroup[] {
+    const group = this.#group
+    if (group === undefined) return []
+    const { ranks, rank, size } = group
+    const others = stages.filter((stage) => stage !== ranks[rank] && ranks.includes(stage))
+    if (others.length === 0) return [group]
+    if (others.length === size - 1) return []
+    throw argumentError(
+      `the group of ${this.#options.name}`,
+      `ranks ${ranks.join(', ')}, with other stages of its pipeline`,
+      'the replicas of its stage',
+    )
   }
 
   #keep(mean: Float64Array, variance: Float64Array, examples: number): void {

@@ -9,5 +9,13 @@ export {
   scatterToRanks,
   sumOverRanks,
 } from './operations.ts'
-export * from './parallelize.ts'
+export {
+  columnParallel,
+  parallelize,
+  rowParallel,
+  sequenceParallel,
+  vocabParallel,
+  type ParallelPlan,
+  type ParallelStyle,
+} from './parallelize.ts'
 export { recordSegments } from './record-segments.ts'

@@ -1,7 +1,8 @@
 import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import { tf } from '../../tfjs/tfjs.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /**
  * The shard that has replaced each parameter. If a parameter is tied to several layers, it is thus
@@ -49,10 +50,16 @@ export function shardOf(
   const offset = beginOf(rank)
   const extent = beginOf(rank + 1) - offset
   const own = shape.with(axis, extent)
-  const begin = shape.map((_, i) => (i === axis ? offset : 0))
-  const slice = tf.tidy(() => tf.keep(tf.slice(value, begin, own)))
+  const inner = sizeOf(shape.slice(axis + 1))
+  const outer = sizeOf(shape.slice(0, axis))
+  const values = new Float32Array(outer * extent * inner)
+  const whole = viewOf(value)
+  for (let i = 0; i < outer; i++) {
+    const from = (i * shape[axis]! + offset) * inner
+    values.set(whole.subarray(from, from + extent * inner), i * extent * inner)
+  }
   value.dispose()
-  const part = { name, shape: own, shard: { shape, axis, offset }, value: slice }
+  const part = { name, shape: own, shard: { shape, axis, offset }, value: tensorFrom(values, own) }
   shardings.set(parameter, { part, group, axis })
   return part
 }

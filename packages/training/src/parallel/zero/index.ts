@@ -1,5 +1,5 @@
 export { fullyShard, type FullyShard } from './fully-shard.ts'
 export type { StateMemory } from './memory-accounting.ts'
 export type { FullyShardOptions, ShardingGroups, ZeroStage } from './options.ts'
-export * from './state-bytes.ts'
+export { stateBytes, type StateSizes } from './state-bytes.ts'
 export type { ShardedRecording } from '../gradients/averaging.ts'

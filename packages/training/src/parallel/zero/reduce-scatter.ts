@@ -1,10 +1,6 @@
+import type { PersistentOperation } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
-import {
-  fillBuckets,
-  labelOf,
-  ownedRanges,
-  type SharedBucket,
-} from '../gradients/exchange.ts'
+import { fillBuckets, labelOf, ownedRanges, type SharedBucket } from '../gradients/exchange.ts'
 import type { GradientOptions } from '../gradients/options.ts'
 import { countRanks } from '../gradients/replica.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
@@ -20,6 +16,8 @@ interface Filling {
   readonly share: Float32Array
   /** The memory of the whole bucket. In stage 1 it stays allocated and contains `share`. */
   memory: Float32Array | undefined
+  /** The prepared reduce-scatter; only in stage 1 with float32 as wire format. */
+  readonly scatter: PersistentOperation | undefined
   exchange: BucketExchange | undefined
 }
 
@@ -35,8 +33,9 @@ export function reduceScatterExchange(
   accounting: MemoryAccounting,
   options: ShardingOptions,
 ) {
+  const { wire, deterministic, stage } = options
   /** Whether the memory of whole buckets is kept for the next step. */
-  const keepsBuckets = options.stage === 1
+  const keepsBuckets = stage === 1
   const { shard } = groups
   const fillings = buckets.map((bucket, index): Filling => {
     const label = labelOf(bucket, index)
@@ -45,13 +44,17 @@ export function reduceScatterExchange(
     const share =
       memory?.subarray(shard.rank * length, (shard.rank + 1) * length) ??
       accounting.alloc('gradients', length)
-    return { bucket, label, memory, share, exchange: undefined }
+    const scatter =
+      memory !== undefined && wire === 'float32'
+        ? shard.reduceScatterInit(share, memory, { op: 'avg', deterministic, label })
+        : undefined
+    return { bucket, label, memory, share, scatter, exchange: undefined }
   })
   /** The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again. */
   let scattered = 0
   let last: BucketExchange | undefined
 
-  /** Borrows memory for a bucket. Blocks while too many buckets are in flight. */
+  /** Allocates memory for a bucket. Blocks while too many buckets are in flight. */
   const memoryOf = (index: number): Float32Array => {
     const filling = fillings[index]!
     if (filling.memory !== undefined) return filling.memory
@@ -92,7 +95,7 @@ export function reduceScatterExchange(
     ...filled,
 
     /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
-    kept: fillings,
+    kept: fillings.map(({ share, memory }) => ({ share, memory })),
 
     /** Waits until memory for another whole bucket is available. */
     async makeRoom() {
@@ -140,8 +143,9 @@ export function reduceScatterExchange(
 
     /** Frees the buckets as soon as no collective uses them. */
     dispose() {
-      for (const { memory, share, exchange } of fillings) {
+      for (const { memory, share, scatter, exchange } of fillings) {
         const free = () => {
+          scatter?.free()
           if (memory !== undefined) accounting.free('gradients', memory)
           if (!keepsBuckets) accounting.free('gradients', share)
           exchange?.dispose()
@@ -165,7 +169,7 @@ type BucketExchange = ReturnType<typeof exchangeBucket>
 function exchangeBucket(
   groups: ShardingGroups,
   previous: { readonly done: Promise<void> } | undefined,
-  { memory: filled, share, label }: Filling,
+  { memory: filled, share, scatter, label }: Filling,
   { wire, deterministic }: GradientOptions,
 ) {
   const { shard, replicate } = groups
@@ -196,9 +200,10 @@ function exchangeBucket(
       shard.convert(whole, memory, 1 / countRanks(axesOf(groups)))
     })
   }
-  const operation = shard.reduceScatter(sent, encoded ?? memory, options)
+  scatter?.start()
+  const operation = scatter ?? shard.reduceScatter(sent, encoded ?? memory, options)
   // Make only one promise per operation, because an error is reported once.
-  const scattered = Promise.resolve(operation)
+  const scattered = scatter?.done() ?? Promise.resolve(operation)
   // Ignore the error here: the caller that awaits `done` gets it.
   scattered.catch(() => undefined)
   const finish = async () => {

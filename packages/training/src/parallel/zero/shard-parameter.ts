@@ -1,7 +1,8 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/distributed/record'
+import { isHostAccessible } from '../../backend/current.ts'
 import { holdArray, holdTensor, type HeldValues } from '../../backend/held-values.ts'
-import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
+import { createTensor, tensorFrom, viewOf, writeTo } from '../../backend/host-memory.ts'
 import { partOfParameter, type HeldPiece, type Piece } from '../../checkpoint/piece.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { ownedRanges, type SharedBucket } from '../gradients/exchange.ts'
@@ -40,6 +41,11 @@ export function shardsOf(
       timeSpan(group.spans, 'unpack', { name, bytes }, () => {
         if (isInShare) return tensorFrom(place, shape)
         const all = parameter.value
+        if (isHostAccessible()) {
+          return createTensor(shape, (values) => {
+            values.set(viewOf(all).subarray(from, to))
+          })
+        }
         return tf.tidy(() => tf.keep(tf.slice(tf.reshape(all, [-1]), from, to - from)))
       })
     const copyToShare = (tensor: Tensor) =>

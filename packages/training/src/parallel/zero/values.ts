@@ -1,5 +1,5 @@
 import { argumentError } from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain } from '../../autograd/chain.ts'
@@ -11,6 +11,7 @@ import { replaceValue, type Parameter } from '../../model/parameter.ts'
 import type { GradientListener, RecordOptions } from '../../model/recording.ts'
 import type { Replicated, ShardedRecording } from '../gradients/averaging.ts'
 import type { SharedBucket } from '../gradients/exchange.ts'
+import { freeAfterRun } from '../group-buffers.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardsOf, type ShardParameter } from './shard-parameter.ts'
@@ -54,8 +55,9 @@ export interface SharedValues {
   readonly share: Float32Array
   /** The label of the all-gather, for error messages. */
   readonly label: string
-  /** The memory of the whole bucket, if it is kept between steps. */
-  readonly kept?: Float32Array | undefined
+  /** The memory of the whole bucket with a prepared all-gather, if both are kept between steps. */
+  readonly kept?:
+    { readonly memory: Float32Array; readonly gather: PersistentOperation } | undefined
 }
 
 /** The number of buckets with parameter values that are in flight at one time. */
@@ -74,8 +76,15 @@ export async function gatherShares(
   take: (parameter: Parameter, values: Float32Array) => void,
 ): Promise<void> {
   const start = ({ bucket, share, label, kept }: SharedValues) => {
-    const memory = kept ?? accounting.allocUnsafe('parameters', bucket.padded)
-    return { memory, done: group.allGather(memory, share, { label }) }
+    if (kept === undefined) {
+      const memory = accounting.allocUnsafe('parameters', bucket.padded)
+      return { memory, done: group.allGather(memory, share, { label }) }
+    }
+    kept.gather.start()
+    const done = kept.gather.done()
+    // Ignore the error here: the caller that awaits `done` gets it.
+    done.catch(() => undefined)
+    return { memory: kept.memory, done }
   }
   const started: ReturnType<typeof start>[] = []
   for (const [i, { bucket, kept }] of buckets.entries()) {
@@ -117,7 +126,9 @@ export function unshardedValues(
   const owner = ownerOfParameters(parameters)
   const shared = buckets.map((bucket, i): SharedValues => {
     const label = `values, bucket ${i}: ${bucket.slots[0]!.parameter.name}`
-    const { share, memory: kept } = gradients.kept[i]!
+    // Stage 1: the memory of the bucket, and a prepared all-gather, are kept between steps.
+    const { share, memory } = gradients.kept[i]!
+    const kept = memory && { memory, gather: group.allGatherInit(memory, share, { label }) }
     return { bucket, share, label, kept }
   })
   const shards = shared.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, false))
@@ -159,6 +170,7 @@ export function unshardedValues(
     load: (pieces) => owner.load(pieces),
     dispose() {
       for (const shard of shards) shard.release()
+      for (const { kept } of shared) if (kept !== undefined) freeAfterRun(kept.gather)
     },
   }
 }
