@@ -62,7 +62,8 @@ function addFlags(parser: Argv, flags: Flags): void {
 }
 
 /** The text of a flag or argument on a help page. */
-function describe({ value, choices, description, fallback, isNeeded }: Omit<Flag, 'name'>): string {
+export function describe(facts: Omit<Flag, 'name'>): string {
+  const { value, choices, description, fallback, isNeeded } = facts
   const values = value ?? choices?.join('|')
   const more = isNeeded
     ? 'needed'
