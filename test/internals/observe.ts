@@ -8,6 +8,9 @@ export { alignClocks } from '../../packages/observe/src/trace/clocks.ts'
 export { SpanFileReader } from '../../packages/observe/src/trace/span-file-reader.ts'
 export { serveDashboard } from '../../packages/observe/src/dashboard/server.ts'
 export { followSteps } from '../../packages/observe/src/dashboard/step-tail.ts'
-export { expositionText } from '../../packages/observe/src/prometheus.ts'
-export { serveMetrics } from '../../packages/observe/src/prometheus.ts'
-export { jobMetrics, type MeasuredRank } from '../../packages/observe/src/prometheus.ts'
+export {
+  expositionText,
+  jobMetrics,
+  type MeasuredRank,
+  serveMetrics,
+} from '../../packages/observe/src/prometheus.ts'

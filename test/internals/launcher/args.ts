@@ -1,9 +1,13 @@
 export { flagTable, type FlagValues } from '../../../packages/launcher/src/args/flags.ts'
 export { remarksOn } from '../../../packages/launcher/src/args/hints.ts'
 export {
+  type Capacity,
   checkRanks,
   type JobOptions,
+  type ProgramOptions,
   toJobOptions,
+  toProgram,
+  toProtection,
 } from '../../../packages/launcher/src/args/job-options.ts'
 export {
   fillTemplate,
@@ -11,9 +15,6 @@ export {
   templateProblem,
 } from '../../../packages/launcher/src/args/log-prefix.ts'
 export type { LogFormat } from '../../../packages/launcher/src/args/output-options.ts'
-export { toProtection } from '../../../packages/launcher/src/args/job-options.ts'
-export type { Capacity } from '../../../packages/launcher/src/args/job-options.ts'
-export { type ProgramOptions, toProgram } from '../../../packages/launcher/src/args/job-options.ts'
 export { parseRankList, splitWords } from '../../../packages/launcher/src/args/readers.ts'
 export {
   completeSettings,

@@ -12,6 +12,7 @@ export {
 } from '../../../packages/launcher/src/setup/pins.ts'
 export { gpusIn, whyCpu } from '../../../packages/launcher/src/setup/proof.ts'
 export {
+  checkNode,
   npmFailure,
   pipFailure,
   reasonOf,
@@ -21,4 +22,3 @@ export {
   testOptions,
   type ToolContext,
 } from '../../../packages/launcher/src/setup/tool.ts'
-export { checkNode } from '../../../packages/launcher/src/setup/tool.ts'

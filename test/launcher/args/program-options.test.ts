@@ -37,6 +37,12 @@ it('accepts --node-args with a blank before its value, and does not touch the ar
   expect((await parse(['--', '--node-args', '--x'])).words).toEqual(['--node-args', '--x'])
 })
 
+it.each(['true', 'false'])('--no-python runs the program %s', async (program) => {
+  const { texts, words } = await parse(['--no-python', program, 'x'])
+  expect(texts).toEqual({ 'no-python': 'true' })
+  expect(words).toEqual([program, 'x'])
+})
+
 it('--inspect determines where ranks listen for debuggers', () => {
   const loopback = { host: '127.0.0.1', rank: undefined }
   expect(read({}).inspect).toBeUndefined()

@@ -322,6 +322,8 @@ describe('completion', () => {
     [['flight', ''], [':files']],
     [['--log-dir', ''], [':folders']],
     [['--token-file='], [':files']],
+    [['hosts', '--hostfile', ''], [':files']],
+    [['logs', '-n'], ['-n']],
     [['--nproc', '2', 'tr'], [':files']],
     [['train.ts', '--gr'], [':files']],
   ])('of %j is %j', async (line, expected) => {

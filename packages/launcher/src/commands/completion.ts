@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import { findFlag, flagNames, takesValue, type Flag, type Flags } from '../args/flag.ts'
+import { findFlag, flagNames, takesValue, type Flags } from '../args/flag.ts'
 import { flags as jobFlags } from '../args/flags.ts'
 import { packageFolder } from '../package.ts'
 import { declareCommand, type Command } from './context.ts'
+import { describe } from './help.ts'
 import { commandNames, commands } from './table.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
@@ -41,13 +42,13 @@ function wordsFor(
   of: Command | undefined,
 ): readonly string[] {
   const flags: Flags = of?.flags ?? jobFlags
-  let places = 0
+  let positionals = 0
   for (let i = 0; i < before.length; i++) {
     const word = before[i]!
-    const isPlace = !/^-./.test(word) || word === '--'
+    const isPositional = !/^-./.test(word) || word === '--'
     // The script starts here. Complete the script and its arguments as files.
-    if (isPlace && of === undefined) return [':files']
-    places += Number(isPlace)
+    if (isPositional && of === undefined) return [':files']
+    positionals += Number(isPositional)
     const found = findFlag(flags, word)
     if (found === undefined || !takesValue(flags[found]!)) continue
     if (++i === before.length) return valuesOf(flags, found, '')
@@ -55,7 +56,8 @@ function wordsFor(
   const [, spelled] = /^(--?[^=]+)=/.exec(current) ?? []
   if (spelled !== undefined) return valuesOf(flags, findFlag(flags, spelled), `${spelled}=`)
   if (!current.startsWith('-')) {
-    if (of !== undefined) return (places === 0 ? of.argument?.choices : undefined) ?? [':files']
+    if (of !== undefined)
+      return (positionals === 0 ? of.argument?.choices : undefined) ?? [':files']
     const summaries = before.length > 0 ? [] : Object.values(commands)
     const words = summaries.map((summary, i) => describeWord(commandNames[i]!, summary))
     return [...words.filter((word) => !word.startsWith(`${current}\t`)), ':files']
@@ -64,9 +66,12 @@ function wordsFor(
     ...Object.entries(flags)
       .filter(([, { description }]) => description !== '')
       .flatMap(([name, facts]) =>
-        flagNames({ [name]: facts })
-          .filter((one) => one.length > 1)
-          .map((one) => describeWord(`--${one}`, facts.description)),
+        flagNames({ [name]: facts }).map((one) =>
+          describeWord(
+            one.length > 1 ? `--${one}` : `-${one}`,
+            of === undefined ? facts.description : describe(facts),
+          ),
+        ),
       ),
     describeWord('--help', 'show this page'),
     ...(of === undefined ? [describeWord('--version', 'the version')] : []),
@@ -75,10 +80,13 @@ function wordsFor(
 
 /** Finds the values that a flag accepts: its choices, or the lower-case words in its placeholder. */
 function valuesOf(flags: Flags, name: string | undefined, prefix: string): string[] {
-  const { value = '', choices = value.split('|') }: Partial<Flag> = flags[name ?? ''] ?? {}
+  const facts = flags[name ?? '']
+  if (facts === undefined || !takesValue(facts)) return []
+  const value = facts.value ?? facts.choices?.join('|') ?? 'FILE'
   if (value === 'FILE') return [':files']
   if (value === 'DIR') return [':folders']
-  return choices.filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word)).map((word) => prefix + word)
+  const words = value.split('|').filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word))
+  return words.map((word) => prefix + word)
 }
 
 const LONGEST = 60

@@ -1,5 +1,5 @@
 import { flag, textWidth } from '@tsrun/core'
-import yargs, { type Argv } from 'yargs'
+import type { Argv } from 'yargs'
 import type { Flag, Flags } from '../args/flag.ts'
 import { flags as jobFlags, flagTable } from '../args/flags.ts'
 import { variablesOf } from '../args/settings.ts'
@@ -9,6 +9,7 @@ import { commandNames, commands } from './table.ts'
 
 /** The help page of a command, or that of a job with all commands. */
 export async function helpPage(name: string, command: Command | undefined): Promise<string> {
+  const { default: yargs } = await import('yargs')
   const parser = yargs()
     .locale('en')
     .wrap(Math.min(80, textWidth()))
@@ -62,7 +63,8 @@ function addFlags(parser: Argv, flags: Flags): void {
 }
 
 /** The text of a flag or argument on a help page. */
-function describe({ value, choices, description, fallback, isNeeded }: Omit<Flag, 'name'>): string {
+export function describe(facts: Omit<Flag, 'name'>): string {
+  const { value, choices, description, fallback, isNeeded } = facts
   const values = value ?? choices?.join('|')
   const more = isNeeded
     ? 'needed'

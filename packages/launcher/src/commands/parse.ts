@@ -92,19 +92,19 @@ function readWords(line: readonly string[], name?: string, command?: Command) {
     help: { aliases: ['h'], reads: flag, description: '' },
   }
   const given = new Map<string, string[]>()
-  const places: string[] = []
-  let behind: readonly string[] | undefined
+  const positionals: string[] = []
+  let rest: readonly string[] | undefined
   let problem: string | undefined
   let unknown: string | undefined
-  for (let i = 0; i < line.length && behind === undefined; i++) {
+  for (let i = 0; i < line.length && rest === undefined; i++) {
     const word = line[i]!
     if (word === '--') {
-      if (command === undefined || name === 'hosts') behind = line.slice(i + 1)
+      if (command === undefined || name === 'hosts') rest = line.slice(i + 1)
       continue
     }
     if (!/^-./.test(word)) {
-      if (command === undefined) behind = line.slice(i)
-      else places.push(word)
+      if (command === undefined) rest = line.slice(i)
+      else positionals.push(word)
       continue
     }
     const [, spelled = '', value] = /^([^=]+)(?:=(.*))?$/s.exec(word) ?? []
@@ -125,7 +125,12 @@ function readWords(line: readonly string[], name?: string, command?: Command) {
         continue
       }
       i++
-    } else if (text === undefined && /^(true|false)$/.test(next ?? '')) {
+    } else if (
+      text === undefined &&
+      // `true` and `false` are also programs that --no-python can run.
+      !found.startsWith('no-') &&
+      /^(true|false)$/.test(next ?? '')
+    ) {
       text = next
       i++
     }
@@ -147,18 +152,18 @@ function readWords(line: readonly string[], name?: string, command?: Command) {
       notes.push(`${last} replaces ${replaced.join(' and ')}`)
     }
   }
-  return { flags, texts, notes, places, words: [...(behind ?? places)], problem, unknown }
+  return { flags, texts, notes, positionals, words: [...(rest ?? positionals)], problem, unknown }
 }
 
 /** The first mistake of a command line in which each flag has its value. */
 function problemOf(
-  { flags, texts, places, unknown }: Read,
+  { flags, texts, positionals, unknown }: Read,
   name: string,
   command: Command | undefined,
 ): string | undefined {
   const page = command === undefined ? '' : ` of tsrun ${name}`
   const shape = Object.keys(commands)[commandNames.indexOf(name)] ?? ''
-  if (places.length === 0 && shape.includes('<')) return `tsrun ${name} needs an argument`
+  if (positionals.length === 0 && shape.includes('<')) return `tsrun ${name} needs an argument`
   const missing = Object.keys(flags).filter((each) => flags[each]!.isNeeded && !(each in texts))
   if (missing.length > 0) return `--${missing.join(' and --')} must be given`
   if (unknown !== undefined) {
@@ -166,9 +171,12 @@ function problemOf(
     return `Unknown flag ${unknown}${page}${hint}`
   }
   const most = shape.includes('..') ? Infinity : Number(command?.argument !== undefined)
-  if (places.length > most) return `Unknown argument ${places[most]!}${page}`
+  if (positionals.length > most) return `Unknown argument ${positionals[most]!}${page}`
   const chosen = Object.entries(texts).map(([each, text]) => [flags[each]!.choices, text] as const)
-  for (const [choices, text] of [[command?.argument?.choices, places[0]] as const, ...chosen]) {
+  for (const [choices, text] of [
+    [command?.argument?.choices, positionals[0]] as const,
+    ...chosen,
+  ]) {
     if (choices === undefined || text === undefined || choices.includes(text)) continue
     return `Unknown argument ${text}${page}; expected ${choices.join(' or ')}`
   }

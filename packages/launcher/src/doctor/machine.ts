@@ -5,13 +5,7 @@ import { join } from 'node:path'
 import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import { linesOf, describeUse, visibleProblem, type HostGpus } from '../job/placement/devices.ts'
-import {
-  cpuQuota,
-  memoryLimit,
-  readSystemFile as read,
-  softLimit,
-  usableCores,
-} from '../job/placement/limits.ts'
+import { cpuQuota, memoryLimit, usableCores } from '../job/placement/limits.ts'
 import { proveBlas } from '../setup/blas.ts'
 
 export interface RunOptions {
