@@ -1,3 +1,4 @@
+import { argumentError } from '@tsrun/core'
 import {
   type AttentionCore,
   Block,
@@ -13,13 +14,13 @@ import {
 } from '@tsrun/training'
 import {
   causalAttention,
+  currentBackend,
   hasPositions,
   isAttention,
   isRepeatable,
   modulesOf,
   repeated,
 } from '@tsrun/training/parts'
-import { noGradient } from './cached-attention.ts'
 import { GPT } from './gpt.ts'
 
 /** The smallest number of positions for which caches have room. */
@@ -39,15 +40,27 @@ function numberOf(module: Module): number {
   return number
 }
 
+function noGradient(): never {
+  throw argumentError(
+    'a backward pass',
+    'one while a text is generated',
+    'training before or after generate()',
+  )
+}
+
 /**
- * The KV caches of attention layers whose tensors are on a device. They have room for a fixed number of
+ * The KV caches of attention layers. Each call of a layer attends to the positions of all calls so far,
+ * with the results of `causalAttention` on the whole sequence. The caches have room for a fixed number of
  * positions, which doubles when they are full. A pass of one token then has the same shapes for many
  * tokens, so that the backend can repeat it with few calls; see `TensorBackend.repeat`.
  *
  * @param block - the largest number of positions
  */
 export function deviceCaches(block: number) {
-  /** The keys of layer i at 2 i and its values at 2 i + 1, each [batch * heads, capacity, size]. */
+  /**
+   * The keys of layer i at 2 i and its values at 2 i + 1, each [batch * heads, capacity, size]; for
+   * backends with `cachedAttention`, both at 2 i.
+   */
   const caches = new Map<number, Tensor>()
   /** Tensors that depend only on the positions of the current tokens. */
   const places = new Map<string, Tensor>()
@@ -124,7 +137,17 @@ export function deviceCaches(block: number) {
     /** Returns the attention core of the next layer. */
     core(): AttentionCore {
       const layer = layers++
+      const pass = currentBackend().cachedAttention
+      const fused: AttentionCore['fused'] = (rows, size) => {
+        const [batch, count, channels] = rows.shape as [number, number, number]
+        reserve(length + count)
+        const shape = [batch, capacity, (2 * channels) / 3]
+        const cache = caches.get(2 * layer) ?? tf.keep(tf.zeros(shape))
+        caches.set(2 * layer, cache)
+        return { value: pass!(rows, size, cache, length), saved: [], gradients: noGradient }
+      }
       return {
+        fused: pass && fused,
         forward(q, k, v) {
           const [batch, heads, count, size] = q.shape as [number, number, number, number]
           const sequences = batch * heads
