@@ -12,12 +12,12 @@ import {
   hasPositions,
   inOrder,
   isAttention,
-  isHostAccessible,
+  currentBackend,
   isSequenceParallel,
   isVocabParallelHead,
   modulesOf,
 } from '@tsrun/training/parts'
-import { deviceCaches, hostCache } from './caches.ts'
+import { deviceCaches } from './caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /** The modules with which texts are being generated. */
@@ -43,9 +43,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
   const shared = all.filter(isSequenceParallel)
   const undo: (() => void)[] = []
   const block = Math.min(...all.map(blockOf))
-  const onDevice = keeps && !isHostAccessible() ? deviceCaches(Math.max(block, longest)) : undefined
-  const caches: { truncate(length: number): void; dispose(): void }[] = []
-  if (onDevice !== undefined) caches.push(onDevice)
+  const caches = keeps ? deviceCaches(Math.max(block, longest)) : undefined
   /** The number of positions computed so far, without the padding of the last input. */
   let computed = 0
 
@@ -55,12 +53,8 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
    */
   const replaceCore = (module: CausalSelfAttention) => {
     const { core } = module
-    if (onDevice !== undefined) {
-      module.core = onDevice.core()
-    } else if (keeps) {
-      const cache = hostCache()
-      caches.push(cache)
-      module.core = cache
+    if (caches !== undefined) {
+      module.core = caches.core()
     } else if (core.dividesSequences === true) {
       module.core = causalAttention
     }
@@ -89,8 +83,9 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
       children['lm_head'] = head
     })
   }
+  const repeats = currentBackend().repeat !== undefined
   for (const module of modules) {
-    if (onDevice !== undefined && isGPT(module)) undo.push(onDevice.repeat(module))
+    if (caches !== undefined && repeats && isGPT(module)) undo.push(caches.repeat(module))
   }
   for (const module of all) {
     if (isAttention(module)) replaceCore(module)
@@ -116,12 +111,12 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
     /** Drops all cached positions from index `length` on. */
     truncate(length: number) {
       computed = length
-      for (const cache of caches) cache.truncate(length)
+      caches?.truncate(length)
     },
     end() {
       for (const module of all) generating.delete(module)
       for (const restore of undo.reverse()) restore()
-      for (const cache of caches) cache.dispose()
+      caches?.dispose()
     },
   }
 }

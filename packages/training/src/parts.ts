@@ -1,7 +1,7 @@
 // Internals for the packages that extend this one. They change without notice: those packages depend on
 // the same version.
 export { runForward } from './autograd/record.ts'
-export { isHostAccessible, repeated } from './backend/current.ts'
+export { currentBackend, isHostAccessible, repeated } from './backend/current.ts'
 export { holdTensor } from './backend/held-values.ts'
 export { scopedTensor } from './backend/host-memory.ts'
 export { onAllRanks } from './checkpoint/coordination.ts'

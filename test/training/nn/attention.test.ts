@@ -1,5 +1,12 @@
-import { CausalSelfAttention, loadBackend, tf, Block, type Tensor } from '@tsrun/training'
-import { causalAttention } from '@tsrun/training/parts'
+import {
+  type AttentionCore,
+  CausalSelfAttention,
+  loadBackend,
+  tf,
+  Block,
+  type Tensor,
+} from '@tsrun/training'
+import { causalAttention, currentBackend } from '@tsrun/training/parts'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -24,8 +31,11 @@ function attend({ heads, size }: Sizes, x: Tensor, core = causalAttention): [Ten
   return [layer.forward(x), tf.grad(total)(x)]
 }
 
-/** Another object, so the layer takes no pass of the backend. */
-const definition = { ...causalAttention }
+/** Without `fused`, so the layer takes no pass of the backend. */
+const definition: AttentionCore = {
+  forward: (...operands) => causalAttention.forward(...operands),
+  backward: (...operands) => causalAttention.backward(...operands),
+}
 
 it('attention refuses heads that do not divide its width', () => {
   expect(() => new CausalSelfAttention({ name: 'a', width: 8, heads: 3 })).toThrow(
@@ -81,6 +91,22 @@ describe('the attention pass of wasm equals the definition, forward and backward
     expect(distance(gradient, expected)).toBeLessThan(2e-6)
   })
 })
+
+it.each([3, 5, 8])(
+  'attention on wasm with a cache equals that to the whole sequence, for heads of %i values',
+  (size) => {
+    const [rows, cache] = [
+      input({ batch: 2, length: 9, heads: 6, size }),
+      tf.zeros([2, 12, 4 * size]),
+    ]
+    const { attention, cachedAttention } = currentBackend()
+    const parts = [4, 1, 1, 3].map((count, i) => {
+      const before = [0, 4, 5, 6][i]!
+      return cachedAttention!(tf.slice(rows, [0, before, 0], [-1, count, -1]), size, cache, before)
+    })
+    expect(distance(tf.concat(parts, 1), attention!(rows, size).value)).toBeLessThan(2e-6)
+  },
+)
 
 describe('the attention pass of wasm', () => {
   const sizes = { batch: 2, length: 70, heads: 2, size: 4 }

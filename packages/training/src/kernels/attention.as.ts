@@ -1,5 +1,5 @@
 import { exp } from './exp.as'
-import { largest, totalOfFour } from './lanes.as'
+import { largest, read, totalOfFour, write } from './lanes.as'
 
 /**
  * Replaces scores by probabilities: p = softmax(scale p) for each row. Row i has `visible` + i scores, at
@@ -84,4 +84,62 @@ export function softmax_gradient(
     d += dStride
     p += pStride
   }
+}
+
+/**
+ * Attention of one position to the first `count` positions of a cache.
+ *
+ * @param row - the queries of all heads, `width` values
+ * @param cache - the keys and then the values of all heads for each position
+ * @param scores - memory for count + 2 values
+ * @param size - the number of values of each head
+ */
+export function attend_cached(
+  out: usize,
+  row: usize,
+  cache: usize,
+  scores: usize,
+  count: usize,
+  width: usize,
+  size: usize,
+): void {
+  const bytes = size << 2
+  const stride = width << 3
+  const scale = <f32>1 / sqrt<f32>(<f32>size)
+  for (let head: usize = 0; head < width << 2; head += bytes) {
+    for (let j: usize = 0; j < count; j++) {
+      store<f32>(scores + (j << 2), dot(row + head, cache + j * stride + head, bytes))
+    }
+    softmax_rows(scores, 1, count, 0, count, scale, scores + (count << 2), false)
+    const values = cache + (width << 2) + head
+    let i: usize = 0
+    for (; i + 16 <= bytes; i += 16) weigh<v128>(out + head + i, scores, count, values + i, stride)
+    for (; i < bytes; i += 4) weigh<f32>(out + head + i, scores, count, values + i, stride)
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function dot(x: usize, y: usize, bytes: usize): f32 {
+  let sums = f32x4.splat(0)
+  let i: usize = 0
+  for (; i + 16 <= bytes; i += 16) {
+    sums = f32x4.add(sums, f32x4.mul(v128.load(x + i), v128.load(y + i)))
+  }
+  for (; i < bytes; i += 4) {
+    sums = f32x4.add(sums, f32x4.mul(read<f32>(x + i), read<f32>(y + i)))
+  }
+  return totalOfFour(sums)
+}
+
+/** Sums one or four columns of values, weighted by the probabilities p of their rows. */
+// @ts-ignore: decorator
+@inline
+function weigh<T>(out: usize, p: usize, count: usize, values: usize, stride: usize): void {
+  let sums = f32x4.splat(0)
+  for (let j: usize = 0; j < count; j++) {
+    const weights = v128.load32_splat(p + (j << 2))
+    sums = f32x4.add(sums, f32x4.mul(weights, read<T>(values + j * stride)))
+  }
+  write<T>(out, sums)
 }

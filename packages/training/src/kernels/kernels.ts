@@ -47,6 +47,7 @@ export interface KernelExports extends WindowKernels, Passes {
 /** Kernels whose arguments are addresses, then numbers. */
 export type Passes = Record<
   | 'adam'
+  | 'attend_cached'
   | 'column_sums'
   | 'combine_columns'
   | 'cross_entropy'

@@ -2,6 +2,7 @@ import { argumentError, count, declareOptions, filled, finite, type Rules } from
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
+import type { TensorBackend } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import {
   dropoutRate,
@@ -110,8 +111,7 @@ export class CausalSelfAttention implements Module {
     const size = this.#headSize
     const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / size
     const mask = probabilityMask(this.#dropout, firstHead)
-    const isPlain = core === causalAttention && mask === undefined
-    const pass = isPlain ? currentBackend().attention : undefined
+    const pass = mask === undefined ? core.fused : undefined
     const attended = withGradients([joint.forward(x)], (rows) => {
       if (pass !== undefined) return pass(rows, size)
       const [q, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
@@ -205,6 +205,9 @@ export interface AttentionCore {
   /** Whether each rank of a group holds only a part of the positions of a sequence. */
   readonly dividesSequences?: boolean
 
+  /** The same without dropout, for the queries, keys and values as rows; see `TensorBackend.attention`. */
+  readonly fused?: TensorBackend['attention'] | undefined
+
   /**
    * @param mask - dropout factors for the probabilities; default: no dropout
    * @returns the output, of the same shape, and the tensors that `backward` needs
@@ -229,6 +232,9 @@ export interface AttentionCore {
  * et al., 2017). The backward pass reuses the probabilities [batch, heads, length, length].
  */
 export const causalAttention: AttentionCore = {
+  get fused() {
+    return currentBackend().attention
+  },
   forward(q, k, v, mask) {
     const { probabilities } = attend(q, k, 'causal')
     const kept = mask?.(probabilitiesOf(probabilities))

@@ -137,6 +137,13 @@ export interface TensorBackend {
   readonly attention?: (rows: Tensor, size: number) => Differentiable
 
   /**
+   * Copies the keys and values of `rows` [batch, length, 3 x heads x size] into the memory of a cache
+   * [batch, capacity, 2 x heads x size] from position `before` on, and returns the causal attention
+   * [batch, length, heads x size] to all positions up to the last copied one.
+   */
+  readonly cachedAttention?: (rows: Tensor, size: number, cache: Tensor, before: number) => Tensor
+
+  /**
    * Records a pass of a repeatable module (`Module.isRepeatable`) with fewer calls of the backend than
    * the tape needs.
    *

@@ -54,6 +54,28 @@ export function attention(rows: Tensor, size: number): Differentiable {
   }
 }
 
+export function cachedAttention(rows: Tensor, size: number, cache: Tensor, before: number): Tensor {
+  const [batch, count, channels] = rows.shape as [number, number, number]
+  const heap = currentHeap()!
+  const [, capacity, entry] = cache.shape as [number, number, number]
+  const width = entry / 2
+  const isPrompt = before === 0 && count > 1
+  const value = isPrompt ? attention(rows, size).value : heap.scoped([batch, count, width])
+  const scores = heap.temporary(4 * (before + count) + 8)
+  const [out, from, to] = [value, rows, cache].map((tensor) => heap.addressOf(tensor))
+  const { HEAPU8: memory } = heap.backend.wasm
+  for (let i = 0; i < batch * count; i++) {
+    const row = from! + 4 * channels * i
+    const position = before + (i % count)
+    const sequence = to! + 4 * entry * capacity * Math.floor(i / count)
+    memory.copyWithin(sequence + 4 * entry * position, row + 4 * width, row + 4 * channels)
+    if (isPrompt) continue
+    const sizes = [position + 1, width, size]
+    heap.kernels.attend_cached(out! + 4 * width * i, row, sequence, scores, ...sizes)
+  }
+  return value
+}
+
 /** A row-major matrix whose rows are `stride` values apart. */
 interface Matrix extends Operand {
   readonly stride: number

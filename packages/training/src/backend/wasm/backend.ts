@@ -1,7 +1,7 @@
 import type { TensorBackend } from '../../tfjs/backend.ts'
 import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import { attention } from './attention.ts'
+import { attention, cachedAttention } from './attention.ts'
 import { heapOf, type WasmModule } from './heap.ts'
 import { wasmLinear, wasmLinearPasses } from './linear.ts'
 import { passes } from './passes.ts'
@@ -41,6 +41,7 @@ export const wasmBackend: TensorBackend = {
     }
   },
   attention,
+  cachedAttention,
   makeExact() {
     heapOf(current()).makeExact()
   },
