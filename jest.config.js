@@ -51,5 +51,9 @@ export default {
   // One more than the cores of a small machine: many tests wait for processes.
   maxWorkers: 3,
   testMatch: ['<rootDir>/test/**/*.test.ts'],
-  testPathIgnorePatterns: ['/node_modules/', '\\.slow\\.test\\.ts$', '<rootDir>/test/hosts/'],
+  testPathIgnorePatterns: [
+    '/node_modules/',
+    '\\.(slow|nightly)\\.test\\.ts$',
+    '<rootDir>/test/hosts/',
+  ],
 }

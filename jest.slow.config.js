@@ -1,8 +1,8 @@
 import { limits, shared } from './jest.config.js'
 
 /**
- * What is slow by nature: examples and documentation that train, all layouts of training, faults in
- * every transport, long random programs. See `npm run test:slow`.
+ * What is slow by nature: documentation that trains, pages in a browser, faults in every transport, long
+ * random programs. See `npm run test:slow`.
  *
  * @type {import('jest').Config}
  */

@@ -5,29 +5,29 @@ import Sequencer from '@jest/test-sequencer'
  * end.
  */
 const longest = [
-  'live/page',
+  'live/page.slow',
   'tensorflow/padding',
-  'e2e/chaos',
-  'launcher/nodes/rendezvous',
-  'e2e/dashboard',
+  'e2e/chaos.slow',
+  'launcher/nodes/rendezvous.slow',
+  'e2e/dashboard.slow',
   'launcher/nodes/elastic',
   'e2e/one-rank',
-  'distributed/runners/calling-thread-messages',
+  'distributed/runners/calling-thread-messages.slow',
   'e2e/launcher-output',
   'docs/snippets.slow',
-  'examples/cnn.slow',
+  'examples/cnn.nightly',
   'parity/run.slow',
   'e2e/distributed.slow',
   'e2e/distributed-failures.slow',
-  'examples/pipelines.slow',
+  'examples/pipelines.nightly',
   'examples/gpt.slow',
-  'bench/measuring.slow',
+  'bench/measuring.nightly',
   'examples/steps.slow',
   'training/backend/parity.slow',
   'distributed/kernels/kernels.slow',
   'distributed/algorithms/collectives.slow',
   'e2e/gpu-check.slow',
-  'examples/webgpu.slow',
+  'examples/webgpu.nightly',
 ]
 
 /** Starts the longest tests first. Jest knows how long tests take only where they have run before. */

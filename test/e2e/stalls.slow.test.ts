@@ -1,6 +1,6 @@
 import { killLeftovers } from '../launcher/support/tsrun.ts'
-import { describeStalls, otherStalls } from './support/stalls.ts'
+import { describeStalls, usualStalls } from './support/stalls.ts'
 
 afterEach(killLeftovers)
 
-describeStalls(otherStalls)
+describeStalls(usualStalls)

@@ -5,7 +5,7 @@ import { describeExchanges } from './support/exchanges.ts'
 
 jest.setTimeout(300_000)
 
-// All other sizes up to 9 are in exchanges.slow.test.ts.
+// All other sizes up to 9 are in exchanges.nightly.test.ts.
 describeExchanges([1, 3, 4])
 
 it.each(['direct', 'ring', 'halving-doubling'] as const)(

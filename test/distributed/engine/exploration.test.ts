@@ -1,7 +1,7 @@
 import { explore, type Scenario } from '../support/exploration.ts'
 import { explorations } from './support/explorations.ts'
 
-// More steps are in exploration.slow.test.ts.
+// More steps are in exploration.nightly.test.ts.
 describe('each interleaving of the first steps', () => {
   it.each(Object.entries(explorations))('ends correctly: %s', async (...[, create]) => {
     expect(await explore(create, 3)).toBeGreaterThan(1)

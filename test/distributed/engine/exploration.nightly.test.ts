@@ -4,7 +4,7 @@ import { explorations } from './support/explorations.ts'
 
 jest.setTimeout(900_000)
 
-/** Steps whose ways are all tried; more with `EXPLORE=9 npm run test:slow -- test/distributed/engine`. */
+/** Steps whose ways are all tried; more with `EXPLORE=9 npm run test:nightly -- test/distributed/engine`. */
 const depth = Number(process.env['EXPLORE'] ?? 6)
 
 describe('each interleaving of the first steps', () => {

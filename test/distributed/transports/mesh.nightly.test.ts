@@ -1,0 +1,7 @@
+import { describeMesh } from './support/mesh.ts'
+
+// Pairs of two kinds are in mesh.test.ts.
+describeMesh([
+  ['tcp', 'tcp'],
+  ['node', 'node'],
+])
