@@ -82,7 +82,7 @@ describe('waitOrAbort', () => {
 describe('retry', () => {
   it('repeats the call until it succeeds, and reports each failed try', async () => {
     let tries = 0
-    const told: string[] = []
+    const told: [string, number][] = []
     const result = await retry(
       async () => {
         await Promise.resolve()
@@ -91,17 +91,21 @@ describe('retry', () => {
       },
       {
         deadline: Deadline.after(10_000),
-        onFailure: (error) => told.push((error as Error).message),
+        onFailure: (error, attempt) => told.push([(error as Error).message, attempt]),
       },
     )
     expect(result).toBe(4)
-    expect(told).toEqual(['no 1', 'no 2', 'no 3'])
+    expect(told).toEqual([
+      ['no 1', 1],
+      ['no 2', 2],
+      ['no 3', 3],
+    ])
   })
 
   it('rethrows the last error at the deadline', async () => {
     let tries = 0
     const attempts = retry(() => Promise.reject(new Error(`no ${String(++tries)}`)), {
-      deadline: Deadline.after(30),
+      deadline: Deadline.after(300),
     })
     await expect(attempts).rejects.toThrow(/^no \d+$/)
     expect(tries).toBeGreaterThan(1)

@@ -5,7 +5,7 @@ import { listen } from './raw-server.ts'
 import { token } from './stores.ts'
 
 describe('connecting to the store', () => {
-  it('retries until the server listens, and reports each failure', async () => {
+  it('retries until the server listens, and reports the attempts', async () => {
     // An address of its own: no other process can take the port between the attempts.
     const endpoint = { host: '127.83.11.1', port: 29511 }
     const progress: StoreProgress[] = []
@@ -22,6 +22,7 @@ describe('connecting to the store', () => {
     await store.set('k', 'v')
     expect(progress[0]).toMatchObject({
       endpoint: '127.83.11.1:29511',
+      attempt: 1,
       reason: expect.stringContaining('ECONNREFUSED') as string,
     })
     await store.close()
@@ -45,6 +46,7 @@ describe('connecting to the store', () => {
     })
     await expect(attempt).rejects.toMatchObject({ code: 'ERR_TSR_ABORTED' })
     expect(progress[1]).toMatchObject({
+      attempt: 2,
       reason: expect.stringMatching(reason) as string,
     })
   })

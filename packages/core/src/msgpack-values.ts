@@ -116,7 +116,7 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
 }
 
 /**
- * Replaces values that MessagePack lacks by tags and references.
+ * Replaces values that MessagePack lacks by tags and references. Copies only the parts that change.
  *
  * @throws Error for a typed array class that the reader may not have
  */
@@ -161,14 +161,30 @@ export function toEncodable(message: unknown): unknown {
     return convertFields(value)
   }
 
-  const convertList = (list: readonly unknown[]): readonly unknown[] =>
-    Array.from(list, (part) => convert(part))
+  const convertList = (list: readonly unknown[]): readonly unknown[] => {
+    let copy: unknown[] | undefined
+    for (let i = 0; i < list.length; i++) {
+      const part = convert(list[i])
+      if (Object.is(part, list[i])) continue
+      copy ??= Array.from(list)
+      copy[i] = part
+    }
+    return copy ?? list
+  }
 
   const convertFields = (value: object): unknown => {
-    const fields = Object.entries(value).map(([key, field]) => [key, convert(field)] as const)
-    return Object.hasOwn(value, '__proto__')
-      ? new ObjectEntries(flat(fields))
-      : Object.fromEntries(fields)
+    const fields = value as Readonly<Record<string, unknown>>
+    let copy: Record<string, unknown> | undefined
+    for (const key of Object.keys(fields)) {
+      const part = convert(fields[key])
+      if (Object.is(part, fields[key])) continue
+      copy ??= { ...fields }
+      copy[key] = part
+    }
+    const result = copy ?? fields
+    return Object.hasOwn(result, '__proto__')
+      ? new ObjectEntries(flat(Object.entries(result)))
+      : result
   }
 
   return convert(message)

@@ -26,9 +26,8 @@ export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   const { env } = process
   // A PMIx server does not set a variable for the number of ranks.
   const rankOfPmix = numberOf(env['PMIX_RANK'])
-  const known = launchedPlace(env)
   const launched =
-    known ??
+    launchedPlace(env) ??
     (rankOfPmix === undefined
       ? undefined
       : { rank: rankOfPmix, worldSize: undefined, variable: 'PMIX_RANK' })
@@ -47,6 +46,8 @@ export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   checkPlace(expected, mpi)
   const { rank, worldSize } = mpi
   if (worldSize === 1) return worldOfOne()
+  // MPI_Init may have set more variables, for example of a PMIx server.
+  const known = launchedPlace(env)
   if (known !== undefined && env['RANK'] === undefined) Object.assign(env, placeVariables(known))
   const place = { rank, worldSize }
   const { store: given } = options

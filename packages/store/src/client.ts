@@ -9,6 +9,7 @@ import {
   declareOptions,
   isTsrError,
   messageOf,
+  monotonicNow,
   retry,
   filled,
   tsrError,
@@ -38,6 +39,9 @@ const ADDRESS_TIMEOUT = 1000
 /** A failed attempt to reach the store, which will be retried. */
 export interface StoreProgress {
   readonly endpoint: string
+  readonly attempt: number
+  /** Milliseconds since the first attempt. */
+  readonly elapsed: number
   /** The reason, for example 'connect ECONNREFUSED 10.0.0.1:29500'. */
   readonly reason: string
 }
@@ -90,14 +94,16 @@ export async function connectStore(options: StoreConnectOptions): Promise<Store>
   const tls = toTls(given.tls, token)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
+  const started = monotonicNow()
   try {
     const socket = await retry(
       async () => await dial({ host, port, token, tls, endpoint, deadline, signal }),
       {
         deadline,
         isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
-        onFailure: (error) => {
-          onProgress?.({ endpoint, reason: reasonOf(error) })
+        onFailure: (error, attempt) => {
+          const elapsed = monotonicNow() - started
+          onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
         },
         signal,
       },

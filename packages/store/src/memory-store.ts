@@ -1,3 +1,5 @@
+import { declareOptions } from '@tsrun/core'
+import { durationRule } from './arguments.ts'
 import { linkedStore } from './calls.ts'
 import { createStoreData, type StoreData } from './data.ts'
 import { createSession } from './session.ts'
@@ -6,6 +8,14 @@ import type { Store } from './store.ts'
 /** Default time-out of calls in milliseconds. */
 export const DEFAULT_TIMEOUT = 300_000
 
+/** Options of `memoryStore`. */
+export interface MemoryStoreOptions {
+  /** Default time-out of calls in milliseconds. Default: 300 000. */
+  readonly timeout?: number
+}
+
+const readOptions = declareOptions({ timeout: durationRule.default(DEFAULT_TIMEOUT) })
+
 /**
  * Creates a store within this process, for a world of one and for tests.
  *
@@ -13,15 +23,15 @@ export const DEFAULT_TIMEOUT = 300_000
  * const store = memoryStore()
  * await store.set('greeting', 'hello')
  */
-export function memoryStore(): Store {
-  return localStore(createStoreData(), 'memory').store
+export function memoryStore(options: MemoryStoreOptions = {}): Store {
+  return localStore(createStoreData(), 'memory', readOptions(options).timeout).store
 }
 
 /**
  * Creates a store over data of this process. The returned `lost` ends all calls, like a lost
  * connection.
  */
-export function localStore(data: StoreData, endpoint: string) {
+export function localStore(data: StoreData, endpoint: string, timeout: number) {
   const session = createSession(data, {
     send: (message) => {
       linked.receive(message)
@@ -38,7 +48,7 @@ export function localStore(data: StoreData, endpoint: string) {
         return Promise.resolve()
       },
     },
-    DEFAULT_TIMEOUT,
+    timeout,
   )
   return {
     store: linked.store,

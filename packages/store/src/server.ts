@@ -14,7 +14,7 @@ import { createAdmission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { openConnection, type Connection } from './connection.ts'
 import { createStoreData, type StoreData } from './data.ts'
-import { localStore } from './memory-store.ts'
+import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeAnswer } from './protocol.ts'
 import { createSession } from './session.ts'
 import type { StoreTls } from './secure-sockets.ts'
@@ -50,6 +50,8 @@ export interface StoreServerOptions {
    * same setting. Default: no encryption.
    */
   readonly tls?: StoreTls | boolean | undefined
+  /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
+  readonly timeout?: number
   /** Milliseconds for a connection to prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
@@ -97,6 +99,7 @@ const readOptions = declareOptions({
   port: count({ to: 65535 }).default(0),
   token: tokenRule,
   tls: tlsRule.optional(),
+  timeout: durationRule.default(DEFAULT_TIMEOUT),
   handshakeTimeout: durationRule.default(5000),
   maxUnauthenticated: count({ from: 1 }).default(1024),
   onRefused: callback<(peer: string, reason: string) => void>().optional(),
@@ -112,7 +115,7 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_STORE_PORT_TAKEN, ERR_TSR_STORE_LISTEN, ERR_TSR_ARGUMENT
  */
 export async function startStoreServer(options: StoreServerOptions): Promise<StoreServer> {
-  const { host, port, tls, token, ...limits } = readOptions(options)
+  const { host, port, timeout, tls, token, ...limits } = readOptions(options)
   if (token === '' && (await isReachable(host))) {
     throw argumentError(
       'token',
@@ -139,7 +142,7 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
     })
   })
   const endpoint = { host, port: await listen(server, host, port) }
-  const local = localStore(data, nameEndpoint(host, endpoint.port))
+  const local = localStore(data, nameEndpoint(host, endpoint.port), timeout)
   const close = async () => {
     if (!server.listening) return
     const closed = once(server, 'close')

@@ -81,24 +81,6 @@ export interface Store {
   close(): Promise<void>
 }
 
-/** The methods whose first argument is the name of a key or a queue. */
-const KEYED = [
-  'set',
-  'get',
-  'add',
-  'compareSet',
-  'append',
-  'delete',
-  'queuePush',
-  'queuePop',
-  'queueLength',
-] as const
-
-type Methods = Record<
-  (typeof KEYED)[number],
-  (key: string, ...rest: readonly unknown[]) => Promise<unknown>
->
-
 /**
  * Returns a view of `store` that prepends `prefix` to the name of every key and queue. Several users
  * can then share one store without seeing each other's keys. Errors name the full key. `close` closes
@@ -111,20 +93,26 @@ export function prefixStore(store: Store, prefix: string): Store {
   keyRule.check('prefix', prefix)
   const fullKey = (key: string) => prefix + keyRule.check('key', key)
   const fullKeys = (keys: readonly string[]) => checkKeys(keys).map(fullKey)
-  const keyed = KEYED.map((name) => [
-    name,
-    async (key: string, ...rest: unknown[]) =>
-      await (store as unknown as Methods)[name](fullKey(key), ...rest),
-  ])
   return {
-    ...(Object.fromEntries(keyed) as Pick<Store, keyof Methods>),
+    set: async (key, value, options) => {
+      await store.set(fullKey(key), value, options)
+    },
+    get: async (key, options) => await store.get(fullKey(key), options),
     multiGet: async (keys, options) => await store.multiGet(fullKeys(keys), options),
     wait: async (keys, options) => {
       await store.wait(fullKeys(keys), options)
     },
     check: async (keys) => await store.check(fullKeys(keys)),
+    add: async (key, amount) => await store.add(fullKey(key), amount),
+    compareSet: async (key, expected, desired) =>
+      await store.compareSet(fullKey(key), expected, desired),
+    append: async (key, value) => await store.append(fullKey(key), value),
+    delete: async (key) => await store.delete(fullKey(key)),
     list: async (within = '') =>
       (await store.list(fullKey(within))).map((key) => key.slice(prefix.length)),
+    queuePush: async (queue, value) => await store.queuePush(fullKey(queue), value),
+    queuePop: async (queue, options) => await store.queuePop(fullKey(queue), options),
+    queueLength: async (queue) => await store.queueLength(fullKey(queue)),
     watch: async (key, listener) =>
       await store.watch(fullKey(key), ({ value }) => {
         listener({ key, value })

@@ -105,26 +105,26 @@ describe('a forged index with a matching checksum', () => {
     index.tensors['w'] = { ...index.tensors['w']!, ...facts }
   }
   const put = (one: unknown) => change({ pieces: [one] })
-  const wrongFields = 'its fields are not those of a checkpoint'
+  const wrong = (field: string) => `its field ${field} is missing or has a wrong value`
 
   it.each<[string, (contents: Index) => void]>([
     ['is not the name of a file', (index) => (index.files['../../x'] = 1)],
     ['is not the name of a file', (index) => (index.files['/etc/passwd'] = 1)],
     ['is not the name of a file', (index) => (index.files['..'] = 1)],
-    [wrongFields, (index) => (index.files[piece.file] = '1')],
-    [wrongFields, (index) => Object.assign(index, { files: [] })],
-    [wrongFields, (index) => Object.assign(index, { tensors: null })],
-    [wrongFields, (index) => (index['step'] = -1)],
-    [wrongFields, (index) => (index['seeds'] = { a: 'b' })],
-    [wrongFields, change({ dtype: 'toString' })],
-    [wrongFields, change({ shape: [1e10, 1e10] })],
-    [wrongFields, change({ pieces: 'all' })],
-    [wrongFields, put(null)],
+    [wrong('files'), (index) => (index.files[piece.file] = '1')],
+    [wrong('files'), (index) => Object.assign(index, { files: [] })],
+    [wrong('tensors'), (index) => Object.assign(index, { tensors: null })],
+    [wrong('step'), (index) => (index['step'] = -1)],
+    [wrong('seeds'), (index) => (index['seeds'] = { a: 'b' })],
+    [wrong('tensors'), change({ dtype: 'toString' })],
+    [wrong('tensors'), change({ shape: [1e10, 1e10] })],
+    [wrong('tensors'), change({ pieces: 'all' })],
+    [wrong('tensors'), put(null)],
     ['has no file', put({ ...piece, file: '../../x' })],
     ['has no file', put({ ...piece, file: 'toString' })],
-    [wrongFields, put({ ...piece, crc32: null })],
+    [wrong('tensors'), put({ ...piece, crc32: null })],
     ['outside of the tensor', put({ ...piece, box: { offset: [4, 0], extent: [4, 3] } })],
-    [wrongFields, put({ ...piece, box: null })],
+    [wrong('tensors'), put({ ...piece, box: null })],
     ['outside of its box', put({ ...piece, range: [0, 13] })],
     ['outside of its box', put({ ...piece, range: [2, 1] })],
   ])('is refused before a file is opened (%#): %s', async (problem, forged) => {

@@ -12,7 +12,7 @@ export interface RetryOptions {
   /** Whether to try again after this error. By default every error is retried. */
   readonly isTransient?: (error: unknown) => boolean
   /** Called after each failed try that will be repeated, for progress messages. */
-  readonly onFailure?: (error: unknown) => void
+  readonly onFailure?: (error: unknown, tries: number) => void
 }
 
 /** Calls `run` until it succeeds. Rethrows its last error when the deadline expires. */
@@ -25,7 +25,7 @@ export async function retry<T>(run: () => Promise<T>, options: RetryOptions): Pr
       const pause =
         Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * (0.5 + Math.random() / 2)
       if (isTransient?.(error) === false || deadline.remaining() <= pause) throw error
-      onFailure?.(error)
+      onFailure?.(error, tries)
       await sleep(pause, undefined, { signal })
     }
   }

@@ -10,12 +10,14 @@ import {
   record,
   text,
   where,
+  type ObjectOf,
   type Of,
 } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import { isDType, shorten, type SafetensorsDType } from './safetensors/dtypes.ts'
 
-const lengths = list(count())
+const length = count()
+const lengths = list(length)
 
 const storedPiece = object({
   file: text,
@@ -34,13 +36,13 @@ const storedTensor = object({
   dtype: where<SafetensorsDType>(isDType, 'a dtype'),
   /** The shape of the whole tensor. */
   shape: where<readonly number[]>(
-    (shape) => lengths.is(shape) && count().is(sizeOf(shape)),
+    (shape) => lengths.is(shape) && length.is(sizeOf(shape)),
     'a shape',
   ),
   pieces: list(storedPiece),
 })
 
-const checkpointContents = object({
+const fields = {
   /** A number that increases with each save to a folder. The newest checkpoint has the highest number. */
   save: count(),
   step: count(),
@@ -53,13 +55,13 @@ const checkpointContents = object({
   /** The size of each file in bytes. */
   files: record(count()),
   tensors: record(storedTensor),
-})
+}
 
 /** A part of a tensor that a checkpoint contains. */
 export type StoredPiece = Of<typeof storedPiece>
 export type StoredTensor = Of<typeof storedTensor>
 /** The contents of the `index.json` of a checkpoint. */
-export type Contents = Of<typeof checkpointContents>
+export type Contents = ObjectOf<typeof fields>
 
 export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
@@ -105,15 +107,18 @@ export function decodeContents(text: string): Contents {
   if (!isObject(contents) || crc32(JSON.stringify(contents)) !== checksum) {
     throw new Error('its checksum does not match')
   }
-  check(checkpointContents.is(contents), 'its fields are not those of a checkpoint')
-  const { files, tensors } = contents
+  for (const [field, { is }] of Object.entries(fields)) {
+    check(is(contents[field]), `its field ${field} is missing or has a wrong value`)
+  }
+  const checked = contents as unknown as Contents
+  const { files, tensors } = checked
   for (const name of Object.keys(files)) {
     check(isName(name), `${shorten(name)} is not the name of a file in its folder`)
   }
   for (const [name, { shape, pieces }] of Object.entries(tensors)) {
     for (const piece of pieces) checkPiece(`a piece of ${shorten(name)}`, piece, shape, files)
   }
-  return contents
+  return checked
 }
 
 function checkPiece(

@@ -48,9 +48,9 @@ export function withBuffers(owner: PieceOwner, buffers: readonly Parameter[]): P
     },
     async load(pieces) {
       await owner.load(pieces.filter(({ name }) => !names.has(name)))
-      const saved = pieces.filter(({ name }) => names.has(name))
-      const found = buffers.filter((buffer) => saved.some(({ name }) => name === buffer.name))
-      await ownerOfParameters(found).load(saved)
+      const byName = new Map(pieces.map((piece) => [piece.name, piece]))
+      const found = buffers.filter(({ name }) => byName.has(name))
+      await ownerOfParameters(found).load(found.map(({ name }) => byName.get(name)!))
     },
   }
 }
