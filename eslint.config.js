@@ -40,7 +40,7 @@ const portable = {
     'packages/distributed/src/{groups/join,host,transports/shared-memory}/**',
     'packages/distributed/src/record/{flight-folder,rank-trace,span-file,status-page}.ts',
     'packages/distributed/src/runners/{engine-thread,inline-runner,status-page,worker-main,worker-runner}.ts',
-    'packages/distributed/src/transports/{node-transport,sealed-stream,tcp-transport}.ts',
+    'packages/distributed/src/transports/{node-transport,sealed-stream}.ts',
     'packages/training/src/backend/webgpu/**',
     'packages/training/src/{checkpoint,data,host,metrics}/**',
     'packages/training/src/trainer/interruption.ts',

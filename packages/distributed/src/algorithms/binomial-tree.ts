@@ -57,6 +57,14 @@ export const binomialTree = {
     else yield* until(channel.send(parent, at, bytes))
   },
 
+  /*
+   * Gather and scatter on the binomial tree (Thakur, Rabenseifner & Gropp, 2005), for small slices:
+   * log2 n steps. The subtree of v consists of v and the ranks after it, below v + the lowest set bit
+   * of v and below n.
+   *
+   * gather: v sends the slices of its subtree to its parent, which are min(lowest bit of v, n - v)
+   * slices. scatter: v sends each child the slices of the child's subtree.
+   */
   *gather(channel, operation) {
     const { size, kernels } = channel
     const { input, output, peer: root } = operation
@@ -97,12 +105,3 @@ export const binomialTree = {
     yield* untilAll(sends)
   },
 } satisfies Algorithms
-
-/*
- * Gather and scatter on the binomial tree (Thakur, Rabenseifner & Gropp, 2005), for small slices:
- * log2 n steps. The subtree of v consists of v and the ranks after it, below v + the lowest set bit
- * of v and below n.
- *
- * gather: v sends the slices of its subtree to its parent, which are min(lowest bit of v, n - v)
- * slices. scatter: v sends each child the slices of the child's subtree.
- */

@@ -4,7 +4,6 @@ import {
   otherRanks,
   until,
   untilAll,
-  type Algorithm,
   type Algorithms,
   type Arithmetic,
   type Channel,
@@ -25,41 +24,33 @@ import {
  * share memory copy each byte once, from buffer to buffer, and the work is spread evenly. Over sockets,
  * the ring moves as many bytes with fewer simultaneous connections.
  *
- * all-reduce: the buffer is cut into n chunks. Rank r adds chunk r of all ranks, then fetches the sums
- * of the other chunks. Sent per rank, of S bytes: 2(n-1)/n S. Reduce-scatter and all-gather each send
- * half of that, (n-1)/n S. One rank adds each chunk, so all ranks get the same bits. It adds in rank
- * order, ((r0 + r1) + r2) + ..., so the result does not depend on the transport or the topology.
- *
- * reduce: each rank sends (n-1)/n S, then every rank but the root sends its sum of S/n to the root.
+ * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
+ * adds chunk r of all ranks, then fetches the sums of the other chunks while the block is still
+ * cached. Sent per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and
+ * all-gather each send half of that, (n-1)/n S. One rank adds each chunk, so all ranks get the same
+ * bits.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
+ *
+ * The ordered reductions combine in rank order, ((r0 + r1) + r2) + ..., so that the result does not
+ * depend on the algorithm, the transport or the topology. In a reduce, each rank sends (n-1)/n S,
+ * then every rank but the root sends its sums of S/n to the root.
  */
 
-/** Number of segments that are sent in advance. */
+/** Number of segments or blocks that are sent in advance. */
 const AHEAD = 3
-
-const allReduce: Algorithm = function* (channel, operation) {
-  const ranks = allRanks(channel)
-  const chunks = cutIntoChunks(bufferOf(operation), channel.size)
-  yield* reduceToOwners(channel, operation, ranks, chunks)
-  yield* fetchFromOwners(channel, ranks, chunks)
-}
-
-/**
- * Reduces slices directly. `input` [n slices] is unchanged, and rank r's slice of the result goes
- * to `output`.
- */
-const reduceScatter: Algorithm = function* (channel, operation) {
-  const { input, output } = operation
-  const bytes = bytesOf(operation)
-  const ranks = allRanks(channel)
-  const slices = ranks.map((rank) => ({ at: input + rank * bytes, bytes }))
-  yield* reduceToOwners(channel, operation, ranks, slices, output)
-}
+/** Number of blocks or segments of an ordered reduction whose contributions are received at once. */
+const ORDERED_AHEAD = 2
 
 export const direct = {
-  allReduce,
-  reduceScatter,
+  allReduce: (channel, operation) =>
+    reduceBlocks(channel, operation, () => true, {
+      combine: combineFromOwn,
+      ahead: AHEAD,
+      chunkBytes: partBytes(AHEAD * (channel.size - 1)),
+    }),
+
+  reduceScatter: (channel, operation) => reduceSlices(channel, operation),
 
   /** Copies rank r's `input` to slice r of every `output`. */
   *allGather(channel, operation) {
@@ -101,57 +92,151 @@ export const direct = {
   },
 } satisfies Algorithms
 
-/** The reductions of `direct`, for which the result must not depend on anything else. */
+/** The reductions in rank order, which `deterministic` uses. */
 export const ordered = {
-  allReduce,
-  reduceScatter,
+  allReduce: (channel, operation) => reduceInOrder(channel, operation, () => true),
+
+  reduceScatter: (channel, operation) =>
+    reduceSlices(channel, operation, combineInRankOrder, ORDERED_AHEAD),
 
   /** Afterwards, the buffers of ranks other than the root hold partial results. */
-  *reduce(channel, operation) {
-    const ranks = allRanks(channel)
-    const chunks = cutIntoChunks(bufferOf(operation), channel.size)
-    yield* reduceToOwners(channel, operation, ranks, chunks)
-    yield* fetchFromOwners(channel, ranks, chunks, [operation.peer])
-  },
+  reduce: (channel, operation) =>
+    reduceInOrder(channel, operation, (rank) => rank === operation.peer),
 } satisfies Algorithms
 
-function allRanks({ size }: Channel): number[] {
-  return Array.from({ length: size }, (_, rank) => rank)
+function reduceInOrder(
+  channel: Channel,
+  operation: Operation,
+  isReader: (rank: number) => boolean,
+): Steps {
+  return reduceBlocks(channel, operation, isReader, {
+    combine: combineInRankOrder,
+    ahead: ORDERED_AHEAD,
+    chunkBytes: partBytes(channel.size - 1),
+  })
 }
 
 /**
- * Combines the data of all ranks as it arrives: output = ((r0 op r1) op r2) ... The parts of other
- * ranks are overwritten. `own` is unchanged unless it is also the output.
+ * Combines this rank's data with the data of the other ranks. The parts of other ranks are
+ * overwritten. `own` is unchanged unless it is also the output.
  *
- * @param place - position of this rank among the ranks
  * @param parts - the data of the other ranks, starting after this rank and wrapping around
+ * @param place - position of this rank among the ranks
  */
+type Combine = (
+  arithmetic: Arithmetic,
+  parts: readonly Message[],
+  own: Piece,
+  output: number,
+  place: number,
+) => Steps
+
+/** Adds the other ranks' data to this rank's: output = (own op next) op next but one ... */
+function* combineFromOwn(
+  arithmetic: Arithmetic,
+  parts: readonly Message[],
+  { at, bytes }: Piece,
+  output: number,
+): Steps {
+  let sum = at
+  for (const part of parts) {
+    yield* until(part)
+    arithmetic.combine(output, sum, part.at, bytes)
+    sum = output
+  }
+  arithmetic.finish(output, bytes)
+}
+
+/** Combines in rank order: output = ((r0 op r1) op r2) ... See `Combine`. */
 export function* combineInRankOrder(
   arithmetic: Arithmetic,
-  place: number,
   parts: readonly Message[],
   { at: own, bytes }: Piece,
   output: number,
+  place: number,
 ): Steps {
+  yield* untilAll(parts)
   const size = parts.length + 1
-  let sum = own
-  for (let member = 0; member < size; member++) {
-    let part = own
-    if (member !== place) {
-      const message = parts[(member - place - 1 + size) % size]!
-      yield* until(message)
-      part = message.at
-    }
-    if (member === 0) {
-      sum = part
-      continue
-    }
+  const partOf = (member: number): number =>
+    member === place ? own : parts[(member - place - 1 + size) % size]!.at
+  let sum = partOf(0)
+  for (let member = 1; member < size; member++) {
     // The output may be the place of this rank's data, so read the data first.
     const out = member >= place ? output : sum
-    arithmetic.combine(out, sum, part, bytes)
+    arithmetic.combine(out, sum, partOf(member), bytes)
     sum = out
   }
   arithmetic.finish(output, bytes)
+}
+
+interface BlockOptions {
+  readonly combine: Combine
+  /** Number of blocks whose contributions are in flight. */
+  readonly ahead: number
+  /** Largest chunk of a block. */
+  readonly chunkBytes: number
+}
+
+/** Combines the buffers of all ranks, block by block. The readers get the result. */
+function* reduceBlocks(
+  channel: Channel,
+  operation: Operation,
+  isReader: (rank: number) => boolean,
+  { combine, ahead, chunkBytes }: BlockOptions,
+): Steps {
+  const { rank, size } = channel
+  const arithmetic = arithmeticOf(channel, operation)
+  const peers = otherRanks(channel)
+  const blocks = cutIntoSegments(bufferOf(operation), chunkBytes * size).map((block) =>
+    cutIntoChunks(block, size),
+  )
+  const slots = blocks
+    .slice(0, ahead)
+    .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
+  const started: Message[] = []
+  const parts: Message[][] = []
+  // All ranks must post their messages in this order: after the sums of block i, the contributions
+  // to block i + ahead.
+  const contribute = (i: number): void => {
+    const chunks = blocks[i]
+    if (chunks === undefined) return
+    for (const peer of peers) {
+      const { at, bytes } = chunks[peer]!
+      started.push(channel.send(peer, at, bytes))
+    }
+    const places = slots[i % ahead]!
+    const { bytes } = chunks[rank]!
+    parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, bytes)))
+  }
+
+  for (let i = 0; i < ahead; i++) contribute(i)
+  for (const [i, chunks] of blocks.entries()) {
+    const own = chunks[rank]!
+    yield* combine(arithmetic, parts[i]!, own, own.at, rank)
+    for (const peer of peers) {
+      const { at, bytes } = chunks[peer]!
+      if (isReader(peer)) started.push(channel.send(peer, own.at, own.bytes))
+      if (isReader(rank)) started.push(channel.receive(peer, at, bytes))
+    }
+    contribute(i + ahead)
+  }
+  yield* untilAll(started)
+}
+
+/**
+ * Reduces slices. `input` [n slices] is unchanged, and rank r's slice of the result goes to `output`.
+ */
+function reduceSlices(
+  channel: Channel,
+  operation: Operation,
+  combine?: Combine,
+  ahead?: number,
+): Steps {
+  const { input, output } = operation
+  const bytes = bytesOf(operation)
+  const ranks = Array.from({ length: channel.size }, (_, rank) => rank)
+  const slices = ranks.map((rank) => ({ at: input + rank * bytes, bytes }))
+  return reduceToOwners(channel, operation, ranks, slices, output, combine, ahead)
 }
 
 /**
@@ -160,6 +245,7 @@ export function* combineInRankOrder(
  * there are fewer `ranks`.
  *
  * @param output - heap offset of the owner's result. Default: the place of its own chunk
+ * @param ahead - number of segments whose contributions are received at once
  */
 export function* reduceToOwners(
   channel: Channel,
@@ -167,6 +253,8 @@ export function* reduceToOwners(
   ranks: readonly number[],
   chunks: readonly Piece[],
   output?: number,
+  combine: Combine = combineFromOwn,
+  ahead = 1,
 ): Steps {
   const place = ranks.indexOf(channel.rank)
   const arithmetic = arithmeticOf(channel, operation)
@@ -181,45 +269,27 @@ export function* reduceToOwners(
     }
   }
   const own = cut[place] ?? []
-  const slots = own.length === 0 ? [] : peers.map(() => channel.scratch(own[0]!.bytes))
+  const slots = own.slice(0, ahead).map(() => peers.map(() => channel.scratch(own[0]!.bytes)))
+  const parts: Message[][] = []
+  const post = (i: number): void => {
+    const segment = own[i]
+    if (segment === undefined) return
+    const places = slots[i % ahead]!
+    parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, segment.bytes)))
+  }
   const rounds = Math.max(...cut.map(({ length }) => length))
   for (let i = 0; i < AHEAD; i++) contribute(i)
+  for (let i = 0; i < ahead; i++) post(i)
   for (let i = 0; i < rounds; i++) {
     const segment = own[i]
     if (segment !== undefined) {
-      const { at, bytes } = segment
-      const result = output === undefined ? at : output + at - own[0]!.at
-      const parts = peers.map((peer, slot) => channel.receive(peer, slots[slot]!, bytes))
-      yield* combineInRankOrder(arithmetic, place, parts, segment, result)
+      const result = output === undefined ? segment.at : output + segment.at - own[0]!.at
+      yield* combine(arithmetic, parts[i]!, segment, result, place)
+      post(i + ahead)
     }
     contribute(i + AHEAD)
   }
   yield* untilAll(sends)
-}
-
-/** Copies each chunk from its owner, the rank at its index in `ranks`, to the `readers`. */
-export function* fetchFromOwners(
-  channel: Channel,
-  ranks: readonly number[],
-  chunks: readonly Piece[],
-  readers = ranks,
-): Steps {
-  const { rank } = channel
-  const place = ranks.indexOf(rank)
-  const own = chunks[place]
-  const started: Message[] = []
-  for (let step = 1; step < ranks.length; step++) {
-    const owner = (place + step) % ranks.length
-    const peer = ranks[owner]!
-    const theirs = chunks[owner]
-    if (own !== undefined && readers.includes(peer)) {
-      started.push(channel.send(peer, own.at, own.bytes))
-    }
-    if (theirs !== undefined && readers.includes(rank)) {
-      started.push(channel.receive(peer, theirs.at, theirs.bytes))
-    }
-  }
-  yield* untilAll(started)
 }
 
 /** Implements the collectives of a group of one rank, which only copy. */

@@ -6,9 +6,11 @@ import {
   type Algorithm,
   type Algorithms,
   type Channel,
+  type Message,
+  type Steps,
 } from './channel.ts'
-import { fetchFromOwners, reduceToOwners } from './direct.ts'
-import { bufferOf, cutIntoChunks } from './pieces.ts'
+import { reduceToOwners } from './direct.ts'
+import { bufferOf, cutIntoChunks, type Piece } from './pieces.ts'
 import type { TuningTable } from './tuning-table.ts'
 
 /*
@@ -90,6 +92,22 @@ function ranksByHost({ hosts, size }: Channel): number[][] {
     byHost.set(host, [...(byHost.get(host) ?? []), rank])
   }
   return [...byHost.values()]
+}
+
+function* fetchFromOwners(
+  channel: Channel,
+  local: readonly number[],
+  chunks: readonly Piece[],
+): Steps {
+  const started: Message[] = []
+  for (const peer of local) {
+    if (peer === channel.rank) continue
+    const own = chunks[local.indexOf(channel.rank)]
+    const theirs = chunks[local.indexOf(peer)]
+    if (own !== undefined) started.push(channel.send(peer, own.at, own.bytes))
+    if (theirs !== undefined) started.push(channel.receive(peer, theirs.at, theirs.bytes))
+  }
+  yield* untilAll(started)
 }
 
 /**

@@ -81,6 +81,6 @@ export const linear = {
     const parts = peers.map((peer, i) => channel.receive(peer, places[i]!, bytes))
     yield* untilAll(peers.map((peer) => channel.send(peer, at, bytes)))
     const arithmetic = arithmeticOf(channel, operation)
-    yield* combineInRankOrder(arithmetic, channel.rank, parts, { at, bytes }, at)
+    yield* combineInRankOrder(arithmetic, parts, { at, bytes }, at, channel.rank)
   },
 } satisfies Algorithms

@@ -1,19 +1,18 @@
-import { choice, decode, either, encode, object, text, type Of } from '@tsrun/core'
+import { decode, encode, isObject } from '@tsrun/core'
 import { EAGER_LIMIT } from '../engine/messages/frame.ts'
 
-const notice = either(
-  /** Asks what operation the peer runs. */
-  object({ kind: choice('question') }),
-  object({ kind: choice('answer'), text }),
-  /** The line where the sender called the collective that the frame names. */
-  object({ kind: choice('site'), site: text }),
-)
-
 /** Messages between the diagnosis code of ranks. Operations do not depend on them. */
-export type Notice = Of<typeof notice>
+export type Notice =
+  /** Asks what operation the peer runs. */
+  | { readonly kind: 'question' }
+  | { readonly kind: 'answer'; readonly text: string }
+  /** The line where the sender called the collective that the frame names. */
+  | { readonly kind: 'site'; readonly site: string }
 
-export function encodeNotice(message: Notice): Uint8Array {
-  return encode(message, EAGER_LIMIT)
+const LONGEST = 2048
+
+export function encodeNotice(notice: Notice): Uint8Array {
+  return encode(notice, EAGER_LIMIT)
 }
 
 /**
@@ -21,10 +20,15 @@ export function encodeNotice(message: Notice): Uint8Array {
  * version.
  */
 export function decodeNotice(payload: Uint8Array): Notice | undefined {
+  let value: unknown
   try {
-    const message = decode(payload, EAGER_LIMIT)
-    return notice.is(message) ? message : undefined
+    value = decode(payload, EAGER_LIMIT)
   } catch {
     return undefined
   }
+  const { kind, text, site } = isObject(value) ? value : {}
+  if (kind === 'question') return { kind }
+  if (kind === 'answer' && typeof text === 'string') return { kind, text: text.slice(0, LONGEST) }
+  if (kind === 'site' && typeof site === 'string') return { kind, site: site.slice(0, LONGEST) }
+  return undefined
 }

@@ -72,6 +72,10 @@ export function nodeTransport(
     socket.on('end', () => {
       channel.end('it closed the connection')
     })
+    // Before the listener of the handshake, because the first reason counts.
+    socket.prependListener('close', () => {
+      channel.end('the connection was closed')
+    })
   }
 
   const transport: EventTransport = {

@@ -1,4 +1,3 @@
-import { setTimeout } from 'node:timers/promises'
 import { isTsrError, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
@@ -32,6 +31,7 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
+import { readiness } from './readiness.ts'
 import { ALTERED, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
@@ -201,26 +201,6 @@ function failure(result: number): string {
   return `the connection failed with ${errnoName(-result)}`
 }
 
-/** Milliseconds between two polls of a descriptor, and between two after the first FAST_POLLS. */
-const FAST_INTERVAL = 1
-const IDLE_INTERVAL = 10
-const FAST_POLLS = 100
-
-/**
- * Waits on the event loop until a descriptor has one of these events, which Node itself cannot do. A
- * separate thread that sleeps in `poll` is no alternative, because it could not be ended with its
- * rank.
- *
- * @param isOver - ends the wait. True once the descriptor was closed, because its number may then
- *   belong to another file.
- */
-async function untilReady(fd: number, events: number, isOver: () => boolean): Promise<void> {
-  const pollfd = Int32Array.of(fd, events)
-  for (let polls = 0; !isOver() && pollFds(addressOf(pollfd), 1, 0) === 0; polls++) {
-    await setTimeout(polls < FAST_POLLS ? FAST_INTERVAL : IDLE_INTERVAL)
-  }
-}
-
 export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
   const { fd: listener, endpoint } = await listenAtFreePort(
     options,
@@ -231,30 +211,39 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
   return {
     endpoint,
     async accept() {
-      for (;;) {
-        await untilReady(listener, POLLIN, () => !listening)
-        if (!listening) throw new Error('stopped listening')
+      while (listening) {
         const fd = acceptTcp(listener)
         if (fd >= 0) return descriptorChannel(fd, peerAddress(fd))
-        await setTimeout(FAST_INTERVAL)
+        await readiness.wait(listener, POLLIN)
       }
+      throw new Error('stopped listening')
     },
     async dial(to: Endpoint, signal?: AbortSignal) {
       const fd = connectTcp(to)
+      const pollfd = Int32Array.of(fd, POLLOUT)
+      const wake = (): void => {
+        readiness.forget(fd)
+      }
+      signal?.addEventListener('abort', wake)
       try {
-        await untilReady(fd, POLLOUT, () => signal?.aborted === true)
-        signal?.throwIfAborted()
+        while (pollFds(addressOf(pollfd), 1, 0) === 0) {
+          signal?.throwIfAborted()
+          await readiness.wait(fd, POLLOUT)
+        }
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
         closeNative(fd)
         throw error
+      } finally {
+        signal?.removeEventListener('abort', wake)
       }
       return descriptorChannel(fd)
     },
     stopListening() {
       if (!listening) return
       listening = false
+      readiness.forget(listener)
       closeNative(listener)
     },
   }
@@ -276,7 +265,7 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
       if (isClosed) throw new Error('the connection was closed')
       const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
       if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await untilReady(fd, events, () => isClosed)
+      else if (moved === -EAGAIN) await readiness.wait(fd, events)
       else throw new Error(`the connection failed with ${errnoName(-moved)}`)
     }
   }
@@ -298,6 +287,7 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
     close: () => {
       if (isClosed) return
       isClosed = true
+      readiness.forget(fd)
       closeNative(fd)
     },
   }
