@@ -5,6 +5,7 @@ export {
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
 export { gpusOfHost } from '../../../packages/launcher/src/job/placement/devices.ts'
+export { announceSilence } from '../../../packages/launcher/src/job/agent.ts'
 export {
   type Job,
   type JobContext,
