@@ -3,7 +3,7 @@ import module, { createRequire } from 'node:module'
 import { basename, dirname, extname } from 'node:path'
 import { compileFunction } from 'node:vm'
 import { anything, object, parseJson, readFileText, tsrError } from '@tsrun/core'
-import { findUp } from '../../protocol/loaders.ts'
+import { findUp } from '../../rank/typescript/settings.ts'
 import type { Script } from './script.ts'
 
 /** What determines how Node reads the script. */
