@@ -40,3 +40,4 @@ export {
   computingShare,
   type RankUse,
 } from '../../../packages/launcher/src/job/process/process-use.ts'
+export { findUp, readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'
