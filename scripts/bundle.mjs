@@ -22,6 +22,7 @@ const programs = {
     program: 'src/rank/program.ts',
     'proof-process': 'src/setup/proof-process.ts',
     spawned: 'src/spawn/spawned.ts',
+    'typescript-hooks': 'src/rank/typescript/hooks.ts',
     'typescript-loader': 'src/rank/typescript/loader.ts',
   },
   mpi: { 'store-thread': 'src/store-thread.ts' },

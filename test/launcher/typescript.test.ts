@@ -1,9 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { findUp, readSettings } from '../internals/launcher/job.ts'
 
 const root = new URL('../../', import.meta.url)
 const loader = new URL('packages/launcher/dist/typescript-loader.js', root)
@@ -24,21 +25,26 @@ function put(files: Readonly<Record<string, string>>): void {
   }
 }
 
-/** Runs main.ts; says what it printed. */
-function run(main = 'main.ts', temporary = folder): { lines: string[]; stderr: string } {
+/** Runs main.ts; says what it printed and which files are in the cache. */
+function run(
+  main = 'main.ts',
+  temporary = folder,
+): { lines: string[]; stderr: string; cached: string[] } {
   const path = join(folder, main)
   const { stdout, stderr } = spawnSync(
     process.execPath,
     ['--enable-source-maps', '--import', `${loader.href}&script=${path}`, path],
     { cwd: folder, encoding: 'utf8', env: { PATH: process.env['PATH'], TMPDIR: temporary } },
   )
-  return { lines: stdout.trimEnd().split('\n'), stderr }
+  const caches = readdirSync(folder).filter((name) => name.startsWith('tsrun-typescript-'))
+  const cached = caches.flatMap((name) => readdirSync(join(folder, name)))
+  return { lines: stdout.trimEnd().split('\n'), stderr, cached }
 }
 
 const module = '{ "type": "module" }'
 
 describe('a program in TypeScript', () => {
-  it('may have enums, and its errors show source lines', () => {
+  it('is compiled once, including enums, and its errors show source lines', () => {
     put({
       'package.json': module,
       'main.ts': `
@@ -52,9 +58,13 @@ describe('a program in TypeScript', () => {
       'shade.mts': `export const shade: string = 'dark'`,
       'late.ts': `export const late: number = 7`,
     })
-    const { lines, stderr } = run()
-    expect(lines).toEqual(['1 dark 7'])
-    expect(stderr).toMatch(/Error: here\n\s+at .*main\.ts:6:15/)
+    const first = run()
+    expect(first.lines).toEqual(['1 dark 7'])
+    expect(first.stderr).toMatch(/Error: here\n\s+at .*main\.ts:6:15/)
+    expect(first.cached).toHaveLength(4)
+    const second = run()
+    expect(second.lines).toEqual(first.lines)
+    expect(second.cached).toEqual(first.cached)
   })
 
   it.each<[string, Record<string, string>]>([
@@ -91,7 +101,7 @@ describe('a program in TypeScript', () => {
         'a.cts': `const word: string = 'good'; console.log(word)`,
       },
     ],
-  ])('may use what Node does not support: %s', (_, files) => {
+  ])('may use features that only tsx supports: %s', (_, files) => {
     put({ 'package.json': module, ...files })
     expect(run()).toMatchObject({ lines: ['good'], stderr: '' })
   })
@@ -140,11 +150,17 @@ describe('a program in TypeScript', () => {
   })
 })
 
-it('leaves the variable TSX_TSCONFIG_PATH to the programs that a script starts as it was', () => {
-  put({
-    'package.json': module,
-    'tsconfig.json': '{}',
-    'main.ts': `console.log(process.env['TSX_TSCONFIG_PATH'] ?? 'none')`,
+describe('the settings of tsconfig.json', () => {
+  it.each<[string, string, object | undefined]>([
+    ['an empty object', '{}', { verbatimModuleSyntax: false }],
+    ['comments and commas', '{ "files": [], // none\n }', { verbatimModuleSyntax: false }],
+    ['a base', '{ "extends": "./base.json" }', { verbatimModuleSyntax: true }],
+    ['decorators', '{ "compilerOptions": { "experimentalDecorators": true } }', undefined],
+    ['class fields of an old target', '{ "compilerOptions": { "target": "es2020" } }', undefined],
+    ['a missing base', '{ "extends": "nobody/base" }', undefined],
+  ])('are read, or leave the program to tsx: %s', (_, text, expected) => {
+    const base = '{ "compilerOptions": { "target": "ES2023", "verbatimModuleSyntax": true } }'
+    put({ 'tsconfig.json': text, 'base.json': base, 'src/a.ts': '' })
+    expect(readSettings(findUp('tsconfig.json', join(folder, 'src')), {})).toEqual(expected)
   })
-  expect(run().lines).toEqual(['none'])
 })

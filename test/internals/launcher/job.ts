@@ -5,6 +5,7 @@ export {
   findDevices,
 } from '../../../packages/launcher/src/job/placement/devices.ts'
 export { gpusOfHost } from '../../../packages/launcher/src/job/placement/devices.ts'
+export { announceSilence } from '../../../packages/launcher/src/job/agent.ts'
 export {
   type Job,
   type JobContext,
@@ -39,3 +40,4 @@ export {
   computingShare,
   type RankUse,
 } from '../../../packages/launcher/src/job/process/process-use.ts'
+export { findUp, readSettings } from '../../../packages/launcher/src/rank/typescript/settings.ts'

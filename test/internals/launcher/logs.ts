@@ -13,3 +13,4 @@ export { OLDER, openRankFiles } from '../../../packages/launcher/src/logs/log-fi
 export { rankReader, type RankReader } from '../../../packages/launcher/src/logs/log-reader.ts'
 export { readLastLines } from '../../../packages/launcher/src/logs/recorded-output.ts'
 export { findTrace } from '../../../packages/launcher/src/logs/find-trace.ts'
+export { mergeTraces, type TraceMerger } from '../../../packages/launcher/src/logs/traces.ts'

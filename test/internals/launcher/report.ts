@@ -1,5 +1,4 @@
-export { describeError } from '../../../packages/launcher/src/rank/reporter.ts'
-export { hideLibraryFrames } from '../../../packages/launcher/src/rank/reporter.ts'
+export { describeError, hideLibraryFrames } from '../../../packages/launcher/src/rank/reporter.ts'
 export {
   failureText,
   nodeFailureText,
@@ -12,7 +11,7 @@ export {
 export {
   mergeFlight,
   tailOfFlight,
-} from '../../../packages/launcher/src/job/failure/flight-findings.ts'
+} from '../../../packages/launcher/src/job/failure/flight-merge.ts'
 export {
   exitCodeOf,
   exitCodeOfError,

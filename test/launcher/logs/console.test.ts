@@ -1,4 +1,6 @@
 import { PassThrough, Writable } from 'node:stream'
+import { jest } from '@jest/globals'
+import { announceSilence } from '../../internals/launcher/job.ts'
 import { createAnnouncer, openConsole } from '../../internals/launcher/logs.ts'
 
 /** An output whose reader takes nothing until it is told to. */
@@ -100,6 +102,24 @@ it('the console does not touch a stream that no rank has used', async () => {
   })
   await console.flush()
   expect(console.isIncomplete).toBe(false)
+})
+
+it('a job that has shown nothing for a while is announced, but not after its first line', () => {
+  jest.useFakeTimers()
+  const said = (line: string): string => {
+    const stderr = new SlowReader()
+    const console = openConsole({ stdout: new PassThrough(), stderr }, () => undefined)
+    announceSilence('run', { console, announcer: createAnnouncer(console, 'pretty') })
+    if (line !== '') console.write('stdout', line)
+    jest.advanceTimersByTime(5000)
+    return stderr.text
+  }
+  try {
+    expect(said('loss 3\n')).toBe('')
+    expect(said('')).toBe('tsrun: run run has shown nothing yet; tsrun ps shows what it does\n')
+  } finally {
+    jest.useRealTimers()
+  }
 })
 
 it.each([

@@ -91,6 +91,17 @@ it.each([
   reader.close()
 })
 
+it('a reader of log files without an index reads one file after the other, while they grow', () => {
+  const path = join(folder, 'stdout.log')
+  writeFileSync(path, 'one\n')
+  writeFileSync(join(folder, 'stderr.log'), 'problem\n')
+  const reader = rankReader(folder, 0, streams)
+  expect(textOf(reader)).toBe('one\nproblem\n')
+  writeFileSync(path, 'two\n', { flag: 'a' })
+  expect(textOf(reader)).toBe('two\n')
+  reader.close()
+})
+
 it('a reader of log files returns a long piece of an index in parts of at most 1 MiB', () => {
   const bytes = 2.5 * 2 ** 20
   writeFileSync(join(folder, 'stdout.log'), 'x'.repeat(bytes))

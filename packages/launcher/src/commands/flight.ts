@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { formatRankList, tsrError } from '@tsrun/core'
-import { describeFinding, mergeFlight } from '../job/failure/flight-findings.ts'
+import { describeFinding } from '../job/failure/flight-findings.ts'
+import { mergeFlight } from '../job/failure/flight-merge.ts'
 import { findRecords } from '../job/failure/flight-records.ts'
 import { declareCommand } from './context.ts'
 
@@ -10,8 +11,8 @@ export const command = declareCommand({
   usage:
     '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
     'never entered an operation in which others wait, which one runs a different ' +
-    'operation, which messages are waiting. Ranks write these files when something fails, ' +
-    'below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
+    'operation, which messages are waiting, which ranks are slow. Ranks write these files ' +
+    'when something fails, below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
   argument: {
     description:
       'the folder with the records, or DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID stands for ' +

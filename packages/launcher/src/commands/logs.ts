@@ -140,8 +140,8 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     readers.sort((a, b) => a.rank - b.rank)
   }
 
-  /** Shows all new output in order of time. */
-  async function showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<void> {
+  /** Shows all new output in order of time. @returns whether any output was new */
+  async function showNew(readers: readonly RankReader[], output: RecordedOutput): Promise<boolean> {
     for (let count = 0; ; count++) {
       let first: RankReader | undefined
       let time = Infinity
@@ -151,7 +151,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
         first = reader
         time = own
       }
-      if (first === undefined || stop.aborted) return
+      if (first === undefined || stop.aborted) return count > 0
       output.take(first, first.next())
       // Apply back-pressure from a slow reader.
       if (console.isWaiting()) await console.flush()
@@ -186,8 +186,9 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
         // If all ranks have ended, the next poll reads the rest of their output.
         const hasEnded = !isLast || isOver(readers)
         findRanks(attempt, readers)
-        await showNew(readers, output)
+        const isNew = await showNew(readers, output)
         if (hasEnded || stop.aborted) break
+        if (!isNew) output.flush()
         showKept()
         await wait()
       }
@@ -195,7 +196,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
       for (const reader of readers) {
         for (const piece of reader.rest()) output.take(reader, piece)
       }
-      output.end()
+      output.end(readers)
     } finally {
       for (const reader of readers) reader.close()
     }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
+import { isatty } from 'node:tty'
 import { formatRanks, isTsrError, visibleText } from '@tsrun/core'
 import { checkRanks } from '../args/job-options.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
@@ -61,6 +62,7 @@ export async function runJob(
   }
   hasBegun = true
   const end = context.remember?.(nodes.plan.runId)
+  const silence = isatty(2) ? announceSilence(nodes.plan.runId, context) : undefined
   let exitCode = USAGE
   try {
     checkRanks(job, worldSizeOf(nodes.plan))
@@ -68,6 +70,7 @@ export async function runJob(
     return exitCode
   } finally {
     limit.end()
+    clearTimeout(silence)
     over.abort()
     await nodes.close()
     end?.(exitCode)
@@ -259,6 +262,21 @@ function limitTime(milliseconds: number | undefined, { announcer, interrupts }: 
     },
   }
   return limit
+}
+
+/** Milliseconds without any output after which a terminal shows that the job runs. */
+const SILENCE = 5000
+
+/** Says that the job runs if nothing has been shown for a while. */
+export function announceSilence(
+  runId: string,
+  { announcer, console }: Pick<JobContext, 'announcer' | 'console'>,
+): NodeJS.Timeout {
+  const say = (): void => {
+    if (console.isUsed) return
+    announcer.say('silence', `run ${runId} has shown nothing yet; tsrun ps shows what it does`)
+  }
+  return setTimeout(say, SILENCE).unref()
 }
 
 /** @param over - aborted when the job has ended @param hasBegun - whether there are ranks */

@@ -47,7 +47,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   let places: ReturnType<AttemptPage['places']> = new Map()
   const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
   const logs = openRankLogs(job, context, directory, { worldSize, ...run })
-  const events = recordRanks(context.events, page)
+  const events = context.events && recordRanks(context.events, page)
   try {
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
@@ -57,7 +57,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       input?.add(process)
       ranks.push(process)
       tails.push(logs.follow(process, localRank, files))
-      events.add(process, localRank)
+      events?.add(process, localRank)
     }
     endChaos = context.chaos?.begin({
       worldSize,
@@ -72,7 +72,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
     page.abort(ranks)
     await stopRanks(ranks, job.restart.grace, context)
     logs.close()
-    events.close()
+    events?.close()
     page.close()
     stackRequests.close()
   }

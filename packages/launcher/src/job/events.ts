@@ -89,20 +89,19 @@ export function recordVerdict(
 const LOOK = 100
 
 /** Records the events of the ranks of this host in one attempt. */
-export function recordRanks(events: EventLog | undefined, page: AttemptPage) {
+export function recordRanks(events: EventLog, page: AttemptPage) {
   const waiting = new Set<number>()
   /** A rank is ready when it has joined its first process group. */
   const look = (): void => {
     if (waiting.size === 0) return
     for (const { rank, pid, state } of page.ranks()) {
       if (state === 'starting' || !waiting.delete(rank)) continue
-      events?.record('rank-ready', { rank, pid })
+      events.record('rank-ready', { rank, pid })
     }
   }
-  const timer = events && setInterval(look, LOOK).unref()
+  const timer = setInterval(look, LOOK).unref()
   return {
     add(process: RankProcess, localRank: number): void {
-      if (events === undefined) return
       const { rank, pid, onError } = process
       events.record('rank-spawned', { rank, localRank, pid })
       waiting.add(rank)

@@ -18,7 +18,7 @@ import { softLimit } from './placement/limits.ts'
 import { packageFolder } from '../package.ts'
 import { hasLoader } from '../protocol/loaders.ts'
 import { isTypeless, refuseModuleSyntax } from './code/module-format.ts'
-import { loaderArguments, nodeAbilities, type Script } from './code/script.ts'
+import { loaderArguments, nodeAbilities, resolveFrom, type Script } from './code/script.ts'
 
 /** A job with validated options, from which every attempt is planned. */
 export type Job = ReturnType<typeof createJob>
@@ -104,9 +104,13 @@ function argumentsOf(
   const places = [join(cwd, 'any.js'), code.path, import.meta.url]
   const node = nodeAbilities(env, nodeArguments)
   const loader = loaderArguments(code, node, places)
-  // A loader may accept any syntax.
-  if (code === script && loader.length === 0 && !hasLoader(node.nodeOptions)) {
-    refuseModuleSyntax(script, node.nodeOptions)
+  if (code === script) {
+    const tsx = loader.length === 0 ? undefined : resolveFrom(places, 'tsx')
+    refuseModuleSyntax(script, {
+      nodeOptions: node.nodeOptions,
+      hasLoader: hasLoader(node.nodeOptions),
+      tsx,
+    })
   }
   // Each memory of WebAssembly would take 10 GiB of the address space.
   const isLimited = Number.isFinite(softLimit('Max address space'))

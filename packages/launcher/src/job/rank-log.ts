@@ -4,6 +4,7 @@ import type { RankFacts } from '../args/log-prefix.ts'
 import { lineSplitter, StderrTail, type Line } from '../logs/lines.ts'
 import { openFilteredFiles, openRankFiles, streamNames, type RankFiles } from '../logs/log-files.ts'
 import { makePresenter } from '../logs/presenter.ts'
+import { mergeTraces, TRACE_WINDOW, type TraceMerger } from '../logs/traces.ts'
 import type { Job, JobContext } from './job.ts'
 import type { RankProcess } from './process/rank-process.ts'
 
@@ -24,6 +25,22 @@ export function openRankLogs(
     announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
   })
   const opened: RankFiles[] = []
+  // Merge the equal traces of several ranks, unless every line must stay separate.
+  const merges = format === 'pretty' && prefix === undefined && attempt.worldSize > 1
+  const merger: TraceMerger | undefined = merges
+    ? mergeTraces({
+        colour: colour.stderr,
+        write: (text) => {
+          console.write('stderr', text)
+        },
+        clock: () => performance.now(),
+        onHold: () => {
+          setTimeout(() => {
+            merger?.flush(TRACE_WINDOW)
+          }, TRACE_WINDOW + 1).unref()
+        },
+      })
+    : undefined
   return {
     /**
      * Opens the files of a rank before it starts: `<directory>/<rank>/{stdout,stderr}.log`.
@@ -64,6 +81,7 @@ export function openRankLogs(
         output.ranks?.has(rank) !== false && output.localRanks?.has(localRank) !== false
       for (const stream of streamNames) {
         const splitter = lineSplitter()
+        const own = stream === 'stderr' ? merger : undefined
         const presenter =
           isShown && destinations?.(localRank)[stream].isShown !== false
             ? makePresenter({ format, colour, prefix }, facts, stream)
@@ -77,8 +95,10 @@ export function openRankLogs(
           files?.write(stream, lines)
           filtered.write(stream, lines)
           if (onLine !== undefined) for (const line of lines) onLine(rank, stream, line)
+          if (presenter === undefined) return
           // Write lines that arrive together in one call.
-          if (presenter !== undefined) show(lines.map(presenter.present).join(''))
+          if (own === undefined) show(lines.map(presenter.present).join(''))
+          else own.take(rank, lines, presenter.present)
         }
         process[stream]
           .on('data', (chunk: Buffer) => {
@@ -86,7 +106,9 @@ export function openRankLogs(
           })
           .on('end', () => {
             take(splitter.flush())
-            if (presenter !== undefined) show(presenter.end())
+            if (presenter === undefined) return
+            if (own === undefined) show(presenter.end())
+            else own.end(rank, presenter.end)
           })
         if (presenter !== undefined) console.throttle(presenter.output, process[stream])
       }
@@ -94,6 +116,7 @@ export function openRankLogs(
     },
 
     close(): void {
+      merger?.flush()
       for (const files of [...opened, filtered]) files.close()
     },
   }

@@ -61,10 +61,11 @@ export function summaryText(usages: readonly RankUsage[], width?: number): strin
 const titles = columns.map(({ title }) => title)
 
 function rowsOfRanks(usages: readonly RankUsage[], areFar: boolean): string[][] {
+  const place = (rank: string, host: string): string[] => (areFar ? [rank, host] : [rank])
   return [
-    [...(areFar ? ['rank', 'host'] : ['rank']), ...titles],
+    [...place('rank', 'host'), ...titles],
     ...usages.map((usage) => [
-      ...(areFar ? [String(usage.rank), usage.host] : [String(usage.rank)]),
+      ...place(String(usage.rank), usage.host),
       ...columns.map((column) => shown(column, column.of(usage))),
     ]),
   ]

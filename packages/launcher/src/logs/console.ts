@@ -55,9 +55,12 @@ export function openConsole(
   const console = {
     /** Whether output was lost for a reason other than a closed reader. */
     isIncomplete: false,
+    /** Whether anything was written. */
+    isUsed: false,
 
     /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
     write(name: StreamName, text: string): void {
+      console.isUsed = true
       const { output, sources, isClosed } = streams[name]
       if (isClosed) {
         if (name === 'stderr' && console.isIncomplete) console.write('stdout', text)

@@ -59,6 +59,9 @@ function growingFile(path: string) {
       const now = statSync(path, { throwIfNoEntry: false })
       return fd !== undefined && now !== undefined && fstatSync(fd).ino !== now.ino
     },
+    get size(): number {
+      return sizeOf()
+    },
     read(length: number): Buffer {
       const bytes = at(file.position, length)
       file.position += bytes.length
@@ -102,6 +105,7 @@ export function rankReader(
   streams: readonly StreamName[],
   tail?: number,
 ) {
+  const hasIndex = existsSync(join(folder, INDEX_NAME))
   const index = growingFile(join(folder, INDEX_NAME))
   const files = {
     stdout: growingFile(join(folder, 'stdout.log')),
@@ -129,6 +133,18 @@ export function rankReader(
     return true
   }
 
+  /** Without an index, files are read one after the other. */
+  const addUnindexed = (): boolean => {
+    for (const stream of streams) {
+      const { position, size } = files[stream]
+      if (size <= position) continue
+      described[stream] = position
+      entries.push([0, stream, Math.min(BLOCK, size - position)])
+      return true
+    }
+    return false
+  }
+
   const reader = {
     rank,
     /** The facts of the rank, once the index exists. */
@@ -144,7 +160,7 @@ export function rankReader(
     /** The time of the next piece; undefined if there is none now. */
     peek(): number | undefined {
       for (;;) {
-        while (entries.length === 0 && readIndex());
+        while (entries.length === 0 && (hasIndex ? readIndex() : addUnindexed()));
         const [entry] = entries
         if (entry === undefined) return undefined
         const [time, stream, bytes] = entry

@@ -1,6 +1,18 @@
-import { createLogger, messageOf } from '@tsrun/core'
+import { createRequire } from 'node:module'
+import { messageOf, readLogLevel } from '@tsrun/core'
+import type * as Pino from 'pino'
 
-/** Logs what the launcher does without, and why, as a JSON line on standard error, at the level `info`. */
+const require = createRequire(import.meta.url)
+let logger: Pino.Logger | undefined
+
+/**
+ * Logs what the launcher does without, and why, as a JSON line on standard error, at the level `info`.
+ * pino is loaded for the first line, because most jobs never write one.
+ */
 export function logProblem(error: unknown, message: string): void {
-  createLogger('launcher').info({ reason: messageOf(error) }, message)
+  const level = readLogLevel()
+  if (!['trace', 'debug', 'info'].includes(level)) return
+  const { pino } = require('pino') as typeof Pino
+  logger ??= pino({ level, base: { name: 'launcher' } }, pino.destination({ dest: 2, sync: true }))
+  logger.info({ reason: messageOf(error) }, message)
 }

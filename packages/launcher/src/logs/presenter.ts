@@ -78,7 +78,7 @@ export function prefixWidth({ format, prefix }: OutputOptions, facts: RankFacts)
 }
 
 /** Adds the prefix to each line. */
-function withPrefix(prefix: string, text: string): string {
+export function withPrefix(prefix: string, text: string): string {
   return `${prefix}${text.replaceAll('\n', `\n${prefix}`)}\n`
 }
 
@@ -89,7 +89,7 @@ export function rankPrefix(rank: number, worldSize: number, colour: boolean): st
 }
 
 /** Text in the colour of a rank. */
-function coloured(text: string, rank: number, colour: boolean): string {
+export function coloured(text: string, rank: number, colour: boolean): string {
   if (!colour) return text
   return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })
 }

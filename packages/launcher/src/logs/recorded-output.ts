@@ -4,6 +4,7 @@ import type { LogFormat } from '../args/output-options.ts'
 import { lineSplitter, type Line, type LineSplitter, type StreamName } from './lines.ts'
 import { type LogPiece, type RankReader, attemptsIn, rankReader, ranksIn } from './log-reader.ts'
 import { makePresenter, type Presenter } from './presenter.ts'
+import { mergeTraces, TRACE_WINDOW } from './traces.ts'
 import { streamNames } from './log-files.ts'
 
 interface RecordedOutputOptions {
@@ -19,18 +20,24 @@ interface RecordedOutputOptions {
 export type RecordedOutput = ReturnType<typeof recordedOutput>
 
 /** Presents the recorded output of one attempt in the same way as the running job did. */
-export function recordedOutput({
-  format,
-  prefix,
-  colour,
-  worldSize,
-  write,
-}: RecordedOutputOptions) {
+export function recordedOutput(options: RecordedOutputOptions) {
+  const { format, colour, worldSize, write } = options
   const outputs = new Map<string, { splitter: LineSplitter; presenter: Presenter }>()
   /** The time of the lines that are being shown. */
   let now = 0
+  const clock = (): number => now
+  const merger = mergeTraces({
+    colour: colour.stderr,
+    write: (text) => {
+      write('stderr', text)
+    },
+    clock,
+  })
+  const prefixOf = ({ header }: RankReader): string | undefined =>
+    options.prefix ?? header?.prefix ?? undefined
 
-  const openOutput = ({ rank, header }: RankReader, stream: StreamName) => {
+  const makeOutput = (reader: RankReader, stream: StreamName) => {
+    const { rank, header } = reader
     const facts: RankFacts = header ?? {
       rank,
       localRank: rank,
@@ -42,30 +49,47 @@ export function recordedOutput({
       generation: 0,
       startedAt: 0,
     }
-    const template = prefix ?? header?.prefix ?? undefined
-    const how = { format, colour, prefix: template, clock: () => now }
+    const how = { format, colour, prefix: prefixOf(reader), clock }
     return { splitter: lineSplitter(), presenter: makePresenter(how, facts, stream) }
   }
 
-  const show = ({ output, present }: Presenter, lines: readonly Line[]): void => {
-    write(output, lines.map(present).join(''))
+  const show = (
+    reader: RankReader,
+    stream: StreamName,
+    presenter: Presenter,
+    lines: readonly Line[],
+  ): void => {
+    const isPlain = format === 'pretty' && prefixOf(reader) === undefined
+    if (stream === 'stderr' && isPlain && reader.header?.worldSize !== 1) {
+      merger.take(reader.rank, lines, presenter.present)
+    } else write(presenter.output, lines.map(presenter.present).join(''))
   }
 
   return {
     take(reader: RankReader, { time, stream, bytes }: LogPiece): void {
       now = time
+      merger.flush(TRACE_WINDOW)
       const key = `${reader.rank} ${stream}`
-      const output = outputs.get(key) ?? openOutput(reader, stream)
+      const output = outputs.get(key) ?? makeOutput(reader, stream)
       outputs.set(key, output)
-      show(output.presenter, output.splitter.push(bytes))
+      show(reader, stream, output.presenter, output.splitter.push(bytes))
+    },
+
+    /** Shows the stack traces that wait for other ranks. */
+    flush(): void {
+      merger.flush()
     },
 
     /** Shows the incomplete last lines. */
-    end(): void {
-      for (const { splitter, presenter } of outputs.values()) {
-        show(presenter, splitter.flush())
+    end(readers: readonly RankReader[]): void {
+      for (const [key, { splitter, presenter }] of outputs) {
+        const [rank, stream] = key.split(' ') as [string, StreamName]
+        const reader = readers.find((one) => one.rank === Number(rank))!
+        show(reader, stream, presenter, splitter.flush())
+        merger.flush()
         write(presenter.output, presenter.end())
       }
+      merger.flush()
     },
   }
 }

@@ -1,7 +1,7 @@
 import { anything, monotonicNow, parseJson, tsrError, type Of, type Schema } from '@tsrun/core'
 import type { Store, StoreCallOptions } from '@tsrun/store'
 import type { FlightDump } from '@tsrun/distributed/record'
-import { tailOfFlight } from '../job/failure/flight-findings.ts'
+import { tailOfFlight } from '../job/failure/flight-merge.ts'
 import { isLeave } from '../job/nodes.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
 import {

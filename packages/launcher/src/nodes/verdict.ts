@@ -3,7 +3,7 @@ import { exitCodeOf, TRY_AGAIN } from '../job/failure/exit-codes.ts'
 import { describeFailure, describeOthers } from '../job/failure/failure.ts'
 import type { NodePlan, NodeReport, Verdict, LostNode } from '../protocol/nodes.ts'
 import { succeeded } from '../job/failure/outcome.ts'
-import { findCauses } from '../job/failure/flight-findings.ts'
+import { findCauses } from '../job/failure/flight-merge.ts'
 import { findRootCause } from '../job/failure/root-cause.ts'
 
 /** Milliseconds after which an attempt counts as healthy. */

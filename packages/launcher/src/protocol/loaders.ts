@@ -1,6 +1,3 @@
-import { existsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-
 /** A module that Node preloads by an option such as `--import`. */
 export interface Preload {
   readonly option: string
@@ -29,11 +26,4 @@ export function hasLoader(nodeOptions: string): boolean {
   return preloadedBy(nodeOptions).some(
     (preload) => preload.option.endsWith('loader') || isTypescriptLoader(preload),
   )
-}
-
-/** Finds the nearest file of this name, in a folder or above it. */
-export function findUp(name: string, folder: string): string | undefined {
-  const file = join(folder, name)
-  if (existsSync(file)) return file
-  return dirname(folder) === folder ? undefined : findUp(name, dirname(folder))
 }

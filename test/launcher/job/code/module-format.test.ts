@@ -2,13 +2,14 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { refuseModuleSyntax, findScript } from '../../../internals/launcher/job.ts'
 import { killLeftovers, tsrun } from '../../support/tsrun.ts'
 import { needing } from '../../../needs.ts'
 
+const { resolve } = createRequire(import.meta.url)
 /** This Node removes types itself; else tsx runs TypeScript. */
 const isNative = Boolean((process.features as { typescript?: unknown }).typescript)
+const tsx = resolve('tsx')
 
 const sources = {
   import: "import { hostname } from 'node:os'\nhostname()\n",
@@ -38,10 +39,18 @@ afterAll(() => {
 })
 afterEach(killLeftovers)
 
+interface Options {
+  readonly nodeOptions?: string
+  readonly hasLoader?: boolean
+  readonly withTsx?: boolean
+}
+
 /** What is said about a script; undefined where it is left alone. */
-function refusal(script: string, nodeOptions = ''): string | undefined {
+function refusal(script: string, options: Options = {}): string | undefined {
+  const { nodeOptions = '', hasLoader = false, withTsx = false } = options
+  const context = { nodeOptions, hasLoader, tsx: withTsx ? tsx : undefined }
   try {
-    refuseModuleSyntax(findScript(script, folder), nodeOptions)
+    refuseModuleSyntax(findScript(script, folder), context)
     return undefined
   } catch (error) {
     expect(error).toMatchObject({ code: 'ERR_TSR_COMMONJS' })
@@ -68,6 +77,18 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
     expect(said).toContain('npm pkg set type=module')
   })
 
+  it('is refused if tsx runs it, but only for a top-level await', () => {
+    const withTsx = true
+    const none = '/none/package.json does not say "type": "module"'
+    expect(refusal('none/await.ts', { withTsx })).toContain(
+      `line 2 has a top-level \`await\`, which is for ES modules, but ${none}`,
+    )
+    expect(refusal('commonjs/await.ts', { withTsx })).toContain('says "type": "commonjs"')
+    expect(refusal('module/await.cts', { withTsx })).toContain('.cts stands for CommonJS')
+    for (const script of ['none/import.ts', 'commonjs/export.ts', 'none/import.cts'])
+      expect([script, refusal(script, { withTsx })]).toEqual([script, undefined])
+  })
+
   const { it: itNative } = needing(isNative, 'Node that removes the types')
   itNative('is refused if Node strips its types', () => {
     expect(refusal('commonjs/import.ts')).toContain('line 1 has `import`')
@@ -75,21 +96,13 @@ describe('a script with the syntax of ES modules that Node reads as CommonJS', (
   })
 
   it('is reported once, in one line, before any rank starts', async () => {
-    const { code, stdout, stderr } = await tsrun(['--nproc', '3', 'commonjs/await.js'], {
+    const { code, stdout, stderr } = await tsrun(['--nproc', '3', 'commonjs/await.ts'], {
       cwd: folder,
     })
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     expect(stderr).toMatch(
-      /^tsrun: Cannot run await\.js: its line 2 has a top-level `await`.*\(ERR_TSR_COMMONJS\)\n$/,
+      /^tsrun: Cannot run await\.ts: its line 2 has a top-level `await`.*\(ERR_TSR_COMMONJS\)\n$/,
     )
-  })
-
-  const { it: itWithTsx } = needing(!isNative, 'Node that leaves TypeScript to tsx')
-  itWithTsx('is explained in the report if tsx refuses it', async () => {
-    const { code, stderr } = await tsrun(['--nproc', '2', 'commonjs/await.ts'], { cwd: folder })
-    expect(code).toBe(1)
-    expect(stderr).toMatch(/meaning +Node reads the file as CommonJS/)
-    expect(stderr.match(/Top-level await is currently not supported/g)).toHaveLength(1)
   })
 })
 
@@ -112,20 +125,15 @@ describe('a script', () => {
     expect(refusal(script)).toBeUndefined()
   })
 
-  it('is accepted if the user has a loader', async () => {
-    const tsx = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
-    const env = { NODE_OPTIONS: `--import ${tsx}` }
-    const run = await tsrun(['--dry-run', 'commonjs/await.js'], { cwd: folder, env })
-    expect(run).toMatchObject({ code: 0, stderr: '' })
-  })
-
-  it('is accepted if the user makes ES modules the default', () => {
-    expect(refusal('none/await.js', '--experimental-default-type=module')).toBeUndefined()
+  it('is accepted if the user has a loader or makes ES modules the default', () => {
+    expect(refusal('commonjs/await.js', { hasLoader: true })).toBeUndefined()
+    const nodeOptions = '--experimental-default-type=module'
+    expect(refusal('none/await.js', { nodeOptions })).toBeUndefined()
   })
 
   it('is refused if --no-experimental-detect-module stops Node from detecting its syntax', () => {
     const nodeOptions = '--no-experimental-detect-module'
-    expect(refusal('none/await.js', nodeOptions)).toContain('does not say "type": "module"')
+    expect(refusal('none/await.js', { nodeOptions })).toContain('does not say "type": "module"')
   })
 })
 

@@ -1,32 +1,42 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
-import module from 'node:module'
+import module, { createRequire } from 'node:module'
 import { basename, dirname, extname } from 'node:path'
 import { compileFunction } from 'node:vm'
 import { anything, object, parseJson, readFileText, tsrError } from '@tsrun/core'
-import { findUp } from '../../protocol/loaders.ts'
+import { findUp } from '../../rank/typescript/settings.ts'
 import type { Script } from './script.ts'
+
+/** What determines how Node reads the script. */
+interface FormatContext {
+  /** NODE_OPTIONS and `--node-args` of the ranks. */
+  readonly nodeOptions: string
+  /** Whether the user preloads a module loader, which may accept any syntax. */
+  readonly hasLoader: boolean
+  /** The entry file of tsx, if tsx runs the script. */
+  readonly tsx: string | undefined
+}
 
 /**
  * Rejects a script with ES module syntax that Node would read as CommonJS, because every rank would
  * print a syntax error. Does not read the script if its extension or package.json makes it an ES module.
  *
- * @param nodeOptions - NODE_OPTIONS and `--node-args` of the ranks
  * @throws ERR_TSR_COMMONJS
  */
-export function refuseModuleSyntax({ path, language }: Script, nodeOptions: string): void {
+export function refuseModuleSyntax({ path, language }: Script, context: FormatContext): void {
   const file = realpathSync(path)
-  if (file.includes('/node_modules/')) return
-  if (nodeOptions.includes('--experimental-default-type=module')) return
-  const reason = reasonForCommonJs(file, nodeOptions)
+  if (context.hasLoader || language === 'program' || file.includes('/node_modules/')) return
+  if (context.nodeOptions.includes('--experimental-default-type=module')) return
+  const reason = reasonForCommonJs(file, context)
   if (reason === undefined) return
   const source = readFileSync(file, 'utf8').replace(/^#!.*/, '')
-  const found = findByNode(source, language)
+  const found =
+    context.tsx === undefined ? findByNode(source, language) : findByEsbuild(source, context.tsx)
   if (found === undefined) return
   throw tsrError('ERR_TSR_COMMONJS', { script: basename(path), ...found, reason })
 }
 
 /** Why Node reads a file as CommonJS; undefined if Node reads an ES module or detects the format. */
-function reasonForCommonJs(file: string, nodeOptions: string): string | undefined {
+function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): string | undefined {
   const extension = extname(file)
   if (['.mjs', '.mts'].includes(extension)) return undefined
   if (['.cjs', '.cts'].includes(extension)) return `${extension} stands for CommonJS`
@@ -34,8 +44,9 @@ function reasonForCommonJs(file: string, nodeOptions: string): string | undefine
   const type = manifest && typeOf(manifest)
   if (type === 'module') return undefined
   if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
-  // Without a type in package.json, Node detects the format from the syntax.
-  if (!nodeOptions.includes('--no-experimental-detect-module')) return undefined
+  // Without a type in package.json, Node detects the format from the syntax; tsx does not.
+  const looks = tsx === undefined && !nodeOptions.includes('--no-experimental-detect-module')
+  if (looks) return undefined
   return manifest === undefined
     ? 'no package.json says "type": "module"'
     : `${manifest} does not say "type": "module"`
@@ -106,5 +117,31 @@ function stripTypes(source: string): string | undefined {
     return undefined
   } finally {
     process.emitWarning = emitWarning
+  }
+}
+
+interface Esbuild {
+  transformSync(source: string, options: object): unknown
+}
+
+interface EsbuildError {
+  readonly errors?: readonly {
+    readonly text: string
+    readonly location?: { readonly line: number } | null
+  }[]
+}
+
+/** tsx turns imports into `require`, but cannot convert a top-level await. */
+function findByEsbuild(source: string, tsx: string): Found | undefined {
+  const fromTsx = createRequire(createRequire(tsx).resolve('tsx'))
+  const esbuild = fromTsx('esbuild') as Esbuild
+  try {
+    esbuild.transformSync(source, { loader: 'tsx', format: 'cjs', logLevel: 'silent' })
+    return undefined
+  } catch (error) {
+    const found = (error as EsbuildError).errors?.find(({ text }) =>
+      text.startsWith('Top-level await'),
+    )
+    return found && { line: found.location?.line ?? 1, syntax: 'a top-level `await`' }
   }
 }

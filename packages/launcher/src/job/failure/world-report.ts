@@ -4,7 +4,7 @@ import { describeThrown, withCause } from '../../protocol/describe-error.ts'
 import type { RankOutcome, RankPlace } from '../../protocol/nodes.ts'
 import { failureText } from './failure-text.ts'
 import { describeFailure } from './failure.ts'
-import { findCauses } from './flight-findings.ts'
+import { findCauses } from './flight-merge.ts'
 import { findRootCause } from './root-cause.ts'
 
 /** SIGKILL has this number on all systems. */

@@ -1,6 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs'
-import { dirname } from 'node:path'
-import { findUp, isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
+import { findUp, readOptions } from './settings.ts'
 
 /** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
 export function tsxHint(error: unknown): string {
@@ -53,12 +54,16 @@ function candidates(extension: string): string[] {
 
 /** An import by `paths` of tsconfig.json. Node says that there is no such package. */
 function alias(message: string): string | undefined {
-  const [, name, file] = /^Cannot find package '([^/']+).*' imported from (.+)/.exec(message) ?? []
+  const [, name, file] = /^Cannot find package '(.+)' imported from (.+)/.exec(message) ?? []
   const tsconfig = file === undefined ? undefined : findUp('tsconfig.json', dirname(file))
-  if (tsconfig === undefined) return undefined
+  if (name === undefined || tsconfig === undefined) return undefined
   try {
-    const [paths = ''] = /"paths"\s*:\s*\{[^}]*\}/.exec(readFileSync(tsconfig, 'utf8')) ?? []
-    const isAlias = ['/', '*', '"'].some((end) => paths.includes(`"${name!}${end}`))
+    const { paths } = readOptions(tsconfig, 0)
+    const starts = Object.keys(Object(paths) as object).map((key) => key.replace(/\*.*/, ''))
+    const isAlias = starts.some((start) => {
+      const [one, other] = [join(start, '/'), join(name, '/')]
+      return one.startsWith(other) || other.startsWith(one)
+    })
     return isAlias ? `Only tsx heeds paths of ${tsconfig}: ${USE_TSX}.` : undefined
   } catch {
     return undefined

@@ -1,0 +1,265 @@
+import type { FlightDump, FlightEntry } from '@tsrun/distributed/record'
+import {
+  inBrackets,
+  nameMessage,
+  type FlightFinding,
+  type MessageFinding,
+  type RankPlace,
+  type SlowFinding,
+} from './flight-findings.ts'
+
+/** A group with the collectives of its members. */
+interface MergedGroup {
+  readonly id: number
+  readonly name: string
+  readonly ranks: readonly number[]
+  /** Collectives by sequence number, then by rank, without rejected ones. */
+  readonly collectives: Map<number, Map<number, FlightEntry>>
+}
+
+const TIMEOUT = 'ERR_TSR_OPERATION_TIMEOUT'
+
+const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name === 'recv'
+
+/**
+ * Compares the flight records of a job. For each group it finds the first collective that did not
+ * complete, with the ranks that are missing or run another operation. It also finds pending messages
+ * and ranks that are usually last.
+ */
+export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
+  const byRank: RecordsByRank = new Map(dumps.map((dump) => [dump.header.rank, summarize(dump)]))
+  const groups = mergeGroups(dumps)
+  const collectives = groups.flatMap((group) => examineGroup(group, byRank))
+  const messages = findMessages(groups, byRank)
+  // A mismatch often explains why a rank waits for a message, so it comes first.
+  const rank = ({ kind }: FlightFinding): number =>
+    ['mismatch', 'missing', 'message', 'unfinished', 'slow'].indexOf(kind)
+  const slow = groups.flatMap((group) => findSlowRanks(group, byRank))
+  return [...collectives, ...messages, ...slow].sort((a, b) => rank(a) - rank(b))
+}
+
+/** Maximum possible causes of a failure. */
+const SHOWN = 5
+
+/**
+ * The possible causes that the records of a failed attempt show.
+ *
+ * @param known - ranks of the hosts that have reported; a record of any other rank is not missing
+ */
+export function findCauses(
+  dumps: readonly FlightDump[],
+  known: readonly number[],
+): FlightFinding[] {
+  return mergeFlight(dumps)
+    .flatMap((finding): FlightFinding[] => {
+      if (finding.kind === 'unfinished' || finding.kind === 'slow') return []
+      if (finding.kind !== 'missing') return [finding]
+      const unknown = finding.unknown.filter((rank) => known.includes(rank))
+      return finding.missing.length + unknown.length === 0 ? [] : [{ ...finding, unknown }]
+    })
+    .slice(0, SHOWN)
+}
+
+function mergeGroups(dumps: readonly FlightDump[]): MergedGroup[] {
+  const groups = new Map<number, MergedGroup>()
+  for (const { header, entries } of dumps) {
+    for (const { id, name, ranks } of header.groups) {
+      if (!groups.has(id)) groups.set(id, { id, name, ranks, collectives: new Map() })
+    }
+    for (const entry of entries) {
+      if (isMessage(entry) || entry.state === 'refused') continue
+      const collectives = groups.get(entry.group)?.collectives
+      const at = collectives?.get(entry.sequence) ?? new Map<number, FlightEntry>()
+      at.set(header.rank, entry)
+      collectives?.set(entry.sequence, at)
+    }
+  }
+  return [...groups.values()].sort((a, b) => a.id - b.id)
+}
+
+function examineGroup(group: MergedGroup, byRank: RecordsByRank): FlightFinding[] {
+  const sequences = [...group.collectives.keys()].sort((a, b) => a - b)
+  for (const sequence of sequences) {
+    const entered = group.collectives.get(sequence)!
+    const calls = [...entered.values()]
+    if (new Set(calls.map(({ operation }) => operation)).size > 1) {
+      return [mismatchOf(group, sequence, entered)]
+    }
+    if (calls.every(({ state }) => state === 'done')) continue
+    const waiting = [...entered].filter(([, { state }]) => state !== 'done').map(([rank]) => rank)
+    const absent = group.ranks.filter((rank) => !entered.has(rank))
+    const missing = absent
+      .filter((rank) => (byRank.get(rank)?.last.get(group.id)?.sequence ?? -1) < sequence)
+      .flatMap((rank) => placeOf(rank, group, sequence, byRank) ?? [])
+    const unknown = absent.filter((rank) => !byRank.has(rank))
+    const { name, label } = calls.find(({ label }) => label !== undefined) ?? calls[0]!
+    const about = { group: group.name, sequence, name, label }
+    if (missing.length > 0 || unknown.length > 0) {
+      return [{ kind: 'missing', ...about, missing, waiting, unknown }]
+    }
+    const errors = [...new Set(calls.flatMap(({ error }) => error ?? []))]
+    const waitsFor = [...new Set(calls.flatMap((entry) => entry.waitsFor ?? []))]
+    return [{ kind: 'unfinished', ...about, running: waiting, errors, waitsFor }]
+  }
+  return []
+}
+
+function mismatchOf(
+  group: MergedGroup,
+  sequence: number,
+  entered: ReadonlyMap<number, FlightEntry>,
+): FlightFinding {
+  const operations = [...new Set([...entered.values()].map(({ operation }) => operation))]
+  const calls = operations.map((operation) => {
+    const own = [...entered].filter(([, entry]) => entry.operation === operation)
+    return {
+      operation,
+      label: own.map(([, entry]) => entry.label).find((text) => text !== undefined),
+      ranks: own.map(([rank]) => rank),
+      sites: [...new Set(own.flatMap(([, { site }]) => site ?? []))],
+    }
+  })
+  return { kind: 'mismatch', group: group.name, sequence, calls }
+}
+
+function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): MessageFinding[] {
+  const all = [...byRank.values()]
+  const byId = new Map(groups.map((group) => [group.id, group]))
+  /** When the first operation of any rank timed out, in milliseconds since 1970. */
+  let expired = Infinity
+  for (const { header, entries } of all) {
+    for (const { error, completed } of entries) {
+      if (error === TIMEOUT) expired = Math.min(expired, startOf(header) + completed)
+    }
+  }
+  return all.flatMap(({ header, entries }) => {
+    const pending = entries.filter((entry) => isPendingMessage(entry, expired - startOf(header)))
+    return pending.flatMap((entry): MessageFinding[] => {
+      const group = byId.get(entry.group)
+      const { peer, tag = 0, name, operation, label } = entry
+      if (group === undefined) return []
+      const place = peer === undefined ? undefined : placeOf(peer, group, Infinity, byRank)
+      const about = { name, operation, label, peer, tag, place }
+      return [{ kind: 'message', group: group.name, rank: header.rank, ...about }]
+    })
+  })
+}
+
+/** The start of the monotonic clock of a rank, in milliseconds since 1970. */
+function startOf({ time, at }: FlightDump['header']): number {
+  return Date.parse(time) - at
+}
+
+/**
+ * Whether a message is unfinished or has timed out, or was waited for when another operation timed out
+ * and failed with its rank. Other failures do not indicate a missing message.
+ *
+ * @param expired - when the first operation of any rank timed out, on the clock of the entry
+ */
+function isPendingMessage(entry: FlightEntry, expired: number): boolean {
+  if (!isMessage(entry)) return false
+  const { state, error = '', posted } = entry
+  if (state === 'running' || error === TIMEOUT) return true
+  return posted < expired && expired < Infinity && /^ERR_TSR_(PEER|GROUP)_/.test(error)
+}
+
+/** Undefined without a record of the rank. */
+function placeOf(
+  rank: number,
+  { id }: MergedGroup,
+  sequence: number,
+  byRank: RecordsByRank,
+): RankPlace | undefined {
+  const record = byRank.get(rank)
+  if (record === undefined) return undefined
+  const [last, running] = [record.last.get(id), record.running]
+  return {
+    rank,
+    last: last && nameOf(last),
+    running: running && nameOf(running),
+    late: record.refused.has(`${id} ${sequence}`),
+  }
+}
+
+type RecordsByRank = ReadonlyMap<number, ReturnType<typeof summarize>>
+
+function summarize({ header, entries }: FlightDump) {
+  /** The last collective of each group. */
+  const last = new Map<number, FlightEntry>()
+  /** The group and the sequence number of each refused collective. */
+  const refused = new Set<string>()
+  for (const entry of entries) {
+    const { group, sequence, state } = entry
+    if (isMessage(entry)) continue
+    if (state === 'refused') refused.add(`${group} ${sequence}`)
+    else last.set(group, entry)
+  }
+  const running = entries.findLast(({ state }) => state === 'running')
+  return { header, entries, last, refused, running }
+}
+
+function nameOf(entry: FlightEntry): string {
+  const { operation, sequence, label } = entry
+  const what = isMessage(entry) ? nameMessage(entry) : `${operation} #${sequence}`
+  return what + inBrackets(label)
+}
+
+/** Ranks are compared only if they share at least this number of collectives. */
+const ENOUGH = 10
+/** Share of collectives that a slow rank enters last. */
+const MOSTLY = 0.6
+/** Milliseconds behind the first rank that matter. */
+const NOTABLE = 1
+
+/**
+ * The ranks that enter most collectives of a group last. Compares only ranks of the same host, because
+ * the clocks of hosts differ.
+ */
+function findSlowRanks(
+  { name, collectives, ranks }: MergedGroup,
+  byRank: RecordsByRank,
+): SlowFinding[] {
+  const hosts = new Set(ranks.map((rank) => byRank.get(rank)?.header.host))
+  return [...hosts].flatMap((host): SlowFinding[] => {
+    const members = ranks.filter((rank) => byRank.get(rank)?.header.host === host)
+    if (host === undefined || members.length < 2) return []
+    const met = [...collectives.values()].filter((entered) => members.every((r) => entered.has(r)))
+    if (met.length < ENOUGH) return []
+    const lags = met.map((entered) => lagOf(entered, members))
+    return members.flatMap((rank): SlowFinding[] => {
+      const own = lags.filter(({ last }) => last === rank).map(({ behind }) => behind)
+      const behind = own.sort((a, b) => a - b)[own.length >> 1] ?? 0
+      if (own.length < MOSTLY * met.length || behind < NOTABLE) return []
+      return [
+        { kind: 'slow', group: name, rank, collectives: met.length, last: own.length, behind },
+      ]
+    })
+  })
+}
+
+function lagOf(entered: ReadonlyMap<number, FlightEntry>, members: readonly number[]) {
+  const posted = members
+    .map((rank) => ({ rank, at: entered.get(rank)!.posted }))
+    .sort((a, b) => a.at - b.at)
+  const last = posted.at(-1)!
+  return { last: last.rank, behind: last.at - posted[0]!.at }
+}
+
+/** Maximum groups whose last collective is kept. */
+const GROUPS_KEPT = 64
+
+/**
+ * Shortens a flight record for sending: keeps its last `count` operations, unfinished earlier ones, and
+ * the last collective of each group. `mergeFlight` finds the same as in the whole record, unless ranks
+ * are more than `count` operations apart.
+ */
+export function tailOfFlight({ header, entries }: FlightDump, count: number): FlightDump {
+  const running = entries.filter(({ state }) => state === 'running').slice(-count)
+  const last = new Map<number, FlightEntry>()
+  for (const entry of entries) if (!isMessage(entry)) last.set(entry.group, entry)
+  const lasting = [...last.values()].slice(-GROUPS_KEPT)
+  const kept = new Set([...entries.slice(-count), ...running, ...lasting])
+  const used = new Set([...kept].map(({ group }) => group))
+  const groups = header.groups.filter(({ id }) => used.has(id))
+  return { header: { ...header, groups }, entries: entries.filter((entry) => kept.has(entry)) }
+}

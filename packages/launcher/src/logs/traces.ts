@@ -1,0 +1,137 @@
+import { formatRanks } from '@tsrun/core'
+import { findTrace } from './find-trace.ts'
+import type { Line } from './lines.ts'
+import { coloured, withPrefix } from './presenter.ts'
+
+type Present = (line: Line) => string
+
+/** A trace that waits until other ranks have printed it as well. */
+interface HeldTrace {
+  readonly since: number
+  readonly lines: readonly Line[]
+  /** For each rank: how to show its lines, its output after the trace, and the text at its end. */
+  readonly ranks: Map<number, { readonly present: Present; after: Line[]; end?: () => string }>
+}
+
+/** Milliseconds in which equal traces of several ranks are merged. */
+export const TRACE_WINDOW = 200
+/** Maximum characters after held traces; beyond it, they are shown. */
+const LONGEST_WAIT = 1024 * 1024
+
+/** Maximum lines after a trace that are searched for another trace. */
+const MOST_LINES = 200
+
+interface TraceMergerOptions {
+  readonly colour: boolean
+  readonly write: (text: string) => void
+  /** Milliseconds. */
+  readonly clock: () => number
+  /** Called when a trace is held; `flush` must follow. */
+  readonly onHold?: () => void
+}
+
+export type TraceMerger = ReturnType<typeof mergeTraces>
+
+/**
+ * Shows a stack trace that several ranks print at about the same time once, with the list of ranks.
+ * Later output of these ranks waits for it, so that the lines of a rank keep their order.
+ */
+export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions) {
+  const held = new Map<string, HeldTrace>()
+  /** Characters that wait behind held traces. */
+  let waitingLength = 0
+
+  const show = (text: string): void => {
+    if (text !== '') write(text)
+  }
+
+  const waitingOf = (rank: number) => {
+    for (const { ranks } of held.values()) {
+      const own = ranks.get(rank)
+      if (own !== undefined) return own
+    }
+    return undefined
+  }
+
+  const wait = (after: Line[], lines: readonly Line[]): void => {
+    for (const line of lines) after.push(line)
+    waitingLength += lengthOf(lines)
+  }
+
+  /** @returns the lines after the trace */
+  const hold = (rank: number, lines: readonly Line[], present: Present): Line[] => {
+    const key = lines.map(({ text }) => text).join('\n')
+    const known = held.get(key)
+    const trace: HeldTrace = known ?? { since: clock(), lines, ranks: new Map() }
+    const after: Line[] = []
+    trace.ranks.set(rank, { present, after })
+    if (known === undefined) {
+      held.set(key, trace)
+      onHold?.()
+    }
+    return after
+  }
+
+  const showTrace = ({ lines, ranks }: HeldTrace): void => {
+    const numbers = [...ranks.keys()]
+    const first = Math.min(...numbers)
+    const alone = ranks.size === 1 ? ranks.get(first)! : undefined
+    const prefix = `${coloured(`[${formatRanks(numbers)}]`, first, colour)} `
+    show(
+      alone === undefined
+        ? withPrefix(prefix, lines.map(({ text }) => text).join('\n'))
+        : lines.map(alone.present).join(''),
+    )
+    for (const [rank, { present, after, end }] of ranks) {
+      waitingLength -= lengthOf(after)
+      // A rank that prints many traces does not wait for each of them.
+      if (after.length > MOST_LINES) show(after.map(present).join(''))
+      else if (after.length > 0) merger.take(rank, after, present)
+      if (end !== undefined) merger.end(rank, end)
+    }
+  }
+
+  const merger = {
+    /** Shows lines of a rank that arrived together. */
+    take(rank: number, lines: readonly Line[], present: Present): void {
+      const own = waitingOf(rank)
+      if (own !== undefined) {
+        wait(own.after, lines)
+        if (waitingLength > LONGEST_WAIT) merger.flush()
+        return
+      }
+      const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))
+      if (place === undefined) {
+        show(lines.map(present).join(''))
+        return
+      }
+      show(lines.slice(0, place.from).map(present).join(''))
+      const after = hold(rank, lines.slice(place.from, place.to), present)
+      wait(after, lines.slice(place.to))
+    },
+
+    /** Shows the remaining text when the stream of a rank has ended. */
+    end(rank: number, rest: () => string): void {
+      const own = waitingOf(rank)
+      if (own === undefined) show(rest())
+      else own.end = rest
+    },
+
+    /** Shows the traces that are older than the window, or all. */
+    flush(window?: number): void {
+      const limit = window === undefined ? Infinity : clock() - window
+      // Output after a trace may contain another trace.
+      for (let isMore = true; isMore;) {
+        const due = [...held].filter(([, { since }]) => since <= limit)
+        for (const [key] of due) held.delete(key)
+        for (const [, trace] of due) showTrace(trace)
+        isMore = due.length > 0 && window === undefined
+      }
+    },
+  }
+  return merger
+}
+
+function lengthOf(lines: readonly Line[]): number {
+  return lines.reduce((sum, { text }) => sum + text.length, 0)
+}
