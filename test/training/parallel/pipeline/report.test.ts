@@ -1,5 +1,5 @@
 import { runWorld } from '@tsrun/distributed'
-import type { Span } from '@tsrun/distributed/record'
+import { SpanRecorder, type Span } from '@tsrun/distributed/record'
 import { parseSchedule, schedule } from '@tsrun/training/planning'
 import {
   loadBackend,
@@ -137,5 +137,22 @@ describe('StepMeter', () => {
       expect(kinds.filter((kind) => kind === 'F')).toHaveLength(microbatches)
       expect(kinds).toContain('optimizer')
     }
+  })
+
+  it('takes passes that a rank records without a stage for those of its own stage', async () => {
+    const reports = await runWorld({ size: 2 }, async (group) => {
+      const recorder = new SpanRecorder({ rank: group.rank })
+      const meter = new StepMeter(recorder)
+      await meter.time(() => {
+        for (let microbatch = 0; microbatch < microbatches; microbatch++) {
+          const start = 100 + 3 * microbatch
+          recorder.record('F', start, start + 1, { microbatch })
+          recorder.record('B', start + 1, start + 3, { microbatch })
+        }
+        return Promise.resolve()
+      })
+      return pipelineReport(await meter.gather(group), plan)
+    })
+    for (const { predictedStepTime } of reports) expect(predictedStepTime).toBeCloseTo(15, 6)
   })
 })
