@@ -1,4 +1,16 @@
 // Computations that need no model: schedules, simulations, layouts. Nothing here loads TensorFlow.js, so
 // that `tsrun schedule`, `tsrun plan` and pages in a browser can use it.
 export * from './parallel/pipeline/schedule/index.ts'
-export * from './planning/layouts.ts'
+export {
+  planLayouts,
+  planTable,
+  type LayoutMemory,
+  type LayoutPlan,
+  type ModelShape,
+  type PlanDtype,
+  type PlannedLayout,
+  type PlanOptimizer,
+  type PlanOptions,
+  type RankLayout,
+  type StepTime,
+} from './planning/layouts.ts'

@@ -74,7 +74,6 @@ export { Block, FeedForward, type FeedForwardOptions } from './nn/transformer-bl
 export * from './optim/index.ts'
 export * from './parallel/context/index.ts'
 export * from './parallel/data/index.ts'
-export * from './parallel/pipeline/report.ts'
 export * from './parallel/pipeline/index.ts'
 export * from './parallel/tensor-functions.ts'
 export * from './parallel/tensor/index.ts'

@@ -8,10 +8,12 @@ import {
   BatchNorm,
   buffersOf,
   currentPass,
+  findRate,
   inPass,
   Linear,
   loadBackend,
   moduleOf,
+  movingAverage,
   ownerOfParameters,
   saveCheckpoint,
   Sequential,
@@ -202,6 +204,24 @@ describe.each([
     for (const [i, value] of (await after({ recompute: true })).entries()) {
       expect(value).toBeCloseTo(expected[i]!, 5)
     }
+  })
+
+  it('are restored by findRate, and are left unchanged by movingAverage', async () => {
+    await runWorld({ size: 2 }, async (group) => {
+      const run = await start(build(), { dp: 2 }, group)
+      await train(run, 0)
+      const before = buffersIn(run)
+      await findRate(run, (step) => batchAt(step, run.share), { steps: 4 })
+      expect(buffersIn(run)).toEqual(before)
+      const average = movingAverage({ decay: 0.5 })
+      const { loss } = await run.step(batchAt(STEPS, run.share))
+      const info = { step: 1, epoch: 0, learningRate: 0.05, loss, examples: EXAMPLES, waited: 0 }
+      await average.onStep!(info, run)
+      const now = buffersIn(run)
+      expect(now).not.toEqual(before)
+      expect(await average.during(run, () => Promise.resolve(buffersIn(run)))).toEqual(now)
+      run.dispose()
+    })
   })
 
   it('may be missing in a checkpoint only if the caller permits it', async () => {

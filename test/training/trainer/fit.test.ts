@@ -181,6 +181,7 @@ describe('fit', () => {
         logged.push(`${name} ${step}`)
       },
       text: () => undefined,
+      histogram: () => undefined,
       flush: () => Promise.resolve(),
       close: () => Promise.resolve(),
     }
@@ -218,12 +219,11 @@ describe('fit', () => {
   })
 
   it('stops early, on all ranks at once', async () => {
-    const options = () => ({
+    const { results } = await fitOn(2, () => ({
       epochs: 50,
       evaluate: { data: dataset, every: 1 },
-      callbacks: [earlyStopping({ patience: 2 })],
-    })
-    const { results } = await fitOn(2, options, { learningRate: () => 0 })
+      callbacks: [earlyStopping({ patience: 2, minDelta: 1 })],
+    }))
     for (const { steps, end } of results) expect([steps, end]).toEqual([3, 'callback'])
   })
 

@@ -2,7 +2,9 @@ import { initDeviceMesh, runWorld } from '@tsrun/distributed'
 import {
   Adam,
   crossEntropy,
+  findRate,
   loadBackend,
+  movingAverage,
   SGD,
   tf,
   trainer,
@@ -13,7 +15,7 @@ import {
   type TrainerOptions,
 } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
-import { alone, batchAt, CLASSES, FEATURES, recipe } from './support/small-training.ts'
+import { alone, batchAt, CLASSES, FEATURES, recipe, quiet } from './support/small-training.ts'
 
 beforeAll(() => loadBackend('wasm'))
 
@@ -207,5 +209,49 @@ describe('a trainer', () => {
     await expect(
       of((outputs, labels) => tf.square(tf.sum(squares(outputs, labels)))),
     ).rejects.toThrow('the mean or the sum over the examples')
+  })
+
+  it('keeps a moving average of the parameters, and uses it temporarily in their place', async () => {
+    const average = movingAverage({ decay: 0.5 })
+    const run = await trainer(recipe, {
+      mesh: await alone(),
+      optimizer: new SGD({ learningRate: 0.5 }),
+    })
+    const name = run.parameters[0]!.name
+    const seen: number[] = []
+    const watch = {
+      onStep: () => {
+        seen.push(run.parameters[0]!.value.dataSync()[0]!)
+      },
+    }
+    await run.fit((step) => batchAt(step), { steps: 3, ...quiet, callbacks: [average, watch] })
+    const expected = 0.5 * (0.5 * seen[0]! + 0.5 * seen[1]!) + 0.5 * seen[2]!
+    await average.during(run, () => {
+      expect(run.parameters.find((each) => each.name === name)!.value.dataSync()[0]).toBeCloseTo(
+        expected,
+        5,
+      )
+      return Promise.resolve()
+    })
+    expect(run.parameters[0]!.value.dataSync()[0]).toBe(seen[2])
+    run.dispose()
+  })
+
+  it('finds a learning rate without changing its own state', async () => {
+    const optimizer = new SGD({ learningRate: 0.3, momentum: 0.9 })
+    const run = await trainer(recipe, { mesh: await alone(), optimizer })
+    await run.step(batchAt(0))
+    const before = run.parameters.map(({ value }) => value.dataSync().slice())
+    const { suggestion, curve } = await findRate(run, (step) => batchAt(step), {
+      steps: 30,
+      to: 10,
+    })
+    expect(curve.length).toBeGreaterThan(5)
+    expect(suggestion).toBeGreaterThan(1e-7)
+    expect(suggestion).toBeLessThan(1)
+    expect(run.steps).toBe(1)
+    expect(optimizer.learningRate).toBe(0.3)
+    expect(run.parameters.map(({ value }) => value.dataSync().slice())).toEqual(before)
+    run.dispose()
   })
 })

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { closeSync, renameSync, rmSync } from 'node:fs'
 import { checkReplaceable, openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
@@ -160,9 +160,15 @@ function nameOf({ kind, name, microbatch, step }: Span): string {
   return name === undefined ? kind : `${kind}: ${name}`
 }
 
-/** Hashes to 48 bits, because Perfetto requires numbers. */
+/** Hashes to 53 bits (FNV-1a, twice), because Perfetto requires numbers. */
 function hashOf(text: string): number {
-  return createHash('sha256').update(text).digest().readUIntBE(0, 6)
+  let [low, high] = [0x811c9dc5, 0x01000193]
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    low = Math.imul(low ^ code, 0x01000193)
+    high = Math.imul(high ^ (code + i), 0x85ebca6b)
+  }
+  return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
 const shownFacts = [

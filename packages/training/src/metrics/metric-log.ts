@@ -35,6 +35,12 @@ export interface MetricLog {
   /** Logs a text, for example the output of a language model. */
   text(name: string, text: string, step: number): void
 
+  /**
+   * Logs the distribution of values, for example of a parameter. The values are read before the
+   * method returns.
+   */
+  histogram(name: string, values: ArrayLike<number>, step: number): void
+
   /** Resolves when everything logged so far was passed to the operating system. */
   flush(): Promise<void>
 
@@ -55,9 +61,12 @@ const readOptions = declareOptions({
   ranks: choice('first', 'all').default('first'),
 } satisfies Rules<MetricLogOptions>)
 
-/** Where a log's entries go: numbers and texts. */
-export interface Destination extends Pick<MetricLog, 'flush' | 'close'> {
-  readonly write: (name: string, value: number | string, step: number) => void
+/** What a log has under a name at a step: a number, a text, or values whose distribution it shows. */
+export type Entry = { value: number } | { text: string } | { values: ArrayLike<number> }
+
+/** Where the entries of a log go. */
+interface Destination extends Pick<MetricLog, 'flush' | 'close'> {
+  readonly write: (name: string, step: number, entry: Entry) => void
 }
 
 /**
@@ -77,26 +86,36 @@ export function logOfRank(
   const { rank = Number(process.env['RANK'] ?? 0), ranks } = readOptions(options)
   if (ranks === 'first' && rank > 0) return silent
   const { write, ...file } = create(ranks === 'all' ? place(path, rank) : path)
-  const log: Destination['write'] = (name, value, step) => {
+  const log: Destination['write'] = (name, step, entry) => {
     if (name === '') {
       throw argumentError('the name of a metric', '""', 'a name such as loss')
     }
     count().check(`the step of ${name}`, step)
-    write(name, value, step)
+    write(name, step, entry)
   }
   return {
     ...file,
-    // A string from an untyped caller, such as loss.toFixed(3), is no text.
-    scalar(name, value: unknown, step) {
-      log(name, Number(value), step)
+    scalar(name, value, step) {
+      log(name, step, { value })
     },
-    text: log,
+    text(name, text, step) {
+      log(name, step, { text })
+    },
+    histogram(name, values, step) {
+      log(name, step, { values })
+    },
   }
 }
 
 const nothing = (): void => undefined
 const done = (): Promise<void> => Promise.resolve()
-const silent: MetricLog = { scalar: nothing, text: nothing, flush: done, close: done }
+const silent: MetricLog = {
+  scalar: nothing,
+  text: nothing,
+  histogram: nothing,
+  flush: done,
+  close: done,
+}
 
 const { O_APPEND, O_CREAT, O_RDWR } = constants
 /** Log files are also opened for reading, to check the last byte. */

@@ -1,6 +1,13 @@
 import { hostname } from 'node:os'
 import { join as joinPath } from 'node:path'
-import { logOfRank, openLog, type MetricLog, type MetricLogOptions } from './metric-log.ts'
+import { histogramOf } from './histogram.ts'
+import {
+  logOfRank,
+  openLog,
+  type Entry,
+  type MetricLog,
+  type MetricLogOptions,
+} from './metric-log.ts'
 
 let files = 0
 
@@ -28,9 +35,8 @@ export function tensorBoard(directory: string, options: MetricLogOptions = {}): 
     )
     return {
       ...file,
-      write(tag, value, step) {
-        const content = typeof value === 'string' ? textValue(value) : floatField(2, value)
-        const summary = bytesField(1, join([bytesField(1, tag), content]))
+      write(tag, step, entry) {
+        const summary = bytesField(1, join([bytesField(1, tag), valueOf(entry)]))
         append(recordOf(event(step, bytesField(5, summary))))
       },
     }
@@ -51,6 +57,21 @@ function textValue(text: string): Uint8Array {
   const tensor = join([varintField(1, STRING), bytesField(2, shape), bytesField(8, text)])
   const plugin = bytesField(1, bytesField(1, 'text'))
   return join([bytesField(8, tensor), bytesField(9, join([plugin, varintField(4, TENSOR)]))])
+}
+
+function valueOf(entry: Entry): Uint8Array {
+  if ('text' in entry) return textValue(entry.text)
+  if ('values' in entry) return bytesField(5, histogramProto(entry.values))
+  return floatField(2, entry.value)
+}
+
+function histogramProto(values: ArrayLike<number>): Uint8Array {
+  const { min, max, count, sum, sumOfSquares, limits, counts } = histogramOf(values)
+  return join([
+    ...[min, max, count, sum, sumOfSquares].map((value, i) => doubleField(i + 1, value)),
+    doublesField(6, limits),
+    doublesField(7, counts),
+  ])
 }
 
 /** A TFRecord record: length, checksum of the length, data, checksum of the data. */
@@ -94,9 +115,7 @@ function varintField(field: number, value: number): Uint8Array {
 }
 
 function doubleField(field: number, value: number): Uint8Array {
-  const bytes = Buffer.alloc(8)
-  bytes.writeDoubleLE(value)
-  return join([varint(field * 8 + 1), bytes])
+  return join([varint(field * 8 + 1), doubles([value])])
 }
 
 function floatField(field: number, value: number): Uint8Array {
@@ -111,8 +130,19 @@ function bytesField(field: number, value: Uint8Array | string): Uint8Array {
   return join([varint(field * 8 + 2), varint(bytes.length), bytes])
 }
 
+/** Encodes a packed repeated field of doubles. */
+function doublesField(field: number, values: readonly number[]): Uint8Array {
+  return bytesField(field, doubles(values))
+}
+
 function join(parts: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat(parts)
+}
+
+function doubles(values: readonly number[]): Uint8Array {
+  const bytes = Buffer.alloc(8 * values.length)
+  for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
+  return bytes
 }
 
 /**

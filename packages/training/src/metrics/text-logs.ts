@@ -1,8 +1,15 @@
-import { logOfRank, openLog, type MetricLog, type MetricLogOptions } from './metric-log.ts'
+import { histogramOf } from './histogram.ts'
+import {
+  logOfRank,
+  openLog,
+  type Entry,
+  type MetricLog,
+  type MetricLogOptions,
+} from './metric-log.ts'
 
 /**
- * Writes metrics as JSON Lines: `{"time":..., "step":..., "name":..., ...}` with `value` or
- * `text`. `time` is in seconds since 1970. NaN and infinities are written as strings.
+ * Writes metrics as JSON Lines: `{"time":..., "step":..., "name":..., ...}` with `value`, `text` or
+ * `histogram`. `time` is in seconds since 1970. NaN and infinities are written as strings.
  *
  * Lines are appended to an existing file. After a restart, a step may have several lines: use the
  * last one.
@@ -17,12 +24,9 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
     const { write: append, ...file } = lineFile(place)
     return {
       ...file,
-      write(name, value, step) {
+      write(name, step, entry) {
         const time = Date.now() / 1000
-        const content =
-          typeof value === 'string'
-            ? { text: value }
-            : { value: Number.isFinite(value) ? value : String(value) }
+        const content = contentOf(entry)
         append(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
       },
     }
@@ -31,7 +35,7 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
 
 /**
  * Writes metrics as a CSV file with the columns `step`, `name` and `value`, one row per number.
- * Texts are skipped. Rows are appended to an existing file, as with `jsonl`.
+ * Texts and histograms are skipped. Rows are appended to an existing file, as with `jsonl`.
  *
  * @throws ERR_TSR_ARGUMENT
  */
@@ -40,13 +44,20 @@ export function csv(path: string, options: MetricLogOptions = {}): MetricLog {
     const { write: append, ...file } = lineFile(place, 'step,name,value\n')
     return {
       ...file,
-      write(name, value, step) {
-        if (typeof value === 'string') return
+      write(name, step, entry) {
+        if (!('value' in entry)) return
         const quoted = /[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name
-        append(Buffer.from(`${step},${quoted},${value}\n`))
+        append(Buffer.from(`${step},${quoted},${entry.value}\n`))
       },
     }
   })
+}
+
+function contentOf(entry: Entry): object {
+  if ('text' in entry) return entry
+  if ('values' in entry) return { histogram: histogramOf(entry.values) }
+  const { value } = entry
+  return { value: Number.isFinite(value) ? value : String(value) }
 }
 
 /** Returns the path of one rank's file: `metrics.rank-3.csv` for `metrics.csv` and rank 3. */

@@ -91,10 +91,11 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
   const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
   const model = shapeOf(given)
   const layouts = divisionsOf(ranks, model, batch).flatMap((division) => {
-    const examples = batch / division.dp
+    const { dp, tp, pp, recompute } = division
+    const examples = batch / dp
     const { makespan, bubble, inFlight } = pipelineTime(model, division, examples, dtype, given)
     return zeroLevels(division).map((zero) => {
-      const layout = { ...division, zero }
+      const layout = { dp, tp, pp, zero, recompute }
       const exchange = exchangeTime(model, layout, examples, dtype, given)
       const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
       const fits = memory.total <= room

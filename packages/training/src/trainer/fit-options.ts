@@ -1,8 +1,8 @@
 import { anything, argumentError, count, declareOptions, flag, where } from '@tsrun/core'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
+import { checkCallback, type FitCallback } from './callbacks.ts'
 import { isIterable, type EvaluationData, type FitData } from './fit-data.ts'
-import type { Trainer, TrainerStep } from './trainer.ts'
 
 /** Options of `Trainer.fit`. */
 export interface FitOptions {
@@ -177,69 +177,4 @@ function checkEvaluation(
   if (saving?.best !== true && !isWaiting) return
   const waiting = saving?.best === true ? 'save.best' : 'a callback'
   throw argumentError('evaluate', 'undefined', `{ data }, which ${waiting} needs`)
-}
-
-/** The argument of `onStep`. */
-export interface StepInfo extends TrainerStep {
-  /** The number of completed steps, at least 1. */
-  readonly step: number
-  readonly epoch: number
-  readonly learningRate: number | undefined
-}
-
-/** The argument of `onEvaluate`. */
-export interface EvaluationInfo extends Evaluation {
-  readonly step: number
-  /** Whether the loss of this evaluation is the smallest so far. */
-  readonly isBest: boolean
-}
-
-/**
- * A callback of `fit`, called on all ranks with the same figures. If a method returns `'stop'` on any
- * rank, training ends on all ranks. Checkpoints do not contain the state of callbacks.
- */
-export interface FitCallback {
-  /**
-   * Whether the callback needs evaluations. `fit` throws if evaluation is not configured. Default false.
-   */
-  readonly needsEvaluations?: boolean
-  onStep?(info: StepInfo, run: Trainer): unknown
-  onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
-  onSave?(info: { readonly step: number; readonly path: string }, run: Trainer): unknown
-  onEnd?(info: { readonly step: number; readonly reason: string }, run: Trainer): unknown
-}
-
-const methods = ['onStep', 'onEvaluate', 'onSave', 'onEnd']
-
-/** @throws ERR_TSR_ARGUMENT when the callback has a method `on...` that `fit` would never call */
-function checkCallback(callback: FitCallback): void {
-  for (const name in callback) {
-    if (!/^on/i.test(name) || methods.includes(name)) continue
-    throw argumentError('a method of a callback', name, methods.join(', '))
-  }
-}
-
-const readStopping = declareOptions({ patience: count({ from: 1 }).default(3) })
-
-/**
- * Returns a callback that ends the training when the loss has not improved in `patience` evaluations;
- * default 3.
- *
- * @throws ERR_TSR_ARGUMENT
- */
-export function earlyStopping(options: { readonly patience?: number } = {}): FitCallback {
-  const { patience } = readStopping(options)
-  let best = Infinity
-  let waited = 0
-  return {
-    needsEvaluations: true,
-    onEvaluate({ loss }) {
-      waited++
-      if (loss < best) {
-        best = loss
-        waited = 0
-      }
-      return waited >= patience ? 'stop' : undefined
-    },
-  }
 }

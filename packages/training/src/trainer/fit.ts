@@ -6,15 +6,14 @@ import { prepareSaves, type SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/owners.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { compareFit } from './agreement.ts'
+import type { FitCallback, StepInfo } from './callbacks.ts'
 import { evaluationData, sourceOf, traceInput, type FitData, type Source } from './fit-data.ts'
 import {
   readFitOptions,
   type CheckedFitOptions,
-  type FitCallback,
   type FitEnd,
   type FitOptions,
   type FitResult,
-  type StepInfo,
 } from './fit-options.ts'
 import { watchSignals } from './interruption.ts'
 import type { Trainer } from './trainer.ts'

@@ -1,16 +1,24 @@
 export type { TrainableModel } from './assemble.ts'
 export type { AnyBatch, BatchArray, BatchPart } from './batch.ts'
-export type { Batches as FitBatches, EvaluationData, FitData } from './fit-data.ts'
 export {
   earlyStopping,
-  type EvaluateOptions,
+  findRate,
+  movingAverage,
+  type EarlyStoppingOptions,
   type EvaluationInfo,
+  type FindRateOptions,
   type FitCallback,
-  type FitEnd,
-  type FitOptions,
-  type FitResult,
-  type SavingOptions,
+  type FoundRate,
+  type MovingAverage,
   type StepInfo,
+} from './callbacks.ts'
+export type { Batches as FitBatches, EvaluationData, FitData } from './fit-data.ts'
+export type {
+  EvaluateOptions,
+  FitEnd,
+  FitOptions,
+  FitResult,
+  SavingOptions,
 } from './fit-options.ts'
 export type { AnyMesh, Layout, MeshShape } from './layout.ts'
 export type { TrainerOptions } from './options.ts'

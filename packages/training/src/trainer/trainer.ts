@@ -1,4 +1,4 @@
-import { addFrames, addLabel, argumentError, declareOptions, isTsrError } from '@tsrun/core'
+import { argumentError, declareOptions } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
@@ -17,6 +17,8 @@ import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { compareBatches } from './agreement.ts'
 import { assemble, disposeModelOf, type Assembly, type TrainableModel } from './assemble.ts'
 import { batchOf, checkShare, rowsOf, type AnyBatch } from './batch.ts'
+import { setValues, valuesOf } from './callbacks.ts'
+import { trainerCalls } from './calls.ts'
 import { evaluationData, type EvaluationData, type FitData } from './fit-data.ts'
 import { batchRule, type EvaluateOptions, type FitOptions, type FitResult } from './fit-options.ts'
 import { fit } from './fit.ts'
@@ -79,7 +81,7 @@ export class Trainer {
   readonly #core: Pipeline
   readonly #replica: DataParallel | FullyShard | undefined
   readonly #options: CheckedOptions
-  readonly #largest: Float64Array
+  readonly #totals: Float64Array
   readonly #calls = trainerCalls()
   #steps = 0
   #isCompared = false
@@ -92,7 +94,7 @@ export class Trainer {
     this.layout = layout
     this.share = layout.share
     this.optimizer = options.optimizer
-    this.#largest = layout.world.alloc('float64', 1)
+    this.#totals = layout.world.alloc('float64', 5)
   }
 
   /** The rank of this process in the mesh. */
@@ -280,7 +282,10 @@ export class Trainer {
   /** Sums each number over the replicas, for custom metrics. All ranks must call this method. */
   async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
     const { averaged, shard } = this.layout
-    const totals = Float64Array.from(values)
+    if (averaged.size === 1 && shard.size === 1) return values as { [K in keyof T]: number }
+    const isShort = values.length <= this.#totals.length
+    const totals = isShort ? this.#totals.subarray(0, values.length) : new Float64Array(values)
+    totals.set(values)
     for (const group of [averaged, shard]) {
       if (group.size > 1) await group.allReduce(totals, { label: 'sums over the replicas' })
     }
@@ -291,9 +296,44 @@ export class Trainer {
   async largest(value: number): Promise<number> {
     const { world } = this.layout
     if (world.size === 1) return value
-    this.#largest[0] = value
-    await world.allReduce(this.#largest, { op: 'max', label: 'whether to stop' })
-    return this.#largest[0]
+    const totals = this.#totals.subarray(0, 1)
+    totals[0] = value
+    await world.allReduce(totals, { op: 'max', label: 'whether to stop' })
+    return totals[0]
+  }
+
+  /**
+   * Runs `part`, then restores the parameters, buffers, optimizer and number of steps.
+   *
+   * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
+   */
+  async rollBackAfter<T>(part: (optimizer: Optimizer) => Promise<T>): Promise<T> {
+    const { optimizer, learningRate } = this.#options
+    const problem =
+      optimizer === undefined
+        ? 'without an optimizer'
+        : learningRate !== undefined
+          ? 'with a schedule of learning rates'
+          : this.isSharded && 'with zero: 3'
+    if (problem !== false) {
+      throw argumentError(
+        'the trainer',
+        problem,
+        'an optimizer with a constant rate, and zero at most 2',
+      )
+    }
+    const all = [...this.parameters, ...this.buffers]
+    const [values, state] = [await valuesOf(all), await optimizer!.state()]
+    const [rate, steps] = [optimizer!.learningRate, this.#steps]
+    try {
+      return await part(optimizer!)
+    } finally {
+      setValues(all, values)
+      optimizer!.dispose()
+      optimizer!.loadState(state)
+      optimizer!.learningRate = rate
+      this.#steps = steps
+    }
   }
 
   /**
@@ -323,12 +363,18 @@ export class Trainer {
     this.#isDisposed = true
     const { world } = this.layout
     if (world.spans === this.#options.recorder) world.recordSpans(undefined)
-    world.free(this.#largest)
+    world.free(this.#totals)
   }
 
-  /** The same as `dispose`, for `using` and `await using run = await trainer(model)`. */
+  /** The same as `dispose`, for `using run = await trainer(model)`. */
   [Symbol.dispose](): void {
     this.dispose()
+  }
+
+  /** The same as `dispose`, for `await using run = await trainer(model)`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.dispose()
+    return Promise.resolve()
   }
 
   get #sharded(): Partial<FullyShard> | undefined {
@@ -344,51 +390,4 @@ export class Trainer {
     }
     return { model: this.#core, ...(optimizer && { optimizer }) }
   }
-}
-
-/** The calls of a trainer that have not ended. */
-function trainerCalls() {
-  const running = new Set<{ readonly name: string }>()
-  return {
-    /** Runs a call. Its errors show its line in the script, and those of its collectives begin with its name. */
-    async run<T>(name: string, body: () => Promise<T>): Promise<T> {
-      const call = { name, origin: new Error() }
-      running.add(call)
-      try {
-        return await body()
-      } catch (error) {
-        if (isTsrError(error)) {
-          // After the message, this method and that of the trainer.
-          const frames = String(call.origin.stack).split('\n').slice(3)
-          // All errors of collectives name a group. Others may be of a callback, whose line comes first.
-          if ('group' in error.facts) {
-            addLabel(error, name)
-            addFrames(error, frames)
-          } else appendFrames(error, frames)
-        }
-        throw error
-      } finally {
-        running.delete(call)
-      }
-    },
-
-    /** @throws ERR_TSR_ARGUMENT if a call is in progress */
-    checkEnded() {
-      const [call] = running
-      if (call === undefined) return
-      const { name } = call
-      throw argumentError(
-        'dispose() of a trainer',
-        `called during its ${name}()`,
-        `\`await run.${name}(...)\` before it`,
-      )
-    },
-  }
-}
-
-/** Adds frames at the end, unless the stack has the line of the first one. */
-function appendFrames(error: Error, frames: readonly string[]): void {
-  const { stack = '' } = error
-  const [place = ''] = /[^\s(]+:\d+:/.exec(frames[0] ?? '') ?? []
-  if (!stack.includes(place)) error.stack = [stack, ...frames].join('\n')
 }

@@ -2,13 +2,14 @@ import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   loadBackend,
+  measureCosts,
   pipeline,
   splitLayers,
   type PipelineModel,
   type PipelineOptions,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
-import { model } from '../support/small-pipeline.ts'
+import { examples, model } from '../support/small-pipeline.ts'
 
 beforeAll(async () => {
   await loadBackend('wasm')
@@ -79,11 +80,13 @@ describe('pipeline()', () => {
     ['a model', () => model.build(), /model is an instance of ShardedMLP; expected a recipe/],
     ['a recipe of a recipe', () => () => model, /model is a function; expected a recipe/],
     ['nothing', () => undefined, /model is undefined; expected a recipe/],
-  ])('refuses %s in place of a recipe', async (_, make, message) => {
+  ])('refuses %s in place of a recipe, as measureCosts does', async (_, make, message) => {
     const built = make() as PipelineModel
-    await runWorld({ size: 1 }, (group) => {
+    await runWorld({ size: 1 }, async (group) => {
       expect(() => pipeline(built, group)).toThrow(failure('ERR_TSR_ARGUMENT', message))
-      return Promise.resolve()
+      await expect(measureCosts(built, group, examples(8))).rejects.toEqual(
+        failure('ERR_TSR_ARGUMENT', message),
+      )
     })
   })
 })

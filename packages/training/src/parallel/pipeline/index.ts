@@ -1,5 +1,6 @@
 export type { LayerSearch, PipelineModel, Recompute } from '../recipe.ts'
 export { pipeline, wholeModel } from './create.ts'
+export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
 export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
 export type {
   Evaluation,
@@ -10,4 +11,13 @@ export type {
   WholeModelOptions,
 } from './options.ts'
 export type { Pipeline } from './pipeline.ts'
+export {
+  messageTime,
+  pipelineReport,
+  StepMeter,
+  type PipelineReport,
+  type RankReport,
+  type ReportOptions,
+  type StepSample,
+} from './report.ts'
 export { splitLayers, type LayerRange, type Split, type SplitOptions } from './split.ts'

@@ -1,16 +1,30 @@
 import { host, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import { actionKinds, type Span, type SpanRecorder } from '@tsrun/distributed/record'
-import type { Action, ActionKind } from './schedule/actions.ts'
+import type { Span, SpanRecorder } from '@tsrun/distributed/record'
+import { formatAction } from './schedule/actions.ts'
 import type { Schedule } from './schedule/schedule.ts'
 import type { SimulationOptions } from './schedule/simulate.ts'
 
 /** The measurements of one training step on one rank. Times are in milliseconds. */
 export interface StepSample {
-  /** The passes, each with its duration and the CPU time of the rank in it. */
-  readonly passes: readonly (Action & { readonly time: number; readonly cpu: number })[]
-  /** The time from the start of the first pass to the end of the last. */
+  /** The time from the start of the first action to the end of the last. */
   readonly length: number
+  /** The duration of each forward pass, ordered by stage, then by micro-batch. */
+  readonly forward: readonly number[]
+  /**
+   * The duration of each backward pass or, if backward passes are split in halves, of each first
+   * half (`I`).
+   */
+  readonly backward: readonly number[]
+  /** The duration of each second half of a backward pass (`W`). */
+  readonly weights: readonly number[]
+  /**
+   * The CPU time of each forward pass. `backwardCpu` and `weightsCpu` are the CPU times of backward
+   * passes.
+   */
+  readonly forwardCpu: readonly number[]
+  readonly backwardCpu: readonly number[]
+  readonly weightsCpu: readonly number[]
   /** The time that this rank waited for neighbours that had not started to send. */
   readonly waiting: number
   /** The time that this rank waited for messages that were being sent. */
@@ -22,8 +36,6 @@ export interface StepSample {
   readonly wall: number
   readonly cpu: number
 }
-
-type PassSample = StepSample['passes'][number]
 
 /**
  * Measures training steps from the spans that a pipeline records.
@@ -67,23 +79,31 @@ export class StepMeter {
 }
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
-  const compute = spans.filter(({ kind }) => actionKinds.has(kind))
+  const of = (...kinds: Span['kind'][]): Span[] =>
+    spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
+  const times = (list: readonly Span[]): number[] => list.map(({ start, end }) => end - start)
+  const cpuTimes = (list: readonly Span[]): number[] => list.map(({ cpu = 0 }) => cpu)
+  const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
   // Leave out the final wait for sends to complete: it has no micro-batch.
-  const waits = spans.filter(({ kind, microbatch }) => kind === 'wait' && microbatch !== undefined)
+  const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
+  const compute = [...forwards, ...backwards, ...weights]
   const waiting = sum(waits.map(({ waited = 0 }) => waited))
   return {
-    passes: compute.map(({ kind, stage = 0, microbatch = 0, start, end, cpu = 0 }) => ({
-      kind: kind as ActionKind,
-      stage,
-      microbatch,
-      time: end - start,
-      cpu,
-    })),
     length:
       Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
+    forward: times(forwards),
+    backward: times(backwards),
+    weights: times(weights),
+    forwardCpu: cpuTimes(forwards),
+    backwardCpu: cpuTimes(backwards),
+    weightsCpu: cpuTimes(weights),
     waiting,
-    transfer: sum(waits.map(({ start, end }) => end - start)) - waiting,
+    transfer: sum(times(waits)) - waiting,
   }
+}
+
+function place({ stage = 0, microbatch = 0 }: Span): number {
+  return stage * 2 ** 24 + microbatch
 }
 
 /** The largest number of steps to simulate. They are spread evenly over the measured steps. */
@@ -148,54 +168,34 @@ export function pipelineReport(
   schedule: Schedule,
   { cores = Infinity, transfer = 0 }: ReportOptions = {},
 ): PipelineReport {
-  const isShared = cores < samples.length
-  const timeOf = (pass: PassSample): number => (isShared ? pass.cpu : pass.time)
-  const computeOf = ({ passes }: StepSample): number => sum(passes.map(timeOf))
-  const steps = samples[0]!.map((_, at) => samples.map((rank) => rank[at]!))
+  const shared = cores < samples.length
+  const times = shared ? samples.map((rank) => rank.map(onCpu)) : samples
+  const steps = times[0]!.map((_, at) => times.map((rank) => rank[at]!))
   const measured = steps.map((ranks) => {
     const time = Math.max(...ranks.map(({ length }) => length))
-    return { time, bubble: 1 - sum(ranks.map(computeOf)) / (ranks.length * time) }
+    const busy = sum(ranks.map(computeOf))
+    return { time, bubble: 1 - busy / (ranks.length * time) }
   })
   const every = Math.ceil(steps.length / SIMULATED)
   const predicted = steps
     .filter((_, at) => at % every === 0)
     .map((ranks) =>
       schedule.simulate({
-        ...durationsOf(ranks, schedule, timeOf),
+        ...durationsOf(ranks, schedule),
         transfer,
-        cores: isShared ? cores : Infinity,
+        cores: shared ? cores : Infinity,
       }),
     )
-  const times = measured.map(({ time }) => time)
   return {
     steps: steps.length,
-    stepTime: median(times),
+    stepTime: median(measured.map(({ time }) => time)),
     bubble: median(measured.map(({ bubble }) => bubble)),
     predictedStepTime: median(predicted.map(({ makespan }) => makespan)),
     predictedBubble: median(predicted.map(({ bubble }) => bubble)),
-    predictedIdle: samples.map((_, rank) =>
+    predictedIdle: times.map((_, rank) =>
       median(predicted.map(({ ranks, makespan }) => ranks[rank]!.idle / makespan)),
     ),
-    ranks: samples.map((own) => {
-      const meanOf = (...kinds: ActionKind[]): number =>
-        mean(
-          own
-            .flatMap(({ passes }) => passes)
-            .filter(({ kind }) => kinds.includes(kind))
-            .map(timeOf),
-        )
-      const average = (of: (step: StepSample) => number): number => mean(own.map(of))
-      const compute = average(computeOf)
-      return {
-        forward: meanOf('F'),
-        backward: meanOf('B', 'I'),
-        compute,
-        waiting: average(({ waiting }) => waiting),
-        transfer: average(({ transfer }) => transfer),
-        idle: mean(times) - compute,
-        cpuShare: average(({ cpu }) => cpu) / average(({ wall }) => wall),
-      }
-    }),
+    ranks: times.map((rank) => rankReport(rank, mean(measured.map(({ time }) => time)))),
   }
 }
 
@@ -207,20 +207,20 @@ export function pipelineReport(
  *   `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
-  const inOrder = spans.toSorted((a, b) => a.start - b.start)
-  const sends = inOrder.filter(({ kind }) => kind === 'send')
+  const key = (from: number, to: number, { microbatch, stage }: Span): string =>
+    `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
+  const inOrder = [...spans].sort((a, b) => a.start - b.start)
+  const sends = new Map<string, number[]>()
+  for (const span of inOrder) {
+    if (span.kind !== 'send') continue
+    const name = key(span.rank, span.peer!, span)
+    sends.set(name, [...(sends.get(name) ?? []), span.start])
+  }
   const times = inOrder
     .filter(({ kind }) => kind === 'recv')
-    .map(({ rank, peer, microbatch, stage, start, end }) => {
-      const at = sends.findIndex(
-        (send) =>
-          send.rank === peer &&
-          send.peer === rank &&
-          send.microbatch === microbatch &&
-          send.stage === stage,
-      )
-      const sent = at < 0 ? start : sends.splice(at, 1)[0]!.start
-      return end - Math.max(sent, start)
+    .map((span) => {
+      const sent = sends.get(key(span.peer!, span.rank, span))?.shift() ?? span.start
+      return span.end - Math.max(sent, span.start)
     })
   return times.length === 0 ? 0 : median(times)
 }
@@ -231,22 +231,46 @@ export function messageTime(spans: readonly Span[]): number {
  */
 function durationsOf(
   ranks: readonly StepSample[],
-  { placement, microbatches }: Schedule,
-  timeOf: (pass: PassSample) => number,
+  { placement, microbatches, actions }: Schedule,
 ): SimulationOptions {
-  const table = (initial: number): number[][] =>
-    placement.map(() => Array<number>(microbatches).fill(initial))
-  // The simulator rejects NaN, which stands for a pass of the schedule that no rank has run.
-  const [forward, backward, weightGradient] = [table(NaN), table(NaN), table(0)]
-  const tables = { F: forward, B: backward, I: backward, W: weightGradient }
-  const passes = ranks.flatMap((rank) => rank.passes)
-  for (const pass of passes) {
-    const ofStage = (tables[pass.kind][pass.stage] ??= [])
-    ofStage[pass.microbatch] = timeOf(pass)
+  const of = (key: 'forward' | 'backward'): number[][] => {
+    const rest = ranks.map((rank) => [...rank[key]])
+    return placement.map((rank) => rest[rank]!.splice(0, microbatches))
   }
-  const hasHalves = passes.some(({ kind }) => kind === 'W')
-  const whole = { forward, backward }
-  return hasHalves ? { ...whole, inputGradient: backward, weightGradient } : whole
+  const [forward, backward] = [of('forward'), of('backward')]
+  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
+  const rest = ranks.map(({ weights }) => [...weights])
+  const halved = new Set(actions.flat().map(formatAction))
+  const weightGradient = placement.map((rank, stage) =>
+    Array.from({ length: microbatches }, (_, microbatch) =>
+      halved.has(formatAction({ kind: 'W', stage, microbatch })) ? rest[rank]!.shift()! : 0,
+    ),
+  )
+  return { forward, backward, inputGradient: backward, weightGradient }
+}
+
+function onCpu(sample: StepSample): StepSample {
+  const { forwardCpu, backwardCpu, weightsCpu } = sample
+  return { ...sample, forward: forwardCpu, backward: backwardCpu, weights: weightsCpu }
+}
+
+function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
+  const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall'): number =>
+    sum(samples.map((sample) => sample[key]))
+  const compute = mean(samples.map(computeOf))
+  return {
+    forward: mean(samples.flatMap(({ forward }) => forward)),
+    backward: mean(samples.flatMap(({ backward }) => backward)),
+    compute,
+    waiting: of('waiting') / samples.length,
+    transfer: of('transfer') / samples.length,
+    idle: stepTime - compute,
+    cpuShare: of('cpu') / of('wall'),
+  }
+}
+
+function computeOf({ forward, backward, weights }: StepSample): number {
+  return sum(forward) + sum(backward) + sum(weights)
 }
 
 function sum(values: readonly number[]): number {
@@ -258,6 +282,6 @@ function mean(values: readonly number[]): number {
 }
 
 function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b)
+  const sorted = [...values].sort((a, b) => a - b)
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2
 }

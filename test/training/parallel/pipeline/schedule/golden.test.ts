@@ -1,10 +1,5 @@
 import { readFileSync } from 'node:fs'
-import {
-  formatActions,
-  schedule,
-  validateSchedule,
-  type ScheduleName,
-} from '@tsrun/training/planning'
+import { formatActions, schedule, type ScheduleName } from '@tsrun/training/planning'
 
 interface Golden {
   readonly name: ScheduleName
@@ -71,7 +66,7 @@ describe('the schedule zb-h1', () => {
     'has makespan $makespan and peak $peak: $stages stages, $microbatches micro-batches',
     ({ stages, microbatches, makespan, peak }) => {
       const made = schedule('zb-h1', { stages, microbatches })
-      validateSchedule(made.actions)
+      made.validate()
       const simulation = made.simulate({ forward: 1, backward: 2 })
       expect(simulation.makespan).toBe(makespan)
       expect(simulation.ranks.map((rank) => rank.peakInFlight)).toEqual(
@@ -98,7 +93,7 @@ describe('an action list of PyTorch', () => {
     ({ name, ranks, chunks, microbatches, actions }) => {
       const made = schedule(name, { stages: ranks * chunks, ranks, microbatches })
       expect(formatActions(made.actions).split('\n')).toEqual(actions)
-      validateSchedule(made.actions)
+      made.validate()
     },
   )
 })
@@ -125,7 +120,7 @@ describe('a schedule with two stages per rank in a V', () => {
   it.each(['zb-v', 'dualpipe-v'] as const)('never deadlocks, at any size: %s', (name) => {
     for (let ranks = 1; ranks <= 6; ranks++) {
       for (let microbatches = 1; microbatches <= 15; microbatches++) {
-        validateSchedule(schedule(name, { stages: 2 * ranks, ranks, microbatches }).actions)
+        schedule(name, { stages: 2 * ranks, ranks, microbatches }).validate()
       }
     }
   })
@@ -146,7 +141,7 @@ describe('the looped schedule', () => {
   ])('on four ranks has makespan $makespan: $chunks chunks, $microbatches micro-batches', (row) => {
     const { chunks, microbatches, makespan } = row
     const made = schedule('looped', { stages: 4 * chunks, ranks: 4, microbatches })
-    validateSchedule(made.actions)
+    made.validate()
     const simulation = made.simulate({ forward: 1 / chunks, backward: 2 / chunks })
     expect(simulation.makespan).toBeCloseTo(makespan, 9)
     expect(simulation.bubble).toBeCloseTo(3 / (chunks * microbatches + 3), 9)
@@ -168,7 +163,7 @@ describe('the interleaved schedule', () => {
     'on four ranks has makespan $makespan and bubble $bubble: $chunks chunks, $microbatches micro-batches',
     ({ chunks, microbatches, makespan, bubble, peak }) => {
       const made = schedule('interleaved', { stages: 4 * chunks, ranks: 4, microbatches })
-      validateSchedule(made.actions)
+      made.validate()
       const simulation = made.simulate({ forward: 1 / chunks, backward: 2 / chunks })
       expect(simulation.makespan).toBeCloseTo(makespan, 9)
       expect(simulation.bubble).toBeCloseTo(bubble, 4)
@@ -181,8 +176,8 @@ describe('the interleaved schedule', () => {
       for (let chunks = 1; chunks <= 4; chunks++) {
         for (let microbatches = 1; microbatches <= 13; microbatches++) {
           const size = { stages: ranks * chunks, ranks, microbatches }
-          validateSchedule(schedule('interleaved', size).actions)
-          validateSchedule(schedule('interleaved-zb', size).actions)
+          schedule('interleaved', size).validate()
+          schedule('interleaved-zb', size).validate()
         }
       }
     }
@@ -200,7 +195,7 @@ describe('the simulator', () => {
     'finds makespan $makespan and bubble $bubble: $name, $stages stages, $microbatches micro-batches',
     ({ name, stages, microbatches, makespan, bubble, peak }) => {
       const made = schedule(name, { stages, microbatches })
-      validateSchedule(made.actions)
+      made.validate()
       const simulation = made.simulate({ forward: 1, backward: 2 })
       expect(simulation.makespan).toBe(makespan)
       expect(simulation.bubble).toBeCloseTo(bubble, 4)

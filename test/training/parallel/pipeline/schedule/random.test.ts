@@ -25,7 +25,7 @@ describe('pipeline schedules', () => {
       fc.property(extent, fc.constantFrom(...scheduleNames), (given, name) => {
         const size = sizeFor(name, given)
         const made = schedule(name, size)
-        validateSchedule(made.actions)
+        made.validate()
         const { spans } = made.simulate()
         expect(spans.filter(({ kind }) => kind === 'F')).toHaveLength(
           size.stages * size.microbatches,

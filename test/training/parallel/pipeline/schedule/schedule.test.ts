@@ -32,9 +32,23 @@ describe('the text format of actions', () => {
     expect(formatActions(parseActions(text))).toBe('0F0 0B0\n1F0 1B0')
   })
 
+  it('accepts JSON lines, with or without the rank', () => {
+    const wanted = '0F0 0B0\n1F0 1B0'
+    expect(formatActions(parseActions('["0F0", "0B0"]\n["1F0", "1B0"]'))).toBe(wanted)
+    const lines = ['{ "rank": 1, "actions": ["1F0", "1B0"] }', '{"rank":0,"actions":["0F0","0B0"]}']
+    expect(formatActions(parseActions(lines.join('\n')))).toBe(wanted)
+  })
+
   it.each([
     ['0F0 0B0\n1F0 1X0', /rank 1, action 1: "1X0" is not an action; write stage/],
     ['0F0,0SEND_F0', /rank 0, action 1: "0SEND_F0" is not an action; leave out messages/],
+    ['["0F0", 7]', /line 1: its actions are not a list of strings/],
+    ['{"rank": 0}', /line 1: its actions are not a list/],
+    ['["0F0"', /line 1: /],
+    ['{"rank": -1, "actions": []}', /line 1: its rank is -1/],
+    ['{"rank": 1e12, "actions": []}', /line 1: its rank is 1000000000000/],
+    ['{"rank": 0, "actions": []}\n{"rank": 0, "actions": []}', /line 2: rank 0 occurs twice/],
+    ['{"rank": 1, "actions": ["0F0"]}', /rank 0 has no line/],
     ['0F0 0B0\n1B0 1F0', /rank 1, action 0: 1B0 comes before its forward/],
     ['', /no actions/],
   ])('is refused by parseSchedule if it is invalid: %j', (text, message) => {
@@ -200,6 +214,9 @@ describe('grid', () => {
     expect(schedule('1f1b', { stages: 2, microbatches: 2 }).grid()).toBe(
       ['rank 0 F0 F1 .  B0 .  B1', 'rank 1 .  F0 B0 F1 B1 .'].join('\n'),
     )
+    expect(schedule('gpipe', { stages: 2, microbatches: 2 }).grid({ backward: 2 })).toBe(
+      ['rank 0 F0 F1 .  .  .  B0 == B1 ==', 'rank 1 .  F0 F1 B0 == B1 == .  .'].join('\n'),
+    )
   })
 
   it('is folded if its slots do not fit on a line', () => {
@@ -211,5 +228,11 @@ describe('grid', () => {
       ].join('\n'),
     )
     expect(plan.grid({ width: 24 }).split('\n')).toHaveLength(2)
+  })
+
+  it('refuses slots that are not whole numbers', () => {
+    expect(() => schedule('naive', { stages: 1, microbatches: 1 }).grid({ forward: 0.5 })).toThrow(
+      failure('ERR_TSR_ARGUMENT'),
+    )
   })
 })

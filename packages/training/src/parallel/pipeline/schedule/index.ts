@@ -7,7 +7,7 @@ export {
   type ActionKind,
   type ActionLists,
 } from './actions.ts'
-export * from './explain.ts'
+export { explainSimulation, type Explanation, type IdleReason, type IdleTime } from './explain.ts'
 export { drawSvg, scheduleTrace, type GridOptions, type SvgOptions } from './render.ts'
 export {
   customSchedule,

@@ -57,6 +57,11 @@ export class Schedule {
     this.placement = rankOfStage
   }
 
+  /** @throws ERR_TSR_SCHEDULE naming the first wrong action */
+  validate(): void {
+    validateSchedule(this.actions)
+  }
+
   /** Simulates the schedule, and returns the start and the end of each action. */
   simulate(options?: SimulationOptions): Simulation {
     return simulateSchedule(this.actions, options)
@@ -133,7 +138,8 @@ export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
 }
 
 /**
- * Parses a custom schedule from text: CSV, or actions with spaces between them. See `parseActions`.
+ * Parses a custom schedule from text: CSV, actions with spaces between them, or JSON lines. See
+ * `parseActions`.
  *
  * @example
  * pipeline(model, group, { schedule: parseSchedule(readFileSync('schedule.csv', 'utf8')) })

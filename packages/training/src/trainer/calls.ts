@@ -1,0 +1,48 @@
+import { addFrames, addLabel, argumentError, isTsrError } from '@tsrun/core'
+
+/** The calls of a trainer that have not ended. */
+export function trainerCalls() {
+  const running = new Set<{ readonly name: string }>()
+  return {
+    /** Runs a call. Its errors show its line in the script, and those of its collectives begin with its name. */
+    async run<T>(name: string, body: () => Promise<T>): Promise<T> {
+      const call = { name, origin: new Error() }
+      running.add(call)
+      try {
+        return await body()
+      } catch (error) {
+        if (isTsrError(error)) {
+          // After the message, this method and that of the trainer.
+          const frames = String(call.origin.stack).split('\n').slice(3)
+          // All errors of collectives name a group. Others may be of a callback, whose line comes first.
+          if ('group' in error.facts) {
+            addLabel(error, name)
+            addFrames(error, frames)
+          } else appendFrames(error, frames)
+        }
+        throw error
+      } finally {
+        running.delete(call)
+      }
+    },
+
+    /** @throws ERR_TSR_ARGUMENT if a call is in progress */
+    checkEnded() {
+      const [call] = running
+      if (call === undefined) return
+      const { name } = call
+      throw argumentError(
+        'dispose() of a trainer',
+        `called during its ${name}()`,
+        `\`await run.${name}(...)\` before it`,
+      )
+    },
+  }
+}
+
+/** Adds frames at the end, unless the stack has the line of the first one. */
+function appendFrames(error: Error, frames: readonly string[]): void {
+  const { stack = '' } = error
+  const [place = ''] = /[^\s(]+:\d+:/.exec(frames[0] ?? '') ?? []
+  if (!stack.includes(place)) error.stack = [stack, ...frames].join('\n')
+}
