@@ -33,7 +33,7 @@ interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
   readonly started: number | undefined
 }
 
-export type StatusPublisher = ReturnType<typeof publishStatus>
+type StatusPublisher = ReturnType<typeof publishStatus>
 
 /**
  * Publishes on the status page what one thread of this rank runs. Uses plain stores and no system
