@@ -78,7 +78,7 @@ const fromCallToEngine = [
   },
   {
     file: distributed('runners/polling-engine'),
-    functions: ['PollingEngine.runUntil'],
+    functions: ['runUntil'],
     does: 'lets the thread take commands and move messages in turn',
   },
   {
@@ -184,7 +184,7 @@ export const walks = [
       },
       {
         file: distributed('groups/calls/persistent'),
-        functions: ['prepared.start'],
+        functions: ['PreparedOperation.start'],
         contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
         does: 'starts the all-reduce that was prepared for the bucket',
       },
@@ -233,7 +233,7 @@ export const walks = [
       },
       {
         file: distributed('groups/calls/persistent'),
-        functions: ['prepared.start'],
+        functions: ['PreparedOperation.start'],
         contract: { file: distributed('persistent-operation'), name: 'PersistentOperation' },
         does: 'starts the message, whose arguments were checked when it was prepared',
       },

@@ -1,6 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import type { DType, TypedArrayOf } from './dtype.ts'
-import { newGroupOf, newestOf, type EngineProcessGroup } from './groups/group.ts'
+import { newGroupOf } from './groups/group.ts'
 import { joinWorld, type Past } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
@@ -11,15 +11,16 @@ import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group
  * default group, which is the only global state of this package.
  */
 
-let current: EngineProcessGroup | undefined
 const past: Past = { departures: new Set() }
+/** Whether there is a default group, which is then the newest group. */
+let hasGroup = false
 let isJoining = false
 
 /** The default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
-  if (current === undefined) throw tsrError('ERR_TSR_NOT_INITIALIZED', { operation })
-  current = newestOf(current)
-  return current
+  const { group } = past
+  if (!hasGroup || group === undefined) throw tsrError('ERR_TSR_NOT_INITIALIZED', { operation })
+  return group
 }
 
 /**
@@ -43,8 +44,9 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
   if (isInitialized() || isJoining) throw tsrError('ERR_TSR_ALREADY_INITIALIZED', {})
   isJoining = true
   try {
-    current = await joinWorld(options, past)
-    return current
+    const group = await joinWorld(options, past)
+    hasGroup = true
+    return group
   } finally {
     isJoining = false
   }
@@ -53,13 +55,13 @@ export async function initProcessGroup(options: InitOptions = {}): Promise<Proce
 /** Leaves the job. Messages that were already sent still arrive. */
 export async function destroyProcessGroup(): Promise<void> {
   const leaving = defaultGroup('destroyProcessGroup')
-  current = undefined
+  hasGroup = false
   await leaving.destroy()
 }
 
 /** Whether this process has joined a job that has not ended. */
 export function isInitialized(): boolean {
-  return current !== undefined && !newestOf(current).world.hasEnded
+  return hasGroup && past.group?.world.hasEnded === false
 }
 
 /** The rank of this process in the default group. @throws ERR_TSR_NOT_INITIALIZED */

@@ -39,10 +39,10 @@ describe('the arena allocator', () => {
             expect(allocator.release(block!.at)).toBe(true)
             expect(allocator.release(block!.at)).toBe(false)
           }
-          expect(allocator.used).toBe(blocks.reduce((sum, { bytes }) => sum + bytes, 0))
+          expect(allocator.used()).toBe(blocks.reduce((sum, { bytes }) => sum + bytes, 0))
         }
         for (const { at } of blocks) allocator.release(at)
-        expect(allocator.used).toBe(0)
+        expect(allocator.used()).toBe(0)
         expect(allocator.allocate(allocator.capacity)).toBe(START)
       }),
       { numRuns: 200 },

@@ -81,7 +81,7 @@ export class SteppedWorld {
         addGroup: engine.addGroup.bind(engine),
         removeGroup: engine.removeGroup.bind(engine),
         failGroup: engine.failGroup.bind(engine),
-        gone: engine.gone,
+        gone: () => engine.gone,
         driverOf: () => driver,
         prefersCaller: () => false,
         close: async () => {

@@ -16,9 +16,7 @@ export function createAllocator(from: number, end: number) {
   let used = 0
   return {
     capacity,
-    get used(): number {
-      return used
-    },
+    used: () => used,
     /**
      * Returns the offset of a block of at least `bytes` bytes, or -1 if no free range is large
      * enough.

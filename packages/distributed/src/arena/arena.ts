@@ -33,7 +33,7 @@ export function createArena(heap: Heap, rank: number) {
     const at = allocator.allocate(bytes)
     if (at < 0) {
       const { used, capacity } = allocator
-      throw tsrError('ERR_TSR_ARENA_EXHAUSTED', { rank, bytes, used, capacity })
+      throw tsrError('ERR_TSR_ARENA_EXHAUSTED', { rank, bytes, used: used(), capacity })
     }
     return at
   }
@@ -54,9 +54,6 @@ export function createArena(heap: Heap, rank: number) {
 
   return {
     heap,
-    get used(): number {
-      return allocator.used
-    },
     /**
      * Allocates a zero-filled array of `length` elements.
      *

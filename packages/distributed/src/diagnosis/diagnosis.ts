@@ -125,9 +125,7 @@ export function diagnose(
       }
     },
     siteOf: (group, sequence, of) => sites?.siteOf(group, sequence, of),
-    get abortedBy() {
-      return publisher?.abortedBy()
-    },
+    abortedBy: () => publisher?.abortedBy(),
     look: (now) => {
       if (now < nextLook) return
       nextLook = now + PERIOD

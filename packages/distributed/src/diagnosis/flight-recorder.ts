@@ -64,125 +64,56 @@ export interface Departure {
   readonly posted: number
 }
 
+export type FlightRecorder = ReturnType<typeof createFlightRecorder>
+
 /**
  * The last operations of a rank, in memory shared by the calling thread and the engine's thread.
  * The calling thread numbers the operations and writes their labels; the thread that runs them
  * writes everything else. Recording allocates nothing.
  */
-export class FlightRecorder {
-  readonly capacity: number
-  readonly buffer: SharedArrayBuffer
-  readonly #numbers: Float64Array
+export function createFlightRecorder(capacity: number, buffer = sharedBuffer(bytesOf(capacity))) {
+  const marksAt = capacity * FIELDS * 8
+  const textsAt = marksAt + capacity * textNames.length * 2 * 8
+  const numbers = new Float64Array(buffer, 0, capacity * FIELDS)
   /**
    * Two numbers for each text of each entry: the number of the text's operation, and the length of
    * the text.
    */
-  readonly #marks: Float64Array
-  readonly #texts: Uint8Array
-  readonly #reason: Uint8Array
-  readonly #scratch = new Uint8Array(Math.max(REASON_BYTES, ...Object.values(textBytes)))
+  const marks = new Float64Array(buffer, marksAt, capacity * textNames.length * 2)
+  const texts = new Uint8Array(buffer, textsAt, capacity * TEXTS)
+  const reasonBytes = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
+  const scratch = new Uint8Array(Math.max(REASON_BYTES, ...Object.values(textBytes)))
 
-  constructor(capacity: number, buffer = sharedBuffer(bytesOf(capacity))) {
-    this.capacity = capacity
-    this.buffer = buffer
-    const marksAt = capacity * FIELDS * 8
-    const textsAt = marksAt + capacity * textNames.length * 2 * 8
-    this.#numbers = new Float64Array(buffer, 0, capacity * FIELDS)
-    this.#marks = new Float64Array(buffer, marksAt, capacity * textNames.length * 2)
-    this.#texts = new Uint8Array(buffer, textsAt, capacity * TEXTS)
-    this.#reason = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
-  }
+  const slotOf = (flight: number): number => flight % capacity
 
-  /** Whether a dump was attempted, by the calling thread or by the engine's thread. */
-  get hasReason(): boolean {
-    return this.#reason[0] !== 0
-  }
+  const markOf = (flight: number, name: TextName): number =>
+    (slotOf(flight) * textNames.length + textNames.indexOf(name)) * 2
 
-  /** Returns the reason of the first dump. Later dumps repeat the first reason. */
-  firstReason(reason: string): string {
-    if (!this.hasReason) this.#encodeInto(reason, this.#reason)
-    const end = this.#reason.indexOf(0)
-    return decoder.decode(this.#reason.slice(0, end < 0 ? REASON_BYTES : end))
-  }
+  const textAt = (flight: number, name: TextName): number =>
+    slotOf(flight) * TEXTS + textOffsets[name]
 
   /**
    * Encodes text through a copy, because browsers do not encode into shared memory.
    * @returns the number of bytes written
    */
-  #encodeInto(text: string, room: Uint8Array): number {
-    const { written } = encoder.encodeInto(text, this.#scratch.subarray(0, room.length))
-    room.set(this.#scratch.subarray(0, written))
+  const encodeInto = (text: string, room: Uint8Array): number => {
+    const { written } = encoder.encodeInto(text, scratch.subarray(0, room.length))
+    room.set(scratch.subarray(0, written))
     return written
   }
 
-  /** Records that the engine accepted an operation. */
-  start({ operation, fingerprint, peer, bytes, posted }: Departure, state: FlightState): void {
-    const { flight } = operation
-    const numbers = this.#numbers
-    const at = this.#slot(flight) * FIELDS
-    numbers[at + field.group] = operation.group
-    numbers[at + field.sequence] = operation.sequence
-    numbers[at + field.kind] = fingerprint.kind
-    numbers[at + field.root] = fingerprint.root
-    numbers[at + field.count] = fingerprint.count
-    numbers[at + field.peer] = peer
-    numbers[at + field.tag] = operation.tag
-    numbers[at + field.bytes] = bytes
-    numbers[at + field.posted] = posted
-    numbers[at + field.started] = 0
-    numbers[at + field.completed] = 0
-    numbers[at + field.state] = stateCodes[state]
-    numbers[at + field.error] = -1
-    numbers[at + field.isReceive] = operation.name === 'recv' ? 1 : 0
-    numbers[at + field.number] = flight
+  /** Returns the label, call site or peers of an operation; undefined once its entry is overwritten. */
+  const textOf = (flight: number, name: TextName): string | undefined => {
+    const mark = markOf(flight, name)
+    const length = marks[mark + 1]!
+    if (marks[mark] !== flight || length === 0) return undefined
+    const at = textAt(flight, name)
+    // Copy the text, because decoders reject shared memory.
+    return decoder.decode(texts.slice(at, at + length))
   }
 
-  /** Records when the first message moved. */
-  begin(flight: number, started: number): void {
-    const at = this.#slot(flight) * FIELDS
-    if (this.#numbers[at] === flight) this.#numbers[at + field.started] = started
-  }
-
-  /** Records the end of an operation. An operation in the state `refused` stays in it. */
-  end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
-    const numbers = this.#numbers
-    const at = this.#slot(flight) * FIELDS
-    // A newer operation may have overwritten the entry.
-    if (numbers[at] !== flight) return
-    numbers[at + field.started] = started
-    numbers[at + field.completed] = completed
-    if (error !== undefined) numbers[at + field.error] = codes.indexOf(error)
-    if (numbers[at + field.state] === stateCodes.running) {
-      numbers[at + field.state] = error === undefined ? stateCodes.done : stateCodes.failed
-    }
-  }
-
-  /** Writes a text of an operation, truncated to the space of the field. */
-  write(flight: number, name: TextName, text: string): void {
-    const mark = this.#mark(flight, name)
-    const at = this.#textAt(flight, name)
-    const room = this.#texts.subarray(at, at + textBytes[name])
-    this.#marks[mark + 1] = this.#encodeInto(text, room)
-    this.#marks[mark] = flight
-  }
-
-  /** Returns the kept entries in call order. */
-  entries(): FlightEntry[] {
-    const entries: FlightEntry[] = []
-    for (let slot = 0; slot < this.capacity; slot++) {
-      if (this.#numbers[slot * FIELDS + field.number] !== 0) entries.push(this.#read(slot))
-    }
-    return entries.sort((a, b) => a.number - b.number)
-  }
-
-  /** Returns the kept operation that completed last. */
-  lastEnded(): FlightEntry | undefined {
-    const ended = this.entries().filter(({ completed }) => completed > 0)
-    return ended.sort((a, b) => a.completed - b.completed).at(-1)
-  }
-
-  #read(slot: number): FlightEntry {
-    const of = (name: keyof typeof field): number => this.#numbers[slot * FIELDS + field[name]]!
+  const read = (slot: number): FlightEntry => {
+    const of = (name: keyof typeof field): number => numbers[slot * FIELDS + field[name]]!
     const number = of('number')
     const fingerprint = { kind: of('kind'), root: of('root'), count: of('count') }
     const peer = of('peer')
@@ -194,8 +125,8 @@ export class FlightRecorder {
       sequence: of('sequence'),
       name: isMessage ? (of('isReceive') === 1 ? 'recv' : 'send') : name,
       operation: describeFingerprint(fingerprint),
-      label: this.textOf(number, 'label'),
-      site: this.textOf(number, 'site'),
+      label: textOf(number, 'label'),
+      site: textOf(number, 'site'),
       peer: peer >= 0 ? peer : undefined,
       tag: isMessage ? of('tag') : undefined,
       bytes: of('bytes'),
@@ -204,30 +135,83 @@ export class FlightRecorder {
       completed: of('completed'),
       state: flightStates[of('state')] ?? 'running',
       error: codes[of('error')],
-      waitsFor: this.textOf(number, 'peers')?.split(',').map(Number),
+      waitsFor: textOf(number, 'peers')?.split(',').map(Number),
     }
   }
 
-  /** Returns the label, call site or peers of an operation; undefined once its entry is overwritten. */
-  textOf(flight: number, name: TextName): string | undefined {
-    const mark = this.#mark(flight, name)
-    const length = this.#marks[mark + 1]!
-    if (this.#marks[mark] !== flight || length === 0) return undefined
-    const at = this.#textAt(flight, name)
-    // Copy the text, because decoders reject shared memory.
-    return decoder.decode(this.#texts.slice(at, at + length))
+  /** Returns the kept entries in call order. */
+  const entries = (): FlightEntry[] => {
+    const kept: FlightEntry[] = []
+    for (let slot = 0; slot < capacity; slot++) {
+      if (numbers[slot * FIELDS + field.number] !== 0) kept.push(read(slot))
+    }
+    return kept.sort((a, b) => a.number - b.number)
   }
 
-  #slot(flight: number): number {
-    return flight % this.capacity
-  }
+  /** Whether a dump was attempted, by the calling thread or by the engine's thread. */
+  const hasReason = (): boolean => reasonBytes[0] !== 0
 
-  #mark(flight: number, name: TextName): number {
-    return (this.#slot(flight) * textNames.length + textNames.indexOf(name)) * 2
-  }
-
-  #textAt(flight: number, name: TextName): number {
-    return this.#slot(flight) * TEXTS + textOffsets[name]
+  return {
+    buffer,
+    hasReason,
+    /** Returns the reason of the first dump. Later dumps repeat the first reason. */
+    firstReason(reason: string): string {
+      if (!hasReason()) encodeInto(reason, reasonBytes)
+      const end = reasonBytes.indexOf(0)
+      return decoder.decode(reasonBytes.slice(0, end < 0 ? REASON_BYTES : end))
+    },
+    /** Records that the engine accepted an operation. */
+    start({ operation, fingerprint, peer, bytes, posted }: Departure, state: FlightState): void {
+      const { flight } = operation
+      const at = slotOf(flight) * FIELDS
+      numbers[at + field.group] = operation.group
+      numbers[at + field.sequence] = operation.sequence
+      numbers[at + field.kind] = fingerprint.kind
+      numbers[at + field.root] = fingerprint.root
+      numbers[at + field.count] = fingerprint.count
+      numbers[at + field.peer] = peer
+      numbers[at + field.tag] = operation.tag
+      numbers[at + field.bytes] = bytes
+      numbers[at + field.posted] = posted
+      numbers[at + field.started] = 0
+      numbers[at + field.completed] = 0
+      numbers[at + field.state] = stateCodes[state]
+      numbers[at + field.error] = -1
+      numbers[at + field.isReceive] = operation.name === 'recv' ? 1 : 0
+      numbers[at + field.number] = flight
+    },
+    /** Records when the first message moved. */
+    begin(flight: number, started: number): void {
+      const at = slotOf(flight) * FIELDS
+      if (numbers[at] === flight) numbers[at + field.started] = started
+    },
+    /** Records the end of an operation. An operation in the state `refused` stays in it. */
+    end(flight: number, started: number, completed: number, error: TsrErrorCode | undefined): void {
+      const at = slotOf(flight) * FIELDS
+      // A newer operation may have overwritten the entry.
+      if (numbers[at] !== flight) return
+      numbers[at + field.started] = started
+      numbers[at + field.completed] = completed
+      if (error !== undefined) numbers[at + field.error] = codes.indexOf(error)
+      if (numbers[at + field.state] === stateCodes.running) {
+        numbers[at + field.state] = error === undefined ? stateCodes.done : stateCodes.failed
+      }
+    },
+    /** Writes a text of an operation, truncated to the space of the field. */
+    write(flight: number, name: TextName, text: string): void {
+      const mark = markOf(flight, name)
+      const at = textAt(flight, name)
+      const room = texts.subarray(at, at + textBytes[name])
+      marks[mark + 1] = encodeInto(text, room)
+      marks[mark] = flight
+    },
+    textOf,
+    entries,
+    /** Returns the kept operation that completed last. */
+    lastEnded(): FlightEntry | undefined {
+      const ended = entries().filter(({ completed }) => completed > 0)
+      return ended.sort((a, b) => a.completed - b.completed).at(-1)
+    },
   }
 }
 

@@ -13,7 +13,7 @@ import {
 import { bytesOf, joint, LARGEST_GROUP, type Operation } from '../operation.ts'
 import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
-import { FlightRecorder } from './flight-recorder.ts'
+import { createFlightRecorder, type FlightRecorder } from './flight-recorder.ts'
 import type { DiagnosisSettings } from './settings.ts'
 import type { StatusPlace } from './status-publisher.ts'
 
@@ -61,7 +61,7 @@ export class Journal {
   ) {
     this.owner = owner
     this.generation = generation
-    this.recorder = new FlightRecorder(owner.settings.flightEntries, shared?.buffer)
+    this.recorder = createFlightRecorder(owner.settings.flightEntries, shared?.buffer)
     this.counters = new LinkCounters(owner.worldSize, shared?.counters)
   }
 
@@ -114,7 +114,7 @@ export class Journal {
   dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
     const { flightDirectory } = this.owner.settings
     if (flightDirectory === undefined) return
-    const { hasReason } = this.recorder
+    const hasReason = this.recorder.hasReason()
     try {
       writeFlightDump(flightDirectory, this.read(this.recorder.firstReason(reason), groups))
     } catch (error) {

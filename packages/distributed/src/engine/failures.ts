@@ -228,7 +228,7 @@ export function createFailures({
     },
     /** Fails operations past their deadline, as `Engine.checkDeadlines` documents. */
     checkDeadlines(now: number, patience: number): number {
-      const { abortedBy } = observer
+      const abortedBy = observer.abortedBy()
       if (abortedBy !== undefined) onAborted(abortedBy)
       let earliest = Infinity
       for (const task of running) {

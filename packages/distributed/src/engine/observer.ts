@@ -27,5 +27,5 @@ export interface EngineObserver {
   /** Returns the line at which a rank called a collective, if known. */
   siteOf(group: number, sequence: number, rank: number): string | undefined
   /** The rank whose end stops the job, as the launcher reports; undefined while the job runs. */
-  readonly abortedBy: number | undefined
+  abortedBy(): number | undefined
 }

@@ -226,12 +226,3 @@ export async function newGroupOf(
 ): Promise<ProcessGroup> {
   return await EngineProcessGroup.of(parent).newGroup(ranks, options)
 }
-
-/**
- * Returns the group of all ranks of the newest world. `reconfigure` made that world from this
- * group's world, in one or more steps.
- */
-export function newestOf(group: EngineProcessGroup): EngineProcessGroup {
-  const { newest } = group.world.lineage
-  return newest === undefined ? group : EngineProcessGroup.of(newest)
-}

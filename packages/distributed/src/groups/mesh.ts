@@ -84,7 +84,19 @@ function meshOf<Axis extends string>(
   const axes = axesOf(shape)
   const coordinate = coordinateIn(shape, world.rank)
   const parts = new Map<string, Promise<unknown>>()
-  const facts: MeshFacts<Axis> = {
+  const makePart = async <Part extends Axis>(
+    wanted: readonly Part[],
+  ): Promise<DeviceMesh<Part>> => {
+    const ranks = ranksAlong(shape, coordinate, wanted)
+    const flat =
+      wanted.length === 1
+        ? groups[wanted[0]!]
+        : wanted.join() === axes.join()
+          ? world
+          : await newGroupOf(world, ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
+    return meshOf(flat, pick(shape, wanted), pick(groups, wanted), options)
+  }
+  return {
     axes,
     shape,
     size: world.size,
@@ -98,30 +110,14 @@ function meshOf<Axis extends string>(
     get: async <Part extends Axis>(...wanted: readonly Part[]) => {
       checkAxes(axes, wanted)
       const key = wanted.join()
-      const part = parts.get(key) ?? partOf(facts, groups, wanted, options)
+      const part = parts.get(key) ?? makePart(wanted)
       parts.set(key, part)
       // Forget the failed attempt, so that the caller can retry.
       part.catch(() => parts.delete(key))
       return (await part) as DeviceMesh<Part>
     },
+    ...groups,
   }
-  return { ...facts, ...groups }
-}
-
-async function partOf<Axis extends string, Part extends Axis>(
-  { axes, shape, coordinate, world }: MeshFacts<Axis>,
-  groups: Readonly<Record<Axis, ProcessGroup>>,
-  wanted: readonly Part[],
-  options: JoinOptions,
-): Promise<DeviceMesh<Part>> {
-  const ranks = ranksAlong(shape, coordinate, wanted)
-  const flat =
-    wanted.length === 1
-      ? groups[wanted[0]!]
-      : wanted.join() === axes.join()
-        ? world
-        : await newGroupOf(world, ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
-  return meshOf(flat, pick(shape, wanted), pick(groups, wanted), options)
 }
 
 function nameOf(axes: string, ranks: readonly number[]): string {

@@ -117,7 +117,7 @@ export function createThread(
     async start(
       exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
       signal: AbortSignal | undefined,
-    ): Promise<void> {
+    ): Promise<ReadyMessage> {
       const next = async (): Promise<StartMessage> =>
         await waitOrAbort(answer(), 'joining the job', Deadline.never, signal)
       try {
@@ -128,11 +128,12 @@ export function createThread(
         const second = await next()
         if (!('ready' in second)) throw unexpected(second)
         ready = second.ready
+        worker.unref()
+        return ready
       } catch (error) {
         await giveUp()
         throw error
       }
-      worker.unref()
     },
     hold(isHeld: boolean): void {
       if (isHeld) worker.ref()
@@ -160,16 +161,6 @@ export function createThread(
       return death
     },
     isGone,
-    /** The eventfd that wakes the thread; undefined if JavaScript messages wake it. */
-    get doorbell() {
-      return ready?.doorbell
-    },
-    /**
-     * The mapped heaps of the ranks that share memory with this one, as the thread has reported them.
-     */
-    get heaps() {
-      return ready?.heaps
-    },
     failureOf,
   }
 }

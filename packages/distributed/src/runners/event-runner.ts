@@ -47,7 +47,7 @@ export function createEventRunner({ wake, leave, ...options }: EventRunnerOption
       engine.failGroup(id, reason)
       wake()
     },
-    gone: engine.gone,
+    gone: () => engine.gone,
     driverOf: () => driver,
     prefersCaller: () => false,
     close: async () => {
@@ -60,7 +60,7 @@ export function createEventRunner({ wake, leave, ...options }: EventRunnerOption
   return { engine, runner }
 }
 
-/** Shuts down gracefully, like `PollingEngine.leave`, but on an event loop. */
+/** Shuts down gracefully, like `leave` of a polling engine, but on an event loop. */
 export async function leaveOnEvents(engine: Engine, transport: EventTransport): Promise<void> {
   engine.sayGoodbye()
   await new Promise<void>((resolve) => {

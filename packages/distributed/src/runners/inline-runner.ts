@@ -5,7 +5,7 @@ import { createEngine } from '../engine/engine.ts'
 import { fakePeers } from '../engine/fake-peers.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
 import { destroyedError, type Runner, type RunnerOptions } from './runner.ts'
-import { PollingEngine } from './polling-engine.ts'
+import { createPollingEngine } from './polling-engine.ts'
 import { createCallingThread, type CallingThread } from './calling-thread/calling-thread.ts'
 import { createEngineDriver } from './engine-driver.ts'
 import type { Ticket } from '../ticket.ts'
@@ -44,7 +44,7 @@ export function createInlineRunner(
     observe: (observed) => diagnose(shared, observed),
   })
   const arena = createArena(heap, rank)
-  const polling = new PollingEngine(engine, transport)
+  const polling = createPollingEngine(engine, transport)
   const awaited = new Set<Ticket>()
   let isPumping = false
   let isClosed = false
@@ -152,7 +152,7 @@ export function createInlineRunner(
     },
     failGroup: engine.failGroup,
     // Poll before reading, because nothing else polls the engine while no operation is awaited.
-    get gone() {
+    gone: () => {
       if (!isClosed) polling.poll()
       return engine.gone
     },

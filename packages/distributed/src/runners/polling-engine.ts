@@ -1,7 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Engine } from '../engine/engine.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
-import { keepApart, type OnYield } from './placement.ts'
+import { keepApart } from './placement.ts'
 import { destroyedError } from './runner.ts'
 
 /**
@@ -28,88 +28,79 @@ const ROUNDS = 1024
 const LOOKS = 8
 
 /** Polls an engine whose transport can block. When idle, spins and yields, then sleeps. */
-export class PollingEngine {
-  readonly engine: Engine
-  readonly #transport: BlockingTransport | undefined
-  readonly #sleep: (milliseconds: number) => void
-  readonly #onYield: OnYield | undefined
-  #rounds = 0
-  #looks = 0
-  #idle = 0
-  #idleSince = 0
-  /** Time in milliseconds when the last yield began. */
-  #now = 0
-  #nextDeadline = 0
+export function createPollingEngine(
+  engine: Engine,
+  transport: BlockingTransport | undefined,
+  sleep = (milliseconds: number): void => {
+    transport?.sleep(milliseconds)
+  },
+) {
+  const onYield = transport?.place && keepApart(transport.place)
+  let rounds = 0
+  let looks = 0
+  let idle = 0
+  let idleSince = 0
+  let nextDeadline = 0
 
-  constructor(
-    engine: Engine,
-    transport: BlockingTransport | undefined,
-    sleep = (milliseconds: number): void => {
-      transport?.sleep(milliseconds)
-    },
-  ) {
-    this.engine = engine
-    this.#transport = transport
-    this.#sleep = sleep
-    this.#onYield = transport?.place && keepApart(transport.place)
+  /** Returns the time in milliseconds if the engine may yield, and otherwise 0. */
+  const beginYield = (): number => {
+    if (++idle > YIELDS) return 0
+    const now = monotonicNow()
+    if (idle === 1) idleSince = now
+    return now - idleSince < YIELD_TIME ? now : 0
+  }
+
+  const lookAtDeadlines = (): number => {
+    nextDeadline = engine.checkDeadlines()
+    return monotonicNow()
+  }
+
+  /** Yields or sleeps once. Returns whether the time `end` has passed. */
+  const rest = (end: number): boolean => {
+    const begun = transport === undefined ? 0 : beginYield()
+    if (begun > 0) {
+      if (transport!.spin?.() === true) return false
+      transport!.yield()
+      onYield?.(begun)
+      return false
+    }
+    const now = lookAtDeadlines()
+    if (now >= end) return true
+    const until = Math.min(end, nextDeadline, now + SLICE)
+    sleep(Math.max(0, Math.ceil(until - now)))
+    return false
   }
 
   /** Polls until `isDone` returns true, for at most `milliseconds`. */
-  runUntil(isDone: () => boolean, milliseconds: number): void {
+  const runUntil = (isDone: () => boolean, milliseconds: number): void => {
     const end = milliseconds === Infinity ? Infinity : monotonicNow() + milliseconds
     while (!isDone()) {
-      if (this.engine.progress(++this.#looks % LOOKS === 0)) {
-        this.#idle = 0
-        if (++this.#rounds % ROUNDS === 0) this.#lookAtDeadlines()
+      if (engine.progress(++looks % LOOKS === 0)) {
+        idle = 0
+        if (++rounds % ROUNDS === 0) lookAtDeadlines()
         if (end !== Infinity && monotonicNow() >= end) return
-      } else if (this.#rest(end)) {
+      } else if (rest(end)) {
         return
       }
     }
   }
 
-  poll(): void {
-    if (!this.engine.progress()) this.engine.checkDeadlines()
-  }
-
-  /**
-   * Shuts down gracefully: sends all queued data and a close frame, waits until the peers have
-   * closed theirs, and closes the connections. Closing a socket with unread bytes would reset it
-   * and lose sent data.
-   */
-  leave(): void {
-    this.engine.sayGoodbye()
-    this.runUntil(() => !this.engine.hasOutgoing && !this.engine.hasPeers, LEAVE_TIME)
-    // Nothing polls the engine after this.
-    this.engine.failAll(destroyedError('An operation'))
-    this.#transport?.close()
-  }
-
-  /** Yields or sleeps once. Returns whether the time `end` has passed. */
-  #rest(end: number): boolean {
-    if (this.#transport !== undefined && this.#mayYield()) {
-      if (this.#transport.spin?.() === true) return false
-      this.#transport.yield()
-      this.#onYield?.(this.#now)
-      return false
-    }
-    const now = this.#lookAtDeadlines()
-    if (now >= end) return true
-    const until = Math.min(end, this.#nextDeadline, now + SLICE)
-    this.#sleep(Math.max(0, Math.ceil(until - now)))
-    return false
-  }
-
-  #mayYield(): boolean {
-    if (++this.#idle > YIELDS) return false
-    const now = monotonicNow()
-    if (this.#idle === 1) this.#idleSince = now
-    this.#now = now
-    return now - this.#idleSince < YIELD_TIME
-  }
-
-  #lookAtDeadlines(): number {
-    this.#nextDeadline = this.engine.checkDeadlines()
-    return monotonicNow()
+  return {
+    runUntil,
+    poll(): void {
+      if (!engine.progress()) engine.checkDeadlines()
+    },
+    /**
+     * Shuts down gracefully: sends all queued data and a close frame, waits until the peers have
+     * closed theirs, and closes the connections. Closing a socket with unread bytes would reset it
+     * and lose sent data.
+     */
+    leave(): void {
+      engine.sayGoodbye()
+      runUntil(() => !engine.hasOutgoing && !engine.hasPeers, LEAVE_TIME)
+      // Nothing polls the engine after this.
+      engine.failAll(destroyedError('An operation'))
+      transport?.close()
+    },
   }
 }

@@ -19,8 +19,8 @@ export interface Runner {
   removeGroup(id: number): void
   /** Fails the operations of a group on all of its ranks, and rejects later operations. */
   failGroup(id: number, reason: string): void
-  /** One word for each world rank: 0 while the rank is present, 1 once it has left or was lost. */
-  readonly gone: Int32Array
+  /** Returns a word for each world rank: 0 while the rank is present, 1 once it has left or was lost. */
+  gone(): Int32Array
   /**
    * Returns the driver that runs an operation: the engine's driver, or that of the calling thread.
    *

@@ -14,7 +14,7 @@ import {
 } from './open-transport.ts'
 import type { BlockingTransport, EventTransport } from '../transports/transport.ts'
 import { leaveOnEvents } from './event-runner.ts'
-import { PollingEngine } from './polling-engine.ts'
+import { createPollingEngine } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
 import { copyStatus } from './status-page.ts'
 import {
@@ -120,7 +120,7 @@ function reportClosed(): void {
 }
 
 function runBlocking(engine: Engine, transport: BlockingTransport): void {
-  const polling = new PollingEngine(engine, transport, (milliseconds) => {
+  const polling = createPollingEngine(engine, transport, (milliseconds) => {
     Atomics.store(shared.control, control.parked, 1)
     const hasCommand =
       Atomics.load(shared.control, control.written) !== shared.control[control.read]

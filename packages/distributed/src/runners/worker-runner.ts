@@ -108,7 +108,7 @@ export async function startWorkerRunner(
 
   /** Whether a slot is free besides those of the receives that wait on the calling thread. */
   const hasRoom = (): boolean => {
-    const waiting = callingThread?.pendingReceives ?? 0
+    const waiting = callingThread?.pendingReceives() ?? 0
     // Reading `isSettled` frees the slots of settled tickets.
     if (freeSlots.length <= waiting) tickets.filter((ticket) => ticket?.isSettled)
     return freeSlots.length > waiting
@@ -168,7 +168,7 @@ export async function startWorkerRunner(
     block(ticket) {
       for (let i = 0; i < SPINS; i++) {
         if (Atomics.load(states, ticket.slot) !== slotStates.running) return
-        if (thread.doorbell !== undefined) yieldCore()
+        if (ready.doorbell !== undefined) yieldCore()
       }
       while (Atomics.load(states, ticket.slot) === slotStates.running) {
         const end = Atomics.wait(states, ticket.slot, slotStates.running, SLICE)
@@ -193,14 +193,16 @@ export async function startWorkerRunner(
   }
 
   let connection: ConnectOptions | undefined
-  await thread.start(async (endpoint) => (connection = await exchange(endpoint)), signal)
+  const learn = async (endpoint: Endpoint): Promise<ConnectOptions> =>
+    (connection = await exchange(endpoint))
+  const ready = await thread.start(learn, signal)
   const { sharing, place } = connection!
   const openCallingThread = (): CallingThread | undefined => {
     // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
     // messages.
     if (sharing === undefined || journal.owner.settings.detail) return undefined
     const kernels = instantiateKernels(memory)
-    const { heaps } = thread
+    const { heaps } = ready
     const base = addressOf(heap.bytes)
     return createCallingThread({
       ...openShared(heap, kernels, rank, sharing, haveCores(1, { place })),
@@ -237,7 +239,7 @@ export async function startWorkerRunner(
     transport: sharing === undefined ? options.transport : 'shared-memory',
     arena,
     journal,
-    gone,
+    gone: () => gone,
     addGroup(id, name, ranks) {
       if (isStopped) throw destroyedError('newGroup')
       if (!changeGroup({ id, name, ranks })) throw deathOr('it takes no commands')

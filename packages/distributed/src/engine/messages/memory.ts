@@ -32,7 +32,7 @@ export class EngineMemory {
   }
 
   get used(): number {
-    return this.#allocator.used
+    return this.#allocator.used()
   }
 
   /**
@@ -40,7 +40,7 @@ export class EngineMemory {
    * @throws ERR_TSR_ENGINE_MEMORY
    */
   allocate(bytes: number, room = this.#allocator.capacity): number {
-    const { used } = this.#allocator
+    const { used } = this
     const at = used + bytes <= room ? this.#allocator.allocate(bytes) : -1
     if (at >= 0) return at
     throw tsrError('ERR_TSR_ENGINE_MEMORY', { rank: this.#rank, bytes, used, capacity: room })

@@ -4,7 +4,7 @@ import type { Runner } from '../../runners/runner.ts'
 import { Ticket } from '../../ticket.ts'
 import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { createMessageOrder } from './message-order.ts'
-import { prepareOperation, type PreparedOperation, type Restartable } from './persistent.ts'
+import { PreparedOperation, type Restartable } from './persistent.ts'
 import { createRepeatedCalls } from './repeated-calls.ts'
 import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
@@ -137,7 +137,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     }
     const staged = new StagedBuffers(arena, call, call.reduction?.name === 'premulSum')
     try {
-      return prepareOperation(operations, call, operationOf(call, staged, timeout), staged)
+      return new PreparedOperation(operations, call, operationOf(call, staged, timeout), staged)
     } catch (error) {
       staged.free()
       throw error

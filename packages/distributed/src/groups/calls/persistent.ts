@@ -18,151 +18,151 @@ interface Owner extends RunOwner {
   launch(prepared: PreparedOperation, former: Ticket | undefined, isAwaited: boolean): Ticket
 }
 
-export type PreparedOperation = ReturnType<typeof prepareOperation>
-
-/** Makes a `PersistentOperation` of a call with checked arguments and placed buffers. */
-export function prepareOperation(
-  owner: Owner,
-  call: Call<unknown>,
-  operation: Restartable,
-  staged: StagedBuffers,
-) {
-  const { runner } = owner
-  const { journal } = runner
-  const signal = call.options?.signal
-  let ticket: Ticket | undefined
-  let isUnderWay = false
-  let isFreed = false
+/** A call with checked arguments and placed buffers, to be run many times. */
+export class PreparedOperation implements PersistentOperation {
+  readonly call: Call<unknown>
+  readonly operation: Restartable
+  /**
+   * Number of the message in its series, from `createMessageOrder`; undefined if unknown or not a
+   * message.
+   */
+  order: number | undefined = undefined
+  readonly #owner: Owner
+  readonly #staged: StagedBuffers
+  #ticket: Ticket | undefined
+  readonly isUnread = false
+  #isUnderWay = false
+  #isFreed = false
   /** Whether libmpi may still use the staged buffers, so that they can never be freed. */
-  let mustKeepBuffers = false
-  let error: Error | undefined
-  let ended: Promise<void> | undefined
-  let resolveEnded: (() => void) | undefined
-
-  const refusal = (value: string, expected: string): TsrError =>
-    argumentError(`the prepared ${call.name}`, value, expected)
-
-  const takeError = (): Error | undefined => {
-    const taken = error
-    error = undefined
-    return taken
+  #isHeld = false
+  #error: Error | undefined
+  #ended: Promise<void> | undefined
+  #resolve: (() => void) | undefined
+  readonly #onAbort = (): void => {
+    this.abort()
   }
 
-  const throwError = (): void => {
-    const taken = takeError()
-    if (taken === undefined) return
-    showWaitingLine(taken)
-    throw taken
+  constructor(owner: Owner, call: Call<unknown>, operation: Restartable, staged: StagedBuffers) {
+    this.#owner = owner
+    this.call = call
+    this.operation = operation
+    this.#staged = staged
+    call.options?.signal?.addEventListener('abort', this.#onAbort)
   }
 
-  const settle = (): void => {
-    if (!isUnderWay) return
-    isUnderWay = false
-    error = endRun(owner, prepared, ticket!, staged)
-    mustKeepBuffers ||= isHeld(runner, operation, ticket!)
-    resolveEnded?.()
-    ended = resolveEnded = undefined
+  start(): void {
+    this.#begin(false)
+    this.#owner.keep(this)
   }
 
-  /** Moves the data that this thread can move. Returns whether no run is under way. */
-  const isCompleted = (): boolean => {
-    if (isUnderWay && ticket!.poll()) settle()
-    return !isUnderWay
-  }
-
-  const begin = (isAwaited: boolean): void => {
-    if (isFreed) throw refusal('one that free() has ended', 'a new one')
-    if (isUnderWay && !isCompleted()) {
-      throw refusal('one that is under way', 'to be started again after wait() or done()')
+  /** Starts the operation and blocks until it has ended. */
+  runSync(): void {
+    this.#begin(true)
+    try {
+      // Like a first call, it blocks only if other ranks are late.
+      this.isCompleted()
+      this.wait()
+    } catch (error) {
+      if (this.#isUnderWay) this.#owner.keep(this)
+      throw error
     }
-    throwError()
-    const { spans } = journal
+  }
+
+  get prefersRun(): boolean {
+    return this.#owner.runner.prefersCaller(this.operation)
+  }
+
+  async run(): Promise<void> {
+    this.#begin(true)
+    this.#owner.keep(this)
+    this.#ticket!.spinBriefly()
+    await this.done()
+  }
+
+  #begin(isAwaited: boolean): void {
+    if (this.#isFreed) throw this.#refusal('one that free() has ended', 'a new one')
+    if (this.#isUnderWay && !this.isCompleted()) {
+      throw this.#refusal('one that is under way', 'to be started again after wait() or done()')
+    }
+    this.#throwError()
+    const { spans } = this.#owner.runner.journal
     const called = spans === undefined ? 0 : monotonicNow()
-    staged.refill(call)
-    ticket = owner.launch(prepared, ticket, isAwaited)
-    isUnderWay = true
+    this.#staged.refill(this.call)
+    this.#ticket = this.#owner.launch(this, this.#ticket, isAwaited)
+    this.#isUnderWay = true
     if (spans === undefined) return
-    const name = call.options?.label ?? call.name
+    const name = this.call.options?.label ?? this.call.name
     spans.record('call', called, monotonicNow(), { name })
   }
 
-  const wait = (): void => {
-    if (isUnderWay) {
-      blockUntilSettled(journal.spans, ticket!, call.name)
-      settle()
+  wait(): void {
+    if (this.#isUnderWay) {
+      blockUntilSettled(this.#owner.runner.journal.spans, this.#ticket!, this.call.name)
+      this.#settle()
     }
-    throwError()
+    this.#throwError()
   }
 
-  const done = async (): Promise<void> => {
-    if (isUnderWay) {
-      ended ??= new Promise((resolve) => {
-        resolveEnded = resolve
-        ticket!.onSettled(() => {
+  async done(): Promise<void> {
+    if (this.#isUnderWay) {
+      this.#ended ??= new Promise((resolve) => {
+        this.#resolve = resolve
+        this.#ticket!.onSettled(() => {
           // Another run may have started in the meantime.
-          if (ticket!.isSettled) settle()
+          if (this.#ticket!.isSettled) this.#settle()
         }, true)
       })
-      await ended
+      await this.#ended
     }
-    const taken = takeError()
-    if (taken !== undefined) await failWithWaitingLine(taken)
+    const error = this.#error
+    this.#error = undefined
+    if (error !== undefined) await failWithWaitingLine(error)
   }
 
-  const abort = (): void => {
-    if (isUnderWay) ticket!.abort()
+  isCompleted(): boolean {
+    if (this.#isUnderWay && this.#ticket!.poll()) this.#settle()
+    return !this.#isUnderWay
   }
 
-  const prepared = {
-    call,
-    operation,
-    /**
-     * Number of the message in its series, from `createMessageOrder`; undefined if unknown or not a
-     * message.
-     */
-    order: undefined as number | undefined,
-    isUnread: false,
-    start(): void {
-      begin(false)
-      owner.keep(prepared)
-    },
-    /** Starts the operation and blocks until it has ended. */
-    runSync(): void {
-      begin(true)
-      try {
-        // Like a first call, it blocks only if other ranks are late.
-        isCompleted()
-        wait()
-      } catch (thrown) {
-        if (isUnderWay) owner.keep(prepared)
-        throw thrown
-      }
-    },
-    get prefersRun(): boolean {
-      return runner.prefersCaller(operation)
-    },
-    async run(): Promise<void> {
-      begin(true)
-      owner.keep(prepared)
-      ticket!.spinBriefly()
-      await done()
-    },
-    wait,
-    done,
-    isCompleted,
-    poll: isCompleted,
-    get timing(): WorkTiming | undefined {
-      return ticket?.timing
-    },
-    abort,
-    free(): void {
-      if (isFreed) return
-      if (!isCompleted()) throw refusal('one that is under way', 'one that has ended')
-      isFreed = true
-      signal?.removeEventListener('abort', abort)
-      if (!mustKeepBuffers) staged.free()
-    },
+  poll(): boolean {
+    return this.isCompleted()
   }
-  signal?.addEventListener('abort', abort)
-  return prepared satisfies PersistentOperation
+
+  get timing(): WorkTiming | undefined {
+    return this.#ticket?.timing
+  }
+
+  abort(): void {
+    if (this.#isUnderWay) this.#ticket!.abort()
+  }
+
+  free(): void {
+    if (this.#isFreed) return
+    if (!this.isCompleted()) throw this.#refusal('one that is under way', 'one that has ended')
+    this.#isFreed = true
+    this.call.options?.signal?.removeEventListener('abort', this.#onAbort)
+    if (!this.#isHeld) this.#staged.free()
+  }
+
+  #settle(): void {
+    if (!this.#isUnderWay) return
+    const ticket = this.#ticket!
+    this.#isUnderWay = false
+    this.#error = endRun(this.#owner, this, ticket, this.#staged)
+    this.#isHeld ||= isHeld(this.#owner.runner, this.operation, ticket)
+    this.#resolve?.()
+    this.#ended = this.#resolve = undefined
+  }
+
+  #throwError(): void {
+    const error = this.#error
+    if (error === undefined) return
+    this.#error = undefined
+    showWaitingLine(error)
+    throw error
+  }
+
+  #refusal(value: string, expected: string): TsrError {
+    return argumentError(`the prepared ${this.call.name}`, value, expected)
+  }
 }

@@ -6,7 +6,7 @@ import type { Rendezvous } from '../../transports/plug-in.ts'
 import { waitOptions } from '../calls/arguments.ts'
 import { createWorldGroup, type EngineProcessGroup } from '../group.ts'
 import { readGeneration } from '../membership/published.ts'
-import { announcePresence, endPresence, type Lineage } from '../membership/world.ts'
+import { announcePresence, endPresence } from '../membership/world.ts'
 import { forgetEndpoint, joinedKey } from './endpoints.ts'
 import { openRunner } from './open-runner.ts'
 import type { InitSettings } from './options.ts'
@@ -19,20 +19,32 @@ import type { InitSettings } from './options.ts'
  * generation, this process replaces a lost rank and waits for the next generation.
  */
 
+/** The worlds that this process has joined. */
+export interface Joined {
+  /**
+   * The incarnations of this process that left a world normally. When the process joins again, it
+   * does not count as the replacement of a lost rank.
+   */
+  readonly departures: Set<string>
+  /**
+   * The group of all ranks of the newest world. There are no references to older worlds, so that
+   * they can be garbage-collected.
+   */
+  group?: EngineProcessGroup
+}
+
 /**
  * Joins the newest generation of the world, or the next one if this process replaces a lost rank.
- *
- * @param departures - incarnations of this process that left a world normally
  */
 export async function joinGeneration(
   settings: InitSettings,
   rendezvous: Rendezvous,
-  departures: Set<string>,
+  past: Joined,
 ): Promise<EngineProcessGroup> {
   const attempt = settings.environment?.restartCount ?? 0
   const root = prefixStore(rendezvous.store, `world/${attempt}/`)
   const { rank, worldSize, timeout, signal } = settings
-  const lineage: Lineage = { newest: undefined }
+  const { departures } = past
   let joined = 0
   let tried = 0
   let isLeaving = false
@@ -61,7 +73,6 @@ export async function joinGeneration(
       timeout,
       generation,
       hasPresence: true,
-      lineage,
       onLeft: async () => {
         // Only the newest generation may close the connection to the store.
         if (joined !== generation) return
@@ -71,6 +82,7 @@ export async function joinGeneration(
       },
       rejoin: async (options) => await rejoin(group, options),
     })
+    past.group = group
     return group
   }
 

@@ -22,9 +22,9 @@ import {
   type StoreServerOptions,
 } from '@tsrun/store'
 import { loadPlugIn, type Rendezvous } from '../../transports/plug-in.ts'
-import { newestOf, type EngineProcessGroup } from '../group.ts'
+import type { EngineProcessGroup } from '../group.ts'
 import { addressForPeers } from './endpoints.ts'
-import { joinGeneration } from './generations.ts'
+import { joinGeneration, type Joined } from './generations.ts'
 import {
   completeOptions,
   readOptions,
@@ -34,19 +34,12 @@ import {
 } from './options.ts'
 
 /** State that outlives the worlds of this process. */
-export interface Past {
-  /**
-   * The incarnations of this process that left a world normally. When the process joins again, it
-   * does not count as the replacement of a lost rank.
-   */
-  readonly departures: Set<string>
+export interface Past extends Joined {
   /**
    * The store, if this process is rank 0 and no launcher hosts the store. Other ranks may need it
    * after rank 0 has left.
    */
   server?: StoreServer
-  /** The newest group if this process hosts the store. */
-  group?: EngineProcessGroup
 }
 
 /**
@@ -77,9 +70,7 @@ export async function joinWorld(
   const settings = completeOptions({ ...given, ...job?.place })
   const rendezvous = job ?? (await openRendezvous(settings, past))
   try {
-    const group = await joinGeneration(settings, rendezvous, past.departures)
-    if (past.server !== undefined) leaveBeforeExit(past, group)
-    return group
+    return await joinGeneration(settings, rendezvous, past)
   } catch (error) {
     // Close the connections, so that the other ranks do not wait for this rank.
     await past.server?.close()
@@ -92,14 +83,11 @@ export async function joinWorld(
  * Leaves the world when the script of rank 0 has ended. The process stays alive while other ranks
  * need its store.
  */
-function leaveBeforeExit(past: Past, group: EngineProcessGroup): void {
-  if (past.group === undefined) {
-    process.on('beforeExit', (code) => {
-      const { world } = newestOf(past.group!)
-      if (code === 0 && !world.hasEnded) void world.leave()
-    })
-  }
-  past.group = group
+function leaveBeforeExit(past: Past): void {
+  process.on('beforeExit', (code) => {
+    const world = past.group?.world
+    if (code === 0 && world?.hasEnded === false) void world.leave()
+  })
 }
 
 async function openRendezvous(settings: InitSettings, past: Past): Promise<Rendezvous> {
@@ -155,6 +143,7 @@ async function hostStore(past: Past, options: StoreServerOptions): Promise<Store
   const isOpen = server?.inspect().isOpen === true && server.endpoint.port === options.port
   past.server = isOpen ? server : await startStoreServer(options)
   past.server.unref()
+  if (server === undefined) leaveBeforeExit(past)
   return past.server
 }
 

@@ -56,11 +56,7 @@ async function takeIdOfOne({ store }: World): Promise<number> {
   return LARGEST_GROUP - (await store.add('groups-of-one', 1))
 }
 
-function checkMembers(
-  { runner: { gone } }: World,
-  parent: Parent,
-  ranks: readonly number[],
-): number[] {
+function checkMembers({ runner }: World, parent: Parent, ranks: readonly number[]): number[] {
   const refuse = (problem: string): Error => tsrError('ERR_TSR_GROUP_MEMBERS', { problem })
   if (ranks.length === 0) throw refuse('the list of ranks is empty')
   if (new Set(ranks).size !== ranks.length) {
@@ -74,6 +70,7 @@ function checkMembers(
   if (!ranks.includes(parent.rank)) {
     throw refuse(`rank ${parent.rank} calls it, but is not among ${ranks.join(', ')}`)
   }
+  const gone = runner.gone()
   const lost = members.filter((member) => gone[member] !== 0)
   if (lost.length > 0) throw refuse(`rank ${lost.join(', ')} of the world is gone`)
   return members

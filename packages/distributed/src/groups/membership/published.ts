@@ -95,22 +95,14 @@ export function readGeneration(bytes: Bytes): number {
 /** The arguments that one rank passes to `split`. */
 export type SplitChoice = readonly [color: number | null, key: number]
 
-const color = integer.nullable()
+const splitChoice = list(integer.nullable(), 2).refine(([, key]) => typeof key === 'number')
 
 /**
  * Checks the choices that ranks have sent.
  * @param values - one for each rank of the group, in rank order
  */
 export function checkChoices(values: readonly unknown[]): readonly SplitChoice[] {
-  for (const [rank, value] of values.entries()) {
-    if (
-      !Array.isArray(value) ||
-      value.length !== 2 ||
-      !color.is(value[0]) ||
-      !integer.is(value[1])
-    ) {
-      throw notPublished(encode(value).byteLength, `rank ${rank} of a group that is split`)
-    }
-  }
-  return values as readonly SplitChoice[]
+  const rank = values.findIndex((value) => !splitChoice.is(value))
+  if (rank < 0) return values as readonly SplitChoice[]
+  throw notPublished(encode(values[rank]).byteLength, `rank ${rank} of a group that is split`)
 }

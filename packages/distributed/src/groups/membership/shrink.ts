@@ -81,7 +81,7 @@ function createVoter(
 ): () => Promise<Vote[]> {
   let known = -1
   return async () => {
-    const { gone: lost } = runner
+    const lost = runner.gone()
     const gone = ranks.filter((member) => lost[member] !== 0)
     if (gone.length !== known) {
       known = gone.length

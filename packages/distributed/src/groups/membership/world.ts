@@ -18,21 +18,10 @@ export interface WorldFacts {
   readonly hasPresence?: boolean
   /** How often `reconfigure` has rebuilt the world; default 0. */
   readonly generation?: number
-  /** State shared with the worlds before and after this one. */
-  readonly lineage?: Lineage
   /** Leaves this world and joins the next; undefined if that is impossible. */
   readonly rejoin?: (options: JoinOptions) => Promise<ProcessGroup>
   /** Called when the rank has left the world. */
   readonly onLeft?: () => Promise<void>
-}
-
-/**
- * State shared by a world and all worlds that `reconfigure` makes from it. It refers only to the
- * newest world, so that older worlds can be garbage-collected.
- */
-export interface Lineage {
-  /** The group of all ranks of the newest world; undefined before the first `reconfigure`. */
-  newest: ProcessGroup | undefined
 }
 
 export type World = ReturnType<typeof createWorld>
@@ -44,11 +33,9 @@ export function createWorld({ hasPresence, rejoin, onLeft, ...facts }: WorldFact
   const made = new Map<string, number>()
   /** How often each group was shrunk, by group id. */
   const shrunk = new Map<number, number>()
-  const lineage: Lineage = facts.lineage ?? { newest: undefined }
   const world = {
     ...facts,
     generation: facts.generation ?? 0,
-    lineage,
     /** Whether this rank has left the world. */
     hasEnded: false,
     /** Returns the number of a new group among the groups with the same members and name. */
@@ -81,9 +68,7 @@ export function createWorld({ hasPresence, rejoin, onLeft, ...facts }: WorldFact
         const reason = 'the ranks of an in-process world cannot be started again'
         throw tsrError('ERR_TSR_CANNOT_RECONFIGURE', { group, reason })
       }
-      const newest = await rejoin(options)
-      lineage.newest = newest
-      return newest
+      return await rejoin(options)
     },
     async leave(): Promise<void> {
       world.hasEnded = true

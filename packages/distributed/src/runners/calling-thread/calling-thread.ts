@@ -243,9 +243,7 @@ export function createCallingThread(options: CallingThreadOptions) {
   return {
     driver,
     /** The number of receives that wait on this thread. The engine keeps room for all of them. */
-    get pendingReceives(): number {
-      return pendingReceives
-    },
+    pendingReceives: () => pendingReceives,
     addGroup(id: number, name: string, ranks: readonly number[]): void {
       const epochs = Epochs.of(allEpochs, id)
       if (epochs === undefined || ranks.length < 2) return
