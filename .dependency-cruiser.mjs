@@ -89,6 +89,7 @@ const forbidden = [
     to: {
       path: inPackage('training'),
       pathNot: '^packages/training/(src|dist)/planning\\.(ts|js|d\\.ts)$',
+      dependencyTypesNot: ['type-only', 'type-import'],
     },
   },
   {

@@ -1,5 +1,4 @@
 import { existsSync, readdirSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { isAbsolute, join, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { formatBytes, formatRanks, tsrError } from '@tsrun/core'
@@ -7,7 +6,6 @@ import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/r
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { quoted, usageError } from './args/readers.ts'
 import { watchGpus } from './gpu-use.ts'
-import { resolveFrom } from './job/code/script.ts'
 import type { Job } from './job/job.ts'
 import type { Interrupts } from './job/process/interrupts.ts'
 import {
@@ -19,27 +17,8 @@ import {
 } from './job/process/process-use.ts'
 import type { Announcer } from './logs/console.ts'
 import { type RankLineReader, withoutCodes } from './logs/lines.ts'
+import { locateObserve, OBSERVE } from './observe-package.ts'
 import { version } from './package.ts'
-
-/** The optional package with the dashboard, metrics and the viewer of traces. */
-const OBSERVE = '@tsrun/observe'
-
-/**
- * Finds the package beside tsrun or in the user's project, preferably of the same version as tsrun.
- *
- * @returns undefined if the package is not installed
- */
-export function locateObserve(
-  cwd: string,
-): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {
-  const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
-    const path = resolveFrom([place], OBSERVE)
-    if (path === undefined) return []
-    const manifest = createRequire(path)(`${OBSERVE}/package.json`) as { readonly version: string }
-    return [{ path, version: manifest.version, fits: manifest.version === version }]
-  })
-  return found.find(({ fits }) => fits) ?? found[0]
-}
 
 export type Observe = typeof import('@tsrun/observe')
 

@@ -107,7 +107,7 @@ describe.each(worlds)('sockets of $one and $other, $protection', ({ one, other, 
     }
     await eventually(() => {
       world.step()
-      return !world.ranks[0]!.engine.hasPeers
+      return !world.ranks[0]!.engine.hasPeers()
     })
   })
 

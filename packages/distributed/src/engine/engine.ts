@@ -79,7 +79,7 @@ export function createEngine(options: EngineOptions) {
     onNotice(link, header, payload) {
       observer.onNotice(link, header, payload)
     },
-    isAnyAwaited: () => matching.isWaiting,
+    isAnyAwaited: () => matching.isWaiting(),
     hasLeft: (group) => destroyed.has(group),
     onClosed(link) {
       Atomics.store(gone, link.peer, 1)
@@ -208,15 +208,15 @@ export function createEngine(options: EngineOptions) {
     matching,
     failures,
     onMessage,
-    get hasRunning(): boolean {
+    hasRunning(): boolean {
       return running.size > 0
     },
-    get hasOutgoing(): boolean {
+    hasOutgoing(): boolean {
       for (const link of peers) if (link.hasOutgoing && link.closed !== 'lost') return true
       return false
     },
     /** Whether any peer is still connected. */
-    get hasPeers(): boolean {
+    hasPeers(): boolean {
       return peers.some((link) => link.closed === undefined)
     },
     addGroup: (id: number, name: string, ranks: readonly number[]): void => {

@@ -90,7 +90,7 @@ export function createMatching(links: readonly (Link | undefined)[]) {
 
   return {
     /** Whether any receive waits for a source. */
-    get isWaiting(): boolean {
+    isWaiting(): boolean {
       return queues.size > 0
     },
     /** @param begin - starts the receive once the source is known */

@@ -67,7 +67,7 @@ export async function leaveOnEvents(engine: Engine, transport: EventTransport): 
     const timer = setTimeout(resolve, LEAVE_TIME)
     transport.onReady = () => {
       while (engine.progress());
-      if (engine.hasOutgoing || engine.hasPeers) return
+      if (engine.hasOutgoing() || engine.hasPeers()) return
       clearTimeout(timer)
       resolve()
     }

@@ -96,7 +96,7 @@ export function inProcessWorld(options: InProcessOptions) {
 
   /** Fails all operations with a deadlock error if every unfinished rank waits for a message. */
   const reportDeadlock = (unfinished: number): void => {
-    const waiting = engines.filter((engine) => engine.hasRunning)
+    const waiting = engines.filter((engine) => engine.hasRunning())
     if (waiting.length < unfinished || waiting.length === 0) return
     const lines = waiting.map((engine) => engine.describeWaiting()).join('; ')
     const error = tsrError('ERR_TSR_DEADLOCK', { waiting: lines })

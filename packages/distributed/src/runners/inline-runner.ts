@@ -116,7 +116,7 @@ export function createInlineRunner(
       mail: hosts.map((_, peer) => transport?.mail?.(peer)),
       // Leave large operations to the engine, which is on this thread, too.
       get: undefined,
-      isIdle: () => !engine.hasRunning && !engine.hasOutgoing,
+      isIdle: () => !engine.hasRunning() && !engine.hasOutgoing(),
       engine: driver,
     })
   }

@@ -97,7 +97,7 @@ export function createPollingEngine(
      */
     leave(): void {
       engine.sayGoodbye()
-      runUntil(() => !engine.hasOutgoing && !engine.hasPeers, LEAVE_TIME)
+      runUntil(() => !engine.hasOutgoing() && !engine.hasPeers(), LEAVE_TIME)
       // Nothing polls the engine after this.
       engine.failAll(destroyedError('An operation'))
       transport?.close()

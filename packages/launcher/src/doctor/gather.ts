@@ -20,7 +20,7 @@ import {
   gpusOfHost,
 } from '../job/placement/devices.ts'
 import { processLimits, readSystemFile, softLimit } from '../job/placement/limits.ts'
-import { locateObserve } from '../observe.ts'
+import { locateObserve } from '../observe-package.ts'
 import { packageFolder } from '../package.ts'
 import { nodeAbilities, resolveFrom } from '../job/code/script.ts'
 import { LONGEST_START } from '../setup/proof.ts'
