@@ -33,8 +33,6 @@ interface Settled extends Pick<Task, 'operation' | 'posted' | 'completed'> {
   readonly started: number | undefined
 }
 
-type StatusPublisher = ReturnType<typeof publishStatus>
-
 /**
  * Publishes on the status page what one thread of this rank runs. Uses plain stores and no system
  * calls.
