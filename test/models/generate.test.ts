@@ -67,6 +67,21 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
     disposeModule(model)
   })
 
+  it('draws the same tokens with and without a cache, which grows, and frees it when a callback throws', async () => {
+    const model = livelyGpt({ block: 150 })
+    const options = { maxTokens: 80, temperature: 0 }
+    const before = tf.memory().numTensors
+    const found = await generate(model, prompt, options)
+    expect(await generate(model, prompt, { ...options, cache: false })).toEqual(found)
+    let tokens = 0
+    const onToken = () => {
+      if (++tokens === 70) throw new Error('enough')
+    }
+    await expect(generate(model, prompt, { ...options, onToken })).rejects.toThrow('enough')
+    expect(tf.memory().numTensors).toBe(before)
+    disposeModule(model)
+  })
+
   it('rejects a second text of a model before the first one ends', async () => {
     const model = livelyGpt()
     const expected = await generate(model, prompt, { maxTokens: 4 })

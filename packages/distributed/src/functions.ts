@@ -57,6 +57,7 @@ export async function destroyProcessGroup(): Promise<void> {
   const leaving = defaultGroup('destroyProcessGroup')
   hasGroup = false
   await leaving.destroy()
+  if (past.group === leaving) delete past.group
 }
 
 /** Whether this process has joined a job that has not ended. */

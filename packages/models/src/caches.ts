@@ -17,6 +17,7 @@ import {
   currentBackend,
   hasPositions,
   isAttention,
+  isHostAccessible,
   isRepeatable,
   modulesOf,
   repeated,
@@ -49,14 +50,14 @@ function noGradient(): never {
 }
 
 /**
- * The KV caches of attention layers. Each call of a layer attends to the positions of all calls so far,
- * with the results of `causalAttention` on the whole sequence. The caches have room for a fixed number of
+ * The KV caches of attention layers. Each call of a layer attends to its own positions and to those that the
+ * last `truncate` kept, with the results of `causalAttention` on the whole sequence. The caches have room for a fixed number of
  * positions, which doubles when they are full. A pass of one token then has the same shapes for many
  * tokens, so that the backend can repeat it with few calls; see `TensorBackend.repeat`.
  *
  * @param block - the largest number of positions
  */
-export function deviceCaches(block: number) {
+export function keyValueCaches(block: number) {
   /**
    * The keys of layer i at 2 i and its values at 2 i + 1, each [batch * heads, capacity, size]; for
    * backends with `cachedAttention`, both at 2 i.
@@ -122,13 +123,13 @@ export function deviceCaches(block: number) {
       ])
       return tf.tensor2d(rows, undefined, 'int32')
     })
-  const maskOf = (count: number) =>
+  const maskOf = (count: number, columns = capacity) =>
     place(`mask ${count}`, () => {
-      const mask = new Float32Array(count * capacity)
+      const mask = new Float32Array(count * columns)
       for (let i = 0; i < count; i++) {
-        mask.fill(MASKED, i * capacity + length + i + 1, (i + 1) * capacity)
+        mask.fill(MASKED, i * columns + length + i + 1, (i + 1) * columns)
       }
-      return tf.tensor2d(mask, [count, capacity])
+      return tf.tensor2d(mask, [count, columns])
     })
 
   return {
@@ -152,17 +153,19 @@ export function deviceCaches(block: number) {
           const [batch, heads, count, size] = q.shape as [number, number, number, number]
           const sequences = batch * heads
           reserve(length + count)
+          // Where a new shape costs nothing, attend to what is there only.
+          const columns = isHostAccessible() ? length + count : capacity
           const [keys, values] = [k, v].map((rows, i) => {
             const index = 2 * layer + i
             const before = caches.get(index) ?? tf.zeros([sequences, capacity, size])
             const updates = tf.reshape(rows, [sequences * count, size])
             const next = tf.tensorScatterUpdate(before, rowsOf(sequences, count), updates)
             replace(index, tf.keep(next))
-            return next
+            return columns === capacity ? next : tf.slice(next, [0, 0, 0], [-1, columns, -1])
           }) as [Tensor, Tensor]
           const queries = tf.reshape(q, [sequences, count, size])
           const scores = tf.mul(tf.matMul(queries, keys, false, true), 1 / Math.sqrt(size))
-          const probabilities = tf.softmax(tf.add(scores, maskOf(count)))
+          const probabilities = tf.softmax(tf.add(scores, maskOf(count, columns)))
           return { output: tf.reshape(tf.matMul(probabilities, values), q.shape), saved: [] }
         },
         backward: noGradient,

@@ -17,7 +17,7 @@ import {
   isVocabParallelHead,
   modulesOf,
 } from '@tsrun/training/parts'
-import { deviceCaches } from './caches.ts'
+import { keyValueCaches } from './caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
 /** The modules with which texts are being generated. */
@@ -43,7 +43,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
   const shared = all.filter(isSequenceParallel)
   const undo: (() => void)[] = []
   const block = Math.min(...all.map(blockOf))
-  const caches = keeps ? deviceCaches(Math.max(block, longest)) : undefined
+  const caches = keeps ? keyValueCaches(Math.max(block, longest)) : undefined
   /** The number of positions computed so far, without the padding of the last input. */
   let computed = 0
 
@@ -108,7 +108,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
     get length() {
       return computed
     },
-    /** Drops all cached positions from index `length` on. */
+    /** Keeps the cached positions before index `length`, also those of the last pass. */
     truncate(length: number) {
       computed = length
       caches?.truncate(length)

@@ -100,8 +100,8 @@ export function listenTcp(endpoint: Endpoint, backlog = 1024): { fd: number; end
 }
 
 /**
- * Accepts one connection. Returns -1 if none is pending, or if this process has no descriptors left; the
- * peer then waits in the kernel's queue.
+ * Accepts one connection. Returns -1 if none is pending, if this process has no descriptors left (the peer
+ * then waits in the kernel's queue), or for any other error.
  */
 export function acceptTcp(listener: number): number {
   return calls().accept4(listener, 0, 0, SOCK_STREAM_NONBLOCK_CLOEXEC & ~1)

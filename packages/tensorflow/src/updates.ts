@@ -59,7 +59,7 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     if (call(tensors, gradient, store, kernel)) return
     const isArray = ArrayBuffer.isView(gradient)
     const shapes = tensors.map(({ shape }) => shape)
-    const given = isArray ? eager.copyIn(gradient, shapes[0]!) : eager.handleOf(gradient)
+    const copy = isArray ? eager.copyIn(gradient, shapes[0]!) : undefined
     areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
       eager.assign(variables[i]!, eager.handleOf(tensor))
@@ -68,9 +68,9 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     // to them.
     for (const tensor of tensors) tensor.dispose()
     try {
-      apply(variables.slice(0, tensors.length), given)
+      apply(variables.slice(0, tensors.length), copy ?? eager.handleOf(gradient as Tensor))
     } finally {
-      if (isArray) eager.free(given)
+      if (copy !== undefined) eager.free(copy)
       store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
     }
   }

@@ -285,9 +285,9 @@ export function* reduceToOwners(
     if (segment !== undefined) {
       const result = output === undefined ? segment.at : output + segment.at - own[0]!.at
       yield* combine(arithmetic, parts[i]!, segment, result, place)
-      post(i + ahead)
     }
     contribute(i + AHEAD)
+    post(i + ahead)
   }
   yield* untilAll(sends)
 }

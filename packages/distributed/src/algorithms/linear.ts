@@ -77,9 +77,9 @@ export const linear = {
     const { input: at } = operation
     const bytes = bytesOf(operation)
     const peers = otherRanks(channel)
-    const places = peers.map(() => channel.scratch(bytes))
-    const parts = peers.map((peer, i) => channel.receive(peer, places[i]!, bytes))
-    yield* untilAll(peers.map((peer) => channel.send(peer, at, bytes)))
+    const sends = peers.map((peer) => channel.send(peer, at, bytes))
+    const parts = peers.map((peer) => channel.receive(peer, channel.scratch(bytes), bytes))
+    yield* untilAll(sends)
     const arithmetic = arithmeticOf(channel, operation)
     yield* combineInRankOrder(arithmetic, parts, { at, bytes }, at, channel.rank)
   },

@@ -39,23 +39,15 @@ function multiply<T>(a: v128, b: v128): v128 {
 // @ts-ignore: decorator
 @inline
 function minimum<T>(a: v128, b: v128): v128 {
-  if (isInteger<T>()) {
-    if (sizeof<T>() == 8) return v128.bitselect(b, a, isGreater<T>(a, b))
-    else return v128.min<T>(a, b)
-  } else {
-    return v128.min<T>(a, b)
-  }
+  if (isInteger<T>() && sizeof<T>() == 8) return v128.bitselect(b, a, isGreater<T>(a, b))
+  else return v128.min<T>(a, b)
 }
 
 // @ts-ignore: decorator
 @inline
 function maximum<T>(a: v128, b: v128): v128 {
-  if (isInteger<T>()) {
-    if (sizeof<T>() == 8) return v128.bitselect(a, b, isGreater<T>(a, b))
-    else return v128.max<T>(a, b)
-  } else {
-    return v128.max<T>(a, b)
-  }
+  if (isInteger<T>() && sizeof<T>() == 8) return v128.bitselect(a, b, isGreater<T>(a, b))
+  else return v128.max<T>(a, b)
 }
 
 /**

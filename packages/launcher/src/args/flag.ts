@@ -35,7 +35,7 @@ export interface Flag {
 
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
 
-/** Whether a value follows the flag, which is no switch. */
+/** Whether the flag takes a value, and is no switch. */
 export function takesValue({ reads }: Pick<Flag, 'reads'>): boolean {
   return reads !== flag
 }

@@ -84,6 +84,7 @@ const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5
  * Reads `10`, `0.5`, `30s` or `10m` as milliseconds.
  *
  * @param range - of the seconds, for the error message
+ * @param most - the longest time in seconds; default: a day
  */
 function seconds(range: string, isAllowed: (time: number) => boolean = () => true, most = 86_400) {
   return written(`a number of seconds${range}, or a time such as 250ms, 10m or 2h`, (word) => {

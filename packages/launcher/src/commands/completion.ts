@@ -66,12 +66,14 @@ function wordsFor(
     ...Object.entries(flags)
       .filter(([, { description }]) => description !== '')
       .flatMap(([name, facts]) =>
-        flagNames({ [name]: facts }).map((one) =>
-          describeWord(
-            one.length > 1 ? `--${one}` : `-${one}`,
-            of === undefined ? facts.description : describe(facts),
+        flagNames({ [name]: facts })
+          .filter((one) => one.length > 1 || of !== undefined)
+          .map((one) =>
+            describeWord(
+              one.length > 1 ? `--${one}` : `-${one}`,
+              of === undefined ? facts.description : describe(facts),
+            ),
           ),
-        ),
       ),
     describeWord('--help', 'show this page'),
     ...(of === undefined ? [describeWord('--version', 'the version')] : []),

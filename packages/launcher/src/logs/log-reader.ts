@@ -160,7 +160,7 @@ export function rankReader(
     /** The time of the next piece; undefined if there is none now. */
     peek(): number | undefined {
       for (;;) {
-        while (entries.length === 0 && (hasIndex ? readIndex() : addUnindexed()));
+        while (entries.length === 0 && (readIndex() || (!hasIndex && addUnindexed())));
         const [entry] = entries
         if (entry === undefined) return undefined
         const [time, stream, bytes] = entry

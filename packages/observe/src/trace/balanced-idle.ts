@@ -58,7 +58,8 @@ export function balancedSchedule(
     isMoving = false
     for (const [rank, list] of lists.entries()) {
       const done = balanced[rank]!
-      for (const action of list.slice(done.length)) {
+      for (let next = done.length; next < list.length; next++) {
+        const action = list[next]!
         const ready = readyAt(action, last, ended)
         if (ready === undefined) break
         const { kind, stage, microbatch } = action

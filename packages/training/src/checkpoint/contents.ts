@@ -107,6 +107,10 @@ export function decodeContents(text: string): Contents {
   if (!isObject(contents) || crc32(JSON.stringify(contents)) !== checksum) {
     throw new Error('its checksum does not match')
   }
+  const { tensors: stored } = contents
+  for (const [name, tensor] of isObject(stored) ? Object.entries(stored) : []) {
+    check(storedTensor.is(tensor), `the dtype, the shape or a piece of ${shorten(name)} is wrong`)
+  }
   for (const [field, { is }] of Object.entries(fields)) {
     check(is(contents[field]), `its field ${field} is missing or has a wrong value`)
   }

@@ -158,8 +158,8 @@ function normalization(
 const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
-const isImage = (path: string) => /\.(png|jpe?g)$/i.test(path)
-const isPng = (path: string) => /\.png$/i.test(path)
+const isImage = (path: string) => /[^/\\]\.(png|jpe?g)$/i.test(path)
+const isPng = (path: string) => /[^/\\]\.png$/i.test(path)
 
 /** Returns false for hidden files, and for files that macOS adds to archives (`__MACOSX`, `._a.png`). */
 function isVisible(path: string) {

@@ -102,10 +102,10 @@ export function attend_cached(
   count: usize,
   width: usize,
   size: usize,
+  scale: f32,
 ): void {
   const bytes = size << 2
   const stride = width << 3
-  const scale = <f32>1 / sqrt<f32>(<f32>size)
   for (let head: usize = 0; head < width << 2; head += bytes) {
     for (let j: usize = 0; j < count; j++) {
       store<f32>(scores + (j << 2), dot(row + head, cache + j * stride + head, bytes))
@@ -113,6 +113,7 @@ export function attend_cached(
     softmax_rows(scores, 1, count, 0, count, scale, scores + (count << 2), false)
     const values = cache + (width << 2) + head
     let i: usize = 0
+    for (; i + 64 <= bytes; i += 64) weighLine(out + head + i, scores, count, values + i, stride)
     for (; i + 16 <= bytes; i += 16) weigh<v128>(out + head + i, scores, count, values + i, stride)
     for (; i < bytes; i += 4) weigh<f32>(out + head + i, scores, count, values + i, stride)
   }
@@ -130,6 +131,28 @@ function dot(x: usize, y: usize, bytes: usize): f32 {
     sums = f32x4.add(sums, f32x4.mul(read<f32>(x + i), read<f32>(y + i)))
   }
   return totalOfFour(sums)
+}
+
+/** As `weigh`, for the 16 columns of a cache line. */
+// @ts-ignore: decorator
+@inline
+function weighLine(out: usize, p: usize, count: usize, values: usize, stride: usize): void {
+  let a = f32x4.splat(0)
+  let b = a
+  let c = a
+  let d = a
+  for (let j: usize = 0; j < count; j++) {
+    const weights = v128.load32_splat(p + (j << 2))
+    a = f32x4.add(a, f32x4.mul(weights, v128.load(values)))
+    b = f32x4.add(b, f32x4.mul(weights, v128.load(values, 16)))
+    c = f32x4.add(c, f32x4.mul(weights, v128.load(values, 32)))
+    d = f32x4.add(d, f32x4.mul(weights, v128.load(values, 48)))
+    values += stride
+  }
+  v128.store(out, a)
+  v128.store(out, b, 16)
+  v128.store(out, c, 32)
+  v128.store(out, d, 48)
 }
 
 /** Sums one or four columns of values, weighted by the probabilities p of their rows. */

@@ -2,7 +2,7 @@ import { argumentError, count, declareOptions, filled, finite, type Rules } from
 import { withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
-import type { TensorBackend } from '../tfjs/backend.ts'
+import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import {
   dropoutRate,
@@ -111,7 +111,8 @@ export class CausalSelfAttention implements Module {
     const size = this.#headSize
     const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / size
     const mask = probabilityMask(this.#dropout, firstHead)
-    const pass = mask === undefined ? core.fused : undefined
+    const fused = core === causalAttention ? currentBackend().attention : core.fused
+    const pass = mask === undefined ? fused : undefined
     const attended = withGradients([joint.forward(x)], (rows) => {
       if (pass !== undefined) return pass(rows, size)
       const [q, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
@@ -205,8 +206,13 @@ export interface AttentionCore {
   /** Whether each rank of a group holds only a part of the positions of a sequence. */
   readonly dividesSequences?: boolean
 
-  /** The same without dropout, for the queries, keys and values as rows; see `TensorBackend.attention`. */
-  readonly fused?: TensorBackend['attention'] | undefined
+  /**
+   * Computes `forward` and `backward` without dropout in one pass. If present, it is called instead of them.
+   *
+   * @param rows - [batch, length, 3 x heads x size]: the queries, keys and values of all heads
+   * @returns the output [batch, length, heads x size]
+   */
+  readonly fused?: ((rows: Tensor, size: number) => Differentiable) | undefined
 
   /**
    * @param mask - dropout factors for the probabilities; default: no dropout
@@ -232,9 +238,6 @@ export interface AttentionCore {
  * et al., 2017). The backward pass reuses the probabilities [batch, heads, length, length].
  */
 export const causalAttention: AttentionCore = {
-  get fused() {
-    return currentBackend().attention
-  },
   forward(q, k, v, mask) {
     const { probabilities } = attend(q, k, 'causal')
     const kept = mask?.(probabilitiesOf(probabilities))

@@ -185,7 +185,7 @@ abstract class Pool2d implements Module {
     this.#stride = pairOf(stride)
   }
 
-  protected abstract readonly pool: typeof tf.maxPool
+  protected abstract pool(x: Tensor4D, size: Pair, stride: Pair): Tensor
 
   isRepeatable(): boolean {
     return true
@@ -196,18 +196,22 @@ abstract class Pool2d implements Module {
    * @returns [batch, floor((height - size) / stride) + 1, ..., channels]
    */
   forward(x: Tensor): Tensor {
-    return this.pool(x as Tensor4D, this.#size, this.#stride, 'valid')
+    return this.pool(x as Tensor4D, this.#size, this.#stride)
   }
 }
 
 /** The largest value of each window, channel by channel. Windows do not extend past the image. */
 export class MaxPool2d extends Pool2d {
-  protected readonly pool = tf.maxPool
+  protected pool(x: Tensor4D, size: Pair, stride: Pair): Tensor {
+    return tf.maxPool(x, [...size], [...stride], 'valid')
+  }
 }
 
 /** The mean of each window, channel by channel. Windows do not extend past the image. */
 export class AvgPool2d extends Pool2d {
-  protected readonly pool = tf.avgPool
+  protected pool(x: Tensor4D, size: Pair, stride: Pair): Tensor {
+    return tf.avgPool(x, [...size], [...stride], 'valid')
+  }
 }
 
 /** Flattens each example to a vector: [batch, ...] to [batch, size]. */

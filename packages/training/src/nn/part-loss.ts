@@ -92,6 +92,7 @@ export function partLoss(given: Loss) {
     tf.dispose([one, gradient])
     return [value, slope] as const
   }
+  /** @returns a promise unless it is known whether the loss is a mean or a sum */
   const attempt = (outputs: Tensor, labels: Tensor) => {
     if (reduction !== undefined) return undefined
     const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)

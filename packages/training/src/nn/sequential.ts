@@ -8,8 +8,8 @@ import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
 /**
- * Applies its children one after the other. It has no `record`, because on the backend tensorflow the passes
- * of a module with a `record` do not become functions.
+ * Applies its children one after the other. It has no `record`, because on the backend tensorflow, if its
+ * binding has kernels of its own, the passes of a module with a `record` do not become functions.
  */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>

@@ -203,7 +203,7 @@ interface Measure {
   readonly onDevice: (gradient: Tensor) => Tensor
 }
 
-// Both measures use four independent sums, which the CPU computes in parallel: ten times as fast as one sum.
+// Both measures have four accumulators, which the CPU computes in parallel: ten times as fast as one.
 
 const sumOfSquares: Measure = {
   name: 'sum of squares',

@@ -112,8 +112,6 @@ export async function compareBatches(
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
-  // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
-  // examples. Middle pipeline stages may get tensors that they never read.
   const parts = [
     ['inputs', inputs, isFirst],
     ['labels', labels, isLast],
@@ -123,6 +121,8 @@ export async function compareBatches(
     indices: describeValues(indices),
     starts: describeValues(starts),
   }
+  // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
+  // examples. Middle pipeline stages may get tensors that they never read.
   for (const [name, part, isRead] of cp.size === 1 ? parts : []) {
     if (isRead || ArrayBuffer.isView(part)) facts[name] = describeValues(await valuesOfPart(part))
   }

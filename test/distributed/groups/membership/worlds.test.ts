@@ -101,6 +101,19 @@ describe('several worlds in one process', () => {
   })
 })
 
+it('a world that was left is not kept in memory', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const place = { rank: 0, worldSize: 1, arena: 4 * 1024 * 1024 }
+  const left = new WeakRef(await initProcessGroup({ ...place, store: memoryStore() }))
+  await destroyProcessGroup()
+  await eventually(() => {
+    collect()
+    return left.deref() === undefined
+  })
+  expect(isInitialized()).toBe(false)
+})
+
 it('a world keeps only its newest successor in memory', async () => {
   setFlagsFromString('--expose-gc')
   const collect = runInNewContext('gc') as () => void

@@ -139,6 +139,37 @@ describe('StepMeter', () => {
     }
   })
 
+  it.each(['zb-h1', 'interleaved'] as const)(
+    'gives all ranks of %s the same report, with passes of all stages',
+    async (name) => {
+      const stages = name === 'interleaved' ? 4 : 2
+      const plan = schedule(name, { stages, ranks: 2, microbatches })
+      const reports = await runWorld({ size: 2 }, async (group) => {
+        const optimizer = new SGD({ learningRate: 0.1 })
+        const model = shardedMLP({ layers: 4, inputs: 8, hidden: 8, outputs: 3 })
+        const pipe = pipeline(model, group, { microbatches, optimizer, schedule: name })
+        const meter = new StepMeter(pipe.recorder)
+        for (let step = 0; step < 3; step++) {
+          await meter.time(() => pipe.step({ size: 8, ...exampleBatch(step, 8, 8, 3) }))
+        }
+        const samples = await meter.gather(group)
+        pipe.dispose()
+        return { samples, report: pipelineReport(samples, plan) }
+      })
+      expect(reports[1]).toEqual(reports[0])
+      const { samples, report } = reports[0]!
+      const passes = (stages / 2) * microbatches
+      for (const step of samples.flat()) {
+        expect([step.forward.length, step.backward.length]).toEqual([passes, passes])
+        expect(step.weights).toHaveLength(name === 'zb-h1' ? microbatches : 0)
+      }
+      expect(report).toMatchObject({ steps: 3, ranks: { length: 2 } })
+      expect(report.predictedStepTime).toBeGreaterThan(0)
+      expect(report.predictedStepTime).toBeLessThanOrEqual(report.stepTime * 1.5)
+      expect(report.predictedIdle.every((idle) => idle >= 0 && idle < 1)).toBe(true)
+    },
+  )
+
   it('takes passes that a rank records without a stage for those of its own stage', async () => {
     const reports = await runWorld({ size: 2 }, async (group) => {
       const recorder = new SpanRecorder({ rank: group.rank })

@@ -27,8 +27,8 @@ export interface Joined {
    */
   readonly departures: Set<string>
   /**
-   * The group of all ranks of the newest world. There are no references to older worlds, so that
-   * they can be garbage-collected.
+   * The group of all ranks of the newest world, until it is left. There are no references to older
+   * worlds, so that they can be garbage-collected.
    */
   group?: EngineProcessGroup
 }
@@ -82,7 +82,6 @@ export async function joinGeneration(
       },
       rejoin: async (options) => await rejoin(group, options),
     })
-    past.group = group
     return group
   }
 
@@ -100,14 +99,17 @@ export async function joinGeneration(
       runner.failGroup(0, `rank ${rank} rebuilds the world`)
       await runner.close()
       await endPresence(storeOf(root, tried), rank)
-      return await join(await beginNext(root, tried), wait)
+      const next = await join(await beginNext(root, tried), wait)
+      if (past.group === old) past.group = next
+      return next
     } finally {
       isLeaving = false
     }
   }
 
   const generation = await chooseGeneration(settings, root, departures)
-  return await join(generation, { timeout, signal })
+  past.group = await join(generation, { timeout, signal })
+  return past.group
 }
 
 /**

@@ -251,7 +251,8 @@ export function createCallingThread(options: CallingThreadOptions) {
     },
     removeGroup(id: number): void {
       flush(groups[id])
-      groups[id] = undefined
+      // A new index would make the array sparse, and slow.
+      if (id in groups) groups[id] = undefined
     },
     /** Whether the ranks of a group share memory. */
     reaches: (group: number): boolean => groups[group]?.isReached === true,

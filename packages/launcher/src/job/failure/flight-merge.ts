@@ -38,7 +38,7 @@ export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   return [...collectives, ...messages, ...slow].sort((a, b) => rank(a) - rank(b))
 }
 
-/** Maximum possible causes of a failure. */
+/** The most causes that a report shows. */
 const SHOWN = 5
 
 /**

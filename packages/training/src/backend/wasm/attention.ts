@@ -70,7 +70,7 @@ export function cachedAttention(rows: Tensor, size: number, cache: Tensor, befor
     const sequence = to! + 4 * entry * capacity * Math.floor(i / count)
     memory.copyWithin(sequence + 4 * entry * position, row + 4 * width, row + 4 * channels)
     if (isPrompt) continue
-    const sizes = [position + 1, width, size]
+    const sizes = [position + 1, width, size, 1 / Math.sqrt(size)]
     heap.kernels.attend_cached(out! + 4 * width * i, row, sequence, scores, ...sizes)
   }
   return value

@@ -16,7 +16,7 @@ import {
   type Traffic,
 } from '../gradients/exchange.ts'
 import {
-  parametersOf,
+  checkedParameters,
   readDataParallelOptions,
   wireBytes,
   type DataParallelOptions,
@@ -55,7 +55,7 @@ export async function dataParallel<M extends Replicated>(
   checkGroup(group)
   const given = readDataParallelOptions(options)
   const { frozen, ...checked } = given
-  const parameters = parametersOf(module, { ...checked, frozen }, group.size)
+  const parameters = checkedParameters(module, { ...checked, frozen }, group.size)
   const buckets = planBuckets(parameters.trained.toReversed(), checked).map(labelOf)
   const facts = { kind: 'dataParallel', ...checked, buckets }
   const replicas = await replicate(module, parameters, facts, [group])

@@ -47,7 +47,10 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   averageBy?(averaging: Averaging | undefined): void
 }
 
-/** Averaged gradients by parameter name. The arrays are parts of the buckets. */
+/**
+ * Averaged gradients by parameter name: parts of the buckets, or copies. With ZeRO, those of this rank's
+ * shares.
+ */
 export type Averages = ReadonlyMap<string, Float32Array>
 
 /** The averaged gradients and the totals of a step. */

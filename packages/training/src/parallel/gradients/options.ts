@@ -89,16 +89,16 @@ export function wireBytes(wire: WireFormat): number {
  * The parameters of a module, the trained ones among them, and the buffers. A tied parameter is listed
  * once.
  */
-export type ModelParameters = ReturnType<typeof parametersOf>
+export type ModelParameters = ReturnType<typeof checkedParameters>
 
 /**
- * Returns the parameters and buffers of a module that is to be replicated.
+ * Returns the parameters and buffers of a module that is to be replicated, after checking them and the loss.
  *
  * @throws ERR_TSR_ARGUMENT when `module` is not a module, two parameters have the same name, or `frozen`
  *   matches no parameter; when the loss counts labels and `reduction` is `mean`, because ranks may have
  *   different counts
  */
-export function parametersOf(
+export function checkedParameters(
   module: Replicated,
   { frozen = [], reduction }: Pick<GradientOptions, 'frozen' | 'reduction'>,
   ranks: number,

@@ -58,6 +58,7 @@ export abstract class Replica<M extends Replicated> {
     this.axes = axes
     this.replicas = replicas
     this.options = options
+    // Before the first step. Creating a replica multiplies no matrices.
     if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(buffers, axes)

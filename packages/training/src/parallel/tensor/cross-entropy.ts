@@ -78,8 +78,10 @@ function lossOn(
   }
   return Object.assign(loss, {
     reduction,
-    countCorrect: (logits: Tensor, labels: Tensor) =>
-      countCorrect(logits, labels, group, targets.ignoreIndex),
+    countCorrect(logits: Tensor, labels: Tensor) {
+      const answers = countCorrect(logits, labels, group, targets.ignoreIndex)
+      return targets.ignoreIndex === undefined ? answers.correct : answers
+    },
   })
 }
 

@@ -22,7 +22,7 @@ import {
   type SharedBucket,
   type Traffic,
 } from '../gradients/exchange.ts'
-import { parametersOf, wireBytes, type ModelParameters } from '../gradients/options.ts'
+import { checkedParameters, wireBytes, type ModelParameters } from '../gradients/options.ts'
 import { countRanks, Replica } from '../gradients/replica.ts'
 import { replicate } from '../gradients/replicas.ts'
 import { MemoryAccounting, type StateMemory } from './memory-accounting.ts'
@@ -68,7 +68,7 @@ export async function fullyShard<M extends Replicated>(
   const { frozen, units: modules, recompute, ...checked } = given
   const { stage } = checked
   const axes = axesOf(groups)
-  const parameters = parametersOf(module, { ...checked, frozen }, countRanks(axes))
+  const parameters = checkedParameters(module, { ...checked, frozen }, countRanks(axes))
   const { trained } = parameters
   const ranks = groups.shard.size
   const units =
