@@ -1,10 +1,4 @@
-import {
-  CausalSelfAttention,
-  loadBackend,
-  tf,
-  Block,
-  type Tensor,
-} from '@tsrun/training'
+import { CausalSelfAttention, loadBackend, tf, Block, type Tensor } from '@tsrun/training'
 import { causalAttention, currentBackend } from '@tsrun/training/parts'
 
 beforeAll(() => loadBackend('wasm'))
