@@ -1,5 +1,7 @@
+import { read, write } from './lanes.as'
 import { pack } from './pack.as'
-import { finishedTile, plainTile } from './tile.as'
+import { finish_rows } from './rows.as'
+import { addProduct, finishedTile, plainTile } from './tile.as'
 
 // Block sizes as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008). A
 // block of b [DEPTH, COLUMNS] fits the second-level cache, and a panel of that block fits the first-level
@@ -44,6 +46,18 @@ export function product(
   mask: usize,
   scratch: usize,
 ): void {
+  if (m < 4 && bColumn == 4) {
+    for (let row: usize = 0; row < m; row++) {
+      if (start) memory.copy(c, start, n << 2)
+      else if (!accumulates) memory.fill(c, 0, n << 2)
+      multiplyRow(c, a, aColumn, b, bRow, n << 2, k)
+      if (finisher) finish_rows(c, 1, n, 0, finisher, mask)
+      c += cRow
+      a += aRow
+      mask += cRow
+    }
+    return
+  }
   const aBlock = scratch
   const bBlock = aBlock + ((ROWS * DEPTH) << 2)
   const edge = bBlock + ((DEPTH * COLUMNS) << 2)
@@ -74,6 +88,49 @@ export function product(
       }
     }
   }
+}
+
+/**
+ * Adds a b to a row of c, with sums in the order of the inner dimension. Packing b for so few rows would
+ * take longer than the sums.
+ */
+function multiplyRow(
+  c: usize,
+  a: usize,
+  aColumn: usize,
+  b: usize,
+  bRow: usize,
+  bytes: usize,
+  k: usize,
+): void {
+  for (; k >= 4; k -= 4) {
+    const x0 = v128.load32_splat(a)
+    const x1 = v128.load32_splat(a + aColumn)
+    const x2 = v128.load32_splat(a + 2 * aColumn)
+    const x3 = v128.load32_splat(a + 3 * aColumn)
+    let i: usize = 0
+    for (; i + 16 <= bytes; i += 16) addFour<v128>(c + i, b + i, bRow, x0, x1, x2, x3)
+    for (; i < bytes; i += 4) addFour<f32>(c + i, b + i, bRow, x0, x1, x2, x3)
+    a += 4 * aColumn
+    b += 4 * bRow
+  }
+  for (; k > 0; k--) {
+    const x = v128.load32_splat(a)
+    for (let i: usize = 0; i < bytes; i += 4) {
+      write<f32>(c + i, addProduct(read<f32>(c + i), x, read<f32>(b + i)))
+    }
+    a += aColumn
+    b += bRow
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function addFour<T>(c: usize, b: usize, row: usize, x0: v128, x1: v128, x2: v128, x3: v128): void {
+  let sum = addProduct(read<T>(c), x0, read<T>(b))
+  sum = addProduct(sum, x1, read<T>(b + row))
+  sum = addProduct(sum, x2, read<T>(b + 2 * row))
+  write<T>(c, addProduct(sum, x3, read<T>(b + 3 * row)))
 }
 
 function multiplyBlocks(

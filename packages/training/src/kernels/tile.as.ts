@@ -16,7 +16,7 @@ export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
 /** sum + x y, rounded once with relaxed SIMD, else twice. */
 // @ts-ignore: decorator
 @inline
-function addProduct(sum: v128, x: v128, y: v128): v128 {
+export function addProduct(sum: v128, x: v128, y: v128): v128 {
   if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)
   return f32x4.add(sum, f32x4.mul(x, y))
 }
