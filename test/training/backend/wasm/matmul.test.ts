@@ -48,6 +48,21 @@ describe('matMul on wasm', () => {
     expect(tf.memory()).toEqual(before)
   })
 
+  it.each([1, 2, 3])('gives %i rows the bits that they have among more rows', (count) => {
+    for (const k of [1, 3, 4, 6, 130, 300]) {
+      for (const n of [1, 7, 8, 21, 520]) {
+        const a = tf.randomUniform([7, k], -1, 1, 'float32', k)
+        const b = tf.randomUniform([k, n], -1, 1, 'float32', n)
+        const bias = tf.randomUniform([n], -1, 1, 'float32', 3)
+        for (const activation of ['linear', 'relu'] as const) {
+          const multiply = (a: Tensor) => tf.fused.matMul({ a, b, bias, activation })
+          const among = tf.slice(multiply(a), 0, count).dataSync()
+          expect(multiply(tf.slice(a, 0, count)).dataSync()).toEqual(among)
+        }
+      }
+    }
+  })
+
   it.each(flags)('multiplies batches, transposed %s, %s', (flipA, flipB) => {
     const a = tf.randomUniform([2, 3, ...(flipA ? [9, 6] : [6, 9])], -1, 1, 'float32', 1)
     const b = tf.randomUniform([2, 3, ...(flipB ? [5, 9] : [9, 5])], -1, 1, 'float32', 2)
