@@ -18,7 +18,9 @@ async function example(
   const [script, ...flags] = args
   const stdout = await runScript(nproc, `examples/${script!}`, ...flags)
   const lines = stdout.trimEnd().split('\n')
-  const [, json] = /^result (\{.*\})$/.exec(lines.pop()!)!
+  // Lines of another rank may come after the result of rank 0.
+  const at = lines.findLastIndex((line) => line.startsWith('result {'))
+  const [, json] = /^result (\{.*\})$/.exec(lines.splice(at, 1)[0]!)!
   return [JSON.parse(json!) as Record<string, unknown>, lines.join('\n')]
 }
 
