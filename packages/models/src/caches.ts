@@ -50,10 +50,11 @@ function noGradient(): never {
 }
 
 /**
- * The KV caches of attention layers. Each call of a layer attends to its own positions and to those that the
- * last `truncate` kept, with the results of `causalAttention` on the whole sequence. The caches have room for a fixed number of
- * positions, which doubles when they are full. A pass of one token then has the same shapes for many
- * tokens, so that the backend can repeat it with few calls; see `TensorBackend.repeat`.
+ * The KV caches of attention layers. Each call of a layer attends to its own positions and to those that
+ * the last `truncate` kept, with the results of `causalAttention` on the whole sequence. The caches have
+ * room for a fixed number of positions, which doubles when they are full. A pass of one token then has the
+ * same shapes for many tokens, so that the backend can repeat it with few calls; see
+ * `TensorBackend.repeat`.
  *
  * @param block - the largest number of positions
  */
@@ -153,7 +154,7 @@ export function keyValueCaches(block: number) {
           const [batch, heads, count, size] = q.shape as [number, number, number, number]
           const sequences = batch * heads
           reserve(length + count)
-          // Where a new shape costs nothing, attend to what is there only.
+          // On a CPU a new shape costs nothing, so leave out the unused positions.
           const columns = isHostAccessible() ? length + count : capacity
           const [keys, values] = [k, v].map((rows, i) => {
             const index = 2 * layer + i

@@ -62,16 +62,17 @@ export function cachedAttention(rows: Tensor, size: number, cache: Tensor, befor
   const isPrompt = before === 0 && count > 1
   const value = isPrompt ? attention(rows, size).value : heap.scoped([batch, count, width])
   const scores = heap.temporary(4 * (before + count) + 8)
-  const [out, from, to] = [value, rows, cache].map((tensor) => heap.addressOf(tensor))
+  const [out, from, begin] = [value, rows, cache].map((tensor) => heap.addressOf(tensor))
   const { HEAPU8: memory } = heap.backend.wasm
+  const scale = 1 / Math.sqrt(size)
   for (let i = 0; i < batch * count; i++) {
     const row = from! + 4 * channels * i
     const position = before + (i % count)
-    const sequence = to! + 4 * entry * capacity * Math.floor(i / count)
+    const sequence = begin! + 4 * entry * capacity * Math.floor(i / count)
     memory.copyWithin(sequence + 4 * entry * position, row + 4 * width, row + 4 * channels)
     if (isPrompt) continue
-    const sizes = [position + 1, width, size, 1 / Math.sqrt(size)]
-    heap.kernels.attend_cached(out! + 4 * width * i, row, sequence, scores, ...sizes)
+    const to = out! + 4 * width * i
+    heap.kernels.attend_cached(to, row, sequence, scores, position + 1, width, size, scale)
   }
   return value
 }
