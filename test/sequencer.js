@@ -5,7 +5,9 @@ import Sequencer from '@jest/test-sequencer'
  * end.
  */
 const longest = [
+  'docs/snippets.slow',
   'live/page.slow',
+  'examples/fsdp.slow',
   'tensorflow/padding',
   'e2e/chaos.slow',
   'launcher/nodes/rendezvous.slow',
@@ -14,18 +16,17 @@ const longest = [
   'e2e/one-rank',
   'distributed/runners/calling-thread-messages.slow',
   'e2e/launcher-output',
-  'docs/snippets.slow',
   'examples/cnn.nightly',
   'parity/run.slow',
+  'parity/run.nightly',
   'e2e/distributed.slow',
-  'e2e/distributed-failures.slow',
+  'e2e/distributed-failures.nightly',
   'examples/pipelines.nightly',
   'examples/gpt.slow',
   'bench/measuring.nightly',
   'examples/steps.slow',
   'training/backend/parity.slow',
   'distributed/kernels/kernels.slow',
-  'distributed/algorithms/collectives.slow',
   'e2e/gpu-check.slow',
   'examples/webgpu.nightly',
 ]

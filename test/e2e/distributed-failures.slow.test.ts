@@ -1,7 +1,8 @@
 import { endJobs } from '../distributed/support/job.ts'
-import { worlds } from '../distributed/support/worlds.ts'
-import { describeFailures } from './support/failures.ts'
+import { otherWorlds } from '../distributed/support/worlds.ts'
+import { describeFailures, usualFailures } from './support/failures.ts'
 
 afterEach(endJobs)
 
-describeFailures(worlds)
+// All cases are in distributed-failures.nightly.test.ts.
+describeFailures(otherWorlds, usualFailures)

@@ -7,7 +7,8 @@ import { describeAlone, describeGrowth, describeProcesses } from './support/proc
 afterEach(endJobs)
 
 describeProcesses(otherWorlds)
-describeGrowth(worlds)
+// All worlds are in distributed.nightly.test.ts.
+describeGrowth(otherWorlds.slice(0, 1))
 describeAlone([{ TSRUN_ENGINE: 'inline' }, { TSRUN_NATIVE: 'off' }])
 
 it('ranks with different transports and engines work together', async () => {

@@ -9,7 +9,7 @@ process.env['TSRUN_LOG_LEVEL'] = 'silent'
 
 const corpus = fileURLToPath(new URL('corpus', import.meta.url))
 
-// fuzz.slow.test.ts tries more; `npm run fuzz -- --seconds 600` as many as wanted, and keeps what it finds in the corpus.
+// fuzz.nightly.test.ts tries more; `npm run fuzz -- --seconds 600` as many as wanted, and keeps what it finds in the corpus.
 describe.each(targets.map((target) => [target.name, target] as const))(
   'the parser of %s',
   (name, target) => {

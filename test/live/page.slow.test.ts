@@ -1,5 +1,5 @@
 import { describeInChromium } from '../e2e/support/browser.ts'
-import { fewLayouts, testLivePage } from './in-browser.ts'
+import { oneLayout, testLivePage } from './in-browser.ts'
 import { buildPage, type LivePage } from './support.ts'
 
 let live: LivePage
@@ -18,5 +18,5 @@ it('the page is one file below 2 MB that names no other', () => {
 })
 
 describeInChromium('the live page in Chromium', (newPage) => {
-  testLivePage(newPage, () => live, fewLayouts)
+  testLivePage(newPage, () => live, oneLayout)
 })

@@ -2,7 +2,7 @@ import { runWorld } from '@tsrun/distributed'
 import { arrayOf, expectBits } from '../support/values.ts'
 import { describeCollectives } from './support/collectives.ts'
 
-// All other sizes up to 9 are in collectives.slow.test.ts.
+// All other sizes up to 9 are in collectives.nightly.test.ts.
 describeCollectives([1, 3, 4])
 
 describe('the results of collectives', () => {

@@ -10,7 +10,7 @@ const allReduce =
   (group) =>
     group.allReduce(newArray('float32', length))
 
-// mismatch.slow.test.ts has more sizes and interleavings.
+// mismatch.nightly.test.ts has more sizes and interleavings.
 describeMismatches([3], 4)
 
 describe('after a mismatch', () => {

@@ -1,0 +1,3 @@
+import { describeOverMpi } from './promises.ts'
+
+describeOverMpi('inline')
