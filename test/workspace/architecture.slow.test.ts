@@ -15,3 +15,10 @@ describe('the report on the architecture', () => {
     expect(stdout).toMatch(/^training( +[\d,]+){5}$/m)
   })
 })
+
+it('the architecture page, its drawings and its walks agree with the sources', () => {
+  const script = join(root, 'scripts/architecture/main.mjs')
+  const { status, stderr } = spawnSync(process.execPath, [script, '--check'], { encoding: 'utf8' })
+  // Out of date? `npm run docs` rewrites them.
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+})

@@ -3,7 +3,7 @@ import { arrayOf, expectBits } from '../support/values.ts'
 import { describeCollectives } from './support/collectives.ts'
 
 // All other sizes up to 9 are in collectives.nightly.test.ts.
-describeCollectives([1, 3, 4])
+describeCollectives([1, 3])
 
 describe('the results of collectives', () => {
   it.each(['ring', 'recursive-doubling'] as const)(

@@ -6,7 +6,7 @@ import { describeExchanges } from './support/exchanges.ts'
 jest.setTimeout(300_000)
 
 // All other sizes up to 9 are in exchanges.nightly.test.ts.
-describeExchanges([1, 3, 4])
+describeExchanges([1, 3])
 
 it.each(['direct', 'ordered', 'ring', 'halving-doubling'] as const)(
   'allReduce of several blocks and segments by %s equals the reference',
