@@ -90,3 +90,46 @@ function packColumns(to: usize, from: usize, width: usize, depth: usize, laneStr
   }
   if (left > 0) packEdge(to, from, width, width, left, laneStride, 4)
 }
+
+/** Transposes x [rows, columns], whose rows are `stride` bytes apart. */
+export function transpose(
+  out: usize,
+  x: usize,
+  rows: usize,
+  columns: usize,
+  stride: usize,
+): void {
+  const outStride = rows << 2
+  const wholeRows = rows & ~3
+  // The columns of a cache line at a time.
+  for (let column: usize = 0; column < columns; column += 16) {
+    const end = min(columns, column + 16)
+    const whole = end & ~3
+    for (let row: usize = 0; row < wholeRows; row += 4) {
+      const from = x + row * stride
+      const to = out + (row << 2)
+      for (let i = column; i < whole; i += 4) {
+        transposeSquare(to + i * outStride, rows, from + (i << 2), stride)
+      }
+    }
+    if (whole < end) transposeEdge(out, x, 0, wholeRows, whole, end, outStride, stride)
+    if (wholeRows < rows) transposeEdge(out, x, wholeRows, rows, column, end, outStride, stride)
+  }
+}
+
+function transposeEdge(
+  out: usize,
+  x: usize,
+  firstRow: usize,
+  rows: usize,
+  first: usize,
+  columns: usize,
+  outStride: usize,
+  stride: usize,
+): void {
+  for (let row = firstRow; row < rows; row++) {
+    for (let column = first; column < columns; column++) {
+      store<f32>(out + column * outStride + (row << 2), load<f32>(x + row * stride + (column << 2)))
+    }
+  }
+}
