@@ -6,7 +6,7 @@ import { Geometry } from './geometry.as'
 // @ts-ignore: decorator
 @inline
 function larger(value: v128, largest: v128): v128 {
-  return v128.bitselect(value, largest, f32x4.gt(value, largest))
+  return f32x4.pmax(largest, value)
 }
 
 /** Computes the largest value of each window, which is -Infinity if all are NaN or outside the image. */
@@ -77,7 +77,8 @@ function squareGradient(dx: usize, x: usize, dy: usize, pixel: usize, line: usiz
 
 /**
  * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
- * several values are the largest, uses the first. dx must contain zeros.
+ * several values are the largest, uses the first. dx must contain zeros, except where it is covered by
+ * windows that do not overlap, if channels come in fours.
  */
 export function max_pool_gradient(
   dx: usize,

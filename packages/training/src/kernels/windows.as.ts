@@ -7,9 +7,16 @@ import { add, read, write } from './lanes.as'
 // @ts-ignore: decorator
 @inline
 function copy(out: usize, x: usize, bytes: usize): void {
-  const even = bytes & ~15
   let at: usize = 0
-  for (; at < even; at += 16) v128.store(out + at, v128.load(x + at))
+  if (bytes >= 16) {
+    for (; at + 64 <= bytes; at += 64) {
+      v128.store(out + at, v128.load(x + at))
+      v128.store(out + at, v128.load(x + at, 16), 16)
+      v128.store(out + at, v128.load(x + at, 32), 32)
+      v128.store(out + at, v128.load(x + at, 48), 48)
+    }
+    for (; at + 16 <= bytes; at += 16) v128.store(out + at, v128.load(x + at))
+  }
   if (bytes & 8) {
     store<u64>(out + at, load<u64>(x + at))
     at += 8
@@ -58,12 +65,17 @@ export function take_windows(
   geometry: usize,
 ): void {
   const g = changetype<Geometry>(geometry)
-  const run = <usize>g.wide * g.pixel
+  // The compiler would read fields again after each store.
+  const wide = g.wide
+  const width = g.width
+  const pixel = g.pixel
+  const right = g.right
+  const run = <usize>wide * pixel
   const size = <usize>g.tall * run
   g.goTo(first)
   while (first < last) {
     // The windows up to the end of a row of outputs.
-    const count = min(last - first, g.columns - (g.column + g.left) / g.right)
+    const count = min(last - first, g.columns - (g.column + g.left) / right)
     for (let i = 0; i < g.tall; i++) {
       const row = g.row + i
       const isOutside = row < 0 || row >= g.height
@@ -71,21 +83,19 @@ export function take_windows(
       let to = patches + <usize>i * run
       let column = g.column
       for (let n = count; n > 0; n--) {
-        const from = max(0, -column)
-        const until = min(g.wide, g.width - column)
-        if (isOutside || until <= from) {
-          clear(to, run)
-        } else if (until - from == g.wide) {
-          copy(to, line + <usize>column * g.pixel, run)
+        if (!isOutside && column >= 0 && column + wide <= width) {
+          copy(to, line + <usize>column * pixel, run)
         } else {
-          const start = <usize>from * g.pixel
-          const end = <usize>until * g.pixel
+          const from = isOutside ? wide : min(wide, max(0, -column))
+          const until = max(from, min(wide, width - column))
+          const start = <usize>from * pixel
+          const end = <usize>until * pixel
           clear(to, start)
-          copy(to + start, line + <usize>(column + from) * g.pixel, end - start)
+          copy(to + start, line + <usize>(column + from) * pixel, end - start)
           clear(to + end, run - end)
         }
         to += size
-        column += g.right
+        column += right
       }
     }
     patches += <usize>count * size
