@@ -1,13 +1,5 @@
 import { add, high, join, low, read, write } from './lanes.as'
-import { finish } from './tile.as'
-
-// @ts-ignore: decorator
-@inline
-function finishAt<T>(i: usize, c: usize, start: usize, finisher: i32, mask: usize): void {
-  let x = read<T>(c + i)
-  if (start) x = f32x4.add(x, read<T>(start + i))
-  write<T>(c + i, finish<T>(x, finisher, mask + i))
-}
+import { MASK } from './tile.as'
 
 /**
  * Adds `start` to every row of c [rows, columns], and applies the finisher: what `product` does to its
@@ -22,10 +14,10 @@ export function finish_rows(
   mask: usize,
 ): void {
   const bytes = columns << 2
-  for (let row = rows; row > 0; row--) {
-    let i: usize = 0
-    for (; i + 16 <= bytes; i += 16) finishAt<v128>(i, c, start, finisher, mask)
-    for (; i < bytes; i += 4) finishAt<f32>(i, c, start, finisher, mask)
+  for (; rows > 0; rows--) {
+    if (start) add<f32>(c, start, bytes)
+    // A ReLU is 0 where its input is 0 or less.
+    if (finisher) maskRow(c, c, finisher == MASK ? mask : c, bytes)
     c += bytes
     mask += bytes
   }
@@ -93,12 +85,17 @@ function maskAt<T>(out: usize, x: usize, y: usize): void {
   write<T>(out, v128.andnot(read<T>(x), zeros))
 }
 
-/** Computes the gradient of a ReLU with the output y: out[i] = y[i] > 0 ? x[i] : 0. `out` may be `x`. */
-export function mask(out: usize, x: usize, y: usize, count: usize): void {
-  const bytes = count << 2
+// @ts-ignore: decorator
+@inline
+function maskRow(out: usize, x: usize, y: usize, bytes: usize): void {
   let p: usize = 0
   for (; p + 16 <= bytes; p += 16) maskAt<v128>(out + p, x + p, y + p)
   for (; p < bytes; p += 4) maskAt<f32>(out + p, x + p, y + p)
+}
+
+/** Computes the gradient of a ReLU with the output y: out[i] = y[i] > 0 ? x[i] : 0. `out` may be `x`. */
+export function mask(out: usize, x: usize, y: usize, count: usize): void {
+  maskRow(out, x, y, count << 2)
 }
 
 /**
