@@ -77,8 +77,7 @@ function squareGradient(dx: usize, x: usize, dy: usize, pixel: usize, line: usiz
 
 /**
  * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
- * several values are the largest, uses the first. dx must contain zeros, except where it is covered by
- * windows that do not overlap, if channels come in fours.
+ * several values are the largest, uses the first. dx must contain zeros.
  */
 export function max_pool_gradient(
   dx: usize,

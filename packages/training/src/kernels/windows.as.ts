@@ -56,6 +56,17 @@ function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
 }
 
+/** Copies a row of a window that may be partly outside of its image, whose row `line` has `width` pixels. */
+function takeEdge(to: usize, line: usize, column: i32, wide: i32, width: i32, pixel: usize): void {
+  const from = min(wide, max(0, -column))
+  const until = max(from, min(wide, width - column))
+  const start = <usize>from * pixel
+  const end = <usize>until * pixel
+  clear(to, start)
+  copy(to + start, line + <usize>(column + from) * pixel, end - start)
+  clear(to + end, <usize>wide * pixel - end)
+}
+
 /** Copies the values of the windows [first, last) to `patches` [windows, tall, wide, channels]. */
 export function take_windows(
   patches: usize,
@@ -65,12 +76,9 @@ export function take_windows(
   geometry: usize,
 ): void {
   const g = changetype<Geometry>(geometry)
-  // The compiler would read fields again after each store.
-  const wide = g.wide
-  const width = g.width
-  const pixel = g.pixel
   const right = g.right
-  const run = <usize>wide * pixel
+  const step = <usize>right * g.pixel
+  const run = <usize>g.wide * g.pixel
   const size = <usize>g.tall * run
   g.goTo(first)
   while (first < last) {
@@ -78,24 +86,28 @@ export function take_windows(
     const count = min(last - first, g.columns - (g.column + g.left) / right)
     for (let i = 0; i < g.tall; i++) {
       const row = g.row + i
-      const isOutside = row < 0 || row >= g.height
+      const width = row < 0 || row >= g.height ? 0 : g.width
       const line = images + g.image + <usize>row * g.line
       let to = patches + <usize>i * run
       let column = g.column
-      for (let n = count; n > 0; n--) {
-        if (!isOutside && column >= 0 && column + wide <= width) {
-          copy(to, line + <usize>column * pixel, run)
+      let left = count
+      while (left > 0) {
+        const inside = width - g.wide - column
+        if (column < 0 || inside < 0) {
+          takeEdge(to, line, column, g.wide, width, g.pixel)
+          to += size
+          column += right
+          left--
         } else {
-          const from = isOutside ? wide : min(wide, max(0, -column))
-          const until = max(from, min(wide, width - column))
-          const start = <usize>from * pixel
-          const end = <usize>until * pixel
-          clear(to, start)
-          copy(to + start, line + <usize>(column + from) * pixel, end - start)
-          clear(to + end, run - end)
+          const whole = min(left, inside / right + 1)
+          const end = to + <usize>whole * size
+          for (let from = line + <usize>column * g.pixel; to < end; to += size) {
+            copy(to, from, run)
+            from += step
+          }
+          column += whole * right
+          left -= whole
         }
-        to += size
-        column += right
       }
     }
     patches += <usize>count * size
