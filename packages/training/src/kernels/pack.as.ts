@@ -30,10 +30,17 @@ function packEdge(
   laneStride: usize,
   depthStride: usize,
 ): void {
-  for (let k: usize = 0; k < depth; k++) {
-    for (let lane: usize = 0; lane < width; lane++) {
-      const value: f32 = lane < lanes ? load<f32>(from + lane * laneStride + k * depthStride) : 0
-      store<f32>(to + ((k * width + lane) << 2), value)
+  const step = width << 2
+  if (lanes < width) {
+    for (let i: usize = 0; i < depth * step; i += 16) v128.store(to + i, f32x4.splat(0))
+  }
+  for (let lane: usize = 0; lane < lanes; lane++) {
+    let at = to + (lane << 2)
+    let x = from + lane * laneStride
+    for (let k = depth; k > 0; k--) {
+      store<f32>(at, load<f32>(x))
+      at += step
+      x += depthStride
     }
   }
 }

@@ -185,7 +185,10 @@ function copyCorner(
   rows: usize,
   columns: usize,
 ): void {
-  for (let row: usize = 0; row < rows; row++) {
-    memory.copy(to + row * toStride, from + row * fromStride, columns << 2)
+  // For so few bytes, `memory.copy` takes longer.
+  for (; rows > 0; rows--) {
+    for (let i: usize = 0; i < columns << 2; i += 4) store<f32>(to + i, load<f32>(from + i))
+    to += toStride
+    from += fromStride
   }
 }
