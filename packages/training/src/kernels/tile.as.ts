@@ -7,9 +7,8 @@ export const MASK: i32 = 2
 // @ts-ignore: decorator
 @inline
 export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
-  if (finisher == RELU) return f32x4.pmax(x, f32x4.splat(0))
-  // The gradient is 0 where the mask (the output of the ReLU) is 0.
-  if (finisher == MASK) return v128.andnot(x, f32x4.le(read<T>(mask), f32x4.splat(0)))
+  // A ReLU is 0 where its input is 0 or less, and its gradient where the mask, its output, is 0.
+  if (finisher) return v128.andnot(x, f32x4.le(finisher == MASK ? read<T>(mask) : x, f32x4.splat(0)))
   return x
 }
 
