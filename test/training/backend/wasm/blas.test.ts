@@ -27,6 +27,7 @@ function run(script: string, env: Record<string, string>) {
       const divided = [
         tf.matMul(c, tf.slice(d, 0, 100)),
         tf.matMul(c, d, true),
+        tf.matMul(c, tf.slice(c, 0, 21), false, true),
         tf.matMul(tf.slice(e, 0, [400, 40]), e, true),
         tf.matMul(tf.reshape(tf.slice(wide, 0, 20), [16, 400]), wide),
       ]

@@ -30,7 +30,6 @@ export function findBlas(heap: WasmHeap): Blas | undefined {
  */
 const SIZES = [
   [1, 67, 33],
-  [9, 67, 33],
   [19, 1, 130],
   [33, 65, 129],
   [60, 400, 320],

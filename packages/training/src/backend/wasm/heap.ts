@@ -202,12 +202,15 @@ const SMALLEST = 2048
 const UNPACKED = 1e6
 const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
 
-/** Whether it takes less time to transpose b first: without a copy, a transposed b is read across its rows. */
+/**
+ * Whether it takes less time to transpose b first, because a BLAS that does not copy b reads it across its
+ * rows. With fewer rows of a, the transpose takes the time that it saves.
+ */
 function isFasterTransposed(
   { kernels = '' }: Blas,
   [m, n, k]: readonly [m: number, n: number, k: number],
 ): boolean {
-  return m >= 16 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
+  return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
 
 /** Returns the rows of the result, and the part of the inner dimension, to compute at once. */
