@@ -34,14 +34,14 @@ function packEdge(
   if (lanes < width) {
     for (let i: usize = 0; i < depth * step; i += 16) v128.store(to + i, f32x4.splat(0))
   }
-  for (let lane: usize = 0; lane < lanes; lane++) {
-    let at = to + (lane << 2)
-    let x = from + lane * laneStride
-    for (let k = depth; k > 0; k--) {
-      store<f32>(at, load<f32>(x))
-      at += step
-      x += depthStride
+  for (let k = depth; k > 0; k--) {
+    let x = from
+    for (let lane: usize = 0; lane < lanes; lane++) {
+      store<f32>(to + (lane << 2), load<f32>(x))
+      x += laneStride
     }
+    to += step
+    from += depthStride
   }
 }
 
