@@ -1,5 +1,54 @@
-import { exp } from './exp.as'
+import { exp2, LOG2_E } from './exp.as'
 import { largest, read, totalOfFour, write } from './lanes.as'
+
+/** Replaces four scores, or one, by exponentials in the used lanes and 0 in the others. */
+// @ts-ignore: decorator
+@inline
+function exponentials<T>(p: usize, largests: v128, scales: v128, used: v128): v128 {
+  const e = v128.and(exp2(f32x4.mul(f32x4.sub(read<T>(p), largests), scales)), used)
+  write<T>(p, e)
+  return e
+}
+
+/** Returns which lanes of a vector the last `bytes` of a row fill. */
+// @ts-ignore: decorator
+@inline
+function lanesOf(bytes: usize): v128 {
+  return i32x4.lt_u(i32x4(0, 4, 8, 12), i32x4.splat(<i32>bytes))
+}
+
+/** Replaces scores by exponentials and returns their sum. A row has memory for `width` bytes. */
+// @ts-ignore: decorator
+@inline
+function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, scales: v128): f32 {
+  let sums = f32x4.splat(0)
+  let i: usize = 0
+  for (; i + 16 <= bytes; i += 16) {
+    sums = f32x4.add(sums, exponentials<v128>(p + i, largest, scales, i32x4.splat(-1)))
+  }
+  if (i < bytes && i + 16 <= width) {
+    sums = f32x4.add(sums, exponentials<v128>(p + i, largest, scales, lanesOf(bytes - i)))
+  } else {
+    for (; i < bytes; i += 4) {
+      sums = f32x4.add(sums, exponentials<f32>(p + i, largest, scales, i32x4(-1, 0, 0, 0)))
+    }
+  }
+  return totalOfFour(sums)
+}
+
+// @ts-ignore: decorator
+@inline
+function scaleRow(p: usize, bytes: usize, width: usize, factors: v128): void {
+  let i: usize = 0
+  for (; i + 16 <= bytes; i += 16) v128.store(p + i, f32x4.mul(v128.load(p + i), factors))
+  if (i < bytes && i + 16 <= width) {
+    const scaled = f32x4.mul(v128.load(p + i), factors)
+    v128.store(p + i, v128.and(scaled, lanesOf(bytes - i)))
+    i += 16
+  } else for (; i < bytes; i += 4) write<f32>(p + i, f32x4.mul(read<f32>(p + i), factors))
+  for (; i + 16 <= width; i += 16) v128.store(p + i, f32x4.splat(0))
+  for (; i < width; i += 4) store<f32>(p + i, 0)
+}
 
 /**
  * Replaces scores by probabilities: p = softmax(scale p) for each row. Row i has `visible` + i scores, at
@@ -19,34 +68,25 @@ export function softmax_rows(
   stats: usize,
   known: bool,
 ): void {
-  const scales = f32x4.splat(scale)
+  const scales = f32x4.splat(scale * LOG2_E)
+  const width = columns << 2
+  // In loops of their own, the operations on one row do not wait for those on the row before.
+  if (!known) {
+    for (let row: usize = 0; row < rows; row++) {
+      const bytes = min(visible + row, columns) << 2
+      store<f32>(stats + (row << 3), largest(p + row * stride, bytes))
+    }
+  }
   for (let row: usize = 0; row < rows; row++) {
-    const count = min(visible + row, columns)
-    const bytes = count << 2
-    const quads = bytes & ~15
-    if (!known) store<f32>(stats, largest(p, bytes))
-    const largests = v128.load32_splat(stats)
-    let sums = f32x4.splat(0)
-    let i: usize = 0
-    for (; i < quads; i += 16) {
-      const e = exp(f32x4.mul(f32x4.sub(v128.load(p + i), largests), scales))
-      v128.store(p + i, e)
-      sums = f32x4.add(sums, e)
-    }
-    let sum = totalOfFour(sums)
-    for (; i < bytes; i += 4) {
-      const e = exp(f32x4.mul(f32x4.sub(v128.load32_splat(p + i), largests), scales))
-      v128.store_lane<f32>(p + i, e, 0)
-      sum += f32x4.extract_lane(e, 0)
-    }
-    if (!known) store<f32>(stats, 1 / sum, 4)
-    const inverse = load<f32>(stats, 4)
-    const inverses = f32x4.splat(inverse)
-    for (i = 0; i < quads; i += 16) v128.store(p + i, f32x4.mul(v128.load(p + i), inverses))
-    for (; i < bytes; i += 4) store<f32>(p + i, load<f32>(p + i) * inverse)
-    memory.fill(p + bytes, 0, (columns - count) << 2)
-    p += stride
-    stats += 8
+    const bytes = min(visible + row, columns) << 2
+    const at = stats + (row << 3)
+    const largests = v128.load32_splat(at)
+    const sum = exponentialsOfRow(p + row * stride, bytes, width, largests, scales)
+    if (!known) store<f32>(at, 1 / sum, 4)
+  }
+  for (let row: usize = 0; row < rows; row++) {
+    const bytes = min(visible + row, columns) << 2
+    scaleRow(p + row * stride, bytes, width, v128.load32_splat(stats + (row << 3), 4))
   }
 }
 

@@ -33,12 +33,18 @@ export function cross_entropy(
       const top = f64x2.splat(<f64>largest(logits, bytes))
       let sums = f64x2.splat(0)
       let rest = f64x2.splat(0)
-      for (let p: usize = 0; p < bytes; p += 8) {
-        const isPair = p + 8 <= bytes
-        const used = isPair ? i64x2.splat(-1) : i64x2(-1, 0)
-        const x = isPair ? v128.load64_zero(logits + p) : v128.load32_zero(logits + p)
-        const score = v128.and(f64x2.sub(low(x), top), used)
-        const e = v128.and(expOfDoubles(score), used)
+      let p: usize = 0
+      for (; p + 8 <= bytes; p += 8) {
+        const score = f64x2.sub(low(v128.load64_zero(logits + p)), top)
+        const e = expOfDoubles(score)
+        v128.store(exponentials + (p << 1), e)
+        sums = f64x2.add(sums, e)
+        rest = f64x2.add(rest, score)
+      }
+      if (p < bytes) {
+        const first = i64x2(-1, 0)
+        const score = v128.and(f64x2.sub(low(v128.load32_zero(logits + p)), top), first)
+        const e = v128.and(expOfDoubles(score), first)
         v128.store(exponentials + (p << 1), e)
         sums = f64x2.add(sums, e)
         rest = f64x2.add(rest, score)

@@ -1,26 +1,48 @@
 // Passes over single values. `count` may be any number.
-import { exp } from './exp.as'
+import { exp2, LOG2_E } from './exp.as'
 import { high, low, read, total, write } from './lanes.as'
 
+/** Values for which `gate` runs both of its passes, so that they stay in the first-level cache. */
+const CHUNK: usize = 1024
+
+/** x^2, with a limit that keeps it finite: 0 times an infinite square is NaN. */
+// @ts-ignore: decorator
+@inline
+function boundedSquare(x: v128): v128 {
+  return f32x4.pmin(f32x4.mul(x, x), f32x4.splat(1e36))
+}
+
+/** e = exp(-|linear x + cubic x^3|), which never overflows. */
+// @ts-ignore: decorator
+@inline
+function decayAt<T>(e: usize, x: usize, linear: f32, cubic: f32): void {
+  const v = read<T>(x)
+  const factors = f32x4.mul(boundedSquare(v), f32x4.splat(cubic * LOG2_E))
+  const inner = f32x4.mul(v, f32x4.add(factors, f32x4.splat(linear * LOG2_E)))
+  write<T>(e, exp2(v128.or(inner, i32x4.splat(1 << 31))))
+}
+
+/** @param slope - contains the result of `decayAt` */
 // @ts-ignore: decorator
 @inline
 function gateAt<T>(out: usize, slope: usize, x: usize, linear: f32, cubic: f32): void {
   const v = read<T>(x)
-  // If the factor is 0, skip the product: 0 times an infinite square is NaN.
-  const square = cubic ? f32x4.mul(f32x4.mul(v, v), f32x4.splat(cubic)) : f32x4.splat(0)
-  const inner = f32x4.mul(v, f32x4.add(square, f32x4.splat(linear)))
-  // sigmoid(z) = 1 / (1 + exp(-z)) = exp(z) / (1 + exp(z)), and exp(-|z|) never overflows.
-  const e = exp(f32x4.neg(f32x4.abs(inner)))
-  const factor = f32x4.div(f32x4.splat(1), f32x4.add(f32x4.splat(1), e))
-  const isNegative = f32x4.lt(inner, f32x4.splat(0))
-  const y = f32x4.mul(v128.bitselect(e, f32x4.splat(1), isNegative), factor)
-  const bend = f32x4.mul(e, f32x4.mul(factor, factor))
-  const steep = f32x4.add(f32x4.mul(square, f32x4.splat(3)), f32x4.splat(linear))
-  write<T>(slope, f32x4.add(y, f32x4.mul(v, f32x4.mul(steep, bend))))
+  const e = read<T>(slope)
+  // sigmoid(z) = 1 / (1 + exp(-z)) = exp(z) / (1 + exp(z))
+  const right = f32x4.div(f32x4.splat(1), f32x4.add(f32x4.splat(1), e))
+  const left = f32x4.mul(e, right)
+  const y = v128.bitselect(left, right, i32x4.shr_s(v, 31))
+  const cubed = f32x4.mul(boundedSquare(v), f32x4.splat(3 * cubic))
+  const steep = f32x4.add(cubed, f32x4.splat(linear))
+  const bend = f32x4.mul(steep, f32x4.mul(left, right))
+  write<T>(slope, f32x4.add(y, f32x4.mul(v, bend)))
   write<T>(out, f32x4.mul(v, y))
 }
 
-/** out = x sigmoid(linear x + cubic x^3), and `slope` = its derivative. */
+/**
+ * out = x sigmoid(linear x + cubic x^3), and `slope` = its derivative. The factors are at least 0. Two passes
+ * with short chains of dependent operations take half the time of one.
+ */
 export function gate(
   out: usize,
   slope: usize,
@@ -29,10 +51,19 @@ export function gate(
   linear: f32,
   cubic: f32,
 ): void {
-  const bytes = count << 2
-  let p: usize = 0
-  for (; p + 16 <= bytes; p += 16) gateAt<v128>(out + p, slope + p, x + p, linear, cubic)
-  for (; p < bytes; p += 4) gateAt<f32>(out + p, slope + p, x + p, linear, cubic)
+  while (count > 0) {
+    const part = min(count, CHUNK)
+    const bytes = part << 2
+    let p: usize = 0
+    for (; p + 16 <= bytes; p += 16) decayAt<v128>(slope + p, x + p, linear, cubic)
+    for (; p < bytes; p += 4) decayAt<f32>(slope + p, x + p, linear, cubic)
+    for (p = 0; p + 16 <= bytes; p += 16) gateAt<v128>(out + p, slope + p, x + p, linear, cubic)
+    for (; p < bytes; p += 4) gateAt<f32>(out + p, slope + p, x + p, linear, cubic)
+    count -= part
+    out += bytes
+    slope += bytes
+    x += bytes
+  }
 }
 
 /** out = factor x; `out` may be `x`. */

@@ -1,4 +1,4 @@
-// exp(x) for x of at most 0. If x = n log 2 + r with a whole number n, exp(x) = 2^n exp(r).
+// Powers with exponents of at most 0. With a whole number n, 2^(n + r) = 2^n 2^r.
 
 /** x y + z */
 // @ts-ignore: decorator
@@ -7,27 +7,29 @@ function linear<T>(x: v128, y: v128, z: f64): v128 {
   return v128.add<T>(v128.mul<T>(x, y), v128.splat<T>(<T>z))
 }
 
-/** exp of four floats, with a relative error of 1e-7; 0 for x below -87.3. */
+/** log2(e): exp(x) = 2^(x log2(e)) */
+export const LOG2_E: f32 = 1.44269504
+
+/** 2^x of four floats of at most 0, with a relative error of 1e-7; 0 for x below -126.5. */
 // @ts-ignore: decorator
 @inline
-export function exp(x: v128): v128 {
+export function exp2(x: v128): v128 {
+  const bounded = f32x4.pmax(x, f32x4.splat(-127))
   // Adding 1.5 2^23 rounds to a whole number, which is then in the low bits.
-  const shifted = linear<f32>(x, f32x4.splat(1.44269504), 12582912)
-  const n = f32x4.sub(shifted, f32x4.splat(12582912))
-  let r = f32x4.sub(x, f32x4.mul(n, f32x4.splat(0.693359375)))
-  r = f32x4.add(r, f32x4.mul(n, f32x4.splat(2.12194440e-4)))
-  // Source of the coefficients: expf.c of Cephes.
-  let y = linear<f32>(f32x4.splat(1.9875691500e-4), r, 1.3981999507e-3)
-  y = linear<f32>(y, r, 8.3334519073e-3)
-  y = linear<f32>(y, r, 4.1665795894e-2)
-  y = linear<f32>(y, r, 1.6666665459e-1)
-  y = linear<f32>(y, r, 5.0000001201e-1)
-  y = linear<f32>(f32x4.add(f32x4.mul(f32x4.mul(y, r), r), r), f32x4.splat(1), 1)
-  const power = i32x4.add(i32x4.shl(shifted, 23), i32x4.splat(127 << 23))
-  return v128.andnot(f32x4.mul(y, power), f32x4.lt(x, f32x4.splat(-87.3)))
+  const shifted = f32x4.add(bounded, f32x4.splat(12582912))
+  const r = f32x4.sub(bounded, f32x4.sub(shifted, f32x4.splat(12582912)))
+  // 2^r = 1 + c r + r^2 (a + r^2 b), with the smallest largest error. The chain of dependent operations is
+  // shorter than in Horner's scheme.
+  const square = f32x4.mul(r, r)
+  const a = linear<f32>(r, f32x4.splat(0.055503320), 0.24022648)
+  let b = linear<f32>(r, f32x4.splat(0.0013399003), 0.0096184388)
+  b = f32x4.add(b, f32x4.mul(square, f32x4.splat(0.00015353259)))
+  const rest = f32x4.mul(square, f32x4.add(a, f32x4.mul(square, b)))
+  const y = f32x4.add(f32x4.add(f32x4.mul(r, f32x4.splat(0.69314718)), rest), f32x4.splat(1))
+  return f32x4.mul(y, i32x4.shl(i32x4.add(shifted, i32x4.splat(127)), 23))
 }
 
-/** exp of two doubles, with a relative error of 3e-13; 0 for x below -708. */
+/** exp of two doubles of at most 0, with a relative error of 3e-13; 0 for x below -708. */
 // @ts-ignore: decorator
 @inline
 export function expOfDoubles(x: v128): v128 {
@@ -35,17 +37,17 @@ export function expOfDoubles(x: v128): v128 {
   const n = f64x2.sub(shifted, f64x2.splat(6755399441055744))
   let r = f64x2.sub(x, f64x2.mul(n, f64x2.splat(0.6931471803691238)))
   r = f64x2.sub(r, f64x2.mul(n, f64x2.splat(1.9082149292705877e-10)))
-  // The Taylor series.
-  let y = linear<f64>(f64x2.splat(1 / 3628800.0), r, 1 / 362880.0)
-  y = linear<f64>(y, r, 1 / 40320.0)
-  y = linear<f64>(y, r, 1 / 5040.0)
-  y = linear<f64>(y, r, 1 / 720.0)
-  y = linear<f64>(y, r, 1 / 120.0)
-  y = linear<f64>(y, r, 1 / 24.0)
-  y = linear<f64>(y, r, 1 / 6.0)
-  y = linear<f64>(y, r, 0.5)
-  y = linear<f64>(y, r, 1)
-  y = linear<f64>(y, r, 1)
+  // The Taylor series, as sums of pairs.
+  const square = f64x2.mul(r, r)
+  const fourth = f64x2.mul(square, square)
+  const a = f64x2.add(r, f64x2.splat(1))
+  const b = linear<f64>(r, f64x2.splat(1 / 6.0), 0.5)
+  const c = linear<f64>(r, f64x2.splat(1 / 120.0), 1 / 24.0)
+  const d = linear<f64>(r, f64x2.splat(1 / 5040.0), 1 / 720.0)
+  let e = linear<f64>(r, f64x2.splat(1 / 362880.0), 1 / 40320.0)
+  e = f64x2.add(e, f64x2.mul(square, f64x2.splat(1 / 3628800.0)))
+  e = f64x2.add(f64x2.add(c, f64x2.mul(square, d)), f64x2.mul(fourth, e))
+  const y = f64x2.add(f64x2.add(a, f64x2.mul(square, b)), f64x2.mul(fourth, e))
   const power = i64x2.shl(i64x2.add(shifted, i64x2.splat(1023)), 52)
   return v128.andnot(f64x2.mul(y, power), f64x2.lt(x, f64x2.splat(-708)))
 }

@@ -60,7 +60,8 @@ export type Passes = Record<
   | 'scale'
   | 'scatter_add'
   | 'softmax_gradient'
-  | 'sum_of_squares',
+  | 'sum_of_squares'
+  | 'transpose',
   (...values: number[]) => number
 >
 

@@ -5,12 +5,19 @@ import { high, low, read, total, write } from './lanes.as'
 /** Bytes of the statistics of a row: the two floats of its mean, and 1 / its standard deviation. */
 const STATISTICS: usize = 12
 
+/** x - mean */
+// @ts-ignore: decorator
+@inline
+function centered<T>(x: usize, mean: v128, rest: v128): v128 {
+  const y = f32x4.sub(f32x4.sub(read<T>(x), mean), rest)
+  return isVector<T>() ? y : v128.and(y, i32x4(-1, 0, 0, 0))
+}
+
 /** (x - mean) inverse */
 // @ts-ignore: decorator
 @inline
 function normal<T>(x: usize, mean: v128, rest: v128, inverse: v128): v128 {
-  const y = f32x4.mul(f32x4.sub(f32x4.sub(read<T>(x), mean), rest), inverse)
-  return isVector<T>() ? y : v128.and(y, i32x4(-1, 0, 0, 0))
+  return f32x4.mul(centered<T>(x, mean, rest), inverse)
 }
 
 /** The sum of both halves, in doubles. */
@@ -32,6 +39,9 @@ function addTo<T>(sums: usize, x: v128): void {
   }
 }
 
+/** Values whose rows each pass of `forward` takes together, so that they stay in the first-level cache. */
+const CHUNK: usize = 2048
+
 function forward<T>(
   out: usize,
   statistics: usize,
@@ -43,33 +53,63 @@ function forward<T>(
   epsilon: f64,
 ): void {
   const bytes = width << 2
-  for (; rows > 0; rows--) {
-    let average: f64 = 0
-    if (shift) {
-      let sum = f64x2.splat(0)
-      for (let p: usize = 0; p < bytes; p += sizeof<T>()) sum = f64x2.add(sum, folded(read<T>(x + p)))
-      average = total(sum) / <f64>width
+  const most = max<usize>(1, CHUNK / width)
+  while (rows > 0) {
+    const part = min(rows, most)
+    // In loops of their own, the divisions of one row do not delay the sums of the next one.
+    for (let row: usize = 0; row < part; row++) {
+      writeMean<T>(statistics + row * STATISTICS, x + row * bytes, width, shift != 0)
     }
-    store<f32>(statistics, <f32>average)
-    store<f32>(statistics, <f32>(average - <f64>(<f32>average)), 4)
-    const mean = v128.load32_splat(statistics)
-    const rest = v128.load32_splat(statistics, 4)
-    let squares = f64x2.splat(0)
-    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
-      const y = normal<T>(x + p, mean, rest, f32x4.splat(1))
-      squares = f64x2.add(squares, f64x2.mul(low(y), low(y)))
-      squares = f64x2.add(squares, f64x2.mul(high(y), high(y)))
+    for (let row: usize = 0; row < part; row++) {
+      writeInverse<T>(statistics + row * STATISTICS, x + row * bytes, width, epsilon)
     }
-    store<f32>(statistics, <f32>(1 / Math.sqrt(total(squares) / <f64>width + epsilon)), 8)
-    const inverse = v128.load32_splat(statistics, 8)
-    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
-      const y = f32x4.mul(normal<T>(x + p, mean, rest, inverse), read<T>(scale + p))
-      write<T>(out + p, shift ? f32x4.add(y, read<T>(shift + p)) : y)
+    for (let row: usize = 0; row < part; row++) {
+      const mean = v128.load32_splat(statistics)
+      const rest = v128.load32_splat(statistics, 4)
+      const inverse = v128.load32_splat(statistics, 8)
+      for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
+        const y = f32x4.mul(normal<T>(x + p, mean, rest, inverse), read<T>(scale + p))
+        write<T>(out + p, shift ? f32x4.add(y, read<T>(shift + p)) : y)
+      }
+      x += bytes
+      out += bytes
+      statistics += STATISTICS
     }
-    x += bytes
-    out += bytes
-    statistics += STATISTICS
+    rows -= part
   }
+}
+
+// @ts-ignore: decorator
+@inline
+function writeMean<T>(statistics: usize, x: usize, width: usize, centers: bool): void {
+  let a = f64x2.splat(0)
+  let b = a
+  if (centers) {
+    for (let p: usize = 0; p < width << 2; p += sizeof<T>()) {
+      const v = read<T>(x + p)
+      a = f64x2.add(a, low(v))
+      b = f64x2.add(b, high(v))
+    }
+  }
+  const mean = total(f64x2.add(a, b)) / <f64>width
+  store<f32>(statistics, <f32>mean)
+  store<f32>(statistics, <f32>(mean - <f64>(<f32>mean)), 4)
+}
+
+// @ts-ignore: decorator
+@inline
+function writeInverse<T>(statistics: usize, x: usize, width: usize, epsilon: f64): void {
+  const mean = v128.load32_splat(statistics)
+  const rest = v128.load32_splat(statistics, 4)
+  let a = f64x2.splat(0)
+  let b = a
+  for (let p: usize = 0; p < width << 2; p += sizeof<T>()) {
+    const y = centered<T>(x + p, mean, rest)
+    a = f64x2.add(a, f64x2.mul(low(y), low(y)))
+    b = f64x2.add(b, f64x2.mul(high(y), high(y)))
+  }
+  const variance = total(f64x2.add(a, b)) / <f64>width
+  store<f32>(statistics, <f32>(1 / Math.sqrt(variance + epsilon)), 8)
 }
 
 /**

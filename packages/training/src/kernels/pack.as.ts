@@ -30,11 +30,18 @@ function packEdge(
   laneStride: usize,
   depthStride: usize,
 ): void {
-  for (let k: usize = 0; k < depth; k++) {
-    for (let lane: usize = 0; lane < width; lane++) {
-      const value: f32 = lane < lanes ? load<f32>(from + lane * laneStride + k * depthStride) : 0
-      store<f32>(to + ((k * width + lane) << 2), value)
+  const step = width << 2
+  if (lanes < width) {
+    for (let i: usize = 0; i < depth * step; i += 16) v128.store(to + i, f32x4.splat(0))
+  }
+  for (let k = depth; k > 0; k--) {
+    let x = from
+    for (let lane: usize = 0; lane < lanes; lane++) {
+      store<f32>(to + (lane << 2), load<f32>(x))
+      x += laneStride
     }
+    to += step
+    from += depthStride
   }
 }
 
@@ -89,4 +96,47 @@ function packColumns(to: usize, from: usize, width: usize, depth: usize, laneStr
     from += 16
   }
   if (left > 0) packEdge(to, from, width, width, left, laneStride, 4)
+}
+
+/** Transposes x [rows, columns], whose rows are `stride` bytes apart. */
+export function transpose(
+  out: usize,
+  x: usize,
+  rows: usize,
+  columns: usize,
+  stride: usize,
+): void {
+  const outStride = rows << 2
+  const wholeRows = rows & ~3
+  // The columns of a cache line at a time.
+  for (let column: usize = 0; column < columns; column += 16) {
+    const end = min(columns, column + 16)
+    const whole = end & ~3
+    for (let row: usize = 0; row < wholeRows; row += 4) {
+      const from = x + row * stride
+      const to = out + (row << 2)
+      for (let i = column; i < whole; i += 4) {
+        transposeSquare(to + i * outStride, rows, from + (i << 2), stride)
+      }
+    }
+    if (whole < end) transposeEdge(out, x, 0, wholeRows, whole, end, outStride, stride)
+    if (wholeRows < rows) transposeEdge(out, x, wholeRows, rows, column, end, outStride, stride)
+  }
+}
+
+function transposeEdge(
+  out: usize,
+  x: usize,
+  firstRow: usize,
+  rows: usize,
+  first: usize,
+  columns: usize,
+  outStride: usize,
+  stride: usize,
+): void {
+  for (let row = firstRow; row < rows; row++) {
+    for (let column = first; column < columns; column++) {
+      store<f32>(out + column * outStride + (row << 2), load<f32>(x + row * stride + (column << 2)))
+    }
+  }
 }

@@ -6,7 +6,7 @@ import { Geometry } from './geometry.as'
 // @ts-ignore: decorator
 @inline
 function larger(value: v128, largest: v128): v128 {
-  return v128.bitselect(value, largest, f32x4.gt(value, largest))
+  return f32x4.pmax(largest, value)
 }
 
 /** Computes the largest value of each window, which is -Infinity if all are NaN or outside the image. */

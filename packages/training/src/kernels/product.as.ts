@@ -1,7 +1,7 @@
 import { read, write } from './lanes.as'
 import { pack } from './pack.as'
 import { finish_rows } from './rows.as'
-import { addProduct, finishedTile, plainTile } from './tile.as'
+import { addProduct, MASK, multiplyTile } from './tile.as'
 
 // Block sizes as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008). A
 // block of b [DEPTH, COLUMNS] fits the second-level cache, and a panel of that block fits the first-level
@@ -164,15 +164,11 @@ function multiplyBlocks(
       const height = min<usize>(4, rows - row)
       const offset = row * stride + (column << 2)
       if (width == 8 && height == 4) {
-        if (finisher) {
-          finishedTile(finisher, c + offset, stride, panel, b, depth, from, mask + offset)
-        } else plainTile(c + offset, stride, panel, b, depth, from)
+        multiplyTile(finisher, c + offset, stride, panel, b, depth, from, mask + offset)
       } else {
         copyCorner(edge, 32, c + offset, stride, height, width)
-        if (finisher) {
-          if (finisher == 2) copyCorner(edgeMask, 32, mask + offset, stride, height, width)
-          finishedTile(finisher, edge, 32, panel, b, depth, from, edgeMask)
-        } else plainTile(edge, 32, panel, b, depth, from)
+        if (finisher == MASK) copyCorner(edgeMask, 32, mask + offset, stride, height, width)
+        multiplyTile(finisher, edge, 32, panel, b, depth, from, edgeMask)
         copyCorner(c + offset, stride, edge, 32, height, width)
       }
       panel += depth << 4
@@ -189,7 +185,10 @@ function copyCorner(
   rows: usize,
   columns: usize,
 ): void {
-  for (let row: usize = 0; row < rows; row++) {
-    memory.copy(to + row * toStride, from + row * fromStride, columns << 2)
+  // For so few bytes, `memory.copy` takes longer.
+  for (; rows > 0; rows--) {
+    for (let i: usize = 0; i < columns << 2; i += 4) store<f32>(to + i, load<f32>(from + i))
+    to += toStride
+    from += fromStride
   }
 }

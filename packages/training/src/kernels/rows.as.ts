@@ -1,12 +1,23 @@
 import { add, high, join, low, read, write } from './lanes.as'
 import { finish } from './tile.as'
 
+/** `finish_rows` for four columns, or one. */
 // @ts-ignore: decorator
 @inline
-function finishAt<T>(i: usize, c: usize, start: usize, finisher: i32, mask: usize): void {
-  let x = read<T>(c + i)
-  if (start) x = f32x4.add(x, read<T>(start + i))
-  write<T>(c + i, finish<T>(x, finisher, mask + i))
+function finishColumns<T>(
+  c: usize,
+  rows: usize,
+  stride: usize,
+  start: usize,
+  finisher: i32,
+  mask: usize,
+): void {
+  const added = start ? read<T>(start) : f32x4.splat(0)
+  for (; rows > 0; rows--) {
+    write<T>(c, finish<T>(f32x4.add(read<T>(c), added), finisher, mask))
+    c += stride
+    mask += stride
+  }
 }
 
 /**
@@ -21,13 +32,41 @@ export function finish_rows(
   finisher: i32,
   mask: usize,
 ): void {
-  const bytes = columns << 2
-  for (let row = rows; row > 0; row--) {
-    let i: usize = 0
-    for (; i + 16 <= bytes; i += 16) finishAt<v128>(i, c, start, finisher, mask)
-    for (; i < bytes; i += 4) finishAt<f32>(i, c, start, finisher, mask)
-    c += bytes
-    mask += bytes
+  const stride = columns << 2
+  let i: usize = 0
+  // The columns of a cache line at a time, because rows are often short.
+  for (; i + 64 <= stride; i += 64) {
+    const from = start ? start + i : 0
+    const a0 = from ? v128.load(from) : f32x4.splat(0)
+    const a1 = from ? v128.load(from, 16) : f32x4.splat(0)
+    const a2 = from ? v128.load(from, 32) : f32x4.splat(0)
+    const a3 = from ? v128.load(from, 48) : f32x4.splat(0)
+    let to = c + i
+    let by = mask + i
+    for (let row = rows; row > 0; row--) {
+      let x0 = f32x4.add(v128.load(to), a0)
+      let x1 = f32x4.add(v128.load(to, 16), a1)
+      let x2 = f32x4.add(v128.load(to, 32), a2)
+      let x3 = f32x4.add(v128.load(to, 48), a3)
+      if (finisher) {
+        x0 = finish<v128>(x0, finisher, by)
+        x1 = finish<v128>(x1, finisher, by + 16)
+        x2 = finish<v128>(x2, finisher, by + 32)
+        x3 = finish<v128>(x3, finisher, by + 48)
+        by += stride
+      }
+      v128.store(to, x0)
+      v128.store(to, x1, 16)
+      v128.store(to, x2, 32)
+      v128.store(to, x3, 48)
+      to += stride
+    }
+  }
+  for (; i + 16 <= stride; i += 16) {
+    finishColumns<v128>(c + i, rows, stride, start ? start + i : 0, finisher, mask + i)
+  }
+  for (; i < stride; i += 4) {
+    finishColumns<f32>(c + i, rows, stride, start ? start + i : 0, finisher, mask + i)
   }
 }
 

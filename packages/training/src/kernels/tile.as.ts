@@ -7,9 +7,8 @@ export const MASK: i32 = 2
 // @ts-ignore: decorator
 @inline
 export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
-  if (finisher == RELU) return f32x4.max(x, f32x4.splat(0))
-  // The gradient is 0 where the mask (the output of the ReLU) is 0.
-  if (finisher == MASK) return v128.andnot(x, f32x4.le(read<T>(mask), f32x4.splat(0)))
+  // A ReLU is 0 where its input is 0 or less, and its gradient where the mask, its output, is 0.
+  if (finisher) return v128.andnot(x, f32x4.le(finisher == MASK ? read<T>(mask) : x, f32x4.splat(0)))
   return x
 }
 
@@ -28,10 +27,9 @@ export function addProduct(sum: v128, x: v128, y: v128): v128 {
  * sum is rounded, so the bits do not depend on the blocking, and equal those of XNNPACK.
  *
  * @param stride - the bytes between the rows of `c` and of `mask`
+ * @param depth - at least 1
  */
-// @ts-ignore: decorator
-@inline
-function multiplyTile(
+export function multiplyTile(
   finisher: i32,
   c: usize,
   stride: usize,
@@ -52,58 +50,93 @@ function multiplyTile(
   let t2 = v128.load(start ? start : c2, 16)
   let s3 = v128.load(start ? start : c3)
   let t3 = v128.load(start ? start : c3, 16)
-  for (let k = depth; k > 0; k--) {
-    const left = v128.load(b)
-    const right = v128.load(b, 16)
-    const x0 = v128.load32_splat(a)
-    s0 = addProduct(s0, x0, left)
-    t0 = addProduct(t0, x0, right)
-    const x1 = v128.load32_splat(a, 4)
-    s1 = addProduct(s1, x1, left)
-    t1 = addProduct(t1, x1, right)
-    const x2 = v128.load32_splat(a, 8)
-    s2 = addProduct(s2, x2, left)
-    t2 = addProduct(t2, x2, right)
-    const x3 = v128.load32_splat(a, 12)
-    s3 = addProduct(s3, x3, left)
-    t3 = addProduct(t3, x3, right)
-    a += 16
-    b += 32
+  // Four steps in each iteration. The branches between them keep V8 from mixing the steps, which would need
+  // more registers than there are.
+  while (true) {
+    let left: v128, right: v128, x: v128
+    left = v128.load(b)
+    right = v128.load(b, 16)
+    x = v128.load32_splat(a)
+    s0 = addProduct(s0, x, left)
+    t0 = addProduct(t0, x, right)
+    x = v128.load32_splat(a, 4)
+    s1 = addProduct(s1, x, left)
+    t1 = addProduct(t1, x, right)
+    x = v128.load32_splat(a, 8)
+    s2 = addProduct(s2, x, left)
+    t2 = addProduct(t2, x, right)
+    x = v128.load32_splat(a, 12)
+    s3 = addProduct(s3, x, left)
+    t3 = addProduct(t3, x, right)
+    if (depth == 1) break
+    left = v128.load(b, 32)
+    right = v128.load(b, 48)
+    x = v128.load32_splat(a, 16)
+    s0 = addProduct(s0, x, left)
+    t0 = addProduct(t0, x, right)
+    x = v128.load32_splat(a, 20)
+    s1 = addProduct(s1, x, left)
+    t1 = addProduct(t1, x, right)
+    x = v128.load32_splat(a, 24)
+    s2 = addProduct(s2, x, left)
+    t2 = addProduct(t2, x, right)
+    x = v128.load32_splat(a, 28)
+    s3 = addProduct(s3, x, left)
+    t3 = addProduct(t3, x, right)
+    if (depth == 2) break
+    left = v128.load(b, 64)
+    right = v128.load(b, 80)
+    x = v128.load32_splat(a, 32)
+    s0 = addProduct(s0, x, left)
+    t0 = addProduct(t0, x, right)
+    x = v128.load32_splat(a, 36)
+    s1 = addProduct(s1, x, left)
+    t1 = addProduct(t1, x, right)
+    x = v128.load32_splat(a, 40)
+    s2 = addProduct(s2, x, left)
+    t2 = addProduct(t2, x, right)
+    x = v128.load32_splat(a, 44)
+    s3 = addProduct(s3, x, left)
+    t3 = addProduct(t3, x, right)
+    if (depth == 3) break
+    left = v128.load(b, 96)
+    right = v128.load(b, 112)
+    x = v128.load32_splat(a, 48)
+    s0 = addProduct(s0, x, left)
+    t0 = addProduct(t0, x, right)
+    x = v128.load32_splat(a, 52)
+    s1 = addProduct(s1, x, left)
+    t1 = addProduct(t1, x, right)
+    x = v128.load32_splat(a, 56)
+    s2 = addProduct(s2, x, left)
+    t2 = addProduct(t2, x, right)
+    x = v128.load32_splat(a, 60)
+    s3 = addProduct(s3, x, left)
+    t3 = addProduct(t3, x, right)
+    depth -= 4
+    if (depth == 0) break
+    a += 64
+    b += 128
   }
-  v128.store(c, finish<v128>(s0, finisher, mask))
-  v128.store(c, finish<v128>(t0, finisher, mask + 16), 16)
-  mask += stride
-  v128.store(c1, finish<v128>(s1, finisher, mask))
-  v128.store(c1, finish<v128>(t1, finisher, mask + 16), 16)
-  mask += stride
-  v128.store(c2, finish<v128>(s2, finisher, mask))
-  v128.store(c2, finish<v128>(t2, finisher, mask + 16), 16)
-  mask += stride
-  v128.store(c3, finish<v128>(s3, finisher, mask))
-  v128.store(c3, finish<v128>(t3, finisher, mask + 16), 16)
-}
-
-export function plainTile(
-  c: usize,
-  stride: usize,
-  a: usize,
-  b: usize,
-  depth: usize,
-  start: usize,
-): void {
-  multiplyTile(0, c, stride, a, b, depth, start, 0)
-}
-
-export function finishedTile(
-  finisher: i32,
-  c: usize,
-  stride: usize,
-  a: usize,
-  b: usize,
-  depth: usize,
-  start: usize,
-  mask: usize,
-): void {
-  if (finisher == RELU) multiplyTile(RELU, c, stride, a, b, depth, start, 0)
-  else multiplyTile(MASK, c, stride, a, b, depth, start, mask)
+  if (finisher) {
+    s0 = finish<v128>(s0, finisher, mask)
+    t0 = finish<v128>(t0, finisher, mask + 16)
+    mask += stride
+    s1 = finish<v128>(s1, finisher, mask)
+    t1 = finish<v128>(t1, finisher, mask + 16)
+    mask += stride
+    s2 = finish<v128>(s2, finisher, mask)
+    t2 = finish<v128>(t2, finisher, mask + 16)
+    mask += stride
+    s3 = finish<v128>(s3, finisher, mask)
+    t3 = finish<v128>(t3, finisher, mask + 16)
+  }
+  v128.store(c, s0)
+  v128.store(c, t0, 16)
+  v128.store(c1, s1)
+  v128.store(c1, t1, 16)
+  v128.store(c2, s2)
+  v128.store(c2, t2, 16)
+  v128.store(c3, s3)
+  v128.store(c3, t3, 16)
 }

@@ -7,9 +7,16 @@ import { add, read, write } from './lanes.as'
 // @ts-ignore: decorator
 @inline
 function copy(out: usize, x: usize, bytes: usize): void {
-  const even = bytes & ~15
   let at: usize = 0
-  for (; at < even; at += 16) v128.store(out + at, v128.load(x + at))
+  if (bytes >= 16) {
+    for (; at + 64 <= bytes; at += 64) {
+      v128.store(out + at, v128.load(x + at))
+      v128.store(out + at, v128.load(x + at, 16), 16)
+      v128.store(out + at, v128.load(x + at, 32), 32)
+      v128.store(out + at, v128.load(x + at, 48), 48)
+    }
+    for (; at + 16 <= bytes; at += 16) v128.store(out + at, v128.load(x + at))
+  }
   if (bytes & 8) {
     store<u64>(out + at, load<u64>(x + at))
     at += 8
@@ -49,6 +56,17 @@ function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
 }
 
+/** Copies a row of a window that may be partly outside of its image, whose row `line` has `width` pixels. */
+function takeEdge(to: usize, line: usize, column: i32, wide: i32, width: i32, pixel: usize): void {
+  const from = min(wide, max(0, -column))
+  const until = max(from, min(wide, width - column))
+  const start = <usize>from * pixel
+  const end = <usize>until * pixel
+  clear(to, start)
+  copy(to + start, line + <usize>(column + from) * pixel, end - start)
+  clear(to + end, <usize>wide * pixel - end)
+}
+
 /** Copies the values of the windows [first, last) to `patches` [windows, tall, wide, channels]. */
 export function take_windows(
   patches: usize,
@@ -58,34 +76,38 @@ export function take_windows(
   geometry: usize,
 ): void {
   const g = changetype<Geometry>(geometry)
+  const right = g.right
+  const step = <usize>right * g.pixel
   const run = <usize>g.wide * g.pixel
   const size = <usize>g.tall * run
   g.goTo(first)
   while (first < last) {
     // The windows up to the end of a row of outputs.
-    const count = min(last - first, g.columns - (g.column + g.left) / g.right)
+    const count = min(last - first, g.columns - (g.column + g.left) / right)
     for (let i = 0; i < g.tall; i++) {
       const row = g.row + i
-      const isOutside = row < 0 || row >= g.height
+      const width = row < 0 || row >= g.height ? 0 : g.width
       const line = images + g.image + <usize>row * g.line
       let to = patches + <usize>i * run
       let column = g.column
-      for (let n = count; n > 0; n--) {
-        const from = max(0, -column)
-        const until = min(g.wide, g.width - column)
-        if (isOutside || until <= from) {
-          clear(to, run)
-        } else if (until - from == g.wide) {
-          copy(to, line + <usize>column * g.pixel, run)
+      let left = count
+      while (left > 0) {
+        const inside = width - g.wide - column
+        if (column < 0 || inside < 0) {
+          takeEdge(to, line, column, g.wide, width, g.pixel)
+          to += size
+          column += right
+          left--
         } else {
-          const start = <usize>from * g.pixel
-          const end = <usize>until * g.pixel
-          clear(to, start)
-          copy(to + start, line + <usize>(column + from) * g.pixel, end - start)
-          clear(to + end, run - end)
+          const whole = min(left, inside / right + 1)
+          const end = to + <usize>whole * size
+          for (let from = line + <usize>column * g.pixel; to < end; to += size) {
+            copy(to, from, run)
+            from += step
+          }
+          column += whole * right
+          left -= whole
         }
-        to += size
-        column += g.right
       }
     }
     patches += <usize>count * size

@@ -20,8 +20,17 @@ function run(script: string, env: Record<string, string>) {
       const bias = tf.randomNormal([21], 0, 1, 'float32', 3)
       const first = tf.reshape(tf.slice(a, 0, 1), a.shape.slice(1))
       const fused = { a: first, b, transposeA: ta, transposeB: tb, bias, activation: 'relu' }
-      const [c, d] = [100, 80].map((size, i) => tf.randomNormal([300, size], 0, 0.05, 'float32', i + 1))
-      const divided = [tf.matMul(c, tf.slice(d, 0, 100)), tf.matMul(c, d, true)]
+      const [c, d, e] = [[300, 100], [300, 80], [400, 128]].map((shape, i) => {
+        return tf.randomNormal(shape, 0, 0.05, 'float32', i + 1)
+      })
+      const wide = tf.randomNormal([400, 320], 0, 0.05, 'float32', 4)
+      const divided = [
+        tf.matMul(c, tf.slice(d, 0, 100)),
+        tf.matMul(c, d, true),
+        tf.matMul(c, tf.slice(c, 0, 21), false, true),
+        tf.matMul(tf.slice(e, 0, [400, 40]), e, true),
+        tf.matMul(tf.reshape(tf.slice(wide, 0, 20), [16, 400]), wide),
+      ]
       const all = [tf.matMul(a, b, ta, tb), tf.fused.matMul(fused), ...divided]
       return all.flatMap((y) => [...y.dataSync()])
     })

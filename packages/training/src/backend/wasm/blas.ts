@@ -26,7 +26,7 @@ export function findBlas(heap: WasmHeap): Blas | undefined {
 
 /**
  * Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. `WasmHeap.multiply` does not divide
- * the last one, because n k and m n are large.
+ * the last one or transpose its operands, because n k and m n are large.
  */
 const SIZES = [
   [1, 67, 33],

@@ -48,6 +48,7 @@ export class WasmHeap {
   #base = 0
   /** Temporary memory for one kernel call. */
   readonly #scratch = growingBlock(this)
+  readonly #transposed = growingBlock(this)
   /** Returns the address of memory that is valid until the next call of this function. */
   readonly temporary = growingBlock(this)
 
@@ -116,6 +117,12 @@ export class WasmHeap {
     const aStride = a.stride ?? (a.transposed ? m : k)
     const bStride = b.stride ?? (b.transposed ? k : n)
     if (blas !== undefined && m * n * k >= SMALLEST) {
+      if (b.transposed === true && isFasterTransposed(blas, size)) {
+        const at = this.#transposed(4 * n * k)
+        kernels.transpose(at, b.at, n, k, 4 * bStride)
+        this.multiply(c, a, { at }, size, options)
+        return
+      }
       const base = this.#baseFor(blas)
       const [rows, depth] = blockOf(blas, a, b, size)
       for (let row = 0; row < m; row += rows) {
@@ -195,6 +202,17 @@ const SMALLEST = 2048
 const UNPACKED = 1e6
 const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
 
+/**
+ * Whether it takes less time to transpose b first, because a BLAS that does not copy b reads it across its
+ * rows. With fewer rows of a, the transpose takes the time that it saves.
+ */
+function isFasterTransposed(
+  { kernels = '' }: Blas,
+  [m, n, k]: readonly [m: number, n: number, k: number],
+): boolean {
+  return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
+}
+
 /** Returns the rows of the result, and the part of the inner dimension, to compute at once. */
 function blockOf(
   { kernels = '' }: Blas,
@@ -202,14 +220,11 @@ function blockOf(
   b: Operand,
   [m, n, k]: readonly [m: number, n: number, k: number],
 ): readonly [rows: number, depth: number] {
-  if (b.transposed !== true && WITHOUT_COPY.includes(kernels)) {
-    if (a.transposed === true) {
-      const depth = 4 * Math.floor(UNPACKED / (4 * m * n))
-      if (depth >= 48) return [m, depth]
-    } else {
-      const rows = 4 * Math.floor(UNPACKED / (4 * n * k))
-      if (rows >= 8) return [rows, k]
-    }
+  if (b.transposed !== true && m * n * k > UNPACKED && WITHOUT_COPY.includes(kernels)) {
+    const rows = 4 * Math.floor(UNPACKED / (4 * n * k))
+    if (rows >= (a.transposed === true ? 28 : 8)) return [rows, k]
+    const depth = 4 * Math.floor(UNPACKED / (4 * m * n))
+    if (depth >= 48) return [m, depth]
   }
   return [m, k]
 }

@@ -209,23 +209,24 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const weights = filter?.shape ?? attrs.filterShape!
   const places = convolutionPlaces(images, weights, attrs, true)
   const kind = filter === undefined ? FILTER : IMAGES
-  return sumOver(
-    places,
-    backend,
-    kind === FILTER ? weights : images,
-    (out, { heap, count }, at) => {
-      const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
-      heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
-    },
-  )
+  const out = zeros(backend, kind === FILTER ? weights : images)
+  const { heap, count, use } = windowsOf(backend, places)
+  use((at) => {
+    const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
+    heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
+  })
+  return out
 }
 
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
-  return sumOver(places, backend, input.shape, (out, { count }, geometry) => {
+  const out = zeros(backend, input.shape)
+  const { count, use } = windowsOf(backend, places)
+  use((geometry) => {
     run('max_pool_gradient', [out, input, dy], count, geometry)
   })
+  return out
 }
 
 /**
@@ -236,23 +237,11 @@ function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): 
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
   const factor = 1 / (places.filterHeight * places.filterWidth)
-  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
+  const out = zeros(backend, input.shape)
+  const { heap, count, use } = windowsOf(backend, places)
+  use((geometry) => {
     const [dx, slopes] = [heap.addressOf(out), heap.addressOf(dy)]
     heap.kernels.window_gradient(AVERAGE, dx, 0, factor, slopes, count, 1, geometry)
-  })
-}
-
-/** Returns a tensor to which `add` adds what all windows contribute. */
-function sumOver(
-  places: Places,
-  backend: WasmModule,
-  shape: readonly number[],
-  add: (out: TensorInfo, windows: Windows, geometry: number) => void,
-): TensorInfo {
-  const windows = windowsOf(backend, places)
-  const out = zeros(backend, shape)
-  windows.use((geometry) => {
-    add(out, windows, geometry)
   })
   return out
 }
@@ -267,8 +256,6 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
 const PART = 2 ** 17
 /** The smallest number of windows of a part, because each part reads the whole filter. */
 const LEAST = 64
-
-type Windows = ReturnType<typeof windowsOf>
 
 function windowsOf(backend: WasmModule, places: Places) {
   const heap = heapOf(backend)
