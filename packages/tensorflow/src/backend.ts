@@ -13,6 +13,7 @@ import {
 } from '@tsrun/training/backends'
 import { currentEager, type Eager, type NodeBackend } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
+import { batchNorm, columns } from './batch-norm.ts'
 import { linearPasses } from './linear.ts'
 import { repeat, repeatPass } from './repeated.ts'
 import { updatesInPlace } from './updates.ts'
@@ -50,9 +51,18 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   sumOf,
+  batchNorm,
+  columns,
+  reluGradient,
   updatesInPlace,
   repeat,
   repeatPass,
+}
+
+function reluGradient(dy: Tensor, output: Tensor): Tensor {
+  const eager = currentEager()!
+  const gradient = eager.reluGradient(eager.handleOf(dy), eager.handleOf(output))
+  return eager.takeScoped(gradient, dy.shape)
 }
 
 function sumOf(x: Tensor, y: Tensor): Tensor {
@@ -130,8 +140,7 @@ function crossEntropyOfRows(
   const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
   const loss = eager.sum(losses)
   eager.free(losses)
-  const value = eager.take(scaled(eager, loss, weight), [])
-  value.kept = false
+  const value = eager.takeScoped(scaled(eager, loss, weight), [])
   return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
 }
 

@@ -21,6 +21,7 @@ import {
 } from '@tsrun/training/backends'
 import { threadCount, type NodeBackend } from './eager.ts'
 import { installPadding } from './padding.ts'
+import { installPoolGradient } from './pooling.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
 /** The advice if Node's permission model denies an access, by error code. */
@@ -86,6 +87,7 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     require(name)
     installFusedMatMul()
     installPadding()
+    installPoolGradient()
     correctNegativeAxes('tensorflow')
     installStep()
   } catch (cause) {
