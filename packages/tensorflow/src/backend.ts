@@ -13,6 +13,8 @@ import {
 } from '@tsrun/training/backends'
 import { currentEager, type Eager, type NodeBackend } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
+import { gate, reluGradient } from './activations.ts'
+import { attention } from './attention.ts'
 import { batchNorm, columns } from './batch-norm.ts'
 import { linearPasses } from './linear.ts'
 import { repeat, repeatPass } from './repeated.ts'
@@ -51,18 +53,14 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   sumOf,
+  attention,
   batchNorm,
   columns,
+  gate,
   reluGradient,
   updatesInPlace,
   repeat,
   repeatPass,
-}
-
-function reluGradient(dy: Tensor, output: Tensor): Tensor {
-  const eager = currentEager()!
-  const gradient = eager.reluGradient(eager.handleOf(dy), eager.handleOf(output))
-  return eager.takeScoped(gradient, dy.shape)
 }
 
 function sumOf(x: Tensor, y: Tensor): Tensor {

@@ -309,6 +309,8 @@ function createEager(backend: NodeBackend) {
     relu: (x: Handle) => run('Relu', floats, [x]),
     /** Returns `dy` where the output of the ReLU is positive, else 0. */
     reluGradient: (dy: Handle, output: Handle) => run('ReluGrad', floats, [dy, output]),
+    /** Returns `dy` times the slope of the sigmoid where its value is `output`. */
+    sigmoidGradient: (output: Handle, dy: Handle) => run('SigmoidGrad', floats, [output, dy]),
     add: (a: Handle, b: Handle) => run('AddV2', floats, [a, b]),
     multiply: (a: Handle, b: Handle) => run('Mul', floats, [a, b]),
     sum: (x: Handle) => run('Sum', sums, [x, firstAxis]),
