@@ -71,7 +71,7 @@ export const columns: Backend['columns'] = {
         const inputs = [eager.handleOf(asImages(images)), ...given]
         const [value, ...rest] = eager.batchNorm(inputs, EPSILON, false)
         for (const { id } of rest) eager.free(id)
-        return eager.takeScoped(value!.id, x.shape)
+        return tf.reshape(eager.takeScoped(value!.id, value!.shape), x.shape)
       })
     const ofX = linear(x, b, offset, center)
     return a.every((factor) => factor === 0) ? ofX : tf.add(ofX, linear(y, a, zeros, zeros))
