@@ -13,6 +13,9 @@ import {
 } from '@tsrun/training/backends'
 import { currentEager, type Eager, type NodeBackend } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
+import { gate, reluGradient } from './activations.ts'
+import { attention } from './attention.ts'
+import { batchNorm, columns } from './batch-norm.ts'
 import { linearPasses } from './linear.ts'
 import { repeat, repeatPass } from './repeated.ts'
 import { updatesInPlace } from './updates.ts'
@@ -50,6 +53,11 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   sumOf,
+  attention,
+  batchNorm,
+  columns,
+  gate,
+  reluGradient,
   updatesInPlace,
   repeat,
   repeatPass,
@@ -130,8 +138,7 @@ function crossEntropyOfRows(
   const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
   const loss = eager.sum(losses)
   eager.free(losses)
-  const value = eager.take(scaled(eager, loss, weight), [])
-  value.kept = false
+  const value = eager.takeScoped(scaled(eager, loss, weight), [])
   return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
 }
 

@@ -20,6 +20,7 @@ interface Binding {
   readonly TF_INT32: number
   readonly TF_ATTR_TYPE: number
   readonly TF_ATTR_BOOL: number
+  readonly TF_ATTR_FLOAT: number
   readonly TF_ATTR_SHAPE: number
   readonly TF_ATTR_STRING: number
   executeOp(
@@ -37,10 +38,12 @@ interface Binding {
    * Absent in older bindings and in those that tfjs-node has built. Source:
    * packages/launcher/src/setup/native/functions.h
    */
-  readonly functions?: {
-    define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
-    call?(inputs: Int32Array, definition: number): Handle[]
-  }
+  readonly functions?:
+    | {
+        define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
+        call?(inputs: Int32Array, definition: number): Handle[]
+      }
+    | undefined
 }
 
 interface TensorData {
@@ -93,7 +96,18 @@ function createEager(backend: NodeBackend) {
     value,
   })
   const flag = (name: string, value: boolean) => ({ name, type: TF_ATTR_BOOL, value })
+  const decimal = (name: string, value: number) => ({
+    name,
+    type: backend.binding.TF_ATTR_FLOAT,
+    value,
+  })
   const floats = [typeAttribute('T', float)]
+  const normsOf = (epsilon: number, isTraining: boolean) => [
+    ...floats,
+    typeAttribute('U', float),
+    decimal('epsilon', epsilon),
+    flag('is_training', isTraining),
+  ]
   const products = [0, 1, 2, 3].map((which) => [
     flag('adj_x', (which & 1) !== 0),
     flag('adj_y', (which & 2) !== 0),
@@ -131,11 +145,15 @@ function createEager(backend: NodeBackend) {
       return kernels()
     },
 
-    /** Runs a computation with our kernels disabled. Reports its calls to the binding to `observer`. */
+    /**
+     * Runs a computation with our kernels and functions disabled. Reports its calls to the binding to
+     * `observer`.
+     */
     observe<T>(observer: Observer, compute: () => T): T {
       const { binding } = backend
       const overrides: Partial<Binding> = {
         kernels: undefined,
+        functions: undefined,
         executeOp(name, attributes, inputs, count) {
           const outputs = binding.executeOp(name, attributes, inputs, count)
           observer.executed(name, attributes, inputs, outputs)
@@ -220,12 +238,45 @@ function createEager(backend: NodeBackend) {
     handleOf,
     handlesOf,
 
+    /**
+     * Batch norm with the statistics of x, or with `mean` and `variance` if not `isTraining`. Inputs: x
+     * [batch, height, width, channels], scale, offset, mean and variance [channels]. With `isTraining`,
+     * `momentum` is the weight of the statistics of x in the second and third output, which are the new
+     * mean and unbiased variance; the others are the arguments of `batchNormGradient`.
+     */
+    batchNorm(inputs: readonly Handle[], epsilon: number, isTraining: boolean, momentum = 1) {
+      const attributes = [
+        ...normsOf(epsilon, isTraining),
+        decimal('exponential_avg_factor', momentum),
+      ]
+      return backend.binding.executeOp('FusedBatchNormV3', attributes, inputs, 6)
+    },
+    /** Inputs: dy, x, scale, and the last three outputs of `batchNorm`. Outputs: dx, dscale, doffset. */
+    batchNormGradient(inputs: readonly Handle[], epsilon: number, isTraining: boolean) {
+      const name = 'FusedBatchNormGradV3'
+      const [dx, dScale, dOffset, ...rest] = backend.binding.executeOp(
+        name,
+        normsOf(epsilon, isTraining),
+        inputs,
+        5,
+      )
+      for (const { id } of rest) backend.binding.deleteTensor(id)
+      return [dx!, dScale!, dOffset!] as const
+    },
+
     /** Creates a tensor that owns the handle. It outlives any tf.tidy. */
     take(id: Handle, shape: readonly number[]): Tensor {
       const dataId = {}
       backend.tensorMap.set(dataId, { id, shape, dtype: float, values: null, refCount: 1 })
       const info: TensorInfo = { dataId, shape: [...shape], dtype: 'float32' }
       return tf.keep(tf.engine().makeTensorFromTensorInfo(info))
+    },
+
+    /** Like `take`, but the open tf.tidy or recorded pass owns the tensor. */
+    takeScoped(id: Handle, shape: readonly number[]): Tensor {
+      const tensor = this.take(id, shape)
+      tensor.kept = false
+      return tensor
     },
 
     /** Creates a new tensor with the memory of the given one, and disposes the given one. */
@@ -258,6 +309,8 @@ function createEager(backend: NodeBackend) {
     relu: (x: Handle) => run('Relu', floats, [x]),
     /** Returns `dy` where the output of the ReLU is positive, else 0. */
     reluGradient: (dy: Handle, output: Handle) => run('ReluGrad', floats, [dy, output]),
+    /** Returns `dy` times the slope of the sigmoid where its value is `output`. */
+    sigmoidGradient: (output: Handle, dy: Handle) => run('SigmoidGrad', floats, [output, dy]),
     add: (a: Handle, b: Handle) => run('AddV2', floats, [a, b]),
     multiply: (a: Handle, b: Handle) => run('Mul', floats, [a, b]),
     sum: (x: Handle) => run('Sum', sums, [x, firstAxis]),

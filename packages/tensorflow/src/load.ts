@@ -19,8 +19,9 @@ import {
   runKernel,
   tf,
 } from '@tsrun/training/backends'
-import { threadCount, type NodeBackend } from './eager.ts'
+import { currentEager, threadCount, type NodeBackend } from './eager.ts'
 import { installPadding } from './padding.ts'
+import { installPoolGradient } from './pooling.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
 /** The advice if Node's permission model denies an access, by error code. */
@@ -86,8 +87,10 @@ function register({ folder, package: name }: TensorFlowManifest): void {
     require(name)
     installFusedMatMul()
     installPadding()
+    installPoolGradient()
     correctNegativeAxes('tensorflow')
     installStep()
+    installColumnSum()
   } catch (cause) {
     const { code = '', message } = cause as NodeJS.ErrnoException
     const [reason] = message.split('\n')
@@ -124,5 +127,23 @@ function installStep(): void {
     const { x } = call.inputs
     if (call.attrs['alpha'] !== 0 || x.dtype !== 'float32') return original(call)
     return tf.tidy(() => runKernel('Relu', { x: runKernel('Sign', { x }) }))
+  })
+}
+
+/**
+ * Sums the columns on the CPU by the operation for the gradient of a bias. For rows of many values, it takes
+ * a third to a fifth of the time of TensorFlow's sum.
+ */
+function installColumnSum(): void {
+  replaceKernel<KernelCall<'x'>>('Sum', 'tensorflow', (original) => (call) => {
+    const { x } = call.inputs
+    const { axis, keepDims } = call.attrs
+    const eager = currentEager()!
+    const axes = tf.util.parseAxisParam(axis as number[], [...x.shape])
+    const isOfColumns =
+      x.shape.length > 1 && axes.length === x.shape.length - 1 && !axes.includes(axes.length)
+    const isPossible = isOfColumns && keepDims !== true && x.dtype === 'float32' && eager.isOnHost
+    if (!isPossible || x.shape.includes(0)) return original(call)
+    return eager.takeScoped(eager.biasGradient(eager.handleOf(x)), x.shape.slice(-1))
   })
 }

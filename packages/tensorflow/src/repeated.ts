@@ -108,8 +108,8 @@ export function repeatPass(
 ): Recording | undefined {
   const eager = currentEager()!
   // The binding's own kernels are faster than TensorFlow functions.
-  const hasOwnWay = eager.kernels !== undefined && module.record !== undefined
-  if (hasOwnWay || !eager.hasFunctions || !isRepeatable(module, x)) return undefined
+  const hasKernels = eager.kernels !== undefined && recordsAll(module)
+  if (hasKernels || !eager.hasFunctions || !isRepeatable(module, x)) return undefined
   const ofModule = plans.get(module) ?? new Map<string, Plan>()
   plans.set(module, ofModule)
   const key = `${String(needsInputGradient)} ${x.dtype} ${x.shape.join()}`
@@ -120,6 +120,11 @@ export function repeatPass(
     ofModule.set(key, plan)
   }
   return plan.start(x)
+}
+
+/** Whether all layers of a module have a way of their own to record, as linear layers do. */
+function recordsAll(module: Module): boolean {
+  return module.record !== undefined && (module.layers ?? []).every(recordsAll)
 }
 
 /** The TensorFlow functions for passes of a module with one input shape. */

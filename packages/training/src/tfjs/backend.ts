@@ -119,6 +119,15 @@ export interface TensorBackend {
   /** Returns `dy` where the output of a ReLU is positive, else 0. */
   readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
 
+  /**
+   * Batch norm of x [..., channels] with the statistics of its rows, at least one. The gradients are those of
+   * `x`, `weight` and `bias`. Absent if `columns` is not slower.
+   */
+  readonly batchNorm?: (
+    inputs: Each<'x' | 'weight' | 'bias', Tensor>,
+    options: BatchNormFactors,
+  ) => Differentiable & Each<'mean' | 'variance', Tensor>
+
   readonly columns?: ColumnPasses
 
   /** Returns x + y for equal shapes, outside of any tf.tidy; the caller disposes it. */
@@ -179,11 +188,20 @@ export interface TensorBackend {
   readonly updatesInPlace?: () => UpdatesInPlace | undefined
 }
 
+/**
+ * `mean` and `variance` are the running statistics. `batchNorm` returns the next ones, in which the mean and
+ * the unbiased variance of the batch have the weight `momentum`.
+ */
+export interface BatchNormFactors extends Each<'mean' | 'variance', Tensor> {
+  readonly epsilon: number
+  readonly momentum: number
+}
+
 /** Passes over the columns of tensors [..., columns]. */
 export interface ColumnPasses {
   /**
-   * Returns the sums of y, then the sums of y (x - center), of each column, in double precision and in
-   * row order.
+   * Returns the sums of y, then the sums of y (x - center), of each column. With y = x, a center close to
+   * the mean makes sums in single precision nearly as exact as in double precision.
    */
   sums(y: Tensor, x: Tensor, center: Float64Array): Float64Array
 

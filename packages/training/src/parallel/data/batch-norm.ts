@@ -17,7 +17,7 @@ import { currentPass } from '../../model/pass.ts'
 import { checkInput } from '../../model/recording.ts'
 import { ones, zeros, type Initializer } from '../../nn/init.ts'
 import { createParameter } from '../../nn/initialize.ts'
-import type { ColumnPasses, Differentiable } from '../../tfjs/backend.ts'
+import type { ColumnPasses, Differentiable, Each, TensorBackend } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
 
@@ -122,6 +122,10 @@ export class BatchNorm implements Module {
       stages = [],
       replicas = this.#replicasBeside(stages),
     } = currentPass() ?? {}
+    if (replicas.length === 0 && !isEmpty && x.size > 0) {
+      const pass = currentBackend().batchNorm
+      if (pass !== undefined) return this.#normalizeAlone(pass, { x, weight, bias }, !isRepeated)
+    }
     let all = isEmpty ? new Float64Array(1 + 2 * channels) : statisticsOf(x, channels)
     for (const group of replicas) {
       const own = all
@@ -157,6 +161,24 @@ export class BatchNorm implements Module {
         ]
       },
     }
+  }
+
+  #normalizeAlone(
+    pass: NonNullable<TensorBackend['batchNorm']>,
+    inputs: Each<'x' | 'weight' | 'bias', Tensor>,
+    keeps: boolean,
+  ): Differentiable {
+    const [runningMean, runningVariance] = this.buffers
+    const { mean, variance, ...operation } = pass(inputs, {
+      ...this.#options,
+      mean: runningMean.value,
+      variance: runningVariance.value,
+    })
+    if (keeps) {
+      replaceValue(runningMean, tf.keep(mean))
+      replaceValue(runningVariance, tf.keep(variance))
+    }
+    return operation
   }
 
   /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
@@ -198,7 +220,14 @@ function statisticsOf(x: Tensor, channels: number): Float64Array {
   const means = columns().sums(x, x, new Float64Array(channels)).subarray(0, channels)
   for (let c = 0; c < channels; c++) means[c]! /= Math.max(1, examples)
   // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
-  const squares = columns().sums(x, x, means).subarray(channels)
+  const sums = columns().sums(x, x, means)
+  const squares = sums.subarray(channels)
+  // A backend that sums in single precision has a better mean now.
+  for (let c = 0; c < channels && examples > 0; c++) {
+    const mean = sums[c]! / examples
+    squares[c]! -= sums[c]! * (mean - means[c]!)
+    means[c] = mean
+  }
   return Float64Array.of(examples, ...means, ...squares)
 }
 

@@ -1,0 +1,30 @@
+import { type Tensor, type TensorBackend, tf } from '@tsrun/training/backends'
+import { currentEager } from './eager.ts'
+
+type Backend = Required<TensorBackend>
+
+export const reluGradient: Backend['reluGradient'] = (dy, output) => {
+  const eager = currentEager()!
+  const gradient = eager.reluGradient(eager.handleOf(dy), eager.handleOf(output))
+  return eager.takeScoped(gradient, dy.shape)
+}
+
+export const gate: Backend['gate'] = (x, linear, cubic) => {
+  const gates = tf.sigmoid(tf.mul(x, polynomial(x, linear, cubic)))
+  return {
+    value: tf.mul(x, gates),
+    saved: [x, gates],
+    gradients(dy, saved) {
+      const eager = currentEager()!
+      const [x, gates] = saved as [Tensor, Tensor]
+      const slopes = tf.mul(x, polynomial(x, linear, 3 * cubic))
+      const bend = eager.sigmoidGradient(eager.handleOf(gates), eager.handleOf(slopes))
+      return [tf.mul(dy, tf.add(gates, eager.takeScoped(bend, x.shape)))]
+    },
+  }
+}
+
+/** Returns linear + square x^2 for each value. */
+function polynomial(x: Tensor, linear: number, square: number): Tensor {
+  return square === 0 ? tf.scalar(linear) : tf.add(tf.mul(tf.square(x), square), linear)
+}

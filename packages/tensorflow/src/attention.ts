@@ -1,0 +1,58 @@
+import { type Tensor, type TensorBackend, tf } from '@tsrun/training/backends'
+
+/** The score of a masked key: far below all real scores, but finite, so that differences are not NaN. */
+const MASKED = -1e30
+
+/** Causal attention in fewer passes over the scores. The queries are scaled instead of the scores. */
+export const attention: Required<TensorBackend>['attention'] = (rows, size) => {
+  const scale = 1 / Math.sqrt(size)
+  const [queries, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
+  const q = tf.mul(queries, scale)
+  const scores = tf.matMul(q, k, false, true)
+  const probabilities = softmax(tf.add(scores, causalMask(rows.shape[1]!)))
+  const output = tf.matMul(probabilities, v)
+  return {
+    value: joinHeads([output]),
+    saved: [q, k, v, probabilities, output],
+    gradients(dy, saved) {
+      const [q, k, v, probabilities, output] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
+      const [slopes] = splitHeads(dy, 1, size) as [Tensor]
+      const products = tf.sum(tf.mul(slopes, output), -1, true)
+      const dProbabilities = tf.matMul(slopes, v, false, true)
+      const dScores = tf.mul(probabilities, tf.sub(dProbabilities, products))
+      return [
+        joinHeads([
+          tf.mul(tf.matMul(dScores, k), scale),
+          tf.matMul(dScores, q, true, false),
+          tf.matMul(probabilities, slopes, true, false),
+        ]),
+      ]
+    },
+  }
+}
+
+/** TensorFlow's own operation rounds in another way in functions, where it is that of oneDNN. */
+function softmax(scores: Tensor): Tensor {
+  const powers = tf.exp(tf.sub(scores, tf.max(scores, -1, true)))
+  return tf.div(powers, tf.sum(powers, -1, true))
+}
+
+/** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
+function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
+  const [batch, length, channels] = rows.shape as [number, number, number]
+  const split = tf.reshape(rows, [batch, length, parts, channels / parts / size, size])
+  return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
+}
+
+/** Inverts `splitHeads`. */
+function joinHeads(all: readonly Tensor[]): Tensor {
+  const [batch, , length] = all[0]!.shape as [number, number, number]
+  return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), [batch, length, -1])
+}
+
+function causalMask(length: number): Tensor {
+  const bias = Float32Array.from({ length: length ** 2 }, (_, i) =>
+    i % length > Math.floor(i / length) ? MASKED : 0,
+  )
+  return tf.tensor2d(bias, [length, length])
+}

@@ -1,0 +1,103 @@
+import { type Tensor, type TensorBackend, tf } from '@tsrun/training/backends'
+import type { Handle } from './binding-kernels.ts'
+import { currentEager, type Eager } from './eager.ts'
+
+type Backend = Required<TensorBackend>
+
+/** Batch norm in one TensorFlow operation in each direction. */
+export const batchNorm: Backend['batchNorm'] = (
+  { x, weight, bias },
+  { mean, variance, epsilon, momentum },
+) => {
+  const eager = currentEager()!
+  const inputs = [asImages(x), weight, bias, mean, variance]
+  const outputs = eager.batchNorm(eager.handlesOf(inputs), epsilon, true, momentum)
+  const [y, nextMean, nextVariance, ...saved] = outputs.map(({ id, shape }) =>
+    eager.takeScoped(id, shape),
+  ) as [Tensor, Tensor, Tensor, ...Tensor[]]
+  return {
+    value: tf.reshape(y, x.shape),
+    mean: nextMean,
+    variance: nextVariance,
+    saved: [x, weight, ...saved],
+    gradients(dy, [x, ...rest]) {
+      const eager = currentEager()!
+      const inputs = [asImages(dy), asImages(x!), ...rest]
+      const [dx, ...others] = eager
+        .batchNormGradient(eager.handlesOf(inputs), epsilon, true)
+        .map(({ id, shape }) => eager.takeScoped(id, shape))
+      return [tf.reshape(dx!, x!.shape), ...others]
+    },
+  }
+}
+
+/** As an epsilon, its sum with the variance 1 - EPSILON is exactly 1. */
+const EPSILON = 2 ** -10
+
+/** The passes of a synchronized batch norm, also by operations for batch norm. Sums are in float32. */
+export const columns: Backend['columns'] = {
+  sums(y, x, center) {
+    const eager = currentEager()!
+    const isSame = y === x && center.some((value) => value !== 0)
+    const { scale, variance } = unitOf(center)
+    const zeros = new Float64Array(center.length)
+    // Sums of centered values lose fewer digits.
+    const factor = isSame ? columns.combine(x, x, { a: zeros, b: scale, c: zeros, center }) : y
+    const images = eager.handlesOf([asImages(factor), asImages(x)])
+    const [dx, ofProducts, ofFactor] = withVectors(eager, [scale, center, variance], (given) =>
+      eager.batchNormGradient([...images, ...given, given[0]!], EPSILON, false),
+    )
+    eager.free(dx.id)
+    const [sums, products] = [ofFactor, ofProducts].map(({ id, shape }) =>
+      Float64Array.from(eager.takeScoped(id, shape).dataSync()),
+    ) as [Float64Array, Float64Array]
+    for (const [c, value] of center.entries()) {
+      // The operation subtracts rounded centers.
+      products[c]! += (Math.fround(value) - value) * sums[c]!
+      if (!isSame) continue
+      products[c]! += value * sums[c]!
+      sums[c]! += (value * x.size) / center.length
+    }
+    return Float64Array.of(...sums, ...products)
+  },
+
+  combine(y, x, { a, b, c, center }) {
+    const eager = currentEager()!
+    const { variance } = unitOf(center)
+    const zeros = new Float64Array(center.length)
+    const offset = c.map((value, i) => value + b[i]! * (Math.fround(center[i]!) - center[i]!))
+    const linear = (images: Tensor, ...factors: Float64Array[]) =>
+      withVectors(eager, [...factors, variance], (given) => {
+        const inputs = [eager.handleOf(asImages(images)), ...given]
+        const [value, ...rest] = eager.batchNorm(inputs, EPSILON, false)
+        for (const { id } of rest) eager.free(id)
+        return tf.reshape(eager.takeScoped(value!.id, value!.shape), x.shape)
+      })
+    const ofX = linear(x, b, offset, center)
+    return a.every((factor) => factor === 0) ? ofX : tf.add(ofX, linear(y, a, zeros, zeros))
+  },
+}
+
+/** The scale and the variance that leave centered values as they are. */
+function unitOf({ length }: Float64Array) {
+  return {
+    scale: new Float64Array(length).fill(1),
+    variance: new Float64Array(length).fill(1 - EPSILON),
+  }
+}
+
+function withVectors<T>(
+  eager: Eager,
+  vectors: readonly Float64Array[],
+  compute: (handles: readonly Handle[]) => T,
+): T {
+  const handles = vectors.map((values) => eager.copyIn(Float32Array.from(values), [values.length]))
+  const result = compute(handles)
+  for (const handle of handles) eager.free(handle)
+  return result
+}
+
+/** Returns [..., channels] as images [batch, height, width, channels]. */
+function asImages(x: Tensor): Tensor {
+  return x.rank === 4 ? x : tf.reshape(x, [-1, 1, 1, x.shape.at(-1)!])
+}
