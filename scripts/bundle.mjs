@@ -5,7 +5,6 @@ import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSyn
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, transform } from 'esbuild'
-import { toLineMap } from './line-map.mjs'
 
 const root = fileURLToPath(new URL('../packages/', import.meta.url))
 
@@ -115,8 +114,6 @@ async function bundle(name) {
     format: 'esm',
     platform: 'node',
     target: 'node20.19',
-    sourcemap: true,
-    sourcesContent: false,
     logLevel: 'warning',
     plugins: [lateModules, shortened],
   }
@@ -153,10 +150,27 @@ async function bundle(name) {
     const notice = licenses(folder, licensed, `@tsrun/${name}`)
     put(join(folder, 'dist/THIRD-PARTY-LICENSES.txt'), Buffer.from(notice))
   }
-  for (const { path, contents, text } of outputFiles) {
-    put(path, path.endsWith('.map') ? Buffer.from(toLineMap(text)) : contents)
+  for (const { path, text } of outputFiles) {
+    put(path, Buffer.from(path.endsWith('browser.js') ? text : withoutFacades(text)))
   }
   removeOthers(join(folder, 'dist'), new Set(outputFiles.map(({ path }) => path)))
+}
+
+/**
+ * Takes Node's modules from `process`. An import would load everything that a module exports, such as
+ * the Web Crypto API of `node:crypto`.
+ *
+ * @param {string} text - a module
+ */
+function withoutFacades(text) {
+  return text.replaceAll(
+    /^import (?:\* as )?(\w+)?,? ?(\{[^}]*\})? from "(node:[\w/]+)";$/gm,
+    (_, whole, names, path) =>
+      [whole, names?.replaceAll(' as ', ': ')]
+        .filter((target) => target !== undefined)
+        .map((target) => `const ${target} = process.getBuiltinModule("${path}");`)
+        .join(' '),
+  )
 }
 
 /**

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, statSync, type BigIntStats } from 'node:fs'
+import { closeSync, existsSync, fstatSync, openSync, statSync, type BigIntStats } from 'node:fs'
 import { createRequire } from 'node:module'
 import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
@@ -36,10 +36,35 @@ let outcome: Loaded | { readonly reason: string } | undefined
 /** Loads koffi, on any platform. @returns the reason if it cannot be loaded */
 export function loadKoffi(): KoffiModule | string {
   if (process.env['TSRUN_NATIVE'] === 'off') return 'TSRUN_NATIVE=off'
+  const require = createRequire(import.meta.url)
   try {
-    return createRequire(import.meta.url)('koffi') as KoffiModule
+    return loadAddon(require) ?? (require('koffi') as KoffiModule)
   } catch (error) {
     return `the package koffi cannot be loaded: ${firstLine(error)}`
+  }
+}
+
+const MUSL_LINKERS: Readonly<Record<string, string | undefined>> = {
+  arm64: '/lib/ld-musl-aarch64.so.1',
+  x64: '/lib/ld-musl-x86_64.so.1',
+}
+
+/**
+ * Loads the addon of koffi for glibc. Koffi itself first reads the headers of Node's executable to find
+ * the C library, which takes 4 ms of CPU time in each thread.
+ *
+ * @returns undefined where only koffi can tell which addon fits
+ */
+function loadAddon(require: NodeJS.Require): KoffiModule | undefined {
+  const { platform, arch } = process
+  const linker = MUSL_LINKERS[arch]
+  if (platform !== 'linux' || hasOwnNumbers || linker === undefined || existsSync(linker))
+    return undefined
+  try {
+    const addon = `@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`
+    return createRequire(require.resolve('koffi'))(addon) as KoffiModule
+  } catch {
+    return undefined
   }
 }
 

@@ -10,6 +10,8 @@ const [output, engine, bytes] = /** @type {[string, 'inline', string]} */ (proce
 const group = await initProcessGroup({ engine })
 const buffer = group.alloc('float32', Number(bytes) / 4)
 const times = new Float64Array(WARM_FROM + CALLS)
+// The first call would also measure how much later the other ranks join.
+await group.barrier()
 for (let i = 0; i < times.length; i++) {
   const start = performance.now()
   group.allReduceSync(buffer)
