@@ -1,8 +1,10 @@
+import type { Tensor1D } from '@tensorflow/tfjs-core'
 import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { withGradients } from '../autograd/tape.ts'
 import { uniform } from './init.ts'
 import { createParameter } from './initialize.ts'
 import { onRows } from './linear.ts'
@@ -62,8 +64,15 @@ export class Embedding implements Module {
 
 /** Returns the rows of a table for ids of any shape. Differentiable in `table`. */
 export function lookUp(table: Tensor, ids: Tensor): Tensor {
-  const rows = tf.gather(table, tf.reshape(ids, [-1]))
-  return tf.reshape(rows, [...ids.shape, table.shape[1]!])
+  const [count, width] = table.shape as [number, number]
+  return withGradients([table], () => ({
+    value: tf.gather(table, ids),
+    saved: [ids],
+    gradients(dy, [ids]) {
+      const [rows, flat] = [tf.reshape(dy, [-1, width]), tf.reshape(ids!, [-1])]
+      return [tf.unsortedSegmentSum(rows, flat as Tensor1D, count)]
+    },
+  }))
 }
 
 /**
