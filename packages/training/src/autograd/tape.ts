@@ -111,7 +111,11 @@ function inScope<T extends TensorContainer>(compute: (claim: (tensor: Tensor) =>
 
 /** Runs `compute` and returns its tensors, which the caller then owns. Frees the others that it creates. */
 export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
-  return inScope((claim) => compute().map(claim))
+  let results: Tensor[] = []
+  inScope((claim) => {
+    results = compute().map(claim)
+  })
+  return results
 }
 
 /** Like tf.clone, but faster outside of a tape. */
@@ -178,18 +182,17 @@ export function withLazyGradients<K extends string>(
   inputs: Each<K, Tensor>,
   operation: LazyOperation<K>,
 ): Tensor {
-  const keys = Object.keys(inputs) as K[]
+  const keys = operation.saves ?? (Object.keys(inputs) as K[])
   return operate(inputs, () => {
     const value = operation.forward()
+    const saved = keys.map((key) => inputs[key])
+    if (operation.savesOutput === true) saved.push(value)
     return {
       value,
-      saved: [
-        ...keys.map((key) => inputs[key]),
-        ...(operation.savesOutput === true ? [value] : []),
-      ],
+      saved,
       gradients(dy, saved) {
-        const entries = keys.map((key, i) => [key, saved[i]!] as const)
-        const given = Object.fromEntries(entries) as Each<K, Tensor>
+        const given = {} as Record<K, Tensor>
+        for (const [i, key] of keys.entries()) given[key] = saved[i]!
         return operation.gradients(dy, given, saved[keys.length])
       },
     }

@@ -152,9 +152,11 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
   if (gradient === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: kernelName })
   const thunks = gradient(dys)
   return targets.map((key) => {
-    const kernel = `${kernelName} (${key})`
-    if (thunks[key] === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel })
-    return thunks[key]()
+    const thunk = thunks[key]
+    if (thunk === undefined) {
+      throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: `${kernelName} (${key})` })
+    }
+    return thunk()
   })
 }
 
