@@ -10,6 +10,7 @@ import {
   type Module,
   type Tensor,
 } from '@tsrun/training'
+import { Head, tableParameter } from '@tsrun/training/parts'
 
 const input = () =>
   tf.tensor3d(
@@ -60,6 +61,10 @@ const plain = {
     const inner = tf.mul(tf.add(x, tf.mul(tf.pow(x, 3), 0.044715)), Math.sqrt(2 / Math.PI))
     return tf.mul(tf.mul(x, 0.5), tf.add(tf.tanh(inner), 1))
   },
+  head: (parameters: Module['parameters']) => (x: Tensor) => {
+    const rows = tf.matMul(tf.reshape(x, [6, 8]), tf.transpose(parameters[0]!.value))
+    return tf.reshape(rows, [2, 3, 8])
+  },
 }
 
 describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
@@ -69,6 +74,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     { name: 'LayerNorm', make: () => new LayerNorm({ name: 'n', width: 8 }), as: plain.layerNorm },
     { name: 'RMSNorm', make: () => new RMSNorm({ name: 'n', width: 8 }), as: plain.rmsNorm },
     { name: 'gelu', make: () => ({ parameters: [], forward: gelu }), as: plain.gelu },
+    { name: 'Head', make: () => new Head(tableParameter('w', [8, 8], 0, 1)), as: plain.head },
   ])('$name follows its formula, forward and backward', ({ make, as }) => {
     const module = make() as Module
     const other = { parameters: module.parameters, forward: as(module.parameters) }

@@ -61,4 +61,20 @@ describe('the fused update on wasm', () => {
     expect([first, train(optimizer, 'tensor')]).toEqual(expected)
     large.dispose()
   })
+
+  it.each(cases)(
+    'of %s uses the memory of a gradient only if no other tensor shares it',
+    async (_, make) => {
+      await loadBackend('wasm')
+      const parameter: Parameter = { name: 'p', shape: [LENGTH], value: tf.tensor1d(random(1)) }
+      const gradient = tf.tensor1d(random(2))
+      const clone = tf.clone(gradient)
+      make().step([parameter], new Map([['p', gradient]]))
+      expect(gradient.isDisposed).toBe(true)
+      expect(clone.dataSync()).toEqual(random(2))
+      const [expected] = train(make(), 'tensor')
+      gradient.dispose()
+      expect(parameter.value.dataSync()).toEqual(expected)
+    },
+  )
 })

@@ -1,4 +1,5 @@
 import { tsrError } from '@tsrun/core'
+import { addInPlace } from '../backend/arithmetic.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { BackwardPasses, GradientListener } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -151,9 +152,11 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
   if (gradient === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: kernelName })
   const thunks = gradient(dys)
   return targets.map((key) => {
-    const kernel = `${kernelName} (${key})`
-    if (thunks[key] === undefined) throw tsrError('ERR_TSR_NO_GRADIENT', { kernel })
-    return thunks[key]()
+    const thunk = thunks[key]
+    if (thunk === undefined) {
+      throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: `${kernelName} (${key})` })
+    }
+    return thunk()
   })
 }
 
@@ -175,8 +178,11 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
       sums.set(id, gradient)
       return
     }
-    sums.set(id, tf.keep(tf.add(sum, gradient)))
-    free(sum)
+    const areFloats = sum.dtype === 'float32' && gradient.dtype === 'float32'
+    if (sum === dy || !areFloats || !addInPlace(sum, gradient)) {
+      sums.set(id, tf.keep(tf.add(sum, gradient)))
+      free(sum)
+    }
     gradient.dispose()
   }
   return {

@@ -119,6 +119,7 @@ function convolve(
 ): Tensor {
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
   return withLazyGradients(inputs, {
+    saves: ['x', 'filter'],
     savesOutput: activation === 'relu',
     forward: () => runKernel('FusedConv2D', inputs, { ...attributes, activation }),
     gradients(dy, { x, filter }, output) {

@@ -1,6 +1,7 @@
 import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
 import { checkedRecording, type Recording } from '../model/recording.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
+import { shared } from '../backend/held-values.ts'
 import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { EvaluatedLoss, LabelTargets } from '../tfjs/backend.ts'
 import type { HostArray } from '../tfjs/host-arrays.ts'
@@ -69,8 +70,11 @@ summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
 
 /** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
 export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
-  const backward = (dy: Tensor) =>
-    repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
+  const backward = (dy: Tensor) => {
+    const { scale, view } = currentBackend()
+    if (scale !== undefined && view !== undefined) return scale(shared(gradient), view(dy)[0]!)
+    return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
+  }
   return checkedRecording(tf.keep(value), {
     backward,
     backwardInput: backward,

@@ -1,4 +1,6 @@
+import type { Rank } from '@tensorflow/tfjs-core'
 import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
+import { cloneOf, withGradients, withLazyGradients } from '../autograd/tape.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -62,8 +64,17 @@ export class Embedding implements Module {
 
 /** Returns the rows of a table for ids of any shape. Differentiable in `table`. */
 export function lookUp(table: Tensor, ids: Tensor): Tensor {
-  const rows = tf.gather(table, tf.reshape(ids, [-1]))
-  return tf.reshape(rows, [...ids.shape, table.shape[1]!])
+  const [count] = table.shape
+  return withGradients([table], () => ({
+    value: tf.gather(table, ids),
+    saved: [ids],
+    gradients: (dy, [ids]) => [sumByToken(dy, ids!, count)],
+  }))
+}
+
+/** Returns the gradient of a table from those of the rows that were looked up. */
+function sumByToken(dy: Tensor, ids: Tensor, count: number): Tensor {
+  return tf.unsortedSegmentSum(rowsOf(dy), tf.reshape<Rank.R1>(ids, [-1]), count)
 }
 
 /**
@@ -92,7 +103,7 @@ export function tableParameter(
 export type Positions = (length: number) => Int32Array
 
 /** The positions of a rank that holds whole sequences: 0, 1, 2 and so on. */
-export const inOrder: Positions = (length) => Int32Array.from({ length }, (_, position) => position)
+export const inOrder: Positions = (length) => new Int32Array(length).map((_, position) => position)
 
 /** Adds a learned vector for its position to each element of a sequence. */
 export class PositionEmbedding extends Embedding implements Separable {
@@ -125,8 +136,17 @@ export class PositionEmbedding extends Embedding implements Separable {
         `at most ${count}, the block size`,
       )
     }
-    return tf.add(x, lookUp(table!, tf.tensor1d(positions, 'int32')))
+    const ids = tf.tensor1d(positions, 'int32')
+    return withGradients([x, table!], () => ({
+      value: tf.add(x, tf.gather(table!, ids)),
+      saved: [ids],
+      gradients: (dy, [ids]) => [cloneOf(dy), sumByToken(tf.sum(dy, 0), ids!, count)],
+    }))
   }
+}
+
+function rowsOf(x: Tensor): Tensor {
+  return tf.reshape(x, [-1, x.shape.at(-1)!])
 }
 
 /** Whether a module adds position embeddings. */
@@ -154,6 +174,16 @@ export class Head implements Module {
    * @returns [..., count]
    */
   forward(x: Tensor): Tensor {
-    return onRows(x, (rows) => tf.matMul(rows, this.weight.value, false, true))
+    const weight = this.weight.value
+    return withLazyGradients(
+      { x, weight },
+      {
+        forward: () => onRows(x, (rows) => tf.matMul(rows, weight, false, true)),
+        gradients: (dy, { x, weight }) => ({
+          x: () => onRows(dy, (rows) => tf.matMul(rows, weight)),
+          weight: () => tf.matMul(rowsOf(dy), rowsOf(x), true),
+        }),
+      },
+    )
   }
 }

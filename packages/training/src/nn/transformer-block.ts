@@ -1,5 +1,8 @@
 import { count, declareOptions, filled, finite, positive, type Rules } from '@tsrun/core'
-import { withGradients } from '../autograd/tape.ts'
+import { cloneOf, withGradients } from '../autograd/tape.ts'
+import { addScaled } from '../backend/arithmetic.ts'
+import { isHostAccessible } from '../backend/current.ts'
+import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -90,11 +93,19 @@ export class Block implements Module {
 /** x + y. Unlike `tf.add`, saves no tensors for the gradients. */
 function addResidual(x: Tensor, y: Tensor): Tensor {
   return withGradients([x, y], () => ({
-    value: tf.add(x, y),
+    value: add(x, y),
     saved: [],
     // Not dy itself: tf.grad may dispose a gradient, and dy may belong to the caller.
-    gradients: (dy) => [tf.clone(dy), tf.clone(dy)],
+    gradients: (dy) => [cloneOf(dy), cloneOf(dy)],
   }))
+}
+
+function add(x: Tensor, y: Tensor): Tensor {
+  const isFloat = x.dtype === 'float32' && y.dtype === 'float32'
+  if (!isFloat || x.shape.join() !== y.shape.join() || !isHostAccessible()) return tf.add(x, y)
+  return scopedTensor(x.shape, (sum) => {
+    addScaled(sum, viewOf(x), 1, viewOf(y))
+  })
 }
 
 /** Options of `FeedForward`. */

@@ -1,8 +1,8 @@
 import { argumentError, finite, having, shown } from '@tsrun/core'
 import { addScaled, type UpdateArrays } from '../backend/arithmetic.ts'
 import { currentBackend, isHostAccessible, repeated } from '../backend/current.ts'
-import { copyHeld, isAlone } from '../backend/held-values.ts'
-import { createTensor, tensorFrom, viewOf } from '../backend/host-memory.ts'
+import { copyHeld, isAlone, shared } from '../backend/held-values.ts'
+import { createTensor, overwrite, tensorFrom, viewOf } from '../backend/host-memory.ts'
 import { matchNames, namePatterns, type NamePatterns } from '../model/name-patterns.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
 import type { Gradient, Store, UpdatesInPlace } from '../tfjs/backend.ts'
@@ -274,14 +274,15 @@ export abstract class BaseOptimizer implements Optimizer {
     const vectors = former.map((tensor) =>
       isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
     )
-    const isArray = ArrayBuffer.isView(gradient)
     const added = this.addedOf(name)
     const write = this.onHost(name)
-    const next = createTensor(shape, (values) => {
+    const taken = ArrayBuffer.isView(gradient) ? undefined : shared(gradient)
+    if (taken !== undefined) (gradient as Tensor).dispose()
+    const update = (values: Float32Array) => {
       // Copy a gradient array into `values` first, because kernels can only access the memory of the
       // backend.
-      if (isArray) values.set(gradient)
-      const given = isArray ? values : viewOf(gradient)
+      if (taken === undefined) values.set(gradient as Float32Array)
+      const given = taken === undefined ? values : viewOf(taken)
       const before = viewOf(value)
       if (added !== 0) addScaled(values, given, added, before)
       write({
@@ -291,10 +292,12 @@ export abstract class BaseOptimizer implements Optimizer {
         former: former.map(viewOf),
         state: vectors.map(viewOf),
       })
-    })
-    replaceValue(parameter, next)
+    }
+    replaceValue(
+      parameter,
+      taken === undefined ? createTensor(shape, update) : overwrite(taken, update),
+    )
     this.kept.put(name, vectors)
-    if (!isArray) gradient.dispose()
   }
 
   /**

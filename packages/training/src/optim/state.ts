@@ -27,8 +27,8 @@ export type OptimizerState = ReadonlyMap<string, ParameterState>
 export type HeldState = ReadonlyMap<string, ParameterState<HeldValues>>
 
 /** Frees the state of optimizers that were not disposed. */
-const lost = new FinalizationRegistry<Map<string, Tensor>>((vectors) => {
-  tf.dispose([...vectors.values()])
+const lost = new FinalizationRegistry<Map<string, readonly Tensor[]>>((vectors) => {
+  tf.dispose([...vectors.values()].flat())
 })
 
 export type ParameterStates = ReturnType<typeof parameterStates>
@@ -41,15 +41,12 @@ export type ParameterStates = ReturnType<typeof parameterStates>
  */
 export function parameterStates(names: readonly string[]) {
   const stepsOf = new Map<string, number>()
-  const vectors = new Map<string, Tensor>()
+  /** The state vectors of each parameter, in the order of `names`. */
+  const vectors = new Map<string, readonly Tensor[]>()
   /** Loaded values that no step has used yet: only a step knows the shapes of parameters. */
-  const loaded = new Map<string, Float32Array>()
+  const loaded = new Map<string, readonly Float32Array[]>()
   const reused = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
-  const vectorOf = (parameter: string, name: string): Tensor | Float32Array | undefined => {
-    const key = keyOf(parameter, name)
-    return vectors.get(key) ?? loaded.get(key)
-  }
   const check = (parameter: string, { steps, values }: ParameterState) => {
     const found = Object.keys(values)
     const sizes = new Set(Object.values(values).map(({ length }) => length))
@@ -62,7 +59,7 @@ export function parameterStates(names: readonly string[]) {
     )
   }
   const dispose = () => {
-    for (const vector of vectors.values()) vector.dispose()
+    tf.dispose([...vectors.values()].flat())
     for (const { tensor } of reused.values()) tensor.dispose()
     for (const map of [reused, vectors, loaded, stepsOf]) map.clear()
   }
@@ -75,12 +72,9 @@ export function parameterStates(names: readonly string[]) {
      * @throws ERR_TSR_ARGUMENT when a parameter with a gradient has another size than its state
      */
     checkSizes(parameters: Iterable<Parameter>, gradients: Gradients) {
-      const [first] = names
-      if (first === undefined) return
       for (const { name, shape } of parameters) {
-        const vector = vectorOf(name, first)
-        if (vector === undefined || !gradients.has(name)) continue
-        const kept = ArrayBuffer.isView(vector) ? vector.length : vector.size
+        const kept = vectors.get(name)?.[0]?.size ?? loaded.get(name)?.[0]?.length
+        if (kept === undefined || !gradients.has(name)) continue
         if (kept === sizeOf(shape)) continue
         throw argumentError(
           `the state of ${name} in the optimizer`,
@@ -99,25 +93,24 @@ export function parameterStates(names: readonly string[]) {
 
     /** Returns the state tensors of a parameter, or zeros at the first update. */
     tensorsOf(parameter: string, shape: readonly number[]) {
-      return names.map((name) => {
-        const key = keyOf(parameter, name)
-        const kept = vectors.get(key)
-        if (kept !== undefined) return kept
-        const tensor = tensorFrom(loaded.get(key) ?? new Float32Array(sizeOf(shape)), shape)
-        loaded.delete(key)
-        vectors.set(key, tensor)
-        return tensor
-      })
+      const kept = vectors.get(parameter)
+      if (kept !== undefined) return kept
+      const values = loaded.get(parameter)
+      const tensors = names.map((_, i) =>
+        tensorFrom(values?.[i] ?? new Float32Array(sizeOf(shape)), shape),
+      )
+      loaded.delete(parameter)
+      vectors.set(parameter, tensors)
+      return tensors
     },
 
     /** Replaces the state tensors of a parameter. @param tensors - as `tensorsOf` returns them */
     put(parameter: string, tensors: readonly Tensor[]) {
-      for (const [i, name] of names.entries()) {
-        const key = keyOf(parameter, name)
-        const former = vectors.get(key)
-        if (former !== tensors[i]) former?.dispose()
-        vectors.set(key, tensors[i]!)
-      }
+      const former = vectors.get(parameter)
+      former?.forEach((tensor, i) => {
+        if (tensor !== tensors[i]) tensor.dispose()
+      })
+      vectors.set(parameter, tensors)
     },
 
     /** Returns a tensor of `values`. The tensor is reused until the values change. */
@@ -134,10 +127,11 @@ export function parameterStates(names: readonly string[]) {
       const state = new Map<string, ParameterState<HeldValues>>()
       for (const [parameter, steps] of stepsOf) {
         const values: Record<string, HeldValues> = {}
-        for (const name of names) {
-          const vector = vectorOf(parameter, name)
-          if (vector === undefined) continue
-          values[name] = ArrayBuffer.isView(vector) ? holdArray(vector) : holdTensor(vector)
+        for (const [i, name] of names.entries()) {
+          const tensor = vectors.get(parameter)?.[i]
+          const array = loaded.get(parameter)?.[i]
+          if (tensor !== undefined) values[name] = holdTensor(tensor)
+          else if (array !== undefined) values[name] = holdArray(array)
         }
         state.set(parameter, { steps, values })
       }
@@ -155,9 +149,10 @@ export function parameterStates(names: readonly string[]) {
       dispose()
       for (const [parameter, { steps, values }] of state) {
         stepsOf.set(parameter, steps)
-        for (const [name, array] of Object.entries(values)) {
-          loaded.set(keyOf(parameter, name), array.slice())
-        }
+        loaded.set(
+          parameter,
+          names.flatMap((name) => values[name]?.slice() ?? []),
+        )
       }
     },
 
@@ -165,8 +160,4 @@ export function parameterStates(names: readonly string[]) {
   }
   lost.register(states, vectors)
   return states
-}
-
-function keyOf(parameter: string, name: string): string {
-  return `${parameter}\n${name}`
 }

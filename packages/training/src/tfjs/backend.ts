@@ -237,13 +237,15 @@ export type Each<K extends string, T> = Readonly<Record<K, T>>
 /** An operation with custom gradients, for `withLazyGradients`. The open tf.tidy owns all tensors. */
 export interface LazyOperation<K extends string> {
   forward(): Tensor
+  /** The inputs that `gradients` needs; default all. */
+  readonly saves?: readonly K[]
   /** Whether `gradients` needs the output; default false. */
   readonly savesOutput?: boolean
   /**
    * Returns one function per input, which computes the gradient of that input. The functions are called
    * in order, and only for requested gradients.
    *
-   * @param inputs - the inputs of the forward pass
+   * @param inputs - the saved inputs of the forward pass
    * @param output - the result of the forward pass, if it is saved
    */
   gradients(dy: Tensor, inputs: Each<K, Tensor>, output?: Tensor): Each<K, () => Tensor>

@@ -44,6 +44,72 @@ registry.initializeBackendsAndReturnBest = () => {
   return initialize()
 }
 
+/*
+ * Replace WeakMaps of TensorFlow.js, whose keys are the data ids of tensors, by properties of these keys.
+ * WeakMaps take several times as long for keys that live as briefly.
+ */
+const INFO = Symbol('info')
+const DATA = Symbol('data')
+const STORAGE = Symbol('storage')
+
+interface DataId {
+  [INFO]?: object | undefined
+  [DATA]?: object
+  [STORAGE]?: object | undefined
+}
+
+/** What the engine knows about tensors. */
+class TensorInfos {
+  get(id: DataId): object | undefined {
+    return id[INFO]
+  }
+
+  has(id: DataId): boolean {
+    return id[INFO] !== undefined
+  }
+
+  set(id: DataId, info: object): void {
+    id[INFO] = info
+  }
+
+  delete(id: DataId): void {
+    id[INFO] = undefined
+  }
+}
+
+/** The data of the tensors of a backend. Data is in one backend at a time. */
+class TensorData {
+  get(id: DataId): object | undefined {
+    return id[STORAGE] === this ? id[DATA] : undefined
+  }
+
+  has(id: DataId): boolean {
+    return id[STORAGE] === this
+  }
+
+  set(id: DataId, data: object): void {
+    id[STORAGE] = this
+    id[DATA] = data
+  }
+
+  delete(id: DataId): boolean {
+    const hasData = this.has(id)
+    if (hasData) id[STORAGE] = undefined
+    return hasData
+  }
+}
+
+const { state } = tf.engine() as unknown as {
+  state: { numDataBuffers: number; tensorInfo: object }
+}
+if (state.numDataBuffers === 0) state.tensorInfo = new TensorInfos()
+// The constructor of a DataStorage sets `data` to an empty WeakMap.
+Object.defineProperty(tf.DataStorage.prototype, 'data', {
+  set(this: object) {
+    Object.defineProperty(this, 'data', { value: new TensorData() })
+  },
+})
+
 /** A call of a kernel that has at least the inputs `K`. */
 export interface KernelCall<K extends string = string, A = NamedAttrMap, B = unknown> {
   readonly inputs: Readonly<Record<K, TensorInfo> & Partial<Record<string, TensorInfo>>>
