@@ -19,7 +19,12 @@ export interface FlatEpoch {
   readonly size: number
   readonly kernels: Kernels
   /** Returns the heap offset of the published buffer of a group rank. The buffer is read-only. */
-  readonly slotOf: (rank: number) => number
+  slotOf(rank: number): number
+  /**
+   * The same, but this rank's own buffer is its input. Reading that takes no cache lines from the
+   * ranks that read the slot. The input must not have been overwritten by the output.
+   */
+  bufferOf(rank: number): number
 }
 
 type Readers = 'all read all' | 'all read the root' | 'the root reads all'
@@ -51,23 +56,24 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   gather: { readers: 'the root reads all', take: takeAll },
   broadcast: {
     readers: 'all read the root',
-    take: ({ rank, kernels, slotOf }, { input, peer: root }, bytes) => {
-      if (rank !== root) kernels.copy(input, slotOf(root), bytes)
+    take: (epoch, { input, peer: root }, bytes) => {
+      if (epoch.rank !== root) epoch.kernels.copy(input, epoch.slotOf(root), bytes)
     },
   },
   scatter: {
     readers: 'all read the root',
     isSliced: true,
-    take: ({ rank, kernels, slotOf }, { output, peer: root }, bytes) => {
-      kernels.copy(output, slotOf(root) + rank * bytes, bytes)
+    take: (epoch, { output, peer: root }, bytes) => {
+      epoch.kernels.copy(output, epoch.bufferOf(root) + epoch.rank * bytes, bytes)
     },
   },
   allToAll: {
     readers: 'all read all',
     isSliced: true,
-    take: ({ rank, size, kernels, slotOf }, { output }, bytes) => {
+    take: (epoch, { output }, bytes) => {
+      const { rank, size, kernels } = epoch
       for (let peer = 0; peer < size; peer++) {
-        kernels.copy(output + peer * bytes, slotOf(peer) + rank * bytes, bytes)
+        kernels.copy(output + peer * bytes, epoch.bufferOf(peer) + rank * bytes, bytes)
       }
     },
   },
@@ -107,7 +113,7 @@ export function planOf(operation: Operation, rank: number, size: number) {
 
 /** Computes output = ((r0 + r1) + r2) + ..., over the data at `offset` in every slot. */
 function fold(
-  { size, kernels, slotOf }: FlatEpoch,
+  epoch: FlatEpoch,
   { dtype, reduction }: Operation,
   output: number,
   offset: number,
@@ -115,9 +121,11 @@ function fold(
 ): void {
   const count = bytes / dtypes[dtype].bytes
   if (count === 0) return
-  kernels.combine(reduction, dtype, output, slotOf(0) + offset, slotOf(1) + offset, count)
+  const { size, kernels } = epoch
+  const [first, second] = [epoch.bufferOf(0) + offset, epoch.bufferOf(1) + offset]
+  kernels.combine(reduction, dtype, output, first, second, count)
   for (let rank = 2; rank < size; rank++) {
-    kernels.combine(reduction, dtype, output, output, slotOf(rank) + offset, count)
+    kernels.combine(reduction, dtype, output, output, epoch.slotOf(rank) + offset, count)
   }
   if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
 }
@@ -126,6 +134,9 @@ function takeSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
   fold(epoch, operation, operation.input, 0, bytes)
 }
 
-function takeAll({ size, kernels, slotOf }: FlatEpoch, { output }: Operation, bytes: number): void {
-  for (let rank = 0; rank < size; rank++) kernels.copy(output + rank * bytes, slotOf(rank), bytes)
+function takeAll(epoch: FlatEpoch, { output }: Operation, bytes: number): void {
+  const { size, kernels } = epoch
+  for (let rank = 0; rank < size; rank++) {
+    kernels.copy(output + rank * bytes, epoch.bufferOf(rank), bytes)
+  }
 }
