@@ -20,11 +20,6 @@ export interface FlatEpoch {
   readonly kernels: Kernels
   /** Returns the heap offset of the published buffer of a group rank. The buffer is read-only. */
   slotOf(rank: number): number
-  /**
-   * The same, but this rank's own buffer is its input. Reading that takes no cache lines from the
-   * ranks that read the slot. The input must not have been overwritten by the output.
-   */
-  bufferOf(rank: number): number
 }
 
 type Readers = 'all read all' | 'all read the root' | 'the root reads all'
@@ -63,17 +58,19 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   scatter: {
     readers: 'all read the root',
     isSliced: true,
-    take: (epoch, { output, peer: root }, bytes) => {
-      epoch.kernels.copy(output, epoch.bufferOf(root) + epoch.rank * bytes, bytes)
+    take: (epoch, operation, bytes) => {
+      const { output, peer: root } = operation
+      epoch.kernels.copy(output, bufferOf(epoch, operation, root) + epoch.rank * bytes, bytes)
     },
   },
   allToAll: {
     readers: 'all read all',
     isSliced: true,
-    take: (epoch, { output }, bytes) => {
+    take: (epoch, operation, bytes) => {
       const { rank, size, kernels } = epoch
       for (let peer = 0; peer < size; peer++) {
-        kernels.copy(output + peer * bytes, epoch.bufferOf(peer) + rank * bytes, bytes)
+        const from = bufferOf(epoch, operation, peer) + rank * bytes
+        kernels.copy(operation.output + peer * bytes, from, bytes)
       }
     },
   },
@@ -111,18 +108,28 @@ export function planOf(operation: Operation, rank: number, size: number) {
   }
 }
 
+/**
+ * Returns the offset of the published buffer of a rank, or the input on the rank itself: reading the
+ * input takes no cache lines from the ranks that read the slot. Called while the input is unchanged.
+ */
+function bufferOf(epoch: FlatEpoch, { input }: Operation, rank: number): number {
+  return rank === epoch.rank ? input : epoch.slotOf(rank)
+}
+
 /** Computes output = ((r0 + r1) + r2) + ..., over the data at `offset` in every slot. */
 function fold(
   epoch: FlatEpoch,
-  { dtype, reduction }: Operation,
+  operation: Operation,
   output: number,
   offset: number,
   bytes: number,
 ): void {
+  const { dtype, reduction } = operation
   const count = bytes / dtypes[dtype].bytes
   if (count === 0) return
   const { size, kernels } = epoch
-  const [first, second] = [epoch.bufferOf(0) + offset, epoch.bufferOf(1) + offset]
+  const first = bufferOf(epoch, operation, 0) + offset
+  const second = bufferOf(epoch, operation, 1) + offset
   kernels.combine(reduction, dtype, output, first, second, count)
   for (let rank = 2; rank < size; rank++) {
     kernels.combine(reduction, dtype, output, output, epoch.slotOf(rank) + offset, count)
@@ -134,9 +141,9 @@ function takeSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
   fold(epoch, operation, operation.input, 0, bytes)
 }
 
-function takeAll(epoch: FlatEpoch, { output }: Operation, bytes: number): void {
+function takeAll(epoch: FlatEpoch, operation: Operation, bytes: number): void {
   const { size, kernels } = epoch
   for (let rank = 0; rank < size; rank++) {
-    kernels.copy(output + rank * bytes, epoch.bufferOf(rank), bytes)
+    kernels.copy(operation.output + rank * bytes, bufferOf(epoch, operation, rank), bytes)
   }
 }

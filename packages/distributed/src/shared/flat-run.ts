@@ -20,10 +20,6 @@ export class FlatRun extends EpochRun implements FlatEpoch {
     return this.context.slots.slotOf(ranks[member]!, id, this.epoch)
   }
 
-  bufferOf(member: number): number {
-    return member === this.rank ? this.operation.input : this.slotOf(member)
-  }
-
   protected get published(): number {
     return this.#plan.published
   }

@@ -223,7 +223,8 @@ export function createCallingThread(options: CallingThreadOptions) {
       return
     }
     begin(ticket, operation, run.running.fingerprint, group!, NO_PEER, posted)
-    if (isAwaited) proceedIn(group!, ticket)
+    // With spans, the time of waiting must not count as part of the call.
+    if (run.isLarge || (isAwaited && journal.spans === undefined)) proceedIn(group!, ticket)
   }
 
   const startMessage = (ticket: Ticket, operation: Operation, isAwaited: boolean): void => {
