@@ -1,5 +1,5 @@
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
+import { createMemory, heapOf, instantiateKernels } from '../../internals/distributed/arena.ts'
 import { MappedSlots, SLOTS_BYTES } from '../../internals/distributed/transports.ts'
 import { errorOf } from '../support/outcome.ts'
 import { valueOf } from '../support/values.ts'
@@ -133,6 +133,7 @@ describe('small collectives', () => {
 
 describe('slots in shared memory', () => {
   const heap = heapOf(createMemory(4 * 1024 * 1024))
+  const kernels = instantiateKernels(heap.memory)
   const woken: number[] = []
   const sides = [0, 1].map(
     (rank) =>
@@ -140,9 +141,9 @@ describe('slots in shared memory', () => {
         heap,
         rank,
         places: [0, SLOTS_BYTES],
-        copy: (to, from, bytes) => heap.bytes.copyWithin(to, from, from + bytes),
-        hasCome: (word, count) => heap.unsigned[word / 4]! >= count,
+        kernels,
         wake: (peer) => woken.push(peer),
+        looks: 3,
       }),
   )
   const header = {
@@ -156,7 +157,7 @@ describe('slots in shared memory', () => {
     expect(theirs!.hasNews()).toBe(false)
     ours!.publish(2, 1, header, 1_000_000, 16_384)
     expect([theirs!.hasNews(), theirs!.hasNews()]).toEqual([true, false])
-    expect([1, 2].map((epoch) => theirs!.hasEntered(0, 2, epoch, false))).toEqual([true, false])
+    expect([1, 2].map((epoch) => theirs!.hasEntered(0, 2, epoch))).toEqual([true, false])
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
     const at = theirs!.slotOf(0, 2, 1)
     expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
@@ -164,12 +165,16 @@ describe('slots in shared memory', () => {
 
   it('publish the position of a buffer and the progress of its rank', () => {
     const [ours, theirs] = sides
-    const entered = (): boolean[] =>
-      [true, false].map((spins) => theirs!.hasEntered(0, 30, 1, spins))
-    expect(entered()).toEqual([false, false])
+    const entries = (mine = header): number[] =>
+      [true, false].map((spins) => theirs!.entryOf(0, 30, 1, mine, spins))
+    expect(entries()).toEqual([0, 0])
     ours!.expose(30, 1, header, 3_000_000)
-    expect(entered()).toEqual([true, true])
-    expect(theirs!.matches(0, 30, 1, header)).toBe(true)
+    expect(entries()).toEqual([1, 1])
+    expect(entries({ ...header, sequence: 5 })).toEqual([2, 2])
+    for (const name of ['kind', 'root', 'count'] as const) {
+      const fingerprint = { ...header.fingerprint, [name]: 7 }
+      expect(entries({ ...header, fingerprint })).toEqual([2, 2])
+    }
     expect(theirs!.exposedAt(0, 30, 1)).toBe(3_000_000)
     ours!.advance(30, 5)
     for (const spins of [true, false]) {
@@ -209,6 +214,6 @@ describe('slots in shared memory', () => {
     }
     ours!.publish(2, 2, { ...header, sequence: 1 }, 0, 0)
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
-    expect(theirs!.hasEntered(0, 1, 1, false)).toBe(false)
+    expect(theirs!.hasEntered(0, 1, 1)).toBe(false)
   })
 })

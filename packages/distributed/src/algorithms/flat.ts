@@ -19,7 +19,7 @@ export interface FlatEpoch {
   readonly size: number
   readonly kernels: Kernels
   /** Returns the heap offset of the published buffer of a group rank. The buffer is read-only. */
-  readonly slotOf: (rank: number) => number
+  slotOf(rank: number): number
 }
 
 type Readers = 'all read all' | 'all read the root' | 'the root reads all'
@@ -51,23 +51,26 @@ const collectives: Partial<Record<OperationName, FlatCollective>> = {
   gather: { readers: 'the root reads all', take: takeAll },
   broadcast: {
     readers: 'all read the root',
-    take: ({ rank, kernels, slotOf }, { input, peer: root }, bytes) => {
-      if (rank !== root) kernels.copy(input, slotOf(root), bytes)
+    take: (epoch, { input, peer: root }, bytes) => {
+      if (epoch.rank !== root) epoch.kernels.copy(input, epoch.slotOf(root), bytes)
     },
   },
   scatter: {
     readers: 'all read the root',
     isSliced: true,
-    take: ({ rank, kernels, slotOf }, { output, peer: root }, bytes) => {
-      kernels.copy(output, slotOf(root) + rank * bytes, bytes)
+    take: (epoch, operation, bytes) => {
+      const { output, peer: root } = operation
+      epoch.kernels.copy(output, bufferOf(epoch, operation, root) + epoch.rank * bytes, bytes)
     },
   },
   allToAll: {
     readers: 'all read all',
     isSliced: true,
-    take: ({ rank, size, kernels, slotOf }, { output }, bytes) => {
+    take: (epoch, operation, bytes) => {
+      const { rank, size, kernels } = epoch
       for (let peer = 0; peer < size; peer++) {
-        kernels.copy(output + peer * bytes, slotOf(peer) + rank * bytes, bytes)
+        const from = bufferOf(epoch, operation, peer) + rank * bytes
+        kernels.copy(operation.output + peer * bytes, from, bytes)
       }
     },
   },
@@ -105,19 +108,31 @@ export function planOf(operation: Operation, rank: number, size: number) {
   }
 }
 
+/**
+ * Returns the offset of the published buffer of a rank, or the input on the rank itself: reading the
+ * input takes no cache lines from the ranks that read the slot. Called while the input is unchanged.
+ */
+function bufferOf(epoch: FlatEpoch, { input }: Operation, rank: number): number {
+  return rank === epoch.rank ? input : epoch.slotOf(rank)
+}
+
 /** Computes output = ((r0 + r1) + r2) + ..., over the data at `offset` in every slot. */
 function fold(
-  { size, kernels, slotOf }: FlatEpoch,
-  { dtype, reduction }: Operation,
+  epoch: FlatEpoch,
+  operation: Operation,
   output: number,
   offset: number,
   bytes: number,
 ): void {
+  const { dtype, reduction } = operation
   const count = bytes / dtypes[dtype].bytes
   if (count === 0) return
-  kernels.combine(reduction, dtype, output, slotOf(0) + offset, slotOf(1) + offset, count)
+  const { size, kernels } = epoch
+  const first = bufferOf(epoch, operation, 0) + offset
+  const second = bufferOf(epoch, operation, 1) + offset
+  kernels.combine(reduction, dtype, output, first, second, count)
   for (let rank = 2; rank < size; rank++) {
-    kernels.combine(reduction, dtype, output, output, slotOf(rank) + offset, count)
+    kernels.combine(reduction, dtype, output, output, epoch.slotOf(rank) + offset, count)
   }
   if (reduction === 'avg') kernels.scale(dtype, output, count, 1 / size)
 }
@@ -126,6 +141,9 @@ function takeSum(epoch: FlatEpoch, operation: Operation, bytes: number): void {
   fold(epoch, operation, operation.input, 0, bytes)
 }
 
-function takeAll({ size, kernels, slotOf }: FlatEpoch, { output }: Operation, bytes: number): void {
-  for (let rank = 0; rank < size; rank++) kernels.copy(output + rank * bytes, slotOf(rank), bytes)
+function takeAll(epoch: FlatEpoch, operation: Operation, bytes: number): void {
+  const { size, kernels } = epoch
+  for (let rank = 0; rank < size; rank++) {
+    kernels.copy(operation.output + rank * bytes, bufferOf(epoch, operation, rank), bytes)
+  }
 }

@@ -6,7 +6,7 @@ import { spaces } from '../engine/messages/frame.ts'
 import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
 import type { Task } from '../engine/task.ts'
-import { bytesOf, isCollective } from '../operation.ts'
+import { isCollective } from '../operation.ts'
 import { recordCallSites } from './call-sites.ts'
 import { ANY_PEER, NO_PEER } from './flight-recorder.ts'
 import { Journal, type SharedJournal } from './journal.ts'
@@ -90,20 +90,14 @@ export function diagnose(
       const isMessage = !isCollective(operation)
       // The calling thread had begun this operation before this rank learned of the failure.
       const isRefused = refuses(group, operation) && operation.begun === 0
-      const departure = {
-        operation,
-        fingerprint,
-        posted,
-        peer: isMessage ? (group.ranks[operation.peer] ?? ANY_PEER) : NO_PEER,
-        bytes: bytesOf(operation),
-      }
-      recorder.start(departure, isRefused ? 'refused' : 'running')
-      if (!isRefused) publisher?.onStart(task, running.size)
+      const peer = isMessage ? (group.ranks[operation.peer] ?? ANY_PEER) : NO_PEER
+      recorder.start(operation, fingerprint, peer, posted, isRefused ? 'refused' : 'running')
+      if (!isRefused) publisher?.onStart(operation, fingerprint, group.name, posted, running.size)
       if (sites !== undefined && !isMessage) tellSite(task)
     },
     onSettled: (task) => {
-      const { operation, started, completed, error } = task
-      publisher?.onSettled(task, running.size)
+      const { operation, posted, started, completed, error } = task
+      publisher?.onSettled(operation, posted, started, completed, running.size)
       journal.counters.publish(links)
       if (error !== undefined) writePeers(task)
       recorder.end(operation.flight, started, completed, error?.code)

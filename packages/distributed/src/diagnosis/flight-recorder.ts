@@ -2,6 +2,7 @@ import { errorTable, type TsrErrorCode } from '@tsrun/core'
 import { flightStates, type FlightEntry, type FlightState } from '../record/flight-records.ts'
 import { sharedBuffer } from '../arena/heap.ts'
 import {
+  bytesOf,
   describeFingerprint,
   nameOfFingerprint,
   type Fingerprint,
@@ -54,16 +55,6 @@ const codes = Object.keys(errorTable) as TsrErrorCode[]
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
-/** What the flight recorder records of an operation when the engine accepts it. */
-export interface Departure {
-  readonly operation: Operation
-  readonly fingerprint: Fingerprint
-  /** World rank of the other end of a message, ANY_PEER or NO_PEER. */
-  readonly peer: number
-  readonly bytes: number
-  readonly posted: number
-}
-
 export type FlightRecorder = ReturnType<typeof createFlightRecorder>
 
 /**
@@ -71,7 +62,7 @@ export type FlightRecorder = ReturnType<typeof createFlightRecorder>
  * The calling thread numbers the operations and writes their labels; the thread that runs them
  * writes everything else. Recording allocates nothing.
  */
-export function createFlightRecorder(capacity: number, buffer = sharedBuffer(bytesOf(capacity))) {
+export function createFlightRecorder(capacity: number, buffer = sharedBuffer(sizeOf(capacity))) {
   const marksAt = capacity * FIELDS * 8
   const textsAt = marksAt + capacity * textNames.length * 2 * 8
   const numbers = new Float64Array(buffer, 0, capacity * FIELDS)
@@ -160,8 +151,17 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(byt
       const end = reasonBytes.indexOf(0)
       return decoder.decode(reasonBytes.slice(0, end < 0 ? REASON_BYTES : end))
     },
-    /** Records that the engine accepted an operation. */
-    start({ operation, fingerprint, peer, bytes, posted }: Departure, state: FlightState): void {
+    /**
+     * Records that a thread accepted an operation.
+     * @param peer - world rank of the other end of a message, ANY_PEER or NO_PEER
+     */
+    start(
+      operation: Operation,
+      fingerprint: Fingerprint,
+      peer: number,
+      posted: number,
+      state: 'running' | 'refused',
+    ): void {
       const { flight } = operation
       const at = slotOf(flight) * FIELDS
       numbers[at + field.group] = operation.group
@@ -171,11 +171,11 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(byt
       numbers[at + field.count] = fingerprint.count
       numbers[at + field.peer] = peer
       numbers[at + field.tag] = operation.tag
-      numbers[at + field.bytes] = bytes
+      numbers[at + field.bytes] = bytesOf(operation)
       numbers[at + field.posted] = posted
       numbers[at + field.started] = 0
       numbers[at + field.completed] = 0
-      numbers[at + field.state] = stateCodes[state]
+      numbers[at + field.state] = state === 'running' ? stateCodes.running : stateCodes.refused
       numbers[at + field.error] = -1
       numbers[at + field.isReceive] = operation.name === 'recv' ? 1 : 0
       numbers[at + field.number] = flight
@@ -215,6 +215,6 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(byt
   }
 }
 
-function bytesOf(capacity: number): number {
+function sizeOf(capacity: number): number {
   return capacity * (FIELDS * 8 + textNames.length * 2 * 8 + TEXTS) + REASON_BYTES
 }

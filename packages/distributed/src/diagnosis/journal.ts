@@ -178,10 +178,11 @@ export function recordSpan(
     readonly ranks: readonly number[]
     readonly runner: { readonly journal: Pick<Journal, 'spans' | 'generation'> }
   },
-  { timing }: Ticket,
+  ticket: Ticket,
   label: string | undefined,
 ): void {
   const { spans, generation } = owner.runner.journal
+  const timing = spans && ticket.timing
   if (spans === undefined || timing === undefined) return
   const { name, peer } = operation
   const kind = name === 'send' || name === 'recv' ? name : 'collective'

@@ -47,6 +47,41 @@ export interface Kernels {
   awaitChange(table: number, count: number, rounds: number): boolean
 }
 
+/** The kernels of a rank that shares its memory with other processes. */
+export interface SharedKernels extends Kernels {
+  /** Sets a word to 0. Returns 1 if it was 1, to one of several threads that call it at once. */
+  readonly takeFlag: (word: number) => number
+
+  /**
+   * Publishes a buffer in a rank's slots, as `SharedSlots.expose` documents. Offset `line` has the
+   * epoch, which is followed by the headers of two epochs. `published` is the offset of a counter.
+   */
+  readonly publish: (
+    line: number,
+    published: number,
+    epoch: number,
+    sequence: number,
+    kind: number,
+    root: number,
+    count: number,
+    at: number,
+  ) => void
+
+  /**
+   * Polls at most `looks` times whether a rank has entered an epoch. Returns 0 if it has not, 1 if
+   * it has with this header, and 2 if it has with another one.
+   */
+  readonly awaitHeader: (
+    line: number,
+    looks: number,
+    epoch: number,
+    sequence: number,
+    kind: number,
+    root: number,
+    count: number,
+  ) => number
+}
+
 export type HalfDType = 'float16' | 'bfloat16'
 
 type Combine = (op: number, out: number, a: number, b: number, count: number) => void
@@ -57,8 +92,8 @@ type Scale = (at: number, count: number, factor: number) => void
 type Exports = Readonly<
   Record<`${DType}_combine`, Combine> &
     Record<`${DType}_scale`, Scale> &
-    Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> & {
-      copy: Kernels['copy']
+    Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> &
+    Pick<SharedKernels, 'copy' | 'takeFlag' | 'publish' | 'awaitHeader'> & {
       awaitCount: (word: number, count: number, looks: number) => number
       awaitChange: (table: number, count: number, rounds: number) => number
     }
@@ -67,7 +102,7 @@ type Exports = Readonly<
 let compiled: WebAssembly.Module | undefined
 
 /** Binds the kernels to `memory`, which must be shared. The first call compiles the kernels. */
-export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
+export function instantiateKernels(memory: WebAssembly.Memory): SharedKernels {
   compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })
     .exports as unknown as Exports
@@ -89,6 +124,9 @@ export function instantiateKernels(memory: WebAssembly.Memory): Kernels {
       kernels[`${dtype}_widen`](out, a, count)
     },
     copy: kernels.copy,
+    takeFlag: kernels.takeFlag,
+    publish: kernels.publish,
+    awaitHeader: kernels.awaitHeader,
     awaitCount: (word, count, looks) => kernels.awaitCount(word, count, looks) !== 0,
     awaitChange: (table, count, rounds) => kernels.awaitChange(table, count, rounds) !== 0,
   }

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { monotonicNow, openFile } from '@tsrun/core'
 import { closeNative, createSharedFile, isAvailable } from '@tsrun/native'
+import { describeFingerprint } from '../operation.ts'
 import {
   STATUS_HEADER_BYTES,
   headerText,
@@ -224,6 +225,7 @@ function readDescriptor(fd: number): StatusSnapshot {
 function readSlot(slot: Buffer, links: Buffer): RankStatus {
   const of = (name: keyof typeof slotNumber): number => slot.readDoubleLE(slotNumber[name] * 8)
   const ranks = readText(slot, slotText.waitsFor)
+  const [kind, root, count] = [of('kind'), of('root'), of('count')]
   const [state, since] = [rankStates[of('state')] ?? 'starting', of('since')]
   const known = (value: number): number | undefined => (Number.isNaN(value) ? undefined : value)
   return {
@@ -231,7 +233,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     pid: of('pid'),
     state,
     end: rankEnds[of('end')],
-    operation: readText(slot, slotText.operation),
+    operation: kind === 0 ? undefined : describeFingerprint({ kind, root, count }),
     group: readText(slot, slotText.group),
     sequence: of('sequence'),
     bytes: of('bytes'),

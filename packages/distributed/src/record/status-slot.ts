@@ -7,8 +7,8 @@
 
 /** The name by which `tsrun ps` finds the file among the open files of a launcher. */
 export const STATUS_NAME = 'tsrun-status'
-/** The characters "TSP2", little-endian. */
-export const STATUS_MAGIC = 0x32505354
+/** The characters "TSP3", little-endian. */
+export const STATUS_MAGIC = 0x33505354
 
 /** Bytes of the header of a status page. */
 export const STATUS_HEADER_BYTES = 4096
@@ -78,8 +78,8 @@ export const slotNumber = {
   ended: 7,
   step: 8,
   loss: 9,
-  /** The number of the thread that wrote the texts of the operation; 0 means none. */
-  writer: 10,
+  /** 1 + the id of the group whose name is in the slot; 0 means none. */
+  group: 10,
   /** The number of steps that were reported. */
   steps: 11,
   /** Total milliseconds of completed operations, from call to end. Each thread has its own sum. */
@@ -89,6 +89,10 @@ export const slotNumber = {
   waitTime: 14,
   /** Total buffer bytes of the engine's operations. */
   engineBytes: 15,
+  /** The fingerprint of the current or last operation; `kind` is 0 before the first one. */
+  kind: 16,
+  root: 17,
+  count: 18,
   /** Total buffer bytes of operations on the calling thread. Fields from 96 on lie after the texts. */
   callerBytes: 96,
   /** Index in `rankEnds`, which the launcher writes; 0 while the process runs. */
@@ -101,7 +105,6 @@ export const slotNumber = {
 
 /** The texts of a slot. Each is a 32-bit length, followed by UTF-8. */
 export const slotText = {
-  operation: { at: 128, bytes: 256 },
   group: { at: 384, bytes: 128 },
   waitsFor: { at: 512, bytes: 256 },
 } as const
@@ -126,9 +129,10 @@ const encoder = new TextEncoder()
 export class StatusSlot {
   readonly buffer: SharedArrayBuffer
   readonly index: number
+  /** The doubles of the slot, at the indexes of `slotNumber`. */
+  readonly numbers: Float64Array
   readonly #words: Int32Array
   readonly #bytes: Uint8Array
-  readonly #numbers: Float64Array
 
   constructor(buffer: SharedArrayBuffer, index: number) {
     const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
@@ -136,7 +140,7 @@ export class StatusSlot {
     this.index = index
     this.#words = new Int32Array(buffer)
     this.#bytes = new Uint8Array(buffer)
-    this.#numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
+    this.numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
   /**
@@ -147,25 +151,26 @@ export class StatusSlot {
     return word === 0 ? undefined : word - 1
   }
 
-  get(name: keyof typeof slotNumber): number {
-    return this.#numbers[slotNumber[name]]!
-  }
-
   set(name: keyof typeof slotNumber, value: number): void {
-    this.#numbers[slotNumber[name]] = value
+    this.numbers[slotNumber[name]] = value
   }
 
   add(name: keyof typeof slotNumber, value: number): void {
-    this.#numbers[slotNumber[name]]! += value
+    this.numbers[slotNumber[name]]! += value
   }
 
   setState(state: RankState, since: number): void {
-    this.#numbers[slotNumber.state] = rankStates.indexOf(state)
-    this.#numbers[slotNumber.since] = since
+    this.numbers[slotNumber.state] = rankStates.indexOf(state)
+    this.numbers[slotNumber.since] = since
   }
 
+  /** Writes a text, truncated to the size of its field. */
   setText(name: keyof typeof slotText, text: string): void {
-    this.setBytes(name, encoder.encode(text))
+    const { at, bytes } = slotText[name]
+    const start = STATUS_HEADER_BYTES + this.index * STATUS_SLOT_BYTES + at
+    const cut = encoder.encode(text).subarray(0, bytes - 4)
+    this.#words[start / 4] = cut.length
+    this.#bytes.set(cut, start + 4)
   }
 
   /** Returns the counters of the links to `worldSize` ranks; undefined if the page is too small. */
@@ -176,14 +181,5 @@ export class StatusSlot {
     }
     if (this.index >= size.slots || worldSize > size.worldSize) return undefined
     return new Float64Array(this.buffer, linksAt(size, this.index), worldSize * LINK_NUMBERS)
-  }
-
-  /** Writes an encoded text, truncated to the size of its field. */
-  setBytes(name: keyof typeof slotText, text: Uint8Array): void {
-    const { at, bytes } = slotText[name]
-    const start = STATUS_HEADER_BYTES + this.index * STATUS_SLOT_BYTES + at
-    const cut = text.length <= bytes - 4 ? text : text.subarray(0, bytes - 4)
-    this.#words[start / 4] = cut.length
-    this.#bytes.set(cut, start + 4)
   }
 }

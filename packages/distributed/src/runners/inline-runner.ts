@@ -156,9 +156,9 @@ export function createInlineRunner(
       if (!isClosed) polling.poll()
       return engine.gone
     },
-    driverOf: (operation, isAwaited) => {
+    driverOf: (operation) => {
       if (isClosed) throw destroyedError(operation.name)
-      return callingThread?.runs(operation, isAwaited) === true ? callingThread.driver : driver
+      return callingThread?.driver ?? driver
     },
     prefersCaller: ({ group }) => callingThread?.reaches(group) === true,
     close: async () => {

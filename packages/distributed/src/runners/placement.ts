@@ -16,20 +16,21 @@ const PAUSE = 10
 export type OnYield = (before: number) => void
 
 /**
- * Keeps the engines of a host's ranks on different cores, if the host has a core for each.
+ * Spreads the threads of a host's ranks evenly over the cores.
  *
  * The kernel wakes a thread on the core of the thread that wakes it. Two ranks that exchange small
- * messages thus end up on one core while another core idles, until the kernel balances the load. A
- * thread that shares its core moves to another core, which it selects by its local rank among the
- * allowed cores. It is not pinned there: the kernel may move it again, for example if two jobs
- * chose the same core.
+ * messages thus end up on one core while another core idles, until the kernel balances the load. With
+ * more ranks than cores, the kernel counts a rank that yields all the time as busy, and may leave
+ * three ranks on one core and one on the other. A thread that shares its core moves to the core that
+ * its local rank selects among the allowed cores. It is not pinned there: the kernel may move it
+ * again, for example if two jobs chose the same core.
  *
- * @returns undefined if the host has only one rank, or fewer cores than ranks
+ * @returns undefined if the host has only one rank or one core
  */
 export function keepApart({ rank, size }: LocalPlace): OnYield | undefined {
   const cores = allowedCores()
-  const home = cores[rank]
-  if (size < 2 || size > cores.length || home === undefined) return undefined
+  if (size < 2 || cores.length < 2) return undefined
+  const home = cores[rank % cores.length]!
   let isBarred = false
   let long = 0
   let movedAt = 0

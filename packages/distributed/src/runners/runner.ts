@@ -21,13 +21,8 @@ export interface Runner {
   failGroup(id: number, reason: string): void
   /** Returns a word for each world rank: 0 while the rank is present, 1 once it has left or was lost. */
   gone(): Int32Array
-  /**
-   * Returns the driver that runs an operation: the engine's driver, or that of the calling thread.
-   *
-   * @param isAwaited - whether the caller blocks until the operation is settled
-   * @throws ERR_TSR_GROUP_DESTROYED
-   */
-  driverOf(operation: Operation, isAwaited: boolean): TicketDriver
+  /** Returns the driver that starts an operation. @throws ERR_TSR_GROUP_DESTROYED */
+  driverOf(operation: Operation): TicketDriver
   /**
    * Whether `PersistentOperation.run` is faster than `start` for an operation, as `prefersRun`
    * documents.

@@ -253,11 +253,11 @@ export async function startWorkerRunner(
     failGroup(id, reason) {
       if (!isStopped) changeGroup({ id, reason })
     },
-    driverOf(operation, isAwaited) {
+    driverOf(operation) {
       if (isStopped) throw destroyedError(operation.name)
-      return callingThread?.runs(operation, isAwaited) === true ? callingThread.driver : driver
+      return callingThread?.driver ?? driver
     },
-    prefersCaller: (operation) => !hasOwnCore && callingThread.runs(operation, true),
+    prefersCaller: (operation) => !hasOwnCore && callingThread.runs(operation),
     close: async () => {
       closing ??= leave()
       await closing

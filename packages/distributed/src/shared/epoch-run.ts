@@ -90,17 +90,23 @@ export abstract class EpochRun implements Resumable, Waited {
 
   /** Whether all awaited ranks are ready, so that the run can continue. */
   get done(): boolean {
-    const mayPublish = this.begun > 0 || this.epochs.over === ((this.epoch - 1) | 0)
-    return mayPublish && this.#areReady(false)
+    if (this.begun > 0) return this.#areReady()
+    const { epochs } = this
+    if (epochs.over !== ((this.epoch - 1) | 0)) return false
+    // After a compared epoch, every rank is known to have entered it.
+    return !epochs.isUnchecked || this.#areReady()
   }
 
   /** Returns the awaited world ranks that are not ready. */
   missing(): number[] {
-    return this.awaited.filter((peer) => !this.#isThere(peer, false))
+    return this.awaited.filter((peer) => !this.#isThere(peer))
   }
 
   next(): IteratorResult<Waited, void> {
-    if (this.begun === 0 && this.done) this.publish()
+    if (this.begun === 0 && this.done) {
+      if (this.epochs.isUnchecked && !this.#compare()) this.epochs.isUnchecked = false
+      this.#publish()
+    }
     if (this.begun > 0 && this.proceed()) return FINISHED
     const { waiting, slots } = this.context
     if (!waiting.includes(this)) waiting.push(this)
@@ -108,22 +114,30 @@ export abstract class EpochRun implements Resumable, Waited {
     return { done: false, value: this }
   }
 
-  /** Compares the calls of the previous epoch, unless that was done. Returns whether they match. */
-  compare(): boolean {
-    if (!this.epochs.isUnchecked) return true
+  /**
+   * Enters the epoch, if every rank has entered the previous one, which is over on this rank. Returns
+   * false if a rank has not, or with another call.
+   */
+  enter(): boolean {
+    if (this.epochs.isUnchecked && !(this.#areReady() && this.#compare())) return false
+    this.#publish()
+    return true
+  }
+
+  /** Compares the calls of the previous epoch. Returns whether they match. */
+  #compare(): boolean {
     const { ranks, id } = this.running.group
     const { slots, rank } = this.context
-    const last = this.epoch - 1
+    const last = (this.epoch - 1) | 0
     const mine = slots.headerOf(rank, id, last)
-    if (!ranks.every((peer) => this.#matches(peer, last, mine))) return false
+    if (!ranks.every((peer) => this.#hasEntered(peer, last, mine, false))) return false
     this.epochs.isUnchecked = false
     return true
   }
 
   /** Enters the epoch by publishing this rank's buffer. */
-  publish(): void {
+  #publish(): void {
     const { name, reduction, dtype, input, factor } = this.operation
-    if (!this.compare()) this.epochs.isUnchecked = false
     if (this.running.started === 0) this.running.started = monotonicNow()
     if (reduction === 'premulSum' && reducing.has(name)) {
       this.context.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
@@ -135,14 +149,18 @@ export abstract class EpochRun implements Resumable, Waited {
 
   /** Takes steps while all awaited ranks are ready. Returns whether the run has ended. */
   proceed(): boolean {
-    while (this.#areReady(true)) {
+    const { rank } = this.context
+    do {
+      const { awaited } = this
+      for (; this.#ready < awaited.length; this.#ready++) {
+        const peer = awaited[this.#ready]!
+        if (peer !== rank && !this.isReady(peer, true)) return false
+      }
       this.begun++
       this.#ready = 0
-      if (!this.step()) continue
-      this.epochs.over = this.epoch
-      return true
-    }
-    return false
+    } while (!this.step())
+    this.epochs.over = this.epoch
+    return true
   }
 
   /** Number of bytes at the operation's input that other ranks may read. */
@@ -156,36 +174,30 @@ export abstract class EpochRun implements Resumable, Waited {
 
   /** Whether a peer has entered this epoch with the same operation as this rank. */
   protected isReady(peer: number, spins: boolean): boolean {
-    const { slots } = this.context
-    const hasEntered = slots.hasEntered(peer, this.running.group.id, this.epoch, spins)
-    return hasEntered && this.#matches(peer, this.epoch, this.header)
+    return this.#hasEntered(peer, this.epoch, this.header, spins)
   }
 
-  #areReady(spins: boolean): boolean {
-    const { awaited } = this
-    while (this.#ready < awaited.length) {
-      if (!this.#isThere(awaited[this.#ready]!, spins)) return false
-      this.#ready++
-    }
-    return true
+  #areReady(): boolean {
+    return this.awaited.every((peer) => this.#isThere(peer))
   }
 
   /**
    * Whether a peer is ready. Before this rank has published its buffer, the peer need only have
    * entered the previous epoch.
    */
-  #isThere(peer: number, spins: boolean): boolean {
+  #isThere(peer: number): boolean {
     const { rank, slots } = this.context
     if (peer === rank) return true
-    if (this.begun > 0) return this.isReady(peer, spins)
-    return slots.hasEntered(peer, this.running.group.id, this.epoch - 1, false)
+    if (this.begun > 0) return this.isReady(peer, false)
+    return slots.hasEntered(peer, this.running.group.id, this.epoch - 1)
   }
 
-  #matches(peer: number, epoch: number, mine: SlotHeader): boolean {
+  /** Whether a peer has entered an epoch with the same call. Reports another call. */
+  #hasEntered(peer: number, epoch: number, mine: SlotHeader, spins: boolean): boolean {
     const { slots, onMismatch } = this.context
     const { id } = this.running.group
-    if (slots.matches(peer, id, epoch, mine)) return true
-    onMismatch(this.running, peer, mine, slots.headerOf(peer, id, epoch))
-    return false
+    const entry = slots.entryOf(peer, id, epoch, mine, spins)
+    if (entry === 2) onMismatch(this.running, peer, mine, slots.headerOf(peer, id, epoch))
+    return entry === 1
   }
 }

@@ -7,16 +7,17 @@ import type { Epochs } from './epochs.ts'
 export class FlatRun extends EpochRun implements FlatEpoch {
   readonly isLarge = false
   readonly kernels: Kernels
-  readonly slotOf: (rank: number) => number
   readonly #plan: FlatPlan
 
   constructor(context: EpochContext, epochs: Epochs, running: RunInEpoch) {
     super(context, epochs, running)
-    const { slots, kernels } = context
-    const { id, ranks } = running.group
     this.#plan = planOf(running.operation, this.rank, this.size)
-    this.kernels = kernels
-    this.slotOf = (member) => slots.slotOf(ranks[member]!, id, this.epoch)
+    this.kernels = context.kernels
+  }
+
+  slotOf(member: number): number {
+    const { id, ranks } = this.running.group
+    return this.context.slots.slotOf(ranks[member]!, id, this.epoch)
   }
 
   protected get published(): number {
@@ -25,9 +26,9 @@ export class FlatRun extends EpochRun implements FlatEpoch {
 
   protected show(): void {
     const { id, ranks } = this.running.group
-    const { awaited } = this.#plan
+    const { awaited, published } = this.#plan
     if (awaited !== ALL) this.awaited = awaited === NOBODY ? [] : [ranks[awaited]!]
-    this.context.slots.publish(id, this.epoch, this.header, this.operation.input, this.published)
+    this.context.slots.publish(id, this.epoch, this.header, this.operation.input, published)
   }
 
   protected step(): boolean {

@@ -101,11 +101,14 @@ function createSlots(hosts: readonly number[], heaps: readonly Heap[]) {
         },
         hasWithdrawn: (peer, group, epoch) => of(peer, group).withdrawn === epoch,
         hasEntered: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
-        hasCompleted: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
-        matches: (peer, group, epoch, { sequence, fingerprint }) => {
-          const theirs = of(peer, group).headers[epoch & 1]!
-          return theirs.sequence === sequence && sameFingerprint(theirs.fingerprint, fingerprint)
+        entryOf: (peer, group, epoch, { sequence, fingerprint }) => {
+          const { epoch: entered, headers } = of(peer, group)
+          if (((entered - epoch) | 0) < 0) return 0
+          const theirs = headers[epoch & 1]!
+          const isSame = sameFingerprint(theirs.fingerprint, fingerprint)
+          return theirs.sequence === sequence && isSame ? 1 : 2
         },
+        hasCompleted: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
         headerOf: (peer, group, epoch) => of(peer, group).headers[epoch & 1]!,
       }
     },

@@ -145,6 +145,9 @@ export interface SlotHeader {
   readonly fingerprint: Fingerprint
 }
 
+/** Whether a rank has entered an epoch: 0 if not, 1 with the same header, 2 with another one. */
+export type SlotEntry = 0 | 1 | 2
+
 /**
  * Buffers that the ranks of one host publish for each other to read. For each collective on shared
  * memory, every rank publishes one buffer. These collectives of a group are its *epochs*, numbered
@@ -175,17 +178,18 @@ export interface SharedSlots {
    * readers.
    */
   expose(group: number, epoch: number, header: SlotHeader, at: number): void
+  /** Whether a peer has entered an epoch. */
+  hasEntered(peer: number, group: number, epoch: number): boolean
   /**
-   * Whether a peer has entered an epoch. With `spins`, waits briefly if a spare core is available.
+   * Whether a peer has entered one of the last two epochs with the same header. With `spins`, waits
+   * briefly if a spare core is available.
    */
-  hasEntered(peer: number, group: number, epoch: number, spins: boolean): boolean
+  entryOf(peer: number, group: number, epoch: number, header: SlotHeader, spins: boolean): SlotEntry
   /**
    * Whether a peer has completed `steps` steps in a group. With `spins`, waits briefly if a spare
    * core is available.
    */
   hasCompleted(peer: number, group: number, steps: number, spins: boolean): boolean
-  /** Whether the buffer that a peer has published in an epoch belongs to this collective. */
-  matches(peer: number, group: number, epoch: number, header: SlotHeader): boolean
   headerOf(peer: number, group: number, epoch: number): SlotHeader
   /** Returns the offset in this heap of the slot of any rank, including this rank. */
   slotOf(peer: number, group: number, epoch: number): number

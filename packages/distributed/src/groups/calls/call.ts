@@ -49,7 +49,7 @@ export type StartMode = 'started' | 'awaited' | 'prepared'
 export interface Starter {
   readonly arena: Arena
   /** Absent for the calls of which another call consists: their positions are reserved. */
-  readonly runRepeated?: ReturnType<typeof createRepeatedCalls>
+  readonly repeated?: ReturnType<typeof createRepeatedCalls>
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean
   /** @returns the work, or in the mode `prepared` a `PreparedOperation` instead */

@@ -8,6 +8,7 @@ import type {
 } from '../../process-group.ts'
 import type { CallOptions } from '../../call-options.ts'
 import type { Starter } from './call.ts'
+import { repeatedNames, type Arguments } from './repeated-calls.ts'
 
 /** The calls on objects. Each runs several operations. */
 const objectCalls = [
@@ -30,19 +31,6 @@ const persistentCalls = [
   'allGather',
   'barrier',
 ] as const
-
-/** The blocking calls that are prepared when they are repeated. */
-const repeatedCalls: readonly string[] = [
-  'broadcast',
-  'reduce',
-  'allReduce',
-  'reduceScatter',
-  'allGather',
-  'gather',
-  'scatter',
-  'allToAll',
-  'barrier',
-]
 
 type Forms = Pick<
   BlockingCalls,
@@ -70,18 +58,34 @@ class Base {
 
 type AsyncCalls = Base & Readonly<Record<string, (...args: unknown[]) => Work<unknown>>>
 
+function startSync(group: AsyncCalls, name: string, args: readonly unknown[]): unknown {
+  return group.operations.inMode('awaited', () => group[name]!(...args)).wait()
+}
+
 for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
-  const canRepeat = repeatedCalls.includes(name)
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
-      const { operations } = this
-      const call = () => this[name]!(...args)
+      return startSync(this, name, args)
+    },
+  })
+}
+
+/** Runs a call that was not prepared yet. */
+function repeatSync(group: AsyncCalls, kind: number, args: Arguments): void {
+  const { operations } = group
+  const name = repeatedNames[kind]!
+  const prepare = () => operations.inMode('prepared', () => group[name]!(...args))
+  if (operations.repeated?.note(kind, args, prepare) !== true) startSync(group, name, args)
+  else operations.repeated.run(kind, ...args)
+}
+
+for (const [kind, name] of repeatedNames.entries()) {
+  Object.assign(Base.prototype, {
+    [`${name}Sync`](this: AsyncCalls, a?: unknown, b?: unknown, c?: unknown, d?: unknown): void {
       // A wrapper that replaces the method expects a `Work`.
-      if (canRepeat && !Object.hasOwn(this, name)) {
-        const prepare = () => operations.inMode('prepared', call)
-        if (operations.runRepeated?.(name, args, prepare) === true) return undefined
-      }
-      return operations.inMode('awaited', call).wait()
+      if (Object.hasOwn(this, name)) startSync(this, name, [a, b, c, d])
+      else if (this.operations.repeated?.run(kind, a, b, c, d) !== true)
+        repeatSync(this, kind, [a, b, c, d])
     },
   })
 }

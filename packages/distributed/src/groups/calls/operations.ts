@@ -110,7 +110,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     const isMessage = isMessageName(call.name)
     operation.sequence = isMessage ? messages : (call.sequence ?? collectives)
     operation.flight = journal.number(call.options?.label)
-    const driver = runner.driverOf(operation, isAwaited)
+    const driver = runner.driverOf(operation)
     const ticket = former ?? new Ticket(driver, operation)
     driver.start(ticket, operation, isAwaited)
     // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
@@ -149,7 +149,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     arena,
     ranks: group.ranks,
     isFake: runner.transport === 'none',
-    runRepeated: createRepeatedCalls(arena),
+    repeated: createRepeatedCalls(arena),
 
     /** Reserves the next `count` positions among the group's collectives and returns the first. */
     reserve(count: number): number {
@@ -247,7 +247,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
 
     /** Called when this thread notices the end of a run. */
     onEnd(ended: Run, error: Error | undefined): void {
-      pending.delete(ended)
+      if (pending.size > 0) pending.delete(ended)
       if (!ended.isUnread) {
         isErrorRead ||= error !== undefined
       } else if (error === undefined) {

@@ -58,9 +58,11 @@ export class PreparedOperation implements PersistentOperation {
   /** Starts the operation and blocks until it has ended. */
   runSync(): void {
     this.#begin(true)
+    if (this.isCompleted()) {
+      this.#throwError()
+      return
+    }
     try {
-      // Like a first call, it blocks only if other ranks are late.
-      this.isCompleted()
       this.wait()
     } catch (error) {
       if (this.#isUnderWay) this.#owner.keep(this)

@@ -1,9 +1,25 @@
 import type { Arena } from '../../arena/arena.ts'
 import { dtypesOf } from '../../dtype.ts'
 
-/** The arguments of the last blocking call of a collective. */
+/** The blocking calls that are prepared when they are repeated. They have at most four arguments. */
+export const repeatedNames = [
+  'broadcast',
+  'reduce',
+  'allReduce',
+  'reduceScatter',
+  'allGather',
+  'gather',
+  'scatter',
+  'allToAll',
+  'barrier',
+] as const
+
+/** The arguments of a call, padded with undefined. */
+export type Arguments = readonly [unknown, unknown, unknown, unknown]
+
+/** The last blocking call of a collective. */
 interface Last {
-  readonly args: readonly unknown[]
+  readonly args: Arguments
   /** Whether the call has been repeated. */
   isRepeated: boolean
   /** Prepared at the third call in a row with these arguments. */
@@ -12,50 +28,52 @@ interface Last {
 
 /**
  * Prepares the blocking collectives of a group at the third call in a row with the same arguments.
- * Further calls then check and place nothing.
- *
- * The returned function runs a call if its arguments are those of the last two. It returns whether the
- * call has run. Its argument `prepare` makes the call in the mode `prepared`.
+ * Further calls then check and place nothing. A `kind` is an index of `repeatedNames`.
  */
 export function createRepeatedCalls(arena: Arena) {
-  const lastCalls = new Map<string, Last>()
+  const lastCalls: (Last | undefined)[] = repeatedNames.map(() => undefined)
 
   /**
    * Whether checking the arguments again gives the same result. Views of the arena keep their place
    * and length. A view that may have several dtypes has the one of its block, until that is freed.
    */
-  const areFixed = (args: readonly unknown[]): boolean =>
+  const areFixed = (args: Arguments): boolean =>
     args.every((arg) => {
       if (!ArrayBuffer.isView(arg))
         return arg === null || arg === undefined || typeof arg === 'number'
       return arena.contains(arg) && dtypesOf(arg).length === 1
     })
 
-  return (name: string, args: readonly unknown[], prepare: () => unknown): boolean => {
-    const last = lastCalls.get(name)
-    if (last === undefined || !areSame(last.args, args)) {
-      // Other arguments are not kept, because they may hold much memory.
-      if (areFixed(args)) lastCalls.set(name, { args, isRepeated: false, prepared: undefined })
-      else lastCalls.delete(name)
-      return false
-    }
-    if (!last.isRepeated) {
+  return {
+    /** Runs the prepared call with these arguments. Returns false if there is none. */
+    run(kind: number, a: unknown, b: unknown, c: unknown, d: unknown): boolean {
+      const last = lastCalls[kind]
+      if (last?.prepared === undefined) return false
+      const { args } = last
+      if (args[0] !== a || args[1] !== b || args[2] !== c || args[3] !== d) return false
+      try {
+        last.prepared.runSync()
+        return true
+      } catch (error) {
+        lastCalls[kind] = undefined
+        throw error
+      }
+    },
+    /**
+     * Notes a call before it runs. At the third call in a row with these arguments, prepares it with
+     * `prepare`, and returns true.
+     */
+    note(kind: number, args: Arguments, prepare: () => unknown): boolean {
+      const last = lastCalls[kind]
+      if (last === undefined || args.some((arg, i) => arg !== last.args[i])) {
+        // Other arguments are not kept, because they may hold much memory.
+        const isKept = areFixed(args)
+        lastCalls[kind] = isKept ? { args, isRepeated: false, prepared: undefined } : undefined
+        return false
+      }
+      if (last.isRepeated) last.prepared = prepare() as { runSync(): void }
       last.isRepeated = true
-      return false
-    }
-    last.prepared ??= prepare() as { runSync(): void }
-    try {
-      last.prepared.runSync()
-      return true
-    } catch (error) {
-      lastCalls.delete(name)
-      throw error
-    }
+      return last.prepared !== undefined
+    },
   }
-}
-
-function areSame(a: readonly unknown[], b: readonly unknown[]): boolean {
-  if (a.length !== b.length) return false
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
-  return true
 }

@@ -145,8 +145,9 @@ export function endRun(
 export function isHeld(
   { transport }: Pick<Runner, 'transport'>,
   operation: Operation,
-  { error, timing }: Ticket,
+  ticket: Ticket,
 ): boolean {
-  if (error === undefined || transport !== 'mpi' || !isCollective(operation)) return false
+  if (ticket.error === undefined || transport !== 'mpi' || !isCollective(operation)) return false
+  const { timing } = ticket
   return timing === undefined || timing.started < timing.completed
 }

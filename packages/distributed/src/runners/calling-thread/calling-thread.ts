@@ -8,6 +8,7 @@ import {
   bytesOf,
   fingerprintOf,
   isCollective,
+  type Fingerprint,
   type Operation,
 } from '../../operation.ts'
 import { Epochs } from '../../shared/epochs.ts'
@@ -80,7 +81,21 @@ export function createCallingThread(options: CallingThreadOptions) {
     const { operation, posted } = ticket
     ticket.settle(undefined, posted, started, completed)
     recorder.end(operation.flight, started, completed, undefined)
-    status?.onSettled({ operation, posted, completed, started: undefined })
+    status?.onSettled(operation, posted, undefined, completed)
+  }
+
+  const begin = (
+    ticket: Ticket,
+    operation: Operation,
+    fingerprint: Fingerprint,
+    { name }: LocalGroup,
+    peer: number,
+    posted: number,
+  ): void => {
+    ticket.begin(driver, operation)
+    ticket.posted = posted
+    recorder.start(operation, fingerprint, peer, posted, 'running')
+    status?.onStart(operation, fingerprint, name, posted)
   }
 
   const hand = (ticket: Ticket, begun: number): void => {
@@ -135,20 +150,22 @@ export function createCallingThread(options: CallingThreadOptions) {
    * @param spins - whether to wait briefly for a message
    */
   const proceed = (ticket: Ticket, spins = false): boolean => {
-    const { operation, posted } = ticket
+    const { operation } = ticket
     const lane = laneOf(operation)
     if (lane !== undefined) return receive(lane, ticket, spins)
     const group = groups[operation.group]
-    if (group?.current !== ticket) return true
-    if (!group.proceed()) {
-      const { differs } = group
-      // The ranks run different operations. Let the engine report which rank runs what.
-      if (differs) leave(ticket)
-      return differs
+    return group?.current !== ticket || proceedIn(group, ticket)
+  }
+
+  const proceedIn = (group: LocalGroup, ticket: Ticket): boolean => {
+    if (group.proceed()) {
+      group.end()
+      end(ticket, ticket.posted)
+      return true
     }
-    group.end()
-    end(ticket, posted)
-    return true
+    // The ranks run different operations. Let the engine report which rank runs what.
+    if (group.differs) leave(ticket)
+    return group.current === undefined
   }
 
   /** Hands the pending operation of a group to the engine, unless the operation can end now. */
@@ -186,32 +203,57 @@ export function createCallingThread(options: CallingThreadOptions) {
     if (!isAwaited || !wait(ticket, patience)) leave(ticket)
   }
 
+  /**
+   * Whether this thread may begin an operation. Counters are up to date only once the engine has read
+   * all commands, so `isIdle` comes before everything else that is read.
+   */
+  const mayBegin = ({ aborted }: Operation, { epochs }: LocalGroup): boolean =>
+    !aborted && isIdle() && !epochs.isClosed
+
+  const startCollective = (ticket: Ticket, operation: Operation, isAwaited: boolean): void => {
+    const group = groups[operation.group]
+    if (group?.current !== undefined) flush(group)
+    const run = group?.runOf(operation)
+    // A large operation makes progress only while its caller waits, and until then delays the other
+    // ranks.
+    const isHere = run !== undefined && (isAwaited || !run.isLarge) && mayBegin(operation, group!)
+    const posted = isHere ? monotonicNow() : 0
+    if (!isHere || !group!.begin(ticket, run, operation, isAwaited)) {
+      engine.start(ticket, operation, isAwaited)
+      return
+    }
+    begin(ticket, operation, run.running.fingerprint, group!, NO_PEER, posted)
+    // With spans, the time of waiting must not count as part of the call.
+    if (run.isLarge || (isAwaited && journal.spans === undefined)) proceedIn(group!, ticket)
+  }
+
+  const startMessage = (ticket: Ticket, operation: Operation, isAwaited: boolean): void => {
+    const group = groups[operation.group]!
+    const lane = laneOf(operation)
+    const isReceive = operation.name === 'recv'
+    const isHere = lane?.reserve(operation) === true && mayBegin(operation, group)
+    // The receiver of a message may end before `begin` returns.
+    const posted = monotonicNow()
+    const fits = isHere && (!isReceive || (hasRoom?.() ?? true))
+    if (!fits || !lane.begin(ticket, operation)) {
+      engine.start(ticket, operation, isAwaited)
+      return
+    }
+    const peer = group.ranks[operation.peer]!
+    begin(ticket, operation, fingerprintOf(operation), group, peer, posted)
+    if (isReceive) {
+      pendingReceives += 1
+      proceed(ticket)
+    } else {
+      end(ticket, posted)
+    }
+  }
+
   const driver: TicketDriver = {
-    /** Starts an operation for which `runs` has returned true. */
+    /** Starts an operation on this thread if possible. Otherwise hands it to the engine. */
     start(ticket, operation, isAwaited) {
-      const group = groups[operation.group]!
-      const lane = laneOf(operation)
-      if (lane === undefined) flush(group)
-      // Check isIdle first: counters are up to date only once the engine has read all commands.
-      const mayBegin = !operation.aborted && isIdle() && !group.epochs.isClosed
-      // The receiver of a message may end before `begin` returns.
-      const posted = monotonicNow()
-      const isReceive = operation.name === 'recv'
-      const fits = mayBegin && (!isReceive || (hasRoom?.() ?? true))
-      if (!fits || !(lane ?? group).begin(ticket, operation, isAwaited)) {
-        engine.start(ticket, operation, isAwaited)
-        return
-      }
-      if (isReceive) pendingReceives += 1
-      ticket.begin(driver, operation)
-      ticket.posted = posted
-      const fingerprint = group.run?.running.fingerprint ?? fingerprintOf(operation)
-      const peer = lane === undefined ? NO_PEER : group.ranks[operation.peer]!
-      const begun = { operation, fingerprint, group, posted, peer, bytes: bytesOf(operation) }
-      recorder.start(begun, 'running')
-      status?.onStart(begun)
-      if (operation.name === 'send') end(ticket, posted)
-      else if (lane !== undefined || group.run!.isLarge) proceed(ticket)
+      if (isCollective(operation)) startCollective(ticket, operation, isAwaited)
+      else startMessage(ticket, operation, isAwaited)
     },
     // Operations here make progress only while the caller polls or waits.
     collect: () => undefined,
@@ -256,15 +298,10 @@ export function createCallingThread(options: CallingThreadOptions) {
     },
     /** Whether the ranks of a group share memory. */
     reaches: (group: number): boolean => groups[group]?.isReached === true,
-    /**
-     * Whether this thread runs an operation, provided that its group is idle. A large operation makes
-     * progress only while its caller waits, and until then delays the other ranks. It therefore runs
-     * here only if the caller waits at once.
-     */
-    runs(operation: Operation, isAwaited: boolean): boolean {
+    /** Whether this thread runs an operation whose caller waits at once, if its group is idle. */
+    runs(operation: Operation): boolean {
       if (!isCollective(operation)) return laneOf(operation)?.reserve(operation) === true
-      const run = groups[operation.group]?.runOf(operation)
-      return run !== undefined && (isAwaited || !run.isLarge)
+      return groups[operation.group]?.runOf(operation) !== undefined
     },
     /**
      * Finishes the pending operations that must not end after this one, or hands them to the engine.

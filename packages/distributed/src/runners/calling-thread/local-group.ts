@@ -1,7 +1,7 @@
 import { WINDOW_SCRATCH } from '../../algorithms/window.ts'
 import type { Arena } from '../../arena/arena.ts'
 import { layoutOf } from '../../engine/group.ts'
-import { fingerprintOf, type Operation, type OperationName } from '../../operation.ts'
+import { fingerprintOf, type Operation } from '../../operation.ts'
 import { chooseShared, type SharedContext } from '../../shared/choose.ts'
 import type { EpochRun } from '../../shared/epoch-run.ts'
 import type { Epochs } from '../../shared/epochs.ts'
@@ -19,7 +19,7 @@ export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatc
 }
 
 interface Known {
-  of: Operation
+  readonly of: Operation
   readonly run: EpochRun | undefined
 }
 
@@ -39,9 +39,7 @@ export class LocalGroup {
    * For each operation name: the last call, and the run for calls like that one. The run is
    * undefined if the engine must run such calls.
    */
-  readonly #known = new Map<OperationName, Known>()
-  /** The entry of the last operation, which a repeated call finds without comparing its fields. */
-  #last: Known | undefined
+  readonly #known: Known[] = []
   current: Ticket | undefined
   run: EpochRun | undefined
   /** Whether a peer runs another operation in the current epoch. */
@@ -73,16 +71,14 @@ export class LocalGroup {
 
   /** Returns the run for an operation. Returns undefined if the engine must run the operation. */
   runOf(operation: Operation): EpochRun | undefined {
-    if (this.#last?.of === operation) return this.#last.run
-    const known = this.#known.get(operation.name)
-    if (known !== undefined && isAlike(known.of, operation)) {
-      known.of = operation
-      this.#last = known
-      return known.run
-    }
-    const run = this.#newRunOf(operation)
-    this.#last = { of: operation, run }
-    this.#known.set(operation.name, this.#last)
+    const known = this.#known
+    // A repeated call is found without comparing its fields.
+    for (const { of, run } of known) if (of === operation) return run
+    const index = known.findIndex(({ of }) => of.name === operation.name)
+    const last = known[index]
+    const run =
+      last !== undefined && isAlike(last.of, operation) ? last.run : this.#newRunOf(operation)
+    known[index < 0 ? known.length : index] = { of: operation, run }
     return run
   }
 
@@ -90,29 +86,30 @@ export class LocalGroup {
    * Begins the next epoch with an operation. Returns false if the engine must run the operation: for
    * example, if other ranks have not entered the previous epoch, and the caller does not wait.
    */
-  begin(ticket: Ticket, operation: Operation, isAwaited: boolean): boolean {
-    const { arena } = this.#local
-    const run = this.runOf(operation)!
+  begin(ticket: Ticket, run: EpochRun, operation: Operation, isAwaited: boolean): boolean {
     if (this.epochs.over !== this.epochs.given) return false
-    if (run.isLarge) {
-      try {
-        this.#scratch = this.#free = arena.allocBytes(WINDOW_SCRATCH)
-      } catch {
-        return false
-      }
-    }
+    if (run.isLarge && !this.#takeScratch()) return false
     this.current = ticket
     this.run = run
     run.restart(operation)
-    if (this.#enter(run) || (isAwaited && !this.differs)) return true
+    if (run.enter() || (isAwaited && !this.differs)) return true
     this.end()
     return false
+  }
+
+  #takeScratch(): boolean {
+    try {
+      this.#scratch = this.#free = this.#local.arena.allocBytes(WINDOW_SCRATCH)
+      return true
+    } catch {
+      return false
+    }
   }
 
   /** Makes progress. Returns whether the current operation has completed. */
   proceed(): boolean {
     const run = this.run!
-    return this.#enter(run) && run.proceed()
+    return (run.begun > 0 || run.enter()) && run.proceed()
   }
 
   /** Ends the current operation, and frees its scratch memory. */
@@ -123,14 +120,6 @@ export class LocalGroup {
     this.#scratch = 0
     this.current = this.run = undefined
     this.differs = false
-  }
-
-  /** Publishes the buffer once all ranks have entered the previous epoch. */
-  #enter(run: EpochRun): boolean {
-    if (run.begun > 0) return true
-    if (!run.done || !run.compare()) return false
-    run.publish()
-    return true
   }
 
   #newRunOf(operation: Operation): EpochRun | undefined {
@@ -155,13 +144,12 @@ export class LocalGroup {
 /** Whether two calls of an operation are alike, so that they can use the same run. */
 function isAlike(a: Operation, b: Operation): boolean {
   return (
-    a === b ||
-    (a.count === b.count &&
-      a.dtype === b.dtype &&
-      a.reduction === b.reduction &&
-      a.factor === b.factor &&
-      a.peer === b.peer &&
-      a.algorithm === b.algorithm &&
-      a.isReserved === b.isReserved)
+    a.count === b.count &&
+    a.dtype === b.dtype &&
+    a.reduction === b.reduction &&
+    a.factor === b.factor &&
+    a.peer === b.peer &&
+    a.algorithm === b.algorithm &&
+    a.isReserved === b.isReserved
   )
 }

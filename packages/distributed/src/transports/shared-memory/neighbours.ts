@@ -9,7 +9,7 @@ import {
   unmapFile,
 } from '@tsrun/native'
 import type { Heap } from '../../arena/heap.ts'
-import type { Kernels } from '../../kernels/kernels.ts'
+import type { Kernels, SharedKernels } from '../../kernels/kernels.ts'
 import { Mailbox, MAILBOX_BYTES, type Mail } from '../mailbox.ts'
 import type { MappedHeap } from '../transport.ts'
 import { RING_BUFFER_BYTES, RingBufferReader, RingBufferWriter } from './ring-buffer.ts'
@@ -114,7 +114,7 @@ function slotsOf(
  */
 export function openShared(
   heap: Heap,
-  kernels: Kernels,
+  kernels: SharedKernels,
   rank: number,
   { neighbours, segments }: Sharing,
   spins: boolean,
@@ -126,11 +126,11 @@ export function openShared(
   }
   const slots = new MappedSlots({
     heap,
-    copy,
+    kernels,
     rank,
     places: neighbours.map((_, peer) => slotsOf(neighbours, rank, peer)),
-    hasCome: (word, count) => kernels.awaitCount(word, count, looks),
     wake,
+    looks,
   })
   const own = neighbours[rank]!
   const mailboxAt = (buffer: number): Mailbox =>

@@ -1,6 +1,6 @@
 import type { Heap } from '../../arena/heap.ts'
-import type { Kernels } from '../../kernels/kernels.ts'
-import type { SharedSlots, SlotHeader } from '../transport.ts'
+import type { SharedKernels } from '../../kernels/kernels.ts'
+import type { SharedSlots, SlotEntry, SlotHeader } from '../transport.ts'
 
 /**
  * Number of groups with slots. It suffices for the world and the groups of a mesh of eight ranks
@@ -15,9 +15,11 @@ export const EXPOSING_GROUPS = 31
 const HEADER = 4096
 const LINE = 16
 const GROUP_WORDS = 2 * LINE
+const GROUP_BYTES = 4 * GROUP_WORDS
 /**
  * Index of each word of a group. The first cache line has the group's last epoch and the headers of
- * the last two epochs. The second has its steps and the last withdrawn epoch.
+ * the last two epochs, as the kernels `publish` and `awaitHeader` use them. The second has its steps
+ * and the last withdrawn epoch.
  */
 const EPOCH = 0
 const SLOT_HEADERS = 1
@@ -42,18 +44,15 @@ export const MOST_READERS = 16
 
 interface MappedSlotsOptions {
   readonly heap: Heap
-  readonly copy: Kernels['copy']
+  readonly kernels: SharedKernels
   /** World rank of this process. */
   readonly rank: number
   /** Offset in this heap of the slots of each world rank; undefined if they are not mapped here. */
   readonly places: readonly (number | undefined)[]
   /** Wakes a rank that sleeps. */
   readonly wake: (peer: number) => void
-  /**
-   * Whether a counter modulo 2^32, at offset `word`, has reached `count`. The function may spin
-   * briefly.
-   */
-  readonly hasCome: (word: number, count: number) => boolean
+  /** Number of polls of a method that may spin briefly. */
+  readonly looks: number
 }
 
 /**
@@ -65,16 +64,23 @@ export class MappedSlots implements SharedSlots {
   readonly exposingGroups = EXPOSING_GROUPS
   readonly slotBytes = SLOT
   isAwaited = false
-  readonly #options: MappedSlotsOptions
+  readonly #rank: number
+  readonly #places: MappedSlotsOptions['places']
+  readonly #kernels: SharedKernels
+  readonly #wake: MappedSlotsOptions['wake']
+  readonly #looks: number
   /** Views of the header words, indexed by world rank. */
   readonly #words: readonly (Int32Array | undefined)[]
   readonly #peers: readonly number[]
   /** Number of publications of each world rank at the last call of `hasNews`. */
   readonly #seen: Int32Array
 
-  constructor(options: MappedSlotsOptions) {
-    const { heap, rank, places } = options
-    this.#options = options
+  constructor({ heap, rank, places, kernels, wake, looks }: MappedSlotsOptions) {
+    this.#rank = rank
+    this.#places = places
+    this.#kernels = kernels
+    this.#wake = wake
+    this.#looks = looks
     this.#words = places.map((at) =>
       at === undefined ? undefined : new Int32Array(heap.bytes.buffer, at, HEADER / 4),
     )
@@ -87,42 +93,40 @@ export class MappedSlots implements SharedSlots {
   }
 
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void {
-    const { copy, rank } = this.#options
-    if (bytes > 0) copy(this.slotOf(rank, group, epoch), at, bytes)
+    if (bytes > 0) this.#kernels.copy(this.slotOf(this.#rank, group, epoch), at, bytes)
     this.expose(group, epoch, header, at)
   }
 
   expose(group: number, epoch: number, header: SlotHeader, at: number): void {
-    const words = this.#words[this.#options.rank]!
+    const own = this.#places[this.#rank]!
     const { sequence, fingerprint } = header
-    const place = placeOfHeader(group, epoch)
-    words[place] = sequence
-    words[place + 1] = fingerprint.kind
-    words[place + 2] = fingerprint.root
-    words[place + 3] = fingerprint.count
-    words[place + EXPOSED] = at
-    Atomics.store(words, group * GROUP_WORDS + EPOCH, epoch)
-    this.#announce(words)
+    const { kind, root, count } = fingerprint
+    const [line, published] = [own + group * GROUP_BYTES, own + 4 * PUBLISHED]
+    this.#kernels.publish(line, published, epoch, sequence, kind, root, count, at)
+    this.#wakeReaders()
   }
 
-  hasEntered(peer: number, group: number, epoch: number, spins: boolean): boolean {
-    return this.#hasCome(peer, group * GROUP_WORDS + EPOCH, epoch, spins)
+  hasEntered(peer: number, group: number, epoch: number): boolean {
+    return ((Atomics.load(this.#words[peer]!, group * GROUP_WORDS + EPOCH) - epoch) | 0) >= 0
   }
 
   hasCompleted(peer: number, group: number, steps: number, spins: boolean): boolean {
-    return this.#hasCome(peer, group * GROUP_WORDS + STEPS, steps, spins)
+    const word = this.#places[peer]! + group * GROUP_BYTES + 4 * STEPS
+    return this.#kernels.awaitCount(word, steps, spins ? this.#looks : 1)
   }
 
-  matches(peer: number, group: number, epoch: number, header: SlotHeader): boolean {
-    const words = this.#words[peer]!
-    const place = placeOfHeader(group, epoch)
+  entryOf(
+    peer: number,
+    group: number,
+    epoch: number,
+    header: SlotHeader,
+    spins: boolean,
+  ): SlotEntry {
+    const line = this.#places[peer]! + group * GROUP_BYTES
+    const looks = spins ? this.#looks : 1
     const { sequence, fingerprint } = header
-    return (
-      words[place] === (sequence | 0) &&
-      words[place + 1] === fingerprint.kind &&
-      words[place + 2] === (fingerprint.root | 0) &&
-      words[place + 3] === fingerprint.count
-    )
+    const { kind, root, count } = fingerprint
+    return this.#kernels.awaitHeader(line, looks, epoch, sequence, kind, root, count) as SlotEntry
   }
 
   headerOf(peer: number, group: number, epoch: number): SlotHeader {
@@ -139,7 +143,7 @@ export class MappedSlots implements SharedSlots {
   }
 
   slotOf(peer: number, group: number, epoch: number): number {
-    return this.#options.places[peer]! + HEADER + (2 * group + (epoch & 1)) * SLOT
+    return this.#places[peer]! + HEADER + (2 * group + (epoch & 1)) * SLOT
   }
 
   exposedAt(peer: number, group: number, epoch: number): number {
@@ -147,13 +151,14 @@ export class MappedSlots implements SharedSlots {
   }
 
   advance(group: number, steps: number): void {
-    const words = this.#words[this.#options.rank]!
+    const words = this.#words[this.#rank]!
     Atomics.store(words, group * GROUP_WORDS + STEPS, steps)
-    this.#announce(words)
+    Atomics.add(words, PUBLISHED, 1)
+    this.#wakeReaders()
   }
 
   withdraw(group: number, epoch: number): void {
-    Atomics.store(this.#words[this.#options.rank]!, group * GROUP_WORDS + WITHDRAWN, epoch)
+    Atomics.store(this.#words[this.#rank]!, group * GROUP_WORDS + WITHDRAWN, epoch)
   }
 
   hasWithdrawn(peer: number, group: number, epoch: number): boolean {
@@ -162,7 +167,7 @@ export class MappedSlots implements SharedSlots {
 
   /** Returns the heap offset of a word that changes with each publication of a peer. */
   publishedAt(peer: number): number | undefined {
-    const at = this.#options.places[peer]
+    const at = this.#places[peer]
     return at === undefined ? undefined : at + 4 * PUBLISHED
   }
 
@@ -182,26 +187,16 @@ export class MappedSlots implements SharedSlots {
    * must check `hasNews`.
    */
   announceSleep(sleeps: boolean): void {
-    const words = this.#words[this.#options.rank]
+    const words = this.#words[this.#rank]
     // This host has too many ranks for slots.
     if (words === undefined) return
     Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
   }
 
-  #hasCome(peer: number, word: number, count: number, spins: boolean): boolean {
-    const { places, hasCome } = this.#options
-    if (spins) return hasCome(places[peer]! + 4 * word, count)
-    return ((Atomics.load(this.#words[peer]!, word) - count) | 0) >= 0
-  }
-
-  /** Wakes the readers that sleep. */
-  #announce(words: Int32Array): void {
-    Atomics.add(words, PUBLISHED, 1)
+  /** Wakes the readers that sleep. Of several ranks that publish at the same time, only one does. */
+  #wakeReaders(): void {
     for (const peer of this.#peers) {
-      const theirs = this.#words[peer]!
-      // Of several ranks that publish at the same time, only one rings the bell.
-      const sleeps = Atomics.load(theirs, SLEEPS) === 1
-      if (sleeps && Atomics.exchange(theirs, SLEEPS, 0) === 1) this.#options.wake(peer)
+      if (this.#kernels.takeFlag(this.#places[peer]! + 4 * SLEEPS) !== 0) this.#wake(peer)
     }
   }
 }
