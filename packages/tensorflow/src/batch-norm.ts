@@ -4,29 +4,34 @@ import { currentEager, type Eager } from './eager.ts'
 
 type Backend = Required<TensorBackend>
 
-/** Batch norm in one TensorFlow operation in each direction. */
+/**
+ * Batch norm in one TensorFlow operation in each direction. It sums in single precision, so x is centered
+ * first: a mean that is large compared with the deviation would cost digits.
+ */
 export const batchNorm: Backend['batchNorm'] = (
   { x, weight, bias },
   { mean, variance, epsilon, momentum },
 ) => {
   const eager = currentEager()!
-  const inputs = [asImages(x), weight, bias, mean, variance]
+  const rows = asImages(x)
+  const center = tf.mean(rows, [0, 1, 2])
+  const centered = tf.sub(rows, center)
+  const inputs = [centered, weight, bias, tf.sub(mean, center), variance]
   const outputs = eager.batchNorm(eager.handlesOf(inputs), epsilon, true, momentum)
   const [y, nextMean, nextVariance, ...saved] = outputs.map(({ id, shape }) =>
     eager.takeScoped(id, shape),
   ) as [Tensor, Tensor, Tensor, ...Tensor[]]
   return {
     value: tf.reshape(y, x.shape),
-    mean: nextMean,
+    mean: tf.add(nextMean, center),
     variance: nextVariance,
-    saved: [x, weight, ...saved],
-    gradients(dy, [x, ...rest]) {
+    saved: [centered, weight, ...saved],
+    gradients(dy, inputs) {
       const eager = currentEager()!
-      const inputs = [asImages(dy), asImages(x!), ...rest]
       const [dx, ...others] = eager
-        .batchNormGradient(eager.handlesOf(inputs), epsilon, true)
+        .batchNormGradient(eager.handlesOf([asImages(dy), ...inputs]), epsilon, true)
         .map(({ id, shape }) => eager.takeScoped(id, shape))
-      return [tf.reshape(dx!, x!.shape), ...others]
+      return [tf.reshape(dx!, dy.shape), ...others]
     },
   }
 }
