@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { readBlasManifest, thisSystem } from '@tsrun/core'
-import { OPENBLAS_VERSION } from '../internals/launcher/setup.ts'
+import { OPENBLAS_VERSION } from '../internals/doctor.ts'
 import { tsrun } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { configurations } from '../../scripts/parity/configurations.mjs'
-import { FakeBlas, withCompiler } from '../launcher/support/fake-blas.ts'
+import { FakeBlas, withCompiler } from '../doctor/support/fake-blas.ts'
 import { tensorflow } from '../training/backend/support/tensorflow.ts'
 
 jest.setTimeout(900_000)

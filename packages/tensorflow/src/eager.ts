@@ -35,7 +35,7 @@ interface Binding {
   readonly kernels?: BindingKernels | undefined
   /**
    * Absent in older bindings and in those that tfjs-node has built. Source:
-   * packages/launcher/src/setup/native/functions.h
+   * packages/doctor/src/setup/native/functions.h
    */
   readonly functions?: {
     define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
