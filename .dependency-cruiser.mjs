@@ -14,6 +14,7 @@ export const packages = {
   models: ['core', 'distributed', 'training'],
   observe: ['core', 'distributed'],
   launcher: ['core', 'native', 'store', 'distributed', 'training', 'observe'],
+  doctor: ['core', 'native', 'store', 'training', 'launcher'],
   create: ['launcher'],
 }
 
@@ -82,6 +83,7 @@ const forbidden = [
   keepsTo('distributed', 'distributed does not know TensorFlow.js.', tensorflow),
   keepsTo('training', 'training opens no socket: distributed does.', { path: sockets }),
   keepsTo('launcher', 'launcher does not know TensorFlow.js.', tensorflow),
+  keepsTo('doctor', 'doctor does not know TensorFlow.js.', tensorflow),
   {
     name: 'launcher-plans',
     comment: 'Of training, launcher has what is computed without a model.',
@@ -108,6 +110,16 @@ const forbidden = [
     to: {
       path: inPackage('distributed'),
       pathNot: '^packages/distributed/(src|dist)/transport\\.(ts|js|d\\.ts)$',
+    },
+  },
+  {
+    name: 'doctor-is-a-plug-in',
+    comment: 'Of launcher, doctor has what a package with commands needs; of training, types.',
+    from: { path: inPackage('doctor') },
+    to: {
+      path: inPackage('launcher', 'training'),
+      pathNot: '^packages/launcher/(src|dist)/host\\.(ts|js|d\\.ts)$',
+      dependencyTypesNot: ['type-only', 'type-import'],
     },
   },
   {

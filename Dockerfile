@@ -24,6 +24,7 @@ COPY packages/tensorflow/package.json packages/tensorflow/
 COPY packages/layers/package.json packages/layers/
 COPY packages/models/package.json packages/models/
 COPY packages/launcher/package.json packages/launcher/
+COPY packages/doctor/package.json packages/doctor/
 COPY packages/create/package.json packages/create/
 COPY packages/launcher/bin packages/launcher/bin
 COPY packages/create/bin packages/create/bin
@@ -49,6 +50,8 @@ RUN python3 -m venv /opt/tensorflow \
 COPY --from=build /usr/local/bin /usr/local/bin
 COPY --from=build /usr/local/lib/node_modules /usr/local/lib/node_modules
 COPY --from=production /tsrun /tsrun
+# What the set-up compiles, and the versions and hashes of what it downloads.
+COPY --from=build /tsrun/packages/doctor/src/setup /tsrun/packages/doctor/src/setup
 WORKDIR /tsrun
 ENV TSRUN_HOME=/opt/tsrun
 # The set-up is tested on the CPU, because no GPU is available while an image is built.

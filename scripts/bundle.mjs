@@ -15,11 +15,13 @@ const root = fileURLToPath(new URL('../packages/', import.meta.url))
  */
 const programs = {
   distributed: { kernels: 'src/kernels/kernels.ts' },
-  launcher: {
+  doctor: {
     'blas-proof': 'src/setup/blas-proof.ts',
-    probe: 'src/doctor/probe.ts',
-    program: 'src/rank/program.ts',
+    probe: 'src/host/probe.ts',
     'proof-process': 'src/setup/proof-process.ts',
+  },
+  launcher: {
+    program: 'src/rank/program.ts',
     spawned: 'src/spawn/spawned.ts',
     'typescript-hooks': 'src/rank/typescript/hooks.ts',
     'typescript-loader': 'src/rank/typescript/loader.ts',

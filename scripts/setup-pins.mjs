@@ -1,5 +1,5 @@
 // Pins what `tsrun setup` downloads: writes the lock files of its npm packages, and the hashes of
-// the wheels for pip, into packages/launcher/src/setup/pins. The versions are those of pins.ts. It needs npm
+// the wheels for pip, into packages/doctor/src/setup/pins. The versions are those of pins.ts. It needs npm
 // and a Python whose pip can report what it would install (23 or later): `npm run pins [-- PYTHON]`.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -12,11 +12,11 @@ import {
   PINNED_MACHINES,
   PINNED_PYTHONS,
   TENSORFLOW_VERSION,
-} from '../packages/launcher/src/setup/pins.ts'
+} from '../packages/doctor/src/setup/pins.ts'
 import { wheels } from './blas-packages/package.ts'
 
 const [python = 'python3'] = process.argv.slice(2)
-const pins = fileURLToPath(new URL('../packages/launcher/src/setup/pins/', import.meta.url))
+const pins = fileURLToPath(new URL('../packages/doctor/src/setup/pins/', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'tsrun-pins-'))
 mkdirSync(pins, { recursive: true })
 try {

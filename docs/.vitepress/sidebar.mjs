@@ -161,6 +161,7 @@ export const sidebar = [
       'packages/tensorflow/README.md',
       'packages/layers/README.md',
       'packages/observe/README.md',
+      'packages/doctor/README.md',
       'packages/mpi/README.md',
       'packages/store/README.md',
       'packages/native/README.md',

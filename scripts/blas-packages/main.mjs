@@ -15,9 +15,9 @@ import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { thisSystem } from '@tsrun/core'
-import { libraryIn, proveBlas } from '../../packages/launcher/src/setup/blas.ts'
-import { OPENBLAS_VERSION } from '../../packages/launcher/src/setup/pins.ts'
-import { findPython, installWithPip } from '../../packages/launcher/src/setup/tool.ts'
+import { libraryIn, proveBlas } from '../../packages/doctor/src/setup/blas.ts'
+import { OPENBLAS_VERSION } from '../../packages/doctor/src/setup/pins.ts'
+import { findPython, installWithPip } from '../../packages/doctor/src/setup/tool.ts'
 import { describeOptions, parseOptions, readList, UsageError } from '../bench/command-line.mjs'
 import { licenseOf, manifestOf, pipArguments, platformOf, readmeOf, wheels } from './package.ts'
 
@@ -86,7 +86,7 @@ async function main(args) {
 /**
  * Makes the package of an unpacked wheel, and checks it.
  *
- * @param {import('../../packages/launcher/src/setup/tool.ts').ToolContext} context
+ * @param {import('../../packages/doctor/src/setup/tool.ts').ToolContext} context
  * @param {import('./package.ts').Wheel} wheel
  * @param {string} unpacked - its folder
  * @param {string} folder - for the package

@@ -1,5 +1,5 @@
 // What an npm package of OpenBLAS is made of: `@tsrun/blas-linux-x64` and the others.
-import { requirements } from '../../packages/launcher/src/setup/pins.ts'
+import { requirements } from '../../packages/doctor/src/setup/pins.ts'
 
 /** A wheel of scipy-openblas32, and for which machines npm installs its package. */
 export interface Wheel {

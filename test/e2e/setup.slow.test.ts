@@ -2,8 +2,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readBlasManifest, readTensorFlowManifest, writeManifest } from '@tsrun/core'
-import { FakeBlas, withCompiler } from '../launcher/support/fake-blas.ts'
-import { fakeTools } from '../launcher/support/fake-tools.ts'
+import { FakeBlas, withCompiler } from '../doctor/support/fake-blas.ts'
+import { fakeTools } from '../doctor/support/fake-tools.ts'
 import { killLeftovers, Run, tsrun, until } from '../launcher/support/tsrun.ts'
 
 const all = ['npm', 'python3', 'g++'] as const

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { OLDEST_NODE } from '../internals/launcher/doctor.ts'
+import { OLDEST_NODE } from '../internals/launcher/job.ts'
 
 const bin = fileURLToPath(new URL('../../packages/launcher/bin/tsrun.js', import.meta.url))
 

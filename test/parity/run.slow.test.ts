@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { jest } from '@jest/globals'
 import { configurations } from '../../scripts/parity/configurations.mjs'
-import { FakeBlas, withCompiler } from '../launcher/support/fake-blas.ts'
+import { FakeBlas, withCompiler } from '../doctor/support/fake-blas.ts'
 import { main, parity } from './parity.ts'
 
 jest.setTimeout(900_000)

@@ -8,7 +8,7 @@ import {
   readmeOf,
   wheels,
 } from '../../scripts/blas-packages/package.ts'
-import { OPENBLAS_VERSION, requirements } from '../internals/launcher/setup.ts'
+import { OPENBLAS_VERSION, requirements } from '../internals/doctor.ts'
 
 const shared = JSON.parse(
   readFileSync(new URL('../../packages/training/package.json', import.meta.url), 'utf8'),

@@ -66,6 +66,7 @@ const right: Record<string, string> = {
   'packages/distributed/src/engine/engine.ts': `import '../algorithms/ring.ts'`,
   'packages/distributed/src/record/index.ts': `import '@tsrun/core'`,
   'packages/distributed/src/transport.ts': `import './algorithms/ring.ts'`,
+  'packages/launcher/src/host.ts': `import '@tsrun/core'`,
   'packages/training/src/backend/backend.ts': 'export interface Backend {}',
   'packages/training/src/backend/wasm/heap.ts': `import type { Backend } from '../backend.ts'`,
   'packages/training/src/planning.ts': `export * from './planning/table.ts'`,
@@ -87,6 +88,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'tensorflow-imports': byName('tensorflow', 'store'),
   'layers-imports': byName('layers', 'store'),
   'launcher-imports': byName('launcher', 'layers'),
+  'doctor-imports': byName('doctor', 'layers'),
   'create-imports': byName('create', 'core'),
   'models-imports': byName('models', 'layers'),
   'packages-by-name': one(
@@ -105,6 +107,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'distributed-keeps-to-its-subject': tensorflow('distributed'),
   'training-keeps-to-its-subject': one('packages/training/src/socket.ts', 'node:dgram', 'dgram'),
   'launcher-keeps-to-its-subject': tensorflow('launcher'),
+  'doctor-keeps-to-its-subject': tensorflow('doctor'),
   'launcher-plans': one(
     'packages/launcher/src/train.ts',
     '@tsrun/training',
@@ -119,6 +122,11 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
     'packages/mpi/src/group.ts',
     '@tsrun/distributed',
     'packages/distributed/src/index.ts',
+  ),
+  'doctor-is-a-plug-in': one(
+    'packages/doctor/src/job.ts',
+    '@tsrun/launcher',
+    'packages/launcher/src/index.ts',
   ),
   'observe-is-optional': one(
     'packages/launcher/src/viewer.ts',
@@ -293,11 +301,13 @@ function entryOf(name: string, other: string): string {
     return '@tsrun/distributed/record'
   }
   if (name === 'mpi' && other === 'distributed') return '@tsrun/distributed/transport'
+  if (name === 'doctor' && other === 'launcher') return '@tsrun/launcher/host'
   return `@tsrun/${other}`
 }
 
 function importOf(name: string, other: string): string {
-  const types = name === 'launcher' && other === 'observe' ? 'type {} from ' : ''
+  const typesOf: Readonly<Record<string, string>> = { launcher: 'observe', doctor: 'training' }
+  const types = typesOf[name] === other ? 'type {} from ' : ''
   return `import ${types}'${entryOf(name, other)}'`
 }
 
@@ -312,6 +322,7 @@ function writePackages(folder: string): void {
           '.': { '@tsrun/source': './src/index.ts', default: './dist/index.js' },
           './planning': { '@tsrun/source': './src/planning.ts', default: './dist/planning.js' },
           './record': { '@tsrun/source': './src/record/index.ts', default: './dist/record.js' },
+          './host': { '@tsrun/source': './src/host.ts', default: './dist/host.js' },
           './transport': { '@tsrun/source': './src/transport.ts', default: './dist/transport.js' },
         },
         dependencies: Object.fromEntries(dependencies.map((dependency) => [dependency, '*'])),

@@ -59,8 +59,8 @@ it('dependencies have exact versions', () => {
 it.each([
   'package-lock.json',
   'docs/package-lock.json',
-  'packages/launcher/src/setup/pins/tfjs-node.lock.json',
-  'packages/launcher/src/setup/pins/tfjs-node-gpu.lock.json',
+  'packages/doctor/src/setup/pins/tfjs-node.lock.json',
+  'packages/doctor/src/setup/pins/tfjs-node-gpu.lock.json',
 ])('every package of %s that comes from a registry has its hash', (path) => {
   const { packages } = JSON.parse(readFileSync(root + path, 'utf8')) as {
     packages: Record<string, { link?: boolean; integrity?: string }>

@@ -1,6 +1,6 @@
-import { run } from './doctor/machine.ts'
 import { linesOf } from './job/placement/devices.ts'
 import type { GpuUse } from './job/process/process-use.ts'
+import { runProgram } from './run-program.ts'
 
 const QUERY = [
   '--query-gpu=index,uuid,utilization.gpu,memory.used',
@@ -14,7 +14,7 @@ export function watchGpus(env: NodeJS.ProcessEnv, signal: AbortSignal) {
   let asking: Promise<void> | undefined
   let isMissing = false
   const poll = async (): Promise<void> => {
-    const { stdout, failure } = await run('nvidia-smi', QUERY, { env, limit: LIMIT, signal })
+    const { stdout, failure } = await runProgram('nvidia-smi', QUERY, { env, limit: LIMIT, signal })
     isMissing = failure === 'exit code ENOENT'
     gpus.latest = failure === undefined ? linesOf(stdout).map(parseUse) : []
   }

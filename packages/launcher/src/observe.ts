@@ -1,7 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { isAbsolute, join, relative } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { formatBytes, formatRanks, tsrError } from '@tsrun/core'
+import { formatBytes, formatRanks } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { quoted, usageError } from './args/readers.ts'
@@ -17,38 +16,15 @@ import {
 } from './job/process/process-use.ts'
 import type { Announcer } from './logs/console.ts'
 import { type RankLineReader, withoutCodes } from './logs/lines.ts'
-import { locateObserve, OBSERVE } from './observe-package.ts'
-import { version } from './package.ts'
+import { findPackage, loadPackage } from './optional-package.ts'
 
 export type Observe = typeof import('@tsrun/observe')
 
-/**
- * Loads @tsrun/observe.
- *
- * @returns undefined if the package is not installed
- * @throws ERR_TSR_USAGE if its version differs from tsrun's
- */
-async function findObserve(cwd: string): Promise<Observe | undefined> {
-  const found = locateObserve(cwd)
-  if (found === undefined) return undefined
-  if (!found.fits) {
-    throw usageError(
-      `${OBSERVE} is of version ${found.version} and tsrun of ${version}: npm install ${OBSERVE}@${version}`,
-    )
-  }
-  return (await import(pathToFileURL(found.path).href)) as Observe
-}
+const OBSERVE = '@tsrun/observe'
 
-/**
- * Loads @tsrun/observe.
- *
- * @param what - the feature that needs the package
- * @throws ERR_TSR_PACKAGE_MISSING if the package is not installed
- */
+/** @param what - the feature that needs @tsrun/observe @throws as `loadPackage` */
 export async function loadObserve(what: string, cwd: string): Promise<Observe> {
-  const observe = await findObserve(cwd)
-  if (observe === undefined) throw tsrError('ERR_TSR_PACKAGE_MISSING', { what, package: OBSERVE })
-  return observe
+  return (await loadPackage(OBSERVE, what, cwd)) as Observe
 }
 
 interface Place {
@@ -133,7 +109,7 @@ export async function finishTrace(
   const shown = nameOf(directory, cwd)
   const file = join(directory, TRACE_FILE)
   try {
-    const observe = await findObserve(cwd)
+    const observe = (await findPackage(OBSERVE, cwd)) as Observe | undefined
     if (observe === undefined) {
       const text = `trace: the spans are in ${shown}; \`npm install ${OBSERVE}\`, then \`tsrun trace ${shown}\` merges and summarizes them`
       announcer.say('trace', text, { directory })

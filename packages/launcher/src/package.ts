@@ -5,13 +5,16 @@ import { moduleAddress, tsrError } from '@tsrun/core'
 const require = createRequire(moduleAddress(import.meta.url))
 const manifest = '@tsrun/launcher/package.json'
 
-/** The folder of this package, with its programs (`dist`) and the sources that `tsrun setup` compiles. */
+/** The folder of this package, with its programs in `dist`. */
 export const packageFolder = new URL('./', pathToFileURL(pathOfManifest()))
 
-/** The version of tsrun, and where its documentation is. */
-export const { version, homepage } = require(manifest) as Readonly<
-  Record<'version' | 'homepage', string>
->
+const facts = require(manifest) as Readonly<Record<'version' | 'homepage', string>>
+
+/** The version of tsrun. */
+export const version = facts.version
+
+/** The address of the documentation. */
+export const homepage = facts.homepage
 
 /** The oldest Node that tsrun supports. */
 export const OLDEST_NODE = '20.19'

@@ -9,7 +9,7 @@ export type Handle = number
  * Each function takes the handles of all its tensors in one array. Layers are in the order of the
  * forward pass. `relu` has a 1 for each layer that ends in a ReLU.
  *
- * Source: packages/launcher/src/setup/native/passes.cc
+ * Source: packages/doctor/src/setup/native/passes.cc
  */
 export interface BindingKernels {
   /** Whether gradients may be arrays; absent in older bindings. */

@@ -36,7 +36,7 @@ interface Binding {
   readonly kernels?: BindingKernels | undefined
   /**
    * Absent in older bindings and in those that tfjs-node has built. Source:
-   * packages/launcher/src/setup/native/functions.h
+   * packages/doctor/src/setup/native/functions.h
    */
   readonly functions?:
     | {

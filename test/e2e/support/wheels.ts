@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
-import { OPENBLAS_VERSION } from '../../internals/launcher/setup.ts'
+import { OPENBLAS_VERSION } from '../../internals/doctor.ts'
 import { needing } from '../../needs.ts'
 
 /** Whether pip can get the wheel of OpenBLAS. */

@@ -1,7 +1,4 @@
 export { readTexts, runCommandLine } from '../../../packages/launcher/src/commands/command-line.ts'
-export { canTrain, reportText } from '../../../packages/launcher/src/commands/doctor.ts'
-export { envText } from '../../../packages/launcher/src/commands/env.ts'
 export { parse } from '../../../packages/launcher/src/commands/parse.ts'
-export { hashesOf, requestOf } from '../../../packages/launcher/src/commands/setup.ts'
 export { commandNames } from '../../../packages/launcher/src/commands/table.ts'
 export { topText } from '../../../packages/launcher/src/commands/running-jobs.ts'

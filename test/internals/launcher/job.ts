@@ -20,7 +20,7 @@ export {
   usableCores,
 } from '../../../packages/launcher/src/job/placement/limits.ts'
 export { coresOf } from '../../../packages/launcher/src/job/placement/numa.ts'
-export { version } from '../../../packages/launcher/src/package.ts'
+export { OLDEST_NODE, version } from '../../../packages/launcher/src/package.ts'
 export {
   describePlan,
   describePlanAsJson,

@@ -91,7 +91,7 @@ const blasManifest = object({
   createdAt: text,
 })
 
-/** Describes what `tsrun setup blas` installed. The launcher and the backend wasm read it. */
+/** Describes what `tsrun setup blas` installed. `@tsrun/doctor` and the backend wasm read it. */
 export type BlasManifest = Of<typeof blasManifest>
 
 /**

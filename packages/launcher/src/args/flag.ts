@@ -33,11 +33,15 @@ export interface Flag {
   readonly section?: string
 }
 
+/** Flags by name. */
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
 
-/** Whether the flag takes a value, and is no switch. */
+/**
+ * Whether the flag takes a value, and is no switch. Compares what readers expect, because an optional
+ * package has a `flag` of its own.
+ */
 export function takesValue({ reads }: Pick<Flag, 'reads'>): boolean {
-  return reads !== flag
+  return reads?.expected !== flag.expected
 }
 
 /** The names of the flags, each followed by its aliases. */

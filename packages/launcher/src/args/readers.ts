@@ -148,6 +148,7 @@ function atPort(host: string, port: number | undefined) {
   return port === undefined ? undefined : { host, port }
 }
 
+/** Reads the ports of the ranks, such as `29600-29699`. */
 export const portRange = written('two ports, for example 29600-29699', parsePortRange)
 export const stepRange = text.refine((range) => parseStepRange(range) !== undefined, STEP_RANGE)
 export const jobName = text.refine(

@@ -1,6 +1,6 @@
-import { flag, textWidth } from '@tsrun/core'
+import { textWidth } from '@tsrun/core'
 import type { Argv } from 'yargs'
-import type { Flag, Flags } from '../args/flag.ts'
+import { takesValue, type Flag, type Flags } from '../args/flag.ts'
 import { flags as jobFlags, flagTable } from '../args/flags.ts'
 import { variablesOf } from '../args/settings.ts'
 import { homepage, version } from '../package.ts'
@@ -49,11 +49,11 @@ export async function helpPage(name: string, command: Command | undefined): Prom
 function addFlags(parser: Argv, flags: Flags): void {
   let title: string | undefined
   for (const [name, facts] of Object.entries(flags)) {
-    const { aliases, reads, choices, description, isNeeded } = facts
+    const { aliases, choices, description, isNeeded } = facts
     title = facts.section ?? title
     if (title !== undefined) parser.group(name, title)
     parser.option(name, {
-      ...(choices === undefined ? { type: reads === flag ? 'boolean' : 'string' } : { choices }),
+      ...(choices === undefined ? { type: takesValue(facts) ? 'string' : 'boolean' } : { choices }),
       alias: aliases,
       describe: describe(facts),
       hidden: description === '',

@@ -4,6 +4,7 @@ import { findFlag, flagNames, takesValue, type Flags } from '../args/flag.ts'
 import { flags as jobFlags } from '../args/flags.ts'
 import { hintFor } from '../args/hints.ts'
 import { usageError } from '../args/readers.ts'
+import { loadPackage } from '../optional-package.ts'
 import { version } from '../package.ts'
 import type { Command } from './context.ts'
 import { commandNames, commands } from './table.ts'
@@ -15,17 +16,19 @@ const COMPLETION_REQUEST = '--get-yargs-completions'
  * Parses the command line.
  *
  * @param say - prints a sentence for each flag value that a later value overrides
- * @throws ERR_TSR_USAGE
+ * @param cwd - where optional packages with commands are looked for, beside tsrun
+ * @throws ERR_TSR_USAGE, ERR_TSR_PACKAGE_MISSING
  */
 export async function parse(
   given: readonly string[],
   say: (note: string) => void = () => undefined,
+  cwd = process.cwd(),
 ) {
   const argv = withoutDetours(given)
   const isRequest = argv[0] === COMPLETION_REQUEST
   const line = isRequest ? argv.slice(2) : argv
   const [name = ''] = isRequest && line.length === 1 ? [] : line
-  const command = commandNames.includes(name) ? await load(name) : undefined
+  const command = commandNames.includes(name) ? await load(name, cwd) : undefined
   const print = (printed: string) => ({ printed, command, texts: undefined, words: [] })
   if (isRequest) {
     const { completionsOf } = await import('./all.ts')
@@ -63,10 +66,15 @@ function withoutDetours(argv: readonly string[]): readonly string[] {
   return first === 'launch' || first === 'run' ? rest : argv
 }
 
-async function load(name: string): Promise<Command> {
-  const modules: Readonly<Record<string, unknown>> = await import('./all.ts')
-  return modules[name] as Command
+/** Loads a command of tsrun, or one of the optional package @tsrun/doctor. */
+async function load(name: string, cwd: string): Promise<Command> {
+  const own: Exported = await import('./all.ts')
+  const command =
+    own[name] ?? ((await loadPackage('@tsrun/doctor', `tsrun ${name}`, cwd)) as Exported)[name]
+  return command as Command
 }
+
+type Exported = Readonly<Record<string, unknown>>
 
 /** Flags that are lists, with the separators that join the values of repeated flags. */
 const separators: Readonly<Record<string, string>> = {

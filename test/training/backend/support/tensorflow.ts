@@ -1,5 +1,5 @@
 import { libraryPath, readTensorFlowManifest } from '@tsrun/core'
-import { BINDING_REVISION } from '../../../internals/launcher/setup.ts'
+import { BINDING_REVISION } from '../../../internals/doctor.ts'
 
 /** Where the user has set TensorFlow up: tests run with a TSRUN_HOME of their own. */
 const home = { TSRUN_HOME: process.env['TSRUN_TESTS_HOME'] ?? '' }

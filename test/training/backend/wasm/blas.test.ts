@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { FakeBlas, withCompiler } from '../../../launcher/support/fake-blas.ts'
+import { FakeBlas, withCompiler } from '../../../doctor/support/fake-blas.ts'
 
 const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js', import.meta.url))
 

@@ -145,6 +145,7 @@ interface HostGpu {
   readonly use: string | undefined
 }
 
+/** The GPUs of this host, and what uses them. */
 export type HostGpus = ReturnType<typeof gpusOfHost>
 
 /** The GPUs of this host, and what uses them. Asks nvidia-smi for what is needed, once. */

@@ -3,9 +3,9 @@ import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { MemoryEvents } from '../../protocol/nodes.ts'
 
-/** Reads a file of /proc or /sys; undefined if the file cannot be read. */
 export type ReadSystemFile = (path: string) => string | undefined
 
+/** Reads a file of /proc or /sys; undefined if the file cannot be read. */
 export const readSystemFile: ReadSystemFile = (path) => {
   try {
     return readFileSync(path, 'utf8').trim()

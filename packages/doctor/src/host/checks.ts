@@ -1,0 +1,266 @@
+import { dirname, join } from 'node:path'
+import { formatBytes } from '@tsrun/core'
+import { isOldNode, OLDEST_NODE, version } from '@tsrun/launcher/host'
+import { systemAdvice } from '../setup/blas.ts'
+import type { Facts } from './gather.ts'
+
+/** The result of a check. */
+export interface Finding {
+  readonly name: string
+  /**
+   * `note`: the default backend can train, and `advice` is optional. `problem`: the default backend
+   * cannot train until the user follows `advice`.
+   */
+  readonly state: 'ok' | 'note' | 'problem'
+  readonly found: string
+  readonly advice?: string | undefined
+  /** Output lines of a tool. */
+  readonly details?: readonly string[]
+}
+
+/** The name is that of the check. The default state is `note` if there is advice, and else `ok`. */
+type Outcome = Omit<Finding, 'name' | 'state'> & Partial<Pick<Finding, 'state'>>
+
+/** Checks by name, in the order of the report. */
+type Checks = Readonly<Record<string, (facts: Facts) => Outcome | undefined>>
+
+/** Open files that suffice for the script and the connections of a rank with a few dozen peers. */
+const FILES = 1024
+
+/** Threads and KiB of addresses that a rank needs on the default backend. */
+const RANK = { threads: 13, addresses: 4e6 }
+
+const checksOfHost: Checks = {
+  Node({ node }) {
+    const found = `${node.version} on ${node.system}`
+    if (isOldNode(node.version)) {
+      return { found, advice: `Install Node ${OLDEST_NODE} or later.`, state: 'problem' }
+    }
+    const advice = 'Shared memory, libc sockets and the inline engine are available only on Linux.'
+    return { found, advice: node.system.startsWith('linux') ? undefined : advice }
+  },
+
+  TypeScript({ node }) {
+    if (Boolean(node.typescript)) return { found: 'Node strips the types itself' }
+    if (node.tsx !== undefined) return { found: 'through tsx' }
+    const advice = 'npm install --save-dev tsx, or use Node 22.18 or later.'
+    return { found: 'only JavaScript runs', advice }
+  },
+
+  '@tsrun/observe'({ observe }) {
+    if (observe?.fits === true) return { found: 'dashboard, metrics and traces' }
+    const [found, wanted] =
+      observe === undefined
+        ? ['not installed', '']
+        : [`version ${observe.version}, unlike tsrun (${version})`, `@${version}`]
+    const uses = 'For --dashboard, --metrics, tsrun trace and tsrun view'
+    return { found, advice: `${uses}: npm install @tsrun/observe${wanted}.` }
+  },
+
+  /** Whether npm skips install scripts: if ignore-scripts is set, or if npm is 11.19 or newer. */
+  'install scripts'({ npm, native }) {
+    if (npm === undefined) return { found: 'there is no npm here to block them' }
+    const [major = 0, minor = 0] = npm.version.split('.').map(Number)
+    const asks = major > 11 || (major === 11 && minor >= 19)
+    if (!npm.ignoresScripts && !asks) return { found: `npm ${npm.version} runs them` }
+    const why = npm.ignoresScripts ? 'ignore-scripts is set' : 'unless they are approved'
+    const found = `npm ${npm.version} skips them (${why}); tsrun needs none`
+    if (native.available) {
+      const advice =
+        'The package of TensorFlow needs its script; tsrun setup tensorflow works without it.'
+      return { found, advice, state: 'ok' }
+    }
+    const advice = 'If koffi is missing for that reason: npm rebuild koffi --ignore-scripts=false.'
+    return { found, advice }
+  },
+
+  koffi({ native }) {
+    if (native.available) return { found: 'calls of the C library work' }
+    const advice =
+      'Without koffi, messages use the sockets of Node, which are slower, and there is no inline engine. ' +
+      'Run npm install koffi (its binary is an optional package, so do not omit those), and unset TSRUN_NATIVE.'
+    return { found: native.reason, advice }
+  },
+
+  'shared memory'({ sharedMemory: { problem, size, free }, native }) {
+    if (problem !== undefined) {
+      const advice = native.available
+        ? 'The ranks of this host use TCP. Shared memory needs memfd_create and access to /proc/PID/fd of ' +
+          'the other ranks: the same user, the same /proc, and no seccomp rule against it.'
+        : 'The ranks of this host use TCP. Shared memory needs koffi.'
+      return { found: problem, advice }
+    }
+    const room =
+      size === undefined || free === undefined
+        ? 'no /dev/shm, which is not needed'
+        : `/dev/shm: ${formatBytes(free)} of ${formatBytes(size)} free`
+    const advice = 'tsrun does not need /dev/shm, but MPI may: docker run --shm-size=1g.'
+    const isSmall = size !== undefined && size < 256 * 2 ** 20
+    return {
+      found: `memfd and /proc/PID/fd work; ${room}`,
+      advice: isSmall ? advice : undefined,
+      state: 'ok',
+    }
+  },
+
+  /**
+   * With autogroups, the scheduler divides CPU time among sessions, so ranks in separate sessions cannot
+   * yield a core to each other. With koffi, ranks stay in the session of their launcher.
+   */
+  scheduler({ autogroups, native }) {
+    if (!autogroups) return { found: 'no autogroups' }
+    if (native.available) return { found: 'autogroups, and all ranks in one session' }
+    return {
+      found: 'autogroups, and ranks would be in sessions of their own',
+      advice: 'Install koffi, or run as root: sysctl kernel.sched_autogroup_enabled=0.',
+    }
+  },
+
+  'open files'({ openFiles }) {
+    if (openFiles === undefined) return { found: 'limit unknown' }
+    const found = openFiles === Infinity ? 'no limit' : `up to ${openFiles} per process`
+    const advice = `Run ulimit -n ${FILES * 4} before tsrun, or set nofile in /etc/security/limits.conf.`
+    return { found, advice: openFiles >= FILES ? undefined : advice }
+  },
+
+  threads({ cores: { allowed, all, quota, usable } }) {
+    const of = allowed === all ? '' : ` of ${all}`
+    const found = `${allowed}${of} ${all === 1 ? 'core' : 'cores'}; --nproc auto starts ${usable}`
+    if (quota === undefined || quota >= allowed) return { found }
+    const time = Number(quota.toFixed(2))
+    const advice = `The quota of the cgroup is the CPU time of ${time} ${time === 1 ? 'core' : 'cores'}; more ranks are no faster.`
+    return { found, advice }
+  },
+
+  limits({ limits, cores }) {
+    const { 'ulimit -v': addresses, ...processes } = limits
+    const set = Object.entries(limits).filter(([, limit]) => Number.isFinite(limit))
+    const found =
+      set.length === 0
+        ? 'none on processes and addresses'
+        : set.map(([limit, value]) => `${limit}: ${value}`).join(', ')
+    const isSmall =
+      Math.min(...Object.values(processes)) < cores.usable * RANK.threads ||
+      addresses < RANK.addresses
+    const advice = `Raise the limits, or start fewer ranks: a rank has about ${RANK.threads} threads and needs 4 GB of addresses.`
+    return { found, advice: isSmall ? advice : undefined }
+  },
+
+  memory({ memory }) {
+    const speed = (memory.copied / 1e9).toFixed(1)
+    return { found: `${formatBytes(memory.size)}; one core copies ${speed} GB/s` }
+  },
+}
+
+/** The backend that `auto` selects unless another backend is set up. */
+const DEFAULT = 'wasm'
+
+function judgeBackend(backend: Facts['backends'][number], { gpus }: Facts): Outcome {
+  if (backend.works) {
+    const { version: of, device, threads } = backend
+    const parts = [
+      of,
+      device ?? [],
+      threads === undefined ? [] : `${threads} ${threads === 1 ? 'thread' : 'threads'}`,
+    ]
+    return { found: `trains (${parts.flat().join(', ')})` }
+  }
+  const { name, reason, missing } = backend
+  return {
+    found: reason,
+    advice: adviceFor(name, missing, gpus.nvidia.length > 0),
+    state: name === DEFAULT ? 'problem' : 'note',
+  }
+}
+
+function adviceFor(name: string, missing: boolean, hasGpu: boolean): string {
+  if (name === 'tensorflow') {
+    const gpu = hasGpu ? ' --gpu' : ''
+    return missing ? `npx tsrun setup tensorflow${gpu}` : `npx tsrun setup tensorflow${gpu} --check`
+  }
+  if (name === 'webgpu') {
+    return missing
+      ? 'For GPUs of any vendor: npm install webgpu @tensorflow/tfjs-backend-webgpu.'
+      : 'It needs a driver for Vulkan; TSRUN_WEBGPU_ADAPTER chooses one: see docs/webgpu.md.'
+  }
+  return missing
+    ? 'npm install @tsrun/training'
+    : 'Run npm ci, or remove node_modules and install again.'
+}
+
+const checksOfLibraries: Checks = {
+  TensorFlow({ tensorflow, gpus }) {
+    if ('problem' in tensorflow) {
+      return {
+        found: tensorflow.problem,
+        advice: 'npx tsrun setup tensorflow installs it again.',
+      }
+    }
+    const { manifest } = tensorflow
+    // The check of the backend reports that TensorFlow is not set up.
+    if (manifest === undefined) return undefined
+    const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
+    const found = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, set up on ${devices.join(', ')}`
+    const details = [`in ${folder}`]
+    if (manifest.package === '@tensorflow/tfjs-node' && gpus.nvidia.length > 0) {
+      const advice = 'npx tsrun setup tensorflow --gpu'
+      return { found: `${found}, although there are GPUs`, advice, details }
+    }
+    if (kernels !== false) return { found, details }
+    const advice = `${join(dirname(folder), 'setup.log')} says why. --wheel names another TensorFlow; remove ${folder} to try again.`
+    return {
+      found: `${found}, without the kernels of tsrun: small layers are slower`,
+      // Installations with --official never have the kernels.
+      advice: request.official ? undefined : advice,
+      details,
+    }
+  },
+
+  BLAS({ blas: { library, origin, kernels, problems: details } }) {
+    const found = library === null ? 'none' : `${library}, kernels ${kernels}, from ${origin}`
+    const advice =
+      'For faster products of matrices: npx tsrun setup blas, unless TSRUN_BLAS names another one or is ' +
+      `off; or ${systemAdvice}.`
+    return { found, advice: library === null ? advice : undefined, details }
+  },
+
+  GPUs({ gpus: { nvidia, topology, problem, uses, misnamed } }) {
+    if (problem !== undefined) {
+      const advice =
+        'The driver of the GPU does not answer: check nvidia-smi, or give the container access to the GPUs.'
+      return { found: problem, advice }
+    }
+    if (nvidia.length === 0) return { found: 'no NVIDIA GPU (there is no nvidia-smi)' }
+    const count = nvidia.length === 1 ? '1 NVIDIA GPU' : `${nvidia.length} NVIDIA GPUs`
+    const details = [...nvidia, ...topology]
+    if (misnamed === undefined) {
+      return { found: uses === undefined ? count : `${count}: ${uses}`, details }
+    }
+    const advice = 'Change CUDA_VISIBLE_DEVICES, or unset it.'
+    return { found: `${count}, but ${misnamed}`, advice, details }
+  },
+
+  MPI({ mpi: { libraries, mpirun }, native }) {
+    if (libraries.length === 0) {
+      const advice = 'If there is one, name it in TSRUN_LIBMPI: see docs/mpi.md.'
+      if (mpirun === undefined) return { found: 'none; it is not needed' }
+      return { found: `${mpirun}, but no libmpi`, advice }
+    }
+    const found = [mpirun ?? 'no mpirun', ...libraries].join(', ')
+    return { found, advice: native.available ? undefined : 'The transport mpi needs koffi.' }
+  },
+}
+
+/** Judges the facts about a host, in the order of the report. */
+export function judge(facts: Facts): Finding[] {
+  const outcomesOf = (checks: Checks) =>
+    Object.entries(checks).map(([name, check]) => [name, check(facts)] as const)
+  const ofBackends = facts.backends.map(
+    (backend) => [`backend ${backend.name}`, judgeBackend(backend, facts)] as const,
+  )
+  const outcomes = [...outcomesOf(checksOfHost), ...ofBackends, ...outcomesOf(checksOfLibraries)]
+  return outcomes.flatMap(([name, outcome]) => {
+    if (outcome === undefined) return []
+    return [{ name, state: outcome.advice === undefined ? 'ok' : 'note', ...outcome }]
+  })
+}

@@ -1,0 +1,165 @@
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import {
+  choice,
+  count,
+  either,
+  flag,
+  object,
+  parseJson,
+  readTensorFlowManifest,
+  text,
+  thisSystem,
+  type Of,
+} from '@tsrun/core'
+import { isAvailable } from '@tsrun/native'
+import {
+  deviceEnvironment,
+  findDevices,
+  type Devices,
+  gpusOfHost,
+  locatePackage,
+  nodeAbilities,
+  processLimits,
+  readSystemFile,
+  resolveFrom,
+  runProgram,
+  type RunOptions,
+  softLimit,
+} from '@tsrun/launcher/host'
+import { packageFolder } from '../package-folder.ts'
+import { LONGEST_START } from '../setup/proof.ts'
+import {
+  findBlas,
+  findMpi,
+  measureMemory,
+  readCores,
+  readGpus,
+  readNpm,
+  trySharedMemory,
+} from './machine.ts'
+
+/** The facts about this host, which the checks assess. */
+export type Facts = Awaited<ReturnType<typeof gatherFacts>>
+
+/**
+ * Collects the facts about this host. Programs that do not answer in time are killed.
+ *
+ * @param signal - stops the tests of the backends, which take most of the time
+ */
+export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
+  const tensorflow = readTensorFlow(env)
+  const hostGpus = gpusOfHost(env)
+  const [npm, gpus, mpi, blas] = await Promise.all([
+    readNpm(cwd),
+    readGpus(hostGpus, env),
+    findMpi(env),
+    findBlas(env, signal),
+  ])
+  return {
+    observe: locatePackage('@tsrun/observe', cwd),
+    node: {
+      ...nodeAbilities(env),
+      system: thisSystem,
+      /** Path of the package tsx, if installed. */
+      tsx: resolveFrom([join(cwd, 'any.js'), import.meta.url], 'tsx'),
+    },
+    npm,
+    native: isAvailable(),
+    sharedMemory: await trySharedMemory(),
+    /** Whether the scheduler divides CPU time among sessions first. */
+    autogroups: readSystemFile('/proc/sys/kernel/sched_autogroup_enabled') === '1',
+    /** The limit on open files, which Node raises to the maximum and ranks inherit. */
+    openFiles: softLimit('Max open files'),
+    limits: processLimits(),
+    cores: readCores(),
+    memory: measureMemory(),
+    backends: await tryBackends(
+      env,
+      cwd,
+      tensorflow.manifest !== undefined,
+      findDevices(env, () => hostGpus.list),
+      signal,
+    ),
+    tensorflow,
+    blas,
+    gpus,
+    mpi,
+  }
+}
+
+/** The installation of `tsrun setup tensorflow`, if there is one, or why it cannot be used. */
+export function readTensorFlow(env: NodeJS.ProcessEnv) {
+  try {
+    return { manifest: readTensorFlowManifest(env) }
+  } catch (error) {
+    return { problem: (error as Error).message }
+  }
+}
+
+/** Milliseconds to load a backend and train one step. */
+const LIMIT = 120_000
+const probe = fileURLToPath(new URL('dist/probe.js', packageFolder))
+
+const probeOutcome = either(
+  object({
+    works: choice(true),
+    version: text,
+    device: text.optional(),
+    threads: count().optional(),
+  }),
+  object({ works: choice(false), reason: text, missing: flag }),
+)
+
+/** The result of training one step in a new process. */
+type BackendFacts = { readonly name: string } & Of<typeof probeOutcome>
+
+/** Trains a step with every installed backend, one after the other, each in a separate process. */
+async function tryBackends(
+  env: NodeJS.ProcessEnv,
+  cwd: string,
+  hasTensorFlow: boolean,
+  devices: Devices,
+  signal: AbortSignal,
+): Promise<BackendFacts[]> {
+  const places = [join(cwd, 'any.js'), import.meta.url]
+  const training = resolveFrom(places, '@tsrun/training')
+  const missing = (name: string, reason: string): BackendFacts => ({
+    name,
+    works: false,
+    reason,
+    missing: true,
+  })
+  if (training === undefined) {
+    return [missing('wasm', 'the package @tsrun/training is not installed')]
+  }
+  // The environment of the only rank of a job.
+  const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
+  const facts: BackendFacts[] = []
+  for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {
+    if (name === 'tensorflow' && !hasTensorFlow) facts.push(missing(name, 'not set up'))
+    else if (name === 'webgpu' && resolveFrom([training, ...places], name) === undefined) {
+      facts.push(missing(name, 'the package webgpu is not installed'))
+    } else {
+      // On a GPU, TensorFlow may have to compile its kernels first.
+      const limit = name === 'tensorflow' && devices.gpus.length > 0 ? LONGEST_START : LIMIT
+      facts.push(await tryBackend(name, training, { env: rank, limit, signal }))
+    }
+  }
+  return facts
+}
+
+async function tryBackend(
+  name: string,
+  training: string,
+  options: RunOptions,
+): Promise<BackendFacts> {
+  const args = [probe, name, pathToFileURL(training).href]
+  const { stdout, stderr, failure } = await runProgram(process.execPath, args, options)
+  const line = stdout.split('\n').findLast((each) => each.startsWith('{'))
+  const outcome = parseJson(line ?? '', probeOutcome)
+  if (outcome !== undefined) return { name, ...outcome }
+  const lastLine = stderr.trim().split('\n').at(-1) ?? ''
+  const reason = [failure ?? 'it printed nothing', lastLine].filter(Boolean).join(': ')
+  return { name, works: false, reason, missing: false }
+}

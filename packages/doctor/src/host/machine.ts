@@ -1,0 +1,188 @@
+import { closeSync, existsSync, readFileSync, statfsSync } from 'node:fs'
+import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core'
+import { createSharedFile, isAvailable } from '@tsrun/native'
+import {
+  cpuQuota,
+  describeUse,
+  type HostGpus,
+  linesOf,
+  memoryLimit,
+  runProgram,
+  usableCores,
+  visibleProblem,
+} from '@tsrun/launcher/host'
+import { proveBlas } from '../setup/blas.ts'
+
+export async function readNpm(cwd: string) {
+  const { stdout, failure } = await runProgram('npm', ['config', 'list', '--json'], { cwd })
+  if (failure !== undefined) return undefined
+  const config = parseJson(stdout, record(anything()))
+  // Not `user-agent`, whose version is the placeholder {npm-version} in some versions of npm.
+  const version = config?.['npm-version']
+  if (typeof version !== 'string') return undefined
+  return {
+    version,
+    /** Whether npm's configuration sets `ignore-scripts`. */
+    ignoresScripts: config!['ignore-scripts'] === true,
+  }
+}
+
+/** Tests whether a child process can write into a memory-backed file of this process. */
+export async function trySharedMemory() {
+  return {
+    /** Why two processes cannot share a file in memory; undefined if they can. */
+    problem: await sharingProblem(),
+    ...sizeOfShm(),
+  }
+}
+
+async function sharingProblem(): Promise<string | undefined> {
+  const native = isAvailable()
+  if (!native.available) return `not tried: ${native.reason}`
+  let fd: number | undefined
+  try {
+    fd = createSharedFile('tsrun-doctor', 4096)
+    const path = `/proc/${process.pid}/fd/${fd}`
+    const program = `(${writeHere.toString()})()`
+    const { failure, stderr } = await runProgram(process.execPath, ['-e', program, path])
+    if (failure !== undefined) {
+      const [error = 'it failed'] = /^\w*Error: .*$/m.exec(stderr) ?? []
+      return `another process cannot open ${path}: ${error}`
+    }
+    return readFileSync(path, 'latin1').startsWith('here') ? undefined : `${path} is not shared`
+  } catch (error) {
+    return (error as Error).message
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
+/** A child process receives the source of this function and runs it. */
+const writeHere = (): void => {
+  process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
+}
+
+/** Bytes of /dev/shm; undefined if it is missing. */
+export function sizeOfShm() {
+  return attempt(() => {
+    const { blocks, bavail, bsize } = statfsSync('/dev/shm')
+    return { size: blocks * bsize, free: bavail * bsize }
+  })
+}
+
+export function readCores() {
+  return {
+    /** The cores on which this process may run. */
+    allowed: availableParallelism(),
+    all: cpus().length,
+    /** CPU limit of the container, in cores; undefined: no limit. */
+    quota: cpuQuota(),
+    /** What `--nproc auto` starts without GPUs. */
+    usable: usableCores(),
+  }
+}
+
+const BLOCK = 64 * 2 ** 20
+const COPIES = 5
+
+/** Times several copies, for about a tenth of a second, and reports the fastest copy. */
+export function measureMemory() {
+  const [from, to] = [Buffer.alloc(BLOCK, 1), Buffer.alloc(BLOCK, 2)]
+  const seconds = Array.from({ length: COPIES }, () => {
+    const start = performance.now()
+    from.copy(to)
+    return (performance.now() - start) / 1000
+  })
+  return {
+    /** Memory in bytes: the limit of the container, if any, else the size of the machine. */
+    size: Math.min(memoryLimit() ?? Infinity, totalmem()),
+    /** Bytes per second that one core copies, in blocks larger than the caches. */
+    copied: BLOCK / Math.min(...seconds),
+  }
+}
+
+/** Returns the result of `probe`, or undefined if `probe` throws. */
+export function attempt<T>(probe: () => T): T | undefined {
+  try {
+    return probe()
+  } catch {
+    return undefined
+  }
+}
+
+export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv) {
+  const { lines: nvidia, problem } = gpus.list
+  const used = gpus.all.filter(({ use }) => use !== undefined)
+  return {
+    /** The lines of `nvidia-smi -L`, one for each GPU. */
+    nvidia,
+    /** The lines of `nvidia-smi topo -m`. */
+    topology:
+      nvidia.length > 1
+        ? linesOf((await runProgram('nvidia-smi', ['topo', '-m'], { env })).stdout)
+        : [],
+    /** Why nvidia-smi fails; undefined if it works or is not installed. */
+    problem,
+    /** Which GPUs are in use, and by what; undefined: none. */
+    uses: used.length === 0 ? undefined : describeUse(used),
+    /** Why CUDA_VISIBLE_DEVICES does not fit these GPUs. */
+    misnamed: visibleProblem(env, gpus.list),
+  }
+}
+
+/** Finds the BLAS that the backend wasm uses: tests each library, each in a new process. */
+export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal) {
+  const type = env['OPENBLAS_CORETYPE']
+  const problems: string[] = []
+  const context = { env, signal, title: 'OpenBLAS', log: devNull, say: () => undefined } as const
+  for (const [library, origin] of blasLibraries((problem) => problems.push(problem), env)) {
+    const proof = await proveBlas(context, library).catch(String)
+    if (typeof proof !== 'string') {
+      const { kernels = 'unknown' } = proof
+      const chosen = type === undefined ? '' : ` (OPENBLAS_CORETYPE=${type})`
+      return {
+        /** The first library whose products are right. */
+        library,
+        /** What named it or brought it. */
+        origin,
+        /** The kernels that it selected, and the variable that selects them. */
+        kernels: `${kernels}${chosen}`,
+        /** Why those before it cannot be used. */
+        problems,
+      }
+    }
+    problems.push(`${library}: ${proof}`)
+  }
+  return { library: null, origin: null, kernels: null, problems }
+}
+
+const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
+
+/** Finds MPI libraries as the dynamic linker would, without loading them. */
+export async function findMpi(env: NodeJS.ProcessEnv) {
+  const [version, cache] = await Promise.all([
+    runProgram('mpirun', ['--version'], { env }),
+    runProgram('ldconfig', ['-p'], {
+      env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` },
+    }),
+  ])
+  const cached = cache.stdout.matchAll(/^\s+(\S+) \(.*\) => (\S+)$/gm)
+  const folders = (env['LD_LIBRARY_PATH'] ?? '').split(':').filter(Boolean)
+  const libraries = [
+    env['TSRUN_LIBMPI'] ?? '',
+    ...folders.flatMap((folder) =>
+      namesIn(folder)
+        .filter((name) => mpiNames.includes(name))
+        .map((name) => join(folder, name)),
+    ),
+    ...Array.from(cached, ([, name, path]) => (mpiNames.includes(name!) ? path! : '')),
+  ].filter((path) => path !== '' && existsSync(path))
+  return {
+    /** Paths of libmpi. */
+    libraries: [...new Set(libraries)],
+    /** The first line of `mpirun --version`. */
+    mpirun: version.failure === undefined ? linesOf(version.stdout)[0] : undefined,
+  }
+}

@@ -1,0 +1,247 @@
+import { formatBytes, formatTable } from '@tsrun/core'
+import { version } from '@tsrun/launcher/host'
+import { isLoopback } from '@tsrun/store'
+import type { Link } from './agent.ts'
+import type { Survey } from './survey.ts'
+
+/** A problem that prevents a job (`FAILS`), or a note. */
+export interface Remark {
+  readonly state: 'FAILS' | 'note'
+  readonly text: string
+  readonly advice?: string
+}
+
+/** Maximum hosts that fit on a line. */
+const MOST_COLUMNS = 8
+const WORST = 5
+
+/** Formats the report for a terminal, at most 80 columns wide for host names up to 12 letters. */
+export function surveyText(survey: Survey, storePort: number): string {
+  const remarks = remarksOf(survey, storePort)
+  const lines = [
+    `tsrun ${version}, ${survey.hosts.length} hosts`,
+    '',
+    ...hostTable(survey),
+    ...linkTables(survey),
+    '',
+    ...remarks.flatMap(({ state, text, advice }) => [
+      `${state.padEnd(7)}${text}`,
+      ...(advice === undefined ? [] : [`       -> ${advice}`]),
+    ]),
+    canRun(remarks)
+      ? 'A job can run on these hosts.'
+      : 'A job cannot run on all of these hosts: see FAILS above.',
+  ]
+  return `${lines.join('\n')}\n`
+}
+
+export function surveyJson(survey: Survey, storePort: number): string {
+  const remarks = remarksOf(survey, storePort)
+  return `${JSON.stringify({ version, canRun: canRun(remarks), ...survey, remarks }, null, 2)}\n`
+}
+
+export function canRun(remarks: readonly Remark[]): boolean {
+  return remarks.every(({ state }) => state !== 'FAILS')
+}
+
+function hostTable(survey: Survey): string[] {
+  const titles = ['', 'host', 'address', 'interface', 'MTU', 'Node', 'cores', '/dev/shm', 'clock']
+  const clocks = survey.hosts.map((_, to) =>
+    to === 0 ? '0' : formatClock(linkBetween(survey, 0, to)),
+  )
+  const rows = survey.hosts.map((finding, i) => {
+    const number = String(i)
+    if (!('facts' in finding)) return [number, finding.name, ...titles.slice(2).map(() => '–')]
+    const { address, interfaces, node, cores, shm } = finding.facts
+    const used = interfaces.find((one) => one.address === address)
+    return [
+      number,
+      finding.name,
+      address ?? '–',
+      used?.name ?? '–',
+      String(used?.mtu ?? '–'),
+      node,
+      String(cores),
+      shm === undefined ? '–' : formatBytes(shm),
+      clocks[i]!,
+    ]
+  })
+  return formatTable([titles, ...rows])
+}
+
+function linkBetween(survey: Survey, from: number, to: number): Link | undefined {
+  const found = survey.links.find((one) => one.from === from && one.to === to)
+  return found !== undefined && 'link' in found ? found.link : undefined
+}
+
+function formatClock(link: Link | undefined): string {
+  if (link === undefined) return '–'
+  const { ahead, doubt } = link
+  if (Math.abs(ahead) <= doubt) return '0'
+  const sign = ahead < 0 ? '-' : '+'
+  return Math.abs(ahead) < 1000
+    ? `${sign}${Math.abs(ahead).toFixed(1)} ms`
+    : `${sign}${(Math.abs(ahead) / 1000).toFixed(1)} s`
+}
+
+function gigabytes(bytes = 0): string {
+  return (bytes / 1e9).toFixed(2)
+}
+
+function linkTables(survey: Survey): string[] {
+  if (survey.links.length === 0) return []
+  const trip = ({ roundTrip }: Link): string => String(Math.round(roundTrip * 1000))
+  const speed = ({ bandwidth }: Link): string => gigabytes(bandwidth)
+  const titles = {
+    trip: 'Round trip in us, from the host of the line to that of the column:',
+    speed: 'Bandwidth of one connection in GB/s, from the host of the line:',
+  }
+  if (survey.hosts.length <= MOST_COLUMNS) {
+    return ['', titles.trip, ...matrix(survey, trip), '', titles.speed, ...matrix(survey, speed)]
+  }
+  const links = survey.links.filter((one) => 'link' in one)
+  const slow = [...links].sort((a, b) => b.link.roundTrip - a.link.roundTrip)
+  const thin = [...links].sort((a, b) => (a.link.bandwidth ?? 0) - (b.link.bandwidth ?? 0))
+  const row = ({ from, to, link }: (typeof links)[number]): string[] => [
+    `${survey.hosts[from]!.name} to ${survey.hosts[to]!.name}`,
+    trip(link),
+    speed(link),
+  ]
+  return [
+    '',
+    `${survey.links.length} links; the median, the slowest ${WORST} and the narrowest ${WORST}:`,
+    ...formatTable([
+      ['link', 'round trip, us', 'GB/s'],
+      ['median', trip(slow[slow.length >> 1]!.link), speed(thin[thin.length >> 1]!.link)],
+      ...slow.slice(0, WORST).map(row),
+      ...thin.slice(0, WORST).map(row),
+    ]),
+  ]
+}
+
+function matrix(survey: Survey, cell: (link: Link) => string): string[] {
+  const indexes = [...survey.hosts.keys()]
+  const rows = indexes.map((from) => [
+    String(from),
+    ...indexes.map((to) => {
+      if (from === to) return '·'
+      const link = linkBetween(survey, from, to)
+      if (link !== undefined) return cell(link)
+      return survey.links.some((one) => one.from === from && one.to === to) ? 'FAILS' : '–'
+    }),
+  ])
+  return formatTable([['', ...indexes.map(String)], ...rows], 'right')
+}
+
+/** Clock difference in milliseconds above which times in logs are misleading. */
+const LARGEST_OFFSET = 50
+/** A link below this share of the median bandwidth is reported. */
+const NARROW = 0.5
+/** Minimum limit on open files. A rank needs a file for each other rank, and some for its script. */
+const FEWEST_FILES = 1024
+
+/** The problems and notes about the surveyed hosts. */
+export function remarksOf(survey: Survey, storePort: number): Remark[] {
+  const remarks = [
+    ...hostRemarks(survey),
+    ...storeRemarks(survey, storePort),
+    ...failedLinks(survey),
+    ...differences(survey),
+    ...slowLinks(survey),
+  ]
+  return remarks.toSorted((a, b) => a.state.localeCompare(b.state))
+}
+
+function hostRemarks(survey: Survey): Remark[] {
+  return survey.hosts.flatMap((finding, index): Remark[] => {
+    const { name } = finding
+    if (!('facts' in finding)) return [{ state: 'FAILS', text: `${name}: ${finding.problem}` }]
+    const { address, problem, sharing, openFiles } = finding.facts
+    const remarks: Remark[] = []
+    if (problem !== undefined) {
+      const first = survey.hosts[0]!.name
+      const advice = `Its ranks have no address: make ${first} known on ${name}, or give --iface.`
+      remarks.push({ state: 'FAILS', text: `${name}: ${first}: ${problem}`, advice })
+    }
+    if (index > 0 && address !== undefined && isLoopback(address)) {
+      const text = `${name}: its ranks would listen at ${address}, which others cannot reach`
+      const advice = `There, ${survey.hosts[0]!.name} leads to loopback: mend /etc/hosts, or give --iface.`
+      remarks.push({ state: 'FAILS', text, advice })
+    }
+    if (sharing !== undefined) {
+      const text = `${name}: no shared memory among its ranks: ${sharing}`
+      remarks.push({ state: 'note', text, advice: 'tsrun doctor on that host says more.' })
+    }
+    if (openFiles !== undefined && openFiles < FEWEST_FILES) {
+      const text = `${name}: only ${openFiles} open files for a process`
+      remarks.push({
+        state: 'note',
+        text,
+        advice: 'ulimit -n 65536, or LimitNOFILE of the service.',
+      })
+    }
+    return remarks
+  })
+}
+
+function storeRemarks({ hosts, store }: Survey, port: number): Remark[] {
+  const first = hosts[0]!.name
+  return store.flatMap((problem, i): Remark[] => {
+    if (problem === undefined) return []
+    if (i === 0) {
+      const text = `${first}: port ${port} of the store: ${problem}`
+      return [{ state: 'note', text, advice: 'If no job is running there, give another --port.' }]
+    }
+    const text = `${hosts[i]!.name} does not reach the store at ${first}:${port}: ${problem}`
+    return [
+      { state: 'FAILS', text, advice: `Open port ${port} of ${first}, or give another --port.` },
+    ]
+  })
+}
+
+function failedLinks({ hosts, links }: Survey): Remark[] {
+  return links.flatMap((one): Remark[] => {
+    if (!('problem' in one)) return []
+    const [from, to] = [hosts[one.from]!.name, hosts[one.to]!.name]
+    const text = `${from} does not reach ${to} at ${one.at}: ${one.problem}`
+    const advice =
+      one.better === undefined
+        ? `Open the ports of the ranks on ${to}; --port-range limits them.`
+        : `It reaches ${one.better} of ${to}: give the ranks there --iface ${one.better}.`
+    return [{ state: 'FAILS', text, advice }]
+  })
+}
+
+function differences(survey: Survey): Remark[] {
+  const nodes = new Set(
+    survey.hosts.flatMap((finding) => ('facts' in finding ? finding.facts.node : [])),
+  )
+  const remarks: Remark[] = []
+  if (nodes.size > 1) {
+    const text = `the hosts have different versions of Node: ${[...nodes].sort().join(', ')}`
+    remarks.push({ state: 'note', text })
+  }
+  for (const [to, { name }] of survey.hosts.entries()) {
+    const link = to === 0 ? undefined : linkBetween(survey, 0, to)
+    if (link === undefined || Math.abs(link.ahead) < LARGEST_OFFSET) continue
+    const text = `the clock of ${name} is ${formatClock(link)} beside that of ${survey.hosts[0]!.name}`
+    const advice = 'Times in logs and traces do not agree: run an NTP client, as chrony.'
+    remarks.push({ state: 'note', text, advice })
+  }
+  return remarks
+}
+
+function slowLinks({ hosts, links }: Survey): Remark[] {
+  const measured = links.filter((one) => 'link' in one)
+  const speeds = measured.map(({ link }) => link.bandwidth ?? 0).sort((a, b) => a - b)
+  const median = speeds[speeds.length >> 1] ?? 0
+  // With two hosts there is no other link to compare.
+  if (hosts.length < 3) return []
+  return measured.flatMap(({ from, to, link: { bandwidth = 0 } }): Remark[] => {
+    if (bandwidth >= median * NARROW) return []
+    const text =
+      `${hosts[from]!.name} to ${hosts[to]!.name} has ${gigabytes(bandwidth)} GB/s, ` +
+      `the median is ${gigabytes(median)}`
+    return [{ state: 'note', text, advice: 'A collective is as fast as its slowest link.' }]
+  })
+}

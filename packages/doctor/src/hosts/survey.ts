@@ -1,0 +1,263 @@
+import { randomBytes } from 'node:crypto'
+import { parseJson } from '@tsrun/core'
+import {
+  commandIn,
+  lastLineOf,
+  openConnection,
+  type Reach,
+  type RemoteHost,
+  whyNotOn,
+} from '@tsrun/launcher/host'
+import {
+  type HostFacts,
+  type Link,
+  type Questions,
+  reply,
+  type Reply,
+  SECRET_BYTES,
+} from './agent.ts'
+
+/** The hosts to measure, and how. */
+export interface SurveyRequest {
+  readonly hosts: readonly RemoteHost[]
+  readonly reach: Reach
+  readonly port: number
+  /** Ports of the ranks, for example `29600-29699`; default: any. */
+  readonly portRange: string | undefined
+  readonly iface: string | undefined
+  /** Stops the measurements and the agents on the hosts. */
+  readonly signal: AbortSignal
+}
+
+/** The facts about a host, or the problem in collecting the facts. */
+export type HostFinding = { readonly name: string } & (
+  { readonly facts: HostFacts } | { readonly problem: string }
+)
+
+/** The measurement between two hosts, by index, or why it failed. */
+export type LinkFinding = { readonly from: number; readonly to: number } & (
+  | { readonly link: Link }
+  | {
+      readonly problem: string
+      /** The tried address of the rank, for example `10.0.0.2:29600`. */
+      readonly at: string
+      /** Another address at which the host answers. */
+      readonly better: string | undefined
+    }
+)
+
+export type Survey = Awaited<ReturnType<typeof surveyHosts>>
+
+/** Milliseconds for a connection or an answer between hosts. */
+const LIMIT = 5000
+/** Milliseconds for each further address of a host whose first address did not answer. */
+const SHORT_LIMIT = 1500
+/** Milliseconds for an agent to answer a question. */
+const LONGEST = 60_000
+
+interface Asked {
+  readonly index: number
+  readonly host: RemoteHost
+  readonly agent: Agent
+  readonly facts: HostFacts
+  /** The address of the host's ranks. */
+  readonly address: string
+  readonly port: number
+}
+
+/** Surveys all hosts and the connections between them. A host takes part in one measurement at a time. */
+export async function surveyHosts(request: SurveyRequest) {
+  const secret = randomBytes(SECRET_BYTES).toString('hex')
+  const agents: Agent[] = []
+  const end = (): void => {
+    for (const agent of agents) agent.close()
+  }
+  request.signal.addEventListener('abort', end)
+  try {
+    const found = await Promise.all(
+      request.hosts.map(async (host): Promise<Found> => {
+        const { name } = host
+        const obstacle = await whyNotOn(host, request.reach)
+        if (obstacle !== undefined) return { finding: { name, problem: obstacle.problem } }
+        const agent = startAgent(host, request.reach, secret)
+        agents.push(agent)
+        try {
+          const first = request.hosts[0]!.name
+          const { port, iface, portRange: ports } = request
+          const facts = await agent.ask('facts', { first, port, iface })
+          return { finding: { name, facts }, agent, port: await agent.ask('listen', { ports }) }
+        } catch (error) {
+          return { finding: { name, problem: (error as Error).message } }
+        }
+      }),
+    )
+    const asked = placesOf(found, request)
+    const store = await tryStore(asked, request)
+    const links: LinkFinding[] = []
+    for (const pairs of rounds(asked)) {
+      const [there, back] = [pairs, pairs.map(([a, b]) => [b, a] as const)]
+      for (const ways of [there, back]) {
+        links.push(...(await Promise.all(ways.map(([from, to]) => measure(from, to)))))
+      }
+    }
+    return {
+      hosts: found.map(({ finding }) => finding),
+      /** Between all hosts whose agents answered, in both directions. */
+      links: links.toSorted((a, b) => a.from - b.from || a.to - b.to),
+      /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
+      store: found.map((_, index) => store.get(index)),
+    }
+  } finally {
+    end()
+  }
+}
+
+interface Found {
+  readonly finding: HostFinding
+  readonly agent?: Agent
+  /** The port at which the agent listens. */
+  readonly port?: number
+}
+
+/** The hosts that other hosts can reach. */
+function placesOf(found: readonly Found[], { hosts }: SurveyRequest): Asked[] {
+  // If the first host knows only its loopback address, use an address that the other hosts know.
+  const known = found.flatMap(({ finding }, index) =>
+    index > 0 && 'facts' in finding ? [finding.facts.first] : [],
+  )
+  return found.flatMap(({ finding, agent, port }, index): Asked[] => {
+    if (!('facts' in finding) || agent === undefined || port === undefined) return []
+    const { facts } = finding
+    const own = facts.address
+    const address =
+      index === 0 && own?.startsWith('127.') === true && known[0] !== undefined ? known[0] : own
+    return address === undefined
+      ? []
+      : [{ index, host: hosts[index]!, agent, facts, address, port }]
+  })
+}
+
+/** Tests whether the other hosts reach a server on the first host, at the port of the store. */
+async function tryStore(
+  asked: readonly Asked[],
+  { hosts, port }: SurveyRequest,
+): Promise<ReadonlyMap<number, string>> {
+  const problems = new Map<number, string>()
+  const [first, ...others] = asked
+  if (first?.index !== 0) return problems
+  try {
+    await first.agent.ask('listen', { ports: String(port) })
+  } catch (error) {
+    problems.set(0, (error as Error).message)
+    return problems
+  }
+  const host = hosts[0]!.name
+  await Promise.all(
+    others.map(async ({ index, agent }) => {
+      try {
+        await agent.ask('measure', { host, port, limit: LIMIT, hasBandwidth: false })
+      } catch (error) {
+        problems.set(index, (error as Error).message)
+      }
+    }),
+  )
+  return problems
+}
+
+/** Yields all pairs in rounds, as in a tournament. A host has at most one partner in each round. */
+export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
+  const seats: (T | undefined)[] = all.length % 2 === 0 ? [...all] : [...all, undefined]
+  for (let round = 1; round < seats.length; round++) {
+    const pairs: (readonly [T, T])[] = []
+    for (let i = 0; i < seats.length / 2; i++) {
+      const [a, b] = [seats[i], seats[seats.length - 1 - i]]
+      if (a !== undefined && b !== undefined) pairs.push([a, b])
+    }
+    yield pairs
+    // Keep the first seat, and rotate the others by one.
+    seats.splice(1, 0, seats.pop())
+  }
+}
+
+async function measure(from: Asked, to: Asked): Promise<LinkFinding> {
+  const pair = { from: from.index, to: to.index }
+  const { address, port, facts } = to
+  const ask = { host: address, port, limit: LIMIT, hasBandwidth: true }
+  try {
+    return { ...pair, link: await from.agent.ask('measure', ask) }
+  } catch (error) {
+    const { message } = error as Error
+    let better: string | undefined
+    for (const { address: other } of facts.interfaces) {
+      if (other === address) continue
+      const short = { host: other, port, limit: SHORT_LIMIT, hasBandwidth: false }
+      const isReached = await from.agent.ask('measure', short).then(
+        () => true,
+        () => false,
+      )
+      if (isReached) {
+        better = other
+        break
+      }
+    }
+    return { ...pair, problem: message, at: `${address}:${port}`, better }
+  }
+}
+
+type Agent = ReturnType<typeof startAgent>
+
+/** Starts the process of `tsrun doctor --answer` on a host. */
+function startAgent(host: RemoteHost, reach: Reach, secret: string) {
+  const waiting = new Map<number, (reply: Reply) => void>()
+  let asked = 0
+  let rest = ''
+  let errors = ''
+  let end: string | undefined
+  const read = (text: string): void => {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop()!
+    for (const line of lines) {
+      // Skip greetings that the shell of the host may print.
+      if (!line.startsWith('{"id":')) continue
+      const answer = parseJson(line, reply)
+      if (answer !== undefined) waiting.get(answer.id)?.(answer)
+    }
+  }
+  // A start-up file of the shell may have printed a line without an end.
+  const command = commandIn(reach.cwd, 'echo && exec npx --no -- tsrun doctor --answer')
+  const connection = openConnection(host, command, reach, (stream, text) => {
+    if (stream === 'stderr') errors = (errors + text).slice(-2000)
+    else read(text)
+  })
+  void connection.ended.then(({ code }) => {
+    end = lastLineOf(errors) ?? `the connection has ended (exit code ${code})`
+    for (const [id, answer] of waiting) answer({ id, problem: end })
+  })
+  connection.send(secret)
+  return {
+    /** @throws an Error that says why there is no answer */
+    async ask<Name extends keyof Questions>(
+      name: Name,
+      ask: Parameters<Questions[Name]>[0],
+    ): Promise<Awaited<ReturnType<Questions[Name]>>> {
+      if (end !== undefined) throw new Error(end)
+      const id = asked++
+      const { problem, value } = await new Promise<Reply>((resolve) => {
+        const late = setTimeout(() => {
+          resolve({ id, problem: `no answer within ${LONGEST / 1000} s` })
+        }, LONGEST)
+        waiting.set(id, (answer) => {
+          clearTimeout(late)
+          resolve(answer)
+        })
+        connection.send(JSON.stringify({ id, do: name, ask }))
+      })
+      waiting.delete(id)
+      if (problem !== undefined) throw new Error(problem)
+      return value as Awaited<ReturnType<Questions[Name]>>
+    },
+    close(): void {
+      connection.close()
+    },
+  }
+}

@@ -1,0 +1,69 @@
+import type { TensorFlowManifest } from '@tsrun/core'
+import { judge, type Facts } from '../../internals/doctor.ts'
+import { healthy } from '../support/healthy-host.ts'
+
+const manifest: TensorFlowManifest = {
+  ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },
+  ...{ tensorflowVersion: '2.21.0', folder: '/home/x', libraryFolders: [], tools: {} },
+  ...{ devices: ['CPU'], system: 'linux-x64', createdAt: '2026-01-01T00:00:00Z', kernels: true },
+  request: { gpu: false, official: false, wheel: null, python: null },
+}
+
+/** What the doctor finds where `tensorflow` is set up, and there are these GPUs. */
+function check(tensorflow: Facts['tensorflow'], ...nvidia: string[]) {
+  const findings = judge({ ...healthy, tensorflow, gpus: { ...healthy.gpus, nvidia } })
+  return findings.filter(({ name }) => name === 'TensorFlow')
+}
+const setUp = (changes: Partial<TensorFlowManifest> = {}) => ({
+  manifest: { ...manifest, ...changes },
+})
+
+describe('the doctor, on TensorFlow', () => {
+  it('says which TensorFlow is installed', () => {
+    expect(check(setUp())).toEqual([
+      {
+        ...{ name: 'TensorFlow', state: 'ok', details: ['in /home/x'] },
+        found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, set up on CPU',
+      },
+    ])
+    expect(check({ manifest: undefined })).toEqual([])
+  })
+
+  it('says how to replace a manifest that cannot be read', () => {
+    expect(check({ problem: 'it is no JSON' })).toMatchObject([
+      {
+        ...{ state: 'note', found: 'it is no JSON' },
+        advice: 'npx tsrun setup tensorflow installs it again.',
+      },
+    ])
+  })
+
+  it('advises --gpu if there are GPUs and TensorFlow is installed for the CPU', () => {
+    expect(check(setUp(), 'GPU 0: one')).toMatchObject([
+      {
+        ...{ state: 'note', advice: 'npx tsrun setup tensorflow --gpu' },
+        found: '2.21.0 behind @tensorflow/tfjs-node 4.22.0, set up on CPU, although there are GPUs',
+      },
+    ])
+    const forGpus = setUp({ package: '@tensorflow/tfjs-node-gpu' })
+    expect(check(forGpus, 'GPU 0: one')).toMatchObject([{ state: 'ok' }])
+  })
+
+  it('says that the kernels did not compile, and which file has the reason', () => {
+    const found = expect.stringMatching(/, without the kernels of tsrun: small layers are slower$/)
+    expect(check(setUp({ kernels: false }))).toMatchObject([
+      {
+        state: 'note',
+        found,
+        advice:
+          '/home/setup.log says why. --wheel names another TensorFlow; remove /home/x to try again.',
+      },
+    ])
+    // those of --official are without by choice
+    const official = setUp({ kernels: false, request: { ...manifest.request, official: true } })
+    expect(check(official)).toMatchObject([{ state: 'ok', found }])
+    const { kernels, ...older } = manifest
+    expect(kernels).toBe(true)
+    expect(check({ manifest: older })).toMatchObject([{ state: 'ok' }])
+  })
+})
