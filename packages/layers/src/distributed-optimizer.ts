@@ -3,7 +3,7 @@ import { argumentError, createLogger, host, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { flatten, tensorFrom, tf, writeTo, type Shard } from '@tsrun/training'
+import { broadcastTensor, flatten, tensorFrom, tf, writeTo, type Shard } from '@tsrun/training'
 import {
   checkBackendBlocks,
   checkGroup,
@@ -245,13 +245,6 @@ function warnOfCpu(): void {
   createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
 }
 
-interface DescribedWeight {
-  readonly name: string
-  readonly shape: number[]
-  /** The values of an integer weight; undefined for float32 values. */
-  readonly integers?: readonly number[]
-}
-
 /**
  * Returns the optimizer weights of rank 0 on all ranks of the group.
  *
@@ -262,35 +255,16 @@ async function weightsOfRoot(
   weights: readonly OptimizerWeight[],
   group: ProcessGroup,
 ): Promise<OptimizerWeight[]> {
-  const own = group.rank === 0 ? await Promise.all(weights.map(describeWeight)) : []
-  const described = await group.broadcastObject(own, 0, { label: 'weights of the optimizer' })
-  const layout = flatten(
-    described.flatMap(({ shape, integers }, i) =>
-      integers === undefined ? [{ name: String(i), shape }] : [],
-    ),
-  )
-  const buffer = group.alloc('float32', layout.length)
-  try {
-    const parts = partsOf(layout, buffer)
-    if (group.rank === 0) {
-      for (const [i, part] of parts) await writeTo(weights[Number(i)]!.tensor, part)
-    }
-    await group.broadcast(buffer, 0, { label: 'weights of the optimizer' })
-    return described.map(({ name, shape, integers }, i) => {
-      const part = parts.get(String(i))
-      const tensor =
-        part === undefined ? tf.tensor([...integers!], shape, 'int32') : tensorFrom(part, shape)
-      return { name, tensor }
-    })
-  } finally {
-    group.free(buffer)
+  const options = { label: 'weights of the optimizer' }
+  const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
+  const shared: OptimizerWeight[] = []
+  for (const [i, described] of (await group.broadcastObject(own, 0, options)).entries()) {
+    const { name, shape, dtype } = described
+    const tensor = group.rank === 0 ? weights[i]!.tensor : tf.zeros(shape, dtype)
+    shared.push({ name, tensor: await broadcastTensor(group, tensor, 0, options) })
+    if (group.rank !== 0) tensor.dispose()
   }
-}
-
-async function describeWeight({ name, tensor }: OptimizerWeight): Promise<DescribedWeight> {
-  const { shape } = tensor
-  if (tensor.dtype === 'float32') return { name, shape }
-  return { name, shape, integers: [...(await tensor.data<'int32'>())] }
+  return shared
 }
 
 interface FitParameters {

@@ -1,6 +1,6 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { flatten, tensorFrom, writeTo } from '@tsrun/training'
-import { checkGroup, compareParameters, partsOf } from '@tsrun/training/parts'
+import { broadcastTensor } from '@tsrun/training'
+import { checkGroup, compareParameters } from '@tsrun/training/parts'
 import { weightsOf, type LayersModel } from './model.ts'
 
 /** The argument of the constructor `CustomCallback` of tf.layers. */
@@ -53,20 +53,10 @@ export async function broadcastWeights(
     weights.map(({ name, shape, variable: { shard } }) => ({ name, shape, shard })),
     group,
   )
-  const layout = flatten(weights)
-  const buffer = group.alloc('float32', layout.length)
-  try {
-    const parts = partsOf(layout, buffer)
-    if (group.rank === root) {
-      for (const { name, variable } of weights) await writeTo(variable.read(), parts.get(name)!)
-    }
-    await group.broadcast(buffer, root, { label: 'weights of the model' })
-    for (const { name, shape, variable } of group.rank === root ? [] : weights) {
-      const value = tensorFrom(parts.get(name)!, shape)
-      variable.write(value)
-      value.dispose()
-    }
-  } finally {
-    group.free(buffer)
+  for (const { variable } of weights) {
+    const options = { label: 'weights of the model' }
+    const value = await broadcastTensor(group, variable.read(), root, options)
+    if (group.rank !== root) variable.write(value)
+    value.dispose()
   }
 }

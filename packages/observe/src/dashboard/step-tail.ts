@@ -1,9 +1,9 @@
-import { closeSync, fstatSync, readSync } from 'node:fs'
+import { closeSync, fstatSync } from 'node:fs'
 import { join } from 'node:path'
 import { namesIn, openFile } from '@tsrun/core'
 import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
-import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
+import { readAt, spanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
 import type { StepView } from './views.ts'
 
@@ -78,7 +78,7 @@ type SpanTail = ReturnType<typeof openSpanTail>
 /** @throws Error if the file is no span file */
 function openSpanTail(path: string) {
   const { header, begin } = new SpanFileReader(path)
-  const decoder = new SpanDecoder(header)
+  const decode = spanDecoder(header)
   let at = begin
   /** All spans since this time have been read. Infinity after a skipped part, until the next step ends. */
   let from = header.monotonic
@@ -124,8 +124,7 @@ function openSpanTail(path: string) {
       const added = Math.max(0, fstatSync(fd).size - at)
       const isPassedOver = added > 1.5 * END_BYTES
       const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
-      const bytes = Buffer.allocUnsafe(length)
-      return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, at)), isPassedOver }
+      return { bytes: readAt(fd, at, length), isPassedOver }
     } finally {
       closeSync(fd)
     }
@@ -141,10 +140,10 @@ function openSpanTail(path: string) {
     /** Reads up to `most` appended bytes. @returns the number of bytes read */
     read(most: number): number {
       let total = 0
-      for (let isBehind = true; isBehind && total < most && !decoder.isDamaged;) {
+      for (let isBehind = true; isBehind && total < most;) {
         const { bytes, isPassedOver } = readAdded(most - total)
         const added: Span[] = []
-        const used = decoder.decode(bytes, isPassedOver ? undefined : added)
+        const used = decode(bytes, isPassedOver ? undefined : added)
         at += used
         total += used
         isBehind = isPassedOver && used > 0

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { closeSync, renameSync, rmSync } from 'node:fs'
 import { checkReplaceable, openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
@@ -143,8 +143,9 @@ function writeSpan(
     args: { rank: span.rank, ...facts, label: span.name },
   })
   if (key !== undefined) {
-    // Both ends of an arrow have the same unique identifier.
-    const common = { name: 'message', cat: 'message', id: hashOf(key), pid, tid }
+    // Both ends of an arrow have the same unique identifier. Perfetto requires a number.
+    const id = hash('sha256', key, 'buffer').readUIntBE(0, 6)
+    const common = { name: 'message', cat: 'message', id, pid, tid }
     output.write(
       kind === 'send'
         ? { ...common, ph: 's', ts: rounded(ts) }
@@ -158,17 +159,6 @@ function nameOf({ kind, name, microbatch, step }: Span): string {
   if (kind === 'step') return `step ${step ?? ''}`
   if (isOperationKind(kind)) return name ?? kind
   return name === undefined ? kind : `${kind}: ${name}`
-}
-
-/** Hashes to 53 bits (FNV-1a, twice), because Perfetto requires numbers. */
-function hashOf(text: string): number {
-  let [low, high] = [0x811c9dc5, 0x01000193]
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    low = Math.imul(low ^ code, 0x01000193)
-    high = Math.imul(high ^ (code + i), 0x85ebca6b)
-  }
-  return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
 const shownFacts = [
