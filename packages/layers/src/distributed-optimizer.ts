@@ -239,7 +239,7 @@ const trainOptimizer = where<tfc.Optimizer>(
   describe,
 )
 
-function warnOfCpu(): void {
+function warnOfCpu() {
   if (tf.getBackend() !== 'cpu' || host.env['TSRUN_BACKEND'] === 'cpu') return
   const advice = 'before you make the model, await loadBackend() of @tsrun/training'
   createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
@@ -316,7 +316,7 @@ const compared = new WeakSet()
  * step, for models with a `DistributedOptimizer`. If a rank had more batches than other ranks, it would wait
  * forever in its next step.
  */
-function compareFits(): void {
+function compareFits() {
   for (const library of loadedLayers()) {
     if (compared.has(library)) continue
     library.registerCallbackConstructor(0, FitComparison)

@@ -92,7 +92,7 @@ function partsOf(layer: Compound): readonly Compound[] {
   return [layer, ...inside.flatMap((part) => (part === undefined ? [] : partsOf(part)))]
 }
 
-function refuseNoise(layers: readonly Compound[]): void {
+function refuseNoise(layers: readonly Compound[]) {
   const isRate = (rate: unknown) => typeof rate === 'number' && rate > 0
   const noisy = layers.find((layer) => {
     const { dropout, recurrentDropout } = layer.getConfig()

@@ -81,7 +81,7 @@ function arrayFor(vocabulary: number) {
   return vocabulary <= 2 ** 16 ? Uint16Array : Uint32Array
 }
 
-function readConfig(path: string): string {
+function readConfig(path: string) {
   try {
     return readFileText(path)
   } catch {
@@ -159,7 +159,7 @@ export async function trainTokenizer(
 }
 
 /** Returns the printable character that represents each byte value in a vocabulary, as in GPT-2. */
-function byteSymbols(): string[] {
+function byteSymbols() {
   let next = 256
   return Array.from({ length: 256 }, (_, byte) => {
     const isPrintable = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173)
@@ -240,7 +240,7 @@ function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
   return best
 }
 
-function merged(ids: readonly number[], left: number, right: number, id: number): number[] {
+function merged(ids: readonly number[], left: number, right: number, id: number) {
   const next: number[] = []
   for (const each of ids) {
     if (each === right && next.at(-1) === left) next[next.length - 1] = id

@@ -31,7 +31,7 @@ export function useJobState(): readonly [state: JobState | undefined, connection
   const [connection, setConnection] = useState<Connection>('connecting')
   useEffect(() => {
     const source = new EventSource('/events')
-    const follow = (event: 'snapshot' | 'update'): void => {
+    const follow = (event: 'snapshot' | 'update') => {
       source.addEventListener(event, ({ data }: MessageEvent<string>) => {
         const update = JSON.parse(data) as DashboardUpdate
         setConnection('live')

@@ -105,7 +105,7 @@ const attributeNames = new Map([
   ['cpu', 'cpu_ms'],
 ])
 
-function kindOf(kind: SpanKind): number {
+function kindOf(kind: SpanKind) {
   if (kind === 'send') return PRODUCER
   return kind === 'recv' ? CONSUMER : INTERNAL
 }
@@ -120,7 +120,7 @@ function exportRank(
   spans: readonly Span[],
   root: unknown,
   open: (span: Span, parent: unknown) => unknown,
-): void {
+) {
   // Enclosing spans come before the spans inside them.
   const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
   /** Open spans that may enclose the next one, outermost first. */

@@ -41,7 +41,7 @@ export async function openJobMetrics({ host, port, script }: MetricsOptions, to:
   to.say('metrics', `metrics: ${url}`, { url })
   return {
     /** Switches to this attempt. */
-    follow(next: AttemptFacts, read: () => readonly RankStatus[]): void {
+    follow(next: AttemptFacts, read: () => readonly RankStatus[]) {
       attempt = next
       readRanks = read
     },
@@ -76,11 +76,11 @@ export async function serveMetrics(host: string, port: number, read: () => strin
   }
 }
 
-function isLoopback(address: string): boolean {
+function isLoopback(address: string) {
   return address === '::1' || address.startsWith('127.')
 }
 
-function isLoopbackName(host: string): boolean {
+function isLoopbackName(host: string) {
   const name = host.replace(/:\d+$/, '')
   return name === 'localhost' || name === '[::1]' || /^127(\.\d{1,3}){3}$/.test(name)
 }
@@ -176,7 +176,10 @@ const rankMetrics: readonly RankMetric[] = [
 ]
 
 /** The value of a sample, and its labels. Without a value, the sample is omitted. */
-type Sample = readonly [value: number | undefined, labels?: Readonly<Record<string, string | number>>]
+type Sample = readonly [
+  value: number | undefined,
+  labels?: Readonly<Record<string, string | number>>,
+]
 
 /**
  * Returns the metrics of a job and of its ranks on one host as text. All have the labels `run_id` and
@@ -186,7 +189,7 @@ type Sample = readonly [value: number | undefined, labels?: Readonly<Record<stri
  */
 export function jobMetrics(job: MeasuredJob, now: number): string {
   const { runId, host, script, worldSize, restartCount, ranks } = job
-  const metric = (name: string, help: string, samples: readonly Sample[]): string =>
+  const metric = (name: string, help: string, samples: readonly Sample[]) =>
     metricText(
       name,
       help,
@@ -241,17 +244,17 @@ export function metricText(name: string, help: string, samples: readonly Sample[
   return `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}\n${lines.join('')}`
 }
 
-function labelText(labels: NonNullable<Sample[1]>): string {
+function labelText(labels: NonNullable<Sample[1]>) {
   const pairs = Object.entries(labels).map(
     ([name, value]) => `${name}="${escaped(String(value)).replaceAll('"', '\\"')}"`,
   )
   return `{${pairs.join(',')}}`
 }
 
-function escaped(text: string): string {
+function escaped(text: string) {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
 }
 
-function numberText(value: number): string {
+function numberText(value: number) {
   return value === Infinity ? '+Inf' : String(value).replace('Infinity', 'Inf')
 }

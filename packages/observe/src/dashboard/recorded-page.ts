@@ -79,7 +79,7 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
 }
 
 /** The index of the first number that is at least `number`; without one, the last index. */
-function positionOf(numbers: readonly number[], number: number): number {
+function positionOf(numbers: readonly number[], number: number) {
   const found = numbers.findIndex((each) => each >= number)
   return found < 0 ? numbers.length - 1 : found
 }
@@ -130,6 +130,6 @@ function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
   return points
 }
 
-function mean(values: readonly number[]): number {
+function mean(values: readonly number[]) {
   return values.reduce((sum, value) => sum + value, 0) / values.length
 }

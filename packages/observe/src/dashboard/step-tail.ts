@@ -38,7 +38,7 @@ export function followSteps(folder: string, attempt: number) {
   let shown: number | undefined
 
   /** Opens the newest file of each rank. A rank that keeps only its newest spans starts new files. */
-  const open = (ranks: readonly number[]): void => {
+  const open = (ranks: readonly number[]) => {
     for (const name of namesIn(folder)) {
       if (seen.has(name)) continue
       const place = parseSpanFileName(name)
@@ -55,7 +55,7 @@ export function followSteps(folder: string, attempt: number) {
     }
   }
 
-  return (ranks: readonly number[]): StepView | undefined => {
+  return (ranks: readonly number[]) => {
     open(ranks)
     const opened = ranks.toSorted((a, b) => a - b).flatMap((rank) => files.get(rank) ?? [])
     let budget = LOOK_BYTES
@@ -83,7 +83,7 @@ function openSpanTail(path: string) {
   /** All spans since this time have been read. Infinity after a skipped part, until the next step ends. */
   let from = header.monotonic
 
-  const forget = (): void => {
+  const forget = () => {
     const { windows } = tail
     const ends = Array.from(windows.values(), ({ end }) => end)
     const last = ends.reduce((most, end) => Math.max(most, end), -Infinity)
@@ -100,7 +100,7 @@ function openSpanTail(path: string) {
     for (const [step, { start }] of windows) if (start < complete) windows.delete(step)
   }
 
-  const add = (added: readonly Span[]): void => {
+  const add = (added: readonly Span[]) => {
     for (const span of added) {
       const { kind, step, start, end } = span
       if (kind !== 'step' || step === undefined) tail.spans.push(span)

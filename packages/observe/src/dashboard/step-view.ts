@@ -73,7 +73,7 @@ function barsOf(
   milliseconds: number,
 ): Bar[] {
   const bars: Bar[] = []
-  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1): void => {
+  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1) => {
     if (end - start < milliseconds * SHORTEST) return
     bars.push([barKinds.indexOf(kind), rounded(start - origin), rounded(end - origin), microbatch])
   }
@@ -81,7 +81,7 @@ function barsOf(
     if (computations.has(span.kind)) add(span.kind as 'F', span, span.microbatch)
   }
   let last: { readonly kind: (typeof barKinds)[number]; start: number; end: number } | undefined
-  const flush = (): void => {
+  const flush = () => {
     if (last !== undefined) add(last.kind, last)
     last = undefined
   }
@@ -119,6 +119,6 @@ function collectivesOf(
     })
 }
 
-function rounded(milliseconds: number): number {
+function rounded(milliseconds: number) {
   return Math.round(1000 * milliseconds) / 1000
 }

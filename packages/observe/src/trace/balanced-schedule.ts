@@ -61,12 +61,12 @@ export function balancedSchedule(spans: readonly (readonly Span[])[], windows: r
   }
 }
 
-function isAction({ kind, stage, microbatch, start }: Span, window: Window): boolean {
+function isAction({ kind, stage, microbatch, start }: Span, window: Window) {
   const isComputation = actionKinds.has(kind) && stage !== undefined && microbatch !== undefined
   return isComputation && start >= window.start && start < window.end
 }
 
-function meanTime(actions: readonly Action[], kind: SpanKind): number {
+function meanTime(actions: readonly Action[], kind: SpanKind) {
   const own = actions.filter((action) => action.kind === kind)
   return own.reduce((sum, { start, end }) => sum + (end - start), 0) / own.length
 }
@@ -76,9 +76,8 @@ function readyAt(
   { kind, stage, microbatch }: Action,
   last: number,
   ended: ReadonlyMap<string, number>,
-): number | undefined {
-  const end = (of: 'F' | 'B' | 'I', at: number): number | undefined =>
-    ended.get(`${of} ${at} ${microbatch}`)
+) {
+  const end = (of: 'F' | 'B' | 'I', at: number) => ended.get(`${of} ${at} ${microbatch}`)
   if (kind === 'F') return stage === 0 ? 0 : end('F', stage - 1)
   if (kind === 'W') return end('I', stage)
   const forward = end('F', stage)

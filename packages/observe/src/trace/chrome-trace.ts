@@ -22,7 +22,7 @@ const SHORTEST = 0.001
  */
 export function writeChromeTrace(files: readonly SpanFileReader[], path: string): number {
   const offsets = alignClocks(files)
-  const offsetOf = (file: SpanFileReader): number => offsets.get(hostOf(file.header)) ?? 0
+  const offsetOf = (file: SpanFileReader) => offsets.get(hostOf(file.header)) ?? 0
   const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
   const output = openEventFile(path)
   try {
@@ -121,7 +121,7 @@ function writeSpan(
   span: Span,
   place: { readonly pid: number; readonly offset: number; readonly restartCount: number },
   tracks: Tracks,
-): void {
+) {
   const { pid, offset, restartCount } = place
   const { kind, start, end, waited = 0 } = span
   const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
@@ -154,7 +154,7 @@ function writeSpan(
   }
 }
 
-function nameOf({ kind, name, microbatch, step }: Span): string {
+function nameOf({ kind, name, microbatch, step }: Span) {
   if (actionKinds.has(kind)) return `${kind}${microbatch ?? (name === undefined ? '' : ` ${name}`)}`
   if (kind === 'step') return `step ${step ?? ''}`
   if (isOperationKind(kind)) return name ?? kind
@@ -181,23 +181,23 @@ function openEventFile(path: string) {
   const fd = openOwnFile(path)
   let text = '{"displayTimeUnit":"ms","traceEvents":[\n'
   let separator = ''
-  const flush = (): void => {
+  const flush = () => {
     writeWhole(fd, Buffer.from(text))
     text = ''
   }
-  const write = (event: object): void => {
+  const write = (event: object) => {
     text += separator + JSON.stringify(event)
     separator = ',\n'
     if (text.length > 1 << 18) flush()
   }
   return {
     write,
-    name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number): void {
+    name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number) {
       const common = { ph: 'M', pid, tid }
       write({ ...common, name: `${what}_name`, args: { name } })
       write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
     },
-    close(): void {
+    close() {
       text += '\n]}\n'
       flush()
       closeSync(fd)
@@ -205,7 +205,7 @@ function openEventFile(path: string) {
   }
 }
 
-function rounded(microseconds: number): number {
+function rounded(microseconds: number) {
   return Math.round(1000 * microseconds) / 1000
 }
 
@@ -238,8 +238,8 @@ function assignTracks(rank: number, onNew: (tid: number, name: string, place: nu
   /** By track of the engine: when the track becomes free. */
   const engine: number[] = []
   /** Thread ID 0 is reserved for the system. */
-  const tidOf = (track: number): number => rank * RANK + track + 1
-  const open = (track: number, name = ''): void => {
+  const tidOf = (track: number) => rank * RANK + track + 1
+  const open = (track: number, name = '') => {
     onNew(tidOf(track), `rank ${rank}${name}`, tidOf(track))
   }
   open(0)

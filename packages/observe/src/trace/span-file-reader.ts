@@ -132,7 +132,7 @@ export function spanDecoder({ rank, ...header }: SpanFileHeader) {
   const facts = header.facts.map((fact) => factNames.find((known) => known === fact))
   const names: (string | undefined)[] = []
 
-  const readName = (bytes: Buffer, at: number): number => {
+  const readName = (bytes: Buffer, at: number) => {
     if (at + NAME_HEAD > bytes.length) return Infinity
     const next = at + NAME_HEAD + bytes.readUInt16LE(at + 3)
     if (next <= bytes.length) {
@@ -141,7 +141,7 @@ export function spanDecoder({ rank, ...header }: SpanFileHeader) {
     return next
   }
   /** Returns the end of a span's record; Infinity if the record is incomplete or damaged. */
-  const endOf = (bytes: Buffer, at: number): number => {
+  const endOf = (bytes: Buffer, at: number) => {
     if (bytes[at]! >= kinds.length || at + SPAN_HEAD > bytes.length) return Infinity
     const bits = bytes.readUInt16LE(at + 1)
     if (bits >= 1 << facts.length) return Infinity
@@ -149,7 +149,7 @@ export function spanDecoder({ rank, ...header }: SpanFileHeader) {
     for (let rest = bits; rest > 0; rest &= rest - 1) present++
     return at + SPAN_HEAD + 8 * present
   }
-  const read = (bytes: Buffer, at: number): Span | undefined => {
+  const read = (bytes: Buffer, at: number) => {
     const kind = kinds[bytes[at]!]
     const start = bytes.readDoubleLE(at + 5)
     const end = bytes.readDoubleLE(at + 13)
@@ -168,7 +168,7 @@ export function spanDecoder({ rank, ...header }: SpanFileHeader) {
     return span as unknown as Span
   }
 
-  return (bytes: Buffer, spans?: Span[]): number => {
+  return (bytes: Buffer, spans?: Span[]) => {
     let at = 0
     while (at < bytes.length) {
       const isName = bytes[at] === NAME

@@ -86,7 +86,7 @@ export function summarizeSteps(
     shares: sharesFrom((share) => totals[i]!.shares[share] / count),
     causes: (critical.causes.get(rank) ?? 0) / count,
   }))
-  const mean = (of: (rank: RankSummary) => number): number =>
+  const mean = (of: (rank: RankSummary) => number) =>
     byRank.reduce((sum, rank) => sum + of(rank), 0) / byRank.length
   const slowest = byRank.reduce((most, each) => (each.causes > most.causes ? each : most))
   return {

@@ -124,7 +124,7 @@ function shapeOf(given: ReturnType<typeof readOptions>): ModelShape {
   throw argumentError('heads', heads, `a divisor of the width, ${width}`)
 }
 
-function roundWidth(width: number): number {
+function roundWidth(width: number) {
   const unit = width >= 4096 ? 1024 : width >= 1024 ? 256 : width >= 128 ? 64 : 1
   return Math.max(1, unit * Math.round(width / unit))
 }
@@ -149,7 +149,7 @@ function zeroLevels({ dp, pp }: Division): RankLayout['zero'][] {
   return pp === 1 ? [0, 1, 2, 3] : [0, 1, 2]
 }
 
-function divisors(of: number): number[] {
+function divisors(of: number) {
   return Array.from({ length: of }, (_, index) => index + 1).filter((each) => of % each === 0)
 }
 
@@ -208,11 +208,7 @@ const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4,
  * width, a the number of heads, and t the number of tensor parallel ranks (Korthikanti et al.,
  * Reducing Activation Recomputation in Large Transformer Models, 2022, equation 2).
  */
-function layerActivations(
-  { width, heads, sequence }: ModelShape,
-  dtype: PlanDtype,
-  tp: number,
-): number {
+function layerActivations({ width, heads, sequence }: ModelShape, dtype: PlanDtype, tp: number) {
   const scores = (5 * heads * sequence) / (width * tp)
   return sequence * width * (10 + 24 / tp + scores) * (valueBytes[dtype] / 2)
 }
@@ -321,7 +317,7 @@ function exchangeTime(
   examples: number,
   dtype: PlanDtype,
   hardware: Hardware,
-): number {
+) {
   const shared = ringTime(dp, (parameters / (tp * pp)) * valueBytes[dtype], hardware)
   return zero === 3 ? shared / 2 + examples * shared : shared
 }
@@ -330,7 +326,7 @@ function ringTime(
   ranks: number,
   bytes: number,
   { link, latency }: Pick<Hardware, 'link' | 'latency'>,
-): number {
+) {
   return 2 * (ranks - 1) * (latency + bytes / ranks / link)
 }
 
@@ -361,7 +357,7 @@ const headings = [
   '',
 ]
 
-function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
+function rowOf(layout: PlannedLayout, isBest: boolean) {
   const { dp, tp, pp, zero, recompute, memory, fits, bubble, step } = layout
   const { weights, gradients, optimizer, activations, total } = memory
   return [
@@ -375,10 +371,10 @@ function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
   ]
 }
 
-function short(value: number): string {
+function short(value: number) {
   return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2)
 }
 
-function seconds(value: number): string {
+function seconds(value: number) {
   return value >= 1 ? `${short(value)} s` : `${short(1000 * value)} ms`
 }

@@ -131,7 +131,7 @@ function refusePart(name: string, value: string): never {
   throw argumentError(`batch.${name}`, value, 'a tensor, or a function that makes one')
 }
 
-function sizeOf({ size, inputs, labels }: Batch): number {
+function sizeOf({ size, inputs, labels }: Batch) {
   const given = size ?? rowsIn(inputs) ?? rowsIn(labels)
   if (given === undefined || !Number.isSafeInteger(given) || given < 1) {
     throw argumentError(

@@ -294,7 +294,7 @@ export function planOf(
   }
 }
 
-function checkFits(own: Schedule, ranks: number, microbatches: number | undefined): void {
+function checkFits(own: Schedule, ranks: number, microbatches: number | undefined) {
   const lists = own.actions.filter((list) => list.length > 0).length
   if (own.actions.length !== ranks || lists !== ranks) {
     throw argumentError(

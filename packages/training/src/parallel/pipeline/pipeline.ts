@@ -259,7 +259,7 @@ export class Pipeline implements Replicated {
   ): Promise<Trained> {
     const byToken = averaging?.reduction === 'token' ? averaging : undefined
     const isSummed = onGradient !== undefined && this.#averaging?.reduction === 'token'
-    const scaleFor = async (count: number): Promise<number> =>
+    const scaleFor = async (count: number) =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
     // Check the batch before any message is sent: the pipeline then survives an invalid batch.
     if (!isEmptyBatch(batch)) checkBatch(batch, this)

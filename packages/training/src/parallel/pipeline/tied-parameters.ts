@@ -141,7 +141,7 @@ async function exchange(
 }
 
 /** Makes the parameter `other` use the value of the parameter `first`. */
-function share(first: Parameter, other: Parameter): void {
+function share(first: Parameter, other: Parameter) {
   checkTied([[first], [other]])
   other.value.dispose()
   Object.defineProperty(other, 'value', {

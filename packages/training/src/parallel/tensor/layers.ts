@@ -321,7 +321,7 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
     get parameters() {
       return layer.parameters
     },
-    segments: (): readonly Segment[] => inOnePiece(module, name),
+    segments: () => inOnePiece(module, name),
     /** Runs the layer. @param x - [batch, length / size, width] */
     forward(x: Tensor): Tensor {
       const values = layer.parameters.map(({ value }) => value)

@@ -71,8 +71,8 @@ export function productOf({ kind, stage, microbatch }: Action): string | undefin
 
 /** Names the results that an action needs before it can run. */
 export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
-  const activation = (of: number): string => `activation ${of} ${microbatch}`
-  const gradient = (of: number): string => `gradient ${of} ${microbatch}`
+  const activation = (of: number) => `activation ${of} ${microbatch}`
+  const gradient = (of: number) => `gradient ${of} ${microbatch}`
   switch (kind) {
     case 'F':
       return stage === 0 ? [] : [activation(stage - 1)]

@@ -52,7 +52,7 @@ export function explainSimulation({ spans, ranks, makespan }: Simulation): Expla
     const product = productOf(span)
     if (product !== undefined) producers.set(product, span)
   }
-  const causeOf = (span: TimedAction): TimedAction | undefined =>
+  const causeOf = (span: TimedAction) =>
     needsOf(span, stages)
       .map((need) => producers.get(need)!)
       .sort((a, b) => b.end - a.end)[0]
@@ -89,28 +89,28 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   const computed = cause === undefined ? start : Math.max(start, cause.end)
   // Without a cause, the periods before `ready` are empty.
   const from = cause ?? next
-  const facts = { rank, next, ...(cause && { cause }) }
-  return [
-    {
-      ...facts,
+  const periods = [
+    [
       start,
-      end: computed,
-      reason: start === 0 ? 'fill' : 'wait',
-      text: `rank ${rank} waits for ${formatAction(from)} on rank ${from.rank}, to run ${action}`,
-    },
-    {
-      ...facts,
-      start: computed,
-      end: ready,
-      reason: 'message',
-      text: `rank ${rank} waits for the result of ${formatAction(from)}, which rank ${from.rank} has sent, to run ${action}`,
-    },
-    {
-      ...facts,
-      start: ready,
-      end: next.start,
-      reason: 'core',
-      text: `rank ${rank} waits for a free core, to run ${action}`,
-    },
-  ]
+      computed,
+      start === 0 ? 'fill' : 'wait',
+      `for ${formatAction(from)} on rank ${from.rank}`,
+    ],
+    [
+      computed,
+      ready,
+      'message',
+      `for the result of ${formatAction(from)}, which rank ${from.rank} has sent`,
+    ],
+    [ready, next.start, 'core', 'for a free core'],
+  ] as const
+  return periods.map(([start, end, reason, what]) => ({
+    rank,
+    next,
+    ...(cause && { cause }),
+    start,
+    end,
+    reason,
+    text: `rank ${rank} waits ${what}, to run ${action}`,
+  }))
 }

@@ -113,7 +113,7 @@ export function simulateSchedule(
    * Returns the time at which `rank` can start its next action; Infinity while an input has not
    * been computed.
    */
-  const readyAt = (rank: number): number => {
+  const readyAt = (rank: number) => {
     const action = actions[rank]![next[rank]!]
     if (action === undefined || running[rank] !== undefined) return Infinity
     const arrivals = needsOf(action, extent.stages).map((need) => {
@@ -178,7 +178,7 @@ function summarize(spans: readonly TimedAction[], size: number): Simulation {
 }
 
 /** @throws ERR_TSR_ARGUMENT when the sum is not a finite number */
-function later(time: number, duration: number): number {
+function later(time: number, duration: number) {
   const sum = time + duration
   if (sum < Infinity) return sum
   throw argumentError('the sum of durations', sum, 'a finite number')
@@ -191,7 +191,7 @@ function timesOf(
   durations: Durations,
   { stages, microbatches }: { readonly stages: number; readonly microbatches: number },
 ): Times {
-  const fits = (list: readonly unknown[] | number, length: number): boolean =>
+  const fits = (list: readonly unknown[] | number, length: number) =>
     typeof list === 'number' ? list >= 0 && list < Infinity : list.length === length
   const list = typeof durations === 'number' ? [durations] : durations
   const each = list.flatMap((times) => times)
