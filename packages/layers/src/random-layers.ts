@@ -67,7 +67,7 @@ export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
 }
 
 /** Gives a layer another seed in each call. @returns a function that restores the layer */
-function drawFrom(layer: RandomLayer, draw: () => number): () => void {
+function drawFrom(layer: RandomLayer, draw: () => number) {
   const own = Object.getOwnPropertyDescriptor(layer, 'call')
   const call = layer.call.bind(layer)
   layer.call = (inputs, options) => {

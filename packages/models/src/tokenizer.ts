@@ -193,7 +193,7 @@ function findMerges(
   words: readonly Word[],
   tokens: string[],
   { vocabulary, minimum }: Required<TrainTokenizerOptions>,
-): [string, string][] {
+) {
   const pairs = new Map<number, Pair>()
   const add = (word: Word, sign: 1 | -1) => {
     for (let i = 1; i < word.ids.length; i++) {
@@ -227,7 +227,7 @@ function findMerges(
  * Returns the most frequent pair. If several pairs are equally frequent, returns the one with the oldest
  * tokens.
  */
-function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
+function mostFrequent(pairs: Iterable<Pair>) {
   let best: Pair | undefined
   for (const pair of pairs) {
     const isBetter =

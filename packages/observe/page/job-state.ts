@@ -76,7 +76,7 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
   }
 }
 
-function joined<T>(before: readonly T[] = [], more: readonly T[], most: number): readonly T[] {
+function joined<T>(before: readonly T[] = [], more: readonly T[], most: number) {
   return more.length === 0 ? before : [...before, ...more].slice(-most)
 }
 

@@ -5,7 +5,6 @@ import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
 import { readAt, spanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
-import type { StepView } from './views.ts'
 
 /** Maximum bytes read by one poll, over all files. */
 const LOOK_BYTES = 32 * 2 ** 20
@@ -138,7 +137,7 @@ function openSpanTail(path: string) {
     /** Creation time of the file on the monotonic clock. */
     begun: header.monotonic,
     /** Reads up to `most` appended bytes. @returns the number of bytes read */
-    read(most: number): number {
+    read(most: number) {
       let total = 0
       for (let isBehind = true; isBehind && total < most;) {
         const { bytes, isPassedOver } = readAdded(most - total)

@@ -71,7 +71,7 @@ function barsOf(
   pieces: readonly Piece[],
   origin: number,
   milliseconds: number,
-): Bar[] {
+) {
   const bars: Bar[] = []
   const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1) => {
     if (end - start < milliseconds * SHORTEST) return

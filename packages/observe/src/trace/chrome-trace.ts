@@ -46,8 +46,8 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
       const key = `${host} ${rank}`
       let own = tracks.get(key)
       if (own === undefined) {
-        own = assignTracks(rank, (tid, name, place) => {
-          output.name('thread', pid, tid, name, place)
+        own = assignTracks(rank, (tid, name) => {
+          output.name('thread', pid, tid, name, tid)
         })
         tracks.set(key, own)
       }
@@ -229,53 +229,46 @@ type Tracks = ReturnType<typeof assignTracks>
  * Assigns the spans of one rank to tracks (threads of the trace). Slices of one track are nested or
  * disjoint. A slice that would overlap partially gets an additional track.
  *
- * @param onNew - called for each new track, with its name and its sort position
+ * @param onNew - called for each new track
  */
-function assignTracks(rank: number, onNew: (tid: number, name: string, place: number) => void) {
+function assignTracks(rank: number, onNew: (tid: number, name: string) => void) {
   /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
-  const main: number[][] = [[]]
-  let hasCollector = false
+  const main: number[][] = []
   /** By track of the engine: when the track becomes free. */
   const engine: number[] = []
-  /** Thread ID 0 is reserved for the system. */
-  const tidOf = (track: number) => rank * RANK + track + 1
-  const open = (track: number, name = '') => {
-    onNew(tidOf(track), `rank ${rank}${name}`, tidOf(track))
+  const known = new Set<number>()
+  /** @param number - of several tracks of one kind, from 0 */
+  const trackOf = (track: number, kind = '', number = 0) => {
+    // Thread ID 0 is reserved for the system.
+    const tid = rank * RANK + track + 1
+    if (known.size < known.add(tid).size) {
+      onNew(tid, `rank ${rank}${kind}${number === 0 ? '' : ` (${number + 1})`}`)
+    }
+    return tid
   }
-  open(0)
+  trackOf(0)
   return {
     /** The track of a slice of the main thread. Slices must come in the order of their starts. */
-    ofMainThread({ kind, start, end }: Span): number {
+    ofMainThread({ kind, start, end }: Span) {
       // V8 measures garbage collections, which may not nest exactly in other slices.
-      if (kind === 'gc') {
-        if (!hasCollector) open(COLLECTOR, ' garbage collection')
-        hasCollector = true
-        return tidOf(COLLECTOR)
-      }
+      if (kind === 'gc') return trackOf(COLLECTOR, ' garbage collection')
       // Synchronous slices of one thread are nested.
-      if (!asynchronous.has(kind)) return tidOf(0)
+      if (!asynchronous.has(kind)) return trackOf(0)
       for (let track = 0; track < COLLECTOR; track++) {
-        if (track === main.length) {
-          main.push([])
-          open(track, ` (${track + 1})`)
-        }
-        const slices = main[track]!
+        const slices = (main[track] ??= [])
         while (slices.length > 0 && slices.at(-1)! <= start) slices.pop()
         if (slices.length > 0 && slices.at(-1)! < end) continue
         slices.push(end)
-        return tidOf(track)
+        return trackOf(track, '', track)
       }
-      return tidOf(COLLECTOR - 1)
+      return trackOf(COLLECTOR - 1)
     },
 
-    ofOperation(start: number, end: number): number {
+    ofOperation(start: number, end: number) {
       let track = engine.findIndex((free) => free <= start)
       if (track < 0) track = Math.min(engine.length, MOST - 1)
-      if (track === engine.length) {
-        open(MOST + track, ` engine${track === 0 ? '' : ` (${track + 1})`}`)
-      }
       engine[track] = Math.max(end, engine[track] ?? -Infinity)
-      return tidOf(MOST + track)
+      return trackOf(MOST + track, ' engine', track)
     },
   }
 }

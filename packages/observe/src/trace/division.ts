@@ -171,7 +171,7 @@ function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 
 }
 
 /** Finds the innermost span among nested spans of one thread. */
-function innermost(spans: readonly Span[]): Span | undefined {
+function innermost(spans: readonly Span[]) {
   return spans.reduce<Span | undefined>((inner, span) => {
     const isInside =
       inner === undefined ||

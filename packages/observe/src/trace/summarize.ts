@@ -163,12 +163,10 @@ function slowestText(slowest: number, byRank: readonly RankSummary[]) {
   )
 }
 
-/** Formats milliseconds. */
 function durationText(time: number) {
   return time >= 10_000 ? `${(time / 1000).toFixed(1)} s` : `${time.toFixed(time < 100 ? 1 : 0)} ms`
 }
 
-/** Formats a fraction as a percentage. */
 function percentText(share: number) {
   return `${(100 * share).toFixed(1)} %`
 }

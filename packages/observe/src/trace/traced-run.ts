@@ -131,7 +131,6 @@ export function readSteps({ runId, lastAttempt, files }: TracedRun) {
     const whole = { start: first, end: last, loss: undefined }
     return {
       header,
-      /** Number of spans. */
       count,
       steps,
       whole: new Map<number, RecordedStep>(first < last ? [[0, whole]] : []),
@@ -147,7 +146,6 @@ export function readSteps({ runId, lastAttempt, files }: TracedRun) {
   // If only rank 0 reports steps, use its steps for all ranks.
   const reported = read.find(({ steps }) => steps.size > 0)?.steps
   const ranks = read.map(({ header, count, steps, whole, spansBetween }) => {
-    /** By step number. */
     const windows: ReadonlyMap<number, RecordedStep> = steps.size > 0 ? steps : (reported ?? whole)
     return { header, count, windows, spansBetween }
   })

@@ -89,7 +89,7 @@ export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   }
 }
 
-function objectIn(line: string, refused: (problem: string, cause?: unknown) => Error): DataRecord {
+function objectIn(line: string, refused: (problem: string, cause?: unknown) => Error) {
   let value: unknown
   try {
     value = JSON.parse(line)
@@ -182,11 +182,7 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
   return examplesFrom(records, rules, path)
 }
 
-/**
- * Yields the lines of a file, without a byte order mark.
- *
- * @throws ERR_TSR_DATASET when the file cannot be read or a line is too long
- */
+/** Yields the lines of a file, without a byte order mark. */
 async function* linesOf(path: string): AsyncGenerator<string> {
   /** The chunks so far of a line that continues in the next chunk. */
   let parts: string[] = []

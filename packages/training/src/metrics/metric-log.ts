@@ -129,7 +129,7 @@ const append = promisify(appendFile)
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
 /** Appends to a file in the background. When the process exits, the buffer is written synchronously. */
-function openLog(path: string, { begin }: LogFormat) {
+function openLog(path: string, format: LogFormat) {
   let waiting: Uint8Array[] = []
   let bytes = 0
   let fd: number | undefined
@@ -145,7 +145,7 @@ function openLog(path: string, { begin }: LogFormat) {
       const { size } = fstatSync(opened)
       const last = Buffer.alloc(1)
       if (size > 0) readSync(opened, last, 0, 1, size - 1)
-      writeWhole(opened, begin(size, size > 0 ? last[0] : undefined))
+      writeWhole(opened, format.begin(size, size > 0 ? last[0] : undefined))
       return opened
     } catch (error) {
       closeSync(opened)

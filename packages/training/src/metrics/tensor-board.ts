@@ -100,7 +100,6 @@ function crc32c(data: Uint8Array) {
  * field types that TensorBoard uses.
  */
 
-/** Encodes a field with a non-negative integer. */
 function varintField(field: number, value: number): Uint8Array {
   return join([varint(field * 8), varint(value)])
 }
@@ -121,7 +120,6 @@ function bytesField(field: number, value: Uint8Array | string): Uint8Array {
   return join([varint(field * 8 + 2), varint(bytes.length), bytes])
 }
 
-/** Encodes a packed repeated field of doubles. */
 function doublesField(field: number, values: readonly number[]): Uint8Array {
   return bytesField(field, doubles(values))
 }

@@ -292,7 +292,7 @@ async function run(
   tensor: Tensor,
   collective: TensorCollective,
   options: CollectiveOptions = {},
-): Promise<Tensor | undefined> {
+) {
   checkGroup(group)
   return await complete(collective(aTensor.check('tensor', tensor), group, options), tensor, group)
 }

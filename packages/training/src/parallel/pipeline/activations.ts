@@ -54,7 +54,6 @@ const LOOKAHEAD = 4
  */
 export function createActivations(
   group: ProcessGroup,
-  /** The rank of each stage. */
   placement: readonly number[],
   recorder: SpanRecorder,
 ) {

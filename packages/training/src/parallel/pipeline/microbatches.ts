@@ -148,7 +148,7 @@ export function rowsIn(part: unknown): number | undefined {
   return isTensor(part) ? part.shape[0] : undefined
 }
 
-function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
+function rowsOf(tensor: Tensor, from: number, count: number) {
   const [size, ...rest] = tensor.shape as [number, ...number[]]
   if (count === size) return tf.clone(tensor)
   if (tensor.dtype !== 'float32' || !isHostAccessible()) {

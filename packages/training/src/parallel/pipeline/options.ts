@@ -285,11 +285,7 @@ export function planOf(
       ]
     },
 
-    /**
-     * Returns the schedule for a number of micro-batches.
-     *
-     * @throws ERR_TSR_ARGUMENT when custom lists of actions have a different number of micro-batches
-     */
+    /** Returns the schedule for a number of micro-batches. */
     for: scheduleFor,
   }
 }

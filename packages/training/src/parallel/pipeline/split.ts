@@ -130,7 +130,7 @@ function partition(
   count: number,
   parts: number,
   price: (from: number, to: number, rest: number) => number,
-): { value: number; lengths: number[] } {
+) {
   // `best[from]` is the lowest price of the items from index `from`, divided into `runs` runs.
   let best = Array.from({ length: count + 1 }, (_, from) => (from === count ? 0 : Infinity))
   const ends: number[][] = []

@@ -3,7 +3,7 @@ import { withLazyGradients } from '../../autograd/tape.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { LocalSegment, Segment } from '../../model/recording.ts'
+import type { LocalSegment } from '../../model/recording.ts'
 import { activate } from '../../nn/activations.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import {
@@ -187,7 +187,7 @@ export function rowParallelLinear(
  * Computes x W. In the backward pass, the gradient of x is summed over the ranks while the gradient
  * of W is computed. If the gradient of x is not needed, nothing is sent.
  */
-function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string): Tensor {
+function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string) {
   return withLazyGradients(
     { x, w },
     {
@@ -257,37 +257,34 @@ export function vocabParallelEmbedding(
   return module
 }
 
+export type VocabParallelHead = ReturnType<typeof vocabParallelHead>
+
 /**
  * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
  * this rank].
  */
-export interface VocabParallelHead extends Module {
-  readonly kind: 'vocab-parallel-head'
-  /**
-   * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
-   * use the parts directly.
-   *
-   * @param part - the output of `forward` at one position: [tokens of this rank]
-   */
-  wholeScores(part: Float32Array): Promise<Float32Array>
-}
-
 export function vocabParallelHead(
   { weight: table }: Head,
   { group, name }: LayerContext,
   { sequence }: Required<VocabParallelOptions>,
-): VocabParallelHead {
+) {
   const weight = shardOf(table, group, 0, { isUneven: true })
   const enter = sequence ? gatherSequence : copyToRanks
-  const module: VocabParallelHead = {
-    kind: 'vocab-parallel-head',
+  const module = {
+    kind: 'vocab-parallel-head' as const,
     parameters: [weight],
     segments: () => inOnePiece(module, name),
-    forward(x) {
+    forward(x: Tensor): Tensor {
       const whole = enter(x, group, `${name}: input`)
       return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
     },
-    async wholeScores(part) {
+    /**
+     * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
+     * use the parts directly.
+     *
+     * @param part - the output of `forward` at one position: [tokens of this rank]
+     */
+    async wholeScores(part: Float32Array) {
       const { shard, shape } = weight
       const all = new Float32Array(shard?.shape[0] ?? shape[0]!)
       all.set(part, shard?.offset ?? 0)
@@ -323,7 +320,7 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
     },
     segments: () => inOnePiece(module, name),
     /** Runs the layer. @param x - [batch, length / size, width] */
-    forward(x: Tensor): Tensor {
+    forward(x: Tensor) {
       const values = layer.parameters.map(({ value }) => value)
       return layer.forwardWith(copyTogether(values, group, `${name}: parameters`), x)
     },

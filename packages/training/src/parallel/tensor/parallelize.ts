@@ -200,7 +200,7 @@ export function parallelize(
   }
 }
 
-function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M {
+function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup) {
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
   // The gradients of the new parameters would not be averaged.
   if (model.parameters.some(({ isReplicated }) => isReplicated === true)) {

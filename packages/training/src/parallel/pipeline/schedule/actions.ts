@@ -41,14 +41,8 @@ export interface PlacedAction extends Action {
   readonly position: number
 }
 
-/** The number of stages and micro-batches in lists of actions, and the rank of each stage. */
-export interface Extent {
-  readonly stages: number
-  readonly microbatches: number
-  readonly rankOfStage: readonly number[]
-}
-
-export function extentOf(actions: ActionLists): Extent {
+/** Returns the number of stages and micro-batches in lists of actions, and the rank of each stage. */
+export function extentOf(actions: ActionLists) {
   const rankOfStage: number[] = []
   let microbatches = 0
   actions.forEach((list, rank) => {

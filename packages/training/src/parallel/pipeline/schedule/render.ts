@@ -1,7 +1,11 @@
 import { count, textWidth } from '@tsrun/core'
 import { formatAction, type ActionLists } from './actions.ts'
-import { explainSimulation } from './explain.ts'
-import { simulateSchedule, type SimulationOptions, type TimedAction } from './simulate.ts'
+import {
+  explainSimulation,
+  simulateSchedule,
+  type SimulationOptions,
+  type TimedAction,
+} from './simulate.ts'
 
 /** Options of `Schedule.grid`. */
 export interface GridOptions {
