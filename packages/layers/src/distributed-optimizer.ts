@@ -144,8 +144,9 @@ export class DistributedOptimizer extends tf.Optimizer {
       await this.inner.setWeights(weights)
       return
     }
-    const shared = await weightsOfRoot(weights, this.#group)
+    const shared: OptimizerWeight[] = []
     try {
+      for await (const weight of weightsOfRoot(weights, this.#group)) shared.push(weight)
       await this.inner.setWeights(shared)
       this.#steps = this.inner.iterations
     } finally {
@@ -248,22 +249,20 @@ function warnOfCpu() {
 }
 
 /**
- * Returns the optimizer weights of rank 0 on all ranks of the group.
+ * Yields the optimizer weights of rank 0 on all ranks of the group, as new tensors.
  *
  * @param weights - the weights of this rank; only those of rank 0 are used
- * @returns the weights as new tensors
  */
-async function weightsOfRoot(weights: readonly OptimizerWeight[], group: ProcessGroup) {
+async function* weightsOfRoot(weights: readonly OptimizerWeight[], group: ProcessGroup) {
   const options = { label: 'weights of the optimizer' }
   const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
-  const shared: OptimizerWeight[] = []
-  for (const [i, described] of (await group.broadcastObject(own, 0, options)).entries()) {
-    const { name, shape, dtype } = described
+  const described = await group.broadcastObject(own, 0, options)
+  for (const [i, { name, shape, dtype }] of described.entries()) {
     const tensor = group.rank === 0 ? weights[i]!.tensor : tf.zeros(shape, dtype)
-    shared.push({ name, tensor: await broadcastTensor(group, tensor, 0, options) })
+    const received = broadcastTensor(group, tensor, 0, options)
     if (group.rank !== 0) tensor.dispose()
+    yield { name, tensor: await received }
   }
-  return shared
 }
 
 interface FitParameters {

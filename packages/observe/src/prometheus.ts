@@ -40,6 +40,7 @@ export async function openJobMetrics({ host, port, script }: MetricsOptions, to:
   })
   to.say('metrics', `metrics: ${url}`, { url })
   return {
+    /** Switches to this attempt. */
     follow(next: AttemptFacts, read: () => readonly RankStatus[]) {
       attempt = next
       readRanks = read

@@ -135,6 +135,7 @@ export async function openJobDashboard(options: DashboardOptions, host: ObserveH
 
   return {
     close,
+    /** Switches to this attempt. */
     follow(next: AttemptFacts, read: () => readonly RankStatus[]) {
       attempt = next
       readRanks = read

@@ -97,7 +97,7 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
     const shared = ringTime(dp, (model.parameters / (tp * pp)) * valueBytes[dtype], given)
     return zeroLevels(division).map((zero) => {
       const layout = { dp, tp, pp, zero, recompute }
-      // ZeRO stage 3 also gathers the parameters for each forward and each backward pass.
+      // ZeRO stage 3 also gathers the parameters for each pass of each micro-batch, forward and backward.
       const exchange = zero === 3 ? shared / 2 + examples * shared : shared
       const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
       const fits = memory.total <= room

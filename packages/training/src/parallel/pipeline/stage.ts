@@ -312,9 +312,9 @@ interface RunnerOptions {
 }
 
 /**
- * Runs the forward and backward passes of a stage's module. If all layers are recomputed, one of several stages keeps only its input
- * until the backward pass. The whole model keeps the input of each layer: if it kept only the first, the
- * repeated forward pass would need as much memory as the original.
+ * Runs the forward and backward passes of a stage's module. If all layers are recomputed, one of several
+ * stages keeps only its input until the backward pass. The whole model keeps the input of each layer: if
+ * it kept only the first, the repeated forward pass would need as much memory as the original.
  *
  * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer of the whole model
  */

@@ -257,34 +257,37 @@ export function vocabParallelEmbedding(
   return module
 }
 
-export type VocabParallelHead = ReturnType<typeof vocabParallelHead>
-
 /**
  * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
  * this rank].
  */
+export interface VocabParallelHead extends Module {
+  readonly kind: 'vocab-parallel-head'
+  /**
+   * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
+   * use the parts directly.
+   *
+   * @param part - the output of `forward` at one position: [tokens of this rank]
+   */
+  wholeScores(part: Float32Array): Promise<Float32Array>
+}
+
 export function vocabParallelHead(
   { weight: table }: Head,
   { group, name }: LayerContext,
   { sequence }: Required<VocabParallelOptions>,
-) {
+): VocabParallelHead {
   const weight = shardOf(table, group, 0, { isUneven: true })
   const enter = sequence ? gatherSequence : copyToRanks
-  const module = {
-    kind: 'vocab-parallel-head' as const,
+  const module: VocabParallelHead = {
+    kind: 'vocab-parallel-head',
     parameters: [weight],
     segments: () => inOnePiece(module, name),
-    forward(x: Tensor): Tensor {
+    forward(x) {
       const whole = enter(x, group, `${name}: input`)
       return markPartial(onRows(whole, (rows) => tf.matMul(rows, weight.value, false, true)))
     },
-    /**
-     * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
-     * use the parts directly.
-     *
-     * @param part - the output of `forward` at one position: [tokens of this rank]
-     */
-    async wholeScores(part: Float32Array) {
+    async wholeScores(part) {
       const { shard, shape } = weight
       const all = new Float32Array(shard?.shape[0] ?? shape[0]!)
       all.set(part, shard?.offset ?? 0)
