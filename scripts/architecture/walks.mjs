@@ -280,7 +280,7 @@ export const walks = [
       },
       {
         file: training('data/batches'),
-        functions: ['batches', 'exampleBatch', 'labeledBatch'],
+        functions: ['batches', 'exampleBatch', 'labeledTensor'],
         does: 'cuts the order of the epoch into batches',
       },
       {
@@ -342,15 +342,8 @@ export const walks = [
       },
       {
         file: training('parallel/pipeline/stage'),
-        functions: ['forward'],
-        does: 'keeps the part until its backward pass',
-      },
-      {
-        file: training('parallel/pipeline/runner'),
-        functions: ['stageRunner', 'repeatable'],
-        calledAs: 'record',
-        contract: { file: training('parallel/pipeline/runner'), name: 'Runner' },
-        does: 'chooses how the model is recorded',
+        functions: ['forward', 'stageRunner', 'repeatable'],
+        does: 'keeps the part until its backward pass, and chooses how the model is recorded',
       },
       {
         file: training('autograd/record'),

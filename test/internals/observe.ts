@@ -9,8 +9,8 @@ export { SpanFileReader } from '../../packages/observe/src/trace/span-file-reade
 export { serveDashboard } from '../../packages/observe/src/dashboard/server.ts'
 export { followSteps } from '../../packages/observe/src/dashboard/step-tail.ts'
 export {
-  expositionText,
   jobMetrics,
   type MeasuredRank,
+  metricText,
   serveMetrics,
 } from '../../packages/observe/src/prometheus.ts'

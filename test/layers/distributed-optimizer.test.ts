@@ -45,6 +45,28 @@ describe('a DistributedOptimizer', () => {
     expect(seen[1]).toEqual(seen[0])
   })
 
+  it('leaks no tensor if the weights of rank 0 do not arrive', async () => {
+    let arrived = 0
+    const group = {
+      ...{ rank: 1, size: 2, ranks: [0, 1], free: () => undefined },
+      allocUnsafe: (_: string, length: number) => new Float32Array(length),
+      broadcastObject: () =>
+        Promise.resolve(
+          ['first', 'second'].map((name) => ({ name, shape: [2], dtype: 'float32' })),
+        ),
+      broadcast: () => {
+        const isLost = arrived++ > 0
+        const work = isLost ? Promise.reject(new Error('rank 0 is gone')) : Promise.resolve()
+        return Object.assign(work, { isCompleted: () => true })
+      },
+    } as unknown as ProcessGroup
+    const optimizer = new DistributedOptimizer(tf.train.adam(0.1), group)
+    const before = tf.memory().numTensors
+    await expect(optimizer.setWeights([])).rejects.toThrow('rank 0 is gone')
+    expect(arrived).toBe(2)
+    expect(tf.memory().numTensors).toBe(before)
+  })
+
   it('is refused if ranks share a process, because they cannot block', async () => {
     const x = tf.variable(tf.scalar(3))
     const world = runWorld({ size: 2 }, (group) => {

@@ -1,7 +1,7 @@
 import { request } from 'node:http'
 import {
-  expositionText,
   jobMetrics,
+  metricText,
   serveMetrics,
   type MeasuredRank,
 } from '../internals/observe.ts'
@@ -48,7 +48,7 @@ function valuesOf(text: string, wanted: Record<string, string>): Record<string, 
 }
 
 it('metrics describe a job and its ranks in base units', () => {
-  const text = expositionText(jobMetrics(job, 3500))
+  const text = jobMetrics(job, 3500)
   expect(valuesOf(text, { run_id: 'run-1', host: 'node0', rank: '3' })).toEqual({
     tsrun_rank_up: 1,
     tsrun_rank_waits_for_ranks: 2,
@@ -84,11 +84,14 @@ it('metrics describe a job and its ranks in base units', () => {
 })
 
 it('metrics may be NaN or infinite, and metrics without samples are omitted', () => {
-  const metric = (name: string, ...values: number[]) => ({
-    ...{ name, type: 'gauge' as const, help: 'A line\nand \\ another.' },
-    samples: values.map((value, k) => ({ labels: { k }, value })),
-  })
-  const text = expositionText([metric('a', NaN, Infinity, -Infinity, 1e-7, 1e21), metric('b')])
+  const metric = (name: string, ...values: number[]) =>
+    metricText(
+      name,
+      'A line\nand \\ another.',
+      values.map((value, k) => [value, { k }]),
+    )
+  const text = metric('a', NaN, Infinity, -Infinity, 1e-7, 1e21)
+  expect(metric('b')).toBe('')
   expect(text).toBe(
     '# HELP a A line\\nand \\\\ another.\n# TYPE a gauge\n' +
       'a{k="0"} NaN\na{k="1"} +Inf\na{k="2"} -Inf\na{k="3"} 1e-7\na{k="4"} 1e+21\n',

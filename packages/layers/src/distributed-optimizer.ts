@@ -3,16 +3,18 @@ import { argumentError, createLogger, host, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
-import { flatten, tensorFrom, tf, writeTo, type Shard } from '@tsrun/training'
+import { broadcastTensor, flatten, tensorFrom, tf, writeTo, type Shard } from '@tsrun/training'
 import {
   checkBackendBlocks,
   checkGroup,
+  compareParameters,
   compareReplicas,
   describe,
   describeParameters,
   partsOf,
   registerGradients,
 } from '@tsrun/training/parts'
+import { weightsOf, type LayersModel } from './model.ts'
 
 /**
  * A weight of an optimizer of tf.train. The first weight that `getWeights` returns is the number of
@@ -142,8 +144,9 @@ export class DistributedOptimizer extends tf.Optimizer {
       await this.inner.setWeights(weights)
       return
     }
-    const shared = await weightsOfRoot(weights, this.#group)
+    const shared: OptimizerWeight[] = []
     try {
+      for await (const weight of weightsOfRoot(weights, this.#group)) shared.push(weight)
       await this.inner.setWeights(shared)
       this.#steps = this.inner.iterations
     } finally {
@@ -159,7 +162,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     return this.inner.getConfig()
   }
 
-  #share(variables: readonly tfc.Variable[]): void {
+  #share(variables: readonly tfc.Variable[]) {
     const fresh = variables.filter(({ name }) => !this.#shared.has(name))
     if (fresh.length === 0) return
     // `parallelizeLayers` adds the property `shard` to its variables.
@@ -186,7 +189,7 @@ export class DistributedOptimizer extends tf.Optimizer {
    * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers have
    * made the same steps. Skips the check if neither has changed on this rank since the last step.
    */
-  #compare(gradients: readonly Gradient[]): void {
+  #compare(gradients: readonly Gradient[]) {
     const described = describeParameters(gradients)
     const signature = described.join('\n')
     const ownSteps = this.inner.iterations - this.#steps
@@ -207,7 +210,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     this.#signature = signature
   }
 
-  #average(gradients: readonly Gradient[]): Map<string, Tensor> {
+  #average(gradients: readonly Gradient[]) {
     const layout = flatten(gradients)
     const buffer = this.#bucketOf(layout.length)
     const parts = partsOf(layout, buffer)
@@ -216,14 +219,14 @@ export class DistributedOptimizer extends tf.Optimizer {
     return new Map(gradients.map(({ name, shape }) => [name, tensorFrom(parts.get(name)!, shape)]))
   }
 
-  #bucketOf(length: number): Float32Array {
+  #bucketOf(length: number) {
     if (this.#bucket?.length === length) return this.#bucket
     this.#freeBucket()
     this.#bucket = this.#group.alloc('float32', length)
     return this.#bucket
   }
 
-  #freeBucket(): void {
+  #freeBucket() {
     if (this.#bucket !== undefined) this.#group.free(this.#bucket)
     this.#bucket = undefined
   }
@@ -239,58 +242,27 @@ const trainOptimizer = where<tfc.Optimizer>(
   describe,
 )
 
-function warnOfCpu(): void {
+function warnOfCpu() {
   if (tf.getBackend() !== 'cpu' || host.env['TSRUN_BACKEND'] === 'cpu') return
   const advice = 'before you make the model, await loadBackend() of @tsrun/training'
   createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
 }
 
-interface DescribedWeight {
-  readonly name: string
-  readonly shape: number[]
-  /** The values of an integer weight; undefined for float32 values. */
-  readonly integers?: readonly number[]
-}
-
 /**
- * Returns the optimizer weights of rank 0 on all ranks of the group.
+ * Yields the optimizer weights of rank 0 on all ranks of the group, as new tensors.
  *
  * @param weights - the weights of this rank; only those of rank 0 are used
- * @returns the weights as new tensors
  */
-async function weightsOfRoot(
-  weights: readonly OptimizerWeight[],
-  group: ProcessGroup,
-): Promise<OptimizerWeight[]> {
-  const own = group.rank === 0 ? await Promise.all(weights.map(describeWeight)) : []
-  const described = await group.broadcastObject(own, 0, { label: 'weights of the optimizer' })
-  const layout = flatten(
-    described.flatMap(({ shape, integers }, i) =>
-      integers === undefined ? [{ name: String(i), shape }] : [],
-    ),
-  )
-  const buffer = group.alloc('float32', layout.length)
-  try {
-    const parts = partsOf(layout, buffer)
-    if (group.rank === 0) {
-      for (const [i, part] of parts) await writeTo(weights[Number(i)]!.tensor, part)
-    }
-    await group.broadcast(buffer, 0, { label: 'weights of the optimizer' })
-    return described.map(({ name, shape, integers }, i) => {
-      const part = parts.get(String(i))
-      const tensor =
-        part === undefined ? tf.tensor([...integers!], shape, 'int32') : tensorFrom(part, shape)
-      return { name, tensor }
-    })
-  } finally {
-    group.free(buffer)
+async function* weightsOfRoot(weights: readonly OptimizerWeight[], group: ProcessGroup) {
+  const options = { label: 'weights of the optimizer' }
+  const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
+  const described = await group.broadcastObject(own, 0, options)
+  for (const [i, { name, shape, dtype }] of described.entries()) {
+    const tensor = group.rank === 0 ? weights[i]!.tensor : tf.zeros(shape, dtype)
+    const received = broadcastTensor(group, tensor, 0, options)
+    if (group.rank !== 0) tensor.dispose()
+    yield { name, tensor: await received }
   }
-}
-
-async function describeWeight({ name, tensor }: OptimizerWeight): Promise<DescribedWeight> {
-  const { shape } = tensor
-  if (tensor.dtype === 'float32') return { name, shape }
-  return { name, shape, integers: [...(await tensor.data<'int32'>())] }
 }
 
 interface FitParameters {
@@ -342,7 +314,7 @@ const compared = new WeakSet()
  * step, for models with a `DistributedOptimizer`. If a rank had more batches than other ranks, it would wait
  * forever in its next step.
  */
-function compareFits(): void {
+function compareFits() {
   for (const library of loadedLayers()) {
     if (compared.has(library)) continue
     library.registerCallbackConstructor(0, FitComparison)
@@ -355,9 +327,67 @@ interface Layers {
   registerCallbackConstructor(verbosity: number, callback: new () => object): void
 }
 
-function loadedLayers(): Layers[] {
+function loadedLayers() {
   return Object.entries(createRequire(import.meta.url).cache).flatMap(([file, loaded]) => {
     const exports = file.includes('tfjs-layers') ? (loaded?.exports as Partial<Layers>) : {}
     return typeof exports.registerCallbackConstructor === 'function' ? [exports as Layers] : []
   })
+}
+
+/** The argument of the constructor `CustomCallback` of tf.layers. */
+export interface MetricsCallback {
+  onEpochEnd(epoch: number, logs?: Record<string, unknown>): Promise<void>
+}
+
+/**
+ * Returns a callback that makes the loss and metrics of `fit` the same on all ranks, like Horovod's
+ * MetricAverageCallback. It replaces each value with the mean over the ranks, before later
+ * callbacks and the history see it. Early stopping thus happens at the same epoch on all ranks. All
+ * ranks must fit the same number of epochs with the same metrics.
+ *
+ * @example
+ * const average = new tfl.CustomCallback(averageMetrics(group))
+ * const patient = tfl.callbacks.earlyStopping({ monitor: 'val_loss', patience: 2 })
+ * await model.fit(x, y, { validationSplit: 0.1, callbacks: [average, patient] })
+ */
+export function averageMetrics(group: ProcessGroup): MetricsCallback {
+  return {
+    async onEpochEnd(_epoch, logs = {}) {
+      const names = Object.keys(logs)
+        .filter((name) => typeof logs[name] === 'number')
+        .sort()
+      const values = Float64Array.from(names, (name) => logs[name] as number)
+      await group.allReduce(values, { op: 'avg', label: `metrics: ${names.join(', ')}` })
+      for (const [i, name] of names.entries()) logs[name] = values[i]!
+    },
+  }
+}
+
+/**
+ * Sets all weights of a tf.layers model to the values of rank `root`, including untrained weights, which
+ * a `DistributedOptimizer` does not see. Call it before `fit` if frozen layers start with random values.
+ * Call it after `fit` if the model has moving averages (batch normalization), which differ between ranks.
+ *
+ * @throws ERR_TSR_REPLICA when the ranks have different weights, ERR_TSR_ARGUMENT
+ *
+ * @example
+ * await broadcastWeights(model, group)
+ */
+export async function broadcastWeights(
+  model: LayersModel,
+  group: ProcessGroup,
+  root = 0,
+): Promise<void> {
+  checkGroup(group)
+  const weights = weightsOf(model)
+  await compareParameters(
+    weights.map(({ name, shape, variable: { shard } }) => ({ name, shape, shard })),
+    group,
+  )
+  for (const { variable } of weights) {
+    const options = { label: 'weights of the model' }
+    const value = await broadcastTensor(group, variable.read(), root, options)
+    if (group.rank !== root) variable.write(value)
+    value.dispose()
+  }
 }

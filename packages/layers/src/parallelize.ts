@@ -127,7 +127,7 @@ function linearOf({ name, kernel, bias }: DenseLayer): Module {
   return { ...linear, parameters: [weight, shift], forward: (x: Tensor) => x }
 }
 
-function replaceCall(layer: DenseLayer, shared: Module): void {
+function replaceCall(layer: DenseLayer, shared: Module) {
   const [weight, bias] = shared.parameters as [Parameter, Parameter]
   adopt(layer.kernel, weight)
   if (layer.bias !== null) adopt(layer.bias, bias)
@@ -144,7 +144,7 @@ function replaceCall(layer: DenseLayer, shared: Module): void {
  * Makes this rank's part of a weight the variable of the layer. The module's parameter then shares its
  * tensor.
  */
-function adopt(variable: DenseVariable, parameter: Parameter): void {
+function adopt(variable: DenseVariable, parameter: Parameter) {
   const { shard } = parameter
   const part = tf.variable(parameter.value, variable.val.trainable)
   parameter.value.dispose()
@@ -182,7 +182,7 @@ const ELEMENTWISE = new Set([
  * @param shared - this rank's part of the layer
  * @throws ERR_TSR_ARGUMENT
  */
-function checkPart(layer: DenseOptions, shared: Module): void {
+function checkPart(layer: DenseOptions, shared: Module) {
   const [kernel, bias] = shared.parameters
   const { kind, gather } = shared as Module & { readonly gather?: string }
   const hasSomeOutputs = kind === 'column-parallel' && gather === 'none'

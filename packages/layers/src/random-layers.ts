@@ -67,7 +67,7 @@ export function drawByPass<T>(layers: readonly Compound[], run: () => T): T {
 }
 
 /** Gives a layer another seed in each call. @returns a function that restores the layer */
-function drawFrom(layer: RandomLayer, draw: () => number): () => void {
+function drawFrom(layer: RandomLayer, draw: () => number) {
   const own = Object.getOwnPropertyDescriptor(layer, 'call')
   const call = layer.call.bind(layer)
   layer.call = (inputs, options) => {
@@ -92,7 +92,7 @@ function partsOf(layer: Compound): readonly Compound[] {
   return [layer, ...inside.flatMap((part) => (part === undefined ? [] : partsOf(part)))]
 }
 
-function refuseNoise(layers: readonly Compound[]): void {
+function refuseNoise(layers: readonly Compound[]) {
   const isRate = (rate: unknown) => typeof rate === 'number' && rate > 0
   const noisy = layers.find((layer) => {
     const { dropout, recurrentDropout } = layer.getConfig()

@@ -81,7 +81,7 @@ function arrayFor(vocabulary: number) {
   return vocabulary <= 2 ** 16 ? Uint16Array : Uint32Array
 }
 
-function readConfig(path: string): string {
+function readConfig(path: string) {
   try {
     return readFileText(path)
   } catch {
@@ -159,7 +159,7 @@ export async function trainTokenizer(
 }
 
 /** Returns the printable character that represents each byte value in a vocabulary, as in GPT-2. */
-function byteSymbols(): string[] {
+function byteSymbols() {
   let next = 256
   return Array.from({ length: 256 }, (_, byte) => {
     const isPrintable = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173)
@@ -193,7 +193,7 @@ function findMerges(
   words: readonly Word[],
   tokens: string[],
   { vocabulary, minimum }: Required<TrainTokenizerOptions>,
-): [string, string][] {
+) {
   const pairs = new Map<number, Pair>()
   const add = (word: Word, sign: 1 | -1) => {
     for (let i = 1; i < word.ids.length; i++) {
@@ -227,7 +227,7 @@ function findMerges(
  * Returns the most frequent pair. If several pairs are equally frequent, returns the one with the oldest
  * tokens.
  */
-function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
+function mostFrequent(pairs: Iterable<Pair>) {
   let best: Pair | undefined
   for (const pair of pairs) {
     const isBetter =
@@ -240,7 +240,7 @@ function mostFrequent(pairs: Iterable<Pair>): Pair | undefined {
   return best
 }
 
-function merged(ids: readonly number[], left: number, right: number, id: number): number[] {
+function merged(ids: readonly number[], left: number, right: number, id: number) {
   const next: number[] = []
   for (const each of ids) {
     if (each === right && next.at(-1) === left) next[next.length - 1] = id

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import type { RankActivity } from '@tsrun/distributed/record'
 import type { RankView } from '../src/dashboard/views.ts'
 import { Drawing, type Surface } from './drawing.tsx'
@@ -20,7 +19,7 @@ interface Properties {
 }
 
 /** A lane for each rank with its activity, sampled ten times a second. */
-export function ActivityChart({ ranks, samples }: Properties): JSX.Element {
+export function ActivityChart({ ranks, samples }: Properties) {
   const height = Math.max(1, ranks.length) * (ROW + GAP)
   const parts = shown.map((activity) => [activity, share(samples, activity)] as const)
   const texts = parts.map(([activity, part]) => `${activity} ${percentText(part)}`)
@@ -50,11 +49,11 @@ function draw(
   { context, width, font, snap, colour }: Surface,
   ranks: readonly RankView[],
   samples: readonly ActivitySample[],
-): void {
+) {
   context.font = `12px ${font}`
   const last = samples.at(-1)?.at ?? 0
   const scale = (width - MARGIN) / ACTIVITY_SECONDS
-  const x = (at: number): number => snap(width - (last - at) * scale)
+  const x = (at: number) => snap(width - (last - at) * scale)
   for (const [row, { rank }] of ranks.entries()) {
     const y = row * (ROW + GAP)
     context.fillStyle = colour('muted')
@@ -76,7 +75,7 @@ function draw(
   }
 }
 
-function share(samples: readonly ActivitySample[], activity: RankActivity): number | undefined {
+function share(samples: readonly ActivitySample[], activity: RankActivity) {
   const all = samples.flatMap(({ ranks }) => [...ranks.values()])
   const sum = all.reduce((total, parts) => total + (parts[activity] ?? 0), 0)
   return all.length === 0 ? undefined : sum / all.length

@@ -1,11 +1,10 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { StepView } from '../src/dashboard/views.ts'
 import { bytesText, millisecondsText } from './formats.ts'
 import { Table } from './table.tsx'
 
 /** The collectives of a rank in the last step, such as the buckets of data parallel training. */
-export function Collectives({ step }: { readonly step: StepView }): JSX.Element {
+export function Collectives({ step }: { readonly step: StepView }) {
   const [chosen, choose] = useState<number>()
   const shown = step.ranks.find(({ rank }) => rank === chosen) ?? step.ranks[0]!
   return (

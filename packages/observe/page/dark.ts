@@ -6,7 +6,7 @@ const dark = window.matchMedia('(prefers-color-scheme: dark)')
 export function useDark(): boolean {
   const [isDark, setDark] = useState(dark.matches)
   useEffect(() => {
-    const follow = (): void => {
+    const follow = () => {
       setDark(dark.matches)
     }
     dark.addEventListener('change', follow)

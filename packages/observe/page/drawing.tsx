@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { useDark } from './dark.ts'
 
@@ -20,8 +19,8 @@ function surfaceOf(canvas: HTMLCanvasElement, height: number) {
     pixel: 1 / ratio,
     font: style.fontFamily,
     // Align with whole pixels, because partly covered pixels look pale.
-    snap: (at: number): number => Math.round(at * ratio) / ratio,
-    colour: (name: string): string => style.getPropertyValue(`--${name}`),
+    snap: (at: number) => Math.round(at * ratio) / ratio,
+    colour: (name: string) => style.getPropertyValue(`--${name}`),
   }
 }
 
@@ -34,7 +33,7 @@ interface Properties {
 }
 
 /** A canvas as wide as its container. */
-export function Drawing({ label, height, draw, input }: Properties): JSX.Element {
+export function Drawing({ label, height, draw, input }: Properties) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const isDark = useDark()
   useEffect(() => {

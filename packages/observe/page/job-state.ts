@@ -31,7 +31,7 @@ export function useJobState(): readonly [state: JobState | undefined, connection
   const [connection, setConnection] = useState<Connection>('connecting')
   useEffect(() => {
     const source = new EventSource('/events')
-    const follow = (event: 'snapshot' | 'update'): void => {
+    const follow = (event: 'snapshot' | 'update') => {
       source.addEventListener(event, ({ data }: MessageEvent<string>) => {
         const update = JSON.parse(data) as DashboardUpdate
         setConnection('live')
@@ -76,7 +76,7 @@ function next(before: JobState | undefined, update: DashboardUpdate): JobState {
   }
 }
 
-function joined<T>(before: readonly T[] = [], more: readonly T[], most: number): readonly T[] {
+function joined<T>(before: readonly T[] = [], more: readonly T[], most: number) {
   return more.length === 0 ? before : [...before, ...more].slice(-most)
 }
 

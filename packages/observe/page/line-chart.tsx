@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { ChartPoint } from '../src/dashboard/views.ts'
@@ -16,7 +15,7 @@ interface Properties {
 const HEIGHT = 150
 
 /** A chart of one quantity over the time or the steps of the job. */
-export function LineChart({ title, points, of, over = 'seconds' }: Properties): JSX.Element {
+export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
   const isDark = useDark()
@@ -53,7 +52,7 @@ export function LineChart({ title, points, of, over = 'seconds' }: Properties): 
 
 function optionsFor(element: HTMLElement, label: string, over: 'seconds' | 'steps'): uPlot.Options {
   const style = getComputedStyle(element)
-  const colour = (name: string): string => style.getPropertyValue(`--${name}`)
+  const colour = (name: string) => style.getPropertyValue(`--${name}`)
   const axis = {
     stroke: colour('muted'),
     grid: { stroke: colour('lane'), width: 1 },

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import type { LinksView } from '../src/dashboard/views.ts'
 import { bytesText } from './formats.ts'
 import { Table } from './table.tsx'
@@ -7,7 +6,7 @@ import { Table } from './table.tsx'
 const MOST_TEXTS = 12
 
 /** The bytes that each rank of this host has sent to each rank of the job. */
-export function LinkMatrix({ links: { ranks, sent } }: { readonly links: LinksView }): JSX.Element {
+export function LinkMatrix({ links: { ranks, sent } }: { readonly links: LinksView }) {
   const most = Math.max(1, ...sent.flat())
   const total = sent.flat().reduce((sum, bytes) => sum + bytes, 0)
   const columns = sent[0]?.length ?? 0

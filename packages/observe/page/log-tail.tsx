@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { NumberedLine } from './job-state.ts'
 
@@ -11,7 +10,7 @@ interface Properties {
 const SHOWN = 500
 
 /** The last output lines, which scroll with new output unless the reader has scrolled up. */
-export function LogTail({ lines, dropped, ranks }: Properties): JSX.Element {
+export function LogTail({ lines, dropped, ranks }: Properties) {
   const [text, setText] = useState('')
   const [rank, setRank] = useState('')
   const box = useRef<HTMLPreElement>(null)

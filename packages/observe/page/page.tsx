@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import type { JobView } from '../src/dashboard/views.ts'
 import { ActivityChart } from './activity-chart.tsx'
 import { Collectives } from './collectives.tsx'
@@ -11,7 +10,7 @@ import { RankTable } from './rank-table.tsx'
 import { Recorded } from './recorded.tsx'
 import { StepChart } from './step-chart.tsx'
 
-export function Page(): JSX.Element {
+export function Page() {
   const [state, connection] = useJobState()
   if (state === undefined) {
     return (
@@ -46,7 +45,7 @@ export function Page(): JSX.Element {
   )
 }
 
-function Live({ state }: { readonly state: JobState }): JSX.Element {
+function Live({ state }: { readonly state: JobState }) {
   const { job, points, samples, links, step } = state
   return (
     <>
@@ -87,13 +86,7 @@ function Live({ state }: { readonly state: JobState }): JSX.Element {
   )
 }
 
-function Header({
-  job,
-  connection,
-}: {
-  readonly job: JobView
-  readonly connection: Connection
-}): JSX.Element {
+function Header({ job, connection }: { readonly job: JobView; readonly connection: Connection }) {
   const { phase, script, command, seconds, runId, worldSize, ranks, restartCount } = job
   const here = ranks.length === worldSize ? '' : `, ${ranks.length} here`
   const attempt = restartCount === 0 ? '' : ` · attempt ${restartCount + 1}`

@@ -1,9 +1,8 @@
-import type { JSX } from 'preact'
 import type { RankView } from '../src/dashboard/views.ts'
 import { bytesText, numberText, percentText, secondsText } from './formats.ts'
 import { Table } from './table.tsx'
 
-export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): JSX.Element {
+export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }) {
   if (ranks.length === 0) return <p class="none">No rank has joined its group yet.</p>
   const onGpus = ranks.some(({ gpu, gpuMemory }) => gpu !== undefined || gpuMemory !== undefined)
   const titles = [
@@ -26,7 +25,7 @@ export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }): J
   )
 }
 
-function stepText({ step, of }: RankView): string {
+function stepText({ step, of }: RankView) {
   return step === undefined ? '–' : of === undefined ? String(step) : `${step} of ${of}`
 }
 

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type {
   ChartPoint,
@@ -20,7 +19,7 @@ interface Properties {
 }
 
 /** A recorded run: how its time was spent, and each of its steps. */
-export function Recorded({ view, last, points }: Properties): JSX.Element {
+export function Recorded({ view, last, points }: Properties) {
   const [shown, setShown] = useState<RecordedStepView>({ index: view.steps - 1, view: last })
   const { steps } = view.summary
   return (
@@ -54,7 +53,7 @@ export function Recorded({ view, last, points }: Properties): JSX.Element {
 
 const titles = ['rank', 'step', ...timeShares.map((share) => shareTitles[share])]
 
-function Summary({ view }: { readonly view: RecordedView }): JSX.Element {
+function Summary({ view }: { readonly view: RecordedView }) {
   const { byRank, mean } = view.summary
   const rows = [
     ...byRank.map((each) => ({ ...each, name: String(each.rank) })),
@@ -89,12 +88,12 @@ interface ChoiceProperties {
 }
 
 /** Selects a step by buttons, a slider, or its number. */
-function StepChoice({ count, shown, show }: ChoiceProperties): JSX.Element {
+function StepChoice({ count, shown, show }: ChoiceProperties) {
   const [index, setIndex] = useState(shown.index)
   const asked = useRef<AbortController>(undefined)
   const [isLost, setLost] = useState(false)
   useEffect(() => () => asked.current?.abort(), [])
-  const ask = (query: string): void => {
+  const ask = (query: string) => {
     asked.current?.abort()
     const controller = new AbortController()
     asked.current = controller
@@ -109,7 +108,7 @@ function StepChoice({ count, shown, show }: ChoiceProperties): JSX.Element {
         if (!controller.signal.aborted) setLost(true)
       })
   }
-  const go = (to: number): void => {
+  const go = (to: number) => {
     const next = Math.max(0, Math.min(count - 1, to))
     setIndex(next)
     ask(`index=${next}`)

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { barKinds, type Bar, type BarKind, type StepView } from '../src/dashboard/views.ts'
 import { Drawing, type Surface } from './drawing.tsx'
 import { millisecondsText, percentText } from './formats.ts'
@@ -31,7 +30,7 @@ const lost = {
 } as const
 
 /** The last step of all ranks: the measured schedule above the ideal one. */
-export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
+export function StepChart({ step }: { readonly step: StepView }) {
   const hasIdeal = step.idealMilliseconds !== undefined
   const row = MEASURED + (hasIdeal ? INNER + IDEAL : 0) + GAP
   const shown = barKinds.filter((_, kind) =>
@@ -74,19 +73,15 @@ export function StepChart({ step }: { readonly step: StepView }): JSX.Element {
   )
 }
 
-function meanShare({ ranks }: StepView, share: keyof StepView['ranks'][number]['shares']): number {
+function meanShare({ ranks }: StepView, share: keyof StepView['ranks'][number]['shares']) {
   const time = ranks.reduce((sum, { milliseconds }) => sum + milliseconds, 0)
   const part = ranks.reduce((sum, { shares }) => sum + shares[share], 0)
   return time === 0 ? 0 : part / time
 }
 
-function draw(
-  { context, width, pixel, font, snap, colour }: Surface,
-  step: StepView,
-  row: number,
-): void {
+function draw({ context, width, pixel, font, snap, colour }: Surface, step: StepView, row: number) {
   const scale = (width - MARGIN) / Math.max(step.milliseconds, step.idealMilliseconds ?? 0)
-  const lane = (bars: readonly Bar[], y: number, size: number): void => {
+  const lane = (bars: readonly Bar[], y: number, size: number) => {
     context.fillStyle = colour('lane')
     context.fillRect(MARGIN, y, width - MARGIN, size)
     // Draw short bars last and at least one pixel wide, because long bars would hide them.

@@ -1,4 +1,4 @@
-import type { ComponentChildren, JSX } from 'preact'
+import type { ComponentChildren } from 'preact'
 
 interface Properties {
   /** Accessible name of the scrolling region. */
@@ -9,7 +9,7 @@ interface Properties {
 }
 
 /** A table that scrolls horizontally on narrow screens. */
-export function Table({ label, titles, children, class: name }: Properties): JSX.Element {
+export function Table({ label, titles, children, class: name }: Properties) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class={name}>

@@ -61,7 +61,7 @@ export async function openHttpServer(options: HttpOptions) {
       })
       response.end(method === 'HEAD' ? undefined : text)
     }
-    const admit = (): void => {
+    const admit = () => {
       pending.advance(socket, KNOWN)
     }
     try {
@@ -86,7 +86,7 @@ export async function openHttpServer(options: HttpOptions) {
   return {
     address,
     /** Closes the server. Drops clients that do not read their answers within `patience` milliseconds. */
-    async close(patience: number): Promise<void> {
+    async close(patience: number) {
       const closed = once(server, 'close')
       server.close()
       server.closeIdleConnections()

@@ -92,45 +92,32 @@ export async function exportSpans(
     return api.trace.setSpan(parent as typeof active, made as never)
   }
   for (const rank of new Set(spans.map((span) => span.rank))) {
-    const own = spans.filter((span) => span.rank === rank)
-    exportRank(own, active, open)
+    // Enclosing spans come before the spans inside them.
+    const own = spans
+      .filter((span) => span.rank === rank)
+      .sort((a, b) => a.start - b.start || b.end - a.end)
+    /** Open spans that may enclose the next one, outermost first, and the contexts of their children. */
+    let around: { readonly span: Span; readonly context: unknown }[] = []
+    for (const span of own) {
+      around = around.filter((outer) => outer.span.end > span.start)
+      const isOperation = isOperationKind(span.kind)
+      const parent = isOperation
+        ? around.find((outer) => outer.span.kind === 'step')
+        : around.findLast((outer) => outer.span.end >= span.end)
+      const context = open(span, parent?.context ?? active)
+      if (!isOperation) around.push({ span, context })
+    }
   }
   return spans.length
 }
 
-/** Names of the span attributes that hold durations in milliseconds. */
 const attributeNames = new Map([
   ['waited', 'waited_ms'],
   ['noticed', 'noticed_ms'],
   ['cpu', 'cpu_ms'],
 ])
 
-function kindOf(kind: SpanKind): number {
+function kindOf(kind: SpanKind) {
   if (kind === 'send') return PRODUCER
   return kind === 'recv' ? CONSUMER : INTERNAL
-}
-
-interface Opened {
-  readonly span: Span
-  /** The OpenTelemetry context whose active span is `span`. */
-  readonly context: unknown
-}
-
-function exportRank(
-  spans: readonly Span[],
-  root: unknown,
-  open: (span: Span, parent: unknown) => unknown,
-): void {
-  // Enclosing spans come before the spans inside them.
-  const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
-  /** Open spans that may enclose the next one, outermost first. */
-  let around: Opened[] = []
-  for (const span of sorted) {
-    around = around.filter((outer) => outer.span.end > span.start)
-    const parent = isOperationKind(span.kind)
-      ? around.find((outer) => outer.span.kind === 'step')
-      : around.findLast((outer) => outer.span.end >= span.end)
-    const context = open(span, parent?.context ?? root)
-    if (!isOperationKind(span.kind)) around.push({ span, context })
-  }
 }

@@ -36,12 +36,12 @@ export async function openJobMetrics({ host, port, script }: MetricsOptions, to:
       }))
       .sort((a, b) => a.rank - b.rank)
     const job = { runId, script, host: hostname(), worldSize, restartCount, ranks }
-    return expositionText(jobMetrics(job, monotonicNow()))
+    return jobMetrics(job, monotonicNow())
   })
   to.say('metrics', `metrics: ${url}`, { url })
   return {
     /** Switches to this attempt. */
-    follow(next: AttemptFacts, read: () => readonly RankStatus[]): void {
+    follow(next: AttemptFacts, read: () => readonly RankStatus[]) {
       attempt = next
       readRanks = read
     },
@@ -76,11 +76,11 @@ export async function serveMetrics(host: string, port: number, read: () => strin
   }
 }
 
-function isLoopback(address: string): boolean {
+function isLoopback(address: string) {
   return address === '::1' || address.startsWith('127.')
 }
 
-function isLoopbackName(host: string): boolean {
+function isLoopbackName(host: string) {
   const name = host.replace(/:\d+$/, '')
   return name === 'localhost' || name === '[::1]' || /^127(\.\d{1,3}){3}$/.test(name)
 }
@@ -175,48 +175,52 @@ const rankMetrics: readonly RankMetric[] = [
   ],
 ]
 
-function family(name: string, help: string, samples: readonly Sample[]): MetricFamily {
-  return { name, type: name.endsWith('_total') ? 'counter' : 'gauge', help, samples }
-}
+/** The value of a sample, and its labels. Without a value, the sample is omitted. */
+type Sample = readonly [
+  value: number | undefined,
+  labels?: Readonly<Record<string, string | number>>,
+]
 
 /**
- * Returns the metrics of a job and of its ranks on one host, each with the labels `run_id` and `host`.
+ * Returns the metrics of a job and of its ranks on one host as text. All have the labels `run_id` and
+ * `host`.
  *
  * @param now - `monotonicNow()`
  */
-export function jobMetrics(job: MeasuredJob, now: number): MetricFamily[] {
+export function jobMetrics(job: MeasuredJob, now: number): string {
   const { runId, host, script, worldSize, restartCount, ranks } = job
-  const labels = { run_id: runId, host }
-  const ofJob = (value: number | undefined, more: Labels = {}): Sample[] =>
-    value === undefined ? [] : [{ labels: { ...labels, ...more }, value }]
+  const metric = (name: string, help: string, samples: readonly Sample[]) =>
+    metricText(
+      name,
+      help,
+      samples.map(([value, more]) => [value, { run_id: runId, host, ...more }]),
+    )
   return [
-    family('tsrun_job_info', 'Always 1; its labels describe the job.', ofJob(1, { script })),
-    family('tsrun_job_ranks', 'The number of ranks of the job, on all hosts.', ofJob(worldSize)),
-    family(
-      'tsrun_job_restarts_total',
-      'How often all ranks of the job were started again.',
-      ofJob(restartCount),
-    ),
+    metric('tsrun_job_info', 'Always 1; its labels describe the job.', [[1, { script }]]),
+    metric('tsrun_job_ranks', 'The number of ranks of the job, on all hosts.', [[worldSize]]),
+    metric('tsrun_job_restarts_total', 'How often all ranks of the job were started again.', [
+      [restartCount],
+    ]),
     ...rankMetrics.map(([name, help, of]) =>
-      family(
+      metric(
         name,
         help,
-        ranks.flatMap((rank) => ofJob(of(rank), { rank: rank.rank })),
+        ranks.map((rank) => [of(rank), { rank: rank.rank }]),
       ),
     ),
-    family(
+    metric(
       'tsrun_rank_state',
       'Whether the rank is in this state: 1 for one of the states, and 0 for the others.',
       ranks.flatMap(({ rank, state: current }) =>
-        rankStates.flatMap((state) => ofJob(Number(state === current), { rank, state })),
+        rankStates.map((state): Sample => [Number(state === current), { rank, state }]),
       ),
     ),
-    family(
+    metric(
       'tsrun_rank_state_seconds',
       'For how long the rank has been in its state, or in the operation that it has begun last.',
-      ranks.flatMap(({ rank, since }) => ofJob(Math.max(0, now - since) / 1000, { rank })),
+      ranks.map(({ rank, since }) => [Math.max(0, now - since) / 1000, { rank }]),
     ),
-  ]
+  ].join('')
 }
 
 /*
@@ -226,49 +230,31 @@ export function jobMetrics(job: MeasuredJob, now: number): MetricFamily[] {
 
 const EXPOSITION_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
-export type Labels = Readonly<Record<string, string | number>>
-
-export interface Sample {
-  readonly labels: Labels
-  readonly value: number
+/**
+ * Formats a metric; empty without samples.
+ *
+ * @param name - ends with the unit (seconds or bytes), then with `_total` for a counter
+ */
+export function metricText(name: string, help: string, samples: readonly Sample[]): string {
+  const lines = samples.flatMap(([value, labels = {}]) =>
+    value === undefined ? [] : `${name}${labelText(labels)} ${numberText(value)}\n`,
+  )
+  if (lines.length === 0) return ''
+  const type = name.endsWith('_total') ? 'counter' : 'gauge'
+  return `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}\n${lines.join('')}`
 }
 
-/** A metric with one sample for each set of labels. */
-export interface MetricFamily {
-  /** Ends with the unit (seconds or bytes), then with `_total` for a counter. */
-  readonly name: string
-  readonly type: 'counter' | 'gauge'
-  readonly help: string
-  readonly samples: readonly Sample[]
-}
-
-/** Formats metrics as text. Omits metrics without samples. */
-export function expositionText(families: readonly MetricFamily[]): string {
-  return families
-    .filter(({ samples }) => samples.length > 0)
-    .map(({ name, type, help, samples }) =>
-      [
-        `# HELP ${name} ${escaped(help)}\n`,
-        `# TYPE ${name} ${type}\n`,
-        ...samples.map(({ labels, value }) => `${name}${labelText(labels)} ${numberText(value)}\n`),
-      ].join(''),
-    )
-    .join('')
-}
-
-function labelText(labels: Labels): string {
+function labelText(labels: NonNullable<Sample[1]>) {
   const pairs = Object.entries(labels).map(
     ([name, value]) => `${name}="${escaped(String(value)).replaceAll('"', '\\"')}"`,
   )
-  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`
+  return `{${pairs.join(',')}}`
 }
 
-function escaped(text: string): string {
+function escaped(text: string) {
   return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
 }
 
-function numberText(value: number): string {
-  if (Number.isNaN(value)) return 'NaN'
-  if (Number.isFinite(value)) return String(value)
-  return value > 0 ? '+Inf' : '-Inf'
+function numberText(value: number) {
+  return value === Infinity ? '+Inf' : String(value).replace('Infinity', 'Inf')
 }

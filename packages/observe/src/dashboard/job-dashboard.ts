@@ -136,14 +136,14 @@ export async function openJobDashboard(options: DashboardOptions, host: ObserveH
   return {
     close,
     /** Switches to this attempt. */
-    follow(next: AttemptFacts, read: () => readonly RankStatus[]): void {
+    follow(next: AttemptFacts, read: () => readonly RankStatus[]) {
       attempt = next
       readRanks = read
       rates = new Map()
       measuredAt = -Infinity
       lookAtStep = followSteps(spansFolder(options.traces, next.runId), next.restartCount)
     },
-    addLine({ rank, stream, text }: LogLine): void {
+    addLine({ rank, stream, text }: LogLine) {
       const line = { rank, stream, text: shortened(visibleText(text), LINE_LENGTH) }
       keep(lines, line, KEPT_LINES)
       added.lines.push(line)
@@ -151,11 +151,11 @@ export async function openJobDashboard(options: DashboardOptions, host: ObserveH
       added.lines.shift()
       added.dropped += 1
     },
-    showFailure(text: string): void {
+    showFailure(text: string) {
       report = shortened(visibleText(text), REPORT_LENGTH)
     },
     /** Shows the outcome of the job, and keeps the page open as long as the options say. */
-    async end(exitCode: number): Promise<void> {
+    async end(exitCode: number) {
       phase = exitCode === 0 ? 'succeeded' : 'failed'
       endedAt = monotonicNow()
       // Clear the report of an earlier attempt, which failed.
@@ -172,17 +172,17 @@ export async function openJobDashboard(options: DashboardOptions, host: ObserveH
   }
 }
 
-function keep<T>(list: T[], value: T, most: number): void {
+function keep<T>(list: T[], value: T, most: number) {
   list.push(value)
   if (list.length > most) list.shift()
 }
 
-function shortened(text: string, length: number): string {
+function shortened(text: string, length: number) {
   return text.length <= length ? text : `${text.slice(0, length)} …`
 }
 
 function pointOf(at: number, ranks: readonly RankView[]): ChartPoint {
-  const mean = (key: 'loss' | 'stepsPerSecond' | 'cpu'): number | undefined => {
+  const mean = (key: 'loss' | 'stepsPerSecond' | 'cpu') => {
     const values = ranks.map((rank) => rank[key] ?? NaN).filter(Number.isFinite)
     return values.length === 0 ? undefined : values.reduce((sum, one) => sum + one) / values.length
   }

@@ -10,7 +10,6 @@ import type {
   LogLine,
   PageSource,
   RankView,
-  RecordedView,
 } from './views.ts'
 
 /** Maximum points of a chart. With more steps, each point is the mean of several steps. */
@@ -44,7 +43,8 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
   const step: NonNullable<PageSource['step']> = ({ index, number }) => {
     if (steps === undefined) return undefined
     const { numbers, ranks } = steps
-    const place = index ?? positionOf(numbers, number ?? 0)
+    const next = numbers.findIndex((each) => each >= (number ?? 0))
+    const place = index ?? (next < 0 ? numbers.length - 1 : next)
     const chosen = numbers[place]
     if (chosen === undefined) return undefined
     const view = stepView(
@@ -58,7 +58,12 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
     )
     return { index: place, view }
   }
-  const recorded = steps && recordedView(steps)
+  const summary = steps && summarizeSteps(steps)
+  const recorded = summary && {
+    steps: steps.numbers.length,
+    summary,
+    sentences: summarySentences(summary),
+  }
   const all: DashboardUpdate = {
     at: 0,
     job: { ...run, phase: 'recorded', ...placeOf(steps, lines) },
@@ -76,18 +81,6 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
     snapshot: () => all,
     step,
   }
-}
-
-/** The index of the first number that is at least `number`; without one, the last index. */
-function positionOf(numbers: readonly number[], number: number): number {
-  const found = numbers.findIndex((each) => each >= number)
-  return found < 0 ? numbers.length - 1 : found
-}
-
-function recordedView(steps: RecordedSteps): RecordedView | undefined {
-  const summary = summarizeSteps(steps)
-  if (summary === undefined) return undefined
-  return { steps: steps.numbers.length, summary, sentences: summarySentences(summary) }
 }
 
 function placeOf(
@@ -113,7 +106,7 @@ function placeOf(
   }
 }
 
-function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
+function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps) {
   if (!hasSteps) return []
   const size = Math.ceil(numbers.length / MOST_POINTS)
   const points: ChartPoint[] = []
@@ -130,6 +123,6 @@ function pointsOf({ numbers, ranks, hasSteps }: RecordedSteps): ChartPoint[] {
   return points
 }
 
-function mean(values: readonly number[]): number {
+function mean(values: readonly number[]) {
   return values.reduce((sum, value) => sum + value, 0) / values.length
 }

@@ -47,7 +47,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
   let timer: NodeJS.Timeout | undefined
   let isClosed = false
 
-  const sendUpdate = (): void => {
+  const sendUpdate = () => {
     if (isClosed) return
     clearTimeout(timer)
     const update = feed.update(pages.size > 0)
@@ -63,7 +63,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
     timer = setTimeout(sendUpdate, pages.size > 0 ? INTERVAL : IDLE_INTERVAL).unref()
   }
 
-  const stream = (request: IncomingMessage, response: ServerResponse, send: Send): void => {
+  const stream = (request: IncomingMessage, response: ServerResponse, send: Send) => {
     if (pages.size >= MOST_PAGES) {
       send(503, `${MOST_PAGES} pages are open\n`)
       return
@@ -79,7 +79,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
     sendUpdate()
   }
 
-  const isToken = (given: string): boolean => {
+  const isToken = (given: string) => {
     const [a, b] = [Buffer.from(given), Buffer.from(token)]
     return a.length === b.length && timingSafeEqual(a, b)
   }
@@ -132,7 +132,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
     /** Includes the token. */
     url: `http://127.0.0.1:${server.address.port}/?token=${token}`,
     /** Sends the last changes and closes the server. */
-    close: async (): Promise<void> => {
+    close: async () => {
       if (isClosed) return
       sendUpdate()
       isClosed = true
@@ -144,16 +144,16 @@ export async function serveDashboard(port: number, feed: PageSource) {
 }
 
 /** Reads a non-negative integer; undefined for any other text. */
-function numberOf(parameters: URLSearchParams, name: string): number | undefined {
+function numberOf(parameters: URLSearchParams, name: string) {
   const text = parameters.get(name) ?? ''
   return /^\d{1,15}$/.test(text) ? Number(text) : undefined
 }
 
-function eventText(event: string, data: unknown): string {
+function eventText(event: string, data: unknown) {
   return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }
 
-function cookieOf({ headers }: IncomingMessage, name: string): string {
+function cookieOf({ headers }: IncomingMessage, name: string) {
   const pairs = (headers.cookie ?? '').split(';').map((pair) => pair.trim())
   return pairs.find((pair) => pair.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
 }

@@ -1,11 +1,10 @@
-import { closeSync, fstatSync, readSync } from 'node:fs'
+import { closeSync, fstatSync } from 'node:fs'
 import { join } from 'node:path'
 import { namesIn, openFile } from '@tsrun/core'
 import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
-import { SpanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
+import { readAt, spanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
-import type { StepView } from './views.ts'
 
 /** Maximum bytes read by one poll, over all files. */
 const LOOK_BYTES = 32 * 2 ** 20
@@ -38,7 +37,7 @@ export function followSteps(folder: string, attempt: number) {
   let shown: number | undefined
 
   /** Opens the newest file of each rank. A rank that keeps only its newest spans starts new files. */
-  const open = (ranks: readonly number[]): void => {
+  const open = (ranks: readonly number[]) => {
     for (const name of namesIn(folder)) {
       if (seen.has(name)) continue
       const place = parseSpanFileName(name)
@@ -55,7 +54,7 @@ export function followSteps(folder: string, attempt: number) {
     }
   }
 
-  return (ranks: readonly number[]): StepView | undefined => {
+  return (ranks: readonly number[]) => {
     open(ranks)
     const opened = ranks.toSorted((a, b) => a - b).flatMap((rank) => files.get(rank) ?? [])
     let budget = LOOK_BYTES
@@ -78,12 +77,12 @@ type SpanTail = ReturnType<typeof openSpanTail>
 /** @throws Error if the file is no span file */
 function openSpanTail(path: string) {
   const { header, begin } = new SpanFileReader(path)
-  const decoder = new SpanDecoder(header)
+  const decode = spanDecoder(header)
   let at = begin
   /** All spans since this time have been read. Infinity after a skipped part, until the next step ends. */
   let from = header.monotonic
 
-  const forget = (): void => {
+  const forget = () => {
     const { windows } = tail
     const ends = Array.from(windows.values(), ({ end }) => end)
     const last = ends.reduce((most, end) => Math.max(most, end), -Infinity)
@@ -100,7 +99,7 @@ function openSpanTail(path: string) {
     for (const [step, { start }] of windows) if (start < complete) windows.delete(step)
   }
 
-  const add = (added: readonly Span[]): void => {
+  const add = (added: readonly Span[]) => {
     for (const span of added) {
       const { kind, step, start, end } = span
       if (kind !== 'step' || step === undefined) tail.spans.push(span)
@@ -124,8 +123,7 @@ function openSpanTail(path: string) {
       const added = Math.max(0, fstatSync(fd).size - at)
       const isPassedOver = added > 1.5 * END_BYTES
       const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
-      const bytes = Buffer.allocUnsafe(length)
-      return { bytes: bytes.subarray(0, readSync(fd, bytes, 0, length, at)), isPassedOver }
+      return { bytes: readAt(fd, at, length), isPassedOver }
     } finally {
       closeSync(fd)
     }
@@ -139,12 +137,12 @@ function openSpanTail(path: string) {
     /** Creation time of the file on the monotonic clock. */
     begun: header.monotonic,
     /** Reads up to `most` appended bytes. @returns the number of bytes read */
-    read(most: number): number {
+    read(most: number) {
       let total = 0
-      for (let isBehind = true; isBehind && total < most && !decoder.isDamaged;) {
+      for (let isBehind = true; isBehind && total < most;) {
         const { bytes, isPassedOver } = readAdded(most - total)
         const added: Span[] = []
-        const used = decoder.decode(bytes, isPassedOver ? undefined : added)
+        const used = decode(bytes, isPassedOver ? undefined : added)
         at += used
         total += used
         isBehind = isPassedOver && used > 0

@@ -7,7 +7,7 @@ import {
   type Piece,
   type Window,
 } from '../trace/division.ts'
-import { balancedIdle, balancedSchedule, lengthOf } from '../trace/balanced-idle.ts'
+import { balancedSchedule } from '../trace/balanced-schedule.ts'
 import { shareOfPart, sharesOf } from '../trace/shares.ts'
 import {
   barKinds,
@@ -34,7 +34,6 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   const spans = ranks.map((rank) => sweep(rank.spans, noticedEnd)(rank.window))
   const arrivals = new Arrivals()
   for (const span of spans.flat()) arrivals.add(span)
-  const idle = balancedIdle(spans, windows)
   const ideal = balancedSchedule(spans, windows)
   const start = Math.min(...windows.map((window) => window.start))
   const milliseconds = Math.max(...windows.map(({ end }) => end)) - start
@@ -45,15 +44,15 @@ export function stepView(step: number, ranks: readonly RankStep[]): StepView {
   return {
     step,
     milliseconds,
-    idealMilliseconds: ideal && lengthOf(ideal),
+    idealMilliseconds: ideal?.length,
     ranks: ranks.map(({ rank, window }, i): StepRankView => {
       const pieces = divideWindow(window, spans[i]!, arrivals)
       return {
         rank,
         milliseconds: window.end - window.start,
-        shares: sharesOf(pieces, idle?.[i] ?? 0),
+        shares: sharesOf(pieces, ideal?.idle[i] ?? 0),
         bars: barsOf(spans[i]!, pieces, start, milliseconds),
-        ideal: ideal?.[i]?.map(({ kind, microbatch, ...action }): Bar => [
+        ideal: ideal?.actions[i]!.map(({ kind, microbatch, ...action }): Bar => [
           barKinds.indexOf(kind as 'F'),
           rounded(offset + action.start),
           rounded(offset + action.end),
@@ -72,9 +71,9 @@ function barsOf(
   pieces: readonly Piece[],
   origin: number,
   milliseconds: number,
-): Bar[] {
+) {
   const bars: Bar[] = []
-  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1): void => {
+  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1) => {
     if (end - start < milliseconds * SHORTEST) return
     bars.push([barKinds.indexOf(kind), rounded(start - origin), rounded(end - origin), microbatch])
   }
@@ -82,7 +81,7 @@ function barsOf(
     if (computations.has(span.kind)) add(span.kind as 'F', span, span.microbatch)
   }
   let last: { readonly kind: (typeof barKinds)[number]; start: number; end: number } | undefined
-  const flush = (): void => {
+  const flush = () => {
     if (last !== undefined) add(last.kind, last)
     last = undefined
   }
@@ -120,6 +119,6 @@ function collectivesOf(
     })
 }
 
-function rounded(milliseconds: number): number {
+function rounded(milliseconds: number) {
   return Math.round(1000 * milliseconds) / 1000
 }

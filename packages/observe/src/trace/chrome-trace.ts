@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { closeSync, renameSync, rmSync } from 'node:fs'
 import { checkReplaceable, openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
@@ -22,7 +22,7 @@ const SHORTEST = 0.001
  */
 export function writeChromeTrace(files: readonly SpanFileReader[], path: string): number {
   const offsets = alignClocks(files)
-  const offsetOf = (file: SpanFileReader): number => offsets.get(hostOf(file.header)) ?? 0
+  const offsetOf = (file: SpanFileReader) => offsets.get(hostOf(file.header)) ?? 0
   const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
   const output = openEventFile(path)
   try {
@@ -46,8 +46,8 @@ export function writeChromeTrace(files: readonly SpanFileReader[], path: string)
       const key = `${host} ${rank}`
       let own = tracks.get(key)
       if (own === undefined) {
-        own = assignTracks(rank, (tid, name, place) => {
-          output.name('thread', pid, tid, name, place)
+        own = assignTracks(rank, (tid, name) => {
+          output.name('thread', pid, tid, name, tid)
         })
         tracks.set(key, own)
       }
@@ -121,7 +121,7 @@ function writeSpan(
   span: Span,
   place: { readonly pid: number; readonly offset: number; readonly restartCount: number },
   tracks: Tracks,
-): void {
+) {
   const { pid, offset, restartCount } = place
   const { kind, start, end, waited = 0 } = span
   const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
@@ -143,8 +143,9 @@ function writeSpan(
     args: { rank: span.rank, ...facts, label: span.name },
   })
   if (key !== undefined) {
-    // Both ends of an arrow have the same unique identifier.
-    const common = { name: 'message', cat: 'message', id: hashOf(key), pid, tid }
+    // Both ends of an arrow have the same unique identifier. Perfetto requires a number.
+    const id = hash('sha256', key, 'buffer').readUIntBE(0, 6)
+    const common = { name: 'message', cat: 'message', id, pid, tid }
     output.write(
       kind === 'send'
         ? { ...common, ph: 's', ts: rounded(ts) }
@@ -153,22 +154,11 @@ function writeSpan(
   }
 }
 
-function nameOf({ kind, name, microbatch, step }: Span): string {
+function nameOf({ kind, name, microbatch, step }: Span) {
   if (actionKinds.has(kind)) return `${kind}${microbatch ?? (name === undefined ? '' : ` ${name}`)}`
   if (kind === 'step') return `step ${step ?? ''}`
   if (isOperationKind(kind)) return name ?? kind
   return name === undefined ? kind : `${kind}: ${name}`
-}
-
-/** Hashes to 53 bits (FNV-1a, twice), because Perfetto requires numbers. */
-function hashOf(text: string): number {
-  let [low, high] = [0x811c9dc5, 0x01000193]
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    low = Math.imul(low ^ code, 0x01000193)
-    high = Math.imul(high ^ (code + i), 0x85ebca6b)
-  }
-  return ((high >>> 0) % 0x200000) * 2 ** 32 + (low >>> 0)
 }
 
 const shownFacts = [
@@ -191,23 +181,23 @@ function openEventFile(path: string) {
   const fd = openOwnFile(path)
   let text = '{"displayTimeUnit":"ms","traceEvents":[\n'
   let separator = ''
-  const flush = (): void => {
+  const flush = () => {
     writeWhole(fd, Buffer.from(text))
     text = ''
   }
-  const write = (event: object): void => {
+  const write = (event: object) => {
     text += separator + JSON.stringify(event)
     separator = ',\n'
     if (text.length > 1 << 18) flush()
   }
   return {
     write,
-    name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number): void {
+    name(what: 'process' | 'thread', pid: number, tid: number, name: string, place: number) {
       const common = { ph: 'M', pid, tid }
       write({ ...common, name: `${what}_name`, args: { name } })
       write({ ...common, name: `${what}_sort_index`, args: { sort_index: place } })
     },
-    close(): void {
+    close() {
       text += '\n]}\n'
       flush()
       closeSync(fd)
@@ -215,7 +205,7 @@ function openEventFile(path: string) {
   }
 }
 
-function rounded(microseconds: number): number {
+function rounded(microseconds: number) {
   return Math.round(1000 * microseconds) / 1000
 }
 
@@ -239,53 +229,46 @@ type Tracks = ReturnType<typeof assignTracks>
  * Assigns the spans of one rank to tracks (threads of the trace). Slices of one track are nested or
  * disjoint. A slice that would overlap partially gets an additional track.
  *
- * @param onNew - called for each new track, with its name and its sort position
+ * @param onNew - called for each new track
  */
-function assignTracks(rank: number, onNew: (tid: number, name: string, place: number) => void) {
+function assignTracks(rank: number, onNew: (tid: number, name: string) => void) {
   /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
-  const main: number[][] = [[]]
-  let hasCollector = false
+  const main: number[][] = []
   /** By track of the engine: when the track becomes free. */
   const engine: number[] = []
-  /** Thread ID 0 is reserved for the system. */
-  const tidOf = (track: number): number => rank * RANK + track + 1
-  const open = (track: number, name = ''): void => {
-    onNew(tidOf(track), `rank ${rank}${name}`, tidOf(track))
+  const known = new Set<number>()
+  /** @param number - of several tracks of one kind, from 0 */
+  const trackOf = (track: number, kind = '', number = 0) => {
+    // Thread ID 0 is reserved for the system.
+    const tid = rank * RANK + track + 1
+    if (known.size < known.add(tid).size) {
+      onNew(tid, `rank ${rank}${kind}${number === 0 ? '' : ` (${number + 1})`}`)
+    }
+    return tid
   }
-  open(0)
+  trackOf(0)
   return {
     /** The track of a slice of the main thread. Slices must come in the order of their starts. */
-    ofMainThread({ kind, start, end }: Span): number {
+    ofMainThread({ kind, start, end }: Span) {
       // V8 measures garbage collections, which may not nest exactly in other slices.
-      if (kind === 'gc') {
-        if (!hasCollector) open(COLLECTOR, ' garbage collection')
-        hasCollector = true
-        return tidOf(COLLECTOR)
-      }
+      if (kind === 'gc') return trackOf(COLLECTOR, ' garbage collection')
       // Synchronous slices of one thread are nested.
-      if (!asynchronous.has(kind)) return tidOf(0)
+      if (!asynchronous.has(kind)) return trackOf(0)
       for (let track = 0; track < COLLECTOR; track++) {
-        if (track === main.length) {
-          main.push([])
-          open(track, ` (${track + 1})`)
-        }
-        const slices = main[track]!
+        const slices = (main[track] ??= [])
         while (slices.length > 0 && slices.at(-1)! <= start) slices.pop()
         if (slices.length > 0 && slices.at(-1)! < end) continue
         slices.push(end)
-        return tidOf(track)
+        return trackOf(track, '', track)
       }
-      return tidOf(COLLECTOR - 1)
+      return trackOf(COLLECTOR - 1)
     },
 
-    ofOperation(start: number, end: number): number {
+    ofOperation(start: number, end: number) {
       let track = engine.findIndex((free) => free <= start)
       if (track < 0) track = Math.min(engine.length, MOST - 1)
-      if (track === engine.length) {
-        open(MOST + track, ` engine${track === 0 ? '' : ` (${track + 1})`}`)
-      }
       engine[track] = Math.max(end, engine[track] ?? -Infinity)
-      return tidOf(MOST + track)
+      return trackOf(MOST + track, ' engine', track)
     },
   }
 }

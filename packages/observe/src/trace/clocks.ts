@@ -59,7 +59,7 @@ export function alignClocks(files: readonly SpanFileReader[]): Map<string, numbe
   return offsets
 }
 
-function partsOf(files: readonly SpanFileReader[]): Part[][] {
+function partsOf(files: readonly SpanFileReader[]) {
   const operations = new Map<string, Part[]>()
   for (const file of files) {
     const host = hostOf(file.header)
@@ -82,7 +82,7 @@ function partsOf(files: readonly SpanFileReader[]): Part[][] {
 }
 
 /** For each ordered pair of hosts, the least time from a start on the first to an end on the second. */
-function boundsBetween(operations: readonly (readonly Part[])[]): Map<string, number> {
+function boundsBetween(operations: readonly (readonly Part[])[]) {
   const bounds = new Map<string, number>()
   for (const parts of operations) {
     // By host: the latest start for which other ranks wait, and the earliest end that waits for others.

@@ -34,7 +34,7 @@ export function addCriticalPath(
   { path, causes }: PathTotals,
 ): void {
   const places = new Map(ranks.map((rank, i) => [rank, i]))
-  const blame = (rank: number, window: Window, depth: number): void => {
+  const blame = (rank: number, window: Window, depth: number) => {
     const own = pieces[places.get(rank)!]!
     for (let i = Math.max(0, lastBefore(own, window.start)); i < own.length; i++) {
       const { part, operation, ...piece } = own[i]!
@@ -49,7 +49,7 @@ export function addCriticalPath(
     }
   }
   for (const [i, window] of windows.entries()) blame(ranks[i]!, window, 0)
-  const add = (rank: number, part: StepPart, milliseconds: number): void => {
+  const add = (rank: number, part: StepPart, milliseconds: number) => {
     if (milliseconds <= 0) return
     const key = `${rank} ${part}`
     const before = path.get(key)?.milliseconds ?? 0
@@ -91,7 +91,7 @@ function causeOf(operation: Span | undefined, arrivals: Arrivals) {
 }
 
 /** The index of the last piece that begins before a time, or -1. */
-function lastBefore(pieces: readonly Piece[], time: number): number {
+function lastBefore(pieces: readonly Piece[], time: number) {
   let [low, high] = [0, pieces.length]
   while (low < high) {
     const middle = (low + high) >> 1

@@ -98,7 +98,7 @@ export function divideWindow(window: Window, spans: readonly Span[], arrivals: A
   const main: Span[] = []
   const operations: Pending[] = []
   const cuts = new Set<number>()
-  const cut = (at: number): void => {
+  const cut = (at: number) => {
     if (at > window.start && at < window.end) cuts.add(at)
   }
   for (const span of spans) {
@@ -139,7 +139,7 @@ function partAt(
   const part = inner && own[inner.kind]
   if (part !== undefined) return { part, operation: undefined }
   const pending = operations.filter(({ end }) => at < end)
-  const of = (kind: SpanKind): Pending[] => pending.filter(({ span }) => span.kind === kind)
+  const of = (kind: SpanKind) => pending.filter(({ span }) => span.kind === kind)
   const collectives = of('collective')
   if (collectives.length > 0) return stateOf(at, collectives)
   if (inner?.waited !== undefined) {
@@ -171,7 +171,7 @@ function stateOf(at: number, pending: readonly Pending[]): Pick<Piece, 'part' | 
 }
 
 /** Finds the innermost span among nested spans of one thread. */
-function innermost(spans: readonly Span[]): Span | undefined {
+function innermost(spans: readonly Span[]) {
   return spans.reduce<Span | undefined>((inner, span) => {
     const isInside =
       inner === undefined ||

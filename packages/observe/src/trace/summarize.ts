@@ -54,13 +54,13 @@ function usage(problem: string): Error {
 }
 
 /** Whether the file for Perfetto is missing or older than the run. */
-function isStale(file: string, { files }: TracedRun): boolean {
+function isStale(file: string, { files }: TracedRun) {
   const written = statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
   return files.some(({ header }) => header.time > written)
 }
 
 /** Returns whether writing succeeded: the folder may belong to another user. */
-function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn']): boolean {
+function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn']) {
   try {
     writeMerged(run, file)
     return true
@@ -73,7 +73,7 @@ function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn'])
 /** Maximum ranks in the table. If there are more, those that compute longest are shown. */
 const MOST_ROWS = 16
 
-function summaryText(summary: TraceSummary, file: string | undefined): string {
+function summaryText(summary: TraceSummary, file: string | undefined) {
   const { byRank, mean } = summary
   const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
   const isShort = byRank.length <= MOST_ROWS
@@ -95,9 +95,8 @@ function summaryText(summary: TraceSummary, file: string | undefined): string {
   return `${lines.join('\n')}\n`
 }
 
-function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string {
-  const count = (number: number, what: string): string =>
-    `${number} ${what}${number === 1 ? '' : 's'}`
+function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary) {
+  const count = (number: number, what: string) => `${number} ${what}${number === 1 ? '' : 's'}`
   const place = `${count(ranks, 'rank')} on ${count(hosts, 'host')}`
   const last = attempts > 1 ? `, the last of ${attempts} attempts` : ''
   const mean =
@@ -109,7 +108,7 @@ function heading({ runId, ranks, hosts, attempts, steps }: TraceSummary): string
   return `run ${runId}: ${place}${last}${mean}`
 }
 
-function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>): string[] {
+function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'>) {
   return [
     name,
     durationText(step),
@@ -131,10 +130,10 @@ export function summarySentences(summary: TraceSummary): string[] {
   ]
 }
 
-function pathText({ criticalPath }: TraceSummary): string {
+function pathText({ criticalPath }: TraceSummary) {
   const total = criticalPath.reduce((sum, each) => sum + each.milliseconds, 0)
   if (total === 0) return 'unknown'
-  const sums = (keyOf: (each: PathShare) => string): string => {
+  const sums = (keyOf: (each: PathShare) => string) => {
     const times = new Map<string, number>()
     for (const each of criticalPath) {
       times.set(keyOf(each), (times.get(keyOf(each)) ?? 0) + each.milliseconds)
@@ -151,9 +150,9 @@ function pathText({ criticalPath }: TraceSummary): string {
   return `${parts}; of its time, ${sums(({ rank }) => `rank ${rank}`)}`
 }
 
-function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
+function slowestText(slowest: number, byRank: readonly RankSummary[]) {
   const own = byRank.find(({ rank }) => rank === slowest)!
-  const busy = ({ shares }: RankSummary): number => shares.compute + shares.input + shares.overhead
+  const busy = ({ shares }: RankSummary) => shares.compute + shares.input + shares.overhead
   const times = byRank.filter(({ rank }) => rank !== slowest).map(busy)
   const range = [...new Set([Math.min(...times), Math.max(...times)].map(durationText))].join(
     ' to ',
@@ -164,12 +163,10 @@ function slowestText(slowest: number, byRank: readonly RankSummary[]): string {
   )
 }
 
-/** Formats milliseconds. */
-function durationText(time: number): string {
+function durationText(time: number) {
   return time >= 10_000 ? `${(time / 1000).toFixed(1)} s` : `${time.toFixed(time < 100 ? 1 : 0)} ms`
 }
 
-/** Formats a fraction as a percentage. */
-function percentText(share: number): string {
+function percentText(share: number) {
   return `${(100 * share).toFixed(1)} %`
 }

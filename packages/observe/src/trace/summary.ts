@@ -1,5 +1,5 @@
 import type { StepRange } from '@tsrun/distributed/record'
-import { balancedIdle } from './balanced-idle.ts'
+import { balancedSchedule } from './balanced-schedule.ts'
 import { hostOf } from './clocks.ts'
 import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
 import { Arrivals, divideWindow, noticedEnd, sweep } from './division.ts'
@@ -69,11 +69,11 @@ export function summarizeSteps(
     const windows = ranks.map((rank) => rank.windows.get(number)!)
     const inStep = windows.map((window, i) => sweeps[i]!(window))
     const pieces = windows.map((window, i) => divideWindow(window, inStep[i]!, arrivals))
-    const idle = balancedIdle(inStep, windows)
+    const balanced = balancedSchedule(inStep, windows)
     for (const [i, { start, end }] of windows.entries()) {
       const total = totals[i]!
       total.step += end - start
-      const added = sharesOf(pieces[i]!, idle?.[i] ?? 0)
+      const added = sharesOf(pieces[i]!, balanced?.idle[i] ?? 0)
       for (const share of timeShares) total.shares[share] += added[share]
     }
     addCriticalPath(rankNumbers, windows, pieces, arrivals, critical)
@@ -86,7 +86,7 @@ export function summarizeSteps(
     shares: sharesFrom((share) => totals[i]!.shares[share] / count),
     causes: (critical.causes.get(rank) ?? 0) / count,
   }))
-  const mean = (of: (rank: RankSummary) => number): number =>
+  const mean = (of: (rank: RankSummary) => number) =>
     byRank.reduce((sum, rank) => sum + of(rank), 0) / byRank.length
   const slowest = byRank.reduce((most, each) => (each.causes > most.causes ? each : most))
   return {

@@ -79,7 +79,7 @@ export function findTrace(
   throw tsrError('ERR_TSR_USAGE', { problem })
 }
 
-function spanFiles(directory: string, runId: string | undefined): string[] {
+function spanFiles(directory: string, runId: string | undefined) {
   return folders(directory, runId).flatMap((folder) =>
     readdirSync(folder)
       .filter((name) => name.endsWith('.spans'))
@@ -87,7 +87,7 @@ function spanFiles(directory: string, runId: string | undefined): string[] {
   )
 }
 
-function folders(directory: string, runId: string | undefined): string[] {
+function folders(directory: string, runId: string | undefined) {
   try {
     return readdirSync(join(directory, 'spans'), { withFileTypes: true })
       .filter((entry) => entry.isDirectory() && (runId === undefined || entry.name === runId))
@@ -120,7 +120,7 @@ export function readSteps({ runId, lastAttempt, files }: TracedRun) {
     const steps = new Map<number, RecordedStep>()
     let count = 0
     let [first, last] = [Infinity, -Infinity]
-    const visit = ({ kind, step, start, end, loss }: Span): void => {
+    const visit = ({ kind, step, start, end, loss }: Span) => {
       count++
       if (['F', 'batch', 'input'].includes(kind)) first = Math.min(first, start + offset)
       if (kind !== 'gc') last = Math.max(last, end + offset)
@@ -131,7 +131,6 @@ export function readSteps({ runId, lastAttempt, files }: TracedRun) {
     const whole = { start: first, end: last, loss: undefined }
     return {
       header,
-      /** Number of spans. */
       count,
       steps,
       whole: new Map<number, RecordedStep>(first < last ? [[0, whole]] : []),
@@ -147,7 +146,6 @@ export function readSteps({ runId, lastAttempt, files }: TracedRun) {
   // If only rank 0 reports steps, use its steps for all ranks.
   const reported = read.find(({ steps }) => steps.size > 0)?.steps
   const ranks = read.map(({ header, count, steps, whole, spansBetween }) => {
-    /** By step number. */
     const windows: ReadonlyMap<number, RecordedStep> = steps.size > 0 ? steps : (reported ?? whole)
     return { header, count, windows, spansBetween }
   })

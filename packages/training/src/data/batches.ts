@@ -27,7 +27,6 @@ export interface BatchesOptions {
   readonly start?: number
 }
 
-/** Validation rules for the options that loaders accept too. */
 const batchRules = {
   batch: count({ from: 1 }),
   seed: orderRules.seed,
@@ -222,34 +221,25 @@ function checkState(state: Partial<LoaderState> | null) {
 }
 
 export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
+  const tensor = (field: string) =>
+    isExamples(dataset)
+      ? fieldTensor(dataset, field, indices)
+      : labeledTensor(dataset, field, indices)
   const size = indices.length
-  if (isExamples(dataset)) {
-    const tensor = (field: string) => fieldTensor(dataset, field, indices)
-    return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }
-  }
-  const batch = labeledBatch(dataset, indices)
-  const { inputs, labels } = batch
-  const fields: Record<string, () => Tensor> = { inputs, labels }
-  const tensor = (field: string) => {
-    if (fields[field] !== undefined) return fields[field]()
-    throw argumentError('a field of the examples', field, 'inputs or labels')
-  }
-  return { ...batch, tensor }
+  return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }
 }
 
-function labeledBatch(dataset: Dataset, indices: Int32Array) {
+function labeledTensor(dataset: Dataset, field: string, indices: Int32Array) {
   const size = indices.length
-  return {
-    size,
-    indices,
-    inputs: () =>
-      createTensor([size, dataset.features], (out) => {
-        dataset.readInputs(indices, out)
-      }),
-    labels: () => {
-      const labels = new Int32Array(size)
-      dataset.readLabels(indices, labels)
-      return tf.keep(tf.tensor1d(labels, 'int32'))
-    },
+  if (field === 'inputs') {
+    return createTensor([size, dataset.features], (out) => {
+      dataset.readInputs(indices, out)
+    })
   }
+  if (field !== 'labels') {
+    throw argumentError('a field of the examples', field, 'inputs or labels')
+  }
+  const labels = new Int32Array(size)
+  dataset.readLabels(indices, labels)
+  return tf.keep(tf.tensor1d(labels, 'int32'))
 }

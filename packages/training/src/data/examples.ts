@@ -130,7 +130,6 @@ function isColumn(given: ArrayLike<number> | Column): given is Column {
   return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }
 
-/** @throws ERR_TSR_ARGUMENT */
 function checkedColumn(name: string, given: ArrayLike<number> | Column) {
   const column = isColumn(given) ? given : { values: given }
   columnRules.values.check(`the column ${name}`, column.values)

@@ -254,7 +254,7 @@ function resize(image: Image, [height, width]: readonly [number, number], channe
   return bytes
 }
 
-const mix = (a: number, b: number, share: number): number => a + (b - a) * share
+const mix = (a: number, b: number, share: number) => a + (b - a) * share
 
 /** Returns, for each new position, the two old positions around it and the weight of the second one. */
 function positions(from: number, to: number) {

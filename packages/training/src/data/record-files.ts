@@ -1,4 +1,3 @@
-import type { FileHandle } from 'node:fs/promises'
 import { pipeline } from 'node:stream'
 import {
   filled,
@@ -38,23 +37,23 @@ const LONGEST = 2 ** 24
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
   filled().check('separator', separator)
-  // The stream pipeline closes the file when the parser stops, and passes file errors to the parser.
-  const rows = pipeline(
-    (await openRecords(path)).createReadStream(),
-    parse({
-      bom: true,
-      delimiter: separator,
-      info: true,
-      max_record_size: LONGEST,
-      record_delimiter: ['\r\n', '\n'],
-      relax_column_count: true,
-      skip_empty_lines: true,
-    }),
-    () => undefined,
-  ) as AsyncIterable<{ readonly record: readonly string[]; readonly info: Info }>
   let names: readonly string[] | undefined
   let count = 0
   try {
+    // The stream pipeline closes the file when the parser stops, and passes file errors to the parser.
+    const rows = pipeline(
+      (await openFileHandle(path)).createReadStream(),
+      parse({
+        bom: true,
+        delimiter: separator,
+        info: true,
+        max_record_size: LONGEST,
+        record_delimiter: ['\r\n', '\n'],
+        relax_column_count: true,
+        skip_empty_lines: true,
+      }),
+      () => undefined,
+    ) as AsyncIterable<{ readonly record: readonly string[]; readonly info: Info }>
     for await (const { record, info } of rows) {
       count++
       if (names === undefined) {
@@ -90,7 +89,7 @@ export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   }
 }
 
-function objectIn(line: string, refused: (problem: string, cause?: unknown) => Error): DataRecord {
+function objectIn(line: string, refused: (problem: string, cause?: unknown) => Error) {
   let value: unknown
   try {
     value = JSON.parse(line)
@@ -106,7 +105,7 @@ function objectIn(line: string, refused: (problem: string, cause?: unknown) => E
 const COLON = /\s*:/y
 
 /** Returns a key that an object in valid JSON has twice. JSON.parse would keep only its last value. */
-function repeatedKey(json: string): string | undefined {
+function repeatedKey(json: string) {
   const open: Set<string>[] = []
   for (let at = 0; at < json.length; at++) {
     const character = json[at]
@@ -138,9 +137,9 @@ export async function* parquetRecords(path: string): AsyncGenerator<DataRecord> 
     'hyparquet',
     () => import('hyparquet'),
   )
-  // Only check that the file is readable, because `hyparquet` opens it by name.
-  await (await openRecords(path)).close()
   try {
+    // Only check that the file is readable, because `hyparquet` opens it by name.
+    await (await openFileHandle(path)).close()
     const file = await parquet.asyncBufferFromFile(path)
     const { row_groups: groups } = await parquet.parquetMetadataAsync(file)
     let rowStart = 0
@@ -183,11 +182,7 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
   return examplesFrom(records, rules, path)
 }
 
-/**
- * Yields the lines of a file, without a byte order mark.
- *
- * @throws ERR_TSR_DATASET when the file cannot be read or a line is too long
- */
+/** Yields the lines of a file, without a byte order mark. */
 async function* linesOf(path: string): AsyncGenerator<string> {
   /** The chunks so far of a line that continues in the next chunk. */
   let parts: string[] = []
@@ -206,7 +201,7 @@ async function* linesOf(path: string): AsyncGenerator<string> {
     return count++ === 0 ? whole.replace(/^\uFEFF/, '') : whole
   }
   try {
-    const stream = (await openRecords(path)).createReadStream({ encoding: 'utf8' })
+    const stream = (await openFileHandle(path)).createReadStream({ encoding: 'utf8' })
     for await (const chunk of stream as AsyncIterable<string>) {
       const [first, ...others] = chunk.split('\n')
       add(first!)
@@ -221,15 +216,8 @@ async function* linesOf(path: string): AsyncGenerator<string> {
   if (length > 0) yield line()
 }
 
-/** @throws ERR_TSR_DATASET */
-async function openRecords(path: string): Promise<FileHandle> {
-  return await openFileHandle(path).catch((error: unknown) => {
-    throw unusable(path, fileProblem(path, error), error)
-  })
-}
-
 function unusable(path: string, reason: unknown, cause?: unknown) {
   if (isTsrError(reason)) return reason
   const origin = reason instanceof Error ? reason : undefined
-  return datasetError(path, messageOf(reason), cause ?? origin)
+  return datasetError(path, fileProblem(path, reason), cause ?? origin)
 }

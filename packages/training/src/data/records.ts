@@ -74,7 +74,6 @@ export function examplesAt(
   return examples(Object.fromEntries(columns), records.length)
 }
 
-/** @throws ERR_TSR_ARGUMENT */
 function checkedRule(field: string, given: FieldRule) {
   const name = `the rule of ${field}`
   const isSource = typeof given !== 'object' || Array.isArray(given)
@@ -191,7 +190,7 @@ function readAll(
   return shapeOf(inner, true)
 }
 
-function shapeOf(parts: readonly (readonly number[])[], isList: boolean): readonly number[] {
+function shapeOf(parts: readonly (readonly number[])[], isList: boolean) {
   if (!isList) return parts[0]!
   const isEven = parts.every((shape) => shape.join() === parts[0]!.join())
   return [parts.length, ...(isEven ? (parts[0] ?? []) : [NaN])]

@@ -143,7 +143,7 @@ function sequencesAt({ tokens }: Text, all: Int32Array, options: CompleteOptions
   return { size, row, starts, share, inputs: make(0), labels: make(1) }
 }
 
-function readFor({ tokens }: Text, options: RandomTextOptions): CompleteOptions {
+function readFor({ tokens }: Text, options: RandomTextOptions) {
   const complete = readOptions(options)
   const { block, positions } = complete
   if (block >= tokens.length) {

@@ -64,34 +64,37 @@ const readOptions = declareOptions({
 /** What a log has under a name at a step: a number, a text, or values whose distribution it shows. */
 export type Entry = { value: number } | { text: string } | { values: ArrayLike<number> }
 
-/** Where the entries of a log go. */
-interface Destination extends Pick<MetricLog, 'flush' | 'close'> {
-  readonly write: (name: string, step: number, entry: Entry) => void
+/** The format of a log. */
+export interface LogFormat {
+  /** Returns the path of the file; if all ranks write, that of a rank. */
+  fileOf(path: string, rank?: number): string
+  /** Returns what to write first, given the size and the last byte of an existing file. */
+  begin(size: number, last: number | undefined): Uint8Array
+  /** Returns what to write for an entry; an empty array to skip it. */
+  encode(name: string, step: number, entry: Entry): Uint8Array
 }
 
 /**
- * Returns the metric log of this rank. If all ranks write, the log is at `place(path, rank)`. On a
- * rank that does not write, the log ignores all calls.
+ * Returns the metric log of this rank. On a rank that does not write, the log ignores all calls.
  *
  * @throws ERR_TSR_ARGUMENT for an invalid path or option. The log's methods throw it when the step
  *   is not a non-negative integer
  */
-export function logOfRank(
-  path: string,
-  options: MetricLogOptions,
-  place: (path: string, rank: number) => string,
-  create: (path: string) => Destination,
-): MetricLog {
+export function logOfRank(path: string, options: MetricLogOptions, format: LogFormat): MetricLog {
   filled('a path').check('path', path)
   const { rank = Number(process.env['RANK'] ?? 0), ranks } = readOptions(options)
   if (ranks === 'first' && rank > 0) return silent
-  const { write, ...file } = create(ranks === 'all' ? place(path, rank) : path)
-  const log: Destination['write'] = (name, step, entry) => {
+  const { write, ...file } = openLog(
+    format.fileOf(path, ranks === 'all' ? rank : undefined),
+    format,
+  )
+  const log = (name: string, step: number, entry: Entry) => {
     if (name === '') {
       throw argumentError('the name of a metric', '""', 'a name such as loss')
     }
     count().check(`the step of ${name}`, step)
-    write(name, step, entry)
+    const content = format.encode(name, step, entry)
+    if (content.length > 0) write(content)
   }
   return {
     ...file,
@@ -108,7 +111,7 @@ export function logOfRank(
 }
 
 const nothing = (): void => undefined
-const done = (): Promise<void> => Promise.resolve()
+const done = () => Promise.resolve()
 const silent: MetricLog = {
   scalar: nothing,
   text: nothing,
@@ -125,15 +128,8 @@ const append = promisify(appendFile)
 /** The capacity of the write buffer in bytes, and the delay in milliseconds before it is written. */
 const [BYTES, INTERVAL] = [64 * 1024, 1000]
 
-/**
- * Appends to a file in the background. When the process exits, the buffer is written synchronously.
- *
- * @param begin - returns bytes to write first, given the size and the last byte of an existing file
- */
-export function openLog(
-  path: string,
-  begin: (size: number, last: number | undefined) => Uint8Array,
-) {
+/** Appends to a file in the background. When the process exits, the buffer is written synchronously. */
+function openLog(path: string, format: LogFormat) {
   let waiting: Uint8Array[] = []
   let bytes = 0
   let fd: number | undefined
@@ -149,7 +145,7 @@ export function openLog(
       const { size } = fstatSync(opened)
       const last = Buffer.alloc(1)
       if (size > 0) readSync(opened, last, 0, 1, size - 1)
-      writeWhole(opened, begin(size, size > 0 ? last[0] : undefined))
+      writeWhole(opened, format.begin(size, size > 0 ? last[0] : undefined))
       return opened
     } catch (error) {
       closeSync(opened)

@@ -1,13 +1,7 @@
 import { hostname } from 'node:os'
 import { join as joinPath } from 'node:path'
 import { histogramOf } from './histogram.ts'
-import {
-  logOfRank,
-  openLog,
-  type Entry,
-  type MetricLog,
-  type MetricLogOptions,
-} from './metric-log.ts'
+import { logOfRank, type Entry, type MetricLog, type MetricLogOptions } from './metric-log.ts'
 
 let files = 0
 
@@ -25,21 +19,18 @@ let files = 0
  * await run.fit(data, { epochs: 3, log: [tensorBoard('runs/first')] })
  */
 export function tensorBoard(directory: string, options: MetricLogOptions = {}): MetricLog {
-  const place = (path: string, rank: number) => joinPath(path, `rank-${rank}`)
-  return logOfRank(directory, options, place, (folder) => {
-    const seconds = Math.floor(Date.now() / 1000)
-    const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
-    const path = joinPath(folder, name)
-    const { write: append, ...file } = openLog(path, () =>
-      recordOf(event(0, bytesField(3, 'brain.Event:2'))),
-    )
-    return {
-      ...file,
-      write(tag, step, entry) {
-        const summary = bytesField(1, join([bytesField(1, tag), valueOf(entry)]))
-        append(recordOf(event(step, bytesField(5, summary))))
-      },
-    }
+  return logOfRank(directory, options, {
+    fileOf(path, rank) {
+      const folder = rank === undefined ? path : joinPath(path, `rank-${rank}`)
+      const seconds = Math.floor(Date.now() / 1000)
+      const name = `events.out.tfevents.${seconds}.${hostname()}.${process.pid}.${files++}`
+      return joinPath(folder, name)
+    },
+    begin: () => recordOf(event(0, bytesField(3, 'brain.Event:2'))),
+    encode(tag, step, entry) {
+      const summary = bytesField(1, join([bytesField(1, tag), valueOf(entry)]))
+      return recordOf(event(step, bytesField(5, summary)))
+    },
   })
 }
 
@@ -85,7 +76,7 @@ function recordOf(data: Uint8Array): Uint8Array {
 }
 
 /** Masks a CRC, as TFRecord requires. The CRC of data that contains unmasked CRCs would be weak. */
-function masked(checksum: number): number {
+function masked(checksum: number) {
   return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0
 }
 
@@ -98,7 +89,7 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   return value
 })
 
-function crc32c(data: Uint8Array): number {
+function crc32c(data: Uint8Array) {
   let value = 0xffffffff
   for (const byte of data) value = table[(value ^ byte) & 255]! ^ (value >>> 8)
   return (value ^ 0xffffffff) >>> 0
@@ -109,7 +100,6 @@ function crc32c(data: Uint8Array): number {
  * field types that TensorBoard uses.
  */
 
-/** Encodes a field with a non-negative integer. */
 function varintField(field: number, value: number): Uint8Array {
   return join([varint(field * 8), varint(value)])
 }
@@ -130,7 +120,6 @@ function bytesField(field: number, value: Uint8Array | string): Uint8Array {
   return join([varint(field * 8 + 2), varint(bytes.length), bytes])
 }
 
-/** Encodes a packed repeated field of doubles. */
 function doublesField(field: number, values: readonly number[]): Uint8Array {
   return bytesField(field, doubles(values))
 }

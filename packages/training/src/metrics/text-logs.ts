@@ -1,8 +1,8 @@
 import { histogramOf } from './histogram.ts'
 import {
   logOfRank,
-  openLog,
   type Entry,
+  type LogFormat,
   type MetricLog,
   type MetricLogOptions,
 } from './metric-log.ts'
@@ -20,17 +20,11 @@ import {
  * await run.fit(data, { epochs: 3, log: [jsonl('metrics.jsonl')] })
  */
 export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
-  return logOfRank(path, options, fileOfRank, (place) => {
-    const { write: append, ...file } = lineFile(place)
-    return {
-      ...file,
-      write(name, step, entry) {
-        const time = Date.now() / 1000
-        const content = contentOf(entry)
-        append(Buffer.from(`${JSON.stringify({ time, step, name, ...content })}\n`))
-      },
-    }
+  const format = textFormat('', (name, step, entry) => {
+    const time = Date.now() / 1000
+    return `${JSON.stringify({ time, step, name, ...contentOf(entry) })}\n`
   })
+  return logOfRank(path, options, format)
 }
 
 /**
@@ -40,17 +34,12 @@ export function jsonl(path: string, options: MetricLogOptions = {}): MetricLog {
  * @throws ERR_TSR_ARGUMENT
  */
 export function csv(path: string, options: MetricLogOptions = {}): MetricLog {
-  return logOfRank(path, options, fileOfRank, (place) => {
-    const { write: append, ...file } = lineFile(place, 'step,name,value\n')
-    return {
-      ...file,
-      write(name, step, entry) {
-        if (!('value' in entry)) return
-        const quoted = /[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name
-        append(Buffer.from(`${step},${quoted},${entry.value}\n`))
-      },
-    }
+  const format = textFormat('step,name,value\n', (name, step, entry) => {
+    if (!('value' in entry)) return ''
+    const quoted = /[",\r\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name
+    return `${step},${quoted},${entry.value}\n`
   })
+  return logOfRank(path, options, format)
 }
 
 function contentOf(entry: Entry): object {
@@ -60,17 +49,24 @@ function contentOf(entry: Entry): object {
   return { value: Number.isFinite(value) ? value : String(value) }
 }
 
-/** Returns the path of one rank's file: `metrics.rank-3.csv` for `metrics.csv` and rank 3. */
-function fileOfRank(path: string, rank: number): string {
-  return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)
-}
-
 const NEWLINE = 10
 
-/** Opens a log file of text lines. Terminates an incomplete last line that a killed process left. */
-function lineFile(path: string, header = '') {
-  return openLog(path, (size, last) => {
-    if (size === 0) return Buffer.from(header)
-    return Buffer.from(last === NEWLINE ? '' : '\n')
-  })
+/** The format of a file of lines. @param lineOf - returns the line of an entry; empty to skip it */
+function textFormat(
+  header: string,
+  lineOf: (...entry: Parameters<LogFormat['encode']>) => string,
+): LogFormat {
+  return {
+    /** With a rank, returns `metrics.rank-3.csv` for `metrics.csv` and rank 3. */
+    fileOf(path, rank) {
+      if (rank === undefined) return path
+      return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)
+    },
+    begin(size, last) {
+      if (size === 0) return Buffer.from(header)
+      // Terminate an incomplete last line that a killed process left.
+      return Buffer.from(last === NEWLINE ? '' : '\n')
+    },
+    encode: (...entry) => Buffer.from(lineOf(...entry)),
+  }
 }

@@ -161,9 +161,9 @@ export async function gatherTensor(
 }
 
 /** Options of `scatterTensor`. */
-export interface ScatterOptions<D extends HostDType = HostDType> extends PartOptions {
+export interface ScatterOptions extends PartOptions {
   /** The dtype of the tensor of `root`: `float32` (default), `int32` or `bool`. */
-  readonly dtype?: D
+  readonly dtype?: HostDType
 }
 
 /**
@@ -178,12 +178,12 @@ export interface ScatterOptions<D extends HostDType = HostDType> extends PartOpt
  * @example
  * const rows = await scatterTensor(group, [32, 1024], group.rank === 0 ? batch : null, 0)
  */
-export async function scatterTensor<D extends HostDType = 'float32'>(
+export async function scatterTensor(
   group: ProcessGroup,
   shape: readonly number[],
   tensor: Tensor | null,
   root: number,
-  { axis = 0, dtype = 'float32' as D, ...options }: ScatterOptions<D> = {},
+  { axis = 0, dtype = 'float32', ...options }: ScatterOptions = {},
 ): Promise<Tensor> {
   checkGroup(group)
   const cut = cutOfPart(aShape.check('shape', shape), axis, group.size)
@@ -227,9 +227,9 @@ export async function allToAllTensor(
 }
 
 /** Options of `recvTensor`. */
-export interface ReceiveOptions<D extends HostDType = HostDType> extends MessageOptions {
+export interface ReceiveOptions extends MessageOptions {
   /** The dtype of the sent tensor: `float32` (default), `int32` or `bool`. */
-  readonly dtype?: D
+  readonly dtype?: HostDType
 }
 
 /**
@@ -267,11 +267,11 @@ export async function sendTensor(
  * @example
  * const activations = await recvTensor(group, [32, 1024], group.previous, { tag: microbatch })
  */
-export async function recvTensor<D extends HostDType = 'float32'>(
+export async function recvTensor(
   group: ProcessGroup,
   shape: readonly number[],
   from: Source,
-  { dtype = 'float32' as D, ...options }: ReceiveOptions<D> = {},
+  { dtype = 'float32', ...options }: ReceiveOptions = {},
 ): Promise<Tensor> {
   checkGroup(group)
   const message = { shape: aShape.check('shape', shape), dtype }
@@ -292,7 +292,7 @@ async function run(
   tensor: Tensor,
   collective: TensorCollective,
   options: CollectiveOptions = {},
-): Promise<Tensor | undefined> {
+) {
   checkGroup(group)
   return await complete(collective(aTensor.check('tensor', tensor), group, options), tensor, group)
 }

@@ -94,9 +94,11 @@ export function planLayouts(options: PlanOptions): LayoutPlan {
     const { dp, tp, pp, recompute } = division
     const examples = batch / dp
     const { makespan, bubble, inFlight } = pipelineTime(model, division, examples, dtype, given)
+    const shared = ringTime(dp, (model.parameters / (tp * pp)) * valueBytes[dtype], given)
     return zeroLevels(division).map((zero) => {
       const layout = { dp, tp, pp, zero, recompute }
-      const exchange = exchangeTime(model, layout, examples, dtype, given)
+      // ZeRO stage 3 also gathers the parameters for each pass of each micro-batch, forward and backward.
+      const exchange = zero === 3 ? shared / 2 + examples * shared : shared
       const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
       const fits = memory.total <= room
       return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
@@ -124,7 +126,7 @@ function shapeOf(given: ReturnType<typeof readOptions>): ModelShape {
   throw argumentError('heads', heads, `a divisor of the width, ${width}`)
 }
 
-function roundWidth(width: number): number {
+function roundWidth(width: number) {
   const unit = width >= 4096 ? 1024 : width >= 1024 ? 256 : width >= 128 ? 64 : 1
   return Math.max(1, unit * Math.round(width / unit))
 }
@@ -149,7 +151,7 @@ function zeroLevels({ dp, pp }: Division): RankLayout['zero'][] {
   return pp === 1 ? [0, 1, 2, 3] : [0, 1, 2]
 }
 
-function divisors(of: number): number[] {
+function divisors(of: number) {
   return Array.from({ length: of }, (_, index) => index + 1).filter((each) => of % each === 0)
 }
 
@@ -193,7 +195,6 @@ export interface LayoutMemory {
   readonly total: number
 }
 
-/** The bytes of a number of each type. */
 const valueBytes: Readonly<Record<PlanDtype, number>> = {
   float32: 4,
   bfloat16: 2,
@@ -203,24 +204,14 @@ const valueBytes: Readonly<Record<PlanDtype, number>> = {
 const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
 
 /**
- * Returns the bytes of activations for one example in one transformer layer: with 16-bit numbers
- * s h (10 + 24 / t + 5 a s / (h t)), with float32 twice as much. s is the sequence length, h the
- * width, a the number of heads, and t the number of tensor parallel ranks (Korthikanti et al.,
- * Reducing Activation Recomputation in Large Transformer Models, 2022, equation 2).
- */
-function layerActivations(
-  { width, heads, sequence }: ModelShape,
-  dtype: PlanDtype,
-  tp: number,
-): number {
-  const scores = (5 * heads * sequence) / (width * tp)
-  return sequence * width * (10 + 24 / tp + scores) * (valueBytes[dtype] / 2)
-}
-
-/**
  * Returns the bytes of weights, gradients, optimizer state and activations of a rank. With 16-bit
  * numbers the optimizer keeps a float32 copy of the weights. ZeRO stage 3 also holds the gathered
  * weights of one layer.
+ *
+ * The activations of one example in one transformer layer take s h (10 + 24 / t + 5 a s / (h t)) bytes
+ * with 16-bit numbers, and twice as much with float32. s is the sequence length, h the width, a the
+ * number of heads, and t the number of tensor parallel ranks (Korthikanti et al., Reducing Activation
+ * Recomputation in Large Transformer Models, 2022, equation 2).
  *
  * @param inFlight - the largest number of micro-batches whose activations a rank holds; each
  *   micro-batch has one example
@@ -241,20 +232,19 @@ function layoutMemory(
   const weights = (held(3) + gathered) * bytes
   const gradients = held(2) * bytes
   const states = held(1) * (moments[optimizer] + master)
-  const layer = layerActivations(model, dtype, tp)
-  const input = model.sequence * model.width * bytes
+  const { width, heads, sequence } = model
+  const scores = (5 * heads * sequence) / (width * tp)
+  const layer = sequence * width * (10 + 24 / tp + scores) * (bytes / 2)
+  const input = sequence * width * bytes
   const activations = recompute ? inFlight * input + layers * layer : inFlight * layers * layer
   const total = weights + gradients + states + activations
   return { weights, gradients, optimizer: states, activations, total }
 }
 
-/** The speed of the ranks and of the links between them. */
+/** The speed of the ranks and of the links between them; see `PlanOptions`. */
 interface Hardware {
-  /** Floating-point operations per second that a rank reaches in training. */
   readonly flops: number
-  /** Bytes per second that a rank sends to another. */
   readonly link: number
-  /** The latency of a message in seconds. */
   readonly latency: number
 }
 
@@ -311,26 +301,11 @@ function pipelineTime(
   return { makespan, bubble, inFlight: Math.max(...ranks.map(({ peakInFlight }) => peakInFlight)) }
 }
 
-/**
- * Returns the seconds to average gradients over the replicas. ZeRO stage 3 also gathers the
- * parameters for each forward and each backward pass of a micro-batch.
- */
-function exchangeTime(
-  { parameters }: ModelShape,
-  { dp, tp, pp, zero }: RankLayout,
-  examples: number,
-  dtype: PlanDtype,
-  hardware: Hardware,
-): number {
-  const shared = ringTime(dp, (parameters / (tp * pp)) * valueBytes[dtype], hardware)
-  return zero === 3 ? shared / 2 + examples * shared : shared
-}
-
 function ringTime(
   ranks: number,
   bytes: number,
   { link, latency }: Pick<Hardware, 'link' | 'latency'>,
-): number {
+) {
   return 2 * (ranks - 1) * (latency + bytes / ranks / link)
 }
 
@@ -361,7 +336,7 @@ const headings = [
   '',
 ]
 
-function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
+function rowOf(layout: PlannedLayout, isBest: boolean) {
   const { dp, tp, pp, zero, recompute, memory, fits, bubble, step } = layout
   const { weights, gradients, optimizer, activations, total } = memory
   return [
@@ -375,10 +350,10 @@ function rowOf(layout: PlannedLayout, isBest: boolean): string[] {
   ]
 }
 
-function short(value: number): string {
+function short(value: number) {
   return value >= 99.5 ? value.toFixed(0) : value >= 9.95 ? value.toFixed(1) : value.toFixed(2)
 }
 
-function seconds(value: number): string {
+function seconds(value: number) {
   return value >= 1 ? `${short(value)} s` : `${short(1000 * value)} ms`
 }

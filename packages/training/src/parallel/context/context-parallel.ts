@@ -41,7 +41,7 @@ export function contextParallel(
   }
 }
 
-function share<M extends Module>(model: M, group: ProcessGroup): M {
+function share<M extends Module>(model: M, group: ProcessGroup) {
   const core = ringAttention(group)
   let found = false
   for (const { module } of modulesOf(model)) {

@@ -147,7 +147,7 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
 const KEYS = { tag: 1, label: 'ring attention: keys and values' }
 const GRADIENTS = { tag: 2, label: 'ring attention: gradients of keys and values' }
 
-function positionsOf(place: Place, length: number, part: Part): Int32Array {
+function positionsOf(place: Place, length: number, part: Part) {
   const all = zigzagPositions(length, place)
   if (part === 'all') return all
   const middle = all.length / 2
@@ -237,7 +237,7 @@ function pairRing(
 }
 
 /** Starts to send this rank's pair round the ring, and computes with the pair meanwhile. */
-function startRound<T extends TensorContainer>(ring: PairRing, pair: Pair, compute: () => T): T {
+function startRound<T extends TensorContainer>(ring: PairRing, pair: Pair, compute: () => T) {
   ring.send(pair)
   ring.expect()
   return tf.tidy(compute)
@@ -256,7 +256,7 @@ function nextPair(ring: PairRing, goesOn: boolean): Pair {
   return pair
 }
 
-function replace<T extends TensorContainer>(old: T, make: () => T): T {
+function replace<T extends TensorContainer>(old: T, make: () => T) {
   const next = tf.tidy(make)
   tf.dispose(old)
   return next
@@ -361,14 +361,14 @@ const UNSEEN = -1e30
 /** A part of a rank's positions: both sections, or only the early or the late one. */
 type Part = 'all' | 'early' | 'late'
 
-function half(x: Tensor, part: Part): Tensor {
+function half(x: Tensor, part: Part) {
   if (part === 'all') return x
   const [batch, heads, length, size] = x.shape as [number, number, number, number]
   const begin = part === 'early' ? 0 : length / 2
   return tf.slice(x, [0, 0, begin, 0], [batch, heads, length / 2, size])
 }
 
-function whole(x: Tensor, part: Part, filling: number): Tensor {
+function whole(x: Tensor, part: Part, filling: number) {
   if (part === 'all') return x
   const rest = tf.fill(x.shape, filling)
   return tf.concat(part === 'early' ? [x, rest] : [rest, x], 2)

@@ -54,7 +54,6 @@ const LOOKAHEAD = 4
  */
 export function createActivations(
   group: ProcessGroup,
-  /** The rank of each stage. */
   placement: readonly number[],
   recorder: SpanRecorder,
 ) {
@@ -308,7 +307,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
 }
 
 /** Returns the tag of a message. It identifies the message in a pass. */
-function tagOf({ direction, stage, microbatch }: Message): number {
+function tagOf({ direction, stage, microbatch }: Message) {
   return 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
 }
 

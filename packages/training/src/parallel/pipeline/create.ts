@@ -14,7 +14,6 @@ import {
   type WholeModelOptions,
 } from './options.ts'
 import { Pipeline } from './pipeline.ts'
-import { stageRunner } from './runner.ts'
 import { splitAs } from './split.ts'
 
 /**
@@ -57,10 +56,7 @@ export function pipeline(
       recomputed: modules.map((module) => searchRecomputed(checked.recompute, module)),
     }),
   })
-  const runners = modules.map((module) =>
-    stageRunner(module, false, { recompute: checked.recompute }),
-  )
-  return new Pipeline({ modules, chunks, plan, links, runners, recorder }, checked)
+  return new Pipeline({ modules, chunks, plan, links, recorder }, checked)
 }
 
 /**
@@ -87,7 +83,7 @@ export function wholeModel(module: Module, options: WholeModelOptions = {}): Pip
     chunks: [{ from: 0, to: module.layers?.length ?? 1 }],
     plan,
     links: noLinks(module),
-    runners: [stageRunner(module, true, checked)],
+    tensor: checked.tensor,
     recorder: checked.recorder,
   }
   return new Pipeline(parts, checked)

@@ -50,8 +50,6 @@ export function stageWorker(
       batch,
       actions.flatMap((action) => comingTo(action) ?? []),
     )
-  /** Whether neither `stage` nor an earlier stage has parameters, so that no gradient is computed. */
-  const learnsNothing = (stage: number) => stage < last && !messages!.needsGradient(stage + 1)
 
   /** Returns the input of a stage for a micro-batch. @param labels - disposed if the function throws */
   const inputOf = (action: Action, batch: Microbatches, labels?: Tensor) => {
@@ -91,7 +89,8 @@ export function stageWorker(
   const backward = async (action: Action, isLast: boolean) => {
     const { kind, stage: index, microbatch } = action
     const stage = stages.get(index)!
-    const isIdle = learnsNothing(index)
+    // Without parameters in this stage and earlier ones, no gradient is computed.
+    const isIdle = index < last && !messages!.needsGradient(index + 1)
     if (!isIdle) await arriveFor(action)
     await timed(action, async () => {
       if (isIdle) {

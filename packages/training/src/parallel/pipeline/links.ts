@@ -15,7 +15,6 @@ export type StageLinks = ReturnType<typeof groupLinks>
 
 interface Parts {
   readonly modules: readonly Module[]
-  /** The rank of each stage. */
   readonly placement: readonly number[]
   readonly recorder: SpanRecorder
   readonly describe: () => Omit<RankFacts, 'parameters' | 'communicates'>

@@ -64,7 +64,7 @@ async function measureOwn(
   model: PipelineModel,
   batch: Batch,
   { microbatches, repeats, loss }: Omit<ReturnType<typeof readOptions>, 'peers'>,
-): Promise<number[]> {
+) {
   const parts = cutBatch(batch, microbatches)
   const costs: number[] = []
   let input = parts.inputs(0)

@@ -131,7 +131,7 @@ function refusePart(name: string, value: string): never {
   throw argumentError(`batch.${name}`, value, 'a tensor, or a function that makes one')
 }
 
-function sizeOf({ size, inputs, labels }: Batch): number {
+function sizeOf({ size, inputs, labels }: Batch) {
   const given = size ?? rowsIn(inputs) ?? rowsIn(labels)
   if (given === undefined || !Number.isSafeInteger(given) || given < 1) {
     throw argumentError(
@@ -148,7 +148,7 @@ export function rowsIn(part: unknown): number | undefined {
   return isTensor(part) ? part.shape[0] : undefined
 }
 
-function rowsOf(tensor: Tensor, from: number, count: number): Tensor {
+function rowsOf(tensor: Tensor, from: number, count: number) {
   const [size, ...rest] = tensor.shape as [number, ...number[]]
   if (count === size) return tf.clone(tensor)
   if (tensor.dtype !== 'float32' || !isHostAccessible()) {

@@ -285,16 +285,12 @@ export function planOf(
       ]
     },
 
-    /**
-     * Returns the schedule for a number of micro-batches.
-     *
-     * @throws ERR_TSR_ARGUMENT when custom lists of actions have a different number of micro-batches
-     */
+    /** Returns the schedule for a number of micro-batches. */
     for: scheduleFor,
   }
 }
 
-function checkFits(own: Schedule, ranks: number, microbatches: number | undefined): void {
+function checkFits(own: Schedule, ranks: number, microbatches: number | undefined) {
   const lists = own.actions.filter((list) => list.length > 0).length
   if (own.actions.length !== ranks || lists !== ranks) {
     throw argumentError(

@@ -1,4 +1,5 @@
 import { argumentError, monotonicNow, tsrError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
 import { SpanRecorder, timeSpan } from '@tsrun/distributed/record'
 import { buffersOf, communicates, disposeModule, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -6,7 +7,6 @@ import { currentPass } from '../../model/pass.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { figuresOf, meanOf, noTally, partLoss, tallyOf, type Tally } from '../../nn/part-loss.ts'
 import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
-import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { stageWorker } from './executor.ts'
@@ -27,7 +27,6 @@ import {
   type Plan,
   type StepResult,
 } from './options.ts'
-import type { Runner } from './runner.ts'
 import type { LayerRange } from './split.ts'
 import { pipelineStage, type PipelineStage } from './stage.ts'
 
@@ -37,7 +36,8 @@ export interface PipelineParts {
   readonly chunks: readonly LayerRange[]
   readonly plan: Plan
   readonly links: StageLinks
-  readonly runners: readonly Runner[]
+  /** The tensor parallel group of a whole model, whose ranks share the layers. */
+  readonly tensor?: ProcessGroup | undefined
   readonly recorder: SpanRecorder | undefined
 }
 
@@ -75,7 +75,7 @@ export class Pipeline implements Replicated {
   #isChecked = false
 
   constructor(
-    { modules, chunks, plan, links, runners, recorder }: PipelineParts,
+    { modules, chunks, plan, links, tensor, recorder }: PipelineParts,
     options: CheckedModelOptions,
   ) {
     const isWhole = links.group === undefined
@@ -96,12 +96,16 @@ export class Pipeline implements Replicated {
     this.#loss = partLoss(options.loss)
     this.countsLabels = this.#loss.countsLabels
     // A whole model records its own passes, without a stage number.
-    const inside = isWhole ? recorder : undefined
+    const inside = {
+      recompute: options.recompute,
+      tensor,
+      recorder: isWhole ? recorder : undefined,
+    }
     const stages = new Map<number, PipelineStage>()
     for (const [stage, rank] of plan.placement.entries()) {
       if (rank !== links.rank) continue
       const at = stages.size
-      stages.set(stage, pipelineStage(modules[at]!, this.#loss, runners[at]!, inside))
+      stages.set(stage, pipelineStage(modules[at]!, this.#loss, isWhole, inside))
     }
     const timed = isWhole ? undefined : recorder
     this.#worker = stageWorker(stages, plan.stages - 1, links.messages, timed)
@@ -259,7 +263,7 @@ export class Pipeline implements Replicated {
   ): Promise<Trained> {
     const byToken = averaging?.reduction === 'token' ? averaging : undefined
     const isSummed = onGradient !== undefined && this.#averaging?.reduction === 'token'
-    const scaleFor = async (count: number): Promise<number> =>
+    const scaleFor = async (count: number) =>
       this.isLast ? ((await byToken?.scaleFor(count)) ?? 1) : 1
     // Check the batch before any message is sent: the pipeline then survives an invalid batch.
     if (!isEmptyBatch(batch)) checkBatch(batch, this)
@@ -340,11 +344,7 @@ export class Pipeline implements Replicated {
     })
   }
 
-  async #checkUsed(
-    gradients: ClippedGradients,
-    averaged: Averaged | undefined,
-    examples: number,
-  ): Promise<void> {
+  async #checkUsed(gradients: ClippedGradients, averaged: Averaged | undefined, examples: number) {
     if (this.#isChecked || examples === 0) return
     if (this.#options.unused === 'error') {
       const missing = this.parameters.filter(({ name }) => !gradients.has(name))
@@ -361,7 +361,7 @@ export class Pipeline implements Replicated {
     this.#isChecked = true
   }
 
-  async #clip(gradients: ClippedGradients): Promise<number | undefined> {
+  async #clip(gradients: ClippedGradients) {
     const { clip } = this.#options
     if (clip === undefined) return undefined
     const { updated = this.parameters, shard } = this.#averaging ?? {}
@@ -370,7 +370,7 @@ export class Pipeline implements Replicated {
     return await clipGradients(updated, gradients, { ...clip, ...groups })
   }
 
-  #optimizer(): Optimizer {
+  #optimizer() {
     const { optimizer } = this.#options
     if (optimizer !== undefined) return optimizer
     const where = this.whole === undefined ? 'the options of pipeline()' : 'the options'

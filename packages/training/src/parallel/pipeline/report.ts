@@ -79,10 +79,10 @@ export class StepMeter {
 }
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
-  const of = (...kinds: Span['kind'][]): Span[] =>
+  const of = (...kinds: Span['kind'][]) =>
     spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
-  const times = (list: readonly Span[]): number[] => list.map(({ start, end }) => end - start)
-  const cpuTimes = (list: readonly Span[]): number[] => list.map(({ cpu = 0 }) => cpu)
+  const times = (list: readonly Span[]) => list.map(({ start, end }) => end - start)
+  const cpuTimes = (list: readonly Span[]) => list.map(({ cpu = 0 }) => cpu)
   const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
   // Leave out the final wait for sends to complete: it has no micro-batch.
   const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
@@ -102,7 +102,7 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   }
 }
 
-function place({ stage = 0, microbatch = 0 }: Span): number {
+function place({ stage = 0, microbatch = 0 }: Span) {
   return stage * 2 ** 24 + microbatch
 }
 
@@ -207,7 +207,7 @@ export function pipelineReport(
  *   `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
-  const key = (from: number, to: number, { microbatch, stage }: Span): string =>
+  const key = (from: number, to: number, { microbatch, stage }: Span) =>
     `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
   const inOrder = [...spans].sort((a, b) => a.start - b.start)
   const sends = new Map<string, number[]>()
@@ -233,7 +233,7 @@ function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches, actions }: Schedule,
 ): SimulationOptions {
-  const of = (key: 'forward' | 'backward'): number[][] => {
+  const of = (key: 'forward' | 'backward') => {
     const rest = ranks.map((rank) => [...rank[key]])
     return placement.map((rank) => rest[rank]!.splice(0, microbatches))
   }
@@ -255,7 +255,7 @@ function onCpu(sample: StepSample): StepSample {
 }
 
 function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
-  const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall'): number =>
+  const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall') =>
     sum(samples.map((sample) => sample[key]))
   const compute = mean(samples.map(computeOf))
   return {
@@ -269,19 +269,19 @@ function rankReport(samples: readonly StepSample[], stepTime: number): RankRepor
   }
 }
 
-function computeOf({ forward, backward, weights }: StepSample): number {
+function computeOf({ forward, backward, weights }: StepSample) {
   return sum(forward) + sum(backward) + sum(weights)
 }
 
-function sum(values: readonly number[]): number {
+function sum(values: readonly number[]) {
   return values.reduce((total, value) => total + value, 0)
 }
 
-function mean(values: readonly number[]): number {
+function mean(values: readonly number[]) {
   return sum(values) / values.length
 }
 
-function median(values: readonly number[]): number {
+function median(values: readonly number[]) {
   const sorted = [...values].sort((a, b) => a - b)
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2
 }

@@ -87,7 +87,7 @@ function rangesOf(sizes: readonly number[]): LayerRange[] {
   return sizes.map((size) => ({ from, to: (from += size) }))
 }
 
-function requireCosts(costs: readonly number[], layers: number): void {
+function requireCosts(costs: readonly number[], layers: number) {
   const fits = Array.isArray(costs) && costs.length === layers
   if (fits && costs.every((cost) => cost >= 0 && cost < Infinity)) return
   throw argumentError(
@@ -107,10 +107,10 @@ function requireCosts(costs: readonly number[], layers: number): void {
  *
  * @returns the lengths of the runs
  */
-function leastLargest(costs: readonly number[], parts: number): number[] {
+function leastLargest(costs: readonly number[], parts: number) {
   const before = [0]
   for (const cost of costs) before.push(before.at(-1)! + cost)
-  const sum = (from: number, to: number): number => before[to]! - before[from]!
+  const sum = (from: number, to: number) => before[to]! - before[from]!
   const largest = partition(costs.length, parts, (from, to, rest) => Math.max(sum(from, to), rest))
   const limit = largest.value * (1 + ROUNDING)
   return partition(costs.length, parts, (from, to, rest) =>
@@ -130,7 +130,7 @@ function partition(
   count: number,
   parts: number,
   price: (from: number, to: number, rest: number) => number,
-): { value: number; lengths: number[] } {
+) {
   // `best[from]` is the lowest price of the items from index `from`, divided into `runs` runs.
   let best = Array.from({ length: count + 1 }, (_, from) => (from === count ? 0 : Infinity))
   const ends: number[][] = []

@@ -1,16 +1,19 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
+import { recordChain } from '../../autograd/chain.ts'
+import { RepeatableRecording, runForward } from '../../autograd/record.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
-import { usesPass, type Module } from '../../model/module.ts'
+import { chainOf, usesPass, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { inPass } from '../../model/pass.ts'
-import type { GradientListener, Recording } from '../../model/recording.ts'
+import type { GradientListener, Recording, RecordOptions } from '../../model/recording.ts'
 import type { PartLoss } from '../../nn/part-loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
+import { recomputedLayers, searchRecomputed, type Recompute } from '../recipe.ts'
+import { recordSegments } from '../tensor/record-segments.ts'
 import type { BatchPlace } from './microbatches.ts'
-import type { Runner, StagePass } from './runner.ts'
 import type { Action } from './schedule/actions.ts'
 
 interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
@@ -63,14 +66,16 @@ export type PipelineStage = ReturnType<typeof pipelineStage>
  * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its
  * forward to its backward pass. Sums parameter gradients over the micro-batches.
  *
- * @param recorder - records spans of the loss and of freeing memory. The runner records the passes
+ * @param isWhole - whether the stage is the whole model
  */
 export function pipelineStage(
   module: Module,
   loss: PartLoss,
-  runner: Runner,
-  recorder: SpanRecorder | undefined,
+  isWhole: boolean,
+  options: RunnerOptions,
 ) {
+  const { recorder } = options
+  const runner = stageRunner(module, isWhole, options)
   const needsPass = usesPass(module)
   const inFlight = new Map<number, InFlight>()
   let gradients = new Map<string, Tensor>()
@@ -133,11 +138,6 @@ export function pipelineStage(
       add(parameter, gradient)
       handOver(parameter)
     }
-  }
-  const end = (microbatch: number, isLast: boolean) => {
-    free(microbatch)
-    // Pass on sums to which the last micro-batch added no gradient.
-    if (isLast) for (const parameter of module.parameters) handOver(parameter)
   }
 
   return {
@@ -243,7 +243,10 @@ export function pipelineStage(
           dy?.dispose()
         }
       } else if (isHalf) pass.backwardParameters?.(sink(flight, isLast))
-      if (kind !== 'I') end(microbatch, isLast)
+      if (kind === 'I') return inputGradient
+      free(microbatch)
+      // Pass on sums to which the last micro-batch added no gradient.
+      if (isLast) for (const parameter of module.parameters) handOver(parameter)
       return inputGradient
     },
 
@@ -273,6 +276,120 @@ export function pipelineStage(
       } finally {
         labels.dispose()
       }
+    },
+  }
+}
+
+/** A forward pass of a stage. The backward pass may run any time later. */
+interface StagePass {
+  /** The output of the forward pass; disposed with the pass. */
+  readonly value: Tensor
+  backward(
+    dy: Tensor,
+    onGradient: GradientListener,
+  ): Tensor | undefined | Promise<Tensor | undefined>
+  /**
+   * Two halves of `backward`, for input gradients and parameter gradients; present if the module
+   * supports them.
+   */
+  backwardInput?(dy: Tensor): Tensor | undefined
+  backwardParameters?(onGradient: GradientListener): void
+  /**
+   * Frees all tensors that `backward` can recompute; absent if it frees none.
+   *
+   * @returns whether anything was freed
+   */
+  release?(): boolean
+  dispose(): void
+}
+
+interface RunnerOptions {
+  readonly recompute: Recompute
+  /** The tensor parallel group, whose ranks share the layers. */
+  readonly tensor?: ProcessGroup | undefined
+  /** Records each pass as a span. */
+  readonly recorder?: SpanRecorder | undefined
+}
+
+/**
+ * Runs the forward and backward passes of a stage's module. If all layers are recomputed, one of several
+ * stages keeps only its input until the backward pass. The whole model keeps the input of each layer: if
+ * it kept only the first, the repeated forward pass would need as much memory as the original.
+ *
+ * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer of the whole model
+ */
+function stageRunner(
+  module: Module,
+  isWhole: boolean,
+  { recompute, tensor, recorder }: RunnerOptions,
+) {
+  const isShared = tensor !== undefined && tensor.size > 1
+  const keepsInput = !isWhole && recompute === true
+  const chosen = isWhole
+    ? recomputedLayers(recompute, module)
+    : searchRecomputed(!keepsInput && recompute, module).chosen
+  return {
+    /**
+     * Runs and records a forward pass.
+     *
+     * @param averaging - for a whole model: averages the gradients of each pass
+     */
+    record(
+      x: Tensor,
+      needsInputGradient: boolean,
+      averaging?: Averaging,
+    ): StagePass | Promise<StagePass> {
+      const options = { needsInputGradient, recorder }
+      const units = averaging?.recordUnits?.(x, options)
+      if (units !== undefined) return units
+      if (chosen.includes(true)) {
+        return recordChain(chainOf(module), x, { ...options, recompute: chosen })
+      }
+      return isShared
+        ? recordSegments(module, x, options)
+        : repeatable(module, x, options, keepsInput)
+    },
+    /** Runs a forward pass without a backward pass; the caller disposes the output. */
+    async infer(x: Tensor) {
+      if (!isShared) return runForward(module, x)
+      // Record the pass although no backward pass follows: a recording awaits its collectives,
+      // while `runForward` would block. `training` is false.
+      const recording = await inPass({ training: false, step: 0, row: 0 }, () =>
+        recordSegments(module, x, { needsInputGradient: false }),
+      )
+      const outputs = tf.keep(tf.clone(recording.value))
+      recording.dispose()
+      return outputs
+    },
+  }
+}
+
+function repeatable(
+  module: Module,
+  x: Tensor,
+  options: RecordOptions,
+  recompute: boolean,
+): StagePass {
+  const pass = new RepeatableRecording(module, x, options)
+  const hasHalves = pass.recording.backwardInput !== undefined
+  return {
+    get value() {
+      return pass.recording.value
+    },
+    backward: (dy, onGradient) => pass.recording.backward(dy, onGradient),
+    // A module with its own `record` may not support halves.
+    ...(hasHalves && {
+      backwardInput: (dy: Tensor) => pass.recording.backwardInput!(dy),
+      backwardParameters: (onGradient: GradientListener) => {
+        pass.recording.backwardParameters?.(onGradient)
+      },
+    }),
+    release: () => {
+      if (recompute) pass.free()
+      return recompute
+    },
+    dispose: () => {
+      pass.free()
     },
   }
 }

@@ -124,7 +124,7 @@ async function exchange(
   tensor: Tensor | undefined,
   group: ProcessGroup,
   what: 'broadcast' | 'sum',
-): Promise<Tensor | undefined> {
+) {
   const size = sizeOf(shape)
   // The last number counts the ranks that have a tensor.
   const buffer = group.alloc('float32', size + 1)
@@ -141,7 +141,7 @@ async function exchange(
 }
 
 /** Makes the parameter `other` use the value of the parameter `first`. */
-function share(first: Parameter, other: Parameter): void {
+function share(first: Parameter, other: Parameter) {
   checkTied([[first], [other]])
   other.value.dispose()
   Object.defineProperty(other, 'value', {

@@ -93,7 +93,7 @@ export function cutOfWhole(whole: readonly number[], axis: number, size: number)
   return cutOfPart(whole.with(at, value / size), at, size)
 }
 
-function axisOf({ length }: readonly number[], axis: number): number {
+function axisOf({ length }: readonly number[], axis: number) {
   const at = axis < 0 ? axis + length : axis
   if (Number.isInteger(at) && at >= 0 && at < length) return at
   throw argumentError('axis', axis, `an axis of a tensor with ${length}`)
@@ -258,7 +258,7 @@ function rearrange(
   parts: HostArray,
   { rows, size, part }: Cut,
   to: 'whole' | 'parts',
-): void {
+) {
   const length = sizeOf(part) / rows
   for (let rank = 0; rank < size; rank++) {
     for (let row = 0; row < rows; row++) {

@@ -199,7 +199,7 @@ function shareLargest(logits: Tensor, rows: number, group: ProcessGroup) {
   }
 }
 
-function checkShapes(logits: Tensor, labels: Tensor): void {
+function checkShapes(logits: Tensor, labels: Tensor) {
   const fits = logits.rank >= 2 && labels.shape.join() === logits.shape.slice(0, -1).join()
   if (fits && labels.dtype === 'int32' && labels.size > 0) return
   throw argumentError(

@@ -3,7 +3,7 @@ import { withLazyGradients } from '../../autograd/tape.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
-import type { LocalSegment, Segment } from '../../model/recording.ts'
+import type { LocalSegment } from '../../model/recording.ts'
 import { activate } from '../../nn/activations.ts'
 import { markPartial } from '../../nn/cross-entropy.ts'
 import {
@@ -187,7 +187,7 @@ export function rowParallelLinear(
  * Computes x W. In the backward pass, the gradient of x is summed over the ranks while the gradient
  * of W is computed. If the gradient of x is not needed, nothing is sent.
  */
-function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string): Tensor {
+function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string) {
   return withLazyGradients(
     { x, w },
     {
@@ -321,9 +321,9 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
     get parameters() {
       return layer.parameters
     },
-    segments: (): readonly Segment[] => inOnePiece(module, name),
+    segments: () => inOnePiece(module, name),
     /** Runs the layer. @param x - [batch, length / size, width] */
-    forward(x: Tensor): Tensor {
+    forward(x: Tensor) {
       const values = layer.parameters.map(({ value }) => value)
       return layer.forwardWith(copyTogether(values, group, `${name}: parameters`), x)
     },

@@ -80,7 +80,7 @@ function operator({
   }
 }
 
-const backwardLabel = (label: string): string => `${label}, backward`
+const backwardLabel = (label: string) => `${label}, backward`
 
 /** An operation as a segment of a model. It can run between passes or inside one. */
 interface LayerExchange extends Exchange {

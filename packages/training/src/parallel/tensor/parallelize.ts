@@ -129,7 +129,7 @@ const makers: readonly unknown[] = [columnParallel, rowParallel, vocabParallel, 
  *
  * @throws ERR_TSR_ARGUMENT
  */
-function checkPlan(plan: ParallelPlan | null | undefined): void {
+function checkPlan(plan: ParallelPlan | null | undefined) {
   if (typeof plan !== 'object' || plan === null) {
     throw refusal('plan', plan, 'styles by the names of layers')
   }
@@ -200,7 +200,7 @@ export function parallelize(
   }
 }
 
-function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup): M {
+function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup) {
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
   // The gradients of the new parameters would not be averaged.
   if (model.parameters.some(({ isReplicated }) => isReplicated === true)) {
@@ -229,7 +229,7 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
  * Tells each dropout which positions of a sequence this rank has. With sequence parallelism, a dropout
  * between sharded layers sees only these.
  */
-function divideDropouts(model: Module, group: ProcessGroup): void {
+function divideDropouts(model: Module, group: ProcessGroup) {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
   if (!modules.some(isSequenceParallel)) return
   // Use a set, because the same dropout may occur several times in the model.
@@ -242,7 +242,7 @@ function divideDropouts(model: Module, group: ProcessGroup): void {
  * Refuses a module that stores lists of its layers or parameters. After a layer is replaced, the stored
  * lists still contain the old layer or lack the new parameters.
  */
-function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>): void {
+function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>) {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children, layers, parameters } = module
     if (children === undefined) continue
@@ -270,7 +270,7 @@ function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>): void
 }
 
 /** Refuses a tied parameter that is sharded in one of its layers but not in another. */
-function refuseHalfSharded(model: Module): void {
+function refuseHalfSharded(model: Module) {
   for (const { name, module } of modulesOf(model)) {
     const parameter = module.children === undefined && module.parameters.find(isSharded)
     if (!parameter) continue
@@ -289,7 +289,7 @@ function refuseHalfSharded(model: Module): void {
  * @throws ERR_TSR_ARGUMENT when the layer that follows is not column parallel, because its input
  *   gradient is then not partial
  */
-function connectPartialGathers(model: Module): void {
+function connectPartialGathers(model: Module) {
   const named = Array.from(modulesOf(model))
   const nameOf = (layer: Module) =>
     named.find(({ module }) => module === layer)?.name ?? 'another layer'

@@ -69,7 +69,7 @@ function checkExtent(
   size: number,
   axis: number,
   { grain = 1, isUneven = false }: ShardingOptions,
-): void {
+) {
   const extent = shape[axis]!
   if (isUneven ? extent >= size : extent % (size * grain) === 0) return
   throw argumentError(

@@ -109,7 +109,7 @@ export async function fullyShard<M extends Replicated>(
  * Orders the buckets as gradients become complete: from the last unit to the first, and the root at
  * the end.
  */
-function bucketsOf(units: readonly UnitPlan[]): SharedBucket[] {
+function bucketsOf(units: readonly UnitPlan[]) {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
   return [...chain, ...root].flatMap(({ trained }) => trained ?? [])
@@ -291,7 +291,7 @@ export class FullyShard<M extends Replicated = Replicated>
    * Throws if an optimizer has updated the shards without `step`, because the model still has the
    * old values.
    */
-  #checkStepped(what: string): void {
+  #checkStepped(what: string) {
     this.lifetime.checkAwaited(what, ['step()'])
     // In stage 3 the shards hold the values themselves, and the next gather sends them.
     this.#parts.values.checkPublished?.()

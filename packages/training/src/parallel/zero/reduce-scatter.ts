@@ -55,7 +55,7 @@ export function reduceScatterExchange(
   let last: BucketExchange | undefined
 
   /** Allocates memory for a bucket. Blocks while too many buckets are in flight. */
-  const memoryOf = (index: number): Float32Array => {
+  const memoryOf = (index: number) => {
     const filling = fillings[index]!
     if (filling.memory !== undefined) return filling.memory
     reap()
@@ -64,7 +64,7 @@ export function reduceScatterExchange(
     filling.memory.fill(0, filling.bucket.length)
     return filling.memory
   }
-  const start = (index: number): void => {
+  const start = (index: number) => {
     const filling = fillings[index]!
     filling.exchange = exchangeBucket(groups, last, filling, options)
     last = filling.exchange

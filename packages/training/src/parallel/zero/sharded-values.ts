@@ -358,7 +358,7 @@ function reshardable(parameter: Parameter, keepsTensor: boolean, accounting: Mem
  * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
  * disposed.
  */
-function withoutValues(parameter: string, tensor: Tensor): Tensor {
+function withoutValues(parameter: string, tensor: Tensor) {
   const refuse = (): never => {
     throw tsrError('ERR_TSR_SHARDED', { parameter })
   }

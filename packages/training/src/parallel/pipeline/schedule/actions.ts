@@ -41,14 +41,8 @@ export interface PlacedAction extends Action {
   readonly position: number
 }
 
-/** The number of stages and micro-batches in lists of actions, and the rank of each stage. */
-export interface Extent {
-  readonly stages: number
-  readonly microbatches: number
-  readonly rankOfStage: readonly number[]
-}
-
-export function extentOf(actions: ActionLists): Extent {
+/** Returns the number of stages and micro-batches in lists of actions, and the rank of each stage. */
+export function extentOf(actions: ActionLists) {
   const rankOfStage: number[] = []
   let microbatches = 0
   actions.forEach((list, rank) => {
@@ -71,8 +65,8 @@ export function productOf({ kind, stage, microbatch }: Action): string | undefin
 
 /** Names the results that an action needs before it can run. */
 export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
-  const activation = (of: number): string => `activation ${of} ${microbatch}`
-  const gradient = (of: number): string => `gradient ${of} ${microbatch}`
+  const activation = (of: number) => `activation ${of} ${microbatch}`
+  const gradient = (of: number) => `gradient ${of} ${microbatch}`
   switch (kind) {
     case 'F':
       return stage === 0 ? [] : [activation(stage - 1)]

@@ -7,7 +7,6 @@ export {
   type ActionKind,
   type ActionLists,
 } from './actions.ts'
-export { explainSimulation, type Explanation, type IdleReason, type IdleTime } from './explain.ts'
 export { drawSvg, scheduleTrace, type GridOptions, type SvgOptions } from './render.ts'
 export {
   customSchedule,
@@ -20,10 +19,14 @@ export {
   type ScheduleName,
   type ScheduleOptions,
 } from './schedule.ts'
-export type {
-  Durations,
-  SimulatedRank,
-  Simulation,
-  SimulationOptions,
-  TimedAction,
+export {
+  explainSimulation,
+  type Durations,
+  type Explanation,
+  type IdleReason,
+  type IdleTime,
+  type SimulatedRank,
+  type Simulation,
+  type SimulationOptions,
+  type TimedAction,
 } from './simulate.ts'

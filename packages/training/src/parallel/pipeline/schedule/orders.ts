@@ -113,7 +113,7 @@ function passesOf(size: number, rank: number, ranks: number, microbatches: numbe
 }
 
 /** After `warmup` forward passes, or all if there are fewer, forward and backward passes alternate. */
-function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup: number): Action[] {
+function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup: number) {
   const first = forwards.slice(0, warmup)
   const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
   return [...first, ...steady, ...backwards.slice(forwards.length - first.length)]
@@ -134,12 +134,7 @@ type Phase = readonly [count: number, actions: string]
  * @param phases - second halves of backward passes that they leave out come last. They may have surplus
  *   micro-batches, to fill the pipeline; the actions of these are removed
  */
-function inPhases(
-  rank: number,
-  ranks: number,
-  microbatches: number,
-  phases: readonly Phase[],
-): Action[] {
+function inPhases(rank: number, ranks: number, microbatches: number, phases: readonly Phase[]) {
   const stages = [rank, 2 * ranks - 1 - rank]
   const actions: Action[] = []
   const next = new Map<string, number>()
@@ -171,7 +166,7 @@ function inPhases(
  * equally long, ranks are idle only while the pipeline fills and drains. Every rank holds as many
  * activations as the first rank of 1F1B.
  */
-function zeroBubbleV(rank: number, ranks: number, microbatches: number): Action[] {
+function zeroBubbleV(rank: number, ranks: number, microbatches: number) {
   const later = ranks - rank - 1
   const total = Math.max(2 * ranks - 1, microbatches)
   return inPhases(rank, ranks, microbatches, [
@@ -192,7 +187,7 @@ function zeroBubbleV(rank: number, ranks: number, microbatches: number): Action[
  * A GPU with two streams can overlap the passes of a pair; here they run one after the other. While the
  * pipeline drains, backward passes run in halves.
  */
-function dualPipeV(rank: number, ranks: number, microbatches: number): Action[] {
+function dualPipeV(rank: number, ranks: number, microbatches: number) {
   const later = ranks - rank - 1
   const total = Math.max(2 * ranks, microbatches)
   const pairs = Math.floor((rank + 1) / 2)

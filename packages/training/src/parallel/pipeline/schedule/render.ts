@@ -1,7 +1,11 @@
 import { count, textWidth } from '@tsrun/core'
 import { formatAction, type ActionLists } from './actions.ts'
-import { explainSimulation } from './explain.ts'
-import { simulateSchedule, type SimulationOptions, type TimedAction } from './simulate.ts'
+import {
+  explainSimulation,
+  simulateSchedule,
+  type SimulationOptions,
+  type TimedAction,
+} from './simulate.ts'
 
 /** Options of `Schedule.grid`. */
 export interface GridOptions {
@@ -90,11 +94,11 @@ export function drawSvg(
   const { makespan, ranks, spans } = simulation
   const scale = makespan === 0 ? 0 : (width - MARGIN - 10) / makespan
   const height = ranks.length * ROW + AXIS
-  const bar = ({ rank, start, end }: Period): string => {
+  const bar = ({ rank, start, end }: Period) => {
     const [x, y] = [MARGIN + start * scale, rank * ROW + GAP / 2]
     return `x="${round(x)}" y="${y}" width="${round((end - start) * scale)}" height="${ROW - GAP}"`
   }
-  const from = ({ start, end }: Period): string => `${round(start)} to ${round(end)}`
+  const from = ({ start, end }: Period) => `${round(start)} to ${round(end)}`
   const slots = spans.map((span) => {
     const text = formatAction(span)
     const room = (span.end - span.start) * scale
@@ -135,7 +139,7 @@ const kinds = {
   W: 'gradients of the weights',
 } as const
 
-function ticksOf(makespan: number): number[] {
+function ticksOf(makespan: number) {
   if (makespan === 0) return [0]
   const rough = makespan / 8
   const power = 10 ** Math.floor(Math.log10(rough))
@@ -143,7 +147,7 @@ function ticksOf(makespan: number): number[] {
   return Array.from({ length: Math.floor(makespan / step + 1e-9) + 1 }, (_, index) => index * step)
 }
 
-function round(value: number): number {
+function round(value: number) {
   return Number(value.toPrecision(6))
 }
 

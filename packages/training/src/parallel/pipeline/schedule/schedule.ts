@@ -188,12 +188,7 @@ export function validateSchedule(actions: ActionLists): void {
 const MOST = 1e6
 
 /** @param owner - the rank of the action's stage */
-function problemOf(
-  action: Action,
-  rank: number,
-  owner: number,
-  done: ReadonlySet<string>,
-): string | undefined {
+function problemOf(action: Action, rank: number, owner: number, done: ReadonlySet<string>) {
   const { kind, stage, microbatch } = action
   if (!['F', 'B', 'I', 'W'].includes(kind)) return 'is neither F, B, I nor W'
   const fits = [stage, microbatch].every(

@@ -11,40 +11,14 @@ interface BalancedAction extends Window {
 }
 
 /**
- * Computes the pipeline bubble: the idle time of each rank in a step while the pipeline fills and drains,
- * if computations of one kind took equally long on all stages and messages took no time.
- *
- * @param spans - by rank
- * @param windows - the step on each rank
- * @returns milliseconds by rank; undefined without a pipeline
- */
-export function balancedIdle(
-  spans: readonly (readonly Span[])[],
-  windows: readonly Window[],
-): number[] | undefined {
-  const lists = balancedSchedule(spans, windows)
-  if (lists === undefined) return undefined
-  const length = lengthOf(lists)
-  return lists.map((list) => list.reduce((idle, { start, end }) => idle - (end - start), length))
-}
-
-/** Milliseconds until the last rank ends. */
-export function lengthOf(lists: readonly (readonly Window[])[]): number {
-  return lists.flat().reduce((length, { end }) => Math.max(length, end), 0)
-}
-
-/**
  * Schedules the computations of each rank in a step, in their recorded order, as if all stages took
  * equally long for each kind of computation and messages took no time.
  *
  * @param spans - by rank
  * @param windows - the step on each rank
- * @returns undefined without a pipeline
+ * @returns undefined without a pipeline; otherwise in milliseconds
  */
-export function balancedSchedule(
-  spans: readonly (readonly Span[])[],
-  windows: readonly Window[],
-): BalancedAction[][] | undefined {
+export function balancedSchedule(spans: readonly (readonly Span[])[], windows: readonly Window[]) {
   const lists = spans.map((own, rank) =>
     own.filter((span): span is Action => isAction(span, windows[rank]!)),
   )
@@ -53,11 +27,12 @@ export function balancedSchedule(
   if (last < 1) return undefined
   const means = new Map([...actionKinds].map((kind) => [kind, meanTime(all, kind)]))
   const ended = new Map<string, number>()
-  const balanced = lists.map((): BalancedAction[] => [])
+  const actions = lists.map((): BalancedAction[] => [])
+  let length = 0
   for (let isMoving = true; isMoving;) {
     isMoving = false
     for (const [rank, list] of lists.entries()) {
-      const done = balanced[rank]!
+      const done = actions[rank]!
       for (let next = done.length; next < list.length; next++) {
         const action = list[next]!
         const ready = readyAt(action, last, ended)
@@ -67,21 +42,31 @@ export function balancedSchedule(
         const end = start + means.get(kind)!
         done.push({ kind, microbatch, start, end })
         ended.set(`${kind} ${stage} ${microbatch}`, end)
+        length = Math.max(length, end)
         isMoving = true
       }
     }
   }
   // If a span is missing, some dependencies are unknown.
-  const isComplete = balanced.every((done, rank) => done.length === lists[rank]!.length)
-  return isComplete ? balanced : undefined
+  if (actions.some((done, rank) => done.length < lists[rank]!.length)) return undefined
+  return {
+    /** The computations of each rank, from the beginning of the schedule. */
+    actions,
+    /** When the last rank ends. */
+    length,
+    /** The pipeline bubble: the idle time of each rank while the pipeline fills and drains. */
+    idle: actions.map((done) =>
+      done.reduce((idle, { start, end }) => idle - (end - start), length),
+    ),
+  }
 }
 
-function isAction({ kind, stage, microbatch, start }: Span, window: Window): boolean {
+function isAction({ kind, stage, microbatch, start }: Span, window: Window) {
   const isComputation = actionKinds.has(kind) && stage !== undefined && microbatch !== undefined
   return isComputation && start >= window.start && start < window.end
 }
 
-function meanTime(actions: readonly Action[], kind: SpanKind): number {
+function meanTime(actions: readonly Action[], kind: SpanKind) {
   const own = actions.filter((action) => action.kind === kind)
   return own.reduce((sum, { start, end }) => sum + (end - start), 0) / own.length
 }
@@ -91,9 +76,8 @@ function readyAt(
   { kind, stage, microbatch }: Action,
   last: number,
   ended: ReadonlyMap<string, number>,
-): number | undefined {
-  const end = (of: 'F' | 'B' | 'I', at: number): number | undefined =>
-    ended.get(`${of} ${at} ${microbatch}`)
+) {
+  const end = (of: 'F' | 'B' | 'I', at: number) => ended.get(`${of} ${at} ${microbatch}`)
   if (kind === 'F') return stage === 0 ? 0 : end('F', stage - 1)
   if (kind === 'W') return end('I', stage)
   const forward = end('F', stage)
