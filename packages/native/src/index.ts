@@ -46,6 +46,7 @@ export {
 export {
   addressSpaceLimit,
   allowedCores,
+  hasAllCores,
   becomeProgram,
   currentCore,
   duplicateAbove,

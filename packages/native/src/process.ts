@@ -1,4 +1,5 @@
 import { readdirSync } from 'node:fs'
+import { cpus } from 'node:os'
 import { addressOf, bindFunctions, check, systemCallError } from './libc.ts'
 
 const PR_SET_PDEATHSIG = 1
@@ -133,6 +134,11 @@ export function allowedCores(): number[] {
   return [...readSet().entries()].flatMap(([at, byte]) =>
     byte === 0 ? [] : BITS.filter((bit) => (byte & (1 << bit)) !== 0).map((bit) => 8 * at + bit),
   )
+}
+
+/** Whether this process may use all cores of its host. */
+export function hasAllCores(): boolean {
+  return allowedCores().length === cpus().length
 }
 
 /** The number of the core on which this thread runs at the moment. */

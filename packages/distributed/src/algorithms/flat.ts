@@ -131,6 +131,7 @@ function fold(
   const first = bufferOf(epoch, operation, 0) + offset
   const second = bufferOf(epoch, operation, 1) + offset
   kernels.combine(reduction, dtype, output, first, second, count)
+  // The output may have overwritten the input by now.
   for (let rank = 2; rank < size; rank++) {
     kernels.combine(reduction, dtype, output, output, epoch.slotOf(rank) + offset, count)
   }

@@ -20,7 +20,7 @@ const OPERATION = rankStates.indexOf('operation')
  */
 export function publishStatus(slot: StatusSlot, thread: 'engine' | 'caller') {
   const { numbers } = slot
-  // Each thread adds to a separate sum, so that no update is lost.
+  // Each thread has sums of time and bytes of its own, so that no update is lost.
   const isEngine = thread === 'engine'
   const time = isEngine ? slotNumber.engineTime : slotNumber.callerTime
   const bytes = isEngine ? slotNumber.engineBytes : slotNumber.callerBytes

@@ -178,7 +178,10 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   #areReady(): boolean {
-    return this.awaited.every((peer) => this.#isThere(peer))
+    for (let i = this.#ready; i < this.awaited.length; i++) {
+      if (!this.#isThere(this.awaited[i]!)) return false
+    }
+    return true
   }
 
   /**

@@ -181,8 +181,8 @@ export interface SharedSlots {
   /** Whether a peer has entered an epoch. */
   hasEntered(peer: number, group: number, epoch: number): boolean
   /**
-   * Whether a peer has entered one of the last two epochs with the same header. With `spins`, waits
-   * briefly if a spare core is available.
+   * Compares the header with which a peer has entered an epoch: one of this rank's last two. With
+   * `spins`, waits briefly if a spare core is available.
    */
   entryOf(peer: number, group: number, epoch: number, header: SlotHeader, spins: boolean): SlotEntry
   /**

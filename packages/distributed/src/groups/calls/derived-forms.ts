@@ -62,7 +62,10 @@ function startSync(group: AsyncCalls, name: string, args: readonly unknown[]): u
   return group.operations.inMode('awaited', () => group[name]!(...args)).wait()
 }
 
+const repeatable: readonly string[] = repeatedNames
+
 for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
+  if (repeatable.includes(name)) continue
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, ...args: unknown[]): unknown {
       return startSync(this, name, args)
@@ -70,7 +73,7 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
   })
 }
 
-/** Runs a call that was not prepared yet. */
+/** Runs a call that is not prepared, or prepares it first. */
 function repeatSync(group: AsyncCalls, kind: number, args: Arguments): void {
   const { operations } = group
   const name = repeatedNames[kind]!
@@ -79,13 +82,18 @@ function repeatSync(group: AsyncCalls, kind: number, args: Arguments): void {
   else operations.repeated.run(kind, ...args)
 }
 
+function withoutPadding(args: Arguments): readonly unknown[] {
+  return args.slice(0, 1 + args.findLastIndex((arg) => arg !== undefined))
+}
+
 for (const [kind, name] of repeatedNames.entries()) {
   Object.assign(Base.prototype, {
-    [`${name}Sync`](this: AsyncCalls, a?: unknown, b?: unknown, c?: unknown, d?: unknown): void {
-      // A wrapper that replaces the method expects a `Work`.
-      if (Object.hasOwn(this, name)) startSync(this, name, [a, b, c, d])
-      else if (this.operations.repeated?.run(kind, a, b, c, d) !== true)
+    [`${name}Sync`](this: AsyncCalls, a?: unknown, b?: unknown, c?: unknown, d?: unknown): unknown {
+      // A wrapper that replaces the method gets the arguments as they were given.
+      if (Object.hasOwn(this, name)) return startSync(this, name, withoutPadding([a, b, c, d]))
+      if (this.operations.repeated?.run(kind, a, b, c, d) !== true)
         repeatSync(this, kind, [a, b, c, d])
+      return undefined
     },
   })
 }

@@ -185,6 +185,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
         const origin = isEarly ? new Error() : undefined
         const work = new OperationWork<T>(operations, call, operation, ticket, staged, origin)
         work.order = orderOf(operation)
+        work.isUnread = mode !== 'awaited'
         spans?.record('call', called, monotonicNow(), { name: options?.label ?? name })
         if (ticket.isSettled) work.poll()
         else operations.keep(work)

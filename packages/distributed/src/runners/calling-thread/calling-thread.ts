@@ -228,19 +228,19 @@ export function createCallingThread(options: CallingThreadOptions) {
   }
 
   const startMessage = (ticket: Ticket, operation: Operation, isAwaited: boolean): void => {
-    const group = groups[operation.group]!
+    const group = groups[operation.group]
     const lane = laneOf(operation)
     const isReceive = operation.name === 'recv'
-    const isHere = lane?.reserve(operation) === true && mayBegin(operation, group)
-    // The receiver of a message may end before `begin` returns.
-    const posted = monotonicNow()
+    const isHere = lane?.reserve(operation) === true && mayBegin(operation, group!)
     const fits = isHere && (!isReceive || (hasRoom?.() ?? true))
+    // The receiver of a message may end before `lane.begin` returns.
+    const posted = fits ? monotonicNow() : 0
     if (!fits || !lane.begin(ticket, operation)) {
       engine.start(ticket, operation, isAwaited)
       return
     }
-    const peer = group.ranks[operation.peer]!
-    begin(ticket, operation, fingerprintOf(operation), group, peer, posted)
+    const peer = group!.ranks[operation.peer]!
+    begin(ticket, operation, fingerprintOf(operation), group!, peer, posted)
     if (isReceive) {
       pendingReceives += 1
       proceed(ticket)

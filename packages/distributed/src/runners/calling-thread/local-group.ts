@@ -19,7 +19,7 @@ export interface LocalContext extends Omit<SharedContext, 'waiting' | 'onMismatc
 }
 
 interface Known {
-  readonly of: Operation
+  of: Operation
   readonly run: EpochRun | undefined
 }
 
@@ -76,8 +76,11 @@ export class LocalGroup {
     for (const { of, run } of known) if (of === operation) return run
     const index = known.findIndex(({ of }) => of.name === operation.name)
     const last = known[index]
-    const run =
-      last !== undefined && isAlike(last.of, operation) ? last.run : this.#newRunOf(operation)
+    if (last !== undefined && isAlike(last.of, operation)) {
+      last.of = operation
+      return last.run
+    }
+    const run = this.#newRunOf(operation)
     known[index < 0 ? known.length : index] = { of: operation, run }
     return run
   }
