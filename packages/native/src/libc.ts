@@ -58,9 +58,9 @@ const MUSL_LINKERS: Readonly<Record<string, string | undefined>> = {
 function loadAddon(require: NodeJS.Require): KoffiModule | undefined {
   const { platform, arch } = process
   const linker = MUSL_LINKERS[arch]
-  if (platform !== 'linux' || hasOwnNumbers || linker === undefined || existsSync(linker))
-    return undefined
+  if (platform !== 'linux' || hasOwnNumbers || linker === undefined) return undefined
   try {
+    if (existsSync(linker)) return undefined
     const addon = `@koromix/koffi-linux-${arch}/linux_${arch}/koffi.node`
     return createRequire(require.resolve('koffi'))(addon) as KoffiModule
   } catch {

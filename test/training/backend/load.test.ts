@@ -112,23 +112,6 @@ describe('loadBackend', () => {
     expect(stdout).toBe('true6wasm')
   })
 
-  it('keeps the tensors of a script that used TensorFlow.js first', async () => {
-    const folder = JSON.stringify(fileURLToPath(new URL('../../../', import.meta.url)))
-    const script = `
-      const require = (await import('node:module')).createRequire(${folder})
-      const core = require('@tensorflow/tfjs-core')
-      require('@tensorflow/tfjs-backend-cpu')
-      const early = core.tensor1d([2, 3])
-      const { loadBackend, tf } = await import(${JSON.stringify(entry)})
-      await loadBackend('wasm')
-      console.log([...tf.square(early).dataSync(), ...early.dataSync()].join(' '))
-      early.dispose()
-      console.log(tf.memory().numTensors, tf.memory().numDataBuffers)`
-    const flags = ['--input-type=module', '-e', script]
-    const { stdout } = await promisify(execFile)(process.execPath, flags)
-    expect(stdout).toBe('4 9 2 3\n1 1\n')
-  })
-
   it('moves tensors between backends', async () => {
     await loadBackend('cpu')
     const x = tf.tensor1d([2, 3])

@@ -137,11 +137,19 @@ export class PositionEmbedding extends Embedding implements Separable {
       )
     }
     const ids = tf.tensor1d(positions, 'int32')
-    return withGradients([x, table!], () => ({
-      value: tf.add(x, tf.gather(table!, ids)),
-      saved: [ids],
-      gradients: (dy, [ids]) => [cloneOf(dy), sumByToken(tf.sum(dy, 0), ids!, count)],
-    }))
+    if (x.rank !== 3 || x.shape[2] !== table!.shape[1]) return tf.add(x, lookUp(table!, ids))
+    return withLazyGradients<'x' | 'table' | 'ids'>(
+      { x, table: table!, ids },
+      {
+        saves: ['ids'],
+        forward: () => tf.add(x, tf.gather(table!, ids)),
+        gradients: (dy, { ids }) => ({
+          x: () => cloneOf(dy),
+          table: () => sumByToken(tf.sum(dy, 0), ids, count),
+          ids: () => tf.zerosLike(ids),
+        }),
+      },
+    )
   }
 }
 

@@ -219,10 +219,7 @@ function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linea
   const { x, weight, bias } = operands
   // The kernels do not compute a product over no rows, and their gradients have no gradients.
   const pass = x.size === 0 || isTapeNested() ? undefined : currentBackend().linear
-  if (pass !== undefined) {
-    const operation = pass(operands, activation === 'relu')
-    return withLazyGradients(operands, { ...operation, saves: ['x', 'weight'] })
-  }
+  if (pass !== undefined) return withLazyGradients(operands, pass(operands, activation === 'relu'))
   return onRows(x, (a) =>
     tf.fused.matMul({
       a,

@@ -275,17 +275,13 @@ export abstract class BaseOptimizer implements Optimizer {
       isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
     )
     const added = this.addedOf(name)
-    const write = this.onHost(name)
-    const taken = ArrayBuffer.isView(gradient) ? undefined : shared(gradient)
-    if (taken !== undefined) (gradient as Tensor).dispose()
+    const tensor = asTensor(gradient, parameter)
+    const own = shared(tensor)
+    tensor.dispose()
     const update = (values: Float32Array) => {
-      // Copy a gradient array into `values` first, because kernels can only access the memory of the
-      // backend.
-      if (taken === undefined) values.set(gradient as Float32Array)
-      const given = taken === undefined ? values : viewOf(taken)
-      const before = viewOf(value)
+      const [given, before] = [viewOf(own), viewOf(value)]
       if (added !== 0) addScaled(values, given, added, before)
-      write({
+      this.onHost(name)({
         next: values,
         value: before,
         gradient: added === 0 ? given : values,
@@ -293,10 +289,12 @@ export abstract class BaseOptimizer implements Optimizer {
         state: vectors.map(viewOf),
       })
     }
-    replaceValue(
-      parameter,
-      taken === undefined ? createTensor(shape, update) : overwrite(taken, update),
-    )
+    try {
+      replaceValue(parameter, overwrite(own, update))
+    } catch (error) {
+      own.dispose()
+      throw error
+    }
     this.kept.put(name, vectors)
   }
 

@@ -151,7 +151,7 @@ export function parameterStates(names: readonly string[]) {
         stepsOf.set(parameter, steps)
         loaded.set(
           parameter,
-          names.flatMap((name) => values[name]?.slice() ?? []),
+          names.map((name) => values[name]!.slice()),
         )
       }
     },

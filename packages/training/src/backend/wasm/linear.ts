@@ -18,6 +18,7 @@ export function wasmLinear(
   const [inputs, outputs] = [weight.shape[0], bias.size]
   const rows = x.size / inputs
   return {
+    saves: ['x', 'weight'],
     savesOutput: relu,
     forward() {
       const y = heap.scoped([...x.shape.slice(0, -1), outputs])
