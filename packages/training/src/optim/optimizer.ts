@@ -275,11 +275,11 @@ export abstract class BaseOptimizer implements Optimizer {
       isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
     )
     const added = this.addedOf(name)
-    const tensor = asTensor(gradient, parameter)
-    const own = shared(tensor)
-    tensor.dispose()
+    // Kernels can only access the memory of the backend, so an array is copied there.
+    const own = ArrayBuffer.isView(gradient) ? undefined : shared(gradient)
     const update = (values: Float32Array) => {
-      const [given, before] = [viewOf(own), viewOf(value)]
+      if (own === undefined) values.set(gradient as Float32Array)
+      const [given, before] = [own === undefined ? values : viewOf(own), viewOf(value)]
       if (added !== 0) addScaled(values, given, added, before)
       this.onHost(name)({
         next: values,
@@ -290,9 +290,10 @@ export abstract class BaseOptimizer implements Optimizer {
       })
     }
     try {
-      replaceValue(parameter, overwrite(own, update))
+      if (own !== undefined) tf.dispose(gradient)
+      replaceValue(parameter, own ? overwrite(own, update) : createTensor(shape, update))
     } catch (error) {
-      own.dispose()
+      own?.dispose()
       throw error
     }
     this.kept.put(name, vectors)
