@@ -118,15 +118,16 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
   return { entries, bytes: begin }
 }
 
+const MIB = 1024 * 1024
 /** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
-const CHUNK = 1024 * 1024
+const CHUNK = 4 * MIB
 /** The number of chunks that are written and checked at one time. */
-const UNDER_WAY = 8
+const UNDER_WAY = 2
 /** The largest number of tensors in a chunk, because each read of a device takes time. */
 const PARTS = 16
 
 /** Whether a thread writes tensors of this size together. */
-export const isLarge = (bytes: number): boolean => bytes > CHUNK
+export const isLarge = (bytes: number): boolean => bytes > MIB
 
 /** Memory for chunks that no save uses. */
 const spare: SharedArrayBuffer[] = []
