@@ -18,6 +18,7 @@ import { onAllRanks } from './coordination.ts'
 import { newName } from './folders.ts'
 import type { HeldPiece } from './piece.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
+import { openOwnMemory } from './own-memory.ts'
 import { isLarge } from './write-safetensors.ts'
 import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
 import { startWriter } from './writer.ts'
@@ -142,6 +143,7 @@ export async function prepareSaves(
   if (isLarge(bytes)) {
     try {
       startWriter()
+      openOwnMemory()
     } catch {
       // The first save tries again, and fails on all ranks.
     }
