@@ -53,7 +53,7 @@ export async function writeChunks(
     for await (const [message] of on(port, 'message') as AsyncIterable<[ChunkMessage]>) {
       if (message === null) return
       if (message === 'cancel') throw new Error('the save was cancelled')
-      for (const { tensor, values, source } of message) {
+      for (const { tensor, values, source } of message.flatMap(cut)) {
         if (source !== undefined) fill(values, source)
         checks[tensor] = check(values, checks[tensor])
         if (left === 0) continue
@@ -76,6 +76,20 @@ export async function writeChunks(
     port.close()
   }
   return checks.map((found) => found ?? { crc32: 0 })
+}
+
+/** The number of values that are checked and written together, so that they stay in the caches. */
+const SLICE = 65_536
+
+/** Divides a part into slices. Those with a source use the same memory. */
+function cut({ tensor, values, source }: TensorChunk): TensorChunk[] {
+  return Array.from({ length: Math.ceil(values.length / SLICE) }, (_, i) => {
+    const at = i * SLICE
+    const end = Math.min(at + SLICE, values.length)
+    if (source === undefined) return { tensor, values: values.subarray(at, end) }
+    const address = source.address + at * values.BYTES_PER_ELEMENT
+    return { tensor, values: values.subarray(0, end - at), source: { ...source, address } }
+  })
 }
 
 /** @throws Error if the memory does not exist */
