@@ -127,7 +127,7 @@ async function measureInTurn(systems, sizes, what, runs) {
     for (const ranks of sizes) {
       for (const system of left) {
         console.error(`round ${round} of ${runs}: ${system.name} with ${ranks} ranks`)
-        const modes = modesOf(ranks, system.isPeer)
+        const modes = rotated(modesOf(ranks, system.isPeer), round - 1)
         try {
           const plan = { ...what, modes, microbatches: MICROBATCHES }
           const measured = await measure(system, ranks, plan)
@@ -144,4 +144,17 @@ async function measureInTurn(systems, sizes, what, runs) {
     }
   }
   return { rounds, failures }
+}
+
+/**
+ * Begins with another mode in each round. The first mode of a job is slower, probably because the code is
+ * not compiled yet.
+ *
+ * @template T
+ * @param {readonly T[]} modes
+ * @param {number} by
+ */
+function rotated(modes, by) {
+  const from = by % modes.length
+  return [...modes.slice(from), ...modes.slice(0, from)]
 }

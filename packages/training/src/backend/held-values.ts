@@ -1,6 +1,7 @@
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { isHostAccessible } from './current.ts'
 import { isFreeable, viewOf, writeTo } from './host-memory.ts'
+import { currentHeap } from './wasm/heap.ts'
 
 /**
  * float32 values as they were at one time: a reference, not a copy. Training continues meanwhile, and
@@ -10,6 +11,11 @@ export interface HeldValues {
   readonly length: number
   /** Fills `target` with the values from index `from`. */
   read(target: Float32Array, from: number): void | Promise<void>
+  /**
+   * Returns a view of the values in memory that has the same address until they are released. The view
+   * itself is valid until the next allocation. Absent if the values have to be copied by `read`.
+   */
+  readonly view?: () => Float32Array
   /** Frees the memory, unless it is in use elsewhere. Further calls do nothing. */
   release(): void
 }
@@ -17,8 +23,10 @@ export interface HeldValues {
 /** Holds the values [from, to) of a float32 tensor; default: all. */
 export function holdTensor(tensor: Tensor, from = 0, to = tensor.size): HeldValues {
   const held = isFreeable(tensor) ? tf.tidy(() => tf.keep(tf.mul(tensor, 1))) : shared(tensor)
+  const heap = currentHeap()
   return {
     length: to - from,
+    ...(heap && { view: () => heap.floats(heap.addressOf(held) + 4 * from, to - from) }),
     async read(target, at) {
       const start = from + at
       if (isHostAccessible()) {

@@ -18,6 +18,7 @@ import { onAllRanks } from './coordination.ts'
 import { newName } from './folders.ts'
 import type { HeldPiece } from './piece.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
+import { openOwnMemory } from './own-memory.ts'
 import { isLarge } from './write-safetensors.ts'
 import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
 import { startWriter } from './writer.ts'
@@ -142,6 +143,7 @@ export async function prepareSaves(
   if (isLarge(bytes)) {
     try {
       startWriter()
+      openOwnMemory()
     } catch {
       // The first save tries again, and fails on all ranks.
     }
@@ -174,9 +176,6 @@ async function save(
       const owners = ownersOf(state)
       const { step, data, seeds } = state
       stepRule.check('step', step)
-      await withSaveErrors(folder, group, signal, () => {
-        signal?.throwIfAborted()
-      })
       // Copy the values, which the caller may change while they are written.
       copied = {
         keep,
@@ -185,10 +184,10 @@ async function save(
         seeds: seeds === undefined ? {} : copyOf('seeds', seeds),
       }
       for (const owner of owners) pieces.push(...(await owner.pieces()))
-      const name =
-        rank === 0
-          ? await withSaveErrors(folder, group, signal, () => newName(folder, step))
-          : undefined
+      const name = await withSaveErrors(folder, group, signal, () => {
+        signal?.throwIfAborted()
+        return rank === 0 ? newName(folder, step) : undefined
+      })
       const optimizer = state.optimizer !== undefined
       return { name, common: { step, optimizer, background, compare } }
     })
@@ -198,14 +197,13 @@ async function save(
     const { data, seeds, ...kept } = copied
     const facts = { step, data, seeds, hasOptimizer }
     const share = { folder, name, pieces, compare, facts, ...kept, timeout, signal }
-    const writers = background ? setImmediate().then(() => writersOf(group)) : group
-    const done = writeCheckpoint(share, writers)
     if (background) {
+      const done = setImmediate().then(async () => writeCheckpoint(share, await writersOf(group)))
       writing = { done: done.finally(release) }
       writing.done.catch((error: unknown) => {
         if (writing !== undefined) writing.unreported = { error }
       })
-    } else await done
+    } else await writeCheckpoint(share, group)
     return { path: join(folder, name), ...(writing && { background: writing }) }
   } finally {
     if (writing === undefined) release()

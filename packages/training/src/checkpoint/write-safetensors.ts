@@ -1,7 +1,9 @@
 import { MessageChannel } from 'node:worker_threads'
 import { argumentError } from '@tsrun/core'
+import { addressOf } from '@tsrun/native'
 import type { HeldValues } from '../backend/held-values.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
+import { openOwnMemory } from './own-memory.ts'
 import type { Checks, ChunkFile, ChunkMessage, TensorChunk } from './safetensors/chunks.ts'
 import {
   bytesOf,
@@ -118,15 +120,16 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
   return { entries, bytes: begin }
 }
 
+const MIB = 1024 * 1024
 /** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
-const CHUNK = 1024 * 1024
+const CHUNK = 4 * MIB
 /** The number of chunks that are written and checked at one time. */
-const UNDER_WAY = 8
+const UNDER_WAY = 2
 /** The largest number of tensors in a chunk, because each read of a device takes time. */
 const PARTS = 16
 
 /** Whether a thread writes tensors of this size together. */
-export const isLarge = (bytes: number): boolean => bytes > CHUNK
+export const isLarge = (bytes: number): boolean => bytes > MIB
 
 /** Memory for chunks that no save uses. */
 const spare: SharedArrayBuffer[] = []
@@ -137,12 +140,30 @@ export function writerFor(tensors: readonly Values[]): Writer {
   return isLarge(bytes) ? inWriter : inThisThread
 }
 
+/** What the other thread has, besides the parts. */
+interface SentChunk {
+  readonly memory: SharedArrayBuffer
+  /** The values that the thread reads itself, and their addresses. */
+  readonly inPlace: readonly (readonly [view: () => Float32Array, address: number])[]
+  /** Values of which the thread reads the last part. */
+  readonly ended: readonly HeldValues[]
+  readonly settle: (memory: SharedArrayBuffer) => void
+}
+
+/** @throws Error if the values have moved while they were read */
+function checkPlaces(inPlace: SentChunk['inPlace']) {
+  if (inPlace.every(([view, address]) => addressOf(view()) === address)) return
+  throw new Error('the memory of the tensors has moved during the save')
+}
+
 /**
  * Reads tensors chunk by chunk into memory that is used again, has them checked and written, and
- * releases them. Other work of this process can run between chunks.
+ * releases them. Other work of this process can run between chunks. If the other thread can read the
+ * memory of this process, it copies the values that have a view.
  *
  * @param file - receives the first tensors; the others are only checked
  * @returns the checks of each tensor
+ * @throws Error if the memory of the tensors moves meanwhile
  */
 export async function streamTensors(
   tensors: readonly Values[],
@@ -152,10 +173,20 @@ export async function streamTensors(
 ): Promise<Checks[]> {
   const { port1: port, port2 } = new MessageChannel()
   const written = writer('writeChunks', [port2, tensors.length, file], [port2])
-  const freed: (() => void)[] = []
-  port.on('message', () => {
-    freed.shift()!()
-  })
+  const ownMemory = writer === inThisThread ? undefined : openOwnMemory()
+  const sent: SentChunk[] = []
+  let failed: { readonly error: unknown } | undefined
+  const settle = () => {
+    const { memory, inPlace, ended, settle } = sent.shift()!
+    try {
+      checkPlaces(inPlace)
+      for (const values of ended) values.release()
+    } catch (error) {
+      failed = { error }
+    }
+    settle(memory)
+  }
+  port.on('message', settle)
   const send = (message: ChunkMessage) => {
     port.postMessage(message)
   }
@@ -167,20 +198,18 @@ export async function streamTensors(
   let memory: SharedArrayBuffer | undefined
   let used = 0
   let parts: TensorChunk[] = []
+  let inPlace: SentChunk['inPlace'][number][] = []
+  let ended: HeldValues[] = []
   const flush = () => {
     if (memory === undefined) return
-    const kept = memory
+    const kept = { memory, inPlace, ended }
     send(parts)
-    free.push(
-      new Promise((resolve) => {
-        freed.push(() => {
-          resolve(kept)
-        })
-      }),
-    )
+    free.push(new Promise((settle) => sent.push({ ...kept, settle })))
     memory = undefined
     used = 0
     parts = []
+    inPlace = []
+    ended = []
   }
   try {
     for (const [tensor, values] of tensors.entries()) {
@@ -188,21 +217,33 @@ export async function streamTensors(
       for (let at = 0; at < values.length;) {
         signal?.throwIfAborted()
         memory ??= (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
+        if (failed !== undefined) throw failed.error
         const length = Math.min(values.length - at, (CHUNK - used) / bytesOf(dtype))
         const chunk = toValues(dtype, memory, length, used)
-        if ('read' in values) await values.read(chunk as Float32Array, at)
+        const view = ownMemory !== undefined && 'read' in values ? values.view : undefined
+        let source: TensorChunk['source']
+        if (view !== undefined) {
+          const address = addressOf(view())
+          inPlace.push([view, address])
+          source = { file: ownMemory!, address: address + 4 * at }
+        } else if ('read' in values) await values.read(chunk as Float32Array, at)
         else chunk.set(values.subarray(at, at + length) as never)
-        parts.push({ tensor, values: chunk })
+        parts.push({ tensor, values: chunk, source })
         at += length
+        if ('read' in values && at === values.length) {
+          if (view === undefined) values.release()
+          else ended.push(values)
+        }
         // A multiple of the size of any value.
         used = Math.ceil((used + chunk.byteLength) / 8) * 8
         if (used === CHUNK || parts.length === PARTS) flush()
       }
-      if ('read' in values) values.release()
     }
     flush()
     send(null)
     const checks = await written
+    while (sent.length > 0) settle()
+    if (failed !== undefined) throw failed.error
     if (spare.length === 0) spare.push(...chunks)
     return checks
   } catch (error) {

@@ -42,16 +42,14 @@ type WrittenShard = Awaited<ReturnType<typeof writeShard>>
  * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
  * rank 0 adds the index and renames the folder.
  *
- * @param members - the group of the ranks
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
  *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE;
  *   ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is missing
  */
 export async function writeCheckpoint(
   share: RankShare,
-  members: ProcessGroup | undefined | Promise<ProcessGroup | undefined>,
+  group: ProcessGroup | undefined,
 ): Promise<void> {
-  const group = await members
   const { folder, name, pieces, timeout, signal } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)

@@ -1,4 +1,5 @@
 import { on } from 'node:events'
+import { readSync } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
 import type { MessagePort } from 'node:worker_threads'
 import { crc32 } from 'node:zlib'
@@ -10,6 +11,15 @@ import type { TensorValues } from './dtypes.ts'
 export interface TensorChunk {
   readonly tensor: number
   readonly values: TensorValues
+  /** Where to read the values from; default: the array has them. */
+  readonly source?: MemorySource | undefined
+}
+
+/** A place in the memory of this process. */
+interface MemorySource {
+  /** The file descriptor of the memory; see `openOwnMemory`. */
+  readonly file: number
+  readonly address: number
 }
 
 /** A file of tensors to write. */
@@ -43,7 +53,8 @@ export async function writeChunks(
     for await (const [message] of on(port, 'message') as AsyncIterable<[ChunkMessage]>) {
       if (message === null) return
       if (message === 'cancel') throw new Error('the save was cancelled')
-      for (const { tensor, values } of message) {
+      for (const { tensor, values, source } of message.flatMap(cut)) {
+        if (source !== undefined) fill(values, source)
         checks[tensor] = check(values, checks[tensor])
         if (left === 0) continue
         // Write in this thread, which has a lower priority than those of Node's asynchronous calls.
@@ -65,6 +76,27 @@ export async function writeChunks(
     port.close()
   }
   return checks.map((found) => found ?? { crc32: 0 })
+}
+
+/** The number of values that are checked and written together, so that they stay in the caches. */
+const SLICE = 65_536
+
+/** Divides a part into slices. Those with a source use the same memory. */
+function cut({ tensor, values, source }: TensorChunk): TensorChunk[] {
+  return Array.from({ length: Math.ceil(values.length / SLICE) }, (_, i) => {
+    const at = i * SLICE
+    const end = Math.min(at + SLICE, values.length)
+    if (source === undefined) return { tensor, values: values.subarray(at, end) }
+    const address = source.address + at * values.BYTES_PER_ELEMENT
+    return { tensor, values: values.subarray(0, end - at), source: { ...source, address } }
+  })
+}
+
+/** @throws Error if the memory does not exist */
+function fill(values: TensorValues, { file, address }: MemorySource) {
+  const { byteLength } = values
+  if (readSync(file, values, 0, byteLength, address) === byteLength) return
+  throw new Error(`the memory at ${address} could not be read`)
 }
 
 /** What is known about the values of a tensor. */
