@@ -1,5 +1,8 @@
 import { closeSync, openSync, readSync } from 'node:fs'
-import { addressOf, isAvailable } from '@tsrun/native'
+import { addressOf, addressSpaceLimit, isAvailable } from '@tsrun/native'
+
+/** The address space of a process. With less, memory of WebAssembly may move when it grows. */
+const WHOLE_SPACE = 2 ** 47
 
 /** A file of the memory of this process. */
 let file: number | undefined
@@ -9,7 +12,7 @@ let isTried = false
  * Opens the memory of this process as a file, which every thread can read at the addresses of `addressOf`.
  *
  * @returns the file descriptor, which stays open; undefined on other systems than Linux, without native
- *   bindings, or if the file cannot be read
+ *   bindings, with a limited address space, or if the file cannot be read
  */
 export function openOwnMemory(): number | undefined {
   if (!isTried) file = tryOpen()
@@ -18,7 +21,7 @@ export function openOwnMemory(): number | undefined {
 }
 
 function tryOpen(): number | undefined {
-  if (!isAvailable().available) return undefined
+  if (!isAvailable().available || addressSpaceLimit() < WHOLE_SPACE) return undefined
   let opened: number | undefined
   try {
     opened = openSync('/proc/self/mem', 'r')
