@@ -41,7 +41,9 @@ describeIt('images on tensorflow', () => {
       }
       const backend = tf.backend()
       const stock = backend.binding
-      return [[6, 3], [5, 3, 2, 5], [3, 2, 7], [8, 14, 14, 32]].map((shape) => {
+      const shapes = [[6, 3], [5, 3, 2, 5], [3, 2, 7], [8, 14, 14, 32], [100, 6]]
+      return shapes.map((shape) => {
+        const offset = shape[0] === 100 ? 100 : 2
         const channels = shape.at(-1)
         const before = tf.memory().numTensors
         const norm = new BatchNorm({ name: 'n', channels }, ${group})
@@ -49,13 +51,13 @@ describeIt('images on tensorflow', () => {
           parameter.value.dispose()
           parameter.value = tf.randomNormal([channels], 1 - i, 0.5, 'float32', 3 + i)
         })
-        const x = tf.randomNormal(shape, 2, 1, 'float32', 1)
+        const x = tf.randomNormal(shape, offset, 1, 'float32', 1)
         const dy = tf.randomNormal(shape, 0, 1, 'float32', 2)
         const fused = []
         backend.binding = Object.create(stock, {
           executeOp: {
             value(name, ...rest) {
-              if (name !== 'Reshape') fused.push(name)
+              if (name.startsWith('FusedBatchNorm')) fused.push(name)
               return stock.executeOp(name, ...rest)
             },
           },
@@ -81,21 +83,23 @@ describeIt('images on tensorflow', () => {
         }
         pass.dispose()
         tf.dispose([x, dy, dx, ...[...norm.parameters, ...norm.buffers].map(({ value }) => value)])
-        return { shape, given, found, fused, left: tf.memory().numTensors - before }
+        return { shape, offset, given, found, fused, left: tf.memory().numTensors - before }
       })`)) as {
       shape: number[]
+      offset: number
       given: Record<'x' | 'dy' | 'weight' | 'bias', number[]>
       found: Record<string, number[]>
       fused: string[]
       left: number
     }[]
-    for (const { shape, given, found, fused, left } of cases) {
+    for (const { shape, offset, given, found, fused, left } of cases) {
       const expected = normalized(given, shape.at(-1)!)
       const errors = Object.entries(expected).map(([key, values]) => [
         key,
         errorOf(found[key]!, values),
       ])
-      expect(errors.filter(([, error]) => !(Number(error) < 1e-5))).toEqual([])
+      const limit = offset === 100 ? 1e-4 : 1e-5
+      expect(errors.filter(([, error]) => !(Number(error) < limit))).toEqual([])
       if (operations !== undefined) expect(fused).toHaveLength(operations)
       expect(left).toBe(0)
     }
@@ -134,6 +138,49 @@ describeIt('images on tensorflow', () => {
     for (const { expected, found } of cases) {
       for (const gradient of found) expect(gradient).toEqual(expected)
     }
+  })
+
+  it('give the gradient of windows with NaN or -Infinity to the place of the kernel MaxPoolGrad', async () => {
+    const { expected, found } = (await run(`
+      const windows = [
+        [1, NaN, 3, 2], [NaN, 1, 3, 2], [1, 2, 3, NaN], [NaN, NaN, NaN, NaN], [-Infinity, NaN, -Infinity, -Infinity],
+        [-Infinity, -Infinity, -Infinity, -Infinity], [-Infinity, -Infinity, -Infinity, -5], [Infinity, 1, Infinity, 0],
+      ]
+      const gradientOf = (images) => {
+        const dy = tf.tensor4d([7], [1, 1, 1, 1])
+        const gradient = tf.grad((x) => tf.maxPool(x, [2, 2], [2, 2], 'valid'))(images, dy)
+        return numbers(tf.slice(gradient, [0, 0, 0, 0], [1, 2, 2, 1]))
+      }
+      const images = windows.map((values) => tf.tensor4d(values, [1, 2, 2, 1]))
+      // The kernel itself computes the gradients of windows that leave a part of the images out.
+      const larger = images.map((image) => tf.pad(image, [[0, 0], [0, 1], [0, 1], [0, 0]]))
+      return { expected: larger.map(gradientOf), found: images.map(gradientOf) }`)) as Record<
+      'expected' | 'found',
+      number[][]
+    >
+    expect(found).toEqual(expected)
+    expect(found.map((values) => values.indexOf(7))).toEqual([2, 0, 2, 0, 0, 0, 3, 0])
+  })
+
+  it('give sums of columns, of any number, in any order of distinct axes', async () => {
+    const { found, operations } = (await run(`
+      const backend = tf.backend()
+      const stock = backend.binding
+      const operations = []
+      backend.binding = Object.create(stock, {
+        executeOp: {
+          value(name, ...rest) {
+            if (name === 'Sum' || name === 'BiasAddGrad') operations.push(name)
+            return stock.executeOp(name, ...rest)
+          },
+        },
+      })
+      const found = [[15, [0, 1]], [16, [0, 1]], [16, [1, 0]], [16, [-2, 0]]].map(([columns, axes]) =>
+        numbers(tf.sum(tf.ones([3, 2, columns]), axes)))
+      backend.binding = stock
+      return { found, operations }`)) as { found: number[][]; operations: string[] }
+    expect(found).toEqual([15, 16, 16, 16].map((columns) => Array<number>(columns).fill(6)))
+    expect(operations).toEqual(['Sum', ...Array<string>(3).fill('BiasAddGrad')])
   })
 })
 
@@ -182,7 +229,7 @@ itIf('a network with convolutions becomes TensorFlow functions with its values',
     })`)) as { all: number[]; operations: number }[]
   warm.end()
   const [first, ...later] = passes as [(typeof passes)[0], ...typeof passes]
-  for (const { all } of later) expect(errorOf(all, first.all)).toBeLessThan(1e-6)
+  for (const { all } of later) expect(all).toEqual(first.all)
   expect(first.operations).toBeGreaterThan(10)
   expect(later.at(-1)!.operations).toBe(0)
 })

@@ -9,7 +9,7 @@ export const attention: Required<TensorBackend>['attention'] = (rows, size) => {
   const [queries, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
   const q = tf.mul(queries, scale)
   const scores = tf.matMul(q, k, false, true)
-  const probabilities = softmax(tf.add(scores, causalMask(rows.shape[1]!)))
+  const probabilities = softmax(masked(scores))
   const output = tf.matMul(probabilities, v)
   return {
     value: joinHeads([output]),
@@ -46,13 +46,15 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
 
 /** Inverts `splitHeads`. */
 function joinHeads(all: readonly Tensor[]): Tensor {
-  const [batch, , length] = all[0]!.shape as [number, number, number]
-  return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), [batch, length, -1])
+  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
+  const rows = tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4])
+  return tf.reshape(rows, [batch, length, all.length * heads * size])
 }
 
-function causalMask(length: number): Tensor {
-  const bias = Float32Array.from({ length: length ** 2 }, (_, i) =>
-    i % length > Math.floor(i / length) ? MASKED : 0,
-  )
-  return tf.tensor2d(bias, [length, length])
+function masked(scores: Tensor): Tensor {
+  // TensorFlow.js cannot extend a mask to a batch of no sequences.
+  if (scores.size === 0) return scores
+  const length = scores.shape[2]!
+  const keys = tf.range(0, length)
+  return tf.where(tf.lessEqual(keys, tf.reshape(keys, [length, 1])), scores, MASKED)
 }

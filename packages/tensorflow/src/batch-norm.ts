@@ -36,7 +36,10 @@ export const batchNorm: Backend['batchNorm'] = (
   }
 }
 
-/** As an epsilon, its sum with the variance 1 - EPSILON is exactly 1. */
+/**
+ * As an epsilon, its sum with the variance 1 - EPSILON is exactly 1. Whether the reciprocal of the root is 1 as
+ * well depends on the CPU, where it may be an estimate.
+ */
 const EPSILON = 2 ** -10
 
 /** The passes of a synchronized batch norm, also by operations for batch norm. Sums are in float32. */
@@ -97,12 +100,15 @@ function withVectors<T>(
   compute: (handles: readonly Handle[]) => T,
 ): T {
   const handles = vectors.map((values) => eager.copyIn(Float32Array.from(values), [values.length]))
-  const result = compute(handles)
-  for (const handle of handles) eager.free(handle)
-  return result
+  try {
+    return compute(handles)
+  } finally {
+    for (const handle of handles) eager.free(handle)
+  }
 }
 
 /** Returns [..., channels] as images [batch, height, width, channels]. */
 function asImages(x: Tensor): Tensor {
-  return x.rank === 4 ? x : tf.reshape(x, [-1, 1, 1, x.shape.at(-1)!])
+  const channels = x.shape.at(-1)!
+  return x.rank === 4 ? x : tf.reshape(x, [1, x.size / channels, 1, channels])
 }

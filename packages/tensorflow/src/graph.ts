@@ -107,7 +107,7 @@ function varint(value: number): Bytes {
 }
 
 /** Values of TF_AttrType and TF_DataType in TensorFlow's C API. */
-const [STRINGS, INT, TYPE, FLOAT, INT32] = [0, 1, 4, 1, 3]
+const [STRINGS, INT, FLOAT, INT32] = [0, 1, 1, 3]
 
 /** The fused matrix product has other names for these attributes. */
 const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y: 'transpose_b' }
@@ -121,7 +121,17 @@ const RENAMED: Readonly<Record<string, string>> = { adj_x: 'transpose_a', adj_y:
  */
 export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): GraphNode[] {
   const result = [...nodes]
-  const only = singleUses(nodes, outputs)
+  const uses = nodes.map(() => 0)
+  for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
+
+  /**
+   * Returns the node that computes this value, if its operation is in `ops` and no other node uses
+   * the value.
+   */
+  const only = (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
+    const node = value && nodes[value.node]!
+    return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
+  }
   const shapeOf = ({ node, output }: Value): readonly number[] => nodes[node]!.shapes[output]!
   const reshaped = (value: Value, shape: readonly number[], T: Attribute): GraphNode => {
     const values = Int32Array.from(shape)
@@ -179,55 +189,17 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     return reshaped({ node: result.push(node) - 1, output: 0 }, shape, T)
   }
 
+  const sums = ['Add', 'AddV2', 'BiasAdd']
   const covered = new Set<GraphNode>()
   for (const [index, node] of [...nodes.entries()].reverse()) {
-    const sum = node.op === 'Relu' ? only(node.inputs[0], ...SUMS) : node
-    const isOpen = sum !== undefined && SUMS.includes(sum.op) && !covered.has(sum)
+    const sum = node.op === 'Relu' ? only(node.inputs[0], ...sums) : node
+    const isOpen = sum !== undefined && sums.includes(sum.op) && !covered.has(sum)
     const found = node.op === 'Mul' ? reluGradient(node) : isOpen ? linear(sum, node) : undefined
     if (found === undefined) continue
     result[index] = found
     if (sum !== undefined) covered.add(sum)
   }
   return result
-}
-
-const SUMS = ['Add', 'AddV2', 'BiasAdd']
-
-/**
- * Makes a function that returns the node that computes a value, if its operation is in `ops` and no other
- * node uses the value.
- *
- * @param outputs - the results of the function
- */
-function singleUses(nodes: readonly GraphNode[], outputs: readonly Value[]) {
-  const uses = nodes.map(() => 0)
-  for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
-  return (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
-    const node = value && nodes[value.node]!
-    return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
-  }
-}
-
-/** Replaces each convolution with a bias and a ReLU by one operation. */
-export function withFusedConvolutions(
-  nodes: readonly GraphNode[],
-  outputs: readonly Value[],
-): GraphNode[] {
-  const only = singleUses(nodes, outputs)
-  return nodes.map((node) => {
-    const sum = node.op === 'Relu' ? only(node.inputs[0], ...SUMS) : undefined
-    const [first, bias] = sum?.inputs ?? []
-    const product = only(first, 'Conv2D')
-    const shape = bias && nodes[bias.node]!.shapes[bias.output]!
-    if (product === undefined || shape!.join() !== String(product.shapes[0]!.at(-1))) return node
-    const attributes = [
-      ...product.attributes.filter(({ name }) => name !== 'use_cudnn_on_gpu'),
-      { name: 'TArgs', type: TYPE, value: [FLOAT] },
-      { name: 'num_args', type: INT, value: 1 },
-      { name: 'fused_ops', type: STRINGS, value: ['BiasAdd', 'Relu'] },
-    ]
-    return { ...product, op: '_FusedConv2D', attributes, inputs: [...product.inputs, bias!] }
-  })
 }
 
 /**

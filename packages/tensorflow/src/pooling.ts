@@ -20,7 +20,8 @@ interface PoolAttributes {
 /**
  * Computes the gradient of max pooling on the CPU by operations on whole tensors, if the windows divide the
  * images without overlap. TensorFlow's kernel visits each value with a branch, which takes four to six
- * times as long. Of equal values, the first in a window gets the gradient, as in that kernel.
+ * times as long. Of equal values, the first in a window gets the gradient, as in that kernel. The first value
+ * also gets it if it is NaN, or if no value equals the output.
  */
 export function installPoolGradient(): void {
   type Call = KernelCall<'dy' | 'input' | 'output', PoolAttributes>
@@ -52,25 +53,29 @@ function pairOf(size: number | Pair): Pair {
   return typeof size === 'number' ? [size, size] : size
 }
 
-/** Gives each gradient to the first of the largest values of its window. */
+/** Gives each gradient to one place of its window. */
 function distribute(dy: Tensor, x: Tensor, y: Tensor, [height, width]: Pair): Tensor {
   const [batch, rows, columns, channels] = y.shape as [number, number, number, number]
   const windows = [batch * rows * columns, channels]
   const lines = [batch * rows, height, columns * width * channels]
   const largest = reshaped(y, windows)
-  let rest = reshaped(dy, windows)
-  const zeros = tf.zerosLike(rest)
-  const gradients = tf.split(reshaped(x, lines), height, 1).map((line, i) => {
-    const places = tf.split(reshaped(line, [windows[0]!, width * channels]), width, 1)
-    const shares = places.map((values, j) => {
-      if (i === height - 1 && j === width - 1) return rest
-      const isLargest = tf.equal(values, largest)
-      const share = tf.where(isLargest, rest, zeros)
-      rest = tf.where(isLargest, zeros, rest)
-      return share
-    })
-    return reshaped(tf.concat(shares, 1), [lines[0]!, 1, lines[2]!])
+  const slopes = reshaped(dy, windows)
+  const zeros = tf.zerosLike(slopes)
+  const [first, ...others] = tf
+    .split(reshaped(x, lines), height, 1)
+    .flatMap((line) => tf.split(reshaped(line, [windows[0]!, width * channels]), width, 1))
+  const isLess = tf.less(first!, largest)
+  let rest = tf.where(isLess, slopes, zeros)
+  const shares = others.map((values) => {
+    const isLargest = tf.equal(values, largest)
+    const share = tf.where(isLargest, rest, zeros)
+    rest = tf.where(isLargest, zeros, rest)
+    return share
   })
+  const all = [tf.where(isLess, rest, slopes), ...shares]
+  const gradients = Array.from({ length: height }, (_, i) =>
+    reshaped(tf.concat(all.slice(i * width, (i + 1) * width), 1), [lines[0]!, 1, lines[2]!]),
+  )
   return reshaped(tf.concat(gradients, 1), [...x.shape])
 }
 

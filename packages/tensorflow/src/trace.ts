@@ -1,14 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Handle } from './binding-kernels.ts'
 import type { Eager, Observer } from './eager.ts'
-import {
-  fused,
-  serializeGraph,
-  withFusedConvolutions,
-  withoutOneDnn,
-  type GraphNode,
-  type Value,
-} from './graph.ts'
+import { fused, serializeGraph, withoutOneDnn, type GraphNode, type Value } from './graph.ts'
 
 /** A TensorFlow function made from a part of a trace. */
 export interface TracedFunction {
@@ -137,9 +130,7 @@ export function createTrace(eager: Eager) {
     const onHost = rewrite?.(assembly.nodes) ?? assembly.nodes
     const definition = eager.define(
       Int32Array.from(results.flatMap(({ node, output }) => [node, output])),
-      serializeGraph(
-        eager.isOnHost ? withFusedConvolutions(onHost, results) : fused(assembly.nodes, results),
-      ),
+      serializeGraph(eager.isOnHost ? onHost : fused(assembly.nodes, results)),
       inputs.length,
       defined,
     )

@@ -11,6 +11,11 @@ describe.each(['wasm', 'cpu'] as const)('a gradient of a gradient on %s', (backe
       [2, 3],
     ],
     ['Conv2d', () => new Conv2d({ name: 'c', inputs: 1, outputs: 2, kernel: 2 }), [1, 3, 3, 1]],
+    [
+      'Conv2d with ReLU',
+      () => new Conv2d({ name: 'c', inputs: 1, outputs: 2, kernel: 2, activation: 'relu' }),
+      [1, 3, 3, 1],
+    ],
   ])('sees the values that the first gradient of %s depends on', (_, create, shape) => {
     const layer = create()
     const x = tf.randomNormal(shape, 0, 1, 'float32', 1)

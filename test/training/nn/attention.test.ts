@@ -117,6 +117,19 @@ describe('the attention pass of wasm', () => {
     )
   })
 
+  it('sums the exponentials of a row in the same order, whatever follows', () => {
+    // Multiples of 1/8, so that products have no rounding.
+    const values = Float32Array.from({ length: 108 }, (_, i) => Math.round(8 * Math.sin(i * i)) / 8)
+    const sumsUpTo = (length: number) => {
+      const rows = tf.slice(tf.tensor3d(values, [1, 9, 12]), [0, 0, 0], [1, length, 12])
+      return currentBackend().attention!(rows, 4).saved[1]!.dataSync()
+    }
+    const all = sumsUpTo(9)
+    for (let length = 1; length < 9; length++) {
+      expect(sumsUpTo(length)).toEqual(all.slice(0, 2 * length))
+    }
+  })
+
   it('passes NaN on to all positions that see it', () => {
     const x = tf.tidy(() => {
       const values = input(sizes)

@@ -17,7 +17,10 @@ function lanesOf(bytes: usize): v128 {
   return i32x4.lt_u(i32x4(0, 4, 8, 12), i32x4.splat(<i32>bytes))
 }
 
-/** Replaces scores by exponentials and returns their sum. A row has memory for `width` bytes. */
+/**
+ * Replaces scores by exponentials and returns their sum, whose bits do not depend on `width`. A row has memory
+ * for `width` bytes.
+ */
 // @ts-ignore: decorator
 @inline
 function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, scales: v128): f32 {
@@ -29,9 +32,12 @@ function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, 
   if (i < bytes && i + 16 <= width) {
     sums = f32x4.add(sums, exponentials<v128>(p + i, largest, scales, lanesOf(bytes - i)))
   } else {
-    for (; i < bytes; i += 4) {
-      sums = f32x4.add(sums, exponentials<f32>(p + i, largest, scales, i32x4(-1, 0, 0, 0)))
+    let last = f32x4.splat(0)
+    for (let end = bytes; end > i; end -= 4) {
+      const e = exponentials<f32>(p + end - 4, largest, scales, i32x4(-1, 0, 0, 0))
+      last = v128.shuffle<f32>(e, last, 0, 4, 5, 6)
     }
+    sums = f32x4.add(sums, last)
   }
   return totalOfFour(sums)
 }

@@ -1,4 +1,4 @@
-import { withGradients } from '../autograd/tape.ts'
+import { isTapeNested, withGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -12,7 +12,7 @@ const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 
  * the approximation of GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
  */
 export function gelu(x: Tensor): Tensor {
-  const pass = currentBackend().gate ?? plainGate
+  const pass = (isTapeNested() ? undefined : currentBackend().gate) ?? plainGate
   return withGradients([x], (input) => pass(input, SLOPE, CUBE))
 }
 
@@ -33,7 +33,7 @@ function plainGate(x: Tensor, linear: number, cubic: number): Differentiable {
 /** x sigmoid(x), also called swish (Elfwing et al., 2017) */
 export function silu(x: Tensor): Tensor {
   const { gate } = currentBackend()
-  if (gate === undefined) return tf.mul(x, tf.sigmoid(x))
+  if (gate === undefined || isTapeNested()) return tf.mul(x, tf.sigmoid(x))
   return withGradients([x], (input) => gate(input, 1, 0))
 }
 

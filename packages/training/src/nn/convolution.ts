@@ -1,6 +1,6 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core'
-import { withLazyGradients } from '../autograd/tape.ts'
+import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -118,12 +118,15 @@ function convolve(
   activation: 'relu' | 'linear',
 ): Tensor {
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
+  // The results of `reluGradient` have no gradients.
+  const pass = isTapeNested() ? undefined : currentBackend().reluGradient
   return withLazyGradients(inputs, {
     saves: ['x', 'filter'],
     savesOutput: activation === 'relu',
     forward: () => runKernel('FusedConv2D', inputs, { ...attributes, activation }),
     gradients(dy, { x, filter }, output) {
-      const slopes = output === undefined ? dy : reluGradient(dy, output)
+      const masked = (y: Tensor) => pass?.(dy, y) ?? tf.mul(dy, tf.step(y))
+      const slopes = output === undefined ? dy : masked(output)
       const images = { dy: slopes, filter }
       const filters = { x, dy: slopes }
       return {
@@ -134,11 +137,6 @@ function convolve(
       }
     },
   })
-}
-
-/** Returns `dy` where the output of the ReLU is positive, else 0. */
-function reluGradient(dy: Tensor, output: Tensor): Tensor {
-  return currentBackend().reluGradient?.(dy, output) ?? tf.mul(dy, tf.step(output))
 }
 
 type Padding = ReturnType<typeof around> | 'valid' | 'same'

@@ -113,10 +113,16 @@ export interface TensorBackend {
    */
   readonly normalize?: (epsilon: number, x: Tensor, scale: Tensor, shift?: Tensor) => Differentiable
 
-  /** Returns x sigmoid(linear x + cubic x^3) for each value, and its gradient. */
+  /**
+   * Returns x sigmoid(linear x + cubic x^3) for each value, and its gradient. `linear` and `cubic` are at
+   * least 0. The gradient has no gradient.
+   */
   readonly gate?: (x: Tensor, linear: number, cubic: number) => Differentiable
 
-  /** Returns `dy` where the output of a ReLU is positive, else 0. */
+  /**
+   * Returns `dy` where the output of a ReLU is positive, else 0. Where the output is NaN, it is 0, unlike
+   * `dy` tf.step(output), which is NaN. The result has no gradient.
+   */
   readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
 
   /**
