@@ -1,3 +1,4 @@
+import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import type {
   LazyOperation,
@@ -5,6 +6,7 @@ import type {
   LinearOperands,
   LinearPasses,
 } from '../../tfjs/backend.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap } from './heap.ts'
 import { passes } from './passes.ts'
@@ -97,6 +99,14 @@ export function wasmLinearPasses(
     i === last && layers[i]!.activation === 'linear'
       ? heap.addressOf(lastGradient!)
       : saved! + offsets[i]!
+  /**
+   * Returns the sum of earlier gradients of a weight if a product may add to it. The kernels may not: they
+   * would round differently than an addition after the product.
+   */
+  const sumFor = ({ name, shape }: Parameter, { sums }: GradientListener) => {
+    const sum = heap.blas === undefined ? undefined : sums?.get(name)
+    return sum?.size === sizeOf(shape) && heap.isWritable(sum) ? sum : undefined
+  }
   /** Computes the gradients of a layer's parameters. Sums the bias over the batch in double precision. */
   const report = (i: number, dz: number, onGradient: GradientListener) => {
     const { bias, weight } = layers[i]!
@@ -104,13 +114,16 @@ export function wasmLinearPasses(
     const ofBias = heap.tensor(bias.shape)
     heap.kernels.sum_rows(heap.addressOf(ofBias), dz, batch, outputs)
     onGradient(bias, ofBias)
-    const ofWeight = heap.tensor(weight.shape)
-    heap.multiply(heap.addressOf(ofWeight), { at: outputOf(i - 1), transposed: true }, { at: dz }, [
-      inputs,
-      outputs,
-      batch,
-    ])
-    onGradient(weight, ofWeight)
+    const sum = sumFor(weight, onGradient)
+    const ofWeight = sum ?? heap.tensor(weight.shape)
+    heap.multiply(
+      heap.addressOf(ofWeight),
+      { at: outputOf(i - 1), transposed: true },
+      { at: dz },
+      [inputs, outputs, batch],
+      { accumulates: sum !== undefined },
+    )
+    if (sum === undefined) onGradient(weight, ofWeight)
   }
   /**
    * Writes the gradient of the input of layer `i`: that is the gradient of layer `i - 1` before its
