@@ -124,25 +124,27 @@ export class WasmHeap {
         return
       }
       const base = this.#baseFor(blas)
-      const [rows, depth] = blockOf(blas, a, b, size)
+      const [rows, columns, depth] = blockOf(blas, a, b, size)
       for (let row = 0; row < m; row += rows) {
         const count = Math.min(rows, m - row)
         const to = c + 4 * row * stride
-        for (let from = 0; from < k; from += depth) {
-          blas.multiply(
-            a.transposed ?? false,
-            b.transposed ?? false,
-            count,
-            n,
-            Math.min(depth, k - from),
-            base + a.at + 4 * (a.transposed ? from * aStride + row : row * aStride + from),
-            aStride,
-            base + b.at + 4 * (b.transposed ? from : from * bStride),
-            bStride,
-            accumulates || from > 0 ? 1 : 0,
-            base + to,
-            stride,
-          )
+        for (let column = 0; column < n; column += columns) {
+          for (let from = 0; from < k; from += depth) {
+            blas.multiply(
+              a.transposed ?? false,
+              b.transposed ?? false,
+              count,
+              Math.min(columns, n - column),
+              Math.min(depth, k - from),
+              base + a.at + 4 * (a.transposed ? from * aStride + row : row * aStride + from),
+              aStride,
+              base + b.at + 4 * (b.transposed ? column * bStride + from : from * bStride + column),
+              bStride,
+              accumulates || from > 0 ? 1 : 0,
+              base + to + 4 * column,
+              stride,
+            )
+          }
         }
         if (start === 0 && finisher === 0) continue
         kernels.finish_rows(to, count, n, start, finisher, mask + 4 * row * n)
@@ -213,20 +215,28 @@ function isFasterTransposed(
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
 
-/** Returns the rows of the result, and the part of the inner dimension, to compute at once. */
+/** Returns the rows and columns of the result, and the part of the inner dimension, to compute at once. */
 function blockOf(
   { kernels = '' }: Blas,
   a: Operand,
   b: Operand,
   [m, n, k]: readonly [m: number, n: number, k: number],
-): readonly [rows: number, depth: number] {
-  if (b.transposed !== true && m * n * k > UNPACKED && WITHOUT_COPY.includes(kernels)) {
-    const rows = 4 * Math.floor(UNPACKED / (4 * n * k))
-    if (rows >= (a.transposed === true ? 28 : 8)) return [rows, k]
-    const depth = 4 * Math.floor(UNPACKED / (4 * m * n))
-    if (depth >= 48) return [m, depth]
+): readonly [rows: number, columns: number, depth: number] {
+  if (m * n * k <= UNPACKED || !WITHOUT_COPY.includes(kernels)) return [m, n, k]
+  if (b.transposed === true) {
+    const columns = multiplesOf4(UNPACKED / (m * k))
+    // With shorter rows, the kernels for a transposed b lose more time than the copy takes.
+    const isFaster = a.transposed !== true && k >= 1024 && columns > 0
+    return [m, isFaster ? columns : n, k]
   }
-  return [m, k]
+  const rows = multiplesOf4(UNPACKED / (n * k))
+  if (rows >= (a.transposed === true ? 28 : 8)) return [rows, n, k]
+  const depth = multiplesOf4(UNPACKED / (m * n))
+  return [m, n, depth >= (a.transposed === true ? 48 : 20) ? depth : k]
+}
+
+function multiplesOf4(limit: number): number {
+  return 4 * Math.floor(limit / 4)
 }
 
 /** An operand of a product: a row-major matrix at an address, or its transpose. */
