@@ -112,40 +112,75 @@ withCompiler.describe('a BLAS', () => {
     }
   })
 
+  const passes = `
+    const layer = new Linear({ name: 'layer', inputs: 40, outputs: 30 })
+    const [taken, expected] = [[], new Float32Array(1200)]
+    /** Runs a backward pass twice: the second adds the gradient of the weight to what is expected. */
+    const pass = (seed, onGradient) => {
+      const x = tf.randomNormal([16, 40], 0, 1, 'float32', seed)
+      const dy = tf.randomNormal([16, 30], 0, 1, 'float32', seed)
+      const backward = (listener) => layer.record(x, { needsInputGradient: false }).backward(dy, listener)
+      backward(onGradient)
+      backward((parameter, gradient) => {
+        if (parameter !== layer.weight) return
+        gradient.dataSync().forEach((value, i) => (expected[i] += value))
+      })
+    }
+    const isExpected = (values) => distance(values, expected) < 1e-5`
+
   it.each([
     ['fast', 'bias weight bias bias weight'],
     ['exact', 'bias weight bias weight bias weight'],
   ])('with %s, sums gradients and passes these to the listener: %s', async (math, names) => {
     const script = `
       await loadBackend('wasm', { math: '${math}' })
-      const layer = new Linear({ name: 'layer', inputs: 40, outputs: 30 })
-      const backward = (seed, onGradient) => {
-        const x = tf.randomNormal([16, 40], 0, 1, 'float32', seed)
-        const dy = tf.randomNormal([16, 30], 0, 1, 'float32', seed)
-        layer.record(x, { needsInputGradient: false }).backward(dy, onGradient)
-      }
-      const [gradients, taken, expected] = [new Map(), [], new Float32Array(1200)]
+      ${passes}
+      const gradients = new Map()
       const add = sumInto(gradients)
-      const take = ({ name }, gradient) => {
-        taken.push(name.slice('layer.'.length))
-        add({ name }, gradient)
+      const take = (parameter, gradient) => {
+        taken.push(parameter.name.slice('layer.'.length))
+        add(parameter, gradient)
       }
-      const pass = (seed) => {
-        backward(seed, Object.assign(take, { sums: gradients }))
-        backward(seed, ({ shape: [inputs] }, gradient) => {
-          if (inputs === 40) gradient.dataSync().forEach((value, i) => (expected[i] += value))
-        })
-      }
+      const listener = Object.assign(take, { sums: gradients })
       const sum = () => gradients.get('layer.weight')
-      pass(1)
-      pass(2)
-      const isRight = distance(sum().dataSync(), expected) < 1e-5
+      pass(1, listener)
+      pass(2, listener)
+      const isRight = isExpected(sum().dataSync())
       const [held, before] = [tf.clone(sum()), sum().dataSync().slice()]
-      pass(3)
+      pass(3, listener)
       const isKept = distance(held.dataSync(), before) === 0
-      console.log(...taken, isRight, isKept, distance(sum().dataSync(), expected) < 1e-5)`
+      console.log(...taken, isRight, isKept, isExpected(sum().dataSync()))`
     const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
     expect(stdout).toBe(`${names} true true true\n`)
+  })
+
+  it.each([
+    ['fast', 'bias written bias written'],
+    ['exact', 'bias weight bias weight'],
+  ])('with %s, writes gradients to the memory of the listener: %s', async (math, names) => {
+    const script = `
+      await loadBackend('wasm', { math: '${math}' })
+      ${passes}
+      const values = new Float32Array(1300).fill(NaN)
+      const part = values.subarray(50, 1250)
+      const take = ({ name }, gradient) => {
+        taken.push(name.slice('layer.'.length))
+        if (name !== 'layer.weight') return
+        gradient.dataSync().forEach((value, i) => (part[i] = value + (taken.length > 2 ? part[i] : 0)))
+      }
+      const listener = Object.assign(take, {
+        memory: {
+          placeOf: (parameter) =>
+            parameter === layer.weight ? { values: part, adds: taken.length > 2 } : undefined,
+          written: () => taken.push('written'),
+        },
+      })
+      pass(1, listener)
+      pass(2, listener)
+      const others = values.filter((value) => Number.isNaN(value)).length
+      console.log(...taken, isExpected(part), others)`
+    const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
+    expect(stdout).toBe(`${names} true 100\n`)
   })
 
   it('computes no more products after deterministic training has begun', async () => {

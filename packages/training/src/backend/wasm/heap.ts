@@ -107,7 +107,7 @@ export class WasmHeap {
     c: number,
     a: Operand,
     b: Operand,
-    size: readonly [m: number, n: number, k: number],
+    size: ProductSize,
     options: ProductOptions = {},
   ): void {
     const [m, n, k] = size
@@ -116,7 +116,7 @@ export class WasmHeap {
     const { kernels, blas } = this
     const aStride = a.stride ?? (a.transposed ? m : k)
     const bStride = b.stride ?? (b.transposed ? k : n)
-    if (blas !== undefined && m * n * k >= SMALLEST) {
+    if (blas !== undefined && this.usesBlas(size)) {
       if (b.transposed === true && isFasterTransposed(blas, size)) {
         const at = this.#transposed(4 * n * k)
         kernels.transpose(at, b.at, n, k, 4 * bStride)
@@ -171,6 +171,20 @@ export class WasmHeap {
     )
   }
 
+  /** Whether a BLAS computes the products of a size. */
+  usesBlas([m, n, k]: ProductSize): boolean {
+    return this.blas !== undefined && m * n * k >= SMALLEST
+  }
+
+  /**
+   * Returns an address of an array that need not be in this memory. It is valid until the next allocation,
+   * and only for the result of a product without a bias, a ReLU or a mask that a BLAS computes.
+   */
+  addressOutside(values: Float32Array): number {
+    const blas = this.blas!
+    return blas.addressOf(values) - this.#baseFor(blas)
+  }
+
   /** Returns the address of the memory in this process. */
   #baseFor({ addressOf }: Blas): number {
     const { buffer } = this.backend.wasm.asm.memory
@@ -208,10 +222,7 @@ const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
  * Whether it takes less time to transpose b first, because a BLAS that does not copy b reads it across its
  * rows. With fewer rows of a, the transpose takes the time that it saves.
  */
-function isFasterTransposed(
-  { kernels = '' }: Blas,
-  [m, n, k]: readonly [m: number, n: number, k: number],
-): boolean {
+function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boolean {
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
 
@@ -220,7 +231,7 @@ function blockOf(
   { kernels = '' }: Blas,
   a: Operand,
   b: Operand,
-  [m, n, k]: readonly [m: number, n: number, k: number],
+  [m, n, k]: ProductSize,
 ): readonly [rows: number, columns: number, depth: number] {
   if (m * n * k <= UNPACKED || !WITHOUT_COPY.includes(kernels)) return [m, n, k]
   if (b.transposed === true) {
@@ -247,6 +258,8 @@ export interface Operand {
   /** The number of values from one stored row to the next; default: rows follow each other. */
   readonly stride?: number
 }
+
+export type ProductSize = readonly [m: number, n: number, k: number]
 
 interface ProductOptions {
   /** The address of n values (a bias) that are added to every row. */

@@ -6,9 +6,8 @@ import type {
   LinearOperands,
   LinearPasses,
 } from '../../tfjs/backend.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { currentHeap } from './heap.ts'
+import { currentHeap, type ProductSize } from './heap.ts'
 import { passes } from './passes.ts'
 
 /** One linear layer as an operation on the tape. */
@@ -100,12 +99,31 @@ export function wasmLinearPasses(
       ? heap.addressOf(lastGradient!)
       : saved! + offsets[i]!
   /**
-   * Returns the sum of earlier gradients of a weight if a product may add to it. The kernels may not: they
-   * would round differently than an addition after the product.
+   * Returns where a product writes the gradient of a weight, whether it adds to the values there, and how to
+   * report it. A BLAS adds to earlier gradients, and writes to the memory of the listener. The kernels
+   * cannot: they find only tensors, and would round a sum differently than an addition after the product.
    */
-  const sumFor = ({ name, shape }: Parameter, { sums }: GradientListener) => {
-    const sum = heap.blas === undefined ? undefined : sums?.get(name)
-    return sum?.size === sizeOf(shape) && heap.isWritable(sum) ? sum : undefined
+  const placeFor = (weight: Parameter, size: ProductSize, onGradient: GradientListener) => {
+    const { sums, memory } = onGradient
+    if (heap.usesBlas(size)) {
+      const length = size[0] * size[1]
+      const sum = sums?.get(weight.name)
+      if (sum?.size === length && heap.isWritable(sum)) {
+        return { at: heap.addressOf(sum), accumulates: true, report: () => undefined }
+      }
+      const place = memory?.placeOf(weight)
+      if (place?.values.length === length) {
+        const report = () => {
+          memory!.written(weight)
+        }
+        return { at: heap.addressOutside(place.values), accumulates: place.adds, report }
+      }
+    }
+    const gradient = heap.tensor(weight.shape)
+    const report = () => {
+      onGradient(weight, gradient)
+    }
+    return { at: heap.addressOf(gradient), accumulates: false, report }
   }
   /** Computes the gradients of a layer's parameters. Sums the bias over the batch in double precision. */
   const report = (i: number, dz: number, onGradient: GradientListener) => {
@@ -114,16 +132,10 @@ export function wasmLinearPasses(
     const ofBias = heap.tensor(bias.shape)
     heap.kernels.sum_rows(heap.addressOf(ofBias), dz, batch, outputs)
     onGradient(bias, ofBias)
-    const sum = sumFor(weight, onGradient)
-    const ofWeight = sum ?? heap.tensor(weight.shape)
-    heap.multiply(
-      heap.addressOf(ofWeight),
-      { at: outputOf(i - 1), transposed: true },
-      { at: dz },
-      [inputs, outputs, batch],
-      { accumulates: sum !== undefined },
-    )
-    if (sum === undefined) onGradient(weight, ofWeight)
+    const size = [inputs, outputs, batch] as const
+    const place = placeFor(weight, size, onGradient)
+    heap.multiply(place.at, { at: outputOf(i - 1), transposed: true }, { at: dz }, size, place)
+    place.report()
   }
   /**
    * Writes the gradient of the input of layer `i`: that is the gradient of layer `i - 1` before its
