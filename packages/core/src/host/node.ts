@@ -13,6 +13,9 @@ const RETRY_AFTER = 10
 /** In Bun and Deno, `process.hrtime` starts at 0 in each process, so use a clock that processes share. */
 const hasOwnClock = ['bun', 'deno'].some((name) => name in process.versions)
 
+/** Not read at each call, because `process` is a getter. */
+const { hrtime } = process
+
 /**
  * Services of the host that core, store, distributed and training use. Bundlers replace this module by
  * `browser.ts`, through `imports` in package.json.
@@ -31,7 +34,7 @@ export const host = {
   /** Milliseconds on the monotonic clock. */
   now(): number {
     if (hasOwnClock) return performance.timeOrigin + performance.now()
-    const [seconds, nanoseconds] = process.hrtime()
+    const [seconds, nanoseconds] = hrtime()
     return seconds * 1e3 + nanoseconds / 1e6
   },
   /** CPU time of all threads in milliseconds; undefined if the host does not measure it. */

@@ -11,7 +11,7 @@ const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js
 /** Runs a module in a process of its own, whose environment a library sees. */
 function run(script: string, env: Record<string, string>) {
   const source = `
-    import { loadBackend, record, ShardedMLP, tf, trainer } from ${JSON.stringify(entry)}
+    import { Linear, loadBackend, ShardedMLP, sumInto, tf, trainer } from ${JSON.stringify(entry)}
     /** Products of odd sizes in all transpositions, with a bias and a ReLU too. */
     const products = () => [0, 1, 2, 3].flatMap((bits) => {
       const [ta, tb] = [bits > 1, bits % 2 > 0]
@@ -24,12 +24,14 @@ function run(script: string, env: Record<string, string>) {
         return tf.randomNormal(shape, 0, 0.05, 'float32', i + 1)
       })
       const wide = tf.randomNormal([400, 320], 0, 0.05, 'float32', 4)
+      const long = tf.reshape(wide, [125, 1024])
       const divided = [
         tf.matMul(c, tf.slice(d, 0, 100)),
         tf.matMul(c, d, true),
         tf.matMul(c, tf.slice(c, 0, 21), false, true),
         tf.matMul(tf.slice(e, 0, [400, 40]), e, true),
         tf.matMul(tf.reshape(tf.slice(wide, 0, 20), [16, 400]), wide),
+        tf.matMul(tf.slice(long, 0, 16), long, false, true),
       ]
       const all = [tf.matMul(a, b, ta, tb), tf.fused.matMul(fused), ...divided]
       return all.flatMap((y) => [...y.dataSync()])
@@ -108,6 +110,77 @@ withCompiler.describe('a BLAS', () => {
     } finally {
       rmSync(home, { recursive: true })
     }
+  })
+
+  const passes = `
+    const layer = new Linear({ name: 'layer', inputs: 40, outputs: 30 })
+    const [taken, expected] = [[], new Float32Array(1200)]
+    /** Runs a backward pass twice: the second adds the gradient of the weight to what is expected. */
+    const pass = (seed, onGradient) => {
+      const x = tf.randomNormal([16, 40], 0, 1, 'float32', seed)
+      const dy = tf.randomNormal([16, 30], 0, 1, 'float32', seed)
+      const backward = (listener) => layer.record(x, { needsInputGradient: false }).backward(dy, listener)
+      backward(onGradient)
+      backward((parameter, gradient) => {
+        if (parameter !== layer.weight) return
+        gradient.dataSync().forEach((value, i) => (expected[i] += value))
+      })
+    }
+    const isExpected = (values) => distance(values, expected) < 1e-5`
+
+  it.each([
+    ['fast', 'bias weight bias bias weight'],
+    ['exact', 'bias weight bias weight bias weight'],
+  ])('with %s, sums gradients and passes these to the listener: %s', async (math, names) => {
+    const script = `
+      await loadBackend('wasm', { math: '${math}' })
+      ${passes}
+      const gradients = new Map()
+      const add = sumInto(gradients)
+      const take = (parameter, gradient) => {
+        taken.push(parameter.name.slice('layer.'.length))
+        add(parameter, gradient)
+      }
+      const listener = Object.assign(take, { sums: gradients })
+      const sum = () => gradients.get('layer.weight')
+      pass(1, listener)
+      pass(2, listener)
+      const isRight = isExpected(sum().dataSync())
+      const [held, before] = [tf.clone(sum()), sum().dataSync().slice()]
+      pass(3, listener)
+      const isKept = distance(held.dataSync(), before) === 0
+      console.log(...taken, isRight, isKept, isExpected(sum().dataSync()))`
+    const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
+    expect(stdout).toBe(`${names} true true true\n`)
+  })
+
+  it.each([
+    ['fast', 'bias written bias written'],
+    ['exact', 'bias weight bias weight'],
+  ])('with %s, writes gradients to the memory of the listener: %s', async (math, names) => {
+    const script = `
+      await loadBackend('wasm', { math: '${math}' })
+      ${passes}
+      const values = new Float32Array(1300).fill(NaN)
+      const part = values.subarray(50, 1250)
+      const take = ({ name }, gradient) => {
+        taken.push(name.slice('layer.'.length))
+        if (name !== 'layer.weight') return
+        gradient.dataSync().forEach((value, i) => (part[i] = value + (taken.length > 2 ? part[i] : 0)))
+      }
+      const listener = Object.assign(take, {
+        memory: {
+          placeOf: (parameter) =>
+            parameter === layer.weight ? { values: part, adds: taken.length > 2 } : undefined,
+          written: () => taken.push('written'),
+        },
+      })
+      pass(1, listener)
+      pass(2, listener)
+      const others = values.filter((value) => Number.isNaN(value)).length
+      console.log(...taken, isExpected(part), others)`
+    const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
+    expect(stdout).toBe(`${names} true 100\n`)
   })
 
   it('computes no more products after deterministic training has begun', async () => {

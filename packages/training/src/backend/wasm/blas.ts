@@ -32,11 +32,11 @@ const SIZES = [
   [1, 67, 33],
   [19, 1, 130],
   [33, 65, 129],
-  [60, 400, 320],
+  [64, 800, 160],
 ] as const
 /** Unused values after each row of a result. */
 const GAP = 3
-const MOST = 400 * 320
+const MOST = 800 * 160
 
 /**
  * Whether products equal those of the kernels, up to rounding. Old libraries compute wrong values on

@@ -107,7 +107,7 @@ export class WasmHeap {
     c: number,
     a: Operand,
     b: Operand,
-    size: readonly [m: number, n: number, k: number],
+    size: ProductSize,
     options: ProductOptions = {},
   ): void {
     const [m, n, k] = size
@@ -116,7 +116,7 @@ export class WasmHeap {
     const { kernels, blas } = this
     const aStride = a.stride ?? (a.transposed ? m : k)
     const bStride = b.stride ?? (b.transposed ? k : n)
-    if (blas !== undefined && m * n * k >= SMALLEST) {
+    if (blas !== undefined && this.usesBlas(size)) {
       if (b.transposed === true && isFasterTransposed(blas, size)) {
         const at = this.#transposed(4 * n * k)
         kernels.transpose(at, b.at, n, k, 4 * bStride)
@@ -124,25 +124,29 @@ export class WasmHeap {
         return
       }
       const base = this.#baseFor(blas)
-      const [rows, depth] = blockOf(blas, a, b, size)
+      // Parts of a large sum of gradients take up to 1.7 times as long.
+      const isSum = accumulates && a.transposed === true
+      const [rows, columns, depth] = isSum ? [m, n, k] : blockOf(blas, a, b, size)
       for (let row = 0; row < m; row += rows) {
         const count = Math.min(rows, m - row)
         const to = c + 4 * row * stride
-        for (let from = 0; from < k; from += depth) {
-          blas.multiply(
-            a.transposed ?? false,
-            b.transposed ?? false,
-            count,
-            n,
-            Math.min(depth, k - from),
-            base + a.at + 4 * (a.transposed ? from * aStride + row : row * aStride + from),
-            aStride,
-            base + b.at + 4 * (b.transposed ? from : from * bStride),
-            bStride,
-            accumulates || from > 0 ? 1 : 0,
-            base + to,
-            stride,
-          )
+        for (let column = 0; column < n; column += columns) {
+          for (let from = 0; from < k; from += depth) {
+            blas.multiply(
+              a.transposed ?? false,
+              b.transposed ?? false,
+              count,
+              Math.min(columns, n - column),
+              Math.min(depth, k - from),
+              base + a.at + 4 * (a.transposed ? from * aStride + row : row * aStride + from),
+              aStride,
+              base + b.at + 4 * (b.transposed ? column * bStride + from : from * bStride + column),
+              bStride,
+              accumulates || from > 0 ? 1 : 0,
+              base + to + 4 * column,
+              stride,
+            )
+          }
         }
         if (start === 0 && finisher === 0) continue
         kernels.finish_rows(to, count, n, start, finisher, mask + 4 * row * n)
@@ -167,6 +171,20 @@ export class WasmHeap {
       mask,
       this.#scratch(kernels.scratch_bytes()),
     )
+  }
+
+  /** Whether a BLAS computes the products of a size. */
+  usesBlas([m, n, k]: ProductSize): boolean {
+    return this.blas !== undefined && m * n * k >= SMALLEST
+  }
+
+  /**
+   * Returns an address of an array that need not be in this memory. It is valid until the next allocation,
+   * and only for the result of a product without a bias, a ReLU or a mask that a BLAS computes.
+   */
+  addressOutside(values: Float32Array): number {
+    const blas = this.blas!
+    return blas.addressOf(values) - this.#baseFor(blas)
   }
 
   /** Returns the address of the memory in this process. */
@@ -206,27 +224,32 @@ const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
  * Whether it takes less time to transpose b first, because a BLAS that does not copy b reads it across its
  * rows. With fewer rows of a, the transpose takes the time that it saves.
  */
-function isFasterTransposed(
-  { kernels = '' }: Blas,
-  [m, n, k]: readonly [m: number, n: number, k: number],
-): boolean {
+function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boolean {
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
 
-/** Returns the rows of the result, and the part of the inner dimension, to compute at once. */
+/** Returns the rows and columns of the result, and the part of the inner dimension, to compute at once. */
 function blockOf(
   { kernels = '' }: Blas,
   a: Operand,
   b: Operand,
-  [m, n, k]: readonly [m: number, n: number, k: number],
-): readonly [rows: number, depth: number] {
-  if (b.transposed !== true && m * n * k > UNPACKED && WITHOUT_COPY.includes(kernels)) {
-    const rows = 4 * Math.floor(UNPACKED / (4 * n * k))
-    if (rows >= (a.transposed === true ? 28 : 8)) return [rows, k]
-    const depth = 4 * Math.floor(UNPACKED / (4 * m * n))
-    if (depth >= 48) return [m, depth]
+  [m, n, k]: ProductSize,
+): readonly [rows: number, columns: number, depth: number] {
+  if (m * n * k <= UNPACKED || !WITHOUT_COPY.includes(kernels)) return [m, n, k]
+  if (b.transposed === true) {
+    const columns = multiplesOf4(UNPACKED / (m * k))
+    // With shorter rows, the kernels for a transposed b lose more time than the copy takes.
+    const isFaster = a.transposed !== true && k >= 1024 && columns > 0
+    return [m, isFaster ? columns : n, k]
   }
-  return [m, k]
+  const rows = multiplesOf4(UNPACKED / (n * k))
+  if (rows >= (a.transposed === true ? 28 : 8)) return [rows, n, k]
+  const depth = multiplesOf4(UNPACKED / (m * n))
+  return [m, n, depth >= (a.transposed === true ? 48 : 20) ? depth : k]
+}
+
+function multiplesOf4(limit: number): number {
+  return 4 * Math.floor(limit / 4)
 }
 
 /** An operand of a product: a row-major matrix at an address, or its transpose. */
@@ -237,6 +260,8 @@ export interface Operand {
   /** The number of values from one stored row to the next; default: rows follow each other. */
   readonly stride?: number
 }
+
+export type ProductSize = readonly [m: number, n: number, k: number]
 
 interface ProductOptions {
   /** The address of n values (a bias) that are added to every row. */

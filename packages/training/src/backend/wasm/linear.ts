@@ -1,3 +1,4 @@
+import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import type {
   LazyOperation,
@@ -6,7 +7,7 @@ import type {
   LinearPasses,
 } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { currentHeap } from './heap.ts'
+import { currentHeap, type ProductSize } from './heap.ts'
 import { passes } from './passes.ts'
 
 /** One linear layer as an operation on the tape. */
@@ -98,6 +99,33 @@ export function wasmLinearPasses(
     i === last && layers[i]!.activation === 'linear'
       ? heap.addressOf(lastGradient!)
       : saved! + offsets[i]!
+  /**
+   * Returns where a product writes the gradient of a weight, whether it adds to the values there, and how to
+   * report it. A BLAS adds to earlier gradients, and writes to the memory of the listener. The kernels
+   * cannot: they find only tensors, and would round a sum differently than an addition after the product.
+   */
+  const placeFor = (weight: Parameter, size: ProductSize, onGradient: GradientListener) => {
+    const { sums, memory } = onGradient
+    if (heap.usesBlas(size)) {
+      const length = size[0] * size[1]
+      const sum = sums?.get(weight.name)
+      if (sum?.size === length && heap.isWritable(sum)) {
+        return { at: heap.addressOf(sum), accumulates: true, report: () => undefined }
+      }
+      const place = memory?.placeOf(weight)
+      if (place?.values.length === length) {
+        const report = () => {
+          memory!.written(weight)
+        }
+        return { at: heap.addressOutside(place.values), accumulates: place.adds, report }
+      }
+    }
+    const gradient = heap.tensor(weight.shape)
+    const report = () => {
+      onGradient(weight, gradient)
+    }
+    return { at: heap.addressOf(gradient), accumulates: false, report }
+  }
   /** Computes the gradients of a layer's parameters. Sums the bias over the batch in double precision. */
   const report = (i: number, dz: number, onGradient: GradientListener) => {
     const { bias, weight } = layers[i]!
@@ -105,13 +133,10 @@ export function wasmLinearPasses(
     const ofBias = heap.tensor(bias.shape)
     heap.kernels.sum_rows(heap.addressOf(ofBias), dz, batch, outputs)
     onGradient(bias, ofBias)
-    const ofWeight = heap.tensor(weight.shape)
-    heap.multiply(heap.addressOf(ofWeight), { at: outputOf(i - 1), transposed: true }, { at: dz }, [
-      inputs,
-      outputs,
-      batch,
-    ])
-    onGradient(weight, ofWeight)
+    const size = [inputs, outputs, batch] as const
+    const place = placeFor(weight, size, onGradient)
+    heap.multiply(place.at, { at: outputOf(i - 1), transposed: true }, { at: dz }, size, place)
+    place.report()
   }
   /**
    * Writes the gradient of the input of layer `i`: that is the gradient of layer `i - 1` before its
