@@ -1,10 +1,5 @@
 import { request } from 'node:http'
-import {
-  jobMetrics,
-  metricText,
-  serveMetrics,
-  type MeasuredRank,
-} from '../internals/observe.ts'
+import { jobMetrics, metricText, serveMetrics, type MeasuredRank } from '../internals/observe.ts'
 import { parseExposition } from './support/exposition.ts'
 
 const rank: MeasuredRank = {
