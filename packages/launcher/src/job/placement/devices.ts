@@ -24,7 +24,12 @@ export interface Devices {
   readonly libraryFolders: readonly string[]
 }
 
-/** @param list - lists the GPUs, for a caller that keeps the list */
+/**
+ * Finds the devices on which the ranks of this host compute: GPUs that its environment leaves visible, and
+ * the libraries of the installed TensorFlow.
+ *
+ * @param list - lists the GPUs, for a caller that keeps the list
+ */
 export function findDevices(env: Environment, list?: () => GpuList): Devices {
   const manifest = readManifest(env)
   return {
