@@ -269,7 +269,8 @@ describe('the summary at the end', () => {
     const names = lines.slice(1, 4).map((line) => line.trim().split(' ')[0])
     expect(names).toEqual(['least', 'median', 'most'])
     expect(stderr).toContain('first cause  rank 3 of 17 died of an uncaught error')
-    expect(lines.length).toBeLessThan(20)
+    // Ranks that lost rank 3, that failed because of those, and that tsrun stopped share lines.
+    expect(lines.length).toBeLessThan(24)
   })
 
   it('is omitted without --summary and TSRUN_SUMMARY', async () => {

@@ -148,7 +148,9 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
     return `timed out in ${name}, waiting for ${formatRanks(peers)}`
   }
   if (error.code !== undefined && (error.distance > 0 || error.peers.length > 0)) {
-    const whose = error.peers.length === 0 ? 'another rank' : formatRanks(error.peers)
+    // Of ranks that failed one after another, the peers say little and would each take a line.
+    const isNamed = error.peers.length > 0 && error.code !== 'ERR_TSR_PEER_FAILED'
+    const whose = isNamed ? formatRanks(error.peers) : 'another rank'
     return `failed because of ${whose} (${error.code})`
   }
   if (isSameError(error, shown?.error, withoutNumbers)) return 'the same error with other numbers'
