@@ -209,24 +209,23 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const weights = filter?.shape ?? attrs.filterShape!
   const places = convolutionPlaces(images, weights, attrs, true)
   const kind = filter === undefined ? FILTER : IMAGES
-  const out = zeros(backend, kind === FILTER ? weights : images)
-  const { heap, count, use } = windowsOf(backend, places)
-  use((at) => {
-    const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
-    heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
-  })
-  return out
+  return sumOver(
+    places,
+    backend,
+    kind === FILTER ? weights : images,
+    (out, { heap, count }, at) => {
+      const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
+      heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
+    },
+  )
 }
 
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
-  const out = zeros(backend, input.shape)
-  const { count, use } = windowsOf(backend, places)
-  use((geometry) => {
+  return sumOver(places, backend, input.shape, (out, { count }, geometry) => {
     run('max_pool_gradient', [out, input, dy], count, geometry)
   })
-  return out
 }
 
 /**
@@ -237,11 +236,23 @@ function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): 
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
   const factor = 1 / (places.filterHeight * places.filterWidth)
-  const out = zeros(backend, input.shape)
-  const { heap, count, use } = windowsOf(backend, places)
-  use((geometry) => {
+  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
     const [dx, slopes] = [heap.addressOf(out), heap.addressOf(dy)]
     heap.kernels.window_gradient(AVERAGE, dx, 0, factor, slopes, count, 1, geometry)
+  })
+}
+
+/** Returns a tensor to which `add` adds what all windows contribute. */
+function sumOver(
+  places: Places,
+  backend: WasmModule,
+  shape: readonly number[],
+  add: (out: TensorInfo, windows: Windows, geometry: number) => void,
+): TensorInfo {
+  const windows = windowsOf(backend, places)
+  const out = zeros(backend, shape)
+  windows.use((geometry) => {
+    add(out, windows, geometry)
   })
   return out
 }
@@ -256,6 +267,8 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
 const PART = 2 ** 17
 /** The smallest number of windows of a part, because each part reads the whole filter. */
 const LEAST = 64
+
+type Windows = ReturnType<typeof windowsOf>
 
 function windowsOf(backend: WasmModule, places: Places) {
   const heap = heapOf(backend)
