@@ -1,4 +1,10 @@
-import { type Tensor, type TensorBackend, tf } from '@tsrun/training/backends'
+import {
+  joinHeads,
+  splitHeads,
+  type Tensor,
+  type TensorBackend,
+  tf,
+} from '@tsrun/training/backends'
 
 /** The score of a masked key: far below all real scores, but finite, so that differences are not NaN. */
 const MASKED = -1e30
@@ -35,20 +41,6 @@ export const attention: Required<TensorBackend>['attention'] = (rows, size) => {
 function softmax(scores: Tensor): Tensor {
   const powers = tf.exp(tf.sub(scores, tf.max(scores, -1, true)))
   return tf.div(powers, tf.sum(powers, -1, true))
-}
-
-/** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
-function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
-  const [batch, length, channels] = rows.shape as [number, number, number]
-  const split = tf.reshape(rows, [batch, length, parts, channels / parts / size, size])
-  return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
-}
-
-/** Inverts `splitHeads`. */
-function joinHeads(all: readonly Tensor[]): Tensor {
-  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
-  const rows = tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4])
-  return tf.reshape(rows, [batch, length, all.length * heads * size])
 }
 
 function masked(scores: Tensor): Tensor {

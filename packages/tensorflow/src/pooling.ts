@@ -1,21 +1,17 @@
 import {
   type KernelCall,
+  poolingPlaces,
   replaceKernel,
   runKernel,
   type Tensor,
   tf,
+  type WindowAttributes,
 } from '@tsrun/training/backends'
 import { currentEager } from './eager.ts'
 import { repeat } from './repeated.ts'
 
 /** Windows with more values are left to TensorFlow. */
 const LARGEST_WINDOW = 16
-
-interface PoolAttributes {
-  readonly filterSize: number | [number, number]
-  readonly strides: number | [number, number]
-  readonly pad: unknown
-}
 
 /**
  * Computes the gradient of max pooling on the CPU by operations on whole tensors, if the windows divide the
@@ -24,15 +20,16 @@ interface PoolAttributes {
  * also gets it if it is NaN, or if no value equals the output.
  */
 export function installPoolGradient(): void {
-  type Call = KernelCall<'dy' | 'input' | 'output', PoolAttributes>
+  type Call = KernelCall<'dy' | 'input' | 'output', WindowAttributes>
   replaceKernel<Call>('MaxPoolGrad', 'tensorflow', (original) => (call) => {
     const { input, output, dy } = call.inputs as Record<'input' | 'output' | 'dy', Tensor>
-    const [size, stride] = [call.attrs.filterSize, call.attrs.strides].map(pairOf) as [Pair, Pair]
-    const divides = [0, 1].every(
-      (i) => stride[i] === size[i] && input.shape[1 + i] === size[i]! * output.shape[1 + i]!,
-    )
+    const places = poolingPlaces(input.shape, call.attrs)
+    const size = [places.filterHeight, places.filterWidth] as const
     const isPossible =
-      divides &&
+      places.strideHeight === size[0] &&
+      places.strideWidth === size[1] &&
+      places.inHeight === size[0] * places.outHeight &&
+      places.inWidth === size[1] * places.outWidth &&
       call.attrs.pad === 'valid' &&
       input.dtype === 'float32' &&
       size[0] * size[1] <= LARGEST_WINDOW &&
@@ -47,14 +44,13 @@ export function installPoolGradient(): void {
   })
 }
 
-type Pair = readonly [number, number]
-
-function pairOf(size: number | Pair): Pair {
-  return typeof size === 'number' ? [size, size] : size
-}
-
 /** Gives each gradient to one place of its window. */
-function distribute(dy: Tensor, x: Tensor, y: Tensor, [height, width]: Pair): Tensor {
+function distribute(
+  dy: Tensor,
+  x: Tensor,
+  y: Tensor,
+  [height, width]: readonly [number, number],
+): Tensor {
   const [batch, rows, columns, channels] = y.shape as [number, number, number, number]
   const windows = [batch * rows * columns, channels]
   const lines = [batch * rows, height, columns * width * channels]

@@ -140,7 +140,7 @@ export function checkHeads(width: number, heads: number): void {
 }
 
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
-function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
+export function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
   if (!isHostAccessible()) {
@@ -159,7 +159,7 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
 }
 
 /** Inverts `splitHeads`. */
-function joinHeads(all: readonly Tensor[]): Tensor {
+export function joinHeads(all: readonly Tensor[]): Tensor {
   const parts = all.length
   const headsShape = all[0]!.shape as HeadsShape
   const [batch, heads, length, size] = headsShape
