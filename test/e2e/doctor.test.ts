@@ -1,20 +1,8 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { killLeftovers, Run, tsrun, until, untilGone } from '../launcher/support/tsrun.ts'
-
-interface Report {
-  readonly canTrain: boolean
-  readonly checks: readonly { name: string; state: string; found: string; details?: string[] }[]
-}
+import { find, makeProject, type Report } from '../doctor/support/report.ts'
 
 let folder: string
 beforeEach(() => {
@@ -24,18 +12,6 @@ afterEach(() => {
   killLeftovers()
   rmSync(folder, { recursive: true })
 })
-
-/** A project whose package @tsrun/training is this module. */
-function makeProject(source: string): void {
-  const home = join(folder, 'node_modules/@tsrun/training')
-  mkdirSync(home, { recursive: true })
-  writeFileSync(join(home, 'package.json'), '{ "type": "module", "exports": "./index.js" }')
-  writeFileSync(join(home, 'index.js'), source)
-}
-
-function find({ checks }: Report, name: string) {
-  return checks.find((check) => check.name === name)
-}
 
 describe('tsrun doctor', () => {
   it('says that the default backend can train, with one line per check', async () => {
@@ -58,7 +34,7 @@ describe('tsrun doctor', () => {
   })
 
   it('shows the limit of open files', async () => {
-    makeProject(`export const loadBackend = async () => { throw new Error('not here') }`)
+    makeProject(folder, `export const loadBackend = async () => { throw new Error('not here') }`)
     const { stdout } = await tsrun(['doctor', '--json'], { ulimit: '-n 200', cwd: folder })
     expect(find(JSON.parse(stdout) as Report, 'open files')).toMatchObject({
       state: 'note',
@@ -68,14 +44,17 @@ describe('tsrun doctor', () => {
 
   it('stops its child processes when it is stopped', async () => {
     const file = join(folder, 'pid')
-    makeProject(`
+    makeProject(
+      folder,
+      `
       import { renameSync, writeFileSync } from 'node:fs'
       export const loadBackend = async () => {
         writeFileSync(${JSON.stringify(`${file}.tmp`)}, String(process.pid))
         renameSync(${JSON.stringify(`${file}.tmp`)}, ${JSON.stringify(file)})
         await new Promise((resolve) => setTimeout(resolve, 60_000))
       }
-    `)
+    `,
+    )
     const run = new Run(['doctor'], { cwd: folder })
     await until(() => existsSync(file), 'a backend is tried')
     run.signal('SIGTERM')

@@ -1,12 +1,8 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tsrunHere } from '../../launcher/support/in-process.ts'
-
-interface Report {
-  readonly canTrain: boolean
-  readonly checks: readonly { name: string; state: string; found: string; details?: string[] }[]
-}
+import { find, makeProject, type Report } from '../support/report.ts'
 
 let folder: string
 beforeEach(() => {
@@ -15,18 +11,6 @@ beforeEach(() => {
 afterEach(() => {
   rmSync(folder, { recursive: true })
 })
-
-/** A project whose package @tsrun/training is this module. */
-function makeProject(source: string): void {
-  const home = join(folder, 'node_modules/@tsrun/training')
-  mkdirSync(home, { recursive: true })
-  writeFileSync(join(home, 'package.json'), '{ "type": "module", "exports": "./index.js" }')
-  writeFileSync(join(home, 'index.js'), source)
-}
-
-function find({ checks }: Report, name: string) {
-  return checks.find((check) => check.name === name)
-}
 
 describe('tsrun doctor', () => {
   it('refuses a range of ports as tsrun itself does', async () => {
@@ -39,10 +23,13 @@ describe('tsrun doctor', () => {
   })
 
   it('exits with 1 when the default backend cannot train, and says why', async () => {
-    makeProject(`
+    makeProject(
+      folder,
+      `
       export const loadBackend = async () => { throw new Error('a file is missing') }
       export const tf = {}
-    `)
+    `,
+    )
     const { code, stdout } = await tsrunHere(['doctor'], { cwd: folder })
     expect(code).toBe(1)
     expect(stdout).toMatch(/^FAILS +backend wasm +a file is missing\n +-> Run npm ci/m)
@@ -50,7 +37,7 @@ describe('tsrun doctor', () => {
   })
 
   it('reports a backend that crashes its process', async () => {
-    makeProject(`export const loadBackend = async () => process.abort()`)
+    makeProject(folder, `export const loadBackend = async () => process.abort()`)
     const { code, stdout } = await tsrunHere(['doctor', '--json'], { cwd: folder })
     expect(code).toBe(1)
     const wasm = find(JSON.parse(stdout) as Report, 'backend wasm')
@@ -71,7 +58,7 @@ describe('tsrun doctor', () => {
     ]
     writeFileSync(smi, `${script.join('\n')}\n`)
     chmodSync(smi, 0o755)
-    makeProject(`export const loadBackend = async () => { throw new Error('not here') }`)
+    makeProject(folder, `export const loadBackend = async () => { throw new Error('not here') }`)
     const env = { PATH: `${folder}:${process.env['PATH'] ?? ''}` }
     const { stdout } = await tsrunHere(['doctor', '--json'], { cwd: folder, env })
     const gpus = find(JSON.parse(stdout) as Report, 'GPUs')
