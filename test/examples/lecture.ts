@@ -28,7 +28,7 @@ interface Golden {
   readonly columns: Readonly<Record<string, readonly Digest[][]>>
 }
 
-// From PyTorch: golden.py beside the file.
+// From PyTorch: golden.py in the same folder.
 const file = new URL('../fixtures/lecture/golden.json', import.meta.url)
 const golden = JSON.parse(readFileSync(file, 'utf8')) as Record<'small' | 'lecture', Golden>
 

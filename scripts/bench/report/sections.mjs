@@ -94,7 +94,7 @@ const measurements = {
   training: {
     title: 'Data parallel steps',
     about:
-      'Replicas with one thread each, beside DistributedDataParallel of PyTorch over gloo. `speedup` compares with one process of the same system, and `exposedMs` is what the exchange of gradients adds to a step.',
+      'Replicas with one thread each, compared with DistributedDataParallel of PyTorch over gloo. `speedup` compares with one process of the same system, and `exposedMs` is what the exchange of gradients adds to a step.',
     measure: () =>
       measureTraining({
         ours: ['tensorflow', 'wasm'],
@@ -122,7 +122,7 @@ const measurements = {
   checkpoint: {
     title: 'Checkpoints in the background',
     about:
-      'Linear layers and the state of Adam are saved while training continues, beside `async_save` of PyTorch. `stallMs` is the time of the call (`firstStallMs`: of the first), `excessMs` by how much the steps until the end of the save are longer than the median of those before it, summed up. `quietExcessMs` is that of as many steps without a save.',
+      'Linear layers and the state of Adam are saved while training continues, compared with `async_save` of PyTorch. `stallMs` is the time of the call (`firstStallMs`: of the first), `excessMs` by how much the steps until the end of the save are longer than the median of those before it, summed up. `quietExcessMs` is that of as many steps without a save.',
     measure: () =>
       measureCheckpoint({
         ...{ ours: ['wasm'], peers: ['torch'], bytes: 1e8 },
