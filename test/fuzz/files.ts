@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readExamples } from '@tsrun/training'
+import { readExamples } from '@tsrun/data'
 import { parseActions } from '@tsrun/training/planning'
 import { openModelFiles } from '@tsrun/training/parts'
 import { readTuning } from '../internals/distributed/groups.ts'

@@ -118,6 +118,18 @@ describe('fit', () => {
     run.dispose()
   })
 
+  it('names the package that reads files if the data is a path', async () => {
+    const run = await trainer(recipe, {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      mesh: await alone(),
+    })
+    const path = 'houses.csv' as never
+    const advice = '`npm install @tsrun/data` reads files'
+    await expect(run.fit(path, { batch: 2, ...quiet })).rejects.toThrow(advice)
+    await expect(run.evaluate(path)).rejects.toThrow(advice)
+    run.dispose()
+  })
+
   it('refuses data without batches, or with too few of them', async () => {
     const run = await trainer(recipe, {
       optimizer: new SGD({ learningRate: 0.1 }),

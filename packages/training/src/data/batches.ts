@@ -220,6 +220,7 @@ function checkState(state: Partial<LoaderState> | null) {
   throw argumentError('state', shown(state), 'the result of state() of a loader')
 }
 
+/** Makes a batch of the examples `indices`. */
 export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
   const tensor = (field: string) =>
     isExamples(dataset)

@@ -51,6 +51,7 @@ export function readDataFile(path: string, most?: number): Buffer<ArrayBuffer> {
   }
 }
 
+/** Creates ERR_TSR_DATASET. */
 export function datasetError(path: string, problem: string, cause?: unknown): Error {
   return tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
 }

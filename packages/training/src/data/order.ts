@@ -11,7 +11,6 @@ import {
 import { generator } from '../random/generator.ts'
 import type { Dataset } from './dataset.ts'
 import { isExamples, type Examples, type Field } from './examples.ts'
-import type { ImageFolder } from './image-folder.ts'
 
 /** The settings that determine the order of the examples in an epoch. */
 export interface EpochOrder {
@@ -21,6 +20,7 @@ export interface EpochOrder {
   readonly shuffle: boolean
 }
 
+/** The rules of the options of `epochOrder`. */
 export const orderRules = {
   // A seed may be a fraction, because its decimal digits are hashed.
   seed: finite().default(0),
@@ -55,6 +55,7 @@ function permutation(length: number, name: string, seed: number): Int32Array {
 /** Part `index` of `count` equal parts. */
 export type Share = readonly [index: number, count: number]
 
+/** The rule of an option `share`. */
 export const shareRule = where<Share>(
   isShare,
   'an index and a count above it, as [0, 1]',
@@ -170,7 +171,7 @@ export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike
   const rule = count({ to: data.size - 1 })
   const chosen = Int32Array.from(indices, (index) => rule.check('an index of the subset', index))
   const place = (rows: Int32Array) => rows.map((row) => chosen[row]!)
-  const paths = (data as Partial<ImageFolder>).paths
+  const { paths } = data as { readonly paths?: readonly string[] }
   return {
     ...data,
     size: chosen.length,

@@ -51,6 +51,7 @@ export function sourceOf(
       loadState: () => undefined,
     }
   }
+  if (typeof (data as unknown) !== 'object') throw notData('data', data)
   if (isDataset(data)) {
     if (batch === undefined) {
       throw argumentError(
@@ -214,7 +215,12 @@ export async function evaluationData(
 }
 
 function notData(name: string, data: unknown): Error {
-  return argumentError(name, shown(data), 'a data set, batches, or a function that makes them')
+  const reader = typeof data === 'string' ? '; `npm install @tsrun/data` reads files' : ''
+  return argumentError(
+    name,
+    shown(data),
+    `a data set, batches, or a function that makes them${reader}`,
+  )
 }
 
 function otherPosition(state: unknown, expected: string): Error {
