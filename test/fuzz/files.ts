@@ -14,7 +14,7 @@ import { type Target } from './campaign.ts'
 import { fileOf, folder, json, textOf } from './inputs.ts'
 
 const contents = {
-  ...{ save: 1, step: 2, ranks: 2, hasOptimizer: true, data: { at: 3 }, seeds: { a: 1 } },
+  ...{ save: 1, step: 2, ranks: 2, hasOptimizer: true, data: { at: 3 } },
   files: { 'rank-0.safetensors': 100 },
   tensors: {
     w: {
