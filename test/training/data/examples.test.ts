@@ -93,7 +93,7 @@ describe('examples', () => {
     )
   })
 
-  it('from a Dataset have the fields inputs and labels only', () => {
+  it('of MNIST have the fields inputs and labels only', () => {
     const [batch] = [...batches(mnist({ split: 'test' }), { batch: 2, shuffle: false })]
     expect(take(batch!.tensor('labels')).values).toEqual([7, 2])
     expect(() => batch!.tensor('images')).toThrow(failure('ERR_TSR_ARGUMENT', /images/))

@@ -89,8 +89,8 @@ describe('fit', () => {
     const indices = Int32Array.from({ length: dataset.size }, (_, i) => i)
     const values = new Float32Array(dataset.size * FEATURES)
     const labels = new Int32Array(dataset.size)
-    dataset.readInputs(indices, values)
-    dataset.readLabels(indices, labels)
+    dataset.fields.inputs.read(indices, values)
+    dataset.fields.labels.read(indices, labels)
     const own = examples({ inputs: { values, shape: [FEATURES] }, labels })
     const options = { steps: 9, batch: 8, evaluate: { data: own, batch: 16 }, ...quiet }
     const optimizer = () => new SGD({ learningRate: 0.1, momentum: 0.9 })

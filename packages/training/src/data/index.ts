@@ -8,7 +8,6 @@ export {
   type LoaderOptions,
   type LoaderState,
 } from './batches.ts'
-export type { Dataset } from './dataset.ts'
 export { examples, type Column, type Examples, type Field } from './examples.ts'
 export * from './mnist.ts'
 export {
