@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { argumentError, codeOf, isTsrError, messageOf, tsrError } from '@tsrun/core'
+import { isTsrError, messageOf, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { encodeContents, type Contents, type StoredPiece, type StoredTensor } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
@@ -42,8 +42,7 @@ type WrittenShard = Awaited<ReturnType<typeof writeShard>>
  * rank 0 adds the index and renames the folder.
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
- *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE; ERR_TSR_ARGUMENT
- *   when the group is missing
+ *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE
  */
 export async function writeCheckpoint(
   share: RankShare,
@@ -54,12 +53,7 @@ export async function writeCheckpoint(
   const path = join(folder, `.${name}.unfinished`)
   const writer = writerFor(pieces.map(({ values }) => values))
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
-    onAllRanks(
-      group,
-      'save',
-      () => withSaveErrors(join(folder, name), rank, () => withConflictError(group, folder, run)),
-      timeout,
-    )
+    onAllRanks(group, 'save', () => withSaveErrors(join(folder, name), rank, run), timeout)
   try {
     const ranks = await step(async () => ({
       held: pieces.map(factsOf),
@@ -91,26 +85,6 @@ export async function withSaveErrors<T>(
     if (isTsrError(error)) throw error
     const reason = messageOf(error)
     throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
-  }
-}
-
-/** File system error codes if another process creates, renames or removes the same files. */
-const CONFLICTS = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
-
-/** @throws ERR_TSR_ARGUMENT when several ranks of a job save to one folder without a group */
-export async function withConflictError<T>(
-  group: ProcessGroup | undefined,
-  folder: string,
-  run: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await run()
-  } catch (error) {
-    const isConflict = CONFLICTS.includes(codeOf(error))
-    const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
-    if (group !== undefined || !isConflict || !isOneOfMany) throw error
-    const expected = `the group of the ranks, because other ranks of the job save to ${folder} at the same time`
-    throw argumentError('group', 'undefined', expected, { cause: error })
   }
 }
 
