@@ -33,14 +33,6 @@ interface AnyTensorData extends Omit<TensorData, 'values'> {
   readonly values: Values
 }
 
-/** The file that `writeSafetensors` has written. */
-export interface WrittenFile {
-  /** The size of the file. */
-  readonly bytes: number
-  /** The CRC-32 of each tensor by its name. */
-  readonly checksums: ReadonlyMap<string, number>
-}
-
 /**
  * Writes a safetensors file, which Python's `safetensors` can read. The file gets its name when it
  * is complete and on disk.
@@ -59,14 +51,9 @@ export async function writeSafetensors(
   path: string,
   tensors: ReadonlyMap<string, TensorData>,
   metadata: Readonly<Record<string, string>> = {},
-): Promise<WrittenFile> {
+): Promise<void> {
   const values = Array.from(tensors.values(), (tensor) => tensor.values)
-  const writer = writerFor(values)
-  const { bytes, checks } = await writeTensors(path, tensors, [], metadata, writer)
-  return {
-    bytes,
-    checksums: new Map([...tensors.keys()].map((name, i) => [name, checks[i]!.crc32])),
-  }
+  await writeTensors(path, tensors, [], metadata, writerFor(values))
 }
 
 /**
