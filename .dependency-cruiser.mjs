@@ -9,6 +9,7 @@ export const packages = {
   distributed: ['core', 'native', 'store'],
   mpi: ['core', 'native', 'store', 'distributed'],
   training: ['core', 'native', 'distributed'],
+  data: ['core', 'distributed', 'training'],
   tensorflow: ['core', 'training'],
   layers: ['core', 'distributed', 'training'],
   models: ['core', 'distributed', 'training'],

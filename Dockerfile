@@ -20,6 +20,7 @@ COPY packages/store/package.json packages/store/
 COPY packages/distributed/package.json packages/distributed/
 COPY packages/mpi/package.json packages/mpi/
 COPY packages/training/package.json packages/training/
+COPY packages/data/package.json packages/data/
 COPY packages/tensorflow/package.json packages/tensorflow/
 COPY packages/layers/package.json packages/layers/
 COPY packages/models/package.json packages/models/

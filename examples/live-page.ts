@@ -22,10 +22,10 @@ const flags = readFlags({
 function digitsOf(split: 'train' | 'test', size: number): Digits {
   const images = mnist({ split })
   const indices = Int32Array.from({ length: size }, (_, index) => index)
-  const inputs = new Float32Array(size * images.features)
+  const inputs = new Float32Array(size * 784)
   const labels = new Int32Array(size)
-  images.readInputs(indices, inputs)
-  images.readLabels(indices, labels)
+  images.fields.inputs.read(indices, inputs)
+  images.fields.labels.read(indices, labels)
   // The inputs are (p / 255 - 0.1307) / 0.3081, where p is a byte.
   const pixels = Uint8Array.from(inputs, (input) => Math.round((input * 0.3081 + 0.1307) * 255))
   return { pixels, labels: Uint8Array.from(labels) }

@@ -14,7 +14,7 @@ import { createHash } from 'node:crypto'
 import * as tfl from '@tensorflow/tfjs-layers'
 import { DistributedOptimizer } from '@tsrun/layers'
 import { batches, mnist, tf } from '@tsrun/training'
-import type { Dataset, Tensor } from '@tsrun/training'
+import type { Examples, Tensor } from '@tsrun/training'
 import { count, integer, jobFlags, positive, readFlags } from './lib/flags.ts'
 import { startJob } from './lib/job.ts'
 import { grouped, percent, printResult } from './lib/output.ts'
@@ -46,7 +46,7 @@ model.compile({
 })
 
 /** This rank's part of so many images, the same number on all ranks, and their labels. */
-function part(dataset: Dataset, images: number): [x: Tensor, y: Tensor] {
+function part(dataset: Examples, images: number): [x: Tensor, y: Tensor] {
   const batch = images - (images % size)
   const [mine] = batches(dataset, { batch, seed: flags.seed, share: [rank, size] })
   // This loss takes labels as float32.

@@ -185,7 +185,7 @@ function readSchedule(path: string): string {
   }
 }
 
-function firstOf(dataset: training.Dataset): training.Dataset {
+function firstOf(dataset: training.Examples): training.Examples {
   return { ...dataset, size: Math.min(dataset.size, flags.images) }
 }
 

@@ -158,6 +158,7 @@ export const sidebar = [
       'packages/distributed/README.md',
       'packages/training/README.md',
       'packages/models/README.md',
+      'packages/data/README.md',
       'packages/tensorflow/README.md',
       'packages/layers/README.md',
       'packages/observe/README.md',

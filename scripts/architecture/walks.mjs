@@ -280,7 +280,7 @@ export const walks = [
       },
       {
         file: training('data/batches'),
-        functions: ['batches', 'exampleBatch', 'labeledTensor'],
+        functions: ['batches', 'exampleBatch'],
         does: 'cuts the order of the epoch into batches',
       },
       {
@@ -314,7 +314,7 @@ export const walks = [
       },
       {
         file: training('backend/host-memory'),
-        functions: ['createTensor'],
+        functions: ['tensorFrom'],
         calledBy: training('data/batches'),
         does: 'asks the current backend for a tensor to fill',
       },
@@ -329,8 +329,8 @@ export const walks = [
         file: training('data/mnist'),
         functions: ['mnist'],
         calledBy: training('data/batches'),
-        calledAs: 'readInputs',
-        contract: { file: training('data/dataset'), name: 'Dataset' },
+        calledAs: 'read',
+        contract: { file: training('data/examples'), name: 'Field' },
         does: 'copies the examples',
       },
       {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readExamples } from '@tsrun/training'
+import { readExamples } from '@tsrun/data'
 import { parseActions } from '@tsrun/training/planning'
 import { openModelFiles } from '@tsrun/training/parts'
 import { readTuning } from '../internals/distributed/groups.ts'
@@ -14,7 +14,7 @@ import { type Target } from './campaign.ts'
 import { fileOf, folder, json, textOf } from './inputs.ts'
 
 const contents = {
-  ...{ save: 1, step: 2, ranks: 2, hasOptimizer: true, data: { at: 3 }, seeds: { a: 1 } },
+  ...{ save: 1, step: 2, ranks: 2, hasOptimizer: true, data: { at: 3 } },
   files: { 'rank-0.safetensors': 100 },
   tensors: {
     w: {

@@ -85,6 +85,7 @@ const wrong: Record<string, { files: Record<string, string>; findings: string[] 
   'distributed-imports': byName('distributed', 'training'),
   'mpi-imports': byName('mpi', 'training'),
   'training-imports': byName('training', 'store'),
+  'data-imports': byName('data', 'layers'),
   'tensorflow-imports': byName('tensorflow', 'store'),
   'layers-imports': byName('layers', 'store'),
   'launcher-imports': byName('launcher', 'layers'),

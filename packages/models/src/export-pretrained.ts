@@ -15,7 +15,6 @@ import {
   onAllRanks,
   ownersOf,
   sizeOf,
-  withConflictError,
   writeDurably,
 } from '@tsrun/training/parts'
 import { gptNames, type CompleteGPTOptions } from './gpt.ts'
@@ -88,14 +87,10 @@ export async function exportPretrained(
     if (whole === undefined) return
     makeFolders(directory)
     // `transformers` requires the framework's name in the metadata of the file.
-    await withConflictError(group, directory, async () => {
-      await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), {
-        format: 'pt',
-      })
-      const content = gpt2Config(options, recipe.textEnds)
-      const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
-      await writeDurably(join(directory, 'config.json'), (file) => file.writeFile(config))
-    })
+    await writeSafetensors(join(directory, 'model.safetensors'), asGPT2(whole), { format: 'pt' })
+    const content = gpt2Config(options, recipe.textEnds)
+    const config = Buffer.from(`${JSON.stringify(content, null, 2)}\n`)
+    await writeDurably(join(directory, 'config.json'), (file) => file.writeFile(config))
     // Do not use copyFile: it also copies permissions, which some file systems do not support.
     for (const name of copied) {
       const content = readFileBytes(join(tokenizer!, name))

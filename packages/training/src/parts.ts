@@ -11,7 +11,9 @@ export { copyPieces } from './checkpoint/piece.ts'
 export { fillFrom, openModelFiles } from './checkpoint/pretrained.ts'
 export { describeNames } from './checkpoint/safetensors/format.ts'
 export { writeDurably } from './checkpoint/safetensors/durable.ts'
-export { withConflictError } from './checkpoint/write.ts'
+export { exampleBatch } from './data/batches.ts'
+export { datasetError, fileProblem } from './data/dataset.ts'
+export { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './data/order.ts'
 export { describe } from './model/describe.ts'
 export { isRepeatable, modulesOf, ofKind } from './model/module.ts'
 export { causalAttention, checkHeads, isAttention } from './nn/attention.ts'
@@ -32,5 +34,5 @@ export {
   isVocabParallelHead,
   type VocabParallelHead,
 } from './parallel/tensor/layers.ts'
-export { sizeOf } from './tfjs/host-arrays.ts'
+export { dtypeRule, fits, sizeOf } from './tfjs/host-arrays.ts'
 export { registerGradients } from './tfjs/register-gradients.ts'

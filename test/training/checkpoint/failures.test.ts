@@ -116,7 +116,6 @@ describe('a forged index with a matching checksum', () => {
     [wrong('files'), (index) => Object.assign(index, { files: [] })],
     [wrong('tensors'), (index) => Object.assign(index, { tensors: null })],
     [wrong('step'), (index) => (index['step'] = -1)],
-    [wrong('seeds'), (index) => (index['seeds'] = { a: 'b' })],
     [wrongTensor, change({ dtype: 'toString' })],
     [wrongTensor, change({ shape: [1e10, 1e10] })],
     [wrongTensor, change({ pieces: 'all' })],

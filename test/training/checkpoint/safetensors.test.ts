@@ -34,8 +34,7 @@ it('a safetensors file preserves the bits of every dtype', async () => {
     ['nothing', { shape: [0, 4], values: new Float32Array(0) }],
     ['a "name"\n ü', { shape: [1], values: Uint32Array.of(7) }],
   ])
-  const { bytes } = await writeSafetensors(path, tensors, { made: 'here' })
-  expect(readFileSync(path)).toHaveLength(bytes)
+  await writeSafetensors(path, tensors, { made: 'here' })
   const file = await openSafetensors(path)
   expect(file.metadata).toEqual({ made: 'here' })
   expect([...file.entries.keys()]).toEqual([...tensors.keys()])

@@ -109,7 +109,6 @@ describe('saving', () => {
     [{ step: 1, data: new Map() }, 'data'],
     [{ step: 1, data: { position: 1n } }, 'data'],
     [{ step: 1, data: () => 1 }, 'data'],
-    [{ step: 1, seeds: { weights: NaN } }, 'seeds'],
   ])('refuses values that JSON does not preserve, and invalid steps: %#', async (wrong, name) => {
     const saving = saveCheckpoint(makeFolder(), { ...state(1), ...wrong })
     await expect(saving).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name } })
@@ -165,21 +164,18 @@ describe('saving in the background', () => {
     expect(await load(folder)).toEqual({ step: 2, first: -3 })
   })
 
-  it('saves the data and the seeds at the time of the call', async () => {
+  it('saves the data at the time of the call', async () => {
     const folder = makeFolder()
     const data = { consumed: 5, more: { epoch: 1 } }
-    const seeds = { weights: 3 }
-    const saving = { ...state(1), data, seeds }
+    const saving = { ...state(1), data }
     const { done } = await saveCheckpoint(folder, saving, undefined, { background: true })
     data.consumed = 99
     // what JSON cannot hold is not looked at any more
     Object.assign(data.more, { epoch: 2n })
-    seeds.weights = 4
     await done
     const model = countingOwner([whole])
     expect(await loadCheckpoint(folder, { model })).toMatchObject({
       data: { consumed: 5, more: { epoch: 1 } },
-      seeds: { weights: 3 },
     })
   })
 

@@ -8,7 +8,7 @@ import {
   shardedMLP,
   summedCrossEntropy,
   tf,
-  type Dataset,
+  type Examples,
   type Tensor,
 } from '@tsrun/training'
 
@@ -16,15 +16,23 @@ beforeAll(async () => {
   await loadBackend('cpu')
 })
 
-const dataset: Dataset = {
+const dataset: Examples = {
   size: 5,
-  features: 3,
-  classes: 2,
-  readInputs: (indices, out) => {
-    out.forEach((_, i) => (out[i] = Math.sin(7 * indices[Math.floor(i / 3)]! + i)))
-  },
-  readLabels: (indices, out) => {
-    out.forEach((_, i) => (out[i] = indices[i]! % 2))
+  fields: {
+    inputs: {
+      shape: [3],
+      dtype: 'float32',
+      read: (indices, out) => {
+        out.forEach((_, i) => (out[i] = Math.sin(7 * indices[Math.floor(i / 3)]! + i)))
+      },
+    },
+    labels: {
+      shape: [],
+      dtype: 'int32',
+      read: (indices, out) => {
+        out.forEach((_, i) => (out[i] = indices[i]! % 2))
+      },
+    },
   },
 }
 

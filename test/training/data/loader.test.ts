@@ -1,6 +1,6 @@
-import { batches, dataLoader, type Dataset, type Loader, type LoaderState } from '@tsrun/training'
+import { batches, dataLoader, type Examples, type Loader, type LoaderState } from '@tsrun/training'
 
-const dataset = (size: number) => ({ size, features: 1, classes: 2 }) as Dataset
+const dataset = (size: number): Examples => ({ size, fields: {} })
 const EXAMPLES = 37
 
 /** One loader a rank. */

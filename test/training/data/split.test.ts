@@ -5,7 +5,6 @@ import {
   loadBackend,
   randomSplit,
   subset,
-  type Dataset,
   type Examples,
 } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
@@ -17,7 +16,7 @@ const numbers = Int32Array.from({ length: 10 }, (_, i) => i)
 const own = examples({ inputs: { values: numbers, dtype: 'float32' }, labels: numbers })
 
 /** The labels of all examples, whose inputs are the same numbers. */
-function labelsOf(data: Dataset | Examples): number[] {
+function labelsOf(data: Examples): number[] {
   return [...batches(data, { batch: 3, shuffle: false })].flatMap(({ inputs, labels }) => {
     const [x, y] = [inputs(), labels()]
     const [values, found] = [[...x.dataSync()], [...y.dataSync()]]
@@ -28,9 +27,9 @@ function labelsOf(data: Dataset | Examples): number[] {
   })
 }
 
-describe.each<[string, Dataset | Examples]>([
+describe.each<[string, Examples]>([
   ['examples', own],
-  ['a data set', counting],
+  ['examples that are read on demand', counting],
 ])('a split of %s', (_, data) => {
   it('into a subset has the examples with the given indices, in their order', () => {
     const part = subset(data, [7, 2, 2])
@@ -62,25 +61,4 @@ describe.each<[string, Dataset | Examples]>([
       )
     },
   )
-})
-
-it('a subset of a class instance has its getters', () => {
-  class Counting {
-    readonly size = 10
-    readonly #features = 1
-    readonly #classes = 10
-    get features() {
-      return this.#features
-    }
-    get classes() {
-      return this.#classes
-    }
-    readInputs(indices: Int32Array, out: Float32Array) {
-      counting.readInputs(indices, out)
-    }
-    readLabels(indices: Int32Array, out: Int32Array) {
-      counting.readLabels(indices, out)
-    }
-  }
-  expect(subset(new Counting(), [3])).toMatchObject({ size: 1, features: 1, classes: 10 })
 })

@@ -89,8 +89,8 @@ describe('fit', () => {
     const indices = Int32Array.from({ length: dataset.size }, (_, i) => i)
     const values = new Float32Array(dataset.size * FEATURES)
     const labels = new Int32Array(dataset.size)
-    dataset.readInputs(indices, values)
-    dataset.readLabels(indices, labels)
+    dataset.fields.inputs.read(indices, values)
+    dataset.fields.labels.read(indices, labels)
     const own = examples({ inputs: { values, shape: [FEATURES] }, labels })
     const options = { steps: 9, batch: 8, evaluate: { data: own, batch: 16 }, ...quiet }
     const optimizer = () => new SGD({ learningRate: 0.1, momentum: 0.9 })
@@ -115,6 +115,18 @@ describe('fit', () => {
     await expect(run.fit((step) => batchAt(step), { epochs: 2, ...quiet })).rejects.toThrow(
       'steps is undefined; expected a number, as a function of the step has no epochs',
     )
+    run.dispose()
+  })
+
+  it('names the package that reads files if the data is a path', async () => {
+    const run = await trainer(recipe, {
+      optimizer: new SGD({ learningRate: 0.1 }),
+      mesh: await alone(),
+    })
+    const path = 'houses.csv' as never
+    const advice = '`npm install @tsrun/data` reads files'
+    await expect(run.fit(path, { batch: 2, ...quiet })).rejects.toThrow(advice)
+    await expect(run.evaluate(path)).rejects.toThrow(advice)
     run.dispose()
   })
 

@@ -98,6 +98,7 @@ const packageNames = [
   'distributed',
   'mpi',
   'training',
+  'data',
   'tensorflow',
   'layers',
   'models',

@@ -3,7 +3,6 @@ import {
   anything,
   count,
   flag,
-  integer,
   isObject,
   list,
   object,
@@ -51,7 +50,6 @@ const fields = {
   /** Whether the checkpoint contains the state of an optimizer. */
   hasOptimizer: flag,
   data: anything(),
-  seeds: record(integer),
   /** The size of each file in bytes. */
   files: record(count()),
   tensors: record(storedTensor),

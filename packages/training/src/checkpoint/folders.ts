@@ -1,5 +1,5 @@
-import { readdirSync } from 'node:fs'
-import { access, lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
+import { existsSync, readdirSync } from 'node:fs'
+import { lstat, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import {
   argumentError,
@@ -234,7 +234,7 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
   }
   // The index of another program, or of an interrupted copy, may lie beside the checkpoints.
   const strays: UnusableCheckpoint[] = []
-  if (await exists(join(directory, INDEX))) {
+  if (existsSync(join(directory, INDEX))) {
     try {
       const { step } = (await openCheckpoint(directory)).contents
       return { path: directory, step, skipped: [] }
@@ -272,15 +272,5 @@ export async function openFinished(path: string) {
   } catch (error) {
     const { message: problem } = error as Error
     throw tsrError('ERR_TSR_CHECKPOINT_UNFINISHED', { path, problem }, { cause: error })
-  }
-}
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await access(path)
-    return true
-  } catch (error) {
-    if (isMissing(error)) return false
-    throw error
   }
 }

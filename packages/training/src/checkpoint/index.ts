@@ -28,5 +28,5 @@ export {
   type SafetensorsEntry,
   type SafetensorsFile,
 } from './safetensors/format.ts'
-export { writeSafetensors, type TensorData, type WrittenFile } from './write-safetensors.ts'
+export { writeSafetensors, type TensorData } from './write-safetensors.ts'
 export type { SafetensorsDType, TensorValues } from './safetensors/dtypes.ts'

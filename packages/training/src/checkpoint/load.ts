@@ -39,7 +39,6 @@ const readOptions = declareOptions({
 export interface LoadedCheckpoint extends LatestCheckpoint {
   /** The `data` passed to `saveCheckpoint`; null if there was none. */
   readonly data: unknown
-  readonly seeds: Readonly<Record<string, number>>
 }
 
 /**
@@ -82,7 +81,7 @@ export async function loadCheckpoint(
       for (const owner of owners) requested.push(owner.parts(names, isStrict))
       return requested.flat().map(({ name }) => name)
     })
-    const { data, seeds, hasOptimizer } = checkpoint.contents
+    const { data, hasOptimizer } = checkpoint.contents
     const pieces: Piece[][] = []
     await onAllRanks(group, 'load', async () => {
       if (state.optimizer !== undefined && !hasOptimizer) {
@@ -98,7 +97,7 @@ export async function loadCheckpoint(
         await owner.load(pieces[i]!)
       })
     }
-    return { ...latest, data, seeds }
+    return { ...latest, data }
   })
 }
 

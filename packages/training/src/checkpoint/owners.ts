@@ -138,7 +138,7 @@ const stateful = having<StatefulOptimizer>(
 )
 
 /** The keys of `SavedState`. A saved state object can also be passed to `loadCheckpoint`. */
-const KNOWN = ['model', 'optimizer', 'step', 'data', 'seeds']
+const KNOWN = ['model', 'optimizer', 'step', 'data']
 
 /**
  * Returns the owners of the tensors of a state: the model's, then the optimizer's.

@@ -29,8 +29,6 @@ export interface SavedState extends CheckpointState {
   readonly step: number
   /** The position of the data loader, or any other JSON value. The value of rank 0 is saved. */
   readonly data?: unknown
-  /** Random seeds by name. The seeds of rank 0 are saved. */
-  readonly seeds?: Readonly<Record<string, number>>
 }
 
 /** Options of `saveCheckpoint`. */
@@ -58,11 +56,6 @@ export interface SaveOptions {
    * be too short for a slow disk.
    */
   readonly timeout?: number
-  /**
-   * Cancels the save if the signal of any rank is aborted before all files are written. Earlier
-   * checkpoints and the group are not affected.
-   */
-  readonly signal?: AbortSignal
 }
 
 const readOptions = declareOptions({
@@ -74,7 +67,6 @@ const readOptions = declareOptions({
   compare: flag.default(true),
   finite: flag.default(true),
   timeout: anything<number>(),
-  signal: anything<AbortSignal>(),
 } satisfies Rules<SaveOptions>)
 
 const stepRule = count()
@@ -108,8 +100,8 @@ export interface SavedCheckpoint {
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...; ERR_TSR_CHECKPOINT_PIECES
  *   when the ranks do not hold one complete model, or replicas differ; ERR_TSR_NOT_FINITE when a value
  *   is NaN or infinite; ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
- *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the ranks pass different
- *   arguments, or when the state or an option is invalid or unknown. If one rank throws, all do.
+ *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_ARGUMENT when the ranks pass different arguments, or when the
+ *   state or an option is invalid or unknown. If one rank throws, all do.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -119,7 +111,7 @@ export async function saveCheckpoint(
 ): Promise<SavedCheckpoint> {
   checkPlace(directory, group)
   const folder = resolve(directory)
-  const { path, background } = await inOrder(group ?? folder, (failed) =>
+  const { path, background } = await inOrder(group, (failed) =>
     traceWait('checkpoint', { name: 'save' }, () =>
       save(folder, state, group, options, failed?.unreported),
     ),
@@ -151,8 +143,7 @@ export async function prepareSaves(
   await writersOf(group)
 }
 
-type CopiedArguments = Pick<RankShare, 'keep' | 'finite'> &
-  Pick<RankShare['facts'], 'data' | 'seeds'>
+type CopiedArguments = Pick<RankShare, 'keep' | 'finite'> & Pick<RankShare['facts'], 'data'>
 
 async function save(
   folder: string,
@@ -161,7 +152,7 @@ async function save(
   options: SaveOptions,
   unreported: BackgroundSave['unreported'],
 ): Promise<{ readonly path: string; readonly background?: BackgroundSave }> {
-  const { timeout, signal } = options
+  const { timeout } = options
   const rank = group?.rank ?? 0
   const pieces: HeldPiece[] = []
   const release = () => {
@@ -174,29 +165,23 @@ async function save(
       if (unreported !== undefined) throw unreported.error
       const { background, compare, keep, finite } = readOptions(options)
       const owners = ownersOf(state)
-      const { step, data, seeds } = state
+      const { step, data } = state
       stepRule.check('step', step)
       // Copy the values, which the caller may change while they are written.
-      copied = {
-        keep,
-        finite,
-        data: data === undefined ? null : copyOf('data', data),
-        seeds: seeds === undefined ? {} : copyOf('seeds', seeds),
-      }
+      copied = { keep, finite, data: data === undefined ? null : copyOf(data) }
       for (const owner of owners) pieces.push(...(await owner.pieces()))
-      const name = await withSaveErrors(folder, group, signal, () => {
-        signal?.throwIfAborted()
-        return rank === 0 ? newName(folder, step) : undefined
-      })
+      const name = await withSaveErrors(folder, rank, () =>
+        rank === 0 ? newName(folder, step) : undefined,
+      )
       const optimizer = state.optimizer !== undefined
       return { name, common: { step, optimizer, background, compare } }
     })
     checkAgreement(ranks.map(({ common }) => common))
     const { step, optimizer: hasOptimizer, background, compare } = ranks[0]!.common
     const name = ranks[0]!.name!
-    const { data, seeds, ...kept } = copied
-    const facts = { step, data, seeds, hasOptimizer }
-    const share = { folder, name, pieces, compare, facts, ...kept, timeout, signal }
+    const { data, ...kept } = copied
+    const facts = { step, data, hasOptimizer }
+    const share = { folder, name, pieces, compare, facts, ...kept, timeout }
     if (background) {
       const done = setImmediate().then(async () => writeCheckpoint(share, await writersOf(group)))
       writing = { done: done.finally(release) }
@@ -223,7 +208,7 @@ function checkAgreement(ranks: readonly Readonly<Record<string, unknown>>[]) {
   }
 }
 
-function copyOf<T>(name: string, value: T): T {
+function copyOf<T>(value: T): T {
   let copy: unknown
   try {
     copy = JSON.parse(JSON.stringify(value))
@@ -231,7 +216,7 @@ function copyOf<T>(name: string, value: T): T {
     copy = undefined
   }
   if (isDeepStrictEqual(copy, value)) return copy as T
-  throw argumentError(name, inspect(value), 'a value that JSON preserves')
+  throw argumentError('data', inspect(value), 'a value that JSON preserves')
 }
 
 /** A save whose files are written while training continues. */
@@ -249,31 +234,28 @@ interface SaveQueue {
 }
 
 /** The queues of saves by group. The group is the only object that exists throughout all saves. */
-const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
-/** The queues of saves without a group, by folder. Empty queues are removed. */
-const queuesOfFolders = new Map<string, SaveQueue>()
+const queues = new WeakMap<object, SaveQueue>()
+/** The key of the saves without a group. */
+const ALONE = {}
 
-function queueOf(key: ProcessGroup | string): SaveQueue {
-  const known = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
-  const queue = known ?? { last: Promise.resolve(undefined) }
-  if (typeof key === 'string') queuesOfFolders.set(key, queue)
-  else queuesOfGroups.set(key, queue)
+function queueOf(key: object): SaveQueue {
+  const queue = queues.get(key) ?? { last: Promise.resolve(undefined) }
+  queues.set(key, queue)
   return queue
 }
 
 /**
- * Runs the saves of a group, or of this process to a folder, one after another.
+ * Runs the saves of a group, or those without a group, one after another.
  *
- * @param key - the group, or the folder
  * @param save - runs a save. Receives the previous save if that save failed in the background
  */
 async function inOrder<T extends { readonly background?: BackgroundSave }>(
-  key: ProcessGroup | string,
+  group: ProcessGroup | undefined,
   save: (failed: BackgroundSave | undefined) => Promise<T>,
 ): Promise<T> {
-  const queue = queueOf(key)
+  const queue = queueOf(group ?? ALONE)
   const saving = queue.last.then(save)
-  const end = saving.then(
+  queue.last = saving.then(
     ({ background }) =>
       background?.done.then(
         () => undefined,
@@ -281,11 +263,6 @@ async function inOrder<T extends { readonly background?: BackgroundSave }>(
       ),
     () => undefined,
   )
-  queue.last = end
-  void end.then((failed) => {
-    const isEmpty = failed === undefined && queue.last === end
-    if (isEmpty && typeof key === 'string') queuesOfFolders.delete(key)
-  })
   return await saving
 }
 

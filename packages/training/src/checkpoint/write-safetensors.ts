@@ -33,21 +33,12 @@ interface AnyTensorData extends Omit<TensorData, 'values'> {
   readonly values: Values
 }
 
-/** The file that `writeSafetensors` has written. */
-export interface WrittenFile {
-  /** The size of the file. */
-  readonly bytes: number
-  /** The CRC-32 of each tensor by its name. */
-  readonly checksums: ReadonlyMap<string, number>
-}
-
 /**
  * Writes a safetensors file, which Python's `safetensors` can read. The file gets its name when it
  * is complete and on disk.
  *
  * @param tensors - by name, in the order of the file
  * @param metadata - the strings of `__metadata__`
- * @param signal - if aborted before the end, no file is left and the reason of the signal is thrown
  * @throws ERR_TSR_ARGUMENT when the number of values of a tensor does not match its shape, or its
  *   name is `__metadata__`; an Error if the path is a device, a FIFO, a link or a folder; errors of the
  *   file system (ENOSPC, EROFS, ...)
@@ -60,15 +51,9 @@ export async function writeSafetensors(
   path: string,
   tensors: ReadonlyMap<string, TensorData>,
   metadata: Readonly<Record<string, string>> = {},
-  signal?: AbortSignal,
-): Promise<WrittenFile> {
+): Promise<void> {
   const values = Array.from(tensors.values(), (tensor) => tensor.values)
-  const writer = writerFor(values)
-  const { bytes, checks } = await writeTensors(path, tensors, [], metadata, writer, signal)
-  return {
-    bytes,
-    checksums: new Map([...tensors.keys()].map((name, i) => [name, checks[i]!.crc32])),
-  }
+  await writeTensors(path, tensors, [], metadata, writerFor(values))
 }
 
 /**
@@ -83,13 +68,12 @@ export async function writeTensors(
   others: readonly Values[],
   metadata: Readonly<Record<string, string>>,
   writer: Writer,
-  signal: AbortSignal | undefined,
 ) {
   const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
   const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
   const file = { path, header, bytes }
-  const checks = await streamTensors(all, writer, file, signal)
+  const checks = await streamTensors(all, writer, file)
   return { bytes: header.length + bytes, checks }
 }
 
@@ -168,8 +152,7 @@ function checkPlaces(inPlace: SentChunk['inPlace']) {
 export async function streamTensors(
   tensors: readonly Values[],
   writer: Writer,
-  file: ChunkFile | undefined,
-  signal: AbortSignal | undefined,
+  file?: ChunkFile,
 ): Promise<Checks[]> {
   const { port1: port, port2 } = new MessageChannel()
   const written = writer('writeChunks', [port2, tensors.length, file], [port2])
@@ -215,7 +198,6 @@ export async function streamTensors(
     for (const [tensor, values] of tensors.entries()) {
       const { dtype } = layoutOf(values)
       for (let at = 0; at < values.length;) {
-        signal?.throwIfAborted()
         memory ??= (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
         if (failed !== undefined) throw failed.error
         const length = Math.min(values.length - at, (CHUNK - used) / bytesOf(dtype))

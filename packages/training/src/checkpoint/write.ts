@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { argumentError, codeOf, isTsrError, messageOf, tsrError } from '@tsrun/core'
+import { isTsrError, messageOf, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { encodeContents, type Contents, type StoredPiece, type StoredTensor } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
@@ -22,11 +22,10 @@ export interface RankShare {
   /** The `compare` and `finite` of `SaveOptions`. */
   readonly compare: boolean
   readonly finite: boolean
-  readonly facts: Pick<Contents, 'step' | 'data' | 'seeds' | 'hasOptimizer'>
+  readonly facts: Pick<Contents, 'step' | 'data' | 'hasOptimizer'>
   readonly keep: number
   /** The `timeout` of `SaveOptions`. */
   readonly timeout: number | undefined
-  readonly signal: AbortSignal | undefined
 }
 
 /** A share, the plan of all pieces, which is the same on all ranks, and the number of the save. */
@@ -43,27 +42,18 @@ type WrittenShard = Awaited<ReturnType<typeof writeShard>>
  * rank 0 adds the index and renames the folder.
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
- *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE;
- *   ERR_TSR_OPERATION_ABORTED; ERR_TSR_ARGUMENT when the group is missing
+ *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE
  */
 export async function writeCheckpoint(
   share: RankShare,
   group: ProcessGroup | undefined,
 ): Promise<void> {
-  const { folder, name, pieces, timeout, signal } = share
+  const { folder, name, pieces, timeout } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)
   const writer = writerFor(pieces.map(({ values }) => values))
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
-    onAllRanks(
-      group,
-      'save',
-      () =>
-        withSaveErrors(join(folder, name), group, signal, () =>
-          withConflictError(group, folder, run),
-        ),
-      timeout,
-    )
+    onAllRanks(group, 'save', () => withSaveErrors(join(folder, name), rank, run), timeout)
   try {
     const ranks = await step(async () => ({
       held: pieces.map(factsOf),
@@ -83,53 +73,24 @@ export async function writeCheckpoint(
   }
 }
 
-/**
- * @throws ERR_TSR_OPERATION_ABORTED when `run` throws the reason of the signal; ERR_TSR_CHECKPOINT_WRITE
- *   when it throws another error that is not from tsrun
- */
+/** @throws ERR_TSR_CHECKPOINT_WRITE when `run` throws an error that is not from tsrun */
 export async function withSaveErrors<T>(
   path: string,
-  group: ProcessGroup | undefined,
-  signal: AbortSignal | undefined,
+  rank: number,
   run: () => T | Promise<T>,
 ): Promise<T> {
   try {
     return await run()
   } catch (error) {
-    const rank = group?.rank ?? 0
-    if (signal?.aborted === true && Object.is(error, signal.reason)) {
-      const facts = { rank, operation: 'saveCheckpoint', group: group?.name ?? 'none' }
-      throw tsrError('ERR_TSR_OPERATION_ABORTED', facts, { cause: error })
-    }
     if (isTsrError(error)) throw error
     const reason = messageOf(error)
     throw tsrError('ERR_TSR_CHECKPOINT_WRITE', { path, rank, reason }, { cause: error })
   }
 }
 
-/** File system error codes if another process creates, renames or removes the same files. */
-const CONFLICTS = ['EEXIST', 'ENOENT', 'ENOTEMPTY']
-
-/** @throws ERR_TSR_ARGUMENT when several ranks of a job save to one folder without a group */
-export async function withConflictError<T>(
-  group: ProcessGroup | undefined,
-  folder: string,
-  run: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await run()
-  } catch (error) {
-    const isConflict = CONFLICTS.includes(codeOf(error))
-    const isOneOfMany = Number(process.env['WORLD_SIZE'] ?? 1) > 1
-    if (group !== undefined || !isConflict || !isOneOfMany) throw error
-    const expected = `the group of the ranks, because other ranks of the job save to ${folder} at the same time`
-    throw argumentError('group', 'undefined', expected, { cause: error })
-  }
-}
-
 async function writeShard(
   path: string,
-  { plan, pieces, finite, signal, writer }: Planned,
+  { plan, pieces, finite, writer }: Planned,
   rank: number,
   ranks: number,
 ) {
@@ -149,8 +110,8 @@ async function writeShard(
   const file = mine.length > 0 ? `rank-${number!}-of-${count!}.safetensors` : undefined
   const { bytes, checks } =
     file === undefined
-      ? { bytes: 0, checks: await streamTensors(others, writer, undefined, signal) }
-      : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, writer, signal)
+      ? { bytes: 0, checks: await streamTensors(others, writer) }
+      : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, writer)
   /** The CRC-32 of the rank's pieces, by key. */
   const checksums = new Map<string, number>()
   for (const [i, piece] of all.entries()) {
@@ -169,11 +130,10 @@ async function writeShard(
 
 async function finish(
   path: string,
-  { folder, name, plan, save, facts, keep, signal, writer }: Planned,
+  { folder, name, plan, save, facts, keep, writer }: Planned,
   shards: readonly WrittenShard[],
   checksums: readonly ReadonlyMap<string, number>[],
 ) {
-  signal?.throwIfAborted()
   const files = new Map<string, { bytes: number; rank: number }>()
   for (const [rank, { file, bytes }] of shards.entries()) {
     if (file !== undefined) files.set(file, { bytes, rank })

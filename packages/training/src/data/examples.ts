@@ -8,16 +8,7 @@ import {
   where,
   type Complete,
 } from '@tsrun/core'
-import { tensorFrom } from '../backend/host-memory.ts'
-import {
-  dtypeRule,
-  fits,
-  newArray,
-  sizeOf,
-  type HostArrays,
-  type HostDType,
-} from '../tfjs/host-arrays.ts'
-import { tf, type Tensor } from '../tfjs/tfjs.ts'
+import { dtypeRule, fits, sizeOf, type HostArrays, type HostDType } from '../tfjs/host-arrays.ts'
 
 /** One tensor of each example, for example its image or its label. */
 export interface Field<D extends HostDType = HostDType> {
@@ -194,28 +185,4 @@ function checkValues(
       isNumber ? `${expected} there, as its dtype is ${dtype}` : expected,
     )
   }
-}
-
-export function isExamples(data: object): data is Examples {
-  return 'fields' in data
-}
-
-/**
- * Creates the tensor [indices.length, ...shape] of a field, which the caller disposes.
- *
- * @throws ERR_TSR_ARGUMENT when the examples have no such field
- */
-export function fieldTensor({ fields }: Examples, name: string, indices: Int32Array): Tensor {
-  const field = fields[name]
-  if (field === undefined) {
-    throw argumentError(
-      'the set of fields of the examples',
-      `{ ${Object.keys(fields).join(', ')} }`,
-      `one with ${name}`,
-    )
-  }
-  const shape = [indices.length, ...field.shape]
-  const values = newArray(shape, field.dtype)
-  field.read(indices, values)
-  return tf.keep(tensorFrom(values as Float32Array, shape, field.dtype as 'float32'))
 }

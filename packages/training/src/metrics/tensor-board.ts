@@ -97,7 +97,7 @@ function crc32c(data: Uint8Array) {
 
 /*
  * Encodes Protocol Buffers messages (protobuf.dev/programming-guides/encoding), limited to the
- * field types that TensorBoard uses.
+ * field types that TensorBoard uses. The host is little-endian, as for safetensors files.
  */
 
 function varintField(field: number, value: number): Uint8Array {
@@ -109,8 +109,7 @@ function doubleField(field: number, value: number): Uint8Array {
 }
 
 function floatField(field: number, value: number): Uint8Array {
-  const bytes = Buffer.alloc(4)
-  bytes.writeFloatLE(value)
+  const bytes = new Uint8Array(Float32Array.of(value).buffer)
   return join([varint(field * 8 + 5), bytes])
 }
 
@@ -129,9 +128,7 @@ function join(parts: readonly Uint8Array[]): Uint8Array {
 }
 
 function doubles(values: readonly number[]): Uint8Array {
-  const bytes = Buffer.alloc(8 * values.length)
-  for (const [i, value] of values.entries()) bytes.writeDoubleLE(value, 8 * i)
-  return bytes
+  return new Uint8Array(Float64Array.from(values).buffer)
 }
 
 /**

@@ -18,6 +18,7 @@ const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D]
   bool: Uint8Array,
 }
 
+/** The rule of the dtype of a field. */
 export const dtypeRule = choice(...(Object.keys(arrays) as HostDType[]))
 
 /**

@@ -126,9 +126,7 @@ export function movingAverage(options: { readonly decay?: number } = {}): Moving
           'a layout in which each rank has its parameters, with zero at most 2',
         )
       }
-      for (const { name, value } of new Set(run.parameters)) {
-        const now = new Float32Array(value.size)
-        await writeTo(value, now)
+      for (const [name, now] of await valuesOf(run.parameters)) {
         const average = averages.get(name)
         if (average === undefined) averages.set(name, now)
         else {

@@ -1,7 +1,6 @@
 import { argumentError, number, object, shown } from '@tsrun/core'
 import { traceWait } from '@tsrun/distributed/record'
-import type { Dataset } from '../data/dataset.ts'
-import { isExamples, type Examples } from '../data/examples.ts'
+import type { Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/batches.ts'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
 import { isBatch, type AnyBatch } from './batch.ts'
@@ -11,17 +10,15 @@ import type { Trainer } from './trainer.ts'
 export type Batches = Iterable<AnyBatch> | AsyncIterable<AnyBatch>
 
 /** The training data of `fit`. */
-export type FitData =
-  Dataset | Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
+export type FitData = Examples | Loader | Batches | ((step: number) => AnyBatch | Promise<AnyBatch>)
 
-type EvaluatedData = Dataset | Examples | Batches | AnyBatch
+type EvaluatedData = Examples | Batches | AnyBatch
 
 /**
  * The evaluation data: a data set, batches of this replica, or a function that returns new ones for each
  * evaluation.
  */
-export type EvaluationData =
-  Dataset | Examples | Batches | (() => EvaluatedData | Promise<EvaluatedData>)
+export type EvaluationData = Examples | Batches | (() => EvaluatedData | Promise<EvaluatedData>)
 
 /** A source of batches whose position is saved in checkpoints. */
 export interface Source {
@@ -51,7 +48,8 @@ export function sourceOf(
       loadState: () => undefined,
     }
   }
-  if (isDataset(data)) {
+  if (typeof (data as unknown) !== 'object') throw notData('data', data)
+  if (isExamples(data)) {
     if (batch === undefined) {
       throw argumentError(
         'batch',
@@ -73,8 +71,8 @@ export function sourceOf(
   )
 }
 
-function isDataset(data: object): data is Dataset | Examples {
-  return 'readInputs' in data || isExamples(data)
+function isExamples(data: object): data is Examples {
+  return 'fields' in data
 }
 
 export function isIterable(data: object): data is Batches {
@@ -199,7 +197,7 @@ export async function evaluationData(
   const found: unknown = typeof data === 'function' ? await data() : data
   if (isBatch(found)) return [found]
   if (typeof found !== 'object' || found === null) throw notData(name, found)
-  const isSet = isDataset(found)
+  const isSet = isExamples(found)
   if (!isSet && !isIterable(found)) throw notData(name, found)
   const { world } = run.layout
   // Plain replicas may have different numbers of batches.
@@ -214,7 +212,12 @@ export async function evaluationData(
 }
 
 function notData(name: string, data: unknown): Error {
-  return argumentError(name, shown(data), 'a data set, batches, or a function that makes them')
+  const reader = typeof data === 'string' ? '; `npm install @tsrun/data` reads files' : ''
+  return argumentError(
+    name,
+    shown(data),
+    `a data set, batches, or a function that makes them${reader}`,
+  )
 }
 
 function otherPosition(state: unknown, expected: string): Error {

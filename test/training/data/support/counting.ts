@@ -1,14 +1,22 @@
-import type { Dataset } from '@tsrun/training'
+import type { Examples } from '@tsrun/training'
 
 /** Example i has the input [i] and the label i. */
-export const counting: Dataset = {
+export const counting: Examples = {
   size: 10,
-  features: 1,
-  classes: 10,
-  readInputs: (indices, out) => {
-    out.set(indices)
-  },
-  readLabels: (indices, out) => {
-    out.set(indices)
+  fields: {
+    inputs: {
+      shape: [1],
+      dtype: 'float32',
+      read: (indices, out) => {
+        out.set(indices)
+      },
+    },
+    labels: {
+      shape: [],
+      dtype: 'int32',
+      read: (indices, out) => {
+        out.set(indices)
+      },
+    },
   },
 }

@@ -1,25 +1,29 @@
 import { runWorld } from '@tsrun/distributed'
-import { shardedMLP, type AnyBatch, type Dataset } from '@tsrun/training'
+import { shardedMLP, type AnyBatch, type Field } from '@tsrun/training'
 
 export const FEATURES = 5
 export const CLASSES = 3
 
-/** Examples whose class is where their largest value is. */
-export const dataset: Dataset = {
-  size: 50,
-  features: FEATURES,
-  classes: CLASSES,
-  readInputs(indices, out) {
+const inputs: Field<'float32'> = {
+  shape: [FEATURES],
+  dtype: 'float32',
+  read(indices, out) {
     indices.forEach((index, row) => {
       for (let i = 0; i < FEATURES; i++) out[row * FEATURES + i] = Math.sin(7 * index + 3 * i)
     })
   },
-  readLabels(indices, out) {
+}
+const labels: Field<'int32'> = {
+  shape: [],
+  dtype: 'int32',
+  read(indices, out) {
     indices.forEach((index, row) => {
       out[row] = index % CLASSES
     })
   },
 }
+/** Examples of three classes. */
+export const dataset = { size: 50, fields: { inputs, labels } }
 
 export const recipe = shardedMLP({
   layers: 2,
@@ -36,11 +40,10 @@ export const quiet = { progress: false } as const
 
 export function batchAt(step: number, size = 8): AnyBatch {
   const indices = Int32Array.from({ length: size }, (_, i) => (step * size + i) % dataset.size)
-  const inputs = new Float32Array(size * FEATURES)
-  const labels = new Int32Array(size)
-  dataset.readInputs(indices, inputs)
-  dataset.readLabels(indices, labels)
-  return { size, inputs, labels }
+  const [x, y] = [new Float32Array(size * FEATURES), new Int32Array(size)]
+  inputs.read(indices, x)
+  labels.read(indices, y)
+  return { size, inputs: x, labels: y }
 }
 
 /** A group of this process alone, which needs no job. */

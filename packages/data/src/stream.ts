@@ -1,7 +1,14 @@
 import { argumentError, callback, count, declareOptions, where, type Rules } from '@tsrun/core'
 import { traceWait } from '@tsrun/distributed/record'
-import { exampleBatch, type ExampleBatch } from './batches.ts'
-import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
+import type { ExampleBatch } from '@tsrun/training'
+import {
+  endsOfShare,
+  epochOrder,
+  exampleBatch,
+  orderRules,
+  shareRule,
+  type Share,
+} from '@tsrun/training/parts'
 import { recordsIn } from './record-files.ts'
 import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
 

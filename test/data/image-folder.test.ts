@@ -3,15 +3,10 @@ import { dirname, join } from 'node:path'
 import { crc32, deflateSync } from 'node:zlib'
 import { encode } from 'fast-png'
 import jpeg from 'jpeg-js'
-import {
-  batches,
-  imageFolder,
-  loadBackend,
-  readImage,
-  type ImageFolderOptions,
-} from '@tsrun/training'
-import { makeFolder, removeFolders } from '../checkpoint/support/folder.ts'
-import { failure } from '../parallel/support/failure.ts'
+import { imageFolder, readImage, type ImageFolderOptions } from '@tsrun/data'
+import { batches, loadBackend } from '@tsrun/training'
+import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
+import { failure } from '../training/parallel/support/failure.ts'
 
 beforeAll(() => loadBackend('cpu'))
 afterEach(removeFolders)

@@ -1,6 +1,6 @@
 import { argumentError, refuseUnknown, shown, tsrError } from '@tsrun/core'
-import { dtypeRule, fits, type HostDType } from '../tfjs/host-arrays.ts'
-import { examples, type Column, type Examples } from './examples.ts'
+import { examples, type Column, type Examples, type HostDType } from '@tsrun/training'
+import { dtypeRule, fits } from '@tsrun/training/parts'
 
 /** A record of a data file, such as a row of CSV or an object of JSONL: values by name. */
 export type DataRecord = Readonly<Record<string, unknown>>

@@ -1,12 +1,7 @@
 import { data } from '@tensorflow/tfjs'
-import {
-  loadBackend,
-  prefetch,
-  streamLoader,
-  type DataRecord,
-  type StreamState,
-} from '@tsrun/training'
-import { failure } from '../parallel/support/failure.ts'
+import { prefetch, streamLoader, type DataRecord, type StreamState } from '@tsrun/data'
+import { loadBackend } from '@tsrun/training'
+import { failure } from '../training/parallel/support/failure.ts'
 
 beforeAll(() => loadBackend('cpu'))
 

@@ -15,10 +15,9 @@ import {
   where,
   type Rules,
 } from '@tsrun/core'
+import { examples, type Examples } from '@tsrun/training'
+import { datasetError, fileProblem, sizeOf } from '@tsrun/training/parts'
 import type { DecodedPng } from 'fast-png'
-import { sizeOf } from '../tfjs/host-arrays.ts'
-import { datasetError, fileProblem } from './dataset.ts'
-import { examples, type Examples } from './examples.ts'
 
 /** Options of `imageFolder`. */
 export interface ImageFolderOptions {

@@ -8,8 +8,9 @@ import {
   openFileHandle,
   shown,
 } from '@tsrun/core'
+import type { Examples } from '@tsrun/training'
+import { datasetError, fileProblem } from '@tsrun/training/parts'
 import { parse, type Info } from 'csv-parse'
-import { datasetError, fileProblem } from './dataset.ts'
 import {
   examplesFrom,
   separatorHint,
@@ -17,7 +18,6 @@ import {
   type DataRecord,
   type FieldRules,
 } from './records.ts'
-import type { Examples } from './examples.ts'
 
 /** The largest number of characters in a line of JSONL or a row of CSV. */
 const LONGEST = 2 ** 24
