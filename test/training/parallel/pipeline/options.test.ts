@@ -2,7 +2,6 @@ import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
 import {
   loadBackend,
-  measureCosts,
   pipeline,
   splitLayers,
   type PipelineModel,
@@ -80,13 +79,11 @@ describe('pipeline()', () => {
     ['a model', () => model.build(), /model is an instance of ShardedMLP; expected a recipe/],
     ['a recipe of a recipe', () => () => model, /model is a function; expected a recipe/],
     ['nothing', () => undefined, /model is undefined; expected a recipe/],
-  ])('refuses %s in place of a recipe, as measureCosts does', async (_, make, message) => {
+  ])('refuses %s in place of a recipe', async (_, make, message) => {
     const built = make() as PipelineModel
-    await runWorld({ size: 1 }, async (group) => {
+    await runWorld({ size: 1 }, (group) => {
       expect(() => pipeline(built, group)).toThrow(failure('ERR_TSR_ARGUMENT', message))
-      await expect(measureCosts(built, group, examples(8))).rejects.toEqual(
-        failure('ERR_TSR_ARGUMENT', message),
-      )
+      return Promise.resolve()
     })
   })
 })

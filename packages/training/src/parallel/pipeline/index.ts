@@ -1,6 +1,5 @@
 export type { LayerSearch, PipelineModel, Recompute } from '../recipe.ts'
 export { pipeline, wholeModel } from './create.ts'
-export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
 export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
 export type {
   Evaluation,

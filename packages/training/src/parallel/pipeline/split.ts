@@ -8,7 +8,7 @@ export interface LayerRange {
 
 /** Options of `splitLayers`. */
 export interface SplitOptions {
-  /** The cost of each layer: time (see `measureCosts`), bytes, or any other unit. */
+  /** The cost of each layer: time, bytes, or any other unit. */
   readonly costs?: readonly number[]
 }
 

@@ -1,13 +1,10 @@
-import { initDeviceMesh, runWorld } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import {
   loadBackend,
-  measureCosts,
   pipeline,
   shardedMLP,
-  summedCrossEntropy,
   tf,
   type PipelineOptions,
-  type Tensor,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
@@ -59,48 +56,5 @@ describe('the split of a pipeline', () => {
         failure('ERR_TSR_ARGUMENT', /2 numbers of layers from 1, 6 together/),
       )
     }
-  })
-})
-
-describe('measureCosts', () => {
-  it('gives every rank the same time of each layer, and leaks nothing', async () => {
-    const wide = shardedMLP({ layers: 4, inputs: 8, hidden: 10, outputs: 3 })
-    const before = tf.memory().numTensors
-    const ranks = await runWorld({ size: 2 }, (group) => measureCosts(wide, group, batch))
-    expect(ranks[1]).toEqual(ranks[0])
-    expect(ranks[0]).toHaveLength(4)
-    expect(ranks[0]!.every((cost) => cost > 0)).toBe(true)
-    expect(tf.memory().numTensors).toBe(before)
-  })
-
-  it('gives all replicas of a mesh the largest measured times', async () => {
-    const ranks = await runWorld({ size: 4 }, async (world) => {
-      const mesh = await initDeviceMesh({ dp: 2, pp: 2 }, world)
-      const own = await measureCosts(model, mesh.pp, batch)
-      const costs = await measureCosts(model, mesh.pp, batch, { peers: [mesh.dp] })
-      return { own, costs }
-    })
-    for (const { costs } of ranks) expect(costs).toEqual(ranks[0]!.costs)
-    // two replicas measure one after the other: their times differ
-    expect(ranks[2]!.own).not.toEqual(ranks[0]!.own)
-  })
-
-  it('includes the loss in the last layer', async () => {
-    const milliseconds = 40
-    const loss = (scores: Tensor, labels: Tensor): Tensor => {
-      const end = performance.now() + milliseconds
-      while (performance.now() < end);
-      return summedCrossEntropy(scores, labels)
-    }
-    const [costs] = await runWorld({ size: 1 }, (group) =>
-      measureCosts(model, group, batch, { repeats: 1, loss }),
-    )
-    expect(costs!.at(-1)).toBeGreaterThanOrEqual(milliseconds)
-  })
-
-  it('refuses invalid counts', async () => {
-    await expect(
-      runWorld({ size: 1 }, (group) => measureCosts(model, group, batch, { repeats: 0 })),
-    ).rejects.toEqual(failure('ERR_TSR_ARGUMENT', /repeats/))
   })
 })
