@@ -292,7 +292,6 @@ export class Pipeline implements Replicated {
           {
             place,
             replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
-            stages: this.#links.group?.ranks,
             scale: isSummed ? first : counted === 0 ? 0 : 1 / counted,
             isShared: this.#links.isShared,
             averaging: this.whole === undefined ? undefined : averaging,

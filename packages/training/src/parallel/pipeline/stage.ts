@@ -28,8 +28,6 @@ export interface GradientPlan {
   readonly place: BatchPlace
   /** The groups of ranks that run the same pass on other examples; see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[] | undefined
-  /** The global ranks of the pipeline. */
-  readonly stages: readonly number[] | undefined
   /** The factor by which the summed loss is multiplied. */
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
@@ -170,13 +168,13 @@ export function pipelineStage(
       microbatch: number,
       { input, labels, needsInputGradient, row, isEmpty }: Arrival,
     ) {
-      const { place, replicas, stages, averaging } = plan
+      const { place, replicas, averaging } = plan
       const run = () => runner.record(input, needsInputGradient, averaging)
       const facts = { training: true, step: place.step, row: place.row + row }
       let pass: StagePass
       try {
         pass = await (needsPass || isEmpty
-          ? inPass({ ...facts, isEmpty, replicas, stages }, run)
+          ? inPass({ ...facts, isEmpty, replicas }, run)
           : run())
       } catch (error) {
         tf.dispose([input, labels])
