@@ -14,6 +14,7 @@ export {
   messageTime,
   pipelineReport,
   StepMeter,
+  type MeasuredPass,
   type PipelineReport,
   type RankReport,
   type ReportOptions,
