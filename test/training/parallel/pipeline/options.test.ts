@@ -8,7 +8,7 @@ import {
   type PipelineOptions,
 } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
-import { examples, model } from '../support/small-pipeline.ts'
+import { model } from '../support/small-pipeline.ts'
 
 beforeAll(async () => {
   await loadBackend('wasm')
