@@ -324,8 +324,10 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
     segments: () => inOnePiece(module, name),
     /** Runs the layer. @param x - [batch, length / size, width] */
     forward(x: Tensor) {
-      const values = layer.parameters.map(({ value }) => value)
-      return layer.forwardWith(copyTogether(values, group, `${name}: parameters`), x)
+      const values = layer.parameters.map((parameter) =>
+        copyToRanks(parameter.value, group, parameter.name),
+      )
+      return layer.forwardWith(values, x)
     },
   }
   return module
@@ -333,21 +335,6 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
 
 /** Whether a module computes on a part of each sequence. */
 export const isSequenceParallel = ofKind<SequenceParallel>('sequence-parallel')
-
-/** Returns the tensors unchanged. Their gradients are summed over the ranks in one collective. */
-function copyTogether(
-  values: readonly Tensor[],
-  group: ProcessGroup,
-  label: string,
-): readonly Tensor[] {
-  if (values.length === 1) return [copyToRanks(values[0]!, group, label)]
-  const all = copyToRanks(tf.concat(values.map((value) => tf.reshape(value, [-1]))), group, label)
-  const parts = tf.split(
-    all,
-    values.map(({ size }) => size),
-  )
-  return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
-}
 
 /** Maps positions in this rank's part of a sequence to positions in the whole sequence. */
 export function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {
