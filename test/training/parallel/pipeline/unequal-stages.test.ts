@@ -1,11 +1,5 @@
 import { runWorld } from '@tsrun/distributed'
-import {
-  loadBackend,
-  pipeline,
-  shardedMLP,
-  tf,
-  type PipelineOptions,
-} from '@tsrun/training'
+import { loadBackend, pipeline, shardedMLP, tf, type PipelineOptions } from '@tsrun/training'
 import { failure } from '../support/failure.ts'
 import { exampleBatch, excess, values, type Values } from '../support/reference.ts'
 

@@ -48,11 +48,8 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
       return facts.some(({ communicates }) => communicates)
     },
 
-    /**
-     * The first call sets a parameter that several ranks share to the same value on all of them. Sharded
-     * parameters must be equal already.
-     */
-    tie: (isSharded: boolean) => tied.tie(facts!, isSharded),
+    /** The first call sets a parameter that several ranks share to the same value on all of them. */
+    tie: () => tied.tie(facts!),
 
     /** Broadcasts numbers from the rank of the last stage. */
     async tell(figures: readonly number[]) {

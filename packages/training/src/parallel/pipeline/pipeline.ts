@@ -121,6 +121,11 @@ export class Pipeline implements Replicated {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
+  /** Compares the ranks, and makes parameters that they share equal, as the first pass does otherwise. */
+  async prepare(): Promise<void> {
+    await this.#calls.alone('prepare', () => this.#pass(() => Promise.resolve()))
+  }
+
   /**
    * Sets how `step` averages gradients over replicas. Called by `dataParallel` and `fullyShard`.
    *
@@ -332,8 +337,8 @@ export class Pipeline implements Replicated {
       const averaging = byUnit ? undefined : this.#averaging
       try {
         await this.#links.compare()
+        await this.#links.tie()
         await averaging?.gather()
-        await this.#links.tie(this.#averaging?.recordUnits !== undefined)
         return await run()
       } catch (error) {
         throw parts === undefined ? error : explainSizes(error, parts.size)
