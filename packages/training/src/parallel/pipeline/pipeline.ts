@@ -10,15 +10,8 @@ import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { stageWorker } from './executor.ts'
-import { explainSizes, openCalls, type StageLinks } from './links.ts'
-import {
-  checkBatch,
-  cutBatch,
-  isEmptyBatch,
-  type Batch,
-  type BatchPlace,
-  type Microbatches,
-} from './microbatches.ts'
+import { openCalls, type StageLinks } from './links.ts'
+import { checkBatch, cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
 import {
   evaluationOf,
   type CheckedModelOptions,
@@ -213,7 +206,7 @@ export class Pipeline implements Replicated {
       const count = Math.max(this.#plan.microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
       const parts = cutBatch(batch, count, this)
       try {
-        const sums = await this.#pass(() => this.#worker.evaluate(parts), { parts })
+        const sums = await this.#pass(() => this.#worker.evaluate(parts))
         return tallyOf(await this.#links.tell(figuresOf(sums)))
       } finally {
         parts.dispose()
@@ -316,7 +309,7 @@ export class Pipeline implements Replicated {
         const own = { loss, count, examples: parts.size, found: FOUND[found] }
         return { gradients, peakInFlight, own, scale }
       }
-      return await this.#pass(run, { parts, byUnit })
+      return await this.#pass(run, byUnit)
     } catch (error) {
       // A whole model exchanges no messages, so it stays usable after a failed pass.
       if (this.whole !== undefined) {
@@ -329,10 +322,8 @@ export class Pipeline implements Replicated {
     }
   }
 
-  async #pass<T>(
-    run: () => Promise<T>,
-    { parts, byUnit = false }: { readonly parts?: Microbatches; readonly byUnit?: boolean } = {},
-  ): Promise<T> {
+  /** @param byUnit - whether the pass itself unshards the parameters of one unit at a time */
+  async #pass<T>(run: () => Promise<T>, byUnit = false): Promise<T> {
     return await this.#calls.pass(async () => {
       const averaging = byUnit ? undefined : this.#averaging
       try {
@@ -340,8 +331,6 @@ export class Pipeline implements Replicated {
         await this.#links.tie()
         await averaging?.gather()
         return await run()
-      } catch (error) {
-        throw parts === undefined ? error : explainSizes(error, parts.size)
       } finally {
         averaging?.release()
       }
