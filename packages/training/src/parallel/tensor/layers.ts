@@ -130,11 +130,6 @@ export const isColumnParallel = ofKind<ColumnParallelLinear>('column-parallel')
 /** Options of `rowParallel`. */
 export interface RowParallelOptions {
   /**
-   * The layer's input: this rank's columns (`sharded`, default), or the whole input, which the
-   * layer slices (`replicated`).
-   */
-  readonly input?: 'sharded' | 'replicated'
-  /**
    * The layer's output: the whole output on every rank (`replicated`, default), or this rank's part
    * of each sequence (`sequence`).
    */
@@ -148,14 +143,13 @@ export interface RowParallelOptions {
 export function rowParallelLinear(
   layer: Linear,
   { group, name }: LayerContext,
-  { input, output }: Required<RowParallelOptions>,
+  { output }: Required<RowParallelOptions>,
 ): Module {
   const { activation, bias } = layer
   const weight = shardOf(layer.weight, group, 0)
   const isSequence = output === 'sequence'
   const leave = isSequence ? operations.scatterSequence : operations.sumOverRanks
   const describe = (): readonly LayerSegment[] => [
-    ...(input === 'sharded' ? [] : [exchange(operations.scatterToRanks, group, `${name}: input`)]),
     {
       parameters: [weight],
       forward: (x) => onRows(x, (rows) => tf.matMul(rows, weight.value)),
@@ -175,7 +169,7 @@ export function rowParallelLinear(
   ]
   const module: Module = {
     parameters: present(weight, bias),
-    /** @param x - [..., inputs / size]; or, with `replicated`, [..., inputs] */
+    /** @param x - this rank's columns: [..., inputs / size] */
     forward: (x) => through(describe(), x),
     // The gradient of the bias is summed inside the pass, so the layer cannot be cut into segments.
     segments: () => (isSequence ? inOnePiece(module, name) : describe()),
