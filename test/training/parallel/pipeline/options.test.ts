@@ -24,10 +24,10 @@ describe('pipeline()', () => {
     [
       'a split without costs',
       { split: {} },
-      /split is an empty object; expected numbers of layers/,
+      /split is an empty object; expected 1 numbers of layers/,
     ],
-    ['a split that is a name', { split: 'even' }, /split is "even"; expected numbers/],
-    ['no split', { split: null }, /split is null; expected numbers/],
+    ['a split that is a name', { split: 'even' }, /split is "even"; expected 1 numbers/],
+    ['no split', { split: null }, /split is null; expected 1 numbers/],
     ['the name of a loss', { loss: 'mse' }, /loss is "mse"; expected a function/],
     ['an invalid optimizer', { optimizer: {} }, /optimizer is an empty object; expected an/],
     ['no optimizer', { optimizer: null }, /optimizer is null; expected an optimizer/],

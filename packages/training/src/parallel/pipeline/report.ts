@@ -194,20 +194,20 @@ export function pipelineReport(
  *   `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
-  const key = (from: number, to: number, { microbatch, stage }: Span) =>
-    `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
   const inOrder = [...spans].sort((a, b) => a.start - b.start)
-  const sends = new Map<string, number[]>()
-  for (const span of inOrder) {
-    if (span.kind !== 'send') continue
-    const name = key(span.rank, span.peer!, span)
-    sends.set(name, [...(sends.get(name) ?? []), span.start])
-  }
+  const sends = inOrder.filter(({ kind }) => kind === 'send')
   const times = inOrder
     .filter(({ kind }) => kind === 'recv')
     .map((span) => {
-      const sent = sends.get(key(span.peer!, span.rank, span))?.shift() ?? span.start
-      return span.end - Math.max(sent, span.start)
+      const at = sends.findIndex(
+        ({ rank, peer, microbatch, stage }) =>
+          rank === span.peer &&
+          peer === span.rank &&
+          microbatch === span.microbatch &&
+          stage === span.stage,
+      )
+      const [sent = span] = at < 0 ? [] : sends.splice(at, 1)
+      return span.end - Math.max(sent.start, span.start)
     })
   return times.length === 0 ? 0 : median(times)
 }

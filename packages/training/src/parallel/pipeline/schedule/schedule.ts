@@ -89,23 +89,17 @@ export function schedule(
 ): Schedule {
   nameRule.check('schedule', name)
   const each = stagesPerRank(name)
-  const ranks = options.ranks ?? (each === 2 && stages % 2 === 0 ? stages / 2 : stages)
+  const ranks = options.ranks ?? (each === 2 ? Math.ceil(stages / 2) : stages)
   for (const [option, value] of Object.entries({ stages, microbatches, ranks })) {
     countRule.check(option, value)
   }
   if (each === 'any' ? stages % ranks !== 0 : stages !== ranks * each) {
-    throw argumentError(
-      'stages',
-      stages,
-      {
-        any: `a multiple of the ${ranks} ranks`,
-        1: `${ranks}, one per rank`,
-        2:
-          options.ranks === undefined
-            ? 'an even number, two per rank'
-            : `${2 * ranks}, two per rank`,
-      }[each],
-    )
+    const expected = {
+      any: `a multiple of the ${ranks} ranks`,
+      1: `${ranks}, one per rank`,
+      2: `${2 * ranks}, two per rank`,
+    }
+    throw argumentError('stages', stages, expected[each])
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>
     orders[name](rank, ranks, microbatches, stages / ranks),

@@ -222,10 +222,6 @@ export interface IdleTime {
   readonly start: number
   readonly end: number
   readonly reason: IdleReason
-  /** The rank's next action; undefined after the last action. */
-  readonly next?: TimedAction
-  /** The action that delayed `next`: the last one to end among the actions that `next` needs. */
-  readonly cause?: TimedAction
   /** The explanation in one sentence. */
   readonly text: string
 }
@@ -260,9 +256,7 @@ export function explainSimulation({ spans, ranks, makespan }: Simulation): Expla
     needsOf(span, stages)
       .map((need) => producers.get(need)!)
       .sort((a, b) => b.end - a.end)[0]
-  const lists = ranks.map((_, rank) =>
-    spans.filter((span) => span.rank === rank).sort((a, b) => a.position - b.position),
-  )
+  const lists = ranks.map((_, rank) => spans.filter((span) => span.rank === rank))
   const idle = lists.flatMap((list, rank): IdleTime[] => {
     let free = 0
     const gaps = list.flatMap((next) => {
@@ -310,8 +304,6 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   ] as const
   return periods.map(([start, end, reason, what]) => ({
     rank,
-    next,
-    ...(cause && { cause }),
     start,
     end,
     reason,
