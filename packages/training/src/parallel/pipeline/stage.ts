@@ -85,7 +85,7 @@ export function pipelineStage(
     const { pass, loss, labels, input } = inFlight.get(microbatch)!
     inFlight.delete(microbatch)
     timeSpan(recorder, 'B', { name: 'free' }, () => {
-      if (pass instanceof RepeatableRecording) pass.free()
+      if ('free' in pass) pass.free()
       else pass.dispose()
       for (const each of [loss, labels, input]) each?.dispose()
     })
@@ -203,7 +203,7 @@ export function pipelineStage(
      */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
-      if (!runner.keepsInput || !(flight.pass instanceof RepeatableRecording)) return
+      if (!runner.keepsInput || !('free' in flight.pass)) return
       flight.pass.free()
       flight.loss?.dispose()
       flight.loss = undefined
@@ -233,7 +233,8 @@ export function pipelineStage(
         let dy = outputGradient
         const run = () => {
           const pass = recorded(flight)
-          return kind === 'I' && hasHalves(pass)
+          // A module with its own `record` may not support halves. Then `I` runs the whole backward pass.
+          return kind === 'I' && 'backwardInput' in pass
             ? pass.backwardInput(dy!)
             : pass.backward(dy!, sink(flight, isLast))
         }
@@ -247,7 +248,7 @@ export function pipelineStage(
         }
       } else {
         const pass = recorded(flight)
-        if (hasHalves(pass)) pass.backwardParameters?.(sink(flight, isLast))
+        if ('backwardInput' in pass) pass.backwardParameters?.(sink(flight, isLast))
       }
       if (kind === 'I') return inputGradient
       free(microbatch)
@@ -291,14 +292,7 @@ type StagePass = RepeatableRecording | SegmentedRecording
 
 /** Returns the recording of a micro-batch's pass. Runs the forward pass unless it has run and was kept. */
 function recorded({ pass }: InFlight) {
-  return pass instanceof RepeatableRecording ? pass.recording : pass
-}
-
-/** Whether the backward pass can run in halves. A module with its own `record` may not support them. */
-function hasHalves(
-  pass: ReturnType<typeof recorded>,
-): pass is Recording & Required<Pick<Recording, 'backwardInput'>> {
-  return 'backwardInput' in pass && pass.backwardInput !== undefined
+  return 'recording' in pass ? pass.recording : pass
 }
 
 interface RunnerOptions {
