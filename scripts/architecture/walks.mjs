@@ -342,7 +342,7 @@ export const walks = [
       },
       {
         file: training('parallel/pipeline/stage'),
-        functions: ['forward', 'stageRunner', 'repeatable'],
+        functions: ['forward', 'stageRunner'],
         does: 'keeps the part until its backward pass, and chooses how the model is recorded',
       },
       {

@@ -26,7 +26,6 @@ describe('layers shared among ranks', () => {
     { form: 'gather-replicated', size: 2, collectives: 4 + 3 },
     { form: 'gather-partial', size: 2, collectives: 4 + 3 },
     { form: 'gather-partial', size: 3, collectives: 4 + 3 },
-    { form: 'row-replicated', size: 2, collectives: 4 + 3 },
   ]
   let reports: Map<string, RankReport[]>
   beforeAll(async () => {

@@ -9,7 +9,7 @@ const { describe: describeIt } = needing(
 
 /** Both backends take turns in one process; results are arrays of numbers. */
 const setUp = `
-  const { BatchNorm, Conv2d, Flatten, Linear, loadBackend, MaxPool2d, record, recordModule, ReLU, Sequential, tf } =
+  const { BatchNorm, Conv2d, Flatten, inPass, Linear, loadBackend, MaxPool2d, record, recordModule, ReLU, Sequential, tf } =
     training
   await loadBackend('tensorflow')
   const numbers = (tensor) => [...tensor.dataSync()]
@@ -30,9 +30,9 @@ describeIt('images on tensorflow', () => {
   })
 
   it.each([
-    { name: 'alone', group: 'undefined', operations: 2 },
-    { name: 'synchronized', group: 'groupOfOne', operations: undefined },
-  ])('have the batch norm of the definition, $name', async ({ group, operations }) => {
+    { name: 'alone', replicas: '[]', operations: 2 },
+    { name: 'synchronized', replicas: '[groupOfOne]', operations: undefined },
+  ])('have the batch norm of the definition, $name', async ({ replicas, operations }) => {
     const cases = (await run(`
       const groupOfOne = {
         rank: 0, size: 1, ranks: [0], label: 'one',
@@ -46,7 +46,7 @@ describeIt('images on tensorflow', () => {
         const offset = shape[0] === 100 ? 100 : 2
         const channels = shape.at(-1)
         const before = tf.memory().numTensors
-        const norm = new BatchNorm({ name: 'n', channels }, ${group})
+        const norm = new BatchNorm({ name: 'n', channels })
         norm.parameters.forEach((parameter, i) => {
           parameter.value.dispose()
           parameter.value = tf.randomNormal([channels], 1 - i, 0.5, 'float32', 3 + i)
@@ -62,7 +62,8 @@ describeIt('images on tensorflow', () => {
             },
           },
         })
-        const pass = record((input) => norm.forward(input), x, norm.parameters, { needsInputGradient: true })
+        const pass = inPass({ training: true, step: 0, replicas: ${replicas} }, () =>
+          record((input) => norm.forward(input), x, norm.parameters, { needsInputGradient: true }))
         const gradients = {}
         const dx = pass.backward(dy, ({ name }, gradient) => {
           gradients[name] = numbers(gradient)

@@ -52,7 +52,7 @@ describe('tsrun schedule', () => {
 
   it.each([
     [['nope'], 'schedule is "nope"'],
-    [['zb-v', '--stages', '3'], 'an even number, two per rank'],
+    [['zb-v', '--stages', '3'], '4, two per rank'],
     [['1f1b', '--forward', 'x'], '--forward is "x"; expected a number from 0'],
     [['--file', 'no such file'], '--file no such file cannot be read'],
     [['--svg', '--json'], 'exclude each other'],

@@ -30,8 +30,6 @@ export interface Pass {
    * communicates with all replicas uses the groups one after the other.
    */
   readonly replicas?: readonly ProcessGroup[] | undefined
-  /** The global ranks of the pipeline that runs the pass; undefined outside of pipelines. */
-  readonly stages?: readonly number[] | undefined
 }
 
 const passes = createPasses<Pass>()

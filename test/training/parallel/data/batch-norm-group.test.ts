@@ -5,12 +5,9 @@ import {
   inPass,
   Linear,
   loadBackend,
-  pipeline,
   Sequential,
-  sequential,
   SGD,
   tf,
-  trainer,
   wholeModel,
 } from '@tsrun/training'
 
@@ -43,27 +40,24 @@ function counting(group: ProcessGroup) {
   return { seen, group: counted }
 }
 
-const modelWith = (group: ProcessGroup) =>
+const model = () =>
   new Sequential({
-    norm: new BatchNorm({ name: 'norm', channels: 2 }, group),
+    norm: new BatchNorm({ name: 'norm', channels: 2 }),
     last: new Linear({ name: 'last', inputs: 2, outputs: 3 }),
   })
 
-it('BatchNorm uses its own group in an unreplicated model, unless the pass has replicas', async () => {
+it('BatchNorm communicates with the replicas that the pass names', async () => {
   await runWorld({ size: 1 }, async (world) => {
     const { seen, group } = counting(world)
-    const whole = wholeModel(modelWith(group), { optimizer: optimizer() })
-    await whole.forwardBackward(batch(4))
+    const whole = wholeModel(model(), { optimizer: optimizer() })
+    const pass = { training: true, step: 0, replicas: [group] }
+    await inPass(pass, () => whole.forwardBackward(batch(4)))
     expect(seen).toEqual(['forward', 'backward'])
+    await inPass(pass, () => whole.step(batch(4)))
+    expect(seen.length).toBe(4)
     await whole.step(batch(4))
     expect(seen.length).toBe(4)
-    await inPass({ training: true, step: 0, replicas: [] }, () => whole.step(batch(4)))
-    expect(seen.length).toBe(4)
-
-    const run = await trainer(modelWith(group), { mesh: world, optimizer: optimizer() })
-    await run.step(batch(4))
-    expect(seen.length).toBe(4)
-    run.dispose()
+    whole.dispose()
   })
 })
 
@@ -81,9 +75,10 @@ it('BatchNorm takes the statistics of the other ranks on a rank without examples
         }
       },
     })
-    const norm = new BatchNorm({ name: 'norm', channels: 2 }, group)
+    const norm = new BatchNorm({ name: 'norm', channels: 2 })
     const x = tf.zeros([0, 2])
-    const y = inPass({ training: true, step: 0 }, () => tf.tidy(() => norm.forward(x)))
+    const pass = { training: true, step: 0, replicas: [group] }
+    const y = inPass(pass, () => tf.tidy(() => norm.forward(x)))
     const [mean, variance] = norm.buffers.map(({ value }) => [...value.dataSync()])
     expect(mean![0]).toBeCloseTo(0.1, 6)
     expect(mean![1]).toBeCloseTo(0.5, 6)
@@ -112,30 +107,4 @@ it('forwardBackward makes equally many passes on all replicas of a model that co
     return passes
   })
   expect(passes).toEqual([3, 3])
-})
-
-it('BatchNorm does not wait for other stages of a pipeline, which are no replicas', async () => {
-  await runWorld({ size: 2 }, async (world) => {
-    const { seen, group } = counting(world)
-    const layers = sequential({
-      norm: (name) => new BatchNorm({ name, channels: 2 }, group),
-      last: (name) => new Linear({ name, inputs: 2, outputs: 3 }),
-    })
-    const pipe = pipeline(layers, world, { microbatches: 1, optimizer: optimizer() })
-    const { loss } = await pipe.step(batch(4))
-    expect(loss).toEqual(expect.any(Number))
-    expect(seen).toEqual([])
-    pipe.dispose()
-  })
-})
-
-it('BatchNorm refuses a group of some replicas and some other stages', async () => {
-  await runWorld({ size: 3 }, (world) => {
-    const norm = new BatchNorm({ name: 'norm', channels: 2 }, world)
-    const pass = { training: true, step: 0, stages: [world.rank, (world.rank + 1) % 3] }
-    expect(() => inPass(pass, () => norm.forward(tf.ones([2, 2])))).toThrow(
-      /the group of norm is ranks 0, 1, 2, with other stages of its pipeline/,
-    )
-    return Promise.resolve()
-  })
 })

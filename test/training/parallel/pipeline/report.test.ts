@@ -1,6 +1,6 @@
 import { runWorld } from '@tsrun/distributed'
 import { SpanRecorder, type Span } from '@tsrun/distributed/record'
-import { parseSchedule, schedule } from '@tsrun/training/planning'
+import { parseSchedule, schedule, type ActionKind } from '@tsrun/training/planning'
 import {
   loadBackend,
   messageTime,
@@ -9,6 +9,7 @@ import {
   SGD,
   shardedMLP,
   StepMeter,
+  type MeasuredPass,
   type StepSample,
 } from '@tsrun/training'
 import { exampleBatch } from '../support/reference.ts'
@@ -16,20 +17,33 @@ import { exampleBatch } from '../support/reference.ts'
 const microbatches = 4
 const plan = schedule('1f1b', { stages: 2, microbatches })
 
+type Times = Partial<Record<ActionKind, readonly number[]>>
+
 const each = (time: number): number[] => Array<number>(microbatches).fill(time)
 
-function sample(times: Partial<StepSample>): StepSample {
-  const { forward = each(1), backward = each(2), ...rest } = times
+/** @param times - of the passes of each kind, by micro-batch; the CPU times are `share` times as long */
+function sample(
+  times: Times = { F: each(1), B: each(2) },
+  { share = 1, length = 15 } = {},
+): StepSample {
+  const passes = Object.entries(times).flatMap(([kind, list]) =>
+    list.map((time, microbatch): MeasuredPass => {
+      return { kind: kind as ActionKind, stage: undefined, microbatch, time, cpu: share * time }
+    }),
+  )
   return {
-    ...{ length: 15, forward, backward, forwardCpu: forward, backwardCpu: backward },
-    ...{ weights: [], weightsCpu: [] },
-    ...{ waiting: 0, transfer: 0, wall: 16, cpu: 8, ...rest },
+    passes: passes.filter(({ time }) => time > 0),
+    length,
+    waiting: 0,
+    transfer: 0,
+    wall: 16,
+    cpu: 8,
   }
 }
 
 describe('pipelineReport', () => {
   it('agrees with the simulator if no time is lost', () => {
-    const report = pipelineReport([[sample({})], [sample({ length: 12 })]], plan)
+    const report = pipelineReport([[sample()], [sample(undefined, { length: 12 })]], plan)
     expect(report.stepTime).toBe(15)
     expect(report.bubble).toBeCloseTo(1 / 5, 12)
     expect(report.predictedStepTime).toBe(15)
@@ -44,14 +58,14 @@ describe('pipelineReport', () => {
   })
 
   it('takes the median of the steps, so that one slow step does not count', () => {
-    const slow = sample({ length: 1500 })
-    const ranks = [0, 1].map(() => [sample({}), slow, sample({})])
+    const slow = sample(undefined, { length: 1500 })
+    const ranks = [0, 1].map(() => [sample(), slow, sample()])
     expect(pipelineReport(ranks, plan)).toMatchObject({ steps: 3, stepTime: 15 })
   })
 
   it('predicts schedules with halved backward passes from samples of whole passes', () => {
     const halved = schedule('zb-h1', { stages: 2, microbatches })
-    const { predictedStepTime } = pipelineReport([[sample({})], [sample({})]], halved)
+    const { predictedStepTime } = pipelineReport([[sample()], [sample()]], halved)
     const options = { forward: 1, backward: 2, inputGradient: 1, weightGradient: 1 }
     expect(predictedStepTime).toBe(halved.simulate(options).makespan)
   })
@@ -59,8 +73,8 @@ describe('pipelineReport', () => {
   it('simulates action lists with whole and halved backward passes', () => {
     const mixed = parseSchedule('0F0 0F1 0B0 0I1 0W1\n1F0 1I0 1F1 1B1 1W0')
     const ranks = [
-      [sample({ forward: [1, 1], backward: [2, 1], weights: [1], weightsCpu: [1] })],
-      [sample({ forward: [1, 1], backward: [1, 2], weights: [4], weightsCpu: [4] })],
+      [sample({ F: [1, 1], B: [2], I: [0, 1], W: [0, 1] })],
+      [sample({ F: [1, 1], B: [0, 2], I: [1], W: [4] })],
     ]
     const { predictedStepTime, predictedIdle } = pipelineReport(ranks, mixed)
     expect(predictedStepTime).toBe(10)
@@ -69,7 +83,7 @@ describe('pipelineReport', () => {
 
   it('simulates unequal stages with a time for each', () => {
     const report = pipelineReport(
-      [[sample({ length: 27 })], [sample({ forward: each(2), backward: each(4) })]],
+      [[sample(undefined, { length: 27 })], [sample({ F: each(2), B: each(4) })]],
       plan,
     )
     expect(report.predictedStepTime).toBe(4 * 6 + 3)
@@ -78,8 +92,7 @@ describe('pipelineReport', () => {
   })
 
   it('counts the CPU times of ranks that share cores, and lets them wait for a core', () => {
-    const stretched = { forwardCpu: each(0.5), backwardCpu: each(1) }
-    const samples = [[sample(stretched)], [sample(stretched)]]
+    const samples = [0, 1].map(() => [sample(undefined, { share: 0.5 })])
     const shared = pipelineReport(samples, plan, { cores: 1 })
     expect(shared.predictedStepTime).toBeCloseTo(2 * 6, 12)
     expect(shared.predictedBubble).toBeCloseTo(0.5, 12)
@@ -103,11 +116,17 @@ describe('messageTime', () => {
   })
 
   it('is added by the simulator to every transfer', () => {
-    const samples = [[sample({})], [sample({})]]
+    const samples = [[sample()], [sample()]]
     const { predictedStepTime } = pipelineReport(samples, schedule('naive', plan), { transfer: 2 })
     expect(predictedStepTime).toBe(microbatches * (2 * 3 + 2 * 2))
   })
 })
+
+function counts({ passes }: StepSample) {
+  const found: Partial<Record<ActionKind, number>> = {}
+  for (const { kind } of passes) found[kind] = (found[kind] ?? 0) + 1
+  return found
+}
 
 describe('StepMeter', () => {
   it('samples every step on every rank, and keeps the spans of the last one', async () => {
@@ -127,8 +146,8 @@ describe('StepMeter', () => {
     expect(ranks[1]!.samples).toEqual(ranks[0]!.samples)
     expect(ranks[0]!.samples.map((steps) => steps.length)).toEqual([3, 3])
     for (const step of ranks[0]!.samples.flat()) {
-      expect([step.forward.length, step.backward.length]).toEqual([microbatches, microbatches])
-      const compute = [...step.forward, ...step.backward].reduce((sum, time) => sum + time, 0)
+      expect(counts(step)).toEqual({ F: microbatches, B: microbatches })
+      const compute = step.passes.reduce((sum, { time }) => sum + time, 0)
       expect(compute).toBeLessThanOrEqual(step.length)
       expect(step.length).toBeLessThanOrEqual(step.wall)
       expect(step.waiting).toBeGreaterThanOrEqual(0)
@@ -160,8 +179,8 @@ describe('StepMeter', () => {
       const { samples, report } = reports[0]!
       const passes = (stages / 2) * microbatches
       for (const step of samples.flat()) {
-        expect([step.forward.length, step.backward.length]).toEqual([passes, passes])
-        expect(step.weights).toHaveLength(name === 'zb-h1' ? microbatches : 0)
+        const halves = { F: passes, I: passes, W: passes }
+        expect(counts(step)).toEqual(name === 'zb-h1' ? halves : { F: passes, B: passes })
       }
       expect(report).toMatchObject({ steps: 3, ranks: { length: 2 } })
       expect(report.predictedStepTime).toBeGreaterThan(0)

@@ -153,7 +153,7 @@ describe('parallelize', () => {
       'a layer by rows',
       {
         'layers.0': columnParallel({ gather: 'partial' }),
-        'layers.1': rowParallel({ input: 'replicated' }),
+        'layers.1': rowParallel(),
       },
     ],
     ['the end of the model', { 'layers.*': columnParallel({ gather: 'partial' }) }],

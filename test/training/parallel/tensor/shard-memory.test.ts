@@ -5,11 +5,7 @@ it('parallelize frees the values of other ranks, also on cpu, where a slice shar
   await loadBackend('cpu')
   const bytes = await onEach(2, (group) => {
     const model = new Sequential({ last: new Linear({ name: 'last', inputs: 8, outputs: 3 }) })
-    const [weight] = parallelize(
-      model,
-      { last: rowParallel({ input: 'replicated' }) },
-      group,
-    ).parameters
+    const [weight] = parallelize(model, { last: rowParallel() }, group).parameters
     return weight!.value.dataSync().buffer.byteLength
   })
   expect(bytes).toEqual([48, 48])

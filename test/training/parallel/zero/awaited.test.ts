@@ -40,13 +40,14 @@ describe.each([1, 2, 3] as const)('ZeRO stage %i', (stage) => {
       onGradients(group, { stage }, async (sharded, gradients) => {
         const input = ones()
         const step = sharded.step(sgd(), gradients)
-        for (const call of [
-          () => sharded.record(input),
-          () => sharded.gradients(),
-          () => sharded.step(sgd(), gradients),
-          () => sharded.gather(),
-        ]) {
-          const error = await errorOf(call)
+        // All at once, because the step may end soon.
+        const errors = await Promise.all([
+          errorOf(() => sharded.record(input)),
+          errorOf(() => sharded.gradients()),
+          errorOf(() => sharded.step(sgd(), gradients)),
+          errorOf(() => sharded.gather()),
+        ])
+        for (const error of errors) {
           expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
           expect(error?.message).toContain('made before step() has ended')
         }

@@ -268,13 +268,9 @@ describe('sharded values', () => {
     })
   })
 
-  it('train with gradients of other passes, and refuse units of another model', async () => {
+  it('train with gradients of other passes', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
       const module = build()
-      const other = await errorOf(() => fullyShard(module, group, { units: build(3).layers }))
-      expect(other).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
-      const none = await errorOf(() => fullyShard(module, group, { units: [] }))
-      expect(none).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
       const { parameters } = module
       const sharded = await fullyShard({ parameters }, group)
       const x = tf.zeros([1, 12])

@@ -57,8 +57,10 @@ describe('a backward pass through units', () => {
         })),
       }
       const [first, ...rest] = model.layers
-      const units = [first!, failing, ...rest]
-      const sharded = await fullyShard(model, group, { stage: 3, units })
+      const { parameters } = model
+      const layers = [first!, failing, ...rest]
+      const forward = (x: Tensor) => layers.reduce((h, layer) => layer.forward(h), x)
+      const sharded = await fullyShard({ parameters, layers, forward }, group)
       const before = tf.memory().numTensors
       const { inputs, labels } = part(0, 0, 24)
       const outputs = await sharded.record(inputs)

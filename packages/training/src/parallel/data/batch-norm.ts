@@ -1,13 +1,4 @@
-import {
-  argumentError,
-  count,
-  declareOptions,
-  finite,
-  positive,
-  filled,
-  type Rules,
-} from '@tsrun/core'
-import type { ProcessGroup } from '@tsrun/distributed'
+import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
 import { currentBackend } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
@@ -19,7 +10,7 @@ import { ones, zeros, type Initializer } from '../../nn/init.ts'
 import { createParameter } from '../../nn/initialize.ts'
 import type { ColumnPasses, Differentiable, Each, TensorBackend } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
-import { checkBackendBlocks, checkGroup } from '../requirements.ts'
+import { checkBackendBlocks } from '../requirements.ts'
 
 /** Options of `BatchNorm`. */
 export interface BatchNormOptions {
@@ -52,9 +43,10 @@ const readOptions = declareOptions({
  * Training passes use the statistics of the micro-batch and update the running statistics. Other passes
  * use the running statistics. A recorded pass counts as a training pass unless `inPass` says otherwise.
  *
- * The replicas are those of the `trainer` or pipeline that runs the model. A forward pass gathers the
- * mean and variance of each replica, and a backward pass sums two numbers per channel. Both passes block,
- * and all replicas must run the same passes in the same order. The gradients of `weight` and `bias` cover
+ * The replicas are those of the `trainer` or pipeline that runs the model; a custom training loop names
+ * them by `inPass` (see `Pass.replicas`). A forward pass gathers the mean and variance of each replica, and
+ * a backward pass sums two numbers per channel. Both passes block, and all replicas must run the same passes
+ * in the same order. The gradients of `weight` and `bias` cover
  * only this rank's examples; `dataParallel` averages them. On webgpu a pass cannot block, so the layer
  * throws.
  *
@@ -72,19 +64,12 @@ export class BatchNorm implements Module {
    * checkpoints, and not trained.
    */
   readonly buffers: readonly [runningMean: Parameter, runningVariance: Parameter]
-  readonly #group: ProcessGroup | undefined
   readonly #options: ReturnType<typeof readOptions>
 
-  /**
-   * @param group - the replicas, for passes that do not set `Pass.replicas`, such as those of a
-   *   custom training loop; default: only this rank. A group of only the pipeline's stages is ignored
-   * @throws ERR_TSR_ARGUMENT
-   */
-  constructor(options: BatchNormOptions, group?: ProcessGroup) {
-    if (group !== undefined) checkGroup(group)
+  /** @throws ERR_TSR_ARGUMENT */
+  constructor(options: BatchNormOptions) {
     const complete = readOptions(options)
     const { name, channels } = complete
-    this.#group = group
     this.#options = complete
     const made = (part: string, values: Initializer) =>
       createParameter(`${name}.${part}`, [channels], values)
@@ -96,8 +81,7 @@ export class BatchNorm implements Module {
    * Normalizes `x`.
    *
    * @param x - [..., channels]; ranks may have different numbers of examples
-   * @throws ERR_TSR_ARGUMENT for other inputs, or for a group of both replicas and other stages;
-   *   ERR_TSR_BACKEND on webgpu
+   * @throws ERR_TSR_ARGUMENT for other inputs; ERR_TSR_BACKEND on webgpu
    */
   forward(x: Tensor): Tensor {
     const [weight, bias] = this.parameters
@@ -116,12 +100,7 @@ export class BatchNorm implements Module {
 
   #normalize(x: Tensor, weight: Tensor, bias: Tensor): Differentiable {
     const { channels, epsilon, name } = this.#options
-    const {
-      isEmpty = false,
-      isRepeated = false,
-      stages = [],
-      replicas = this.#replicasBeside(stages),
-    } = currentPass() ?? {}
+    const { isEmpty = false, isRepeated = false, replicas = [] } = currentPass() ?? {}
     if (replicas.length === 0 && !isEmpty && x.size > 0) {
       const pass = currentBackend().batchNorm
       if (pass !== undefined) return this.#normalizeAlone(pass, { x, weight, bias }, !isRepeated)
@@ -179,21 +158,6 @@ export class BatchNorm implements Module {
       replaceValue(runningVariance, tf.keep(variance))
     }
     return operation
-  }
-
-  /** @param stages - the global ranks of the pipeline. Its other ranks have no such layer */
-  #replicasBeside(stages: readonly number[]): readonly ProcessGroup[] {
-    const group = this.#group
-    if (group === undefined) return []
-    const { ranks, rank, size } = group
-    const others = stages.filter((stage) => stage !== ranks[rank] && ranks.includes(stage))
-    if (others.length === 0) return [group]
-    if (others.length === size - 1) return []
-    throw argumentError(
-      `the group of ${this.#options.name}`,
-      `ranks ${ranks.join(', ')}, with other stages of its pipeline`,
-      'the replicas of its stage',
-    )
   }
 
   #keep(mean: Float64Array, variance: Float64Array, examples: number): void {

@@ -1,4 +1,4 @@
-import { choice, declareOptions, having, type Rules } from '@tsrun/core'
+import { declareOptions, having, type Rules } from '@tsrun/core'
 import type { PersistentOperation, ProcessGroup, Work } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -130,7 +130,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. All ranks call `join`. A
-   * rank that has finished takes part in the steps of the other ranks with zero gradients. At the end all
+   * rank that has finished takes part in the steps of the other ranks with zero gradients, which are divided
+   * by the number of ranks that still have data. At the end all
    * ranks get the parameters and the optimizer state of the rank that made the most steps. The loop must
    * not use other collectives over this group, because finished ranks do not call them.
    *
@@ -143,9 +144,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
    * @throws ERR_TSR_ARGUMENT; ERR_TSR_REPLICA_ENDED after a failed step or `dispose`
    */
   async join(loop: () => Promise<void>, options: JoinOptions): Promise<void> {
-    const { optimizer, divideBy } = readJoinOptions(options)
+    const { optimizer } = readJoinOptions(options)
     await this.lifetime.step(async () => {
-      const joined = joinedLoop(this.#group, divideBy)
+      const joined = joinedLoop(this.#group)
       this.joined = joined
       try {
         await loop()
@@ -297,11 +298,6 @@ function allReduceExchange(
 export interface JoinOptions {
   /** The optimizer that the loop uses. At the end all ranks get the same optimizer state. */
   readonly optimizer: Pick<Optimizer, 'state' | 'loadState' | 'learningRate'>
-  /**
-   * The divisor of the summed gradients: the number of ranks that still have data (`live`,
-   * default), or of all ranks (`world`).
-   */
-  readonly divideBy?: 'live' | 'world'
 }
 
 const readJoinOptions = declareOptions({
@@ -309,7 +305,6 @@ const readJoinOptions = declareOptions({
     ['state', 'loadState'],
     'the optimizer of the loop, whose state ranks that run out of data need',
   ),
-  divideBy: choice('live', 'world').default('live'),
 } satisfies Rules<JoinOptions>)
 
 const noop = () => undefined
@@ -317,7 +312,7 @@ const noop = () => undefined
 type JoinedLoop = ReturnType<typeof joinedLoop>
 
 /** Counts the ranks that still have data in each step of a loop of `join`. */
-function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divideBy']) {
+function joinedLoop(group: ProcessGroup) {
   const live = new Float64Array(1)
   let announced: Work | undefined
   const countLive = async () => {
@@ -345,7 +340,7 @@ function joinedLoop(group: ProcessGroup, divideBy: Required<JoinOptions>['divide
     async next() {
       const count = await countLive()
       announced = undefined
-      return divideBy === 'live' ? count : group.size
+      return count
     },
 
     /** Ends the loop. If it has failed, nobody awaits its last announcement. */

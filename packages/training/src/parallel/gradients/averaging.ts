@@ -41,6 +41,11 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
    */
   readonly countsLabels?: boolean
   /**
+   * Called before the model is replicated, on all ranks. Pipelines make parameters that several stages
+   * share equal: sharded values could not be replaced later.
+   */
+  prepare?(): Promise<void>
+  /**
    * Sets how the model's own `step` averages gradients over replicas. Pipelines have such a `step`. With
    * undefined, gradients are not averaged.
    */

@@ -26,6 +26,7 @@ export async function replicate(
   options: Readonly<Record<string, unknown>>,
   axes: readonly ProcessGroup[],
 ): Promise<readonly ProcessGroup[]> {
+  await module.prepare?.()
   const facts = {
     parameters: [
       ...describeParameters(all).map(

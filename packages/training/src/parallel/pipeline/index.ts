@@ -1,6 +1,5 @@
 export type { LayerSearch, PipelineModel, Recompute } from '../recipe.ts'
 export { pipeline, wholeModel } from './create.ts'
-export { measureCosts, type MeasureCostsOptions } from './measure-costs.ts'
 export { cutBatch, type Batch, type Microbatches } from './microbatches.ts'
 export type {
   Evaluation,
@@ -15,6 +14,7 @@ export {
   messageTime,
   pipelineReport,
   StepMeter,
+  type MeasuredPass,
   type PipelineReport,
   type RankReport,
   type ReportOptions,

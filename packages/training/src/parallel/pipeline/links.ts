@@ -1,4 +1,4 @@
-import { argumentError, isTsrError, tsrError } from '@tsrun/core'
+import { argumentError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { communicates, type Module } from '../../model/module.ts'
@@ -48,11 +48,8 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
       return facts.some(({ communicates }) => communicates)
     },
 
-    /**
-     * The first call sets a parameter that several ranks share to the same value on all of them. Sharded
-     * parameters must be equal already.
-     */
-    tie: (isSharded: boolean) => tied.tie(facts!, isSharded),
+    /** The first call sets a parameter that several ranks share to the same value on all of them. */
+    tie: () => tied.tie(facts!),
 
     /** Broadcasts numbers from the rank of the last stage. */
     async tell(figures: readonly number[]) {
@@ -132,24 +129,6 @@ async function compareRanks(own: RankFacts, group: ProcessGroup): Promise<readon
   )
   checkTied(all.map(({ parameters }) => parameters))
   return all
-}
-
-/**
- * Replaces an error about message sizes by one that names the cause: the batches of two ranks have
- * different numbers of examples.
- *
- * @returns the error to throw instead of `error`
- */
-export function explainSizes(error: unknown, examples: number): unknown {
-  if (!isTsrError(error) || error.code !== 'ERR_TSR_MISMATCH') return error
-  const { mine, theirs } = error.facts as { readonly mine: string; readonly theirs: string }
-  if (![mine, theirs].every((call) => call.startsWith('send/recv'))) return error
-  return argumentError(
-    'the batch of this rank',
-    `one of ${examples} examples`,
-    `as many, of the same shape, as on the rank that runs ${theirs}, not ${mine}`,
-    { cause: error },
-  )
 }
 
 /**

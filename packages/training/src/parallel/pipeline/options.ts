@@ -74,9 +74,8 @@ export interface PipelineOptions extends ModelOptions {
   /** The number of stages per rank for the schedules `interleaved` and `looped`; default 2. */
   readonly chunks?: number
   /**
-   * How to divide the layers: the number of layers of each stage, or the cost of each layer (see
-   * `measureCosts`). With costs, the most expensive stage is made as cheap as possible. Default:
-   * equal numbers of layers.
+   * How to divide the layers: the number of layers of each stage, or the cost of each layer. With
+   * costs, the most expensive stage is made as cheap as possible. Default: equal numbers of layers.
    */
   readonly split?: Split
   /**

@@ -10,15 +10,8 @@ import { clipGradients, type ClippedGradients } from '../../optim/clip.ts'
 import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/averaging.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { stageWorker } from './executor.ts'
-import { explainSizes, openCalls, type StageLinks } from './links.ts'
-import {
-  checkBatch,
-  cutBatch,
-  isEmptyBatch,
-  type Batch,
-  type BatchPlace,
-  type Microbatches,
-} from './microbatches.ts'
+import { openCalls, type StageLinks } from './links.ts'
+import { checkBatch, cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
 import {
   evaluationOf,
   type CheckedModelOptions,
@@ -121,6 +114,11 @@ export class Pipeline implements Replicated {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
+  /** Compares the ranks, and makes parameters that they share equal, as the first pass does otherwise. */
+  async prepare(): Promise<void> {
+    await this.#calls.alone('prepare', () => this.#pass(() => Promise.resolve()))
+  }
+
   /**
    * Sets how `step` averages gradients over replicas. Called by `dataParallel` and `fullyShard`.
    *
@@ -208,7 +206,7 @@ export class Pipeline implements Replicated {
       const count = Math.max(this.#plan.microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
       const parts = cutBatch(batch, count, this)
       try {
-        const sums = await this.#pass(() => this.#worker.evaluate(parts), { parts })
+        const sums = await this.#pass(() => this.#worker.evaluate(parts))
         return tallyOf(await this.#links.tell(figuresOf(sums)))
       } finally {
         parts.dispose()
@@ -292,7 +290,6 @@ export class Pipeline implements Replicated {
           {
             place,
             replicas: this.#averaging?.replicas ?? currentPass()?.replicas,
-            stages: this.#links.group?.ranks,
             scale: isSummed ? first : counted === 0 ? 0 : 1 / counted,
             isShared: this.#links.isShared,
             averaging: this.whole === undefined ? undefined : averaging,
@@ -312,7 +309,7 @@ export class Pipeline implements Replicated {
         const own = { loss, count, examples: parts.size, found: FOUND[found] }
         return { gradients, peakInFlight, own, scale }
       }
-      return await this.#pass(run, { parts, byUnit })
+      return await this.#pass(run, byUnit)
     } catch (error) {
       // A whole model exchanges no messages, so it stays usable after a failed pass.
       if (this.whole !== undefined) {
@@ -325,19 +322,15 @@ export class Pipeline implements Replicated {
     }
   }
 
-  async #pass<T>(
-    run: () => Promise<T>,
-    { parts, byUnit = false }: { readonly parts?: Microbatches; readonly byUnit?: boolean } = {},
-  ): Promise<T> {
+  /** @param byUnit - whether the pass itself unshards the parameters of one unit at a time */
+  async #pass<T>(run: () => Promise<T>, byUnit = false): Promise<T> {
     return await this.#calls.pass(async () => {
       const averaging = byUnit ? undefined : this.#averaging
       try {
         await this.#links.compare()
+        await this.#links.tie()
         await averaging?.gather()
-        await this.#links.tie(this.#averaging?.recordUnits !== undefined)
         return await run()
-      } catch (error) {
-        throw parts === undefined ? error : explainSizes(error, parts.size)
       } finally {
         averaging?.release()
       }

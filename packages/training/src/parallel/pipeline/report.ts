@@ -1,30 +1,26 @@
 import { host, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Span, SpanRecorder } from '@tsrun/distributed/record'
-import { formatAction } from './schedule/actions.ts'
+import type { ActionKind } from './schedule/actions.ts'
 import type { Schedule } from './schedule/schedule.ts'
 import type { SimulationOptions } from './schedule/simulate.ts'
 
+/** A measured pass of a stage for one micro-batch. Times are in milliseconds. */
+export interface MeasuredPass {
+  readonly kind: ActionKind
+  /** Undefined for the only stage of a rank. */
+  readonly stage: number | undefined
+  readonly microbatch: number
+  readonly time: number
+  /** The CPU time of the pass. */
+  readonly cpu: number
+}
+
 /** The measurements of one training step on one rank. Times are in milliseconds. */
 export interface StepSample {
-  /** The time from the start of the first action to the end of the last. */
+  /** The time from the start of the first pass to the end of the last. */
   readonly length: number
-  /** The duration of each forward pass, ordered by stage, then by micro-batch. */
-  readonly forward: readonly number[]
-  /**
-   * The duration of each backward pass or, if backward passes are split in halves, of each first
-   * half (`I`).
-   */
-  readonly backward: readonly number[]
-  /** The duration of each second half of a backward pass (`W`). */
-  readonly weights: readonly number[]
-  /**
-   * The CPU time of each forward pass. `backwardCpu` and `weightsCpu` are the CPU times of backward
-   * passes.
-   */
-  readonly forwardCpu: readonly number[]
-  readonly backwardCpu: readonly number[]
-  readonly weightsCpu: readonly number[]
+  readonly passes: readonly MeasuredPass[]
   /** The time that this rank waited for neighbours that had not started to send. */
   readonly waiting: number
   /** The time that this rank waited for messages that were being sent. */
@@ -79,32 +75,22 @@ export class StepMeter {
 }
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
-  const of = (...kinds: Span['kind'][]) =>
-    spans.filter(({ kind }) => kinds.includes(kind)).sort((a, b) => place(a) - place(b))
-  const times = (list: readonly Span[]) => list.map(({ start, end }) => end - start)
-  const cpuTimes = (list: readonly Span[]) => list.map(({ cpu = 0 }) => cpu)
-  const [forwards, backwards, weights] = [of('F'), of('B', 'I'), of('W')]
+  const compute = spans.filter(({ kind }) => kinds.includes(kind))
   // Leave out the final wait for sends to complete: it has no micro-batch.
-  const waits = of('wait').filter(({ microbatch }) => microbatch !== undefined)
-  const compute = [...forwards, ...backwards, ...weights]
+  const waits = spans.filter(({ kind, microbatch }) => kind === 'wait' && microbatch !== undefined)
   const waiting = sum(waits.map(({ waited = 0 }) => waited))
   return {
     length:
       Math.max(...compute.map(({ end }) => end)) - Math.min(...compute.map(({ start }) => start)),
-    forward: times(forwards),
-    backward: times(backwards),
-    weights: times(weights),
-    forwardCpu: cpuTimes(forwards),
-    backwardCpu: cpuTimes(backwards),
-    weightsCpu: cpuTimes(weights),
+    passes: compute.map(({ kind, stage, microbatch = 0, start, end, cpu = 0 }) => {
+      return { kind: kind as ActionKind, stage, microbatch, time: end - start, cpu }
+    }),
     waiting,
-    transfer: sum(times(waits)) - waiting,
+    transfer: sum(waits.map(({ start, end }) => end - start)) - waiting,
   }
 }
 
-function place({ stage = 0, microbatch = 0 }: Span) {
-  return stage * 2 ** 24 + microbatch
-}
+const kinds: readonly string[] = ['F', 'B', 'I', 'W'] satisfies ActionKind[]
 
 /** The largest number of steps to simulate. They are spread evenly over the measured steps. */
 const SIMULATED = 32
@@ -121,8 +107,9 @@ export interface ReportOptions {
 
 /** The mean values of one rank over all measured steps. Times are in milliseconds. */
 export interface RankReport {
-  /** The mean time of one forward pass of a micro-batch; `backward` is that of one backward pass. */
+  /** The mean time of one forward pass of a micro-batch. */
   readonly forward: number
+  /** The mean time of one backward pass, or of its first half. */
   readonly backward: number
   /** The computing time per step. Idle time that is neither `waiting` nor `transfer` is overhead. */
   readonly compute: number
@@ -207,60 +194,59 @@ export function pipelineReport(
  *   `StepMeter.lastSpans`
  */
 export function messageTime(spans: readonly Span[]): number {
-  const key = (from: number, to: number, { microbatch, stage }: Span) =>
-    `${from} ${to} ${microbatch ?? ''} ${stage ?? ''}`
   const inOrder = [...spans].sort((a, b) => a.start - b.start)
-  const sends = new Map<string, number[]>()
-  for (const span of inOrder) {
-    if (span.kind !== 'send') continue
-    const name = key(span.rank, span.peer!, span)
-    sends.set(name, [...(sends.get(name) ?? []), span.start])
-  }
+  const sends = inOrder.filter(({ kind }) => kind === 'send')
   const times = inOrder
     .filter(({ kind }) => kind === 'recv')
     .map((span) => {
-      const sent = sends.get(key(span.peer!, span.rank, span))?.shift() ?? span.start
-      return span.end - Math.max(sent, span.start)
+      const at = sends.findIndex(
+        ({ rank, peer, microbatch, stage }) =>
+          rank === span.peer &&
+          peer === span.rank &&
+          microbatch === span.microbatch &&
+          stage === span.stage,
+      )
+      const [sent = span] = at < 0 ? [] : sends.splice(at, 1)
+      return span.end - Math.max(sent.start, span.start)
     })
   return times.length === 0 ? 0 : median(times)
 }
 
-/**
- * Returns the simulator's durations for a step. If backward passes are split in halves, `backward`
- * holds the first halves.
- */
+/** Returns the simulator's durations for a step. Whole backward passes also predict halved ones. */
 function durationsOf(
   ranks: readonly StepSample[],
-  { placement, microbatches, actions }: Schedule,
+  { placement, microbatches }: Schedule,
 ): SimulationOptions {
-  const of = (key: 'forward' | 'backward') => {
-    const rest = ranks.map((rank) => [...rank[key]])
-    return placement.map((rank) => rest[rank]!.splice(0, microbatches))
-  }
-  const [forward, backward] = [of('forward'), of('backward')]
-  if (ranks.every(({ weights }) => weights.length === 0)) return { forward, backward }
-  const rest = ranks.map(({ weights }) => [...weights])
-  const halved = new Set(actions.flat().map(formatAction))
-  const weightGradient = placement.map((rank, stage) =>
-    Array.from({ length: microbatches }, (_, microbatch) =>
-      halved.has(formatAction({ kind: 'W', stage, microbatch })) ? rest[rank]!.shift()! : 0,
-    ),
-  )
-  return { forward, backward, inputGradient: backward, weightGradient }
+  const table = () => placement.map(() => Array<number>(microbatches).fill(0))
+  const times = { F: table(), B: table(), I: table(), W: table() }
+  const found = new Set<ActionKind>()
+  ranks.forEach(({ passes }, rank) => {
+    for (const { kind, stage = placement.indexOf(rank), microbatch, time } of passes) {
+      found.add(kind)
+      times[kind][stage]![microbatch] = time
+    }
+  })
+  const { F: forward, B: backward, I: inputGradient, W: weightGradient } = times
+  return { forward, backward, ...(found.has('W') && { inputGradient, weightGradient }) }
 }
 
 function onCpu(sample: StepSample): StepSample {
-  const { forwardCpu, backwardCpu, weightsCpu } = sample
-  return { ...sample, forward: forwardCpu, backward: backwardCpu, weights: weightsCpu }
+  return { ...sample, passes: sample.passes.map((pass) => ({ ...pass, time: pass.cpu })) }
 }
 
 function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
   const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall') =>
     sum(samples.map((sample) => sample[key]))
+  const meanOf = (...of: ActionKind[]) =>
+    mean(
+      samples.flatMap(({ passes }) =>
+        passes.flatMap(({ kind, time }) => (of.includes(kind) ? time : [])),
+      ),
+    )
   const compute = mean(samples.map(computeOf))
   return {
-    forward: mean(samples.flatMap(({ forward }) => forward)),
-    backward: mean(samples.flatMap(({ backward }) => backward)),
+    forward: meanOf('F'),
+    backward: meanOf('B', 'I'),
     compute,
     waiting: of('waiting') / samples.length,
     transfer: of('transfer') / samples.length,
@@ -269,8 +255,8 @@ function rankReport(samples: readonly StepSample[], stepTime: number): RankRepor
   }
 }
 
-function computeOf({ forward, backward, weights }: StepSample) {
-  return sum(forward) + sum(backward) + sum(weights)
+function computeOf({ passes }: StepSample) {
+  return sum(passes.map(({ time }) => time))
 }
 
 function sum(values: readonly number[]) {

@@ -1,4 +1,4 @@
-import { anything, argumentError, count, declareOptions, shown, tsrError } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, list, shown, tsrError } from '@tsrun/core'
 
 /** The layers from index `from` up to, but not including, index `to`. */
 export interface LayerRange {
@@ -8,7 +8,7 @@ export interface LayerRange {
 
 /** Options of `splitLayers`. */
 export interface SplitOptions {
-  /** The cost of each layer: time (see `measureCosts`), bytes, or any other unit. */
+  /** The cost of each layer: time, bytes, or any other unit. */
   readonly costs?: readonly number[]
 }
 
@@ -59,27 +59,14 @@ export type Split = readonly number[] | { readonly costs: readonly number[] }
  */
 export function splitAs(split: Split | undefined, layers: number, stages: number): LayerRange[] {
   if (split === undefined) return splitLayers(layers, stages)
-  if (!isSizes(split)) {
-    const isObject = typeof split === 'object' && (split as unknown) !== null
-    if (isObject && Object.keys(split).join() === 'costs') return splitLayers(layers, stages, split)
-    throw argumentError(
-      'split',
-      shown(split),
-      'numbers of layers, one per stage, or { costs }, one per layer',
-    )
-  }
-  const total = split.reduce((sum, size) => sum + size, 0)
-  const areSizes = split.every((size) => Number.isSafeInteger(size) && size >= 1)
-  if (areSizes && split.length === stages && total === layers) return rangesOf(split)
+  if ('costs' in Object(split)) return splitLayers(layers, stages, split as SplitOptions)
+  const isGood = list(atLeastOne).is(split) && split.length === stages
+  if (isGood && split.reduce((sum, size) => sum + size, 0) === layers) return rangesOf(split)
   throw argumentError(
     'split',
-    JSON.stringify(split),
-    `${stages} numbers of layers from 1, ${layers} together`,
+    Array.isArray(split) ? JSON.stringify(split) : shown(split),
+    `${stages} numbers of layers from 1, ${layers} together, or { costs }, one per layer`,
   )
-}
-
-function isSizes(split: Split): split is readonly number[] {
-  return Array.isArray(split)
 }
 
 function rangesOf(sizes: readonly number[]): LayerRange[] {

@@ -1,13 +1,13 @@
 import type { ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, type SpanRecorder } from '@tsrun/distributed/record'
-import { recordChain } from '../../autograd/chain.ts'
+import { recordChain, type SegmentedRecording } from '../../autograd/chain.ts'
 import { RepeatableRecording, runForward } from '../../autograd/record.ts'
 import { sumInto } from '../../autograd/sum-gradients.ts'
 import { takeScalar } from '../../backend/host-memory.ts'
 import { chainOf, usesPass, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import { inPass } from '../../model/pass.ts'
-import type { GradientListener, Recording, RecordOptions } from '../../model/recording.ts'
+import type { GradientListener, Recording } from '../../model/recording.ts'
 import type { PartLoss } from '../../nn/part-loss.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import type { Averaging } from '../gradients/averaging.ts'
@@ -28,8 +28,6 @@ export interface GradientPlan {
   readonly place: BatchPlace
   /** The groups of ranks that run the same pass on other examples; see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[] | undefined
-  /** The global ranks of the pipeline. */
-  readonly stages: readonly number[] | undefined
   /** The factor by which the summed loss is multiplied. */
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
@@ -87,7 +85,8 @@ export function pipelineStage(
     const { pass, loss, labels, input } = inFlight.get(microbatch)!
     inFlight.delete(microbatch)
     timeSpan(recorder, 'B', { name: 'free' }, () => {
-      pass.dispose()
+      if ('free' in pass) pass.free()
+      else pass.dispose()
       for (const each of [loss, labels, input]) each?.dispose()
     })
   }
@@ -99,7 +98,7 @@ export function pipelineStage(
     losses = []
   }
   const lossOf = async (flight: InFlight) => {
-    flight.loss ??= await loss.record(flight.pass.value, flight.labels!)
+    flight.loss ??= await loss.record(recorded(flight).value, flight.labels!)
     return flight.loss
   }
   /**
@@ -107,11 +106,11 @@ export function pipelineStage(
    * gradients can be added even if their sizes differ.
    */
   const lossGradient = async (flight: InFlight) => {
-    if (flight.isEmpty) return tf.keep(tf.zerosLike(flight.pass.value))
-    const recorded = await lossOf(flight)
+    if (flight.isEmpty) return tf.keep(tf.zerosLike(recorded(flight).value))
+    const lossRecording = await lossOf(flight)
     const start = tf.scalar(plan.scale)
     try {
-      return recorded.backward(start, () => undefined)!
+      return lossRecording.backward(start, () => undefined)!
     } finally {
       start.dispose()
     }
@@ -170,19 +169,21 @@ export function pipelineStage(
       microbatch: number,
       { input, labels, needsInputGradient, row, isEmpty }: Arrival,
     ) {
-      const { place, replicas, stages, averaging } = plan
+      const { place, replicas, averaging } = plan
       const run = () => runner.record(input, needsInputGradient, averaging)
       const facts = { training: true, step: place.step, row: place.row + row }
-      let pass: StagePass
+      let flight: InFlight
+      let output: Tensor
       try {
-        pass = await (needsPass || isEmpty
-          ? inPass({ ...facts, isEmpty, replicas, stages }, run)
+        const pass = await (needsPass || isEmpty
+          ? inPass({ ...facts, isEmpty, replicas }, run)
           : run())
+        flight = { input, labels, pass, isEmpty, loss: undefined }
+        output = recorded(flight).value
       } catch (error) {
         tf.dispose([input, labels])
         throw error
       }
-      const flight: InFlight = { input, labels, pass, isEmpty, loss: undefined }
       inFlight.set(microbatch, flight)
       if (labels !== undefined && !isEmpty) {
         await timeSpan(recorder, 'F', { name: 'loss' }, async () => {
@@ -193,7 +194,7 @@ export function pipelineStage(
           losses.push(value)
         })
       }
-      return pass.value
+      return output
     },
 
     /**
@@ -202,7 +203,8 @@ export function pipelineStage(
      */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
-      if (flight.pass.release?.() !== true) return
+      if (!runner.keepsInput || !('free' in flight.pass)) return
+      flight.pass.free()
       flight.loss?.dispose()
       flight.loss = undefined
     },
@@ -226,23 +228,28 @@ export function pipelineStage(
       const { averaging } = plan
       if (averaging !== undefined) averaging.synchronizes = isLast
       const flight = inFlight.get(microbatch)!
-      const { pass, isEmpty } = flight
-      // A module with its own `record` may not support halves. Then `I` runs the whole backward pass.
-      const isHalf = kind !== 'B' && pass.backwardInput !== undefined
       let inputGradient: Tensor | undefined
       if (kind !== 'W') {
         let dy = outputGradient
-        const run = () =>
-          isHalf ? pass.backwardInput!(dy!) : pass.backward(dy!, sink(flight, isLast))
+        const run = () => {
+          const pass = recorded(flight)
+          // A module with its own `record` may not support halves. Then `I` runs the whole backward pass.
+          return kind === 'I' && 'backwardInput' in pass
+            ? pass.backwardInput(dy!)
+            : pass.backward(dy!, sink(flight, isLast))
+        }
         try {
           dy ??= await timeSpan(recorder, 'B', { name: 'loss' }, () => lossGradient(flight))
-          inputGradient = await (isEmpty
-            ? inPass({ training: true, step: 0, isEmpty }, run)
+          inputGradient = await (flight.isEmpty
+            ? inPass({ training: true, step: 0, isEmpty: true }, run)
             : run())
         } finally {
           dy?.dispose()
         }
-      } else if (isHalf) pass.backwardParameters?.(sink(flight, isLast))
+      } else {
+        const pass = recorded(flight)
+        if ('backwardInput' in pass) pass.backwardParameters?.(sink(flight, isLast))
+      }
       if (kind === 'I') return inputGradient
       free(microbatch)
       // Pass on sums to which the last micro-batch added no gradient.
@@ -281,26 +288,11 @@ export function pipelineStage(
 }
 
 /** A forward pass of a stage. The backward pass may run any time later. */
-interface StagePass {
-  /** The output of the forward pass; disposed with the pass. */
-  readonly value: Tensor
-  backward(
-    dy: Tensor,
-    onGradient: GradientListener,
-  ): Tensor | undefined | Promise<Tensor | undefined>
-  /**
-   * Two halves of `backward`, for input gradients and parameter gradients; present if the module
-   * supports them.
-   */
-  backwardInput?(dy: Tensor): Tensor | undefined
-  backwardParameters?(onGradient: GradientListener): void
-  /**
-   * Frees all tensors that `backward` can recompute; absent if it frees none.
-   *
-   * @returns whether anything was freed
-   */
-  release?(): boolean
-  dispose(): void
+type StagePass = RepeatableRecording | SegmentedRecording
+
+/** Returns the recording of a micro-batch's pass. Runs the forward pass unless it has run and was kept. */
+function recorded({ pass }: InFlight) {
+  return 'recording' in pass ? pass.recording : pass
 }
 
 interface RunnerOptions {
@@ -329,6 +321,8 @@ function stageRunner(
     ? recomputedLayers(recompute, module)
     : searchRecomputed(!keepsInput && recompute, module).chosen
   return {
+    /** Whether a stage keeps only its input until the backward pass. */
+    keepsInput,
     /**
      * Runs and records a forward pass.
      *
@@ -345,9 +339,8 @@ function stageRunner(
       if (chosen.includes(true)) {
         return recordChain(chainOf(module), x, { ...options, recompute: chosen })
       }
-      return isShared
-        ? recordSegments(module, x, options)
-        : repeatable(module, x, options, keepsInput)
+      if (isShared) return recordSegments(module, x, options)
+      return new RepeatableRecording(module, x, options)
     },
     /** Runs a forward pass without a backward pass; the caller disposes the output. */
     async infer(x: Tensor) {
@@ -360,36 +353,6 @@ function stageRunner(
       const outputs = tf.keep(tf.clone(recording.value))
       recording.dispose()
       return outputs
-    },
-  }
-}
-
-function repeatable(
-  module: Module,
-  x: Tensor,
-  options: RecordOptions,
-  recompute: boolean,
-): StagePass {
-  const pass = new RepeatableRecording(module, x, options)
-  const hasHalves = pass.recording.backwardInput !== undefined
-  return {
-    get value() {
-      return pass.recording.value
-    },
-    backward: (dy, onGradient) => pass.recording.backward(dy, onGradient),
-    // A module with its own `record` may not support halves.
-    ...(hasHalves && {
-      backwardInput: (dy: Tensor) => pass.recording.backwardInput!(dy),
-      backwardParameters: (onGradient: GradientListener) => {
-        pass.recording.backwardParameters?.(onGradient)
-      },
-    }),
-    release: () => {
-      if (recompute) pass.free()
-      return recompute
-    },
-    dispose: () => {
-      pass.free()
     },
   }
 }

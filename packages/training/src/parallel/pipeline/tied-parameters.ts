@@ -2,9 +2,10 @@ import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { tensorFrom, writeTo } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
-import { replaceValue, type Parameter } from '../../model/parameter.ts'
+import type { Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
+import { broadcastParameters } from '../gradients/replicas.ts'
 
 /** A parameter whose name occurs on several ranks, and the group of these ranks. */
 interface Tie {
@@ -41,13 +42,8 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
      * pipeline call it.
      *
      * @param ranks - the properties of all ranks
-     * @param isSharded - whether the parameters are sharded, so that their values cannot be replaced
-     * @throws ERR_TSR_ARGUMENT on all ranks when sharded parameters have different values
      */
-    async tie(
-      ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[],
-      isSharded: boolean,
-    ) {
+    async tie(ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[]) {
       if (ties !== undefined) return
       const owners = new Map<string, number[]>()
       ranks.forEach(({ parameters }, rank) => {
@@ -66,28 +62,12 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
         if (tied !== undefined) found.push({ group: tied, parameter: byName.get(name)! })
       }
       ties = found
-      /** The names of parameters whose values differ on this rank. */
-      const different: string[] = []
       for (const { parameter, group: tied } of ties) {
-        const value = (await exchange(parameter, parameter.value, tied, 'broadcast'))!
-        // Keep the tensor if the values are equal, as they usually are: ZeRO may have sharded it.
-        const [own, first] = [await parameter.value.data(), await value.data()]
-        const isEqual = own.every((each, i) => Object.is(each, first[i]))
-        if (!isEqual) different.push(parameter.name)
-        if (isEqual || isSharded) value.dispose()
-        else replaceValue(parameter, value)
+        await broadcastParameters([parameter], tied, 0)
         for (const each of all) {
           if (each.name === parameter.name) each.countedElsewhere = tied.rank > 0
         }
       }
-      if (!isSharded || groups.size === 0) return
-      const [name] = (await group.allGatherObject(different, { label: 'tied' })).flat()
-      if (name === undefined) return
-      throw argumentError(
-        `the parameter ${name}`,
-        'one with different values in several stages, which are sharded',
-        'the same values before fullyShard: start it from one seed in all stages',
-      )
     },
 
     /** Whether the name occurs in several stages. Other ranks are included only after `tie`. */
@@ -100,7 +80,7 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
     sumShared: async (gradients: Map<string, Tensor>) => {
       for (const { parameter, group: tied } of ties ?? []) {
         const gradient = gradients.get(parameter.name)
-        const sum = await exchange(parameter, gradient, tied, 'sum')
+        const sum = await sumOver(tied, parameter, gradient)
         if (sum !== undefined) gradients.set(parameter.name, sum)
         gradient?.dispose()
       }
@@ -114,26 +94,26 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
 }
 
 /**
- * Broadcasts the tensor of the first rank, or sums the tensors of all ranks.
+ * Sums the tensors of all ranks of a group.
  *
  * @param tensor - this rank's tensor; undefined stands for zeros
  * @returns undefined if no rank has a tensor
  */
-async function exchange(
+async function sumOver(
+  group: ProcessGroup,
   { name, shape }: Parameter,
   tensor: Tensor | undefined,
-  group: ProcessGroup,
-  what: 'broadcast' | 'sum',
 ) {
   const size = sizeOf(shape)
   // The last number counts the ranks that have a tensor.
   const buffer = group.alloc('float32', size + 1)
   try {
     const values = buffer.subarray(0, size)
-    if (tensor !== undefined) await writeTo(tensor, values)
-    buffer[size] = tensor === undefined ? 0 : 1
-    if (what === 'sum') await group.allReduce(buffer, { deterministic: true, label: name })
-    else await group.broadcast(buffer, 0, { label: name })
+    if (tensor !== undefined) {
+      await writeTo(tensor, values)
+      buffer[size] = 1
+    }
+    await group.allReduce(buffer, { deterministic: true, label: name })
     return buffer[size] === 0 ? undefined : tensorFrom(values, shape)
   } finally {
     group.free(buffer)

@@ -130,11 +130,6 @@ export const isColumnParallel = ofKind<ColumnParallelLinear>('column-parallel')
 /** Options of `rowParallel`. */
 export interface RowParallelOptions {
   /**
-   * The layer's input: this rank's columns (`sharded`, default), or the whole input, which the
-   * layer slices (`replicated`).
-   */
-  readonly input?: 'sharded' | 'replicated'
-  /**
    * The layer's output: the whole output on every rank (`replicated`, default), or this rank's part
    * of each sequence (`sequence`).
    */
@@ -148,14 +143,13 @@ export interface RowParallelOptions {
 export function rowParallelLinear(
   layer: Linear,
   { group, name }: LayerContext,
-  { input, output }: Required<RowParallelOptions>,
+  { output }: Required<RowParallelOptions>,
 ): Module {
   const { activation, bias } = layer
   const weight = shardOf(layer.weight, group, 0)
   const isSequence = output === 'sequence'
   const leave = isSequence ? operations.scatterSequence : operations.sumOverRanks
   const describe = (): readonly LayerSegment[] => [
-    ...(input === 'sharded' ? [] : [exchange(operations.scatterToRanks, group, `${name}: input`)]),
     {
       parameters: [weight],
       forward: (x) => onRows(x, (rows) => tf.matMul(rows, weight.value)),
@@ -175,7 +169,7 @@ export function rowParallelLinear(
   ]
   const module: Module = {
     parameters: present(weight, bias),
-    /** @param x - [..., inputs / size]; or, with `replicated`, [..., inputs] */
+    /** @param x - this rank's columns: [..., inputs / size] */
     forward: (x) => through(describe(), x),
     // The gradient of the bias is summed inside the pass, so the layer cannot be cut into segments.
     segments: () => (isSequence ? inOnePiece(module, name) : describe()),
@@ -324,8 +318,10 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
     segments: () => inOnePiece(module, name),
     /** Runs the layer. @param x - [batch, length / size, width] */
     forward(x: Tensor) {
-      const values = layer.parameters.map(({ value }) => value)
-      return layer.forwardWith(copyTogether(values, group, `${name}: parameters`), x)
+      const values = layer.parameters.map((parameter) =>
+        copyToRanks(parameter.value, group, parameter.name),
+      )
+      return layer.forwardWith(values, x)
     },
   }
   return module
@@ -333,21 +329,6 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
 
 /** Whether a module computes on a part of each sequence. */
 export const isSequenceParallel = ofKind<SequenceParallel>('sequence-parallel')
-
-/** Returns the tensors unchanged. Their gradients are summed over the ranks in one collective. */
-function copyTogether(
-  values: readonly Tensor[],
-  group: ProcessGroup,
-  label: string,
-): readonly Tensor[] {
-  if (values.length === 1) return [copyToRanks(values[0]!, group, label)]
-  const all = copyToRanks(tf.concat(values.map((value) => tf.reshape(value, [-1]))), group, label)
-  const parts = tf.split(
-    all,
-    values.map(({ size }) => size),
-  )
-  return parts.map((part, i) => tf.reshape(part, values[i]!.shape))
-}
 
 /** Maps positions in this rank's part of a sequence to positions in the whole sequence. */
 export function partOf(positions: Positions, { rank, size }: ProcessGroup): Positions {

@@ -38,7 +38,6 @@ const readColumnOptions = declareOptions({
   input: choice('replicated', 'sequence').default('replicated'),
 } satisfies Rules<ColumnParallelOptions>)
 const readRowOptions = declareOptions({
-  input: choice('sharded', 'replicated').default('sharded'),
   output: choice('replicated', 'sequence').default('replicated'),
 } satisfies Rules<RowParallelOptions>)
 const readVocabOptions = declareOptions({

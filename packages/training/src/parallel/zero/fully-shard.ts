@@ -65,24 +65,18 @@ export async function fullyShard<M extends Replicated>(
 ): Promise<FullyShard<M>> {
   const groups = readShardingGroups(group)
   const given = readFullyShardOptions(options)
-  const { frozen, units: modules, recompute, ...checked } = given
+  const { frozen, ...checked } = given
   const { stage } = checked
   const axes = axesOf(groups)
   const parameters = checkedParameters(module, { ...checked, frozen }, countRanks(axes))
   const { trained } = parameters
   const ranks = groups.shard.size
-  const units =
-    stage === 3 ? planUnits(module.whole ?? module, new Set(trained), ranks, modules) : []
+  const units = stage === 3 ? planUnits(module.whole ?? module, new Set(trained), ranks) : []
   const buckets =
     stage === 3
       ? bucketsOf(units)
       : planBuckets(trained.toReversed(), checked).map((bucket) => padBucket(bucket, ranks))
-  const facts = {
-    kind: 'fullyShard',
-    ...checked,
-    recompute: recompute ?? 'as the backend needs it',
-    buckets: buckets.map(labelOf),
-  }
+  const facts = { kind: 'fullyShard', ...checked, buckets: buckets.map(labelOf) }
   const replicas = await replicate(module, parameters, facts, axes)
   const accounting = new MemoryAccounting(groups.shard)
   const exchange = reduceScatterExchange(groups, buckets, accounting, given)

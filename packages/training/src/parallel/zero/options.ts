@@ -1,5 +1,4 @@
 import {
-  anything,
   argumentError,
   choice,
   declareOptions,
@@ -9,7 +8,6 @@ import {
   type Rules,
 } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Module } from '../../model/module.ts'
 import { gradientRules, type DataParallelOptions } from '../gradients/options.ts'
 import { recomputeRule, type Recompute } from '../recipe.ts'
 import { checkGroup } from '../requirements.ts'
@@ -21,14 +19,10 @@ export type ZeroStage = 1 | 2 | 3
 export interface FullyShardOptions extends DataParallelOptions {
   /**
    * The stage of ZeRO: 1 shards optimizer state, 2 also gradients, 3 (default) also parameters. In
-   * stage 3 the parameters of a unit are unsharded only while the unit computes.
+   * stage 3 the parameters of a unit are unsharded only while the unit computes. The units are the model's
+   * `layers`, or the whole model.
    */
   readonly stage?: ZeroStage
-  /**
-   * Stage 3: the units of the model, whose parameters are gathered one unit at a time. The output of each
-   * unit must be the input of the next. Default: the model's `layers`, or the whole model as one unit.
-   */
-  readonly units?: readonly Module[]
   /**
    * Stage 3: whether parameters are resharded between the forward and the backward pass; default
    * true. If false, they are gathered only once per step.
@@ -36,8 +30,7 @@ export interface FullyShardOptions extends DataParallelOptions {
   readonly reshardAfterForward?: boolean
   /**
    * Stage 3: whether to keep only the input of each unit, and recompute its activations in the
-   * backward pass, or for which units. Default: false if the backend can free the memory of a saved
-   * tensor, as wasm, cpu and tensorflow can. Otherwise the default is `reshardAfterForward`.
+   * backward pass, or for which units; default false.
    */
   readonly recompute?: Recompute
 }
@@ -45,9 +38,8 @@ export interface FullyShardOptions extends DataParallelOptions {
 const rules = {
   ...gradientRules,
   stage: choice(1, 2, 3).default(3),
-  units: anything<readonly Module[]>(),
   reshardAfterForward: flag.default(true),
-  recompute: recomputeRule.optional(),
+  recompute: recomputeRule.default(false),
 }
 
 /** The options with all defaults filled in. */

@@ -34,7 +34,6 @@ export function shardsOf(
     let value: Tensor | undefined
     /** Called with the values of held pieces before a step changes them. */
     const holders = new Set<(value: Tensor) => void>()
-    let written: Promise<void>[] = []
     let isNew = false
 
     const newTensor = () =>
@@ -48,8 +47,11 @@ export function shardsOf(
         }
         return tf.tidy(() => tf.keep(tf.slice(tf.reshape(all, [-1]), from, to - from)))
       })
-    const copyToShare = (tensor: Tensor) =>
-      timeSpan(group.spans, 'pack', { name: 'values', bytes }, () => writeTo(tensor, place))
+    /** Copies the values of a tensor to the share, and disposes the tensor. */
+    const moveToShare = (tensor: Tensor) => {
+      timeSpan(group.spans, 'pack', { name: 'values', bytes }, () => void writeTo(tensor, place))
+      tensor.dispose()
+    }
 
     /** Returns the tensor of the values, which held pieces share from now on. */
     const read = () => {
@@ -60,16 +62,9 @@ export function shardsOf(
     }
     const write = (next: Tensor) => {
       if (holders.size > 0) read()
-      const writing = copyToShare(next)
+      moveToShare(next)
       value = undefined
       isNew = true
-      if (writing === undefined) next.dispose()
-      else
-        written.push(
-          writing.finally(() => {
-            next.dispose()
-          }),
-        )
     }
     const release = () => {
       value?.dispose()
@@ -104,15 +99,9 @@ export function shardsOf(
       },
 
       /** Ends a step. Afterwards the share has the current values, whether or not the step updated them. */
-      async settle() {
-        if (!isNew && !isInShare) {
-          const same = newTensor()
-          await copyToShare(same)
-          same.dispose()
-        }
+      settle() {
+        if (!isNew && !isInShare) moveToShare(newTensor())
         release()
-        await Promise.all(written)
-        written = []
         isNew = false
       },
 

@@ -1,12 +1,12 @@
-import { argumentError, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Tensor } from '@tensorflow/tfjs-core'
 import { recordChain, type ChainHooks } from '../../autograd/chain.ts'
-import { storageOf, tensorFrom } from '../../backend/host-memory.ts'
+import { storageOf } from '../../backend/host-memory.ts'
 import { chainOf, type Module } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
 import type { Replicated } from '../gradients/averaging.ts'
 import { bucketOf, ownedRanges, padBucket, type SharedBucket } from '../gradients/exchange.ts'
+import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { recomputedLayers } from '../recipe.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ShardingOptions } from './options.ts'
@@ -34,10 +34,8 @@ export async function shardedValues(
   accounting: MemoryAccounting,
   { reshardAfterForward, recompute }: ShardingOptions,
 ): Promise<Values> {
-  const canFree = model.parameters.every(({ value }) => storageOf(value) !== undefined)
-  const recomputes = recompute ?? (reshardAfterForward && !canFree)
   const modules = plans.flatMap(({ module }) => module ?? [])
-  const chosen = recomputedLayers(recomputes, model.whole ?? model, modules)
+  const chosen = recomputedLayers(recompute, model.whole ?? model, modules)
   const all: Unit[] = []
   const links: Link[] = []
   /** The parameters that several parts use. They are unsharded from the first of these parts to the last. */
@@ -45,7 +43,7 @@ export async function shardedValues(
   // Gradients are computed from the last unit to the first.
   let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
   for (const plan of plans) {
-    const unit = await createUnit(plan, group, accounting, canFree && recomputes !== true)
+    const unit = await createUnit(plan, group, accounting)
     all.push(unit)
     if (plan.module === undefined) {
       root = unit
@@ -59,7 +57,7 @@ export async function shardedValues(
 
   /** Ends a step: completes the updates of shards, and then gathers unsharded parameters again. */
   const settle = async (changed: readonly ShardParameter[]) => {
-    for (const shard of changed) await shard.settle()
+    for (const shard of changed) shard.settle()
     for (const unit of all) await unit.refresh()
   }
   return {
@@ -172,28 +170,16 @@ export interface UnitPlan {
 }
 
 /**
- * Divides a model into units. If parameters belong to several units or to none, the last unit is
- * the root.
- *
- * @param units - default: the model's layers, or the whole model
- * @throws ERR_TSR_ARGUMENT when `units` is empty, or has parameters that are not in the model
+ * Divides a model into units: its layers, or the whole model. If parameters belong to several units or to
+ * none, the last unit is the root.
  */
 export function planUnits(
   model: Replicated,
   trained: ReadonlySet<Parameter>,
   ranks: number,
-  units: readonly Module[] | undefined,
 ): UnitPlan[] {
   const all = new Set(model.parameters)
-  const modules = units ?? chainOf(model)
-  const stray = modules.flatMap((unit) => unit.parameters).find((each) => !all.has(each))
-  if (units !== undefined && (units.length === 0 || stray !== undefined)) {
-    throw argumentError(
-      'units',
-      stray === undefined ? 'an empty list' : `one with ${stray.name}`,
-      'one or more modules with parameters of the model',
-    )
-  }
+  const modules = chainOf(model)
   const sets = modules.map(({ parameters }) => new Set(parameters))
   /** Whether a parameter belongs to one module, and not to several or to none. */
   const isOfOne = (parameter: Parameter) => sets.filter((set) => set.has(parameter)).length === 1
@@ -213,16 +199,11 @@ export function planUnits(
 /** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
 type Unit = Awaited<ReturnType<typeof createUnit>>
 
-/**
- * Creates a unit from whole parameters: copies this rank's shares, and frees the parameters.
- *
- * @param keepsTensors - whether resharded parameters keep their tensors; see `reshardable`
- */
+/** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
 async function createUnit(
   { trained, frozen }: UnitPlan,
   group: ProcessGroup,
   accounting: MemoryAccounting,
-  keepsTensors: boolean,
 ) {
   const buckets: SharedValues[] = []
   for (const bucket of [trained, frozen]) {
@@ -237,10 +218,7 @@ async function createUnit(
   }
   const slots = buckets.flatMap(({ bucket }) => bucket.slots)
   const parameters = new Map(
-    slots.map(({ parameter }) => [
-      parameter.name,
-      reshardable(parameter, keepsTensors, accounting),
-    ]),
+    slots.map(({ parameter }) => [parameter.name, reshardable(parameter, accounting)]),
   )
   const owned = buckets.flatMap(({ bucket, share }) => shardsOf(bucket, share, group, true))
   const names = new Set(trained?.slots.map(({ parameter }) => parameter.name))
@@ -311,43 +289,38 @@ async function createUnit(
 
 /**
  * Takes a parameter of the model in ZeRO stage 3 with all its values. From now on, the values are in
- * memory only while they are in use.
+ * memory only while they are in use. The parameter keeps its tensor, because recordings may have saved it.
  *
- * @param keepsTensor - whether resharding keeps the tensor and frees only its memory, because
- *   recordings may have saved the tensor. Otherwise resharding disposes the whole tensor
+ * @throws ERR_TSR_SYNC_READ on webgpu
  */
-function reshardable(parameter: Parameter, keepsTensor: boolean, accounting: MemoryAccounting) {
-  let tensor = parameter.value
+function reshardable(parameter: Parameter, accounting: MemoryAccounting) {
+  const tensor = parameter.value
   const bytes = 4 * tensor.size
   let isUnsharded = true
-  const storage = keepsTensor ? storageOf(tensor) : undefined
-  const free = () => {
-    if (storage === undefined) tensor.dispose()
-    else storage.free()
-  }
+  const storage = storageOf(tensor)
+  if (storage === undefined) throw tsrError('ERR_TSR_SYNC_READ', { backend: tf.getBackend() })
   return {
     /** Frees the values of the parameter. Reading `parameter.value` then throws. */
     reshard() {
       if (!isUnsharded) return
       accounting.count('parameters', -bytes)
       isUnsharded = false
-      free()
+      storage.free()
       parameter.value = withoutValues(parameter.name, tensor)
     },
 
     /** Sets all values of the parameter, and frees its previous values. */
     unshard(values: Float32Array) {
-      if (isUnsharded) free()
+      if (isUnsharded) storage.free()
       else accounting.count('parameters', bytes)
-      if (storage === undefined) tensor = tensorFrom(values, parameter.shape)
-      else storage.fill(values)
+      storage.fill(values)
       isUnsharded = true
       parameter.value = tensor
     },
 
     /** Disposes the tensor if the parameter is sharded. An unsharded tensor remains the model's. */
     dispose() {
-      if (isUnsharded || storage === undefined) return
+      if (isUnsharded) return
       storage.abandon()
       tensor.dispose()
     },

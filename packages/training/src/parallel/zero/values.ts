@@ -152,7 +152,7 @@ export function unshardedValues(
     },
     /** Gathers the shares of all ranks, which hold new parameter values, and updates the parameters. */
     async publish() {
-      for (const shard of shards) await shard.settle()
+      for (const shard of shards) shard.settle()
       await gatherShares(shared, group, accounting, (parameter, values) => {
         replaceValue(parameter, tensorFrom(values, parameter.shape))
       })

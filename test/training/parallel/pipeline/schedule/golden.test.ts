@@ -127,7 +127,7 @@ describe('a schedule with two stages per rank in a V', () => {
 
   it('is refused if the number of stages is not two per rank', () => {
     const given = { stages: 7, microbatches: 2 }
-    expect(() => schedule('zb-v', given)).toThrow('an even number, two per rank')
+    expect(() => schedule('zb-v', given)).toThrow('stages is 7; expected 8, two per rank')
     expect(() => schedule('zb-v', { ...given, ranks: 4 })).toThrow('8, two per rank')
   })
 })

@@ -32,23 +32,10 @@ describe('the text format of actions', () => {
     expect(formatActions(parseActions(text))).toBe('0F0 0B0\n1F0 1B0')
   })
 
-  it('accepts JSON lines, with or without the rank', () => {
-    const wanted = '0F0 0B0\n1F0 1B0'
-    expect(formatActions(parseActions('["0F0", "0B0"]\n["1F0", "1B0"]'))).toBe(wanted)
-    const lines = ['{ "rank": 1, "actions": ["1F0", "1B0"] }', '{"rank":0,"actions":["0F0","0B0"]}']
-    expect(formatActions(parseActions(lines.join('\n')))).toBe(wanted)
-  })
-
   it.each([
     ['0F0 0B0\n1F0 1X0', /rank 1, action 1: "1X0" is not an action; write stage/],
     ['0F0,0SEND_F0', /rank 0, action 1: "0SEND_F0" is not an action; leave out messages/],
-    ['["0F0", 7]', /line 1: its actions are not a list of strings/],
-    ['{"rank": 0}', /line 1: its actions are not a list/],
-    ['["0F0"', /line 1: /],
-    ['{"rank": -1, "actions": []}', /line 1: its rank is -1/],
-    ['{"rank": 1e12, "actions": []}', /line 1: its rank is 1000000000000/],
-    ['{"rank": 0, "actions": []}\n{"rank": 0, "actions": []}', /line 2: rank 0 occurs twice/],
-    ['{"rank": 1, "actions": ["0F0"]}', /rank 0 has no line/],
+    ['["0F0", "0B0"]', /rank 0, action 0: "\[\\"0F0\\"" is not an action/],
     ['0F0 0B0\n1B0 1F0', /rank 1, action 0: 1B0 comes before its forward/],
     ['', /no actions/],
   ])('is refused by parseSchedule if it is invalid: %j', (text, message) => {
@@ -119,9 +106,14 @@ describe('validateSchedule', () => {
     ['a missing forward', '0F0 0F1 0B0 0B1\n1F0 1B0', /1F1 is missing \(rank 1\)/],
     ['a missing backward', '0F0 0F1 0B0\n1F0 1F1 1B0 1B1', /0B1 is missing/],
     ['a missing stage', '0F0 0B0\n2F0 2B0', /1F0 is missing \(rank none\)/],
-    ['halves in the wrong order', '0F0 0W0 0I0', /0W0 comes before the gradient of its input/],
+    ['halves in the wrong order', '0F0 0W0 0I0', /0W0 comes after F, where B or I is expected/],
+    ['a backward in halves and whole', '0F0 0I0 0B0', /0B0 comes after FI, where W is/],
     ['a half without the other', '0F0 0I0', /0W0 is missing/],
-    ['a backward twice, whole and in halves', '0F0 0B0 0I0', /0I0 repeats a whole backward pass/],
+    [
+      'a backward twice, whole and in halves',
+      '0F0 0B0 0I0',
+      /0I0 comes after FB, where nothing is expected/,
+    ],
     [
       'ranks that wait for each other',
       '0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1',

@@ -82,8 +82,8 @@ export function needsOf({ kind, stage, microbatch }: Action, stages: number): st
 export function stuckError(action: PlacedAction, missing: string): TsrError {
   const [what, stage, microbatch] = missing.split(' ')
   const needed = `the ${what!} of stage ${stage!}, micro-batch ${microbatch!}`
-  const place = `rank ${action.rank}, action ${action.position}`
-  return scheduleError(`${place}: ${formatAction(action)} waits for ever for ${needed}`)
+  const place = placeOf(action.rank, action.position)
+  return scheduleError(`${place}${formatAction(action)} waits for ever for ${needed}`)
 }
 
 /**
@@ -115,63 +115,27 @@ export function formatActions(actions: ActionLists): string {
 }
 
 /**
- * Parses lists of actions in one of three formats. Blank lines are skipped, and so is the rest of a line
- * after `#`.
- *
- * - The text that `formatActions` makes: one line per rank.
- * - CSV: one line per rank, with commas or spaces between the actions. Empty cells are ignored, as in
- *   PyTorch's schedule files.
- * - JSON lines: `["0F0", "0B0"]`, or `{ "rank": 0, "actions": ["0F0", "0B0"] }` in any order of ranks.
+ * Parses lists of actions: one line per rank, with spaces or commas between the actions. Blank lines and
+ * empty cells (as in PyTorch's schedule files) are skipped, and so is the rest of a line after `#`.
  *
  * @throws ERR_TSR_SCHEDULE naming the rank, the position and the text of the invalid action
  */
 export function parseActions(text: string): Action[][] {
-  const lines = text
-    .replace(/^\uFEFF/, '')
+  return text
     .split(/\r?\n/)
     .map((line) => line.replace(/#.*/, '').trim())
-  const lists: string[][] = []
-  for (const [at, line] of lines.entries()) {
-    if (line === '') continue
-    const { rank = lists.length, words } = wordsOf(line, at + 1)
-    if (lists[rank] !== undefined) throw scheduleError(`line ${at + 1}: rank ${rank} occurs twice`)
-    lists[rank] = words
-  }
-  return Array.from(lists, (words: string[] | undefined, rank) => {
-    if (words === undefined) throw scheduleError(`rank ${rank} has no line`)
-    return words.map((word, position) => parseAction(word, `rank ${rank}, action ${position}: `))
-  })
+    .filter((line) => line !== '')
+    .map((line, rank) =>
+      line
+        .split(/[\s,]+/)
+        .filter((word) => word !== '')
+        .map((word, position) => parseAction(word, placeOf(rank, position))),
+    )
 }
 
-function wordsOf(line: string, number: number): { rank?: number; words: string[] } {
-  if (!/^[[{]/.test(line)) {
-    return { words: line.split(/[\s,]+/).filter((word) => word !== '') }
-  }
-  const read = parseJson(line, number)
-  const { rank, actions } = (Array.isArray(read) ? { actions: read } : read) as {
-    rank?: unknown
-    actions?: unknown
-  }
-  const isList = Array.isArray(actions) && actions.every((word) => typeof word === 'string')
-  if (!isList)
-    throw scheduleError(`line ${number}: its actions are not a list of strings like "0F3"`)
-  if (rank === undefined) return { words: actions }
-  if (typeof rank === 'number' && Number.isInteger(rank) && rank >= 0 && rank < MOST_RANKS) {
-    return { rank, words: actions }
-  }
-  throw scheduleError(
-    `line ${number}: its rank is ${JSON.stringify(rank)}, which is not a whole number from 0`,
-  )
-}
-
-const MOST_RANKS = 2 ** 16
-
-function parseJson(line: string, number: number): unknown {
-  try {
-    return JSON.parse(line)
-  } catch (error) {
-    throw scheduleError(`line ${number}: ${(error as Error).message}`)
-  }
+/** Returns the place of an action in the lists, for error messages. */
+export function placeOf(rank: number, position: number): string {
+  return `rank ${rank}, action ${position}: `
 }
 
 export function scheduleError(problem: string): TsrError {

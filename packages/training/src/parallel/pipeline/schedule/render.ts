@@ -63,8 +63,6 @@ export function drawGrid(
 export interface SvgOptions extends SimulationOptions {
   /** The width of the drawing in pixels; default 960. */
   readonly width?: number
-  /** Whether to outline the critical path, whose actions determine the length of the step; default true. */
-  readonly criticalPath?: boolean
 }
 
 type Period = Pick<TimedAction, 'rank' | 'start' | 'end'>
@@ -87,10 +85,10 @@ const style = `
  */
 export function drawSvg(
   actions: ActionLists,
-  { width = 960, criticalPath = true, ...durations }: SvgOptions = {},
+  { width = 960, ...durations }: SvgOptions = {},
 ): string {
   const simulation = simulateSchedule(actions, durations)
-  const { idle, criticalPath: path } = explainSimulation(simulation)
+  const { idle, criticalPath } = explainSimulation(simulation)
   const { makespan, ranks, spans } = simulation
   const scale = makespan === 0 ? 0 : (width - MARGIN - 10) / makespan
   const height = ranks.length * ROW + AXIS
@@ -113,7 +111,7 @@ export function drawSvg(
     (each) =>
       `<rect class="idle" data-reason="${each.reason}" tabindex="-1" ${bar(each)}><title>${each.text}, ${from(each)} (${each.reason})</title></rect>`,
   )
-  const outlines = path.map((span) => `<rect class="critical" ${bar(span)} rx="2"/>`)
+  const outlines = criticalPath.map((span) => `<rect class="critical" ${bar(span)} rx="2"/>`)
   const labels = ranks.map(
     (_, rank) => `<text x="4" y="${rank * ROW + ROW / 2 + 4}">rank ${rank}</text>`,
   )
@@ -126,7 +124,7 @@ export function drawSvg(
     `<style>${style.replaceAll('\n', '')}</style>`,
     ...gaps,
     ...slots,
-    ...(criticalPath ? [`<g pointer-events="none">${outlines.join('')}</g>`] : []),
+    `<g pointer-events="none">${outlines.join('')}</g>`,
     `<g class="labels">${[...labels, ...ticks].join('')}</g>`,
     '</svg>',
   ].join('\n')

@@ -4,6 +4,7 @@ import {
   formatAction,
   parseAction,
   parseActions,
+  placeOf,
   scheduleError,
   type Action,
   type ActionKind,
@@ -88,23 +89,17 @@ export function schedule(
 ): Schedule {
   nameRule.check('schedule', name)
   const each = stagesPerRank(name)
-  const ranks = options.ranks ?? (each === 2 && stages % 2 === 0 ? stages / 2 : stages)
+  const ranks = options.ranks ?? (each === 2 ? Math.ceil(stages / 2) : stages)
   for (const [option, value] of Object.entries({ stages, microbatches, ranks })) {
     countRule.check(option, value)
   }
   if (each === 'any' ? stages % ranks !== 0 : stages !== ranks * each) {
-    throw argumentError(
-      'stages',
-      stages,
-      {
-        any: `a multiple of the ${ranks} ranks`,
-        1: `${ranks}, one per rank`,
-        2:
-          options.ranks === undefined
-            ? 'an even number, two per rank'
-            : `${2 * ranks}, two per rank`,
-      }[each],
-    )
+    const expected = {
+      any: `a multiple of the ${ranks} ranks`,
+      1: `${ranks}, one per rank`,
+      2: `${2 * ranks}, two per rank`,
+    }
+    throw argumentError('stages', stages, expected[each])
   }
   const lists = Array.from({ length: ranks }, (_, rank) =>
     orders[name](rank, ranks, microbatches, stages / ranks),
@@ -127,18 +122,17 @@ export type GivenLists = readonly (readonly (Action | string)[])[]
  */
 export function customSchedule(actions: GivenLists, name = 'custom'): Schedule {
   const read = actions.map((list, rank) =>
-    list.map((action, position) =>
-      typeof action === 'string'
-        ? parseAction(action, `rank ${rank}, action ${position}: `)
-        : action,
-    ),
+    list.map((action, position) => {
+      const text = typeof action === 'string' ? action : formatAction(action)
+      return parseAction(text, placeOf(rank, position))
+    }),
   )
   validateSchedule(read)
   return new Schedule(name, read)
 }
 
 /**
- * Parses a custom schedule from text: CSV, actions with spaces between them, or JSON lines. See
+ * Parses a custom schedule from text: one line per rank, with spaces or commas between the actions. See
  * `parseActions`.
  *
  * @example
@@ -161,57 +155,48 @@ export function parseSchedule(text: string, name = 'custom'): Schedule {
 export function validateSchedule(actions: ActionLists): void {
   const { stages, microbatches, rankOfStage } = extentOf(actions)
   if (microbatches === 0) throw scheduleError('it has no actions')
-  const done = new Set<string>()
+  /** The kinds of the actions that have run, in order, for each stage and micro-batch. */
+  const ran = new Map<string, string>()
   actions.forEach((list, rank) => {
     list.forEach((action, position) => {
-      const problem = problemOf(action, rank, rankOfStage[action.stage]!, done)
+      const { kind, stage, microbatch } = action
+      const key = `${stage} ${microbatch}`
+      const before = ran.get(key) ?? ''
+      const problem =
+        rankOfStage[stage] === rank
+          ? problemAfter(before, kind)
+          : `runs here, but stage ${stage} is on rank ${rankOfStage[stage]!}`
       if (problem !== undefined) {
-        throw scheduleError(`rank ${rank}, action ${position}: ${formatAction(action)} ${problem}`)
+        throw scheduleError(`${placeOf(rank, position)}${formatAction(action)} ${problem}`)
       }
-      done.add(formatAction(action))
+      ran.set(key, before + kind)
     })
   })
   for (let stage = 0; stage < stages; stage++) {
     for (let microbatch = 0; microbatch < microbatches; microbatch++) {
-      const kind = missingKind(stage, microbatch, done)
-      if (kind !== undefined) {
-        const missing = formatAction({ kind, stage, microbatch })
-        throw scheduleError(`${missing} is missing (rank ${rankOfStage[stage] ?? 'none'})`)
-      }
+      const [kind] = NEXT[ran.get(`${stage} ${microbatch}`) ?? '']!
+      if (kind === undefined) continue
+      const missing = formatAction({ kind, stage, microbatch })
+      throw scheduleError(`${missing} is missing (rank ${rankOfStage[stage] ?? 'none'})`)
     }
   }
   // The simulation throws if an action can never run.
   simulateSchedule(actions)
 }
 
-/** The limit on stage and micro-batch numbers: the text format allows six digits. */
-const MOST = 1e6
-
-/** @param owner - the rank of the action's stage */
-function problemOf(action: Action, rank: number, owner: number, done: ReadonlySet<string>) {
-  const { kind, stage, microbatch } = action
-  if (!['F', 'B', 'I', 'W'].includes(kind)) return 'is neither F, B, I nor W'
-  const fits = [stage, microbatch].every(
-    (value) => Number.isSafeInteger(value) && value >= 0 && value < MOST,
-  )
-  if (!fits) return `needs whole numbers from 0 to ${MOST - 1}`
-  if (owner !== rank) return `runs here, but stage ${stage} is on rank ${owner}`
-  const ran = (kind: ActionKind) => done.has(formatAction({ ...action, kind }))
-  if (ran(kind)) return 'runs twice'
-  if (kind === 'F') return undefined
-  if (kind === 'B' && (ran('I') || ran('W'))) return 'repeats a backward pass that ran in halves'
-  if (kind !== 'B' && ran('B')) return 'repeats a whole backward pass'
-  if (kind === 'W') return ran('I') ? undefined : 'comes before the gradient of its input (I)'
-  return ran('F') ? undefined : 'comes before its forward pass'
+/** The actions that may follow, after those that a stage has run for a micro-batch. */
+const NEXT: Readonly<Record<string, readonly ActionKind[]>> = {
+  '': ['F'],
+  F: ['B', 'I'],
+  FB: [],
+  FI: ['W'],
+  FIW: [],
 }
 
-function missingKind(
-  stage: number,
-  microbatch: number,
-  done: ReadonlySet<string>,
-): ActionKind | undefined {
-  const ran = (kind: ActionKind) => done.has(formatAction({ kind, stage, microbatch }))
-  if (!ran('F')) return 'F'
-  if (ran('I') && !ran('W')) return 'W'
-  return ran('B') || ran('W') ? undefined : 'B'
+function problemAfter(ran: string, kind: ActionKind) {
+  const next = NEXT[ran]!
+  if (next.includes(kind)) return undefined
+  if (ran === '') return 'comes before its forward pass'
+  if (ran.includes(kind)) return 'runs twice'
+  return `comes after ${ran}, where ${next.join(' or ') || 'nothing'} is expected`
 }

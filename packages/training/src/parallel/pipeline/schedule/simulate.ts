@@ -74,9 +74,8 @@ export interface Simulation {
 }
 
 /**
- * Simulates a schedule event by event: each rank runs its actions in order, each one as soon as its
- * inputs have arrived. If all cores are in use, ranks get free cores in the order in which they became
- * ready.
+ * Simulates a schedule: each rank runs its actions in order, each one as soon as its inputs have arrived. If
+ * all cores are in use, ranks get free cores in the order in which they became ready.
  *
  * @throws ERR_TSR_SCHEDULE when a rank would wait forever; ERR_TSR_ARGUMENT for invalid durations
  */
@@ -103,20 +102,20 @@ export function simulateSchedule(
     throw argumentError('cores', cores, 'at least 1')
   }
 
-  /** The actions whose results have been computed, by the name of the result. */
+  /** The actions that have been placed in time, by the names of their results. */
   const producers = new Map<string, TimedAction>()
-  const running = actions.map((): TimedAction | undefined => undefined)
   const next = actions.map(() => 0)
   const free = actions.map(() => 0)
+  /** The times at which each core is free. More cores than ranks are never in use. */
+  const freeCores = Array<number>(Math.floor(Math.min(cores, actions.length))).fill(0)
   const spans: TimedAction[] = []
-  let time = 0
   /**
-   * Returns the time at which `rank` can start its next action; Infinity while an input has not
-   * been computed.
+   * Returns the time at which `rank` can start its next action; Infinity while the end of an action that
+   * computes an input is unknown.
    */
   const readyAt = (rank: number) => {
     const action = actions[rank]![next[rank]!]
-    if (action === undefined || running[rank] !== undefined) return Infinity
+    if (action === undefined) return Infinity
     const arrivals = needsOf(action, extent.stages).map((need) => {
       const from = producers.get(need)
       if (from === undefined) return Infinity
@@ -125,38 +124,28 @@ export function simulateSchedule(
     return Math.max(free[rank]!, ...arrivals)
   }
 
-  // Cache known times. A known time never changes, because it depends only on results that are
-  // already computed.
+  // Place the actions in the order in which they are ready. An action that becomes known later is never
+  // ready earlier, because its inputs end after the actions that were placed before.
   const known = actions.map(() => Infinity)
   for (;;) {
     for (const [rank, ready] of known.entries()) {
       if (ready === Infinity) known[rank] = readyAt(rank)
     }
-    const idleCores = cores - running.filter((span) => span !== undefined).length
-    const runnable = [...known.keys()]
-      .filter((rank) => known[rank]! <= time)
-      .sort((a, b) => known[a]! - known[b]!)
-      .slice(0, idleCores)
-    for (const rank of runnable) {
-      const position = next[rank]!++
-      const action = actions[rank]![position]!
-      const { kind, stage, microbatch } = action
-      const end = later(time, durations[kind](stage, microbatch))
-      running[rank] = { ...action, rank, position, ready: known[rank]!, start: time, end }
-      known[rank] = Infinity
-    }
-    const arrival = Math.min(...known.filter((ready) => ready > time))
-    const until = Math.min(arrival, ...running.map((span) => span?.end ?? Infinity))
-    if (until === Infinity) break
-    time = until
-    for (const [rank, span] of running.entries()) {
-      if (span === undefined || span.end > time) continue
-      const product = productOf(span)
-      if (product !== undefined) producers.set(product, span)
-      spans.push(span)
-      running[rank] = undefined
-      free[rank] = time
-    }
+    const ready = Math.min(...known)
+    if (ready === Infinity) break
+    const rank = known.indexOf(ready)
+    known[rank] = Infinity
+    const core = freeCores.indexOf(Math.min(...freeCores))
+    const position = next[rank]!++
+    const action = actions[rank]![position]!
+    const start = Math.max(ready, freeCores[core]!)
+    const end = later(start, durations[action.kind](action.stage, action.microbatch))
+    const span = { ...action, rank, position, ready, start, end }
+    freeCores[core] = end
+    free[rank] = end
+    spans.push(span)
+    const product = productOf(span)
+    if (product !== undefined) producers.set(product, span)
   }
   for (const [rank, position] of next.entries()) {
     const action = actions[rank]![position]
@@ -164,7 +153,10 @@ export function simulateSchedule(
     const missing = needsOf(action, extent.stages).find((need) => !producers.has(need))!
     throw stuckError({ ...action, rank, position }, missing)
   }
-  return summarize(spans, actions.length)
+  return summarize(
+    spans.sort((a, b) => a.end - b.end || a.rank - b.rank),
+    actions.length,
+  )
 }
 
 function summarize(spans: readonly TimedAction[], size: number): Simulation {
@@ -230,10 +222,6 @@ export interface IdleTime {
   readonly start: number
   readonly end: number
   readonly reason: IdleReason
-  /** The rank's next action; undefined after the last action. */
-  readonly next?: TimedAction
-  /** The action that delayed `next`: the last one to end among the actions that `next` needs. */
-  readonly cause?: TimedAction
   /** The explanation in one sentence. */
   readonly text: string
 }
@@ -268,9 +256,7 @@ export function explainSimulation({ spans, ranks, makespan }: Simulation): Expla
     needsOf(span, stages)
       .map((need) => producers.get(need)!)
       .sort((a, b) => b.end - a.end)[0]
-  const lists = ranks.map((_, rank) =>
-    spans.filter((span) => span.rank === rank).sort((a, b) => a.position - b.position),
-  )
+  const lists = ranks.map((_, rank) => spans.filter((span) => span.rank === rank))
   const idle = lists.flatMap((list, rank): IdleTime[] => {
     let free = 0
     const gaps = list.flatMap((next) => {
@@ -318,8 +304,6 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   ] as const
   return periods.map(([start, end, reason, what]) => ({
     rank,
-    next,
-    ...(cause && { cause }),
     start,
     end,
     reason,
