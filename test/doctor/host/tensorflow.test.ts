@@ -4,7 +4,7 @@ import { healthy } from '../support/healthy-host.ts'
 
 const manifest: TensorFlowManifest = {
   ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },
-  ...{ tensorflowVersion: '2.21.0', folder: '/home/x', libraryFolders: [], tools: {} },
+  ...{ tensorflowVersion: '2.21.0', folder: '/home/x', libraryFolders: [] },
   ...{ devices: ['CPU'], system: 'linux-x64', createdAt: '2026-01-01T00:00:00Z', kernels: true },
   request: { gpu: false, official: false, wheel: null, python: null },
 }
