@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { formatTable, tsrError } from '@tsrun/core'
 import { parseStepRange, STEP_RANGE, TRACE_FILE } from '@tsrun/distributed/record'
 import { writeChromeTrace } from './chrome-trace.ts'
-import { shareOfPart, shareTitles, timeShares } from './shares.ts'
+import { shareOfPart, timeShares } from './shares.ts'
 import { summarizeTrace, type RankSummary, type TraceSummary } from './summary.ts'
 import { findTrace, type TracedRun } from './traced-run.ts'
 
@@ -72,7 +72,7 @@ function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn'])
 function summaryText(summary: TraceSummary, file: string | undefined) {
   const { byRank, mean } = summary
   const rows = [
-    ['rank', 'step', ...timeShares.map((share) => shareTitles[share])],
+    ['rank', 'step', ...timeShares],
     ...byRank.map((each) => row(String(each.rank), each)),
     ...(byRank.length > 1 ? [row('all', mean)] : []),
   ]
@@ -125,12 +125,12 @@ function pathText({ criticalPath }: TraceSummary) {
   if (total === 0) return 'unknown'
   const times = new Map<string, number>()
   for (const { part, milliseconds } of criticalPath) {
-    const title = part === 'waiting' ? part : shareTitles[shareOfPart[part]]
-    times.set(title, (times.get(title) ?? 0) + milliseconds)
+    const share = part === 'waiting' ? part : shareOfPart[part]
+    times.set(share, (times.get(share) ?? 0) + milliseconds)
   }
   return [...times]
     .sort((a, b) => b[1] - a[1])
-    .map(([title, time]) => `${title} ${percentText(time / total)}`)
+    .map(([share, time]) => `${share} ${percentText(time / total)}`)
     .join(', ')
 }
 
