@@ -2,6 +2,7 @@ import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
 import { isOldNode, OLDEST_NODE } from '@tsrun/launcher/host'
 import { systemAdvice } from '../setup/blas.ts'
+import { describe } from '../setup/tensorflow.ts'
 import type { Facts } from './gather.ts'
 
 /** The result of a check. */
@@ -138,20 +139,20 @@ const checksOfLibraries: Checks = {
     const { manifest } = tensorflow
     // The check of the backend reports that TensorFlow is not set up.
     if (manifest === undefined) return undefined
-    const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
-    const found = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, set up on ${devices.join(', ')}`
-    const details = [`in ${folder}`]
+    const { folder, request, kernels } = manifest
+    const found = describe(manifest)
     if (manifest.package === '@tensorflow/tfjs-node' && gpus.nvidia.length > 0) {
-      const advice = 'npx tsrun setup tensorflow --gpu'
-      return { found: `${found}, although there are GPUs`, advice, details }
+      return {
+        found: `${found}, although there are GPUs`,
+        advice: 'npx tsrun setup tensorflow --gpu',
+      }
     }
-    if (kernels !== false) return { found, details }
+    if (kernels !== false) return { found }
     const advice = `${join(dirname(folder), 'setup.log')} says why. --wheel names another TensorFlow; remove ${folder} to try again.`
     return {
-      found: `${found}, without the kernels of tsrun: small layers are slower`,
+      found: `${found}: small layers are slower`,
       // Installations with --official never have the kernels.
       advice: request.official ? undefined : advice,
-      details,
     }
   },
 

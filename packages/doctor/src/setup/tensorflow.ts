@@ -72,7 +72,7 @@ function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean
   return isCurrent && gpu === request.gpu && (!named || sameSource)
 }
 
-function describe(manifest: TensorFlowManifest): string {
+export function describe(manifest: TensorFlowManifest): string {
   const { tensorflowVersion, package: name, packageVersion, devices, folder } = manifest
   const kernels = manifest.kernels === false ? ', without the kernels of tsrun' : ''
   return (
