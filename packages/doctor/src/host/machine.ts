@@ -17,7 +17,11 @@ export async function trySharedMemory() {
   return {
     /** Why two processes cannot share a file in memory; undefined if they can. */
     problem: await sharingProblem(),
-    ...sizeOfShm(),
+    /** Bytes of /dev/shm; undefined if it is missing. */
+    ...attempt(() => {
+      const { blocks, bavail, bsize } = statfsSync('/dev/shm')
+      return { size: blocks * bsize, free: bavail * bsize }
+    }),
   }
 }
 
@@ -45,14 +49,6 @@ async function sharingProblem(): Promise<string | undefined> {
 /** A child process receives the source of this function and runs it. */
 const writeHere = (): void => {
   process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
-}
-
-/** Bytes of /dev/shm; undefined if it is missing. */
-export function sizeOfShm() {
-  return attempt(() => {
-    const { blocks, bavail, bsize } = statfsSync('/dev/shm')
-    return { size: blocks * bsize, free: bavail * bsize }
-  })
 }
 
 export function readCores() {
