@@ -88,20 +88,20 @@ describe('the codec of control messages', () => {
     expect(there(-0)).toBe(-0)
   })
 
-  it('encodes a class by its toJSON, and a repeated object only once', () => {
-    const shared = { x: 1 }
+  it('encodes a class by its toJSON', () => {
     class Point {
-      readonly place = shared
       toJSON(): unknown {
-        return { type: 'point', place: this.place }
+        return { type: 'point', place: { x: -0 } }
       }
     }
-    const point = new Point()
-    const copy = there([point, point, shared]) as [{ place: unknown }, unknown, unknown]
-    expect(copy).toEqual([{ type: 'point', place: shared }, copy[0], shared])
-    expect([copy[1], copy[2]]).toEqual([copy[0], copy[0].place])
-    expect(copy[1]).toBe(copy[0])
-    expect(copy[2]).toBe(copy[0].place)
+    expect(there(new Point())).toEqual({ type: 'point', place: { x: -0 } })
+  })
+
+  it('copies an object at each of its places', () => {
+    const shared = { x: [1] }
+    const copy = there([shared, shared, new Map([[shared, shared]])]) as unknown[]
+    expect(copy).toEqual([shared, shared, new Map([[shared, shared]])])
+    expect(copy[0]).not.toBe(copy[1])
   })
 
   it('keeps an object of 100,000 keys', () => {
@@ -111,35 +111,14 @@ describe('the codec of control messages', () => {
     expect(there(large)).toEqual(large)
   })
 
-  it('keeps identity and cycles', () => {
-    const shared = { x: 1 }
-    const array = Float32Array.of(1)
-    const cyclic: Record<string, unknown> = { list: [shared, shared, -0], arrays: [array, array] }
+  it('refuses an object that contains itself, and encodes later messages', () => {
     const error = new Error('of itself')
-    Object.assign(cyclic, {
-      me: cyclic,
-      map: new Map<unknown, unknown>([
-        ['back', cyclic],
-        [cyclic, shared],
-      ]),
-      set: new Set([cyclic, shared]),
-      error: Object.assign(error, { cause: [error] }),
-    })
-    const copy = there(cyclic) as {
-      list: unknown[]
-      arrays: unknown[]
-      map: Map<unknown, unknown>
-      set: Set<unknown>
-      error: { cause: unknown[] }
-      me: unknown
+    error.cause = [error]
+    const map = new Map<string, unknown>()
+    for (const cyclic of [error, map.set('back', { map })]) {
+      expect(() => encode(cyclic)).toThrow('an object contains itself')
     }
-    expect(copy.list[0]).toBe(copy.list[1])
-    expect(copy.arrays[0]).toBe(copy.arrays[1])
-    expect(copy.me).toBe(copy)
-    expect(copy.map.get('back')).toBe(copy)
-    expect(copy.map.get(copy)).toBe(copy.list[0])
-    expect([...copy.set]).toEqual([copy, shared])
-    expect(copy.error.cause[0]).toBe(copy.error)
+    expect(there(new Error('of another', { cause: 'none' }))).toMatchObject({ cause: 'none' })
   })
 
   it('keeps any plain data, in messages of any order', () => {
@@ -243,7 +222,6 @@ describe('the codec of control messages', () => {
     const evil = JSON.parse('{"__proto__": {"polluted": true}, "a": [1]}') as object
     const copy = there([evil, evil]) as object[]
     expect(JSON.stringify(copy[0])).toBe('{"__proto__":{"polluted":true},"a":[1]}')
-    expect(copy[1]).toBe(copy[0])
     expect(Object.getPrototypeOf(copy[0])).toBe(Object.prototype)
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined()
   })
@@ -299,7 +277,6 @@ describe('a hostile or foreign message', () => {
     ['an error without a text', hex('d4650092', text('Error'), '01'), 'in the place of a text'],
     ['bytes of class Object', hex('d4620092', text('constructor'), 'c400'), 'an unknown class'],
     ['an array of no bytes', hex('d4620092', text('Int8Array'), '01'), 'an unknown class'],
-    ['a reference to a later value', hex('92d67000000001', '80'), 'that it does not have'],
   ])('is refused if it contains %s', (_, bytes, problem) => {
     expect(() => decode(bytes)).toThrow(
       expect.objectContaining({

@@ -21,7 +21,6 @@ const manifest: TensorFlowManifest = {
   folder: '/set/up',
   libraryFolders: ['/set/up/tensorflow'],
   devices: ['CPU'],
-  tools: { node: 'v20.20.2' },
   system: thisSystem,
   createdAt: '2026-11-21T00:00:00.000Z',
 }

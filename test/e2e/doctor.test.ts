@@ -36,9 +36,9 @@ describe('tsrun doctor', () => {
   it('shows the limit of open files', async () => {
     makeProject(folder, `export const loadBackend = async () => { throw new Error('not here') }`)
     const { stdout } = await tsrun(['doctor', '--json'], { ulimit: '-n 200', cwd: folder })
-    expect(find(JSON.parse(stdout) as Report, 'open files')).toMatchObject({
+    expect(find(JSON.parse(stdout) as Report, 'limits')).toMatchObject({
       state: 'note',
-      found: 'up to 200 per process',
+      found: expect.stringContaining('open files: 200') as string,
     })
   })
 
@@ -70,10 +70,10 @@ it('tsrun env works on a host without tools', async () => {
   const env = { PATH: bin, TSRUN_HOME: folder, TSRUN_NATIVE: 'off', TSRUN_TOKEN: 'c0ffee' }
   const { code, stdout, stderr } = await tsrun(['env'], { env, cwd: folder })
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-  expect(stdout).toMatch(new RegExp(`^- Node: ${process.version}, V8 \\S+, npm not found$`, 'm'))
+  expect(stdout).toMatch(new RegExp(`^- Node: ${process.version}, V8 \\S+$`, 'm'))
   expect(stdout).toMatch(/^- GPUs: none$/m)
   expect(stdout).toMatch(/^ {2}- wasm: @tensorflow\/tfjs-backend-wasm \d/m)
-  expect(stdout).toMatch(/^- koffi: \d\S+, does not load: TSRUN_NATIVE=off$/m)
+  expect(stdout).toMatch(/^- koffi: \d\S+$/m)
   expect(stdout).toMatch(/^ {2}- lo: .*127\.0\.0\.1/m)
   expect(stdout).toMatch(/^ {2}- TSRUN_TOKEN: set$/m)
   expect(stdout).not.toContain('c0ffee')

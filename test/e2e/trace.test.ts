@@ -90,7 +90,9 @@ it('--trace records and summarizes the operations of every rank without a change
 
   const { stdout } = await tsrunHere(['trace', folder])
   expect(stdout).toMatch(/^run \S+: 3 ranks on 1 host; means of 6 steps, 1 to 6$/m)
-  expect(stdout).toMatch(/^rank +step +compute +bubble +imbalance +exposed +input +overhead$/m)
+  expect(stdout).toMatch(
+    /^rank +step +compute +bubble +imbalance +communication +input +overhead$/m,
+  )
   expect(stdout).toMatch(/^critical path: /m)
   const json = await tsrunHere(['trace', folder, '--json', '--steps', '2:3'])
   const summary = JSON.parse(json.stdout) as {

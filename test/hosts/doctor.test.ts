@@ -18,7 +18,6 @@ interface Report {
     readonly to: number
     readonly problem?: string
     readonly link?: {
-      connect: number
       roundTrip: number
       bandwidth: number
       ahead: number
@@ -33,7 +32,7 @@ describe('tsrun doctor --hosts', () => {
     const on = await SshCluster.start(3)
     const { code, stdout, stderr } = await doctor(on, ['--json'])
     expect({ code, stderr }).toMatchObject({ code: 0 })
-    expect(stderr).toMatch(/^tsrun: looks at 3 hosts and 6 links between them, about \d+ s\n$/)
+    expect(stderr).toMatch(/^tsrun: looks at 3 hosts and 6 links between them\n$/)
     const { canRun, hosts, links } = JSON.parse(stdout) as Report
     expect({ canRun, hosts }).toMatchObject({
       canRun: true,
@@ -43,7 +42,6 @@ describe('tsrun doctor --hosts', () => {
       '01 02 10 12 20 21'.split(' '),
     )
     for (const { link } of links) {
-      expect(link!.connect).toBeGreaterThan(0)
       expect(link!.roundTrip).toBeLessThan(50)
       expect(link!.bandwidth).toBeGreaterThan(1e6)
       // All hosts are this machine and have its clock.
@@ -55,7 +53,7 @@ describe('tsrun doctor --hosts', () => {
     const on = await SshCluster.start(2)
     const { code, stdout } = await doctor(on, [])
     expect({ code, stdout }).toMatchObject({ code: 0 })
-    expect(stdout).toMatch(/^0 {2}n0 +10\.99\.0\.1 +eth0 .* v\d+\.\d+\.\d+ /m)
+    expect(stdout).toMatch(/^0 {2}n0 +10\.99\.0\.1 +v\d+\.\d+\.\d+ /m)
     expect(stdout).toMatch(/^0 +· +\d+$/m)
     expect(stdout).toMatch(/^1 +\d+\.\d\d +·$/m)
     expect(stdout).toMatch(/\nA job can run on these hosts\.\n$/)
@@ -71,18 +69,17 @@ describe('tsrun doctor --hosts', () => {
     expect(stdout).toMatch(/^2 +\d+ +– +·$/m)
   })
 
-  onSsh('names blocked ports, and an address at which the host can be reached', async () => {
+  onSsh('names blocked ports', async () => {
     const on = await SshCluster.start(2)
     on.cluster.shut(1, '10.99.0.2', '29600-29699')
     on.cluster.shut(0, '10.99.0.1', '29500')
-    on.cluster.address(1, '10.99.0.77')
     const { code, stdout } = await doctor(on, ['--port-range', '29600-29699'])
     expect(code).toBe(1)
     expect(stdout).toMatch(
       /^FAILS {2}n1 does not reach the store at n0:29500: .*\n +-> Open port 29500 of n0/m,
     )
     expect(stdout).toMatch(
-      /^FAILS {2}n0 does not reach n1 at 10\.99\.0\.2:29600: .*\n +-> It reaches 10\.99\.0\.77 of n1: .* --iface 10\.99\.0\.77\.$/m,
+      /^FAILS {2}n0 does not reach n1 at 10\.99\.0\.2:29600: .*\n +-> Open the ports of the ranks on n1; --port-range limits them\.$/m,
     )
   })
 })

@@ -1,13 +1,13 @@
 export { canTrain, reportText } from '../../packages/doctor/src/commands/doctor.ts'
 export { envText } from '../../packages/doctor/src/commands/env.ts'
-export { hashesOf, requestOf } from '../../packages/doctor/src/commands/setup.ts'
+export { requestOf } from '../../packages/doctor/src/commands/setup.ts'
 export { judge, type Finding } from '../../packages/doctor/src/host/checks.ts'
 export type { HostReport } from '../../packages/doctor/src/host/environment.ts'
 export type { Facts } from '../../packages/doctor/src/host/gather.ts'
 export { answerLinks, measureLink, SECRET_BYTES } from '../../packages/doctor/src/hosts/agent.ts'
 export { remarksOf, surveyText } from '../../packages/doctor/src/hosts/report.ts'
 export { rounds, type Survey } from '../../packages/doctor/src/hosts/survey.ts'
-export { readNpm } from '../../packages/doctor/src/host/machine.ts'
+export { findBlas } from '../../packages/doctor/src/host/machine.ts'
 export { BINDING_REVISION } from '../../packages/doctor/src/setup/binding.ts'
 export { compareDownloads } from '../../packages/doctor/src/setup/packages.ts'
 export {
@@ -22,13 +22,9 @@ export {
 } from '../../packages/doctor/src/setup/pins.ts'
 export { gpusIn, whyCpu } from '../../packages/doctor/src/setup/proof.ts'
 export {
-  checkNode,
-  npmFailure,
-  pipFailure,
+  installAdvice,
   reasonOf,
-  roomAdvice,
   runTool,
-  sizeOf,
   testOptions,
   type ToolContext,
 } from '../../packages/doctor/src/setup/tool.ts'

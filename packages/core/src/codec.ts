@@ -1,6 +1,6 @@
 import * as msgpackr from 'msgpackr/pack'
 import { argumentError, messageOf, tsrError } from './errors/tsr-error.ts'
-import { addExtensions, formOf, resolveReferences, toEncodable } from './msgpack-values.ts'
+import { addExtensions, formOf, toEncodable } from './msgpack-values.ts'
 
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
@@ -49,9 +49,8 @@ export function decode(
     throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes: bytes.byteLength, limit })
   }
   try {
-    const hasReferences = scanMessage(bytes, containers)
-    const value: unknown = packr.unpack(bytes)
-    return hasReferences ? resolveReferences(value) : value
+    scanMessage(bytes, containers)
+    return packr.unpack(bytes) as unknown
   } catch (cause) {
     const reason = messageOf(cause)
     throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: bytes.byteLength, reason }, { cause })
@@ -101,13 +100,11 @@ interface Open {
  * Checks that a message is exactly one value, in the form that our encoder writes.
  *
  * @param most - limit on containers: arrays, maps and extensions
- * @returns whether the message contains references
  * @throws Error that describes why the message is invalid
  */
 function scanMessage(bytes: Uint8Array, most: number) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const stack: Open[] = [{ missing: 1, isMap: false }]
-  let hasReferences = false
   let containers = 0
   let at = 0
 
@@ -152,7 +149,6 @@ function scanMessage(bytes: Uint8Array, most: number) {
     if (form === undefined) {
       throw new Error(`it has an extension of the unknown type ${String(type)}`)
     }
-    if (form === 'reference') hasReferences = true
     skip(1 + length)
     if (form !== 'tag') return
     const next = bytes[at] ?? 0
@@ -187,5 +183,4 @@ function scanMessage(bytes: Uint8Array, most: number) {
     }
   }
   if (at < bytes.length) throw new Error('it is followed by more')
-  return hasReferences
 }

@@ -3,8 +3,7 @@ import type * as Msgpackr from 'msgpackr'
 
 /*
  * Encodes values that MessagePack lacks. A *tag* is a MessagePack extension followed by a list with
- * the contents of the value. A *reference* is an extension with the number of an object. Objects
- * are numbered in order of appearance; the outermost one is 0.
+ * the contents of the value.
  */
 
 /** A value that is encoded as a tag and a list. */
@@ -25,14 +24,6 @@ class ErrorParts extends Tagged {}
 class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
-
-class Reference {
-  readonly number: number
-
-  constructor(number: number) {
-    this.number = number
-  }
-}
 
 /**
  * Constructors of the byte containers, by class name, besides ArrayBuffer. They create instances in
@@ -78,8 +69,6 @@ const tags = {
   0x2d: { Class: MinusZero, read: () => -0 },
 }
 
-const REFERENCE = 0x70
-
 /** Extension types that are not followed by a list. */
 const whole: ReadonlySet<number> = new Set([
   0x00, // encodes undefined
@@ -88,9 +77,8 @@ const whole: ReadonlySet<number> = new Set([
 ])
 
 /** Returns the form of an extension type of this encoder; undefined for types of other programs. */
-export function formOf(type: number): 'tag' | 'reference' | 'whole' | undefined {
+export function formOf(type: number): 'tag' | 'whole' | undefined {
   if (Object.hasOwn(tags, type)) return 'tag'
-  if (type === REFERENCE) return 'reference'
   return whole.has(type) ? 'whole' : undefined
 }
 
@@ -102,27 +90,15 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
   for (const [type, tag] of Object.entries(tags)) {
     addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })
   }
-  addExtension({
-    Class: Reference,
-    type: REFERENCE,
-    pack: ({ number }: Reference) => {
-      const bytes = new Uint8Array(4)
-      new DataView(bytes.buffer).setUint32(0, number)
-      return bytes
-    },
-    unpack: (bytes) =>
-      new Reference(new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(0)),
-  })
 }
 
 /**
- * Replaces values that MessagePack lacks by tags and references. Copies only the parts that change.
+ * Replaces values that MessagePack lacks by tags. Copies only the parts that change.
  *
- * @throws Error for a typed array class that the reader may not have
+ * @throws Error for an object inside itself, or a typed array class that the reader may not have
  */
 export function toEncodable(message: unknown): unknown {
-  const numbers = new Map<object, number>()
-  let count = 0
+  const outer = new Set<object>()
 
   const convert = (value: unknown): unknown => {
     if (typeof value === 'number') return Object.is(value, -0) ? minusZero : value
@@ -130,18 +106,14 @@ export function toEncodable(message: unknown): unknown {
     return typeof value === 'object' && value !== null ? convertObject(value) : value
   }
 
-  const convertObject = (original: object): unknown => {
-    const known = numbers.get(original)
-    if (known !== undefined) return new Reference(known)
-    const value = jsonOf(original)
-    if (typeof value !== 'object' || value === null) return convert(value)
-    if (value !== original) {
-      const number = numbers.get(value)
-      if (number !== undefined) return new Reference(number)
-      numbers.set(value, count)
-    }
-    numbers.set(original, count++)
-    return convertParts(value)
+  const convertObject = (object: object): unknown => {
+    if (outer.has(object)) throw new Error('an object contains itself')
+    outer.add(object)
+    const value = jsonOf(object)
+    const hasParts = typeof value === 'object' && value !== null
+    const converted = hasParts ? convertParts(value) : convert(value)
+    outer.delete(object)
+    return converted
   }
 
   const convertParts = (value: object): unknown => {
@@ -188,42 +160,6 @@ export function toEncodable(message: unknown): unknown {
   }
 
   return convert(message)
-}
-
-/**
- * Replaces references by the objects that they refer to.
- *
- * @throws Error for a reference to an object that has not appeared yet
- */
-export function resolveReferences(value: unknown): unknown {
-  const begun: object[] = []
-  const resolve = (part: unknown): unknown => {
-    if (typeof part !== 'object' || part === null) return part
-    if (part.constructor === Reference) {
-      const object = begun[(part as Reference).number]
-      if (object === undefined) throw new Error('it refers to an object that it does not have')
-      return object
-    }
-    begun.push(part)
-    if (Array.isArray(part)) {
-      for (let i = 0; i < part.length; i++) part[i] = resolve(part[i])
-    } else if (host.types.isMap(part)) {
-      const entries = new Map(part)
-      part.clear()
-      for (const [key, field] of entries) part.set(resolve(key), resolve(field))
-    } else if (host.types.isSet(part)) {
-      const members = [...part]
-      part.clear()
-      for (const member of members) part.add(resolve(member))
-    } else if (host.types.isNativeError(part)) {
-      if (part.cause !== undefined) part.cause = resolve(part.cause)
-    } else if (Object.getPrototypeOf(part) === Object.prototype) {
-      const fields = part as Record<string, unknown>
-      for (const key of Object.keys(fields)) fields[key] = resolve(fields[key])
-    }
-    return part
-  }
-  return resolve(value)
 }
 
 /**

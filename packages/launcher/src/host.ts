@@ -6,9 +6,8 @@
 export type { Flags, ValuesOf } from './args/flag.ts'
 export { portRange, usageError } from './args/readers.ts'
 export { type Command, type CommandContext, declareCommand } from './commands/context.ts'
-export { nodeAbilities, resolveFrom } from './job/code/script.ts'
+export { resolveFrom } from './job/code/script.ts'
 export {
-  describeUse,
   deviceEnvironment,
   type Devices,
   findDevices,
@@ -16,7 +15,6 @@ export {
   gpusOfHost,
   type HostGpus,
   linesOf,
-  visibleProblem,
 } from './job/placement/devices.ts'
 export {
   cpuQuota,
@@ -28,7 +26,6 @@ export {
   usableCores,
 } from './job/placement/limits.ts'
 export { isAlive } from './job/process/process-use.ts'
-export { locatePackage } from './optional-package.ts'
 export { isOldNode, OLDEST_NODE, version } from './package.ts'
 export {
   chooseHosts,

@@ -13,7 +13,7 @@ import { version } from './package.ts'
  * @param name - for example `@tsrun/observe`
  * @returns undefined if the package is not installed
  */
-export function locatePackage(
+function locatePackage(
   name: string,
   cwd: string,
 ): { readonly path: string; readonly version: string; readonly fits: boolean } | undefined {

@@ -32,21 +32,12 @@ export interface MpiAbi {
 const mpich = {
   float: 0x4c00040a,
   double: 0x4c00080b,
-  int8_t: 0x4c000137,
-  uint8_t: 0x4c00013b,
   uint16_t: 0x4c00023c,
   int32_t: 0x4c000439,
-  uint32_t: 0x4c00043d,
   int64_t: 0x4c00083a,
-  uint64_t: 0x4c00083e,
   byte: 0x4c00010d,
-  op_max: 0x58000001,
-  op_min: 0x58000002,
   op_sum: 0x58000003,
   op_prod: 0x58000004,
-  op_band: 0x58000006,
-  op_bor: 0x58000008,
-  op_bxor: 0x5800000a,
 } as const
 
 export type HandleName = keyof typeof mpich
@@ -89,31 +80,19 @@ function openMpiAbi(library: SharedLibrary, world: Handle): MpiAbi {
 
 type Handles = MpiAbi['handles']
 
-/** C types for which libmpi has arithmetic. */
+/** C types that libmpi reduces. */
 const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
   float32: 'float',
   float64: 'double',
-  int8: 'int8_t',
-  uint8: 'uint8_t',
   int32: 'int32_t',
-  uint32: 'uint32_t',
   int64: 'int64_t',
-  uint64: 'uint64_t',
 }
 
-/** An average is computed as a sum, and divided at the end. */
+/** The reductions of libmpi. An average is computed as a sum, and divided at the end. */
 const sums: Readonly<Partial<Record<Reduction, HandleName>>> = {
   sum: 'op_sum',
   avg: 'op_sum',
   product: 'op_prod',
-}
-/** Reductions for integers only, because MPI does not specify how min and max treat NaN and -0. */
-const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
-  min: 'op_min',
-  max: 'op_max',
-  band: 'op_band',
-  bor: 'op_bor',
-  bxor: 'op_bxor',
 }
 
 /** Returns an MPI type of the same size, for elements that libmpi only moves. */
@@ -130,23 +109,15 @@ export function movedType(handles: Handles, dtype: DType): Handle {
   }
 }
 
-/** Returns the MPI type for elements that libmpi reduces. */
-export function numberType(handles: Handles, dtype: DType): Handle {
-  const name = numbers[dtype]
-  return name === undefined ? movedType(handles, dtype) : handles[name]
-}
-
 /**
- * Returns the handle of a reduction. Returns undefined if libmpi lacks the reduction or computes
- * other results than tsrun promises.
+ * Returns the handles of a type and a reduction. Returns undefined if libmpi lacks the reduction or
+ * computes other results than tsrun promises.
  */
-export function reductionHandle(
+export function reductionHandles(
   handles: Handles,
   reduction: Reduction,
   dtype: DType,
-): Handle | undefined {
-  if (numbers[dtype] === undefined) return undefined
-  const isFloat = dtypes[dtype].kind === 'float'
-  const name = sums[reduction] ?? (isFloat ? undefined : choices[reduction])
-  return name === undefined ? undefined : handles[name]
+): readonly [type: Handle, reduction: Handle] | undefined {
+  const [type, name] = [numbers[dtype], sums[reduction]]
+  return type === undefined || name === undefined ? undefined : [handles[type], handles[name]]
 }

@@ -2,22 +2,19 @@ import { monotonicNow, tsrError } from '@tsrun/core'
 import {
   arithmeticOf,
   dtypes,
-  exchangedSlicesOf,
   isCollective,
   reducing,
-  slicesOf,
   until,
   type Channel,
   type GroupFacts,
   type Operation,
   type RunningOperation,
-  type Slice,
   type Steps,
   type TransportCollectives,
 } from '@tsrun/distributed/transport'
 import { duplicateWorld, type Communicators } from './communicators.ts'
 import { low, type Mpi } from './libmpi.ts'
-import { movedType, numberType, reductionHandle } from './abi.ts'
+import { movedType, reductionHandles } from './abi.ts'
 
 /** A collective that libmpi runs, or will run once the communicator of its group exists. */
 interface Request {
@@ -156,14 +153,14 @@ export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiColle
 }
 
 function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
-  const { name, algorithm, reduction, dtype, count, deterministic, isReserved } = operation
+  const { name, algorithm, reduction, dtype, count, table, deterministic, isReserved } = operation
   if (!isCollective(operation) || algorithm !== 'auto') return false
-  // Leave reserved and deterministic collectives to the engine. libmpi needs the same order of
-  // calls on all ranks, which reserved collectives lack. It does not combine in rank order, which
+  // Leave reserved, deterministic and uneven collectives to the engine. libmpi needs the same order
+  // of calls on all ranks, which reserved collectives lack. It does not combine in rank order, which
   // deterministic collectives require.
   if (isReserved || deterministic) return false
-  if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST) return false
-  return !reducing.has(name) || reductionHandle(abi.handles, reduction, dtype) !== undefined
+  if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST || table !== 0) return false
+  return !reducing.has(name) || reductionHandles(abi.handles, reduction, dtype) !== undefined
 }
 
 /** Separates input and output if an operation is in place in a way that libmpi does not support. */
@@ -197,26 +194,16 @@ function startCollective(
   const { rank } = channel
   const isRoot = rank === root
   const [from, to] = [mpi.address(input), mpi.address(output)]
-  const type = movedType(handles, dtype)
+  const part = [count, movedType(handles, dtype)] as const
   const end = [communicator, request] as const
-  const slices = slicesOf(channel, operation)
-  const places = placesOf(mpi, channel, operation, slices)
-  const own = slices[rank]!
-  const ownCount = own.count ?? count
-  /** The suffix of the MPI calls for slices of different lengths. */
-  const v = operation.table === 0 ? '' : 'v'
+  const ownAt = rank * count * dtypes[dtype].bytes
   /** The input or the output, unless the slice of the root, or of every rank, is already in place. */
-  const sent = input === output + own.at ? inPlace : from
-  const received = output === input + own.at ? inPlace : to
-  /** The arguments of a reduction, whose handle is known by `canRun`. */
-  const reduced = [
-    count,
-    numberType(handles, dtype),
-    reductionHandle(handles, reduction, dtype)!,
-  ] as const
+  const sent = input === output + ownAt ? inPlace : from
+  const received = output === input + ownAt ? inPlace : to
+  const reduced = [count, ...(reductionHandles(handles, reduction, dtype) ?? [])]
   switch (name) {
     case 'broadcast':
-      mpi.call('Ibcast', from, count, type, root, ...end)
+      mpi.call('Ibcast', from, ...part, root, ...end)
       return
     case 'reduce':
       mpi.call('Ireduce', isRoot ? inPlace : from, isRoot ? from : 0, ...reduced, root, ...end)
@@ -229,61 +216,34 @@ function startCollective(
       mpi.call('Ireduce_scatter_block', from, to, ...reduced, ...end)
       return
     case 'allGather':
-    case 'allGatherV':
-      mpi.call(`Iallgather${v}`, sent, ownCount, type, to, ...places, type, ...end)
+      mpi.call('Iallgather', sent, ...part, to, ...part, ...end)
       return
-    case 'gather':
-    case 'gatherV': {
+    case 'gather': {
       const [given, taken] = isRoot ? [sent, to] : [from, 0]
-      mpi.call(`Igather${v}`, given, ownCount, type, taken, ...places, type, root, ...end)
+      mpi.call('Igather', given, ...part, taken, ...part, root, ...end)
       return
     }
-    case 'scatter':
-    case 'scatterV': {
+    case 'scatter': {
       const [given, taken] = isRoot ? [from, received] : [0, to]
-      mpi.call(`Iscatter${v}`, given, ...places, type, taken, ownCount, type, root, ...end)
+      mpi.call('Iscatter', given, ...part, taken, ...part, root, ...end)
       return
     }
     case 'allToAll':
-    case 'allToAllV': {
-      const coming = placesOf(mpi, channel, operation, exchangedSlicesOf(channel, operation).coming)
-      mpi.call(`Ialltoall${v}`, from, ...places, type, to, ...coming, type, ...end)
+      mpi.call('Ialltoall', from, ...part, to, ...part, ...end)
       return
-    }
     case 'barrier':
       mpi.call('Ibarrier', ...end)
       return
+    case 'allGatherV':
+    case 'gatherV':
+    case 'scatterV':
+    case 'allToAllV':
+    case 'monitoredBarrier':
     case 'send':
     case 'recv':
-    case 'monitoredBarrier':
     default:
       throw tsrError('ERR_TSR_INTERNAL', { what: `libmpi is asked for ${name}` })
   }
-}
-
-/**
- * Returns the count of equal slices. For slices of different lengths, returns the addresses of their
- * counts and displacements, which are arrays of int.
- */
-function placesOf(
-  mpi: Mpi,
-  channel: Channel,
-  operation: Operation,
-  slices: readonly Slice[],
-): number[] {
-  if (operation.table === 0) return [operation.count]
-  const element = dtypes[operation.dtype].bytes
-  const at = channel.scratch(8 * slices.length)
-  for (const [i, slice] of slices.entries()) {
-    const first = slice.at / element
-    if (first > 0x7fff_ffff || slice.bytes / element > 0x7fff_ffff) {
-      const problem = 'libmpi counts no more than 2^31 - 1 elements'
-      throw tsrError('ERR_TSR_BUFFER', { operation: operation.name, problem })
-    }
-    mpi.integers[at / 4 + i] = slice.bytes / element
-    mpi.integers[at / 4 + slices.length + i] = first
-  }
-  return [mpi.address(at), mpi.address(at + 4 * slices.length)]
 }
 
 /** Returns the place of the result on this rank. Returns undefined without a reduction. */

@@ -76,15 +76,12 @@ interface Place {
  * @throws ERR_TSR_MPI_LAUNCH if they differ
  */
 function checkPlace({ worldSize, rank, variable }: Place, actual: MpiProcess) {
-  const { library } = actual
-  if (worldSize !== undefined && worldSize !== actual.worldSize) {
-    const problem = `${variable} says ${worldSize} ranks, but ${library} ${actual.worldSize}`
-    throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })
-  }
-  if (rank !== undefined && rank !== actual.rank) {
-    const problem = `this process is rank ${rank} of the launcher, but rank ${actual.rank} of ${library}`
-    throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })
-  }
+  const fits =
+    (worldSize ?? actual.worldSize) === actual.worldSize && (rank ?? actual.rank) === actual.rank
+  if (fits) return
+  const place = `rank ${rank ?? 'unknown'} of ${worldSize ?? 'unknown'}`
+  const problem = `${variable} says ${place}, but ${actual.library} rank ${actual.rank} of ${actual.worldSize}`
+  throw tsrError('ERR_TSR_MPI_LAUNCH', { problem })
 }
 
 function numberOf(text: string | undefined) {

@@ -35,13 +35,9 @@ const signatures = {
   Iallreduce: 'ppihhhp',
   Ireduce_scatter_block: 'ppihhhp',
   Iallgather: 'pihpihhp',
-  Iallgatherv: 'pihppphhp',
   Igather: 'pihpihihp',
-  Igatherv: 'pihppphihp',
   Iscatter: 'pihpihihp',
-  Iscatterv: 'ppphpihihp',
   Ialltoall: 'pihpihhp',
-  Ialltoallv: 'ppphppphhp',
   Ibarrier: 'hp',
 } as const
 

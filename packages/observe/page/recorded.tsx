@@ -5,7 +5,7 @@ import type {
   RecordedView,
   StepView,
 } from '../src/dashboard/views.ts'
-import { shareTitles, timeShares } from '../src/trace/shares.ts'
+import { timeShares } from '../src/trace/shares.ts'
 import { Collectives } from './collectives.tsx'
 import { millisecondsText, percentText } from './formats.ts'
 import { LineChart } from './line-chart.tsx'
@@ -51,7 +51,7 @@ export function Recorded({ view, last, points }: Properties) {
   )
 }
 
-const titles = ['rank', 'step', ...timeShares.map((share) => shareTitles[share])]
+const titles = ['rank', 'step', ...timeShares]
 
 function Summary({ view }: { readonly view: RecordedView }) {
   const { byRank, mean } = view.summary

@@ -1,5 +1,6 @@
 import { declareOptions, having, importOptional, monotonicNow } from '@tsrun/core'
-import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
+import { isOperationKind, type Span } from '@tsrun/distributed/record'
+import { partOfKind } from './trace/division.ts'
 
 /**
  * The subset of the `Tracer` of `@opentelemetry/api` that is used, so that the types of this package do
@@ -9,7 +10,6 @@ export interface OpenTelemetryTracer {
   startSpan(
     name: string,
     options?: {
-      readonly kind?: number
       readonly startTime?: number
       readonly attributes?: Record<string, string | number>
     },
@@ -27,33 +27,9 @@ const readOptions = declareOptions({
   tracer: having<OpenTelemetryTracer>(['startSpan'], 'a tracer of @opentelemetry/api').optional(),
 })
 
-const names: Readonly<Record<SpanKind, string>> = {
-  batch: 'take batch apart',
-  F: 'forward',
-  B: 'backward',
-  I: 'backward of inputs',
-  W: 'backward of weights',
-  optimizer: 'optimizer',
-  pack: 'pack',
-  unpack: 'unpack',
-  reduce: 'reduce',
-  alloc: 'allocate',
-  call: 'call',
-  send: 'send',
-  recv: 'receive',
-  collective: 'collective',
-  wait: 'wait',
-  step: 'step',
-  input: 'wait for input',
-  checkpoint: 'checkpoint',
-  gc: 'garbage collection',
-}
-
-/** Span kinds of OpenTelemetry: internal, producer and consumer. */
-const [INTERNAL, PRODUCER, CONSUMER] = [0, 3, 4]
-
 /**
- * Exports recorded spans to OpenTelemetry with their wall-clock times. A span of the main thread
+ * Exports recorded spans to OpenTelemetry with their wall-clock times. Their names are those of the
+ * parts of a step, such as `forward`. A span of the main thread
  * becomes a child of the span that encloses it. An operation becomes a child of the step that it began
  * in. Other spans become children of the active span, if any. Attributes are `tsrun.kind`, `tsrun.rank`
  * and the facts of the span, such as `tsrun.microbatch`. Names of facts in milliseconds end with `_ms`.
@@ -84,8 +60,8 @@ export async function exportSpans(
       if (value !== undefined) attributes[`tsrun.${attributeNames.get(fact) ?? fact}`] = value
     }
     const made = tracer.startSpan(
-      names[kind],
-      { kind: kindOf(kind), startTime: epoch + start, attributes },
+      partOfKind[kind] ?? kind,
+      { startTime: epoch + start, attributes },
       parent,
     )
     made.end(epoch + end)
@@ -116,8 +92,3 @@ const attributeNames = new Map([
   ['noticed', 'noticed_ms'],
   ['cpu', 'cpu_ms'],
 ])
-
-function kindOf(kind: SpanKind) {
-  if (kind === 'send') return PRODUCER
-  return kind === 'recv' ? CONSUMER : INTERNAL
-}

@@ -38,6 +38,9 @@ describe('tsrun setup tensorflow', () => {
 
     const first = await setUp(env)
     expect({ ...first, stdout: '' }).toMatchObject({ code: 0, stderr: '' })
+    expect(first.stdout).toMatch(
+      /1\/5 found the tools: Node .*, npm 11\.0\.0, Python 3\.12\.0, g\+\+ 13\.0\n/,
+    )
     const steps = first.stdout
       .split('\n')
       // what takes long on a busy machine says so in between
@@ -55,7 +58,6 @@ describe('tsrun setup tensorflow', () => {
       packageVersion: '4.22.0',
       tensorflowVersion: '2.99.0',
       devices: ['CPU'],
-      tools: { npm: '11.0.0', Python: '3.12.0', compiler: 'g++ 13.0' },
       libraryFolders: [join(readTensorFlowManifest(env)!.folder, 'venv/bin/tensorflow')],
     })
     const files = contents(env)
@@ -65,11 +67,6 @@ describe('tsrun setup tensorflow', () => {
     expect(second.stdout).toMatch(/TensorFlow 2\.99\.0 is set up on CPU .*; there is nothing to do/)
     expect(readTensorFlowManifest(env)).toEqual(manifest)
     expect((await setUp(env, '--check')).code).toBe(0)
-
-    // Ranks of a script in a folder without the package could not use it.
-    expect(second.stdout).not.toContain('@tsrun/tensorflow')
-    const elsewhere = await tsrunHere(['setup', 'tensorflow'], { env, cwd: folder })
-    expect(elsewhere.stdout).toContain('`npm install @tsrun/tensorflow`')
 
     // What no longer works is told, and built again; the old files go.
     const broken = await setUp({ ...env, BINDING: 'broken' }, '--check')
@@ -93,23 +90,22 @@ describe('tsrun setup tensorflow', () => {
   })
 
   it('uses a TensorFlow that the user names, without pip', async () => {
-    const env = fakeTools(folder, ['npm', 'g++'])
-    const wheel = join(folder, 'given/tensorflow')
-    mkdirSync(join(wheel, 'include/tensorflow/c/eager'), { recursive: true })
-    const { stderr } = await setUp(env, '--wheel', join(folder, 'given'))
-    expect(stderr).toMatch(/neither a TensorFlow wheel .* nor an installed one/)
+    const env = fakeTools(folder, all)
+    const python = join(folder, 'bin/python3')
+    const tensorflow = join(folder, 'bin/tensorflow')
+    mkdirSync(join(tensorflow, 'include/tensorflow/c/eager'), { recursive: true })
     for (const name of ['libtensorflow_cc.so.2', 'include/tensorflow/c/eager/c_api.h']) {
-      writeEmpty(join(wheel, name))
+      writeEmpty(join(tensorflow, name))
     }
-    const half = await setUp(env, '--wheel', join(folder, 'given'))
+    const half = await setUp(env, '--python', python)
     expect(half.stderr).toMatch(
       /has no libtensorflow_framework\.so\.2: use the wheel of TensorFlow/,
     )
-    writeEmpty(join(wheel, 'libtensorflow_framework.so.2'))
-    expect((await setUp(env, '--wheel', join(folder, 'given'))).code).toBe(0)
+    writeEmpty(join(tensorflow, 'libtensorflow_framework.so.2'))
+    expect((await setUp(env, '--python', python)).code).toBe(0)
     expect(readTensorFlowManifest(env)).toMatchObject({
-      libraryFolders: [wheel],
-      request: { wheel: join(folder, 'given'), python: null },
+      libraryFolders: [tensorflow],
+      request: { wheel: null, python },
     })
   })
 
@@ -117,6 +113,8 @@ describe('tsrun setup tensorflow', () => {
     const env = fakeTools(folder, all)
     const wheels = join(folder, 'wheels')
     mkdirSync(wheels)
+    const { stderr } = await setUp(env, '--wheel', wheels)
+    expect(stderr).toContain('(--wheel) holds no TensorFlow wheel')
     writeEmpty(join(wheels, 'tensorflow_cpu-2.99.0-cp312-cp312-linux_x86_64.whl'))
     expect((await setUp(env, '--wheel', wheels)).code).toBe(0)
     const pip = (): string => readFileSync(join(folder, 'pip-arguments'), 'utf8')
@@ -151,12 +149,10 @@ describe('tsrun setup tensorflow', () => {
       expect(contents(env)).toEqual(['setup.log'])
 
       const unknown = { ...from, ARCHIVES: binding }
-      const flags = ['--official', '--sha256', '0'.repeat(64)]
-      expect(await setUp(unknown, ...flags)).toMatchObject({ code: 1 })
       const { code, stdout } = await setUp(unknown, '--official')
       const sha256 = createHash('sha256').update(`/${binding}`).digest('hex')
       expect(code).toBe(0)
-      expect(stdout).toContain(`/${binding}: its SHA-256 is ${sha256}; --sha256 demands it`)
+      expect(stdout).toContain(`/${binding}: its SHA-256 is ${sha256}`)
     } finally {
       server.close()
     }
@@ -203,7 +199,7 @@ describe('tsrun setup tensorflow says what to do when', () => {
       'pip downloads a file with another checksum',
       all,
       { PIP: 'other-file' },
-      /pip could not install TensorFlow 2\.21\.0 \(file:\S+ has the SHA-256 1{64}, which is none.*--wheel/,
+      /pip could not install TensorFlow 2\.21\.0 \(ERROR: THESE PACKAGES DO NOT MATCH.*gives other files than those/,
     ],
     [
       'the wheel has no module tensorflow',

@@ -1,8 +1,5 @@
 import { infrastructureError, userError, type ErrorSection } from './definition.ts'
 
-/** Advice for an argument that matches none of `mistakes`. */
-const generalAdvice = 'Fix the argument at the first line of your script in the stack trace.'
-
 interface Mistake {
   /** Matches the text that `shown` returns. */
   readonly value: RegExp
@@ -54,11 +51,11 @@ const mistakes: readonly Mistake[] = [
 function adviseOnArgument({
   value = '',
   expected = '',
-}: Readonly<Record<string, string | number | bigint>>): string {
+}: Readonly<Record<string, string | number | bigint>>): string | undefined {
   const mistake = mistakes.find(
     (each) => each.value.test(String(value)) && (each.expected?.test(String(expected)) ?? true),
   )
-  return mistake?.advice ?? generalAdvice
+  return mistake?.advice
 }
 
 export const coreErrors = {
@@ -69,7 +66,7 @@ export const coreErrors = {
   ERR_TSR_ARGUMENT: {
     category: 'user',
     message: '{name} is {value}; expected {expected}',
-    advice: generalAdvice,
+    advice: 'Fix the argument at the first line of your script in the stack trace.',
     adviseOn: adviseOnArgument,
   },
   ERR_TSR_TIMEOUT: infrastructureError(
@@ -105,8 +102,6 @@ export const coreErrors = {
   },
 } as const satisfies ErrorSection
 
-const LOOK_UP = 'Look up the error number in the manual page of the call.'
-
 export const nativeErrors = {
   ERR_TSR_NATIVE_UNAVAILABLE: infrastructureError(
     'The native bindings are not available: {reason}',
@@ -115,10 +110,10 @@ export const nativeErrors = {
   ERR_TSR_SYSTEM_CALL: {
     category: 'infrastructure',
     message: '{call} failed: {errno} ({description})',
-    advice: LOOK_UP,
+    advice: 'Look up the error number in the manual page of the call.',
     adviseOn: ({ description }) =>
       description === 'ENOMEM'
         ? 'Raise `ulimit -v`, set a smaller TSRUN_ARENA, or free memory.'
-        : LOOK_UP,
+        : undefined,
   },
 } as const satisfies ErrorSection

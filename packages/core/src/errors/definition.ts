@@ -11,8 +11,10 @@ export interface ErrorDefinition {
   readonly message: string
   /** What the user should do now. */
   readonly advice: string
-  /** Computes advice from the facts. It replaces `advice`. */
-  readonly adviseOn?: (facts: Readonly<Record<string, string | number | bigint>>) => string
+  /** Computes better advice from the facts; undefined: `advice`. */
+  readonly adviseOn?: (
+    facts: Readonly<Record<string, string | number | bigint>>,
+  ) => string | undefined
   /**
    * True if the error only follows from another rank's failure (a lost peer, an abort). A failure
    * report blames such a rank only if no other cause is known.

@@ -71,9 +71,9 @@ export const launcherErrors = {
     category: 'user',
     message: 'The manifest of `npx tsrun setup {name}`, {path}, cannot be used: {problem}',
     advice: 'Run that command again.',
-    adviseOn: ({ problem }): string =>
+    adviseOn: ({ problem }) =>
       String(problem).includes(DENIED)
         ? 'Give Node --allow-fs-read for the folder that has this file and what it installed.'
-        : 'Run that command again.',
+        : undefined,
   },
 } as const satisfies ErrorSection

@@ -165,8 +165,6 @@ export interface TensorFlowManifest {
   readonly kernels?: boolean
   /** Devices that the set-up found in its final test: `CPU`, or the names of the GPUs. */
   readonly devices: readonly string[]
-  /** Human-readable versions of the build tools. */
-  readonly tools: Readonly<Record<string, string>>
   /** Platform and architecture that the binding was compiled for, for example `linux-x64`. */
   readonly system: string
   /** Time of the set-up, in ISO 8601. */

@@ -55,9 +55,6 @@ export const command = declareCommand({
   },
 })
 
-/** Approximate seconds of a round of measurements, and of starting the hosts. */
-const [ROUND, START] = [1.5, 4]
-
 /** @throws ERR_TSR_USAGE */
 async function compareHosts(
   file: string,
@@ -68,11 +65,7 @@ async function compareHosts(
   const signal = interrupts.stop
   const hosts = chooseHosts(readHosts(file, cwd), given)
   const links = hosts.length * (hosts.length - 1)
-  const seconds = Math.round(START + ROUND * (hosts.length - 1))
-  console.write(
-    'stderr',
-    `tsrun: looks at ${hosts.length} hosts and ${links} links between them, about ${seconds} s\n`,
-  )
+  console.write('stderr', `tsrun: looks at ${hosts.length} hosts and ${links} links between them\n`)
   const reach = { ssh: readSsh(given.ssh), env, cwd }
   const survey = await surveyHosts({ hosts, reach, port, portRange, iface, signal })
   signal.throwIfAborted()

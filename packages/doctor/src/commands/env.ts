@@ -20,29 +20,29 @@ export const command = declareCommand({
 
 /** The report as a Markdown list. */
 export function envText(report: HostReport): string {
-  const { packages, cpu, memory, shm, numaNodes, koffi, mpi, variables } = report
+  const { packages, cpu, memory, variables } = report
   const packageList = Object.entries(packages).map(
     ([name, version]) => `${name.replace('@tsrun/', '')} ${version ?? NOT_FOUND}`,
   )
   const size = (bytes: number | null): string => (bytes === null ? 'none' : formatBytes(bytes))
   const lines = [
     `- tsrun: ${report.tsrun} (${packageList.join(', ')})`,
-    `- Node: ${report.node}, V8 ${report.v8}, npm ${report.npm ?? NOT_FOUND}`,
+    `- Node: ${report.node}, V8 ${report.v8}`,
     `- TypeScript: tsx ${report.tsx ?? NOT_FOUND}, typescript ${report.typescript ?? NOT_FOUND}`,
     `- OS: ${report.os ?? NOT_FOUND}, ${report.system}`,
     `- kernel: ${report.kernel}`,
     `- libc: ${report.libc ?? NOT_FOUND}`,
-    `- container: ${report.container ?? 'none'}`,
     `- CPU: ${cpu.model ?? NOT_FOUND}`,
     `- cores: ${cpu.cores}, usable: ${cpu.allowed}, cgroup limit: ${cpu.limit ?? 'none'}`,
     `- memory: ${size(memory.size)}, available: ${size(memory.free)}, cgroup limit: ${size(memory.limit)}`,
-    `- /dev/shm: ${shm === null ? NOT_FOUND : `${size(shm.size)}, free: ${size(shm.free)}`}`,
-    `- open files: ${report.openFiles ?? NOT_FOUND}`,
-    `- NUMA nodes: ${numaNodes.length === 0 ? NOT_FOUND : `${numaNodes.length} (cores ${numaNodes.join('; ')})`}`,
     ...section('GPUs', gpuLines(report)),
-    ...section('backends', backendLines(report)),
-    `- koffi: ${koffi.version ?? NOT_FOUND}, ${koffi.loads ? 'loads' : `does not load: ${koffi.problem ?? ''}`}`,
-    `- MPI: ${mpi === null ? NOT_FOUND : [mpi.mpirun, ...mpi.libraries].filter(Boolean).join(', ')}`,
+    ...section(
+      'backends',
+      report.backends.map(
+        ({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`,
+      ),
+    ),
+    `- koffi: ${report.koffi ?? NOT_FOUND}`,
     ...section(
       'network interfaces',
       report.interfaces.map(({ name, addresses }) => `${name}: ${addresses.join(', ')}`),
@@ -70,19 +70,6 @@ function gpuLines({ gpus, gpuProblem }: HostReport): string[] {
         ({ name, memory, driver }, index) =>
           `${index}: ${name}, ${memory ?? NOT_FOUND}, driver ${driver ?? NOT_FOUND}`,
       )
-}
-
-function backendLines({ backends, tensorflow, blas }: HostReport): string[] {
-  const found =
-    tensorflow === null
-      ? NOT_FOUND
-      : (tensorflow.problem ??
-        `${tensorflow.version} behind ${tensorflow.package} ${tensorflow.packageVersion}, set up on ${tensorflow.devices.join(', ')}`)
-  return [
-    ...backends.map(({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`),
-    `tensorflow of tsrun setup: ${found}`,
-    `BLAS of wasm: ${blas.library === null ? NOT_FOUND : `${blas.library}, kernels ${blas.kernels}, from ${blas.origin}`}`,
-  ]
 }
 
 /** Formats a value as one line of Markdown code, because values may contain asterisks. */

@@ -1,11 +1,10 @@
 import { statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { flag, isTsrError, type TensorFlowRequest } from '@tsrun/core'
 import {
   type CommandContext,
   declareCommand,
   type Flags,
-  resolveFrom,
   usageError,
   type ValuesOf,
 } from '@tsrun/launcher/host'
@@ -22,8 +21,7 @@ const flags = {
   },
   wheel: {
     excludes: ['python', 'official'],
-    description:
-      'take TensorFlow from this folder: one of .whl files, or one into which it was installed',
+    description: 'take TensorFlow from this folder of .whl files',
   },
   python: {
     excludes: ['official'],
@@ -34,11 +32,6 @@ const flags = {
     reads: flag,
     description:
       'use the libraries that the npm package downloads (TensorFlow 2.9) instead of a wheel',
-  },
-  sha256: {
-    needs: 'official',
-    description:
-      'demand this SHA-256 of a download of --official for which tsrun knows none (HASH,HASH for several)',
   },
   check: {
     reads: flag,
@@ -76,7 +69,7 @@ export function requestOf(
 /** What to set up. @throws ERR_TSR_USAGE for flags that belong to another component */
 function componentOf(what: string, values: ValuesOf<typeof flags>, cwd: string) {
   if (what === 'tensorflow') return tensorflowComponent(requestOf(values, cwd))
-  const others = ['gpu', 'wheel', 'python', 'official', 'sha256'] as const
+  const others = ['gpu', 'wheel', 'python', 'official'] as const
   const given = others.find((name) => values[name] !== undefined)
   if (given === undefined) return blasComponent
   throw usageError(`--${given} is only for tsrun setup tensorflow`)
@@ -90,18 +83,13 @@ async function setUp(
 ): Promise<void> {
   const { env, cwd, console, interrupts } = context
   const component = componentOf(what, values, cwd)
-  const sha256 = hashesOf(values.sha256)
   const signal = interrupts.stop
   const say = (sentence: string): void => {
     console.print('stdout', `tsrun setup: ${sentence}\n`)
   }
   try {
-    const tools = { env, signal, say, sha256 }
+    const tools = { env, signal, say }
     const works = await setUpComponent(tools, component, values.check === true)
-    const backend = () => resolveFrom([join(cwd, 'any.js')], '@tsrun/tensorflow')
-    if (works && what === 'tensorflow' && backend() === undefined) {
-      say('ranks also need a package that is not installed: `npm install @tsrun/tensorflow`')
-    }
     context.exitCode = works ? 0 : FAILED
   } catch (error) {
     if (signal.aborted) {
@@ -113,13 +101,6 @@ async function setUp(
     console.write('stderr', `tsrun: ${error.message}\n`)
     context.exitCode = FAILED
   }
-}
-
-export function hashesOf(given: string | undefined): string[] {
-  const hashes = given?.toLowerCase().split(',') ?? []
-  const wrong = hashes.find((hash) => !/^[0-9a-f]{64}$/.test(hash))
-  if (wrong === undefined) return hashes
-  throw usageError(`--sha256 is ${wrong}; expected 64 hexadecimal digits`)
 }
 
 function existing(flag: string, path: string | undefined, cwd: string): string | null {

@@ -1,7 +1,8 @@
 import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
-import { isOldNode, OLDEST_NODE, version } from '@tsrun/launcher/host'
+import { isOldNode, OLDEST_NODE } from '@tsrun/launcher/host'
 import { systemAdvice } from '../setup/blas.ts'
+import { describe } from '../setup/tensorflow.ts'
 import type { Facts } from './gather.ts'
 
 /** The result of a check. */
@@ -24,11 +25,11 @@ type Outcome = Omit<Finding, 'name' | 'state'> & Partial<Pick<Finding, 'state'>>
 /** Checks by name, in the order of the report. */
 type Checks = Readonly<Record<string, (facts: Facts) => Outcome | undefined>>
 
-/** Open files that suffice for the script and the connections of a rank with a few dozen peers. */
-const FILES = 1024
-
-/** Threads and KiB of addresses that a rank needs on the default backend. */
-const RANK = { threads: 13, addresses: 4e6 }
+/**
+ * What a rank needs: threads, and KiB of addresses, on the default backend; open files for the script
+ * and the connections to a few dozen peers.
+ */
+const RANK = { threads: 13, addresses: 4e6, files: 1024 }
 
 const checksOfHost: Checks = {
   Node({ node }) {
@@ -38,40 +39,6 @@ const checksOfHost: Checks = {
     }
     const advice = 'Shared memory, libc sockets and the inline engine are available only on Linux.'
     return { found, advice: node.system.startsWith('linux') ? undefined : advice }
-  },
-
-  TypeScript({ node }) {
-    if (Boolean(node.typescript)) return { found: 'Node strips the types itself' }
-    if (node.tsx !== undefined) return { found: 'through tsx' }
-    const advice = 'npm install --save-dev tsx, or use Node 22.18 or later.'
-    return { found: 'only JavaScript runs', advice }
-  },
-
-  '@tsrun/observe'({ observe }) {
-    if (observe?.fits === true) return { found: 'dashboard, metrics and traces' }
-    const [found, wanted] =
-      observe === undefined
-        ? ['not installed', '']
-        : [`version ${observe.version}, unlike tsrun (${version})`, `@${version}`]
-    const uses = 'For --dashboard, --metrics, tsrun trace and tsrun view'
-    return { found, advice: `${uses}: npm install @tsrun/observe${wanted}.` }
-  },
-
-  /** Whether npm skips install scripts: if ignore-scripts is set, or if npm is 11.19 or newer. */
-  'install scripts'({ npm, native }) {
-    if (npm === undefined) return { found: 'there is no npm here to block them' }
-    const [major = 0, minor = 0] = npm.version.split('.').map(Number)
-    const asks = major > 11 || (major === 11 && minor >= 19)
-    if (!npm.ignoresScripts && !asks) return { found: `npm ${npm.version} runs them` }
-    const why = npm.ignoresScripts ? 'ignore-scripts is set' : 'unless they are approved'
-    const found = `npm ${npm.version} skips them (${why}); tsrun needs none`
-    if (native.available) {
-      const advice =
-        'The package of TensorFlow needs its script; tsrun setup tensorflow works without it.'
-      return { found, advice, state: 'ok' }
-    }
-    const advice = 'If koffi is missing for that reason: npm rebuild koffi --ignore-scripts=false.'
-    return { found, advice }
   },
 
   koffi({ native }) {
@@ -94,33 +61,7 @@ const checksOfHost: Checks = {
       size === undefined || free === undefined
         ? 'no /dev/shm, which is not needed'
         : `/dev/shm: ${formatBytes(free)} of ${formatBytes(size)} free`
-    const advice = 'tsrun does not need /dev/shm, but MPI may: docker run --shm-size=1g.'
-    const isSmall = size !== undefined && size < 256 * 2 ** 20
-    return {
-      found: `memfd and /proc/PID/fd work; ${room}`,
-      advice: isSmall ? advice : undefined,
-      state: 'ok',
-    }
-  },
-
-  /**
-   * With autogroups, the scheduler divides CPU time among sessions, so ranks in separate sessions cannot
-   * yield a core to each other. With koffi, ranks stay in the session of their launcher.
-   */
-  scheduler({ autogroups, native }) {
-    if (!autogroups) return { found: 'no autogroups' }
-    if (native.available) return { found: 'autogroups, and all ranks in one session' }
-    return {
-      found: 'autogroups, and ranks would be in sessions of their own',
-      advice: 'Install koffi, or run as root: sysctl kernel.sched_autogroup_enabled=0.',
-    }
-  },
-
-  'open files'({ openFiles }) {
-    if (openFiles === undefined) return { found: 'limit unknown' }
-    const found = openFiles === Infinity ? 'no limit' : `up to ${openFiles} per process`
-    const advice = `Run ulimit -n ${FILES * 4} before tsrun, or set nofile in /etc/security/limits.conf.`
-    return { found, advice: openFiles >= FILES ? undefined : advice }
+    return { found: `memfd and /proc/PID/fd work; ${room}` }
   },
 
   threads({ cores: { allowed, all, quota, usable } }) {
@@ -133,16 +74,15 @@ const checksOfHost: Checks = {
   },
 
   limits({ limits, cores }) {
-    const { 'ulimit -v': addresses, ...processes } = limits
+    const { 'ulimit -v': addresses, 'open files': files, ...processes } = limits
     const set = Object.entries(limits).filter(([, limit]) => Number.isFinite(limit))
     const found =
-      set.length === 0
-        ? 'none on processes and addresses'
-        : set.map(([limit, value]) => `${limit}: ${value}`).join(', ')
+      set.length === 0 ? 'none' : set.map(([limit, value]) => `${limit}: ${value}`).join(', ')
     const isSmall =
       Math.min(...Object.values(processes)) < cores.usable * RANK.threads ||
-      addresses < RANK.addresses
-    const advice = `Raise the limits, or start fewer ranks: a rank has about ${RANK.threads} threads and needs 4 GB of addresses.`
+      addresses < RANK.addresses ||
+      files < RANK.files
+    const advice = `Raise the limits (ulimit -n for open files), or start fewer ranks: a rank has about ${RANK.threads} threads and needs ${RANK.files} open files and 4 GB of addresses.`
     return { found, advice: isSmall ? advice : undefined }
   },
 
@@ -199,20 +139,20 @@ const checksOfLibraries: Checks = {
     const { manifest } = tensorflow
     // The check of the backend reports that TensorFlow is not set up.
     if (manifest === undefined) return undefined
-    const { tensorflowVersion, packageVersion, devices, folder, request, kernels } = manifest
-    const found = `${tensorflowVersion} behind ${manifest.package} ${packageVersion}, set up on ${devices.join(', ')}`
-    const details = [`in ${folder}`]
+    const { folder, request, kernels } = manifest
+    const found = describe(manifest)
     if (manifest.package === '@tensorflow/tfjs-node' && gpus.nvidia.length > 0) {
-      const advice = 'npx tsrun setup tensorflow --gpu'
-      return { found: `${found}, although there are GPUs`, advice, details }
+      return {
+        found: `${found}, although there are GPUs`,
+        advice: 'npx tsrun setup tensorflow --gpu',
+      }
     }
-    if (kernels !== false) return { found, details }
+    if (kernels !== false) return { found }
     const advice = `${join(dirname(folder), 'setup.log')} says why. --wheel names another TensorFlow; remove ${folder} to try again.`
     return {
-      found: `${found}, without the kernels of tsrun: small layers are slower`,
+      found: `${found}: small layers are slower`,
       // Installations with --official never have the kernels.
       advice: request.official ? undefined : advice,
-      details,
     }
   },
 
@@ -224,7 +164,7 @@ const checksOfLibraries: Checks = {
     return { found, advice: library === null ? advice : undefined, details }
   },
 
-  GPUs({ gpus: { nvidia, topology, problem, uses, misnamed } }) {
+  GPUs({ gpus: { nvidia, topology, problem } }) {
     if (problem !== undefined) {
       const advice =
         'The driver of the GPU does not answer: check nvidia-smi, or give the container access to the GPUs.'
@@ -232,22 +172,7 @@ const checksOfLibraries: Checks = {
     }
     if (nvidia.length === 0) return { found: 'no NVIDIA GPU (there is no nvidia-smi)' }
     const count = nvidia.length === 1 ? '1 NVIDIA GPU' : `${nvidia.length} NVIDIA GPUs`
-    const details = [...nvidia, ...topology]
-    if (misnamed === undefined) {
-      return { found: uses === undefined ? count : `${count}: ${uses}`, details }
-    }
-    const advice = 'Change CUDA_VISIBLE_DEVICES, or unset it.'
-    return { found: `${count}, but ${misnamed}`, advice, details }
-  },
-
-  MPI({ mpi: { libraries, mpirun }, native }) {
-    if (libraries.length === 0) {
-      const advice = 'If there is one, name it in TSRUN_LIBMPI: see docs/mpi.md.'
-      if (mpirun === undefined) return { found: 'none; it is not needed' }
-      return { found: `${mpirun}, but no libmpi`, advice }
-    }
-    const found = [mpirun ?? 'no mpirun', ...libraries].join(', ')
-    return { found, advice: native.available ? undefined : 'The transport mpi needs koffi.' }
+    return { found: count, details: [...nvidia, ...topology] }
   },
 }
 

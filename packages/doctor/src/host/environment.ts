@@ -1,9 +1,7 @@
-import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus, freemem, networkInterfaces, release, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { namesIn, object, parseJson, text, thisSystem } from '@tsrun/core'
-import { isAvailable } from '@tsrun/native'
+import { object, parseJson, text, thisSystem } from '@tsrun/core'
 import {
   linesOf,
   memoryLimit,
@@ -11,11 +9,9 @@ import {
   readSystemFile as read,
   resolveFrom,
   runProgram,
-  softLimit,
   version,
 } from '@tsrun/launcher/host'
-import { readTensorFlow } from './gather.ts'
-import { attempt, findBlas, findMpi, readCores, sizeOfShm } from './machine.ts'
+import { attempt, readCores } from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
 export type HostReport = Awaited<ReturnType<typeof reportHost>>
@@ -27,16 +23,8 @@ const LIMIT = 10_000
 
 /** Collects facts about this host. A failed probe counts as a missing fact. */
 export async function reportHost(env: Environment, cwd: string, signal: AbortSignal) {
-  const options = { env, cwd, limit: LIMIT, signal }
-  const [npm, gpus, mpi, blas] = await Promise.all([
-    runProgram('npm', ['--version'], options),
-    readGpus(options),
-    findMpi(env),
-    findBlas(env, signal),
-  ])
   const places = placesOf(cwd)
   const versionOf = (name: string): string | null => installedVersion(name, places)
-  const koffi = isAvailable()
   const cores = readCores()
   const model = cpus()[0]?.model.trim() ?? ''
   const limit = memoryLimit() ?? Infinity
@@ -45,14 +33,12 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     packages: Object.fromEntries(packageNames.map((name) => [name, versionOf(name)])),
     node: process.version,
     v8: process.versions.v8,
-    npm: npm.failure === undefined ? (linesOf(npm.stdout)[0] ?? null) : null,
     tsx: versionOf('tsx'),
     typescript: versionOf('typescript'),
     system: thisSystem,
     os: /^PRETTY_NAME="?(.*?)"?$/m.exec(read('/etc/os-release') ?? '')?.[1] ?? null,
     kernel: release(),
     libc: attempt(readLibc) ?? null,
-    container: containerOf(env),
     cpu: {
       model: model === '' ? null : model,
       cores: cores.all,
@@ -67,22 +53,9 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
       /** The limit of the cgroup in bytes. */
       limit: limit < totalmem() ? limit : null,
     },
-    shm: sizeOfShm() ?? null,
-    openFiles: softLimit('Max open files') ?? null,
-    numaNodes: readNumaNodes(),
-    ...gpus,
+    ...(await readGpus({ env, cwd, limit: LIMIT, signal })),
     backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
-    tensorflow: reportTensorFlow(env),
-    blas,
-    koffi: {
-      version: versionOf('koffi'),
-      loads: koffi.available,
-      problem: koffi.available ? null : koffi.reason,
-    },
-    mpi:
-      mpi.libraries.length > 0 || mpi.mpirun !== undefined
-        ? { ...mpi, mpirun: mpi.mpirun ?? null }
-        : null,
+    koffi: versionOf('koffi'),
     interfaces: Object.entries(attempt(networkInterfaces) ?? {}).map(([name, of = []]) => ({
       name,
       addresses: of.map(({ cidr, address }) => cidr ?? address),
@@ -155,23 +128,6 @@ function readLibc(): string | undefined {
     : undefined
 }
 
-/** The container runtime. */
-function containerOf(env: Environment): string | null {
-  if (env['KUBERNETES_SERVICE_HOST'] !== undefined) return 'kubernetes'
-  if (existsSync('/.dockerenv')) return 'docker'
-  if (existsSync('/run/.containerenv')) return 'podman'
-  return null
-}
-
-/** The cores of each NUMA node, for example `0-7`. */
-function readNumaNodes(): string[] {
-  const folder = '/sys/devices/system/node'
-  return namesIn(folder)
-    .filter((name) => /^node\d+$/.test(name))
-    .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4)))
-    .map((name) => read(join(folder, name, 'cpulist')) ?? '')
-}
-
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader']
 
 async function readGpus(options: Parameters<typeof runProgram>[2]) {
@@ -194,52 +150,15 @@ async function readGpus(options: Parameters<typeof runProgram>[2]) {
   }
 }
 
-/** The installation of `tsrun setup tensorflow`. */
-function reportTensorFlow(env: Environment) {
-  const found = readTensorFlow(env)
-  if (found.problem !== undefined) return { problem: found.problem }
-  if (found.manifest === undefined) return null
-  const { tensorflowVersion: version, package: name, packageVersion, devices } = found.manifest
-  return { version, package: name, packageVersion, devices }
-}
-
 const prefixes =
   // A plain TF_ would also match the variables of Terraform.
-  /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMI|OMP|OPENBLAS|MKL|BLIS|VECLIB|CUDA|NCCL|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_/
+  /^(TSRUN|PET|MASTER|TORCHELASTIC|GROUP|ROLE|OMPI_COMM_WORLD|PMIX?|MPI|JOB_COMPLETION|V[CK]_TASK|OMP|OPENBLAS|MKL|BLIS|VECLIB|CUDA|NVIDIA_VISIBLE|NCCL|UCX|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_|^SLURM_(JOB_ID|JOB_N|LOCALID|N|PROCID|STEP|TASKS)/
 const names = new Set([
   'RANK',
   'WORLD_SIZE',
   'LOCAL_RANK',
   'LOCAL_WORLD_SIZE',
   'NODE_RANK',
-  'GROUP_RANK',
-  'ROLE_NAME',
-  'ROLE_RANK',
-  'ROLE_WORLD_SIZE',
-  'PMIX_RANK',
-  'PMIX_NAMESPACE',
-  'MPI_LOCALRANKID',
-  'MPI_LOCALNRANKS',
-  'UCX_MEM_EVENTS',
-  'SLURM_JOB_ID',
-  'SLURM_STEP_ID',
-  'SLURM_STEPID',
-  'SLURM_NODEID',
-  'SLURM_PROCID',
-  'SLURM_LOCALID',
-  'SLURM_NTASKS',
-  'SLURM_STEP_NUM_TASKS',
-  'SLURM_TASKS_PER_NODE',
-  'SLURM_STEP_TASKS_PER_NODE',
-  'SLURM_STEP_NUM_NODES',
-  'SLURM_NNODES',
-  'SLURM_JOB_NUM_NODES',
-  'SLURM_STEP_NODELIST',
-  'SLURM_JOB_NODELIST',
-  'JOB_COMPLETION_INDEX',
-  'VC_TASK_INDEX',
-  'VK_TASK_INDEX',
-  'NVIDIA_VISIBLE_DEVICES',
   'NODE_OPTIONS',
   'NODE_PATH',
   'TSX_TSCONFIG_PATH',

@@ -18,10 +18,7 @@ import {
   findDevices,
   type Devices,
   gpusOfHost,
-  locatePackage,
-  nodeAbilities,
   processLimits,
-  readSystemFile,
   resolveFrom,
   runProgram,
   type RunOptions,
@@ -29,15 +26,7 @@ import {
 } from '@tsrun/launcher/host'
 import { packageFolder } from '../package-folder.ts'
 import { LONGEST_START } from '../setup/proof.ts'
-import {
-  findBlas,
-  findMpi,
-  measureMemory,
-  readCores,
-  readGpus,
-  readNpm,
-  trySharedMemory,
-} from './machine.ts'
+import { findBlas, measureMemory, readCores, readGpus, trySharedMemory } from './machine.ts'
 
 /** The facts about this host, which the checks assess. */
 export type Facts = Awaited<ReturnType<typeof gatherFacts>>
@@ -50,28 +39,16 @@ export type Facts = Awaited<ReturnType<typeof gatherFacts>>
 export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
   const hostGpus = gpusOfHost(env)
-  const [npm, gpus, mpi, blas] = await Promise.all([
-    readNpm(cwd),
-    readGpus(hostGpus, env),
-    findMpi(env),
-    findBlas(env, signal),
-  ])
+  const [gpus, blas] = await Promise.all([readGpus(hostGpus, env), findBlas(env, signal)])
   return {
-    observe: locatePackage('@tsrun/observe', cwd),
-    node: {
-      ...nodeAbilities(env),
-      system: thisSystem,
-      /** Path of the package tsx, if installed. */
-      tsx: resolveFrom([join(cwd, 'any.js'), import.meta.url], 'tsx'),
-    },
-    npm,
+    node: { version: process.version, system: thisSystem },
     native: isAvailable(),
     sharedMemory: await trySharedMemory(),
-    /** Whether the scheduler divides CPU time among sessions first. */
-    autogroups: readSystemFile('/proc/sys/kernel/sched_autogroup_enabled') === '1',
-    /** The limit on open files, which Node raises to the maximum and ranks inherit. */
-    openFiles: softLimit('Max open files'),
-    limits: processLimits(),
+    limits: {
+      ...processLimits(),
+      /** Node raises this limit to the maximum, and ranks inherit it. */
+      'open files': softLimit('Max open files') ?? Infinity,
+    },
     cores: readCores(),
     memory: measureMemory(),
     backends: await tryBackends(
@@ -84,12 +61,11 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
     tensorflow,
     blas,
     gpus,
-    mpi,
   }
 }
 
 /** The installation of `tsrun setup tensorflow`, if there is one, or why it cannot be used. */
-export function readTensorFlow(env: NodeJS.ProcessEnv) {
+function readTensorFlow(env: NodeJS.ProcessEnv) {
   try {
     return { manifest: readTensorFlowManifest(env) }
   } catch (error) {

@@ -1,40 +1,27 @@
-import { closeSync, existsSync, readFileSync, statfsSync } from 'node:fs'
+import { closeSync, readFileSync, statfsSync } from 'node:fs'
 import { availableParallelism, cpus, devNull, totalmem } from 'node:os'
-import { join } from 'node:path'
-import { anything, blasLibraries, namesIn, parseJson, record } from '@tsrun/core'
+import { blasLibraries } from '@tsrun/core'
 import { createSharedFile, isAvailable } from '@tsrun/native'
 import {
   cpuQuota,
-  describeUse,
   type HostGpus,
   linesOf,
   memoryLimit,
   runProgram,
   usableCores,
-  visibleProblem,
 } from '@tsrun/launcher/host'
 import { proveBlas } from '../setup/blas.ts'
-
-export async function readNpm(cwd: string) {
-  const { stdout, failure } = await runProgram('npm', ['config', 'list', '--json'], { cwd })
-  if (failure !== undefined) return undefined
-  const config = parseJson(stdout, record(anything()))
-  // Not `user-agent`, whose version is the placeholder {npm-version} in some versions of npm.
-  const version = config?.['npm-version']
-  if (typeof version !== 'string') return undefined
-  return {
-    version,
-    /** Whether npm's configuration sets `ignore-scripts`. */
-    ignoresScripts: config!['ignore-scripts'] === true,
-  }
-}
 
 /** Tests whether a child process can write into a memory-backed file of this process. */
 export async function trySharedMemory() {
   return {
     /** Why two processes cannot share a file in memory; undefined if they can. */
     problem: await sharingProblem(),
-    ...sizeOfShm(),
+    /** Bytes of /dev/shm; undefined if it is missing. */
+    ...attempt(() => {
+      const { blocks, bavail, bsize } = statfsSync('/dev/shm')
+      return { size: blocks * bsize, free: bavail * bsize }
+    }),
   }
 }
 
@@ -62,14 +49,6 @@ async function sharingProblem(): Promise<string | undefined> {
 /** A child process receives the source of this function and runs it. */
 const writeHere = (): void => {
   process.getBuiltinModule('node:fs').writeFileSync(process.argv[1]!, 'here', { flag: 'r+' })
-}
-
-/** Bytes of /dev/shm; undefined if it is missing. */
-export function sizeOfShm() {
-  return attempt(() => {
-    const { blocks, bavail, bsize } = statfsSync('/dev/shm')
-    return { size: blocks * bsize, free: bavail * bsize }
-  })
 }
 
 export function readCores() {
@@ -112,9 +91,10 @@ export function attempt<T>(probe: () => T): T | undefined {
   }
 }
 
-export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv) {
-  const { lines: nvidia, problem } = gpus.list
-  const used = gpus.all.filter(({ use }) => use !== undefined)
+export async function readGpus(
+  { list: { lines: nvidia, problem } }: HostGpus,
+  env: NodeJS.ProcessEnv,
+) {
   return {
     /** The lines of `nvidia-smi -L`, one for each GPU. */
     nvidia,
@@ -125,10 +105,6 @@ export async function readGpus(gpus: HostGpus, env: NodeJS.ProcessEnv) {
         : [],
     /** Why nvidia-smi fails; undefined if it works or is not installed. */
     problem,
-    /** Which GPUs are in use, and by what; undefined: none. */
-    uses: used.length === 0 ? undefined : describeUse(used),
-    /** Why CUDA_VISIBLE_DEVICES does not fit these GPUs. */
-    misnamed: visibleProblem(env, gpus.list),
   }
 }
 
@@ -156,33 +132,4 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal) {
     problems.push(`${library}: ${proof}`)
   }
   return { library: null, origin: null, kernels: null, problems }
-}
-
-const mpiNames = ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
-
-/** Finds MPI libraries as the dynamic linker would, without loading them. */
-export async function findMpi(env: NodeJS.ProcessEnv) {
-  const [version, cache] = await Promise.all([
-    runProgram('mpirun', ['--version'], { env }),
-    runProgram('ldconfig', ['-p'], {
-      env: { ...env, PATH: `${env['PATH'] ?? ''}:/sbin:/usr/sbin` },
-    }),
-  ])
-  const cached = cache.stdout.matchAll(/^\s+(\S+) \(.*\) => (\S+)$/gm)
-  const folders = (env['LD_LIBRARY_PATH'] ?? '').split(':').filter(Boolean)
-  const libraries = [
-    env['TSRUN_LIBMPI'] ?? '',
-    ...folders.flatMap((folder) =>
-      namesIn(folder)
-        .filter((name) => mpiNames.includes(name))
-        .map((name) => join(folder, name)),
-    ),
-    ...Array.from(cached, ([, name, path]) => (mpiNames.includes(name!) ? path! : '')),
-  ].filter((path) => path !== '' && existsSync(path))
-  return {
-    /** Paths of libmpi. */
-    libraries: [...new Set(libraries)],
-    /** The first line of `mpirun --version`. */
-    mpirun: version.failure === undefined ? linesOf(version.stdout)[0] : undefined,
-  }
 }

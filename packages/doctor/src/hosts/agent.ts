@@ -1,15 +1,14 @@
 import { timingSafeEqual } from 'node:crypto'
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
-import { hostname, networkInterfaces } from 'node:os'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import {
   anything,
   choice,
   count,
+  messageOf,
   object,
   type Of,
   parseJson,
@@ -18,10 +17,10 @@ import {
   text,
   where,
 } from '@tsrun/core'
-import { softLimit, version } from '@tsrun/launcher/host'
+import { softLimit } from '@tsrun/launcher/host'
 import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
-import { attempt, readCores, trySharedMemory } from '../host/machine.ts'
+import { readCores, trySharedMemory } from '../host/machine.ts'
 
 /** The facts about a host for `tsrun doctor --hosts`. */
 export type HostFacts = Awaited<ReturnType<typeof gather>>
@@ -67,23 +66,10 @@ export async function answerQuestions(
         write(`${JSON.stringify({ id, value } satisfies Reply)}\n`)
       },
       (error: unknown) => {
-        write(`${JSON.stringify({ id, problem: reasonOf(error) } satisfies Reply)}\n`)
+        write(`${JSON.stringify({ id, problem: messageOf(error) } satisfies Reply)}\n`)
       },
     )
   }
-}
-
-function reasonOf(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException
-  const reasons: Record<string, string> = {
-    ECONNREFUSED: 'connection refused',
-    EHOSTUNREACH: 'no route to the host',
-    ENETUNREACH: 'no route to the network',
-    ETIMEDOUT: 'no answer',
-    ENOTFOUND: 'the name is not known',
-    EADDRINUSE: 'the port is in use',
-  }
-  return reasons[code ?? ''] ?? message
 }
 
 function answersWith(secret: Buffer) {
@@ -115,12 +101,9 @@ async function gather(ask: {
     address =
       iface === undefined ? await localAddressTowards(first, port) : addressOfInterface(iface)
   } catch (error) {
-    problem = reasonOf(error)
+    problem = messageOf(error)
   }
   return {
-    /** The name that the host reports for itself. */
-    hostname: hostname(),
-    version,
     node: process.version,
     /** Address at which other hosts reach the ranks of this host; undefined if there is a `problem`. */
     address,
@@ -130,7 +113,6 @@ async function gather(ask: {
       (found) => found.address,
       () => undefined,
     ),
-    interfaces: listInterfaces(),
     cores: readCores().allowed,
     /** Why the ranks of this host cannot share memory; undefined if they can. */
     sharing: koffi.available ? sharing : koffi.reason,
@@ -140,26 +122,10 @@ async function gather(ask: {
   }
 }
 
-function listInterfaces() {
-  return Object.entries(networkInterfaces()).flatMap(([name, of = []]) =>
-    of
-      // Link-local addresses (fe80::) are only valid with the name of an interface.
-      .filter(({ internal, scopeid }) => !internal && (scopeid ?? 0) === 0)
-      .map(({ address }) => ({
-        name,
-        address,
-        /** The largest packet in bytes; undefined if the system does not say. */
-        mtu: attempt(() => Number(readFileSync(`/sys/class/net/${name}/mtu`, 'latin1'))),
-      })),
-  )
-}
-
 /** Bytes of the secret that a client must send first. */
 export const SECRET_BYTES = 32
-/** Message types: a request for the other host's time, or bytes to receive. */
-const [PING, STREAM] = [1, 2]
-const HEADER = 9
-const ANSWER = 8
+/** Bytes of a number: of the size that announces a message, and of the time that answers it. */
+const WORD = 8
 /** Milliseconds for a client to send the secret. */
 const PATIENCE = 5000
 
@@ -198,7 +164,7 @@ function serve(socket: Socket, secret: Buffer): void {
   let toTake = 0
   socket.setTimeout(PATIENCE, () => socket.destroy())
   socket.on('error', () => undefined)
-  // Count the received bytes, and discard them.
+  // Count the received bytes, and discard them. Answer the last with this host's time.
   const take = (bytes: number): void => {
     toTake -= bytes
     if (toTake === 0) socket.write(doubleOf(clock()))
@@ -219,21 +185,16 @@ function serve(socket: Socket, secret: Buffer): void {
       }
       rest = rest.subarray(SECRET_BYTES)
     }
-    if (rest.length < HEADER) return
-    const [kind, value] = [rest[0], rest.readDoubleLE(1)]
-    const more = rest.subarray(HEADER)
+    if (rest.length < WORD) return
+    toTake = rest.readDoubleLE()
+    const more = rest.length - WORD
     rest = Buffer.alloc(0)
-    if (kind === PING) {
-      socket.write(doubleOf(clock()))
-      return
-    }
-    toTake = value
-    take(more.length)
+    take(more)
   })
 }
 
 function doubleOf(value: number): Buffer {
-  const bytes = Buffer.alloc(ANSWER)
+  const bytes = Buffer.alloc(WORD)
   bytes.writeDoubleLE(value)
   return bytes
 }
@@ -259,116 +220,64 @@ export interface LinkOptions {
 /** Measures the link to a host. @throws an Error that says what went wrong */
 export async function measureLink(options: LinkOptions) {
   const { host, port, secret, limit, hasBandwidth } = options
-  const start = performance.now()
   const socket = connect({ host, port, noDelay: true })
-  const answers = answersOn(socket, limit)
+  socket.on('error', () => undefined)
+  socket.setTimeout(limit, () => {
+    socket.destroy(new Error(`no answer within ${limit / 1000} s`))
+  })
+  const exchange = exchangesOn(socket)
   try {
-    await answers.connected()
-    const connected = performance.now() - start
+    await once(socket, 'connect')
     socket.write(secret)
-    const trips = await measureRoundTrips(socket, answers)
-    const shortest = trips.reduce((best, trip) => (trip.time < best.time ? trip : best))
-    const times = trips.map(({ time }) => time).sort((a, b) => a - b)
+    for (let i = 0; i < WARM_UP; i++) await exchange(0)
+    const trips: Awaited<ReturnType<typeof exchange>>[] = []
+    for (let i = 0; i < ROUND_TRIPS; i++) trips.push(await exchange(0))
+    trips.sort((a, b) => a.time - b.time)
+    const [shortest] = trips
     return {
-      /** Milliseconds to connect. */
-      connect: connected,
       /** Median of the round trips of a few bytes, in milliseconds. */
-      roundTrip: times[times.length >> 1]!,
+      roundTrip: trips[trips.length >> 1]!.time,
       /** Milliseconds that the other host's clock is ahead of this one. */
-      ahead: shortest.ahead,
+      ahead: shortest!.ahead,
       /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
-      doubt: shortest.time / 2,
+      doubt: shortest!.time / 2,
       /** Bytes per second of one connection; undefined if not measured. */
-      bandwidth: hasBandwidth ? await measureBandwidth(socket, answers) : undefined,
+      bandwidth: hasBandwidth ? await measureBandwidth(exchange) : undefined,
     }
   } finally {
     socket.destroy()
   }
 }
 
-async function measureRoundTrips(socket: Socket, answers: Answers) {
-  const header = Buffer.alloc(HEADER)
-  header[0] = PING
-  const trips: { readonly time: number; readonly ahead: number }[] = []
-  for (let i = 0; i < WARM_UP + ROUND_TRIPS; i++) {
-    const [sent, from] = [clock(), performance.now()]
-    socket.write(header)
-    const theirs = (await answers.next()).readDoubleLE()
-    const time = performance.now() - from
-    if (i >= WARM_UP) trips.push({ time, ahead: theirs - (sent + time / 2) })
-  }
-  return trips
-}
+type Exchange = ReturnType<typeof exchangesOn>
 
-async function measureBandwidth(socket: Socket, answers: Answers): Promise<number> {
-  const first = await stream(socket, answers, FIRST_BYTES)
-  const wanted = (FIRST_BYTES / first) * STREAMED
+async function measureBandwidth(exchange: Exchange): Promise<number> {
+  const first = await exchange(FIRST_BYTES)
+  const wanted = (FIRST_BYTES / first.time) * STREAMED
   const chunks = Math.ceil(Math.min(Math.max(wanted, FIRST_BYTES), MOST_BYTES) / CHUNK.length)
   const bytes = chunks * CHUNK.length
-  return (bytes / (await stream(socket, answers, bytes))) * 1000
+  return (bytes / (await exchange(bytes)).time) * 1000
 }
 
-/** @returns milliseconds until the other host has received `bytes`, a multiple of a chunk */
-async function stream(socket: Socket, answers: Answers, bytes: number): Promise<number> {
-  const header = Buffer.alloc(HEADER)
-  header[0] = STREAM
-  header.writeDoubleLE(bytes, 1)
-  const start = performance.now()
-  socket.write(header)
-  for (let sent = 0; sent < bytes; sent += CHUNK.length) {
-    if (!socket.write(CHUNK)) await answers.drained()
-  }
-  await answers.next()
-  return performance.now() - start
-}
-
-type Answers = ReturnType<typeof answersOn>
-
-function answersOn(socket: Socket, limit: number) {
-  let rest: Buffer = Buffer.alloc(0)
-  let wake = (): void => undefined
-  let problem: Error | undefined
-  const fail = (error: Error): void => {
-    problem ??= error
-    wake()
-  }
-  socket
-    .on('data', (chunk) => {
-      rest = Buffer.concat([rest, chunk])
-      wake()
-    })
-    .on('connect', () => {
-      wake()
-    })
-    .on('drain', () => {
-      wake()
-    })
-    .on('error', fail)
-    .on('close', () => {
-      fail(new Error('the connection was closed'))
-    })
-  const until = async (isThere: () => boolean): Promise<void> => {
-    const timer = setTimeout(() => {
-      fail(new Error(`no answer within ${limit / 1000} s`))
-    }, limit)
-    try {
-      for (;;) {
-        if (problem !== undefined) throw problem
-        if (isThere()) return
-        await new Promise<void>((resolve) => (wake = resolve))
-      }
-    } finally {
-      clearTimeout(timer)
+/**
+ * Returns a function that sends bytes, a multiple of a chunk, and waits until the other host has
+ * received them.
+ */
+function exchangesOn(socket: Socket) {
+  const chunks: AsyncIterator<Buffer, undefined> = socket[Symbol.asyncIterator]()
+  return async (bytes: number) => {
+    const [sent, start] = [clock(), performance.now()]
+    socket.write(doubleOf(bytes))
+    for (let left = bytes; left > 0; left -= CHUNK.length) {
+      if (!socket.write(CHUNK)) await once(socket, 'drain')
     }
-  }
-  return {
-    connected: () => until(() => !socket.connecting),
-    drained: () => until(() => !socket.writableNeedDrain),
-    async next(): Promise<Buffer> {
-      await until(() => rest.length >= ANSWER)
-      const answer = rest.subarray(0, ANSWER)
-      rest = rest.subarray(ANSWER)
-      return answer
-    },
+    let answer: Buffer = Buffer.alloc(0)
+    while (answer.length < WORD) {
+      const { value } = await chunks.next()
+      if (value === undefined) throw new Error('the connection was closed')
+      answer = Buffer.concat([answer, value])
+    }
+    const time = performance.now() - start
+    return { time, ahead: answer.readDoubleLE() - (sent + time / 2) }
   }
 }

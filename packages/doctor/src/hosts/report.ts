@@ -11,11 +11,7 @@ export interface Remark {
   readonly advice?: string
 }
 
-/** Maximum hosts that fit on a line. */
-const MOST_COLUMNS = 8
-const WORST = 5
-
-/** Formats the report for a terminal, at most 80 columns wide for host names up to 12 letters. */
+/** Formats the report for a terminal. */
 export function surveyText(survey: Survey, storePort: number): string {
   const remarks = remarksOf(survey, storePort)
   const lines = [
@@ -45,21 +41,18 @@ export function canRun(remarks: readonly Remark[]): boolean {
 }
 
 function hostTable(survey: Survey): string[] {
-  const titles = ['', 'host', 'address', 'interface', 'MTU', 'Node', 'cores', '/dev/shm', 'clock']
+  const titles = ['', 'host', 'address', 'Node', 'cores', '/dev/shm', 'clock']
   const clocks = survey.hosts.map((_, to) =>
     to === 0 ? '0' : formatClock(linkBetween(survey, 0, to)),
   )
   const rows = survey.hosts.map((finding, i) => {
     const number = String(i)
     if (!('facts' in finding)) return [number, finding.name, ...titles.slice(2).map(() => '–')]
-    const { address, interfaces, node, cores, shm } = finding.facts
-    const used = interfaces.find((one) => one.address === address)
+    const { address, node, cores, shm } = finding.facts
     return [
       number,
       finding.name,
       address ?? '–',
-      used?.name ?? '–',
-      String(used?.mtu ?? '–'),
       node,
       String(cores),
       shm === undefined ? '–' : formatBytes(shm),
@@ -78,44 +71,18 @@ function formatClock(link: Link | undefined): string {
   if (link === undefined) return '–'
   const { ahead, doubt } = link
   if (Math.abs(ahead) <= doubt) return '0'
-  const sign = ahead < 0 ? '-' : '+'
-  return Math.abs(ahead) < 1000
-    ? `${sign}${Math.abs(ahead).toFixed(1)} ms`
-    : `${sign}${(Math.abs(ahead) / 1000).toFixed(1)} s`
-}
-
-function gigabytes(bytes = 0): string {
-  return (bytes / 1e9).toFixed(2)
+  return `${ahead < 0 ? '' : '+'}${ahead.toFixed(1)} ms`
 }
 
 function linkTables(survey: Survey): string[] {
   if (survey.links.length === 0) return []
-  const trip = ({ roundTrip }: Link): string => String(Math.round(roundTrip * 1000))
-  const speed = ({ bandwidth }: Link): string => gigabytes(bandwidth)
-  const titles = {
-    trip: 'Round trip in us, from the host of the line to that of the column:',
-    speed: 'Bandwidth of one connection in GB/s, from the host of the line:',
-  }
-  if (survey.hosts.length <= MOST_COLUMNS) {
-    return ['', titles.trip, ...matrix(survey, trip), '', titles.speed, ...matrix(survey, speed)]
-  }
-  const links = survey.links.filter((one) => 'link' in one)
-  const slow = [...links].sort((a, b) => b.link.roundTrip - a.link.roundTrip)
-  const thin = [...links].sort((a, b) => (a.link.bandwidth ?? 0) - (b.link.bandwidth ?? 0))
-  const row = ({ from, to, link }: (typeof links)[number]): string[] => [
-    `${survey.hosts[from]!.name} to ${survey.hosts[to]!.name}`,
-    trip(link),
-    speed(link),
-  ]
   return [
     '',
-    `${survey.links.length} links; the median, the slowest ${WORST} and the narrowest ${WORST}:`,
-    ...formatTable([
-      ['link', 'round trip, us', 'GB/s'],
-      ['median', trip(slow[slow.length >> 1]!.link), speed(thin[thin.length >> 1]!.link)],
-      ...slow.slice(0, WORST).map(row),
-      ...thin.slice(0, WORST).map(row),
-    ]),
+    'Round trip in us, from the host of the line to that of the column:',
+    ...matrix(survey, ({ roundTrip }) => String(Math.round(roundTrip * 1000))),
+    '',
+    'Bandwidth of one connection in GB/s, from the host of the line:',
+    ...matrix(survey, ({ bandwidth = 0 }) => (bandwidth / 1e9).toFixed(2)),
   ]
 }
 
@@ -135,8 +102,6 @@ function matrix(survey: Survey, cell: (link: Link) => string): string[] {
 
 /** Clock difference in milliseconds above which times in logs are misleading. */
 const LARGEST_OFFSET = 50
-/** A link below this share of the median bandwidth is reported. */
-const NARROW = 0.5
 /** Minimum limit on open files. A rank needs a file for each other rank, and some for its script. */
 const FEWEST_FILES = 1024
 
@@ -146,8 +111,7 @@ export function remarksOf(survey: Survey, storePort: number): Remark[] {
     ...hostRemarks(survey),
     ...storeRemarks(survey, storePort),
     ...failedLinks(survey),
-    ...differences(survey),
-    ...slowLinks(survey),
+    ...wrongClocks(survey),
   ]
   return remarks.toSorted((a, b) => a.state.localeCompare(b.state))
 }
@@ -204,23 +168,13 @@ function failedLinks({ hosts, links }: Survey): Remark[] {
     if (!('problem' in one)) return []
     const [from, to] = [hosts[one.from]!.name, hosts[one.to]!.name]
     const text = `${from} does not reach ${to} at ${one.at}: ${one.problem}`
-    const advice =
-      one.better === undefined
-        ? `Open the ports of the ranks on ${to}; --port-range limits them.`
-        : `It reaches ${one.better} of ${to}: give the ranks there --iface ${one.better}.`
+    const advice = `Open the ports of the ranks on ${to}; --port-range limits them.`
     return [{ state: 'FAILS', text, advice }]
   })
 }
 
-function differences(survey: Survey): Remark[] {
-  const nodes = new Set(
-    survey.hosts.flatMap((finding) => ('facts' in finding ? finding.facts.node : [])),
-  )
+function wrongClocks(survey: Survey): Remark[] {
   const remarks: Remark[] = []
-  if (nodes.size > 1) {
-    const text = `the hosts have different versions of Node: ${[...nodes].sort().join(', ')}`
-    remarks.push({ state: 'note', text })
-  }
   for (const [to, { name }] of survey.hosts.entries()) {
     const link = to === 0 ? undefined : linkBetween(survey, 0, to)
     if (link === undefined || Math.abs(link.ahead) < LARGEST_OFFSET) continue
@@ -229,19 +183,4 @@ function differences(survey: Survey): Remark[] {
     remarks.push({ state: 'note', text, advice })
   }
   return remarks
-}
-
-function slowLinks({ hosts, links }: Survey): Remark[] {
-  const measured = links.filter((one) => 'link' in one)
-  const speeds = measured.map(({ link }) => link.bandwidth ?? 0).sort((a, b) => a - b)
-  const median = speeds[speeds.length >> 1] ?? 0
-  // With two hosts there is no other link to compare.
-  if (hosts.length < 3) return []
-  return measured.flatMap(({ from, to, link: { bandwidth = 0 } }): Remark[] => {
-    if (bandwidth >= median * NARROW) return []
-    const text =
-      `${hosts[from]!.name} to ${hosts[to]!.name} has ${gigabytes(bandwidth)} GB/s, ` +
-      `the median is ${gigabytes(median)}`
-    return [{ state: 'note', text, advice: 'A collective is as fast as its slowest link.' }]
-  })
 }

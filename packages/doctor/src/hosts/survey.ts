@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { parseJson } from '@tsrun/core'
+import { messageOf, parseJson } from '@tsrun/core'
 import {
   commandIn,
   lastLineOf,
@@ -41,8 +41,6 @@ export type LinkFinding = { readonly from: number; readonly to: number } & (
       readonly problem: string
       /** The tried address of the rank, for example `10.0.0.2:29600`. */
       readonly at: string
-      /** Another address at which the host answers. */
-      readonly better: string | undefined
     }
 )
 
@@ -50,16 +48,12 @@ export type Survey = Awaited<ReturnType<typeof surveyHosts>>
 
 /** Milliseconds for a connection or an answer between hosts. */
 const LIMIT = 5000
-/** Milliseconds for each further address of a host whose first address did not answer. */
-const SHORT_LIMIT = 1500
 /** Milliseconds for an agent to answer a question. */
 const LONGEST = 60_000
 
 interface Asked {
   readonly index: number
-  readonly host: RemoteHost
   readonly agent: Agent
-  readonly facts: HostFacts
   /** The address of the host's ranks. */
   readonly address: string
   readonly port: number
@@ -87,11 +81,11 @@ export async function surveyHosts(request: SurveyRequest) {
           const facts = await agent.ask('facts', { first, port, iface })
           return { finding: { name, facts }, agent, port: await agent.ask('listen', { ports }) }
         } catch (error) {
-          return { finding: { name, problem: (error as Error).message } }
+          return { finding: { name, problem: messageOf(error) } }
         }
       }),
     )
-    const asked = placesOf(found, request)
+    const asked = placesOf(found)
     const store = await tryStore(asked, request)
     const links: LinkFinding[] = []
     for (const pairs of rounds(asked)) {
@@ -120,20 +114,17 @@ interface Found {
 }
 
 /** The hosts that other hosts can reach. */
-function placesOf(found: readonly Found[], { hosts }: SurveyRequest): Asked[] {
+function placesOf(found: readonly Found[]): Asked[] {
   // If the first host knows only its loopback address, use an address that the other hosts know.
   const known = found.flatMap(({ finding }, index) =>
     index > 0 && 'facts' in finding ? [finding.facts.first] : [],
   )
   return found.flatMap(({ finding, agent, port }, index): Asked[] => {
     if (!('facts' in finding) || agent === undefined || port === undefined) return []
-    const { facts } = finding
-    const own = facts.address
+    const own = finding.facts.address
     const address =
       index === 0 && own?.startsWith('127.') === true && known[0] !== undefined ? known[0] : own
-    return address === undefined
-      ? []
-      : [{ index, host: hosts[index]!, agent, facts, address, port }]
+    return address === undefined ? [] : [{ index, agent, address, port }]
   })
 }
 
@@ -148,7 +139,7 @@ async function tryStore(
   try {
     await first.agent.ask('listen', { ports: String(port) })
   } catch (error) {
-    problems.set(0, (error as Error).message)
+    problems.set(0, messageOf(error))
     return problems
   }
   const host = hosts[0]!.name
@@ -157,7 +148,7 @@ async function tryStore(
       try {
         await agent.ask('measure', { host, port, limit: LIMIT, hasBandwidth: false })
       } catch (error) {
-        problems.set(index, (error as Error).message)
+        problems.set(index, messageOf(error))
       }
     }),
   )
@@ -179,28 +170,13 @@ export function* rounds<T>(all: readonly T[]): Generator<(readonly [T, T])[]> {
   }
 }
 
-async function measure(from: Asked, to: Asked): Promise<LinkFinding> {
-  const pair = { from: from.index, to: to.index }
-  const { address, port, facts } = to
+async function measure(from: Asked, { index: to, address, port }: Asked): Promise<LinkFinding> {
+  const pair = { from: from.index, to }
   const ask = { host: address, port, limit: LIMIT, hasBandwidth: true }
   try {
     return { ...pair, link: await from.agent.ask('measure', ask) }
   } catch (error) {
-    const { message } = error as Error
-    let better: string | undefined
-    for (const { address: other } of facts.interfaces) {
-      if (other === address) continue
-      const short = { host: other, port, limit: SHORT_LIMIT, hasBandwidth: false }
-      const isReached = await from.agent.ask('measure', short).then(
-        () => true,
-        () => false,
-      )
-      if (isReached) {
-        better = other
-        break
-      }
-    }
-    return { ...pair, problem: message, at: `${address}:${port}`, better }
+    return { ...pair, problem: messageOf(error), at: `${address}:${port}` }
   }
 }
 

@@ -88,7 +88,7 @@ export async function compileBinding(
         '-l:libtensorflow_cc.so.2',
         FRAMEWORK,
       ],
-      { cwd: folder, work: 'the binding' },
+      { cwd: folder },
     )
   const ours = [
     join(native, 'passes.cc'),
@@ -136,7 +136,7 @@ async function compileKernels(
         '-o',
         `libtsrun_kernels_${name}.so`,
       ],
-      { cwd: target, work: `kernels (${name})` },
+      { cwd: target },
     )
     outputs.push(output)
   }

@@ -16,7 +16,6 @@ import type { Component } from './setup.ts'
 import {
   findPython,
   installWithPip,
-  roomAdvice,
   runTool,
   setupError,
   testOptions,
@@ -60,12 +59,9 @@ export const blasComponent: Component = {
     await installWithPip(context, python.command, {
       what,
       args: ['--target', folder, '--require-hashes', '-r', requirements('openblas')],
-      advice: {
-        full: roomAdvice('30 MB', folder),
-        'no wheel':
-          `there is no wheel of it for ${thisSystem} with this C library (Linux needs glibc 2.27 or musl ` +
-          `1.2), or pip is older than 20.3: update pip, or ${systemAdvice}`,
-      },
+      noWheel:
+        `there is no wheel of it for ${thisSystem} with this C library (Linux needs glibc 2.27 or musl ` +
+        `1.2), or pip is older than 20.3: update pip, or ${systemAdvice}`,
     })
     say('3/3 testing the result in a new process')
     const library = libraryIn(folder)

@@ -24,12 +24,10 @@ import {
 import {
   findPython,
   installWithPip,
-  npmFailure,
+  installAdvice,
   reasonOf,
-  roomAdvice,
   runTool,
   setupError,
-  sizeOf,
   type Tool,
   type ToolContext,
 } from './tool.ts'
@@ -61,29 +59,15 @@ export async function installPackages(
   writeFileSync(join(folder, 'package-lock.json'), npmLock(name))
   const flags = ['--ignore-scripts', '--no-audit', '--no-fund', '--omit=dev']
   const output = await runTool(context, npm, ['ci', '--prefix', folder, ...flags], { cwd: folder })
-  if (output.ok && isInstalled(folder, name)) return
-  const { kind, reason } = npmFailure(output)
-  const advice =
-    kind === 'full'
-      ? roomAdvice(sizeOf(name === '@tensorflow/tfjs-node-gpu'), folder)
-      : kind === 'offline'
-        ? 'this host cannot reach the registry of your npm configuration: see npm config get registry'
-        : kind === 'other file'
-          ? 'the registry of your npm configuration gives other files than those that tsrun was tested with'
-          : 'check the registry of your npm configuration, and run the command again'
+  if (output.ok) return
+  const advice = installAdvice(
+    output,
+    'the registry of your npm configuration (npm config get registry)',
+  )
   throw setupError(
-    `npm could not install ${name} ${TFJS_VERSION} (${reason}): ` +
+    `npm could not install ${name} ${TFJS_VERSION} (${reasonOf(output)}): ` +
       `${advice}; all output is in ${context.log}`,
   )
-}
-
-function isInstalled(folder: string, name: TensorFlowManifest['package']): boolean {
-  try {
-    const manifest = readFileSync(join(folderOfPackage(folder, name), 'package.json'), 'utf8')
-    return parseJson(manifest, object({ version: text }))?.version === TFJS_VERSION
-  } catch {
-    return false
-  }
 }
 
 /**
@@ -118,30 +102,24 @@ export async function installOfficially(
   }
   const lines = existsSync(record) ? readFileSync(record, 'utf8').trimEnd().split('\n') : []
   const downloads = parseJson(`[${lines.join(',')}]`, list(download)) ?? []
-  return compareDownloads(downloads, context.sha256)
+  return compareDownloads(downloads)
 }
 
 /**
- * Rejects a download whose hash differs from the known hash. If a download has no known hash, its hash
- * must be in `accepted`, unless `accepted` is empty.
+ * Rejects a download whose hash differs from the known hash.
  *
- * @returns the downloads that are neither known nor accepted
+ * @returns the downloads without a known hash
  * @throws ERR_TSR_SETUP
  */
-export function compareDownloads(
-  downloads: readonly Download[],
-  accepted: readonly string[] = [],
-): Download[] {
+export function compareDownloads(downloads: readonly Download[]): Download[] {
   if (downloads.length === 0) {
     throw setupError('the install script has downloaded nothing whose hash could be compared')
   }
   return downloads.filter(({ url, sha256 }) => {
     const known = OFFICIAL_ARCHIVES[basename(new URL(url).pathname)]
-    const wanted = known === undefined ? accepted : [known]
-    if (wanted.includes(sha256)) return false
-    if (known === undefined && accepted.length === 0) return true
+    if (known === undefined || known === sha256) return known === undefined
     throw setupError(
-      `${url} has the SHA-256 ${sha256}, and not ${wanted.join(' or ')}: it was changed on its ` +
+      `${url} has the SHA-256 ${sha256}, and not ${known}: it was changed on its ` +
         'way or at its source; find out who before you use it',
     )
   })
@@ -164,8 +142,6 @@ export async function getWheel(
   { wheel, python, gpu }: TensorFlowRequest,
   folder: string,
 ): Promise<Wheel> {
-  const unpacked = wheel === null ? undefined : unpackedIn(wheel)
-  if (unpacked !== undefined) return check({ folder: unpacked, origin: `that of ${unpacked}` })
   const archives = wheel === null ? undefined : archivesIn(wheel)
   const interpreter = await findPython(context, python)
   const installed = python === null ? undefined : await tensorflowOf(context, python)
@@ -175,9 +151,8 @@ export async function getWheel(
 
 /** Whether pip, and therefore Python, is needed. @throws ERR_TSR_SETUP if --wheel contains no wheel */
 export function needsPython({ wheel, official }: TensorFlowRequest): boolean {
-  if (official || (wheel !== null && unpackedIn(wheel) !== undefined)) return false
-  if (wheel !== null) archivesIn(wheel)
-  return true
+  if (!official && wheel !== null) archivesIn(wheel)
+  return !official
 }
 
 /** Folders of the libraries that TensorFlow loads at run time: its own, then CUDA's. */
@@ -187,18 +162,12 @@ export function libraryFoldersOf(tensorflow: string): string[] {
   return [tensorflow, ...parts.map((part) => join(nvidia, part, 'lib')).filter(existsSync)]
 }
 
-function unpackedIn(path: string): string | undefined {
-  return [path, join(path, 'tensorflow')].find((folder) =>
-    libraries.some((library) => existsSync(join(folder, library))),
-  )
-}
-
 function archivesIn(path: string): string {
   const folder = statSync(path).isDirectory() ? path : dirname(path)
   if (readdirSync(folder).some((name) => /^tensorflow.*\.whl$/.test(name))) return folder
   throw setupError(
-    `${path} (--wheel) holds neither a TensorFlow wheel (tensorflow*.whl) nor an installed one ` +
-      `(${libraries[0]}): make such a folder with pip download tensorflow-cpu --no-deps -d DIR`,
+    `${path} (--wheel) holds no TensorFlow wheel (tensorflow*.whl): make such a folder with ` +
+      'pip download tensorflow-cpu --no-deps -d DIR, or name the Python of an installed one with --python',
   )
 }
 
@@ -233,17 +202,11 @@ async function installWheel(
   await installWithPip(context, interpreter, {
     what,
     args: source,
-    advice: {
-      full: roomAdvice(sizeOf(gpu), folder),
-      offline: ', or name a folder with the wheel with --wheel',
-      'no wheel':
-        `there is no wheel for Python ${python.version} on ${thisSystem}; those of TensorFlow ` +
-        `${TENSORFLOW_VERSION} are for CPython ${PINNED_PYTHONS[0]} to ${PINNED_PYTHONS.at(-1)!} on Linux with ` +
-        `glibc, ${PINNED_MACHINES.join(' and ')}: name such a Python with --python, or a folder with another ` +
-        'wheel, from 2.16 on, with --wheel; or check the index of your pip configuration with pip config list',
-      'other file': '; if you trust them, put them into a folder and name it with --wheel',
-      damaged: 'name another folder with --wheel, or leave out --wheel to download the wheel',
-    },
+    noWheel:
+      `there is no wheel for Python ${python.version} on ${thisSystem}; those of TensorFlow ` +
+      `${TENSORFLOW_VERSION} are for CPython ${PINNED_PYTHONS[0]} to ${PINNED_PYTHONS.at(-1)!} on Linux with ` +
+      `glibc, ${PINNED_MACHINES.join(' and ')}: name such a Python with --python, or a folder with another ` +
+      'wheel, from 2.16 on, with --wheel; or check the index of your pip configuration with pip config list',
   })
   const tensorflow = await tensorflowOf(context, interpreter)
   if (tensorflow !== undefined) return { folder: tensorflow, origin: `${what} from pip` }

@@ -17,14 +17,7 @@ import {
 import { TFJS_VERSION } from './pins.ts'
 import { gpuAdvice, type IdleGpus, prove } from './proof.ts'
 import type { Component, Installation } from './setup.ts'
-import {
-  checkNode,
-  findCompiler,
-  findNpm,
-  findPython,
-  setupError,
-  type ToolContext,
-} from './tool.ts'
+import { findCompiler, findNpm, findPython, setupError, type ToolContext } from './tool.ts'
 
 const needsGpu =
   'jobs that use this installation need a GPU, or CUDA_VISIBLE_DEVICES set to nothing'
@@ -79,7 +72,7 @@ function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean
   return isCurrent && gpu === request.gpu && (!named || sameSource)
 }
 
-function describe(manifest: TensorFlowManifest): string {
+export function describe(manifest: TensorFlowManifest): string {
   const { tensorflowVersion, package: name, packageVersion, devices, folder } = manifest
   const kernels = manifest.kernels === false ? ', without the kernels of tsrun' : ''
   return (
@@ -96,10 +89,7 @@ async function build(
   const { say } = context
   const { gpu } = request
   const name = gpu ? '@tensorflow/tfjs-node-gpu' : '@tensorflow/tfjs-node'
-  const { npm, compiler, tools } = await findTools(context, request)
-  const found = Object.entries(tools).map(([tool, version]) =>
-    tool === 'compiler' ? version : `${tool} ${version}`,
-  )
+  const { npm, compiler, found } = await findTools(context, request)
   say(`1/5 found the tools: ${found.join(', ')}`)
 
   say(`2/5 installing ${name} ${TFJS_VERSION} with npm, without its install script`)
@@ -113,7 +103,7 @@ async function build(
     libraryFolders.push(join(source, 'deps/lib'))
     say('4/5 the install script has provided the binding')
     for (const { url, sha256 } of unknown) {
-      say(`nobody has published the hash of ${url}: its SHA-256 is ${sha256}; --sha256 demands it`)
+      say(`nobody has published the hash of ${url}: its SHA-256 is ${sha256}`)
     }
   } else {
     const given = request.wheel ?? request.python
@@ -158,7 +148,6 @@ async function build(
     ...(compiler === undefined ? {} : { bindingRevision: BINDING_REVISION }),
     kernels,
     devices: proof.devices,
-    tools,
     system: thisSystem,
     createdAt: new Date().toISOString(),
   }
@@ -166,7 +155,6 @@ async function build(
 
 /** Finds all required tools before any download. */
 async function findTools(context: ToolContext, request: TensorFlowRequest) {
-  checkNode(process.versions)
   if (!request.official && process.platform !== 'linux') {
     throw setupError(
       `the binding can be built only on Linux, and this is ${thisSystem}: try --official`,
@@ -175,8 +163,11 @@ async function findTools(context: ToolContext, request: TensorFlowRequest) {
   const npm = await findNpm(context)
   const python = needsPython(request) ? await findPython(context, request.python) : undefined
   const compiler = request.official ? undefined : await findCompiler(context)
-  const tools: Record<string, string> = { Node: process.versions.node, npm: npm.version }
-  if (python !== undefined) tools['Python'] = python.version
-  if (compiler !== undefined) tools['compiler'] = compiler.version
-  return { npm, compiler, tools }
+  const found = [
+    `Node ${process.versions.node}`,
+    `npm ${npm.version}`,
+    python === undefined ? [] : `Python ${python.version}`,
+    compiler?.version ?? [],
+  ]
+  return { npm, compiler, found: found.flat() }
 }

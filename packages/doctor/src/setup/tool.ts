@@ -1,9 +1,7 @@
 import { spawn } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
-import { isOldNode, OLDEST_NODE } from '@tsrun/launcher/host'
 
 /** The environment of a set-up. */
 export interface ToolContext {
@@ -17,8 +15,6 @@ export interface ToolContext {
   readonly say: (sentence: string) => void
   /** Milliseconds between messages about a running tool; default 10 s. */
   readonly reminderInterval?: number
-  /** With --official: accepted hashes of downloads without a known hash; an empty list accepts any. */
-  readonly sha256?: readonly string[]
 }
 
 export interface ToolOutput {
@@ -34,8 +30,6 @@ interface ToolOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Milliseconds. */
   readonly limit?: number
-  /** What the tool is working on, for messages while it prints nothing. */
-  readonly work?: string
 }
 
 /**
@@ -58,7 +52,7 @@ export async function runTool(
   { env, signal, log, say, reminderInterval = 10_000 }: ToolContext,
   command: string,
   args: readonly string[],
-  { cwd, env: more, limit = LONGEST, work }: ToolOptions = {},
+  { cwd, env: more, limit = LONGEST }: ToolOptions = {},
 ): Promise<ToolOutput> {
   signal.throwIfAborted()
   const child = spawn(command, args, {
@@ -68,13 +62,10 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
-  /** The end of the output so far, of both streams together. */
-  let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       output[name] += text
-      printed = (printed + text).slice(-4000)
       appendFileSync(log, text)
     })
   }
@@ -89,10 +80,9 @@ export async function runTool(
     kill()
   }, limit)
   const start = performance.now()
-  const atWork = `${basename(command)} is working${work === undefined ? '' : ` on ${work}`}`
   const reminder = setInterval(() => {
     const seconds = Math.round((performance.now() - start) / 1000)
-    say(`… ${seconds} s: ${lastLineOf(printed) ?? atWork}`)
+    say(`… ${seconds} s: ${basename(command)} is working`)
   }, reminderInterval)
   signal.addEventListener('abort', kill)
   try {
@@ -115,31 +105,12 @@ export async function runTool(
   }
 }
 
-/** The last line without colours, at most 100 characters. Skips pip's progress bars. */
-function lastLineOf(text: string): string | undefined {
-  const lines = stripVTControlCharacters(text).split(/[\r\n]/)
-  return lines
-    .findLast((line) => /\w/.test(line) && !/[━█]/.test(line))
-    ?.trim()
-    .slice(0, 100)
-}
-
 export function setupError(problem: string, what = 'TensorFlow'): Error {
   return tsrError('ERR_TSR_SETUP', { what, problem })
 }
 
-/** Why npm or pip failed; determines the advice. */
-interface Failure {
-  readonly kind: 'offline' | 'full' | 'no wheel' | 'damaged' | 'other file' | 'other'
-  /** A line of the tool's output. */
-  readonly reason: string
-}
-
 /** Matches lines of npm that do not tell the reason. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
-const npmOffline =
-  /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b/
-
 /** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
 export function reasonOf(output: ToolOutput): string {
   if (output.isMissing) return 'it does not start'
@@ -154,16 +125,32 @@ export function reasonOf(output: ToolOutput): string {
   return line === undefined ? 'it printed nothing' : line.slice(0, 200)
 }
 
-export function npmFailure(output: ToolOutput): Failure {
+const offline =
+  /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b|Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/
+
+/**
+ * Chooses advice by the whole output of npm or pip.
+ *
+ * @param source - where the tool looks for packages
+ * @param noWheel - the advice if no wheel fits this system
+ */
+export function installAdvice(output: ToolOutput, source: string, noWheel = ''): string {
   const text = textOf(output)
-  const kind = isFull(text)
-    ? 'full'
-    : /\bEINTEGRITY\b/.test(text)
-      ? 'other file'
-      : npmOffline.test(text)
-        ? 'offline'
-        : 'other'
-  return { kind, reason: reasonOf(output) }
+  if (/No space left on device|\bENOSPC\b/i.test(text)) {
+    return 'free some space in TSRUN_HOME and TMPDIR, or name other folders there'
+  }
+  if (/\bEINTEGRITY\b|DO NOT MATCH THE HASHES/.test(text)) {
+    return `${source} gives other files than those that tsrun was tested with`
+  }
+  if (/wheel .* is invalid|not a zip file|BadZipFile/i.test(text)) {
+    return 'the wheel is damaged: download it again'
+  }
+  if (/\(from versions: (?!none\))|not a supported wheel/.test(text)) return noWheel
+  // Without a network, pip also says that there is no matching distribution.
+  if (offline.test(text)) return `this host cannot reach ${source}`
+  return /no matching distribution/i.test(text)
+    ? noWheel
+    : `check ${source}, and run the command again`
 }
 
 interface PipRequest {
@@ -171,84 +158,30 @@ interface PipRequest {
   readonly what: string
   /** Flags and requirements. */
   readonly args: readonly string[]
-  /** Advice for kinds of failures. It follows the general advice for that kind, if there is some. */
-  readonly advice: Readonly<Partial<Record<Failure['kind'], string>>>
-}
-
-const pipAdvice: PipRequest['advice'] = {
-  offline: 'this host cannot reach the index of your pip configuration: see pip config list',
-  'other file':
-    'the index of your pip configuration gives other files than those that tsrun was tested with',
-  other: 'check the index of your pip configuration, and run the command again',
+  /** Advice if no wheel fits this system. */
+  readonly noWheel: string
 }
 
 /** Installs wheels without their dependencies. @throws ERR_TSR_SETUP */
 export async function installWithPip(
   context: ToolContext,
   python: string,
-  { what, args, advice }: PipRequest,
+  { what, args, noWheel }: PipRequest,
 ): Promise<void> {
   const flags = ['--no-input', '--disable-pip-version-check', '--only-binary', ':all:']
-  const output = await runTool(context, python, [
-    '-m',
-    'pip',
-    'install',
-    ...flags,
-    '--no-compile',
-    '--no-deps',
-    ...args,
-  ])
+  const install = ['-m', 'pip', 'install', ...flags, '--no-compile', '--no-deps', ...args]
+  const output = await runTool(context, python, install)
   if (output.ok) return
   const { log, title } = context
-  const { kind, reason } = pipFailure(output)
-  const todo = [pipAdvice[kind], advice[kind]].join('') || pipAdvice.other!
+  const advice = installAdvice(
+    output,
+    'the index of your pip configuration (pip config list)',
+    noWheel,
+  )
   throw setupError(
-    `pip could not install ${what} (${reason}): ${todo}; all output is in ${log}`,
+    `pip could not install ${what} (${reasonOf(output)}): ${advice}; all output is in ${log}`,
     title,
   )
-}
-
-/**
- * Classifies a failure of pip by its earlier lines. The last two lines are the same for an unreadable
- * index and for a version that does not exist.
- */
-export function pipFailure(output: ToolOutput): Failure {
-  const text = textOf(output)
-  const reason = reasonOf(output)
-  if (isFull(text)) return { kind: 'full', reason }
-  const sawVersions = /\(from versions: (?!none\))/.test(text)
-  if (!sawVersions && /Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/.test(text)) {
-    return { kind: 'offline', reason: /\[Errno -?\d+\] [^'")]+/.exec(text)?.[0] ?? reason }
-  }
-  if (text.includes('DO NOT MATCH THE HASHES'))
-    return { kind: 'other file', reason: hashesIn(text) }
-  if (/wheel .* is invalid|not a zip file|BadZipFile/i.test(text))
-    return { kind: 'damaged', reason }
-  const unfit = /no matching distribution|not a supported wheel/i.test(text)
-  return { kind: unfit ? 'no wheel' : 'other', reason }
-}
-
-function hashesIn(text: string): string {
-  const got = /\bGot\s+([0-9a-f]{64})/.exec(text)?.[1] ?? 'unknown'
-  const from = /^\s+(\S+).* from (\S+)/m.exec(text)
-  return `${from === null ? 'a file' : from[2]!} has the SHA-256 ${got}, which is none of those that are pinned`
-}
-
-/** The size of an installation of TensorFlow, as measured with version 2.21. */
-export function sizeOf(gpu: boolean): string {
-  return `${gpu ? 7 : 2} GB`
-}
-
-/** Advice for a full disk. */
-export function roomAdvice(size: string, folder: string): string {
-  return (
-    `an installation needs about ${size} in ${folder}, and for a while as much in TMPDIR (/tmp): ` +
-    'free some space, or name other folders in TSRUN_HOME and TMPDIR'
-  )
-}
-
-function isFull(text: string): boolean {
-  return /No space left on device|\bENOSPC\b/i.test(text)
 }
 
 function textOf({ stdout, stderr }: ToolOutput): string {
@@ -261,18 +194,8 @@ export interface Tool {
   readonly version: string
 }
 
-const NODE_API = 8
 /** For tools that only say which they are. */
 const PROBE = { limit: 60_000 }
-
-/** @throws ERR_TSR_SETUP */
-export function checkNode(versions: { readonly node: string; readonly napi?: string }): void {
-  if (!isOldNode(versions.node) && Number(versions.napi) >= NODE_API) return
-  throw setupError(
-    `this is Node ${versions.node}, and the binding needs Node ${OLDEST_NODE} or later: ` +
-      'install a newer Node and run the command with it',
-  )
-}
 
 /** @throws ERR_TSR_SETUP */
 export async function findNpm(context: ToolContext): Promise<Tool> {
@@ -282,7 +205,8 @@ export async function findNpm(context: ToolContext): Promise<Tool> {
 }
 
 const compilers = ['g++', 'c++', 'clang++'] as const
-const probe = '#include <string>\nstd::string text;\n'
+/** Compiles an empty file that includes <string>. */
+const probe = ['-std=c++17', '-fsyntax-only', '-x', 'c++', '-include', 'string', '/dev/null']
 
 /** Finds a compiler with a standard library. @throws ERR_TSR_SETUP */
 export async function findCompiler(context: ToolContext): Promise<Tool> {
@@ -293,10 +217,9 @@ export async function findCompiler(context: ToolContext): Promise<Tool> {
       ? `there is no C++ compiler (${candidates.join(', ')}) on the PATH`
       : `there is no C++ compiler ${named}, which CXX names`
   for (const command of candidates) {
-    const script = `printf '%s' "$0" | "$@" -std=c++17 -fsyntax-only -x c++ -`
     const version = await runTool(context, command, ['--version'], PROBE)
     if (version.isMissing) continue
-    const tried = await runTool(context, 'sh', ['-c', script, probe, command], PROBE)
+    const tried = await runTool(context, command, probe, PROBE)
     if (tried.ok) return { command, version: version.stdout.split('\n', 1)[0]! }
     problem = `the C++ compiler ${command} cannot compile C++17 with <string>`
   }

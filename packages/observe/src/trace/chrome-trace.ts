@@ -4,7 +4,7 @@ import { checkReplaceable, openOwnFile, writeWhole } from '@tsrun/core'
 import { actionKinds, isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
 import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
-import { findTracedRun, type TracedRun } from './traced-run.ts'
+import { findTracedRun } from './traced-run.ts'
 
 /** Number of spans that are sorted at once. */
 const CHUNK = 50_000
@@ -15,12 +15,25 @@ const SHORTEST = 0.001
 /**
  * Writes the spans of a run in Chrome's Trace Event Format (JSON) for Perfetto and chrome://tracing.
  * Each host is a process and each rank has threads; arrows lead from sends to receives. Time 0 is when
- * the first rank opened its file.
+ * the first rank opened its file. Replaces the file at its end.
  *
  * @returns the number of spans
- * @throws the errors of the file system
+ * @throws Error if the path exists and is not a regular file, and the errors of the file system
  */
 export function writeChromeTrace(files: readonly SpanFileReader[], path: string): number {
+  checkReplaceable(path)
+  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
+  try {
+    const spans = writeEvents(files, unfinished)
+    renameSync(unfinished, path)
+    return spans
+  } catch (error) {
+    rmSync(unfinished, { force: true })
+    throw error
+  }
+}
+
+function writeEvents(files: readonly SpanFileReader[], path: string) {
   const offsets = alignClocks(files)
   const offsetOf = (file: SpanFileReader) => offsets.get(hostOf(file.header)) ?? 0
   const zero = Math.min(...files.map((file) => file.header.monotonic + offsetOf(file)))
@@ -83,26 +96,7 @@ export function mergeTrace(
   const run = findTracedRun(directories, runId)
   if (run === undefined) return undefined
   const ranks = new Set(run.files.map(({ header }) => header.rank))
-  return { spans: writeMerged(run, file), ranks }
-}
-
-/**
- * Writes the file for Perfetto atomically.
- *
- * @returns the number of spans
- * @throws Error if the path exists and is not a regular file
- */
-export function writeMerged({ files }: TracedRun, path: string): number {
-  checkReplaceable(path)
-  const unfinished = `${path}.${randomBytes(6).toString('hex')}`
-  try {
-    const spans = writeChromeTrace(files, unfinished)
-    renameSync(unfinished, path)
-    return spans
-  } catch (error) {
-    rmSync(unfinished, { force: true })
-    throw error
-  }
+  return { spans: writeChromeTrace(run.files, file), ranks }
 }
 
 function* chunksOf(spans: Iterable<Span>): Generator<Span[]> {
@@ -123,15 +117,14 @@ function writeSpan(
   tracks: Tracks,
 ) {
   const { pid, offset, restartCount } = place
-  const { kind, start, end, waited = 0 } = span
+  const { kind, start, end, name: label, ...facts } = span
   const key = kind === 'send' || kind === 'recv' ? operationKey(span, restartCount) : undefined
   // A collective or receive is idle until its peers arrive. A send does not wait.
   const waits = kind === 'recv' || kind === 'collective'
-  const begun = waits ? Math.min(start + Math.max(0, waited), end) : start
+  const begun = waits ? Math.min(start + Math.max(0, span.waited ?? 0), end) : start
   const ts = 1000 * (begun + offset)
   const dur = Math.max(SHORTEST, 1000 * (end - begun))
   const tid = isOperationKind(kind) ? tracks.ofOperation(begun, end) : tracks.ofMainThread(span)
-  const facts = Object.fromEntries(shownFacts.map((fact) => [fact, span[fact]]))
   output.write({
     name: nameOf(span),
     cat: kind,
@@ -140,7 +133,7 @@ function writeSpan(
     tid,
     ts: rounded(ts),
     dur: rounded(dur),
-    args: { rank: span.rank, ...facts, label: span.name },
+    args: { ...facts, label },
   })
   if (key !== undefined) {
     // Both ends of an arrow have the same unique identifier. Perfetto requires a number.
@@ -160,19 +153,6 @@ function nameOf({ kind, name, microbatch, step }: Span) {
   if (isOperationKind(kind)) return name ?? kind
   return name === undefined ? kind : `${kind}: ${name}`
 }
-
-const shownFacts = [
-  'stage',
-  'microbatch',
-  'bytes',
-  'peer',
-  'tag',
-  'waited',
-  'noticed',
-  'group',
-  'sequence',
-  'step',
-] as const
 
 type EventFile = ReturnType<typeof openEventFile>
 

@@ -39,7 +39,8 @@ export interface Piece extends Window {
   readonly operation: Span | undefined
 }
 
-const own: Partial<Record<SpanKind, StepPart>> = {
+/** The parts of the spans of the main thread. */
+export const partOfKind: Readonly<Partial<Record<SpanKind, StepPart>>> = {
   input: 'input',
   batch: 'batch',
   F: 'forward',
@@ -103,7 +104,7 @@ export function divideWindow(window: Window, spans: readonly Span[], arrivals: A
   }
   for (const span of spans) {
     const { kind, start, end, waited = 0, noticed = 0 } = span
-    if (kind === 'wait' || own[kind] !== undefined) {
+    if (kind === 'wait' || partOfKind[kind] !== undefined) {
       main.push(span)
       for (const at of [start, end, start + waited]) cut(at)
     } else if (isOperationKind(kind)) {
@@ -136,7 +137,7 @@ function partAt(
   operations: readonly Pending[],
 ): Pick<Piece, 'part' | 'operation'> {
   const inner = innermost(main)
-  const part = inner && own[inner.kind]
+  const part = inner && partOfKind[inner.kind]
   if (part !== undefined) return { part, operation: undefined }
   const pending = operations.filter(({ end }) => at < end)
   const of = (kind: SpanKind) => pending.filter(({ span }) => span.kind === kind)

@@ -19,16 +19,6 @@ export type TimeShare = (typeof timeShares)[number]
 /** Milliseconds of each share in a step. */
 export type TimeShares = Readonly<Record<TimeShare, number>>
 
-/** Short names of the shares. */
-export const shareTitles: Readonly<Record<TimeShare, string>> = {
-  compute: 'compute',
-  bubble: 'bubble',
-  imbalance: 'imbalance',
-  communication: 'exposed',
-  input: 'input',
-  overhead: 'overhead',
-}
-
 /** The share that each part counts as. */
 export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShare>> = {
   input: 'input',

@@ -2,9 +2,8 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatTable, tsrError } from '@tsrun/core'
 import { parseStepRange, STEP_RANGE, TRACE_FILE } from '@tsrun/distributed/record'
-import type { PathShare } from './critical-path.ts'
-import { writeMerged } from './chrome-trace.ts'
-import { shareOfPart, shareTitles, timeShares } from './shares.ts'
+import { writeChromeTrace } from './chrome-trace.ts'
+import { shareOfPart, timeShares } from './shares.ts'
 import { summarizeTrace, type RankSummary, type TraceSummary } from './summary.ts'
 import { findTrace, type TracedRun } from './traced-run.ts'
 
@@ -62,7 +61,7 @@ function isStale(file: string, { files }: TracedRun) {
 /** Returns whether writing succeeded: the folder may belong to another user. */
 function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn']) {
   try {
-    writeMerged(run, file)
+    writeChromeTrace(run.files, file)
     return true
   } catch (error) {
     warn(`cannot write ${file}: ${(error as Error).message}`)
@@ -70,17 +69,11 @@ function writeBeside(run: TracedRun, file: string, warn: SummaryRequest['warn'])
   }
 }
 
-/** Maximum ranks in the table. If there are more, those that compute longest are shown. */
-const MOST_ROWS = 16
-
 function summaryText(summary: TraceSummary, file: string | undefined) {
   const { byRank, mean } = summary
-  const sorted = byRank.toSorted((a, b) => b.shares.compute - a.shares.compute)
-  const isShort = byRank.length <= MOST_ROWS
-  const shown = isShort ? byRank : sorted.slice(0, MOST_ROWS)
   const rows = [
-    ['rank', 'step', ...timeShares.map((share) => shareTitles[share])],
-    ...shown.map((each) => row(String(each.rank), each)),
+    ['rank', 'step', ...timeShares],
+    ...byRank.map((each) => row(String(each.rank), each)),
     ...(byRank.length > 1 ? [row('all', mean)] : []),
   ]
   const lines = [
@@ -88,7 +81,6 @@ function summaryText(summary: TraceSummary, file: string | undefined) {
     ...(file === undefined ? [] : [`written: ${file}`]),
     '',
     ...formatTable(rows, 'right'),
-    ...(isShort ? [] : [`(the ${MOST_ROWS} ranks of ${byRank.length} that compute longest)`]),
     '',
     ...summarySentences(summary),
   ]
@@ -116,8 +108,6 @@ function row(name: string, { step, shares }: Pick<RankSummary, 'step' | 'shares'
   ]
 }
 
-const MOST_PARTS = 6
-
 /** Describes a trace in sentences, as an addition to the table. */
 export function summarySentences(summary: TraceSummary): string[] {
   const { steps, byRank, slowest } = summary
@@ -131,36 +121,22 @@ export function summarySentences(summary: TraceSummary): string[] {
 }
 
 function pathText({ criticalPath }: TraceSummary) {
-  const total = criticalPath.reduce((sum, each) => sum + each.milliseconds, 0)
+  const total = criticalPath.reduce((sum, { milliseconds }) => sum + milliseconds, 0)
   if (total === 0) return 'unknown'
-  const sums = (keyOf: (each: PathShare) => string) => {
-    const times = new Map<string, number>()
-    for (const each of criticalPath) {
-      times.set(keyOf(each), (times.get(keyOf(each)) ?? 0) + each.milliseconds)
-    }
-    const sorted = [...times].sort((a, b) => b[1] - a[1])
-    const shown = sorted
-      .slice(0, MOST_PARTS)
-      .map(([key, time]) => `${key} ${percentText(time / total)}`)
-    return shown.join(', ') + (sorted.length > MOST_PARTS ? ', …' : '')
+  const times = new Map<string, number>()
+  for (const { part, milliseconds } of criticalPath) {
+    const share = part === 'waiting' ? part : shareOfPart[part]
+    times.set(share, (times.get(share) ?? 0) + milliseconds)
   }
-  const parts = sums(({ part }) =>
-    part === 'waiting' ? 'waiting' : shareTitles[shareOfPart[part]],
-  )
-  return `${parts}; of its time, ${sums(({ rank }) => `rank ${rank}`)}`
+  return [...times]
+    .sort((a, b) => b[1] - a[1])
+    .map(([share, time]) => `${share} ${percentText(time / total)}`)
+    .join(', ')
 }
 
 function slowestText(slowest: number, byRank: readonly RankSummary[]) {
   const own = byRank.find(({ rank }) => rank === slowest)!
-  const busy = ({ shares }: RankSummary) => shares.compute + shares.input + shares.overhead
-  const times = byRank.filter(({ rank }) => rank !== slowest).map(busy)
-  const range = [...new Set([Math.min(...times), Math.max(...times)].map(durationText))].join(
-    ' to ',
-  )
-  return (
-    `slowest rank: rank ${slowest}; directly or through other ranks, the others wait ${durationText(own.causes)} of each step for it; ` +
-    `it is busy for ${durationText(busy(own))} of it, the others for ${range}`
-  )
+  return `slowest rank: rank ${slowest}; directly or through other ranks, the others wait ${durationText(own.causes)} of each step for it`
 }
 
 function durationText(time: number) {

@@ -240,7 +240,7 @@ function warningOf(
 }
 
 /** Describes the GPUs that something uses, such as `GPU 0 is in use (pid 4711, python3, 19.5 GiB)`. */
-export function describeUse(gpus: readonly HostGpu[]): string {
+function describeUse(gpus: readonly HostGpu[]): string {
   return gpus.map(({ name, use }) => `${nameGpus([name])} is in use (${use ?? ''})`).join(', ')
 }
 
@@ -251,7 +251,7 @@ function nameGpus(names: readonly string[]): string {
 }
 
 /** Why this host does not have a GPU of CUDA_VISIBLE_DEVICES; undefined if it does, or cannot tell. */
-export function visibleProblem(env: Environment, list: GpuList): string | undefined {
+function visibleProblem(env: Environment, list: GpuList): string | undefined {
   const { lines, answered, problem } = list
   if (env['CUDA_VISIBLE_DEVICES'] === undefined || !answered || problem !== undefined) {
     return undefined
