@@ -82,9 +82,6 @@ function checkOnlyChoices(settings: Settings): void {
   }
 }
 
-/** Where ranks listen for a debugger. */
-export type InspectOptions = NonNullable<ProgramOptions['inspect']>
-
 /** What the ranks run. */
 export type ProgramOptions = ReturnType<typeof toProgram>
 

@@ -14,7 +14,6 @@ import { rankUsage, summaryText } from './usage.ts'
 import { runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './events.ts'
-import { announceDebuggers, placeDebuggers } from './placement/debuggers.ts'
 import {
   exitCodeAt,
   ranksOf,
@@ -92,7 +91,7 @@ async function runAttempts(
     const { plan, nodeRank } = nodes
     const { verdict, reports } = await runOnce(job, nodes, restartCount, context, limit)
     recordVerdict(verdict, nodeRank, restartCount, events)
-    showSummary(job, { verdict, reports }, plan, context)
+    showSummary(job, { verdict, reports }, context)
     if (verdict.kind === 'success') return 0
     if (verdict.kind === 'interrupted') return verdict.exitCode
     if (verdict.kind === 'change') {
@@ -150,8 +149,6 @@ export async function runOnce(
   const old = folderOf(output.kept, restartCount - 2)
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const ranks = ranksOf(plan, nodeRank)
-  const debuggers = await placeDebuggers(program.inspect, ranks)
-  announceDebuggers(debuggers, context.announcer)
   const stackRequests = await openStackRequests(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
@@ -167,7 +164,7 @@ export async function runOnce(
     const { outcomes, interrupted } = await runAttempt(
       job,
       {
-        plan: planAttempt(job, nodes, restartCount, { environment, directory, debuggers }),
+        plan: planAttempt(job, nodes, restartCount, { environment, directory }),
         place: nodes,
         restartCount,
         directory: directory ?? folderOf(output.kept),
@@ -312,21 +309,15 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
   }
 }
 
-/** Shows the summary of all ranks where their reports are. Other nodes print that node 0 shows it. */
+/** Shows the summary of all ranks where their reports are. */
 function showSummary(
   { output }: Job,
   { verdict, reports }: Conclusion,
-  { nodes }: NodePlan,
   { announcer }: JobContext,
 ): void {
   const isLast = verdict.kind !== 'failure' || verdict.restart === undefined
   const isWanted = output.summary && output.format === 'pretty' && isLast
-  if (verdict.kind === 'interrupted') return
-  if (reports === undefined) {
-    const where = `the summary of all ranks is on node 0 (${nodes[0]!.host})`
-    if (isWanted && verdict.kind === 'success') announcer.say('summary', where)
-    return
-  }
+  if (verdict.kind === 'interrupted' || reports === undefined) return
   const usages = reports
     .flatMap(({ outcomes, nodeRank: node, facts: { host } }) =>
       outcomes.map((outcome) => rankUsage(outcome, { node, host })),
