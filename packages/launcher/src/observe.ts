@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { isAbsolute, join, relative } from 'node:path'
 import { formatBytes, formatRanks } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
@@ -120,9 +120,7 @@ export async function finishTrace(
       const reason =
         merged !== undefined && steps !== undefined
           ? `no rank has reported such a step (--trace-steps ${steps})`
-          : merged === undefined && existsSync(spansFolder(directory, runId))
-            ? 'no rank could write to its file'
-            : 'only ranks that call initProcessGroup() are traced'
+          : 'only ranks that call initProcessGroup() are traced'
       announcer.say('trace', `the trace is empty: ${reason}`, { directory })
       return
     }

@@ -7,7 +7,7 @@ import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
 import type { Job, JobContext } from './job.ts'
-import { recordRanks } from './events.ts'
+import { recordRank } from './events.ts'
 import { worldSizeOf, type NodePlace, type SharedAttempt } from './nodes.ts'
 import { openRankLogs } from './rank-log.ts'
 import type { StackRequests } from './process/stack-requests.ts'
@@ -47,7 +47,6 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   let places: ReturnType<AttemptPage['places']> = new Map()
   const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
   const logs = openRankLogs(job, context, directory, { worldSize, ...run })
-  const events = context.events && recordRanks(context.events, page)
   try {
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
@@ -57,7 +56,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       input?.add(process)
       ranks.push(process)
       tails.push(logs.follow(process, localRank, files))
-      events?.add(process, localRank)
+      if (context.events !== undefined) recordRank(context.events, process, localRank)
     }
     endChaos = context.chaos?.begin({
       worldSize,
@@ -72,7 +71,6 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
     page.abort(ranks)
     await stopRanks(ranks, job.restart.grace, context)
     logs.close()
-    events?.close()
     page.close()
     stackRequests.close()
   }
