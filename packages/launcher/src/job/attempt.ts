@@ -3,11 +3,13 @@ import { formatRanks } from '@tsrun/core'
 import { aborted, relayJobControl } from './process/interrupts.ts'
 import { areTerminated, settle, stopGroups } from './process/escalation.ts'
 import { startRank, type RankPlan, type RankProcess } from './process/rank-process.ts'
+import { TIMED_OUT } from './failure/exit-codes.ts'
 import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordRank } from './events.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import { worldSizeOf, type NodePlace, type SharedAttempt } from './nodes.ts'
 import { openRankLogs } from './rank-log.ts'
 import type { StackRequests } from './process/stack-requests.ts'
@@ -65,6 +67,11 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       status: () => page.ranks(),
     })
     interrupted = await untilDecided(ranks, context, shared, worldSize)
+    if (interrupted && isTimeUp(context.interrupts.stop)) {
+      const text = await stackRequests.text()
+      const title = `tsrun: stacks after ${job.restart.jobTimeout! / 1000} s`
+      context.announcer.show('stacks', `${title}:\n${text}`, { text })
+    }
   } finally {
     endChaos?.()
     places = page.places()
@@ -82,6 +89,11 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
     /** True if the attempt was stopped from outside before any rank failed. */
     interrupted,
   }
+}
+
+/** Whether `--job-timeout` has stopped the job. */
+export function isTimeUp({ reason }: AbortSignal): boolean {
+  return (reason as Interruption | undefined)?.exitCode === TIMED_OUT
 }
 
 /**
