@@ -81,7 +81,7 @@ it('tells the ranks whether to encrypt, and overrides TSRUN_TLS of the environme
     return ranks.map(({ environment }) => environment['TSRUN_TLS'])
   }
   expect(told(true)).toEqual(['1', '1', '1'])
-  expect(told(false)).toEqual(['0', '0', '0'])
+  expect(told(false)).toEqual(['', '', ''])
 })
 
 it('numbers the ranks across hosts with different numbers of ranks', () => {
