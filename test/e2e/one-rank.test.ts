@@ -52,7 +52,7 @@ itOnLinux('tsrun stacks names programs that are not Node, and jobs that do not e
 it('--job-timeout shows the stacks of all ranks and ends the job with 124', async () => {
   const { code, stderr } = await tsrun(['--nproc', '2', '--job-timeout', '1.5', 'blocked.mjs'])
   expect(code).toBe(124)
-  expect(stderr).toContain('tsrun: stacks after 1.5 s:\nrank 0 ')
+  expect(stderr).toContain('tsrun: stacks at the time-out:\nrank 0 ')
   expect(stderr).toMatch(/^rank 0 .*\nrank 1 .*\n    at Atomics\.wait .*\n    at .*blocked\.mjs:5/m)
   expect(stderr).toContain('tsrun: the job has taken 1.5 s (--job-timeout): stopping the ranks')
 })

@@ -69,8 +69,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
     interrupted = await untilDecided(ranks, context, shared, worldSize)
     if (interrupted && isTimeUp(context.interrupts.stop)) {
       const text = await stackRequests.text()
-      const title = `tsrun: stacks after ${job.restart.jobTimeout! / 1000} s`
-      context.announcer.show('stacks', `${title}:\n${text}`, { text })
+      context.announcer.show('stacks', `tsrun: stacks at the time-out:\n${text}`, { text })
     }
   } finally {
     endChaos?.()
