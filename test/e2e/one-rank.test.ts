@@ -103,6 +103,7 @@ describe('--inspect', () => {
       'hello.mjs',
     ])
     await until(() => run.stdout.includes('hello from rank 0'), 'the other rank runs')
+    expect(run.stderr).toContain('tsrun: rank 1 waits for a debugger')
     const listening = /\[rank 1\] Debugger listening on ws:\/\/(.+)\//
     await until(() => listening.test(run.stderr), 'the rank listens')
     const [, place] = listening.exec(run.stderr)!

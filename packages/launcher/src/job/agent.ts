@@ -143,6 +143,11 @@ export async function runOnce(
   const old = folderOf(output.kept, restartCount - 2)
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const ranks = ranksOf(plan, nodeRank)
+  const { host = '', port, rank } = program.inspect ?? {}
+  if (rank !== undefined && ranks.includes(rank)) {
+    const where = port === undefined ? '' : ` at ${host}:${port}`
+    context.announcer.say('debugger', `rank ${rank} waits for a debugger${where}`, { rank })
+  }
   const stackRequests = await openStackRequests(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
