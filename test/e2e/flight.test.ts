@@ -66,11 +66,9 @@ it('tsrun flight compares the last attempt with records, by default of the newes
   expect((await compared(older, 'attempt_0'))[0]).toContain(`run ${older}, attempt 0`)
   // one that ended well
   mkdirSync(join(logs, older, 'attempt_2'))
-  expect(await compared(older)).toContain('attempt 2 left no records')
+  expect(await compared(older)).toContain(title)
   const newer = await start(0)
-  const newest = await compared()
-  expect(newest[0]).toContain(`run ${newer}, attempt 0`)
-  expect(newest).toContain('the newest of 2 runs with records')
+  expect((await compared())[0]).toContain(`run ${newer}, attempt 0`)
   // a folder for the records of many runs
   cpSync(join(last, 'rank-2.jsonl'), join(logs, newer, 'attempt_0', 'flight', 'rank-2.jsonl'))
   const mixed = await tsrunHere(['flight', join(logs, newer)])

@@ -10,12 +10,9 @@ const examples: readonly (readonly string[])[] = [
   ['benchmark-collectives.ts', '--elements', '1000'],
 ]
 
-// The prefix of a rank is part of the line.
-const prefix = '[rank 0] '.length
-
 describe.each([80, 120])('in %d columns', (width) => {
   it.each(examples)('the tables and timelines of examples/%s fit', async (script, ...flags) => {
-    const env = width === 80 ? {} : { COLUMNS: String(width - prefix) }
+    const env = width === 80 ? {} : { COLUMNS: String(width) }
     const command = ['--nproc', '4', `examples/${script}`, ...flags]
     const { code, stdout, stderr } = await tsrun(command, { cwd: process.cwd(), env })
     expect({ code, stderr: code === 0 ? '' : stderr }).toEqual({ code: 0, stderr: '' })
@@ -29,7 +26,7 @@ describe.each([80, 120])('in %d columns', (width) => {
   it.each(examples.map(([script]) => [script!]))(
     'the help page of examples/%s fits',
     async (script) => {
-      const env = width === 80 ? {} : { COLUMNS: String(width - prefix) }
+      const env = width === 80 ? {} : { COLUMNS: String(width) }
       const { stdout } = await tsrun([`examples/${script}`, '--help'], { cwd: process.cwd(), env })
       expect(stdout).toContain('  --')
       expect(stdout.split('\n').filter((line) => line.length > width)).toEqual([])

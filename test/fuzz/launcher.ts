@@ -119,7 +119,7 @@ export const launcherTargets: readonly Target[] = [
       errorReport,
       { kind: 'exit', usage: { cpuSeconds: 1, peakBytes: 2 }, exitedAt: 'x' },
       { kind: 'checkpoint', step: 1, path: '/p' },
-      { kind: 'stack', id: 1, stack: 'x', resources: ['y'] },
+      { kind: 'stack', id: 1, stack: 'x' },
     ].map(json),
     isJson: true,
     run: (input) => {

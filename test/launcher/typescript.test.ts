@@ -49,9 +49,9 @@ describe('a program in TypeScript', () => {
       'package.json': module,
       'main.ts': `
         import { Color, type Name } from './color.ts'
-        import { shade } from './shade.mjs'
+        import { shade } from './shade.mts'
         const name: Name = 'green'
-        console.log(Color[name], shade, (await import('./late.js')).late)
+        console.log(Color[name], shade, (await import('./late.ts')).late)
         throw new Error('here')
       `,
       'color.ts': `export type Name = keyof typeof Color\nexport enum Color { red, green }`,
@@ -68,6 +68,10 @@ describe('a program in TypeScript', () => {
   })
 
   it.each<[string, Record<string, string>]>([
+    [
+      'imports of compiled modules',
+      { 'main.ts': `import './a.js'`, 'a.ts': `console.log('good')` },
+    ],
     ['imports without an extension', { 'main.ts': `import './a'`, 'a.ts': `console.log('good')` }],
     ['imports of folders', { 'main.ts': `import './a'`, 'a/index.ts': `console.log('good')` }],
     [

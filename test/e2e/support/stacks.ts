@@ -32,7 +32,7 @@ export function describeStacks(cases: typeof bindings): void {
         /^\(pid \d+\)\n    at spin \(.*stuck\.mjs:5:\d+\)\n    at .*stuck\.mjs:13/,
       )
       expect(waits).toMatch(/at Atomics\.wait .*\n    at waitForever \(.*stuck\.mjs:9/)
-      expect(idles).toContain('no JavaScript runs: it awaits something in its event loop (Timeout)')
+      expect(idles).toContain('no JavaScript runs: it awaits something in its event loop')
       expect(blocks).toContain('no answer within 1 s: its main thread is blocked in native code')
       run.signal('SIGTERM')
       await run.finished

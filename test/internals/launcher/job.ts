@@ -21,11 +21,7 @@ export {
 } from '../../../packages/launcher/src/job/placement/limits.ts'
 export { coresOf } from '../../../packages/launcher/src/job/placement/numa.ts'
 export { OLDEST_NODE, version } from '../../../packages/launcher/src/package.ts'
-export {
-  describePlan,
-  describePlanAsJson,
-  planAttempt,
-} from '../../../packages/launcher/src/job/plan.ts'
+export { describePlan, planAttempt } from '../../../packages/launcher/src/job/plan.ts'
 export { keptLogs, readRuns, recordRun } from '../../../packages/launcher/src/job/run-records.ts'
 export {
   findModule,

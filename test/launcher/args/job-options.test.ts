@@ -52,7 +52,7 @@ it('job options are checked, and missing ones get defaults', () => {
       protection: 'none',
       certificate: undefined,
       tokenFile: undefined,
-      environment: { TSRUN_TLS: '0' },
+      environment: { TSRUN_TLS: '' },
     },
     output: {
       directory: undefined,

@@ -104,28 +104,4 @@ describe('--dry-run', () => {
     expect(stdout).toMatch(/^ {2}.*\/node .*--import file:.*preload\.js .*hello\.mjs 'a b'$/m)
     expect(stdout).not.toMatch(/TOKEN|hello from/)
   })
-
-  it('is JSON for programs', async () => {
-    const { stdout } = await tsrunHere([
-      '--nproc',
-      '2',
-      '--dry_run',
-      '--log-format',
-      'json',
-      'hello.mjs',
-    ])
-    const ranks = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line) as unknown)
-    expect(ranks).toMatchObject([
-      {
-        rank: 0,
-        environment: { RANK: '0', WORLD_SIZE: '2' },
-        command: expect.arrayContaining(['--enable-source-maps']),
-      },
-      { rank: 1 },
-    ])
-    expect(stdout).not.toContain('TOKEN')
-  })
 })

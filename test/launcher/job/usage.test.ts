@@ -35,15 +35,11 @@ describe('the summary', () => {
 `)
   })
 
-  it('of many ranks shows the minimum and maximum of all ranks, and the median of each host', () => {
-    expect(summaryText(ranks(256, 64), 80)).toBe(`  256 ranks    time  CPU time    CPU  peak memory
-      least  10.0 s    10.0 s  100 %        1 MiB
-     median  10.0 s    20.0 s  200 %      128 MiB
-       most  10.0 s    40.0 s  400 %      256 MiB
-node 0 (h0)  10.0 s    10.0 s  100 %       32 MiB
-node 1 (h1)  10.0 s    20.0 s  200 %       96 MiB
-node 2 (h2)  10.0 s    30.0 s  300 %      160 MiB
-node 3 (h3)  10.0 s    40.0 s  400 %      224 MiB
+  it('of many ranks shows the minimum, median and maximum', () => {
+    expect(summaryText(ranks(256, 64), 80)).toBe(`256 ranks    time  CPU time    CPU  peak memory
+    least  10.0 s    10.0 s  100 %        1 MiB
+   median  10.0 s    20.0 s  200 %      128 MiB
+     most  10.0 s    40.0 s  400 %      256 MiB
 `)
   })
 })

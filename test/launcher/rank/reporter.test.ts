@@ -67,7 +67,7 @@ describe('the error of a program that only tsx runs', () => {
     [
       "The requested module './a.ts' does not provide an export named 'Part'",
       '',
-      /If Part is a type: import type \{ Part \}/,
+      /is a type: import type \{ Part \}/,
     ],
     [
       "The requested module './a.ts' does not provide an export named 'default'",

@@ -82,9 +82,6 @@ function checkOnlyChoices(settings: Settings): void {
   }
 }
 
-/** Where ranks listen for a debugger. */
-export type InspectOptions = NonNullable<ProgramOptions['inspect']>
-
 /** What the ranks run. */
 export type ProgramOptions = ReturnType<typeof toProgram>
 
@@ -267,7 +264,8 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
   const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
   /** The variables that pass these options to the ranks. */
   const environment: Record<string, string> = {
-    TSRUN_TLS: values.tls ? '1' : '0',
+    // An empty text overrides the environment as `0` would, but is no setting for a job in a rank.
+    TSRUN_TLS: values.tls ? '1' : '',
     ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
   }
   try {

@@ -11,12 +11,12 @@ export const command = declareCommand({
   usage:
     '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
     'never entered an operation in which others wait, which one runs a different ' +
-    'operation, which messages are waiting, which ranks are slow. Ranks write these files ' +
+    'operation, which messages are waiting. Ranks write these files ' +
     'when something fails, below --log-dir or in the folder that TSRUN_FLIGHT_DIR names.',
   argument: {
     description:
-      'the folder with the records, or DIR/RUN-ID/attempt_N of --log-dir DIR; DIR/RUN-ID stands for ' +
-      'the last attempt that left records, DIR for the run that wrote last',
+      'the folder with the records; of --log-dir DIR also DIR/RUN-ID/attempt_N, DIR/RUN-ID or DIR, ' +
+      'which stand for the records that were written last',
   },
   flags: {},
   run: (_, { console, cwd }, [folder]) => {

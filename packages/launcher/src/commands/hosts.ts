@@ -3,7 +3,6 @@ import { textWidth } from '@tsrun/core'
 import type { Flags, ValuesOf } from '../args/flag.ts'
 import { quoted, usageError } from '../args/readers.ts'
 import { TRY_AGAIN } from '../job/failure/exit-codes.ts'
-import { HOST_COLUMNS } from '../job/plan.ts'
 import { TERMINATED } from '../job/process/escalation.ts'
 import { lineSplitter, type Line, type StreamName } from '../logs/lines.ts'
 import { streamNames } from '../logs/log-files.ts'
@@ -145,9 +144,7 @@ function commandOf(
 ): string {
   const given = variablesIn(request).filter((name) => env[name] !== undefined)
   const variables = given.map((name) => `${name}=${quoted(env[name]!)}`)
-  if (!given.includes('COLUMNS')) {
-    variables.push(`COLUMNS=${Math.max(1, columns)}`, `${HOST_COLUMNS}=${Math.max(1, columns)}`)
-  }
+  if (!given.includes('COLUMNS')) variables.push(`COLUMNS=${Math.max(1, columns)}`)
   const first = hosts[0]!.name
   const endpoint = `${first.includes(':') ? `[${first}]` : first}:${request.port}`
   const flags = [

@@ -17,13 +17,7 @@ import { failureReport, type FailureReport } from '../job/on-failure.ts'
 import { usableCores } from '../job/placement/limits.ts'
 import { coresOf } from '../job/placement/numa.ts'
 import { KEPT_BYTES, keptLogs, recordRun } from '../job/run-records.ts'
-import {
-  assumedPlace,
-  assumedSetup,
-  describePlan,
-  describePlanAsJson,
-  planAttempt,
-} from '../job/plan.ts'
+import { assumedPlace, assumedSetup, describePlan, planAttempt } from '../job/plan.ts'
 import { openTraceFolder, removeTraceFolder, traceReport } from '../job/trace-folder.ts'
 import { findModule, findProgram, findScript, type Script } from '../job/code/script.ts'
 import { createAnnouncer, type Announcer } from '../logs/console.ts'
@@ -100,8 +94,7 @@ async function runGiven(
   if (options.dryRun) {
     if (origin !== undefined) console.write('stderr', `tsrun: ${origin}\n`)
     const plan = planAttempt(job, assumedPlace(job), 0, assumedSetup(job))
-    if (output.format === 'json') console.write('stdout', describePlanAsJson(plan))
-    else console.print('stdout', describePlan(plan))
+    console.print('stdout', describePlan(plan))
     return
   }
   if (options.detach && !isDetached) {
@@ -184,10 +177,8 @@ async function openChaos(
 ): Promise<Chaos | undefined> {
   if (chaos === undefined) return undefined
   // Load the fault injection only when needed, so that other jobs start faster.
-  const [{ createChaos }, { readChaosPlan }] = await Promise.all([
-    import('../job/chaos/chaos.ts'),
-    import('../job/chaos/plan-file.ts'),
-  ])
+  const { createChaos } = await import('../job/chaos/chaos.ts')
+  const { readChaosPlan } = await import('../job/chaos/plan-file.ts')
   return createChaos(
     readChaosPlan(chaos, cwd, { isProgram: kind === 'program', size: nproc * nnodes }),
     announcer,

@@ -11,10 +11,9 @@ import { failureText, nodeFailureText, shortFailureText } from './failure/failur
 import { watchMemoryEvents } from './placement/limits.ts'
 import { addFlight, openFlightPlace, readFlight } from './failure/flight-records.ts'
 import { rankUsage, summaryText } from './usage.ts'
-import { runAttempt } from './attempt.ts'
+import { isTimeUp, runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
 import { recordAttempt, recordStart, recordVerdict } from './events.ts'
-import { announceDebuggers, placeDebuggers } from './placement/debuggers.ts'
 import {
   exitCodeAt,
   ranksOf,
@@ -49,13 +48,13 @@ export async function runJob(
   const over = new AbortController()
   let hasBegun = false
   announceInterrupts(job, context, over.signal, () => hasBegun)
-  const limit = limitTime(job.restart.jobTimeout, context)
+  const limit = limitTime(job.restart.jobTimeout, interrupts)
   const nodes = await rendezvous(job, context).catch((error: unknown) => {
     if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
     throw error
   })
   if (nodes === undefined) {
-    limit.end()
+    clearTimeout(limit)
     over.abort()
     const { minNodes, nnodes } = job.placement
     return exitCodeAt(interrupts.stop.reason as Interruption, minNodes < nnodes)
@@ -66,10 +65,10 @@ export async function runJob(
   let exitCode = USAGE
   try {
     checkRanks(job, worldSizeOf(nodes.plan))
-    exitCode = await runAttempts(job, nodes, context, limit)
+    exitCode = await runAttempts(job, nodes, context)
     return exitCode
   } finally {
-    limit.end()
+    clearTimeout(limit)
     clearTimeout(silence)
     over.abort()
     await nodes.close()
@@ -77,12 +76,7 @@ export async function runJob(
   }
 }
 
-async function runAttempts(
-  job: Job,
-  nodes: Nodes,
-  context: JobContext,
-  limit: TimeLimit,
-): Promise<number> {
+async function runAttempts(job: Job, nodes: Nodes, context: JobContext): Promise<number> {
   const { announcer, interrupts, events } = context
   announceNodes(nodes, context)
   let before: NodePlan | undefined
@@ -90,9 +84,9 @@ async function runAttempts(
     recordAttempt(nodes, restartCount, before, events)
     before = nodes.plan
     const { plan, nodeRank } = nodes
-    const { verdict, reports } = await runOnce(job, nodes, restartCount, context, limit)
+    const { verdict, reports } = await runOnce(job, nodes, restartCount, context)
     recordVerdict(verdict, nodeRank, restartCount, events)
-    showSummary(job, { verdict, reports }, plan, context)
+    showSummary(job, { verdict, reports }, context)
     if (verdict.kind === 'success') return 0
     if (verdict.kind === 'interrupted') return verdict.exitCode
     if (verdict.kind === 'change') {
@@ -122,7 +116,7 @@ async function runAttempts(
         : shortFailureText(failure, `see ${where}`, 'attempt')
     announcer.show('failure', shown, failure)
     if (verdict.kind === 'lost' || verdict.restart === undefined) return failure.jobExitCode
-    if (interrupts.stop.aborted) return limit.exitCode ?? failure.jobExitCode
+    if (interrupts.stop.aborted) return isTimeUp(interrupts.stop) ? TIMED_OUT : failure.jobExitCode
     const { number, of } = verdict.restart
     const message = `starting all ranks again (restart ${number} of ${of})`
     announcer.say('restart', message, { restartCount: number })
@@ -138,7 +132,6 @@ export async function runOnce(
   nodes: Nodes,
   restartCount: number,
   context: JobContext,
-  limit?: TimeLimit,
 ): Promise<Conclusion> {
   const { program, output } = job
   const { plan, nodeRank } = nodes
@@ -150,8 +143,11 @@ export async function runOnce(
   const old = folderOf(output.kept, restartCount - 2)
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const ranks = ranksOf(plan, nodeRank)
-  const debuggers = await placeDebuggers(program.inspect, ranks)
-  announceDebuggers(debuggers, context.announcer)
+  const { host = '', port, rank } = program.inspect ?? {}
+  if (rank !== undefined && ranks.includes(rank)) {
+    const where = port === undefined ? '' : ` at ${host}:${port}`
+    context.announcer.say('debugger', `rank ${rank} waits for a debugger${where}`, { rank })
+  }
   const stackRequests = await openStackRequests(program)
   const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
   stackRequests.readStatus = () => page.ranks()
@@ -163,11 +159,10 @@ export async function runOnce(
   try {
     const shared = nodes.begin(restartCount)
     const environment = { ...flight.environment, ...page.environment }
-    if (limit !== undefined) limit.lastWords = () => stackRequests.text()
     const { outcomes, interrupted } = await runAttempt(
       job,
       {
-        plan: planAttempt(job, nodes, restartCount, { environment, directory, debuggers }),
+        plan: planAttempt(job, nodes, restartCount, { environment, directory }),
         place: nodes,
         restartCount,
         directory: directory ?? folderOf(output.kept),
@@ -176,9 +171,7 @@ export async function runOnce(
         stackRequests,
       },
       context,
-    ).finally(() => {
-      if (limit !== undefined) limit.lastWords = undefined
-    })
+    )
     if (interrupted) showErrors(outcomes, context)
     const { stop, kill } = context.interrupts
     const conclusion = shared.conclude({
@@ -233,35 +226,16 @@ function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobCon
   announcer.say('nodes', `run ${plan.runId} on ${count}: ${list.join('; ')}`, { nodes })
 }
 
-type TimeLimit = ReturnType<typeof limitTime>
-
-/** When the time of `--job-timeout` is over, shows the stacks of the ranks and stops the job. */
-function limitTime(milliseconds: number | undefined, { announcer, interrupts }: JobContext) {
-  let hasEnded = false
-  const stop = async (): Promise<void> => {
-    const seconds = (milliseconds ?? 0) / 1000
-    const text = await limit.lastWords?.()
-    if (hasEnded || interrupts.stop.aborted) return
-    if (text !== undefined) {
-      announcer.show('stacks', `tsrun: stacks after ${seconds} s:\n${text}`, { text })
-    }
-    const reason = `the job has taken ${seconds} s (--job-timeout)`
-    limit.exitCode = TIMED_OUT
+/** Stops the job when the time of `--job-timeout` is over. */
+function limitTime(
+  milliseconds: number | undefined,
+  interrupts: JobContext['interrupts'],
+): NodeJS.Timeout | undefined {
+  if (milliseconds === undefined) return undefined
+  const reason = `the job has taken ${milliseconds / 1000} s (--job-timeout)`
+  return setTimeout(() => {
     interrupts.interrupt({ exitCode: TIMED_OUT, reason })
-  }
-  const timer = milliseconds === undefined ? undefined : setTimeout(() => void stop(), milliseconds)
-  const limit = {
-    /** Returns the stacks of the ranks; set only while an attempt runs. */
-    lastWords: undefined as (() => Promise<string>) | undefined,
-    /** The exit code of the job; undefined before the time limit is reached. */
-    exitCode: undefined as number | undefined,
-    /** Cancels the time limit, because the job has ended. */
-    end: () => {
-      hasEnded = true
-      clearTimeout(timer)
-    },
-  }
-  return limit
+  }, milliseconds)
 }
 
 /** Milliseconds without any output after which a terminal shows that the job runs. */
@@ -312,21 +286,15 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
   }
 }
 
-/** Shows the summary of all ranks where their reports are. Other nodes print that node 0 shows it. */
+/** Shows the summary of all ranks where their reports are. */
 function showSummary(
   { output }: Job,
   { verdict, reports }: Conclusion,
-  { nodes }: NodePlan,
   { announcer }: JobContext,
 ): void {
   const isLast = verdict.kind !== 'failure' || verdict.restart === undefined
   const isWanted = output.summary && output.format === 'pretty' && isLast
-  if (verdict.kind === 'interrupted') return
-  if (reports === undefined) {
-    const where = `the summary of all ranks is on node 0 (${nodes[0]!.host})`
-    if (isWanted && verdict.kind === 'success') announcer.say('summary', where)
-    return
-  }
+  if (verdict.kind === 'interrupted' || reports === undefined) return
   const usages = reports
     .flatMap(({ outcomes, nodeRank: node, facts: { host } }) =>
       outcomes.map((outcome) => rankUsage(outcome, { node, host })),

@@ -3,11 +3,13 @@ import { formatRanks } from '@tsrun/core'
 import { aborted, relayJobControl } from './process/interrupts.ts'
 import { areTerminated, settle, stopGroups } from './process/escalation.ts'
 import { startRank, type RankPlan, type RankProcess } from './process/rank-process.ts'
+import { TIMED_OUT } from './failure/exit-codes.ts'
 import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
 import type { Job, JobContext } from './job.ts'
-import { recordRanks } from './events.ts'
+import { recordRank } from './events.ts'
+import type { Interruption } from '../protocol/nodes.ts'
 import { worldSizeOf, type NodePlace, type SharedAttempt } from './nodes.ts'
 import { openRankLogs } from './rank-log.ts'
 import type { StackRequests } from './process/stack-requests.ts'
@@ -47,7 +49,6 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   let places: ReturnType<AttemptPage['places']> = new Map()
   const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
   const logs = openRankLogs(job, context, directory, { worldSize, ...run })
-  const events = context.events && recordRanks(context.events, page)
   try {
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
@@ -57,7 +58,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       input?.add(process)
       ranks.push(process)
       tails.push(logs.follow(process, localRank, files))
-      events?.add(process, localRank)
+      if (context.events !== undefined) recordRank(context.events, process, localRank)
     }
     endChaos = context.chaos?.begin({
       worldSize,
@@ -66,13 +67,16 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       status: () => page.ranks(),
     })
     interrupted = await untilDecided(ranks, context, shared, worldSize)
+    if (interrupted && isTimeUp(context.interrupts.stop)) {
+      const text = await stackRequests.text()
+      context.announcer.show('stacks', `tsrun: stacks at the time-out:\n${text}`, { text })
+    }
   } finally {
     endChaos?.()
     places = page.places()
     page.abort(ranks)
     await stopRanks(ranks, job.restart.grace, context)
     logs.close()
-    events?.close()
     page.close()
     stackRequests.close()
   }
@@ -84,6 +88,11 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
     /** True if the attempt was stopped from outside before any rank failed. */
     interrupted,
   }
+}
+
+/** Whether `--job-timeout` has stopped the job. */
+export function isTimeUp({ reason }: AbortSignal): boolean {
+  return (reason as Interruption | undefined)?.exitCode === TIMED_OUT
 }
 
 /**

@@ -4,7 +4,6 @@ import type { RankProcess } from './process/rank-process.ts'
 import type { Job, JobContext } from './job.ts'
 import { ranksOf, worldSizeOf, type Nodes } from './nodes.ts'
 import type { NodePlan, Verdict } from '../protocol/nodes.ts'
-import type { AttemptPage } from './status-page.ts'
 
 /** Records the start of this launcher and the signals that it receives. */
 export function recordStart(job: Job, { events, interrupts }: JobContext): void {
@@ -63,67 +62,52 @@ export function recordVerdict(
 ): void {
   if (events === undefined || nodeRank !== 0) return
   const { kind: outcome } = verdict
-  const record = (facts: object): void => {
-    const nothing = { rank: null, reason: null, error: null, code: null, exitCode: null }
-    events.record('verdict', { outcome, ...nothing, ...facts })
-  }
-  if (verdict.kind === 'success') record({ exitCode: 0 })
-  else if (verdict.kind === 'interrupted') record({ exitCode: verdict.exitCode })
-  else if (verdict.kind === 'change') {
+  const nothing = { rank: null, reason: null, error: null, code: null, exitCode: null }
+  events.record('verdict', { outcome, ...nothing, ...factsOf(verdict) })
+  if (verdict.kind === 'change') {
     const { reason } = verdict
-    record({ reason })
     events.record('restart', { number: generation + 1, of: null, reason })
-  } else if (verdict.kind === 'lost') {
-    const { node, host, reason, jobExitCode: exitCode } = verdict.failure
-    record({ reason: `node ${node} (${host}) is gone: ${reason}`, exitCode })
-  } else {
-    const { rank, ended, what = null, code = null, jobExitCode: exitCode } = verdict.failure
-    record({ rank, reason: ended, error: what, code, exitCode })
-    const { restart } = verdict
-    if (restart === undefined) return
-    events.record('restart', { ...restart, reason: `rank ${rank} ${ended}` })
+  }
+  if (verdict.kind === 'failure' && verdict.restart !== undefined) {
+    const { rank, ended } = verdict.failure
+    events.record('restart', { ...verdict.restart, reason: `rank ${rank} ${ended}` })
   }
 }
 
-/** Milliseconds between two polls for ranks that have become ready. */
-const LOOK = 100
-
-/** Records the events of the ranks of this host in one attempt. */
-export function recordRanks(events: EventLog, page: AttemptPage) {
-  const waiting = new Set<number>()
-  /** A rank is ready when it has joined its first process group. */
-  const look = (): void => {
-    if (waiting.size === 0) return
-    for (const { rank, pid, state } of page.ranks()) {
-      if (state === 'starting' || !waiting.delete(rank)) continue
-      events.record('rank-ready', { rank, pid })
+function factsOf(verdict: Verdict): object {
+  switch (verdict.kind) {
+    case 'success':
+      return { exitCode: 0 }
+    case 'interrupted':
+      return { exitCode: verdict.exitCode }
+    case 'change':
+      return { reason: verdict.reason }
+    case 'lost': {
+      const { node, host, reason, jobExitCode: exitCode } = verdict.failure
+      return { reason: `node ${node} (${host}) is gone: ${reason}`, exitCode }
+    }
+    case 'failure': {
+      const { rank, ended, what = null, code = null, jobExitCode: exitCode } = verdict.failure
+      return { rank, reason: ended, error: what, code, exitCode }
     }
   }
-  const timer = setInterval(look, LOOK).unref()
-  return {
-    add(process: RankProcess, localRank: number): void {
-      const { rank, pid, onError } = process
-      events.record('rank-spawned', { rank, localRank, pid })
-      waiting.add(rank)
-      process.onCheckpoint = ({ step, path }) => {
-        events.record('checkpoint-saved', { rank, step, path })
-      }
-      process.onError = (report) => {
-        onError(report)
-        const { name, message, code = null, distance } = report
-        events.record('rank-error', { rank, name, message, code, consequence: distance === 3 })
-      }
-      void process.ended.then(({ at, exitCode, signal }) => {
-        look()
-        waiting.delete(rank)
-        const seconds = Math.round(at - process.startedAt) / 1000
-        const stoppedBy = process.stopSignal ?? null
-        events.record('rank-exited', { rank, pid, exitCode, signal, stoppedBy, seconds })
-      })
-    },
-    close(): void {
-      waiting.clear()
-      clearInterval(timer)
-    },
+}
+
+/** Records the events of a rank of this host. */
+export function recordRank(events: EventLog, process: RankProcess, localRank: number): void {
+  const { rank, pid, onError } = process
+  events.record('rank-spawned', { rank, localRank, pid })
+  process.onCheckpoint = ({ step, path }) => {
+    events.record('checkpoint-saved', { rank, step, path })
   }
+  process.onError = (report) => {
+    onError(report)
+    const { name, message, code = null, distance } = report
+    events.record('rank-error', { rank, name, message, code, consequence: distance === 3 })
+  }
+  void process.ended.then(({ at, exitCode, signal }) => {
+    const seconds = Math.round(at - process.startedAt) / 1000
+    const stoppedBy = process.stopSignal ?? null
+    events.record('rank-exited', { rank, pid, exitCode, signal, stoppedBy, seconds })
+  })
 }

@@ -17,7 +17,7 @@ import { findDevices } from './placement/devices.ts'
 import { softLimit } from './placement/limits.ts'
 import { packageFolder } from '../package.ts'
 import { hasLoader } from '../protocol/loaders.ts'
-import { isTypeless, refuseModuleSyntax } from './code/module-format.ts'
+import { refuseModuleSyntax } from './code/module-format.ts'
 import { loaderArguments, nodeAbilities, resolveFrom, type Script } from './code/script.ts'
 
 /** A job with validated options, from which every attempt is planned. */
@@ -78,8 +78,6 @@ export function createJob(
     },
     /** The path of the script or program. */
     script: script.path,
-    /** Whether Node warns that no package.json gives the module type of the script. */
-    isTypeless: isTypeless(code),
     /** The command that runs the script, without the script's arguments. */
     command: [
       process.execPath,
@@ -106,11 +104,7 @@ function argumentsOf(
   const loader = loaderArguments(code, node, places)
   if (code === script) {
     const tsx = loader.length === 0 ? undefined : resolveFrom(places, 'tsx')
-    refuseModuleSyntax(script, {
-      nodeOptions: node.nodeOptions,
-      hasLoader: hasLoader(node.nodeOptions),
-      tsx,
-    })
+    refuseModuleSyntax(script, { hasLoader: hasLoader(node.nodeOptions), tsx })
   }
   // Each memory of WebAssembly would take 10 GiB of the address space.
   const isLimited = Number.isFinite(softLimit('Max address space'))

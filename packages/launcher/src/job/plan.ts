@@ -1,24 +1,30 @@
 import { hostname } from 'node:os'
+import { join } from 'node:path'
 import { textWidth, toEnvironment } from '@tsrun/core'
 import { spansFolder } from '@tsrun/distributed/record'
 import type { OutputOptions } from '../args/output-options.ts'
+import type { ProgramOptions } from '../args/job-options.ts'
 import { quoted } from '../args/readers.ts'
 import type { RankPlan } from './process/rank-process.ts'
 import { attemptDirectory } from '../logs/log-files.ts'
 import { colourLevel, prefixWidth } from '../logs/presenter.ts'
 import { deviceEnvironment } from './placement/devices.ts'
 import type { Job } from './job.ts'
-import { assumedDebuggers, ownNodeArguments, type AttemptSetup } from './placement/debuggers.ts'
 import { coreEnvironment } from './placement/numa.ts'
 import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
 
-/** `tsrun hosts` sets this variable and COLUMNS to the width of the launcher's lines. */
-export const HOST_COLUMNS = 'TSRUN_HOST_COLUMNS'
-
 /** Lower limit of COLUMNS for ranks, however long their prefix is. */
 const FEWEST_COLUMNS = 20
+
+/** The inputs of a plan that differ between attempts. */
+interface AttemptSetup {
+  /** More variables for all ranks. */
+  readonly environment?: Readonly<Record<string, string>>
+  /** The folder of the log files of the attempt, if there are any. */
+  readonly directory?: string | undefined
+}
 
 /** Plans the ranks of one attempt of the job on this host. */
 export function planAttempt(
@@ -27,19 +33,17 @@ export function planAttempt(
   restartCount: number,
   setup: AttemptSetup = {},
 ): RankPlan[] {
-  const { env, identity, devices, colour, command, isTypeless } = job
+  const { env, identity, devices, colour, command } = job
   const { iface, portRange, role, virtualLocalRank, binding } = placement
   const ranks = ranksOf(plan, nodeRank)
   const [executable, ...args] = command
   const forced = output.format !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
-  // Ranks inherit COLUMNS from the user. Otherwise, they get the launcher's width without the prefix.
-  const columns = (rank: number, localRank: number): Record<string, string> => {
-    const { COLUMNS, [HOST_COLUMNS]: ofLauncher } = env
-    if (COLUMNS !== undefined && COLUMNS !== ofLauncher) return {}
+  /** The launcher's width without the prefix of the rank. */
+  const columns = (rank: number, localRank: number): string => {
     const facts = { rank, localRank, worldSize: worldSizeOf(plan), role, node: nodeRank }
     const now = { host: hostname(), pid: process.pid, generation: restartCount, startedAt: 0 }
     const prefix = prefixWidth(output, { ...facts, ...now })
-    return { COLUMNS: String(Math.max(FEWEST_COLUMNS, textWidth(env) - prefix)) }
+    return String(Math.max(FEWEST_COLUMNS, textWidth(env) - prefix))
   }
   return ranks.map((rank, localRank) => ({
     rank,
@@ -58,7 +62,7 @@ export function planAttempt(
         token: identity.token,
         restartCount,
       }),
-      ...columns(rank, localRank),
+      COLUMNS: columns(rank, localRank),
       ROLE_NAME: role,
       ROLE_RANK: String(roleSizeOf(plan, role, nodeRank) + localRank),
       ROLE_WORLD_SIZE: String(roleSizeOf(plan, role)),
@@ -67,58 +71,55 @@ export function planAttempt(
       ...(binding === undefined ? {} : coreEnvironment(binding, localRank, ranks.length)),
       ...withValues({
         FORCE_COLOR: forced ? colourLevel(process.stdout, env) : undefined,
-        ...traceEnvironment(output, plan.runId, env),
+        ...traceEnvironment(output, plan.runId),
         TSRUN_ACCEPT_FAULTS: program.chaos === undefined ? undefined : '1',
         TSRUN_IFACE: iface,
         TSRUN_PORT_RANGE: portRange && `${portRange.first}-${portRange.last}`,
       }),
-      ...protectionEnvironment(protection.environment, env),
+      ...protection.environment,
       ...setup.environment,
     },
     command: [
       executable,
-      ...ownNodeArguments(program, rank, setup),
-      // Only the first rank of each host prints the warning.
-      ...(isTypeless && localRank > 0 ? [WITHOUT_WARNING] : []),
+      ...ownNodeArguments(program, rank, localRank, setup),
+      // Only the first rank of each host warns that package.json does not tell the module type.
+      ...(localRank > 0 ? [WITHOUT_WARNING] : []),
       ...args,
       ...program.arguments,
     ],
   }))
 }
 
-/** A nested job does not write into the outer job's trace. */
-function traceEnvironment(
-  { trace }: OutputOptions,
-  runId: string,
-  env: NodeJS.ProcessEnv,
-): Record<string, string | undefined> {
-  if (trace === undefined) return { TSRUN_TRACE_DIR: emptyIfSet(env['TSRUN_TRACE_DIR']) }
+/** The Node arguments that only this rank gets. Node prints where it listens for a debugger. */
+function ownNodeArguments(
+  { profiles, inspect }: ProgramOptions,
+  rank: number,
+  localRank: number,
+  { directory = '.' }: AttemptSetup,
+): string[] {
+  const folder = join(directory, String(rank))
+  const args = profiles.flatMap((kind) => [`--${kind}-prof`, `--${kind}-prof-dir=${folder}`])
+  if (inspect === undefined || (inspect.rank ?? rank) !== rank) return args
+  const { host, port, rank: only } = inspect
+  // Node chooses a free port for port 0.
+  const own = port === undefined ? 0 : only === undefined ? port + localRank : port
+  return [...args, `--inspect${only === undefined ? '' : '-brk'}=${host}:${own}`]
+}
+
+/** Empties the variables of an outer job, so that a nested job does not write into its trace. */
+function traceEnvironment({ trace }: OutputOptions, runId: string): Record<string, string> {
+  if (trace === undefined) return { TSRUN_TRACE_DIR: '' }
   return {
     TSRUN_TRACE_DIR: spansFolder(trace.directory, runId),
     TSRUN_TRACE_BYTES: String(trace.bytes),
-    TSRUN_TRACE_RANGE: trace.steps ?? emptyIfSet(env['TSRUN_TRACE_RANGE']),
+    TSRUN_TRACE_RANGE: trace.steps ?? '',
   }
-}
-
-/** Empties a variable that is inherited from an outer job. */
-function emptyIfSet(inherited: string | undefined): string | undefined {
-  return inherited === undefined ? undefined : ''
 }
 
 /** Drops the variables without a value. */
 function withValues(variables: Record<string, string | undefined>): Record<string, string> {
   const entries = Object.entries(variables).filter(([, value]) => value !== undefined)
   return Object.fromEntries(entries) as Record<string, string>
-}
-
-/** Omits variables that are off, unless the environment has a value to override. */
-function protectionEnvironment(
-  variables: Readonly<Record<string, string>>,
-  env: NodeJS.ProcessEnv,
-): Record<string, string> {
-  const isSaid = ([name, value]: [string, string]): boolean =>
-    value !== '0' || env[name] !== undefined
-  return Object.fromEntries(Object.entries(variables).filter(isSaid))
 }
 
 /** The nodes that `--dry-run` assumes: each has as many ranks as this one. */
@@ -135,13 +136,9 @@ export function assumedPlace({ program, placement, rendezvous, identity }: Job):
 }
 
 /** What `--dry-run` assumes about the attempt. */
-export function assumedSetup(job: Job): AttemptSetup {
-  const { plan, nodeRank } = assumedPlace(job)
-  const { directory = '(a new folder)' } = job.output
-  return {
-    directory: attemptDirectory(directory, plan.runId, 0),
-    debuggers: assumedDebuggers(job.program.inspect, ranksOf(plan, nodeRank)),
-  }
+export function assumedSetup({ output, identity }: Job): AttemptSetup {
+  const { directory = '(a new folder)' } = output
+  return { directory: attemptDirectory(directory, identity.runId, 0) }
 }
 
 /** Printed for a port that is chosen when the job starts. */
@@ -150,24 +147,12 @@ const CHOSEN = '(chosen at the start)'
 /** The output of `--dry-run`: the environment (without the secret) and the command of each rank. */
 export function describePlan(ranks: readonly RankPlan[]): string {
   const blocks = ranks.map(({ rank, environment, command }) => {
-    const variables = Object.entries(withoutSecret(environment)).map(
-      ([name, value]) => `  ${name}=${name.endsWith('_PORT') && value === '0' ? CHOSEN : value}`,
-    )
+    const variables = Object.entries(environment)
+      .filter(([name]) => name !== 'TSRUN_TOKEN')
+      .map(
+        ([name, value]) => `  ${name}=${name.endsWith('_PORT') && value === '0' ? CHOSEN : value}`,
+      )
     return [`rank ${rank}`, ...variables, `  ${command.map(quoted).join(' ')}`].join('\n')
   })
   return blocks.join('\n\n') + '\n'
-}
-
-/** The output of `--dry-run` for programs that read it: one line with a JSON object for each rank. */
-export function describePlanAsJson(ranks: readonly RankPlan[]): string {
-  return ranks
-    .map(({ rank, environment, command }) => {
-      const facts = { rank, environment: withoutSecret(environment), command }
-      return `${JSON.stringify(facts)}\n`
-    })
-    .join('')
-}
-
-function withoutSecret(environment: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => name !== 'TSRUN_TOKEN'))
 }

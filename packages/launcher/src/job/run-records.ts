@@ -19,6 +19,7 @@ import {
   type Of,
 } from '@tsrun/core'
 import { logProblem } from '../logs/log.ts'
+import { isAlive } from './process/process-use.ts'
 import { statFields } from './process/rank-process.ts'
 
 /**
@@ -46,8 +47,8 @@ export type RunRecord = Of<typeof runRecord>
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Maximum number of records of runs with log files, and of runs without. */
-const KEPT = { with: 200, without: 20 }
+/** Maximum number of records. */
+const KEPT = 200
 
 /**
  * Records the start of a run. The returned function records its end. Failures are only logged, because
@@ -151,12 +152,7 @@ export function reread(record: RunRecord, env: Environment): RunRecord {
 export function isRunning({ endedAt, launcherPid, launcherStart }: RunRecord): boolean {
   if (endedAt !== null) return false
   // Another process may have reused the process ID.
-  if (launcherStart !== null) return startOf(launcherPid) === launcherStart
-  try {
-    return process.kill(launcherPid, 0)
-  } catch {
-    return false
-  }
+  return launcherStart === null ? isAlive(launcherPid) : startOf(launcherPid) === launcherStart
 }
 
 function pathOf({ runId, host }: Pick<RunRecord, 'runId' | 'host'>, env: Environment): string {
@@ -170,19 +166,17 @@ function startOf(pid: number): string | undefined {
 
 /** Deletes kept logs above the limits, records whose log files are gone, and old records. */
 function prune(env: Environment): void {
-  const counts = { with: 0, without: 0, kept: 0 }
-  let bytes = 0
+  let [records, jobs, bytes] = [0, 0, 0]
   for (const record of readRuns(env)) {
     const { logDir, runId } = record
     const logs = logDir === null ? undefined : join(logDir, runId)
     if (logs !== undefined && logDir === keptFolder(env)) {
       bytes += sizeOf(logs)
-      const isOver = ++counts.kept > KEPT_JOBS || bytes > KEPT_BYTES
+      const isOver = ++jobs > KEPT_JOBS || bytes > KEPT_BYTES
       if (isOver && !isRunning(record)) rmSync(logs, { recursive: true, force: true })
     }
     const isGone = logs !== undefined && !existsSync(logs)
-    const kind = logs === undefined ? 'without' : 'with'
-    if (!isGone && ++counts[kind] <= KEPT[kind]) continue
+    if (!isGone && ++records <= KEPT) continue
     if (!isRunning(record)) rmSync(pathOf(record, env), { force: true })
   }
 }

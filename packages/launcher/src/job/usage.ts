@@ -38,29 +38,22 @@ const columns: readonly Column[] = [
   { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
 ]
 
-/** Maximum ranks or hosts with a row each. */
+/** Maximum ranks with a row each. */
 const MOST_ROWS = 16
 
 /**
  * Formats a table with a row for each rank. For more than MOST_ROWS ranks, shows the minimum, median and
- * maximum of each column and, for several hosts, the medians of each host.
+ * maximum of each column.
  */
 export function summaryText(usages: readonly RankUsage[], width?: number): string {
-  const nodes = new Map(usages.map(({ node, host }) => [node, `node ${node} (${host})`]))
-  const isShort = usages.length <= MOST_ROWS
-  const rows = isShort ? rowsOfRanks(usages, nodes.size > 1) : summarize(usages)
-  if (!isShort && nodes.size > 1 && nodes.size <= MOST_ROWS) {
-    for (const [node, name] of nodes) {
-      const own = usages.filter((usage) => usage.node === node)
-      rows.push(statistic(name, own, median))
-    }
-  }
+  const rows = usages.length <= MOST_ROWS ? rowsOfRanks(usages) : summarize(usages)
   return `${formatTable(rows, 'right', width).join('\n')}\n`
 }
 
 const titles = columns.map(({ title }) => title)
 
-function rowsOfRanks(usages: readonly RankUsage[], areFar: boolean): string[][] {
+function rowsOfRanks(usages: readonly RankUsage[]): string[][] {
+  const areFar = usages.some(({ node }) => node !== usages[0]!.node)
   const place = (rank: string, host: string): string[] => (areFar ? [rank, host] : [rank])
   return [
     [...place('rank', 'host'), ...titles],
@@ -74,25 +67,17 @@ function rowsOfRanks(usages: readonly RankUsage[], areFar: boolean): string[][] 
 function summarize(usages: readonly RankUsage[]): string[][] {
   return [
     [`${usages.length} ranks`, ...titles],
-    statistic('least', usages, (sorted) => sorted[0]),
-    statistic('median', usages, median),
-    statistic('most', usages, (sorted) => sorted.at(-1)),
+    statistic('least', usages, 0),
+    statistic('median', usages, 0.5),
+    statistic('most', usages, 1),
   ]
 }
 
-function median(sorted: readonly number[]): number | undefined {
-  return sorted[(sorted.length - 1) >> 1]
-}
-
-/** A row with one value of each column. */
-function statistic(
-  name: string,
-  usages: readonly RankUsage[],
-  choose: (sorted: readonly number[]) => number | undefined,
-): string[] {
+/** A row with a quantile of each column. */
+function statistic(name: string, usages: readonly RankUsage[], quantile: number): string[] {
   const values = columns.map((column) => {
     const sorted = usages.flatMap((usage) => column.of(usage) ?? []).sort((a, b) => a - b)
-    return shown(column, choose(sorted))
+    return shown(column, sorted[Math.floor(quantile * (sorted.length - 1))])
   })
   return [name, ...values]
 }

@@ -70,8 +70,6 @@ const stackReport = object({
   id: count(),
   /** The stack of the main thread, as in `Error.stack`; undefined if the thread does not answer. */
   stack: text.optional(),
-  /** What keeps the event loop alive, from `process.getActiveResourcesInfo()`. */
-  resources: list(text).optional(),
 })
 
 /** What a rank writes to the control pipe: one JSON object per line. */

@@ -163,8 +163,6 @@ const interruption = object({
 const memoryEvents = object({
   /** Out-of-memory kills since the job started; NaN when unknown. */
   kills: number.nullable(),
-  /** Bytes that can be allocated now without swapping. */
-  available: number.optional(),
   /** Limit of the cgroup of this process, in bytes. */
   limit: number.optional(),
   /** The limits on processes and address space, from `describeLimits`. */

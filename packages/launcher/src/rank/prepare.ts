@@ -46,14 +46,9 @@ export function bindToCores(): void {
   const { TSRUN_CORES: cores } = env
   delete env['TSRUN_CORES']
   if (cores === undefined) return
-  const problem = !isAvailable().available
-    ? 'the package koffi is missing'
-    : stayOnCores(cores.split(',').map(Number))
-      ? undefined
-      : 'this process may not run there'
-  if (problem === undefined) return
+  if (isAvailable().available && stayOnCores(cores.split(',').map(Number))) return
   delete env['TSRUN_CORE_RANKS']
-  console.error(`tsrun: not bound to the cores ${cores}: ${problem}`)
+  console.error(`tsrun: cannot bind this process to the cores ${cores}`)
 }
 
 /**
@@ -94,7 +89,7 @@ function askKernel(): boolean {
  * Options such as `--inspect` and `--cpu-prof`, which the launcher sets for each rank with its port and
  * folder.
  */
-const OWN = /^--(inspect(-brk|-publish-uid)?|(cpu|heap)-prof(-dir)?)(=|$)/
+const OWN = /^--(inspect(-brk)?|(cpu|heap)-prof(-dir)?)(=|$)/
 const PROFILE = /^--(cpu|heap)-prof$/
 
 /** Prevents forked children from listening at the rank's port. */

@@ -117,19 +117,9 @@ function print(thrown: unknown): string {
  */
 const [, packages] = /^(.*\/)launcher\/(?:src|dist)\//.exec(fileURLToPath(import.meta.url)) ?? []
 
-/**
- * Frames that contain one of these belong to libraries: tsrun, Node.js, TensorFlow.js and module
- * loaders.
- */
-const libraryPlaces = [
-  ...(packages === undefined ? [] : [packages]),
-  '(node:',
-  ' node:',
-  '/node_modules/@tsrun/',
-  '/node_modules/@tensorflow/',
-  '/node_modules/tsx/',
-  '/node_modules/esbuild/',
-]
+/** Matches frames of Node.js, of V8, and of the packages of tsrun, TensorFlow.js and module loaders. */
+const LIBRARY =
+  /[( ]node:|\/node_modules\/(@tsrun|@tensorflow|tsx|esbuild)\/|\((<anonymous>|index \d+)\)$/
 
 /**
  * Omits the frames of libraries, so that the first frame is the user's line. A stack without any user
@@ -143,7 +133,7 @@ export function hideLibraryFrames(text: string) {
   const kept: string[] = []
   for (const line of lines) {
     const isOfLibrary =
-      isFrame(line) && (ANONYMOUS.test(line) || libraryPlaces.some((place) => line.includes(place)))
+      isFrame(line) && (LIBRARY.test(line) || (packages !== undefined && line.includes(packages)))
     if (!isOfLibrary) kept.push(line)
     // The properties of the error follow its last frame.
     else if (line.endsWith(' {') && kept.length > 0) kept.push(`${kept.pop()!} {`)
@@ -160,5 +150,3 @@ export function hideLibraryFrames(text: string) {
 function isFrame(line: string): boolean {
   return /^\s+at /.test(line)
 }
-
-const ANONYMOUS = /\((?:<anonymous>|index \d+)\)$/

@@ -8,7 +8,7 @@ import { storeTlsOf } from '@tsrun/store'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
 import { completeSettings } from '../args/settings.ts'
 import { createChaos } from '../job/chaos/chaos.ts'
-import { checkRanks, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
+import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
@@ -208,7 +208,7 @@ function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
     checkRanks(plan, nproc)
     return plan
   } catch (error) {
-    throw argumentError('chaos', (error as Error).message, 'a plan of faults')
+    throw argumentError('chaos', reasonOf(error), 'a plan of faults')
   }
 }
 
@@ -270,8 +270,7 @@ function planTask(program: Program, options: CompleteOptions): PlannedTask {
       throw argumentError('export', shown(entry), 'none with a function, which is called itself')
     }
     const path = pathOf(base ?? process.argv[1] ?? join(process.cwd(), 'eval.js'))
-    const known = base === undefined ? undefined : findScript(path, '/')
-    const code = known ?? languageOf(path)
+    const code = base === undefined ? languageOf(path) : findScript(path, '/')
     const name = program.name === '' ? 'function' : program.name
     const source = sourceOf(program)
     return { task: { kind: 'function', source, path: `${path}#${name}` }, code }

@@ -20,7 +20,6 @@ beforeAll(() => {
     'b.mts': '',
     'c.tsx': '',
     'folder/index.ts': '',
-    node: '#!/usr/bin/env node\n',
     shell: '#!/bin/sh\n',
     'main.py': '',
     'node_modules/tsx/package.json': '{ "name": "tsx", "main": "loader.mjs" }',
@@ -37,7 +36,6 @@ describe('the script', () => {
     ['a.mjs', 'javascript'],
     ['./b.mts', 'typescript'],
     ['c.tsx', 'tsx'],
-    ['node', 'javascript'],
   ])('%s is %s', (name, language) => {
     expect(findScript(name, cwd)).toEqual({ path: join(cwd, name), language })
   })

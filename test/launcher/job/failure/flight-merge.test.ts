@@ -149,20 +149,6 @@ it('compares records whose ring buffers begin at different operations', () => {
   expect(found([dumpOf(0, 2, done(20)), dumpOf(1, 2, late)])).toEqual([])
 })
 
-it('finds the rank that is always last', () => {
-  const at = (rank: number, sequence: number): number => 100 * sequence + (rank === 1 ? 12 : 0)
-  const dumps = [0, 1, 2].map((rank) =>
-    dumpOf(
-      rank,
-      3,
-      done(20).map((entry, i) => ({ ...entry, posted: at(rank, i) })),
-    ),
-  )
-  expect(found(dumps)).toEqual([
-    'rank 1 is slow: it came last to 20 of 20 collectives of group world, by 12.0 ms (median)',
-  ])
-})
-
 describe('the tail of a dump', () => {
   const far: FlightGroup = { id: 7, name: 'pipe', ranks: [0, 1] }
   const idle: FlightGroup = { id: 8, name: 'data', ranks: [0, 1] }

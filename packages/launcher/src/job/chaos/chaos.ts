@@ -3,7 +3,7 @@ import type { RankStatus } from '@tsrun/distributed/record'
 import type { EventLog } from '../../logs/event-log.ts'
 import type { Announcer } from '../../logs/console.ts'
 import type { RankProcess } from '../process/rank-process.ts'
-import type { ChaosPlan, Fault, FaultKind } from './plan.ts'
+import { describeFault, type ChaosPlan, type Fault } from './plan.ts'
 
 /** Milliseconds between polls of the ranks' steps. */
 const POLL = 10
@@ -29,8 +29,6 @@ export function createChaos(
   announcer: Announcer,
   events: EventLog | undefined,
 ) {
-  /** How often each fault can still be repeated, in this attempt or later ones. */
-  const left = faults.map(({ times = Infinity }) => times)
   return {
     /** Injects faults into ranks that have just started, until the returned function is called. */
     begin({ worldSize, restartCount, ranks, status }: Attempt): () => void {
@@ -43,8 +41,11 @@ export function createChaos(
         const { kind } = fault
         const process = ranks.find((one) => one.rank === rank)
         if (process === undefined || process.end !== undefined) return
-        const what = describe(fault)
-        announcer.say('chaos', `chaos: rank ${rank} ${what}, ${when}`, { rank, kind })
+        const what = describeFault(fault)
+        announcer.say('chaos', `chaos: rank ${rank} gets the fault ${what}, ${when}`, {
+          rank,
+          kind,
+        })
         events?.record('fault-injected', { rank, kind, what, when })
         if (kind === 'kill') process.signal(fault.signal)
         else if (kind === 'stop') {
@@ -78,9 +79,7 @@ export function createChaos(
         const random = seededRandom(hashOf(seed, i, restartCount))
         const chooseRank = (): number => fault.rank ?? Math.floor(random() * worldSize)
         const repeat = (mean: number): void => {
-          if (left[i]! <= 0) return
           after(-mean * Math.log(1 - random()), () => {
-            left[i]!--
             inject(fault, chooseRank(), 'by chance')
             repeat(mean)
           })
@@ -124,29 +123,4 @@ function slowDown(
 /** FNV-1a. */
 function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
-}
-
-function describe(fault: Fault): string {
-  const { kind, signal, forSeconds, milliseconds, code, bySeconds, limit, mebibytes, share } = fault
-  const texts: Readonly<Record<FaultKind, string>> = {
-    kill: `gets ${signal}`,
-    stop: `is stopped for ${forSeconds} s`,
-    exit: `exits with code ${code}`,
-    throw: 'throws an error',
-    reject: 'has a rejected promise',
-    busy: `is busy for ${forSeconds} s`,
-    memory: 'uses up its memory',
-    clock: `has a clock that jumps by ${bySeconds} s`,
-    descriptors: `can open ${limit === 0 ? 'no file' : `${limit} files`} any more`,
-    disk: 'has a full disk',
-    'address-space': `can map ${mebibytes === 0 ? 'no memory' : `${mebibytes} MiB`} any more`,
-    disconnect: 'loses its TCP connections',
-    'half-close': 'can no longer send on its TCP connections',
-    delay: `sends on its TCP connections ${milliseconds} ms late, for ${forSeconds} s`,
-    drop: 'sends on its TCP connections, and some bytes are left out',
-    corrupt: 'sends on its TCP connections, and a byte is changed',
-    truncate: 'loses its TCP connections in the middle of what it sends',
-    slow: `runs for ${Math.round(100 * share)} % of the time, for ${forSeconds} s`,
-  }
-  return texts[kind]
 }

@@ -1,54 +1,34 @@
 import { constants } from 'node:os'
-import {
-  choice,
-  count,
-  declareOptions,
-  isTsrError,
-  positive,
-  refuseUnknown,
-  where,
-} from '@tsrun/core'
+import { choice, count, declareOptions, finite, isTsrError, positive, where } from '@tsrun/core'
 
-/** The kinds of faults. docs/chaos.md describes each. */
-const faultKinds = [
-  'kill',
-  'stop',
-  'exit',
-  'throw',
-  'reject',
-  'busy',
-  'memory',
-  'clock',
-  'descriptors',
-  'address-space',
-  'disk',
-  'disconnect',
-  'half-close',
-  'delay',
-  'drop',
-  'corrupt',
-  'truncate',
-  'slow',
-] as const
+/** The kinds of faults, which docs/chaos.md describes, with the options that only some kinds accept. */
+const kinds = {
+  kill: ['signal'],
+  stop: ['forSeconds'],
+  exit: ['code'],
+  throw: [],
+  reject: [],
+  busy: ['forSeconds'],
+  memory: [],
+  clock: ['bySeconds'],
+  descriptors: ['limit'],
+  'address-space': ['mebibytes'],
+  disk: [],
+  disconnect: [],
+  'half-close': [],
+  delay: ['milliseconds', 'forSeconds'],
+  drop: [],
+  corrupt: [],
+  truncate: [],
+  slow: ['share', 'forSeconds'],
+} as const
 
 /** The kind of an injected fault, such as `kill` or `delay`. */
-export type FaultKind = (typeof faultKinds)[number]
-
-/** The options that only some kinds accept, with these kinds. */
-const optionsOf: Readonly<Record<string, readonly FaultKind[]>> = {
-  signal: ['kill'],
-  code: ['exit'],
-  forSeconds: ['stop', 'busy', 'slow', 'delay'],
-  milliseconds: ['delay'],
-  share: ['slow'],
-  mebibytes: ['address-space'],
-  bySeconds: ['clock'],
-  limit: ['descriptors'],
-}
+export type FaultKind = keyof typeof kinds
 
 const readFault = declareOptions(
   {
-    kind: choice(...faultKinds),
+    kind: choice(...(Object.keys(kinds) as FaultKind[])),
     /** The world rank. By default, the seed chooses a rank each time. */
     rank: count().optional(),
     /** Injects the fault after this step, as reported by `group.reportProgress` or a trainer. */
@@ -61,8 +41,6 @@ const readFault = declareOptions(
     meanSeconds: positive('a positive number of seconds').optional(),
     /** The attempt of the job, from 0, in which a fault with a step, operations or seconds is injected. */
     attempt: count().default(0),
-    /** Maximum repetitions of a fault with `meanSeconds`. */
-    times: count({ from: 1 }).optional(),
     /** For `kill`. */
     signal: where<NodeJS.Signals>(
       (value) => typeof value === 'string' && Object.hasOwn(constants.signals, value),
@@ -75,16 +53,13 @@ const readFault = declareOptions(
     /** For `delay`: how long outgoing messages are held back. */
     milliseconds: positive('a positive number of milliseconds').default(100),
     /** For `clock`: seconds added to the wall clock. */
-    bySeconds: where<number>(Number.isFinite, 'a number of seconds').default(3600),
+    bySeconds: finite().default(3600),
     /** For `descriptors`: number of files that can still be opened. */
     limit: count().default(0),
     /** For `address-space`: MiB that can still be mapped. */
     mebibytes: count().default(0),
     /** For `slow`: the fraction of the time in which the process runs. */
-    share: where<number>(
-      (value) => typeof value === 'number' && value > 0 && value < 1,
-      'a number between 0 and 1',
-    ).default(0.25),
+    share: finite({ above: 0, below: 1 }).default(0.25),
   },
   'fault',
 )
@@ -100,6 +75,14 @@ export interface ChaosOptions {
   readonly seed?: number
   readonly faults: readonly FaultOptions[]
 }
+
+const readPlan = declareOptions(
+  {
+    seed: count({ to: 2 ** 32 - 1 }).default(1),
+    faults: where<readonly object[]>(Array.isArray, 'a list of faults'),
+  },
+  'plan',
+)
 
 /** A plan with all defaults filled in. */
 export interface ChaosPlan {
@@ -118,19 +101,14 @@ export function checkRanks({ faults }: ChaosPlan, size: number): void {
 
 /** @throws Error with the reason */
 export function toChaosPlan(given: unknown): ChaosPlan {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-    throw new Error('the plan is not an object with a list of faults')
-  }
-  refuseUnknown(given, ['seed', 'faults'], 'plan')
-  const { seed = 1, faults } = given as { readonly seed?: unknown; readonly faults?: unknown }
-  if (!Array.isArray(faults)) throw new Error('faults is not a list')
+  const { seed, faults } = readPlan(given as object)
   return {
-    seed: count({ to: 2 ** 32 - 1 }).check('seed', seed),
-    faults: faults.map((fault: unknown, i) => {
+    seed,
+    faults: faults.map((fault, i) => {
       try {
-        const read = readFault(fault as object)
-        checkOptions(read, Object.keys(fault as object))
-        return checkMoment(read)
+        const read = readFault(fault)
+        checkOptions(read, Object.keys(fault))
+        return read
       } catch (error) {
         throw new Error(`fault ${i + 1}: ${reasonOf(error)}`, { cause: error })
       }
@@ -138,31 +116,34 @@ export function toChaosPlan(given: unknown): ChaosPlan {
   }
 }
 
-function checkOptions({ kind, meanSeconds }: Fault, given: readonly string[]): void {
+function checkOptions(
+  { kind, step, operations, seconds, meanSeconds }: Fault,
+  given: readonly string[],
+): void {
+  const own: readonly string[] = kinds[kind]
   for (const name of given) {
-    const kinds = optionsOf[name]
-    if (kinds !== undefined && !kinds.includes(kind)) {
-      throw new Error(`${name} is an option of ${kinds.join(' and ')}, not of ${kind}`)
+    const others = Object.entries<readonly string[]>(kinds).flatMap(([other, names]) =>
+      names.includes(name) ? other : [],
+    )
+    if (others.length > 0 && !own.includes(name)) {
+      throw new Error(`${name} is an option of ${others.join(' and ')}, not of ${kind}`)
     }
   }
-  const repeats = meanSeconds !== undefined
-  if (!repeats && given.includes('times')) throw new Error('times needs meanSeconds')
-  if (repeats && given.includes('attempt')) {
+  if (meanSeconds !== undefined && given.includes('attempt')) {
     throw new Error('attempt is not for meanSeconds, whose faults come in every attempt')
   }
-}
-
-function checkMoment(fault: Fault): Fault {
-  const { step, operations, seconds, meanSeconds } = fault
   const moments = [step, operations, seconds, meanSeconds].filter((one) => one !== undefined)
   if (moments.length !== 1) {
     throw new Error(
-      moments.length === 0
-        ? 'it needs one of step, operations, seconds and meanSeconds, to say when it is injected'
-        : 'only one of step, operations, seconds and meanSeconds may say when it is injected',
+      'exactly one of step, operations, seconds and meanSeconds has to say when it is injected',
     )
   }
-  return fault
+}
+
+/** For example `kill (signal: SIGTERM)`. */
+export function describeFault(fault: Fault): string {
+  const options = kinds[fault.kind].map((name) => `${name}: ${fault[name]}`)
+  return fault.kind + (options.length === 0 ? '' : ` (${options.join(', ')})`)
 }
 
 /** The reason for an error, without the advice that addresses callers of a function. */

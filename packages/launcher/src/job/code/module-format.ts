@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, realpathSync } from 'node:fs'
+import { readFileSync, realpathSync } from 'node:fs'
 import module, { createRequire } from 'node:module'
 import { basename, dirname, extname } from 'node:path'
 import { compileFunction } from 'node:vm'
@@ -8,8 +8,6 @@ import type { Script } from './script.ts'
 
 /** What determines how Node reads the script. */
 interface FormatContext {
-  /** NODE_OPTIONS and `--node-args` of the ranks. */
-  readonly nodeOptions: string
   /** Whether the user preloads a module loader, which may accept any syntax. */
   readonly hasLoader: boolean
   /** The entry file of tsx, if tsx runs the script. */
@@ -24,9 +22,8 @@ interface FormatContext {
  */
 export function refuseModuleSyntax({ path, language }: Script, context: FormatContext): void {
   const file = realpathSync(path)
-  if (context.hasLoader || language === 'program' || file.includes('/node_modules/')) return
-  if (context.nodeOptions.includes('--experimental-default-type=module')) return
-  const reason = reasonForCommonJs(file, context)
+  if (context.hasLoader || language === 'program') return
+  const reason = reasonForCommonJs(file, context.tsx !== undefined)
   if (reason === undefined) return
   const source = readFileSync(file, 'utf8').replace(/^#!.*/, '')
   const found =
@@ -36,7 +33,7 @@ export function refuseModuleSyntax({ path, language }: Script, context: FormatCo
 }
 
 /** Why Node reads a file as CommonJS; undefined if Node reads an ES module or detects the format. */
-function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): string | undefined {
+function reasonForCommonJs(file: string, runsTsx: boolean): string | undefined {
   const extension = extname(file)
   if (['.mjs', '.mts'].includes(extension)) return undefined
   if (['.cjs', '.cts'].includes(extension)) return `${extension} stands for CommonJS`
@@ -45,20 +42,10 @@ function reasonForCommonJs(file: string, { nodeOptions, tsx }: FormatContext): s
   if (type === 'module') return undefined
   if (type === 'commonjs') return `${manifest!} says "type": "commonjs"`
   // Without a type in package.json, Node detects the format from the syntax; tsx does not.
-  const looks = tsx === undefined && !nodeOptions.includes('--no-experimental-detect-module')
-  if (looks) return undefined
+  if (!runsTsx) return undefined
   return manifest === undefined
     ? 'no package.json says "type": "module"'
     : `${manifest} does not say "type": "module"`
-}
-
-/** True if Node detects the script's format from its syntax. Node then prints a warning. */
-export function isTypeless({ path, language }: Script): boolean {
-  if (language === 'program' || !['.js', '.ts'].includes(extname(path))) return false
-  // A function of `node --eval` has no file.
-  if (!existsSync(path)) return false
-  const manifest = findUp('package.json', dirname(realpathSync(path)))
-  return manifest === undefined || typeOf(manifest) === undefined
 }
 
 function typeOf(manifest: string): unknown {

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { basename, delimiter, extname, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -36,7 +36,6 @@ export function findScript(script: string, cwd: string, command?: string): Scrip
   if (javascript.includes(extension)) return { path, language: 'javascript' }
   if (typescript.includes(extension)) return { path, language: 'typescript' }
   if (jsx.includes(extension)) return { path, language: 'tsx' }
-  if (extension === '' && hasNodeShebang(script, path)) return { path, language: 'javascript' }
   const kinds = [...javascript, ...typescript, '.tsx'].join(', ')
   throw refuse(script, `it is neither JavaScript nor TypeScript (expected ${kinds})`)
 }
@@ -101,20 +100,8 @@ function alternative(path: string, suffix: string): string {
   return found === undefined ? '' : `, but there is ${path}${suffix}${found}`
 }
 
-function hasNodeShebang(script: string, path: string): boolean {
-  const head = new Uint8Array(80)
-  try {
-    const fd = openSync(path, 'r')
-    readSync(fd, head)
-    closeSync(fd)
-  } catch (cause) {
-    throw refuse(script, (cause as Error).message, cause)
-  }
-  return /^#!.*\bnode\b/.test(Buffer.from(head).toString('latin1').split('\n', 1)[0] ?? '')
-}
-
-function refuse(script: string, problem: string, cause?: unknown): Error {
-  return tsrError('ERR_TSR_SCRIPT', { script, problem }, { cause })
+function refuse(script: string, problem: string): Error {
+  return tsrError('ERR_TSR_SCRIPT', { script, problem })
 }
 
 type NodeAbilities = ReturnType<typeof nodeAbilities>

@@ -4,6 +4,8 @@ import type { Failure, NodeFailure } from '../../protocol/nodes.ts'
 const WIDTH = 80
 const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
+/** A line of a paragraph; a longer word has a line of its own. */
+const PARAGRAPH_LINE = new RegExp(`\\S.{0,${WIDTH - MARGIN - 1}}(?= |$)|\\S+`, 'gs')
 
 /** Formats the report of a failed job: the cause, the consequences, and where to read more. */
 export function failureText(failure: Failure, colour: boolean, here = ownHost.name()): string {
@@ -93,18 +95,9 @@ function reportText(
   return lines.join('\n') + '\n'
 }
 
-/** Breaks a paragraph, if there is one, into lines that fit beside the titles. */
-function wrap(text: string | undefined): string[] {
-  if (text === undefined) return []
-  const lines = ['']
-  for (const word of text.split(' ')) {
-    const line = lines.at(-1)!
-    if (line === '') lines[lines.length - 1] = word
-    else if (line.length + 1 + word.length <= WIDTH - MARGIN)
-      lines[lines.length - 1] = `${line} ${word}`
-    else lines.push(word)
-  }
-  return lines
+/** Breaks a paragraph, if there is one, at spaces into lines that fit beside the titles. */
+function wrap(text = ''): readonly string[] {
+  return text.match(PARAGRAPH_LINE) ?? []
 }
 
 function rule(title: string): string {

@@ -1,6 +1,6 @@
 import { formatRanks, formatSeconds, formatBytes } from '@tsrun/core'
 import { describeFinding, isAbsentIn, type FlightFinding } from './flight-findings.ts'
-import { findSource, findTrace } from '../../logs/find-trace.ts'
+import { findSource } from '../../logs/find-trace.ts'
 import { prettyLine } from '../../logs/pretty-line.ts'
 import { failedAt, ownEnd, succeeded, wasStopped } from './outcome.ts'
 import type { ErrorReport } from '../../protocol/control.ts'
@@ -28,6 +28,7 @@ export function describeFailure(
   { findings = [], worldSize = outcomes.length, missing = [] }: JobFacts = {},
 ): Omit<Failure, 'jobExitCode'> {
   const { culprit, witness, absence } = cause
+  const { ended, explanation } = describeCause(cause, memory)
   const shown = witness ?? culprit
   const { frame, rest } = readCrashDump(shown)
   const { exitedAt } = shown
@@ -38,11 +39,11 @@ export function describeFailure(
     worldSize,
     pid: culprit.pid,
     host,
-    ended: describeCulprit(cause),
+    ended,
     exitCode: culprit.exitCode,
     signal: culprit.signal,
     seconds: secondsUntilFailure(culprit),
-    explanation: explainCause(cause, memory),
+    explanation,
     last: absence?.last,
     error: error === undefined ? undefined : [...frame, error].join('\n'),
     what: shown.error && `${shown.error.name}: ${shown.error.message}`,
@@ -63,11 +64,29 @@ export function describeFailure(
   }
 }
 
-function describeCulprit({ culprit, witness, absence, presumed }: RootCause): string {
-  if (absence !== undefined) return absence.what
-  if (witness === undefined) return describeEnd(culprit)
-  if (presumed) return `lost its connection to rank ${witness.rank}`
-  return culprit.exitCode === 0 ? 'left the job early, with exit code 0' : 'left the job early'
+/** How the culprit ended, and what that means. */
+function describeCause(
+  { culprit, witness, absence, presumed }: RootCause,
+  memory: MemoryEvents,
+): Pick<Failure, 'ended' | 'explanation'> {
+  if (witness === undefined) {
+    const explanation = presumed
+      ? 'This error follows from the end of another rank or a wait for it, but no rank of this job failed before it. Compare what the ranks wait for: they may wait for each other.'
+      : explainEnd(culprit, memory)
+    return { ended: describeEnd(culprit), explanation }
+  }
+  const shown = `The error below is that of rank ${witness.rank}`
+  if (absence !== undefined) return { ended: absence.what, explanation: `${shown}, which waited.` }
+  if (presumed) {
+    return {
+      ended: `lost its connection to rank ${witness.rank}`,
+      explanation: `No rank of this job failed before rank ${witness.rank} lost rank ${culprit.rank}: look at the network between them. ${shown}.`,
+    }
+  }
+  return {
+    ended: `left the job early${culprit.exitCode === 0 ? ', with exit code 0' : ''}`,
+    explanation: `Rank ${culprit.rank} finished while rank ${witness.rank} still needed it: look for uneven batches and early returns. ${shown}.`,
+  }
 }
 
 /** `exited with code 3`, `was killed by SIGSEGV`, `died of an uncaught TypeError (exit code 1)`. */
@@ -80,35 +99,6 @@ function describeEnd(outcome: RankOutcome): string {
   const code = String(exitCode)
   if (error !== undefined) return `died of an uncaught error (exit code ${code})`
   return exitedAt === undefined ? `exited with code ${code}` : `called process.exit(${code})`
-}
-
-function explainCause(
-  { culprit, witness, absence, presumed }: RootCause,
-  memory: MemoryEvents,
-): string | undefined {
-  if (absence !== undefined) {
-    return `The error below is that of rank ${witness!.rank}, which waited.`
-  }
-  if (witness !== undefined && presumed) {
-    return (
-      `No rank of this job failed before rank ${witness.rank} lost rank ${culprit.rank}: ` +
-      `look at the network between them. The error below is that of rank ${witness.rank}.`
-    )
-  }
-  if (witness !== undefined) {
-    return (
-      `Rank ${culprit.rank} finished while rank ${witness.rank} still needed it: ` +
-      'look for uneven batches and early returns. The error below is that of ' +
-      `rank ${witness.rank}.`
-    )
-  }
-  if (presumed && culprit.error?.wait !== undefined) {
-    return 'No rank of this job failed before it. Compare what the ranks wait for: they may wait for each other.'
-  }
-  if (presumed) {
-    return 'This error follows from the end of another rank, but no rank of this job failed before it.'
-  }
-  return explainEnd(culprit, memory)
 }
 
 /** Ranks that ended in the same way share a line, so that the cause stays visible among many ranks. */
@@ -136,10 +126,7 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
   if (wasStopped(outcome)) {
     return outcome.stopSignal === 'SIGKILL' ? 'stopped by tsrun, with SIGKILL' : 'stopped by tsrun'
   }
-  if (error === undefined) {
-    const end = describeEnd(outcome)
-    return hasSameTrace(outcome, shown) ? `${end}, with the same trace on stderr` : end
-  }
+  if (error === undefined) return describeEnd(outcome)
   if (outcome === shown) return 'the error above'
   if (isSameError(error, shown?.error)) return 'the same error'
   if (error.wait !== undefined) {
@@ -173,18 +160,6 @@ function isSameError(
 /** Removes the numbers from an error message, because they often include the rank. */
 function withoutNumbers(text: string): string {
   return text.replaceAll(/^(?!\s+at ).*$/gm, (line) => line.replaceAll(/\d+(\.\d+)?/g, '#'))
-}
-
-/** Whether two ranks with unknown errors, such as other programs, printed the same stack trace. */
-function hasSameTrace(one: RankOutcome, other: RankOutcome | undefined): boolean {
-  if (other === undefined || other === one || other.error !== undefined) return false
-  const trace = traceOf(one)
-  return trace !== undefined && trace === traceOf(other)
-}
-
-function traceOf({ stderrTail }: RankOutcome): string | undefined {
-  const place = findTrace(stderrTail)
-  return place && stderrTail.slice(place.from, place.to).join('\n')
 }
 
 function textOf(
@@ -255,9 +230,6 @@ function explainEnd(outcome: RankOutcome, memory: MemoryEvents): string | undefi
       'NODE_OPTIONS=--max-old-space-size=8192 (MiB, for every rank), or keep less in memory.'
     )
   }
-  if (outcome.error?.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX') {
-    return 'Node only strips types. tsx also runs enums and namespaces: NODE_OPTIONS="--import tsx" (npm install -D tsx).'
-  }
   if (MODULE_SYNTAX.test(outcome.error?.message ?? '')) {
     return 'Node reads the file as CommonJS. "type": "module" in its package.json, or the extension .mts (.mjs), makes it an ES module.'
   }
@@ -312,7 +284,7 @@ const exitCodes: Readonly<Record<number, string>> = {
   13: 'Node’s exit code for a top-level await that never settled: nothing was left that could settle it.',
 }
 
-function explainKill({ usage }: RankOutcome, { kills, available, limit }: MemoryEvents): string {
+function explainKill({ usage }: RankOutcome, { kills, limit }: MemoryEvents): string {
   const peak =
     usage === undefined
       ? ''
@@ -322,11 +294,9 @@ function explainKill({ usage }: RankOutcome, { kills, available, limit }: Memory
   if (kills > 0) {
     return `The kernel’s out-of-memory killer was active while the job ran.${peak}${room}`
   }
-  const free =
-    available === undefined ? '' : ` ${formatBytes(available)} of memory is available now.`
   const who =
     kills === 0
       ? 'Another process sent SIGKILL (kill -9, a scheduler); the kernel counted no out-of-memory kill.'
       : 'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.'
-  return `${who}${peak}${room}${free}`
+  return `${who}${peak}${room}`
 }

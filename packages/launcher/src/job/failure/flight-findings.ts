@@ -2,8 +2,7 @@ import { formatRankList, formatRanks } from '@tsrun/core'
 import type { FlightEntry } from '@tsrun/distributed/record'
 
 /** A result of comparing the flight records of all ranks. Ranks are world ranks. */
-export type FlightFinding =
-  MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding | SlowFinding
+export type FlightFinding = MissingFinding | MismatchFinding | MessageFinding | UnfinishedFinding
 
 interface AboutOperation {
   readonly group: string
@@ -73,19 +72,6 @@ interface UnfinishedFinding extends AboutOperation {
   readonly waitsFor: readonly number[]
 }
 
-/** A rank that usually enters the collectives of its group last. */
-export interface SlowFinding {
-  readonly kind: 'slow'
-  readonly group: string
-  readonly rank: number
-  /** Number of collectives that all ranks of the host have entered. */
-  readonly collectives: number
-  /** Number of collectives that this rank entered last. */
-  readonly last: number
-  /** Median milliseconds between the first rank's entry and this rank's. */
-  readonly behind: number
-}
-
 /** Whether the rank has not entered a collective, or may not have. */
 export function isAbsentIn(finding: FlightFinding, rank: number): finding is MissingFinding {
   if (finding.kind !== 'missing') return false
@@ -110,10 +96,6 @@ export function describeFinding(finding: FlightFinding): string {
       const how = errors.length === 0 ? 'is not finished' : `failed (${errors.join(', ')})`
       const whom = waitsFor.length === 0 ? '' : `, waiting for messages of ${formatRanks(waitsFor)}`
       return `${name} #${sequence}${inBrackets(label)} of group ${group} ${how} on ${formatRanks(running)}${whom}; all ranks had entered it`
-    }
-    case 'slow': {
-      const { rank, group, collectives, last, behind } = finding
-      return `rank ${rank} is slow: it came last to ${last} of ${collectives} collectives of group ${group}, by ${behind.toFixed(1)} ms (median)`
     }
   }
 }

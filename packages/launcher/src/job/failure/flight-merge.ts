@@ -5,7 +5,6 @@ import {
   type FlightFinding,
   type MessageFinding,
   type RankPlace,
-  type SlowFinding,
 } from './flight-findings.ts'
 
 /** A group with the collectives of its members. */
@@ -23,8 +22,7 @@ const isMessage = ({ name }: FlightEntry): boolean => name === 'send' || name ==
 
 /**
  * Compares the flight records of a job. For each group it finds the first collective that did not
- * complete, with the ranks that are missing or run another operation. It also finds pending messages
- * and ranks that are usually last.
+ * complete, with the ranks that are missing or run another operation. It also finds pending messages.
  */
 export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   const byRank: RecordsByRank = new Map(dumps.map((dump) => [dump.header.rank, summarize(dump)]))
@@ -33,9 +31,8 @@ export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   const messages = findMessages(groups, byRank)
   // A mismatch often explains why a rank waits for a message, so it comes first.
   const rank = ({ kind }: FlightFinding): number =>
-    ['mismatch', 'missing', 'message', 'unfinished', 'slow'].indexOf(kind)
-  const slow = groups.flatMap((group) => findSlowRanks(group, byRank))
-  return [...collectives, ...messages, ...slow].sort((a, b) => rank(a) - rank(b))
+    ['mismatch', 'missing', 'message', 'unfinished'].indexOf(kind)
+  return [...collectives, ...messages].sort((a, b) => rank(a) - rank(b))
 }
 
 /** The most causes that a report shows. */
@@ -52,7 +49,7 @@ export function findCauses(
 ): FlightFinding[] {
   return mergeFlight(dumps)
     .flatMap((finding): FlightFinding[] => {
-      if (finding.kind === 'unfinished' || finding.kind === 'slow') return []
+      if (finding.kind === 'unfinished') return []
       if (finding.kind !== 'missing') return [finding]
       const unknown = finding.unknown.filter((rank) => known.includes(rank))
       return finding.missing.length + unknown.length === 0 ? [] : [{ ...finding, unknown }]
@@ -202,47 +199,6 @@ function nameOf(entry: FlightEntry): string {
   const { operation, sequence, label } = entry
   const what = isMessage(entry) ? nameMessage(entry) : `${operation} #${sequence}`
   return what + inBrackets(label)
-}
-
-/** Ranks are compared only if they share at least this number of collectives. */
-const ENOUGH = 10
-/** Share of collectives that a slow rank enters last. */
-const MOSTLY = 0.6
-/** Milliseconds behind the first rank that matter. */
-const NOTABLE = 1
-
-/**
- * The ranks that enter most collectives of a group last. Compares only ranks of the same host, because
- * the clocks of hosts differ.
- */
-function findSlowRanks(
-  { name, collectives, ranks }: MergedGroup,
-  byRank: RecordsByRank,
-): SlowFinding[] {
-  const hosts = new Set(ranks.map((rank) => byRank.get(rank)?.header.host))
-  return [...hosts].flatMap((host): SlowFinding[] => {
-    const members = ranks.filter((rank) => byRank.get(rank)?.header.host === host)
-    if (host === undefined || members.length < 2) return []
-    const met = [...collectives.values()].filter((entered) => members.every((r) => entered.has(r)))
-    if (met.length < ENOUGH) return []
-    const lags = met.map((entered) => lagOf(entered, members))
-    return members.flatMap((rank): SlowFinding[] => {
-      const own = lags.filter(({ last }) => last === rank).map(({ behind }) => behind)
-      const behind = own.sort((a, b) => a - b)[own.length >> 1] ?? 0
-      if (own.length < MOSTLY * met.length || behind < NOTABLE) return []
-      return [
-        { kind: 'slow', group: name, rank, collectives: met.length, last: own.length, behind },
-      ]
-    })
-  })
-}
-
-function lagOf(entered: ReadonlyMap<number, FlightEntry>, members: readonly number[]) {
-  const posted = members
-    .map((rank) => ({ rank, at: entered.get(rank)!.posted }))
-    .sort((a, b) => a.at - b.at)
-  const last = posted.at(-1)!
-  return { last: last.rank, behind: last.at - posted[0]!.at }
 }
 
 /** Maximum groups whose last collective is kept. */

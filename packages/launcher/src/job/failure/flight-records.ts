@@ -14,63 +14,51 @@ import { attemptsIn } from '../../logs/log-reader.ts'
 /** The records of one attempt of one run. */
 interface Records extends FlightFolder {
   readonly folder: string
-  /** Sentences about omitted records and about the choice of records. */
+  /** The header of the record that was written last; undefined if no file can be used. */
+  readonly newest: FlightDump['header'] | undefined
+  /** Sentences about omitted records. */
   readonly notes: readonly string[]
 }
 
 /**
- * Finds records in a folder with records or in the folder of an attempt. In the folder of a run, uses
- * the last attempt with records. In a folder of several runs, uses the run that wrote last.
+ * Finds the records that were written last: in a folder with records, or in that of an attempt, of a run,
+ * or of several runs.
  *
  * @returns undefined if there are no records
  */
 export function findRecords(directory: string): Records | undefined {
-  for (const folder of [directory, join(directory, 'flight')]) {
-    const records = read(folder)
-    if (records !== undefined) return records
-  }
-  return lastAttempt(directory) ?? newestRun(directory)
+  const runs = [directory, ...namesIn(directory).map((name) => join(directory, name))]
+  const attempts = runs.flatMap((run) =>
+    attemptsIn(run).map((attempt) => join(run, `attempt_${attempt}`)),
+  )
+  const folders = [directory, ...[directory, ...attempts].map((folder) => join(folder, 'flight'))]
+  return folders
+    .flatMap((folder) => read(folder) ?? [])
+    .toSorted((a, b) => byTime(a.newest, b.newest))
+    .at(-1)
 }
 
 function read(folder: string): Records | undefined {
   if (!existsSync(folder)) return undefined
   const { dumps, problems } = readFlightFolder(folder)
-  const newest = dumps.toSorted(byTime).at(-1)
-  if (newest === undefined) {
-    return problems.length === 0 ? undefined : { folder, dumps, problems, notes: [] }
-  }
+  const newest = dumps
+    .map(({ header }) => header)
+    .toSorted(byTime)
+    .at(-1)
+  if (newest === undefined && problems.length === 0) return undefined
   const belongs = ({ header }: FlightDump): boolean =>
-    header.runId === newest.header.runId && header.restartCount === newest.header.restartCount
+    header.runId === newest?.runId && header.restartCount === newest.restartCount
   // A folder of TSRUN_FLIGHT_DIR may hold the records of several runs.
   const notes = dumps
     .filter((dump) => !belongs(dump))
     .map(({ header: { rank, runId, restartCount } }) => {
       return `left out: the record of rank ${rank}, which belongs to run ${runId}, attempt ${restartCount}`
     })
-  return { folder, dumps: dumps.filter(belongs), problems, notes }
+  return { folder, newest, dumps: dumps.filter(belongs), problems, notes }
 }
 
-function lastAttempt(run: string): Records | undefined {
-  const attempts = attemptsIn(run)
-  for (const attempt of attempts.toReversed()) {
-    const records = read(join(run, `attempt_${attempt}`, 'flight'))
-    if (records === undefined) continue
-    const later = attempts.filter((other) => other > attempt)
-    const notes = later.map((other) => `attempt ${other} left no records`)
-    return { ...records, notes: [...notes, ...records.notes] }
-  }
-  return undefined
-}
-
-function newestRun(logs: string): Records | undefined {
-  const runs = namesIn(logs).flatMap((name) => lastAttempt(join(logs, name)) ?? [])
-  const newest = runs.toSorted((a, b) => byTime(a.dumps.at(-1), b.dumps.at(-1))).at(-1)
-  if (newest === undefined || runs.length === 1) return newest
-  return { ...newest, notes: [`the newest of ${runs.length} runs with records`, ...newest.notes] }
-}
-
-function byTime(a: FlightDump | undefined, b: FlightDump | undefined): number {
-  return (a?.header.time ?? '').localeCompare(b?.header.time ?? '')
+function byTime(a: Records['newest'], b: Records['newest']): number {
+  return (a?.time ?? '').localeCompare(b?.time ?? '')
 }
 
 /** An attempt of a run. */

@@ -256,18 +256,20 @@ function visibleProblem(env: Environment, list: GpuList): string | undefined {
   if (env['CUDA_VISIBLE_DEVICES'] === undefined || !answered || problem !== undefined) {
     return undefined
   }
-  const missing = findGpus(env).find((name) => !isListed(name, lines))
+  // Older drivers name MIG instances by path.
+  const missing = findGpus(env).find(
+    (name) => /^(\d+|(GPU|MIG)-[^/]+)$/.test(name) && lineOf(name, lines) === undefined,
+  )
   if (missing === undefined) return undefined
   const indices = lines.flatMap((line) => /^GPU (\d+):/.exec(line)?.[1] ?? [])
   const found = indices.length === 0 ? 'none' : nameGpus(indices)
   return `CUDA_VISIBLE_DEVICES names ${nameGpus([missing])}, but this host has ${found} (nvidia-smi -L)`
 }
 
-function isListed(name: string, lines: readonly string[]): boolean {
-  if (/^\d+$/.test(name)) return lines.some((line) => line.startsWith(`GPU ${Number(name)}:`))
-  // CUDA accepts the beginning of a UUID. Older drivers name MIG instances by path.
-  if (!/^(GPU|MIG)-[^/]+$/.test(name)) return true
-  return lines.some((line) => line.includes(`(UUID: ${name}`))
+/** The line about a GPU, which may be named by its index or, as in CUDA, by the beginning of its UUID. */
+function lineOf(name: string, lines: readonly string[]): string | undefined {
+  const key = /^\d+$/.test(name) ? `GPU ${Number(name)}:` : `(UUID: ${name}`
+  return lines.find((line) => line.includes(key))
 }
 
 function findUses(names: readonly string[], { lines }: GpuList, env: Environment): HostGpu[] {
@@ -275,16 +277,10 @@ function findUses(names: readonly string[], { lines }: GpuList, env: Environment
   const processes = readProcesses(env)
   const claimed = readClaims()
   return names.map((name) => {
-    const uuid = uuidOf(name, lines)
+    const uuid = /\(UUID: ([^)]+)\)/.exec(lineOf(name, lines) ?? '')?.[1] ?? name
     const uses = [...(processes.get(uuid) ?? []), ...(claimed.has(uuid) ? [OTHER] : [])]
     return { name, uuid, use: uses.length === 0 ? undefined : uses.join('; ') }
   })
-}
-
-function uuidOf(name: string, lines: readonly string[]): string {
-  const uuids = lines.map((line) => /\(UUID: ([^)]+)\)/.exec(line)?.[1])
-  const index = lines.findIndex((line) => line.startsWith(`GPU ${name}:`))
-  return uuids[index] ?? uuids.find((uuid) => uuid?.startsWith(name) === true) ?? name
 }
 
 const QUERY = [

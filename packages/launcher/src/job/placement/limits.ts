@@ -92,7 +92,6 @@ export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
   return () => ({
     kills: countKills() - before,
-    available: readAvailable(),
     limit: memoryLimit(),
     limits: describeLimits(),
   })

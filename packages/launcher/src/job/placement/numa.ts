@@ -1,4 +1,3 @@
-import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { allowedCores, isAvailable } from '@tsrun/native'
 import type { Binding } from '../../args/job-options.ts'
@@ -29,23 +28,24 @@ export function coresOf(
     )
   }
   const parts = partsOf(binding, usable, read)
-  const index = Math.floor((localRank * parts.length) / localWorldSize)
-  const part = parts[index]!
-  const ranks = Array.from({ length: localWorldSize }, (_, rank) => rank).filter(
-    (rank) => Math.floor((rank * parts.length) / localWorldSize) === index,
+  const indices = Array.from({ length: localWorldSize }, (_, rank) =>
+    Math.floor((rank * parts.length) / localWorldSize),
   )
-  if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks: ranks.length }
-  const at = ranks.indexOf(localRank)
+  const index = indices[localRank]!
+  const part = parts[index]!
+  const ranks = indices.filter((other) => other === index).length
+  if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks }
+  // The ranks of a part are consecutive.
+  const at = localRank - indices.indexOf(index)
   // With more ranks than cores, some ranks share a core.
-  if (ranks.length > part.length) {
+  if (ranks > part.length) {
     const core = at % part.length
-    const sharers = ranks.filter((_, other) => other % part.length === core)
-    return { cores: [part[core]!], ranks: sharers.length }
+    return { cores: [part[core]!], ranks: Math.ceil((ranks - core) / part.length) }
   }
   // Keep the hardware threads of a core together if each rank can have a whole core.
   const whole = siblingsOf(part, read)
-  const units = whole.length < ranks.length ? part.map((core) => [core]) : whole
-  const bound = (rank: number): number => Math.floor((rank * units.length) / ranks.length)
+  const units = whole.length < ranks ? part.map((core) => [core]) : whole
+  const bound = (rank: number): number => Math.floor((rank * units.length) / ranks)
   const cores = units.slice(bound(at), bound(at + 1)).flat()
   return { cores: cores.sort((a, b) => a - b), ranks: 1 }
 }
@@ -116,7 +116,5 @@ function parseCores(list: string): number[] {
 
 function coresOfProcess(): number[] {
   if (isAvailable().available) return allowedCores()
-  if (process.platform !== 'linux') throw usageError('--bind and --numa-binding need Linux')
-  const names = readdirSync('/sys/devices/system/cpu').filter((name) => /^cpu\d+$/.test(name))
-  return names.map((name) => Number(name.slice(3))).sort((a, b) => a - b)
+  throw usageError('--bind and --numa-binding need Linux and the package koffi')
 }

@@ -19,40 +19,18 @@ export type JobInput = ReturnType<typeof distributeInput>
  */
 export function distributeInput(source: InputSource, wanted: number | 'all' | 'none') {
   const readers = new Set<Writable>()
-  const waiting = new Set<Writable>()
   let stream: Readable | undefined
   let hasEnded = false
 
-  const flow = (): void => {
-    const stops = readers.size === 0 || waiting.size > 0 || hasEnded
-    if (stops || (source.isTerminal && isInBackground())) stream?.pause()
-    else (stream ??= open()).resume()
+  const end = (): void => {
+    hasEnded = true
+    for (const reader of readers) reader.end()
   }
-
-  const release = (reader: Writable): void => {
-    waiting.delete(reader)
-    flow()
-  }
-
-  const open = (): Readable => {
-    const end = (): void => {
-      hasEnded = true
-      for (const reader of readers) reader.end()
-    }
-    return source
-      .open()
-      .on('data', (chunk: Buffer) => {
-        for (const reader of readers) {
-          if (reader.write(chunk)) continue
-          waiting.add(reader)
-          stream?.pause()
-          reader.once('drain', () => {
-            release(reader)
-          })
-        }
-      })
-      .on('end', end)
-      .on('error', end)
+  const mayRead = (): boolean => !hasEnded && !(source.isTerminal && isInBackground())
+  /** The slowest reader sets the pace for all. */
+  const connect = (reader: Writable): void => {
+    stream ??= source.open().setMaxListeners(0).on('end', end).on('error', end)
+    stream.pipe(reader)
   }
 
   return {
@@ -64,28 +42,23 @@ export function distributeInput(source: InputSource, wanted: number | 'all' | 'n
     /** Starts writing to the rank, if it reads from a pipe. */
     add({ stdin }: RankProcess): void {
       if (stdin === null) return
-      // The rank has closed its input or has ended.
-      stdin
-        .on('error', () => undefined)
-        .on('close', () => {
-          readers.delete(stdin)
-          release(stdin)
-        })
-      if (hasEnded) {
-        stdin.end()
-        return
-      }
       readers.add(stdin)
-      flow()
+      // The rank has closed its input or has ended.
+      stdin.on('error', () => undefined).on('close', () => readers.delete(stdin))
+      if (hasEnded) stdin.end()
+      else if (mayRead()) connect(stdin)
     },
 
     /** Stops reading, for example before Ctrl-Z stops the launcher. */
     pause(): void {
-      stream?.pause()
+      stream?.unpipe()
     },
 
     /** Resumes reading, unless the launcher is in the background now. */
-    resume: flow,
+    resume(): void {
+      stream?.unpipe()
+      if (mayRead()) readers.forEach(connect)
+    },
 
     /** Closes the input, so that an open terminal or pipe does not keep the launcher running. */
     close(): void {

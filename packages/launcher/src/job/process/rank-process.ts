@@ -147,20 +147,15 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     async stack(): Promise<StackReport | undefined> {
       if (hasExited() || !control.writable) return undefined
       const id = ++asked
-      const silence = new AbortController()
-      try {
-        const answer = new Promise<StackReport>((resolve) => {
-          questions.set(id, resolve)
-          control.write(`${id}\n`)
+      const answer = new Promise<StackReport | undefined>((resolve) => {
+        questions.set(id, resolve)
+        control.write(`${id}\n`)
+        setTimeout(resolve, STACK_TIME, undefined).unref()
+        void self.ended.then(() => {
+          resolve(undefined)
         })
-        const limit = pause(STACK_TIME, undefined, { signal: silence.signal }).catch(
-          () => undefined,
-        )
-        return await Promise.race([answer, limit, self.ended.then(() => undefined)])
-      } finally {
-        silence.abort()
-        questions.delete(id)
-      }
+      })
+      return answer.finally(() => questions.delete(id))
     },
 
     /** How the process ended; undefined while it runs. */

@@ -106,7 +106,7 @@ export interface RankStack {
   /** How the rank ended; undefined while the rank runs. */
   readonly fate: RankFate | undefined
   /** Undefined: the rank did not answer. */
-  readonly report: Pick<StackReport, 'stack' | 'resources'> | undefined
+  readonly report: Pick<StackReport, 'stack'> | undefined
 }
 
 interface MeasuredStatus extends RankStatus {
@@ -152,7 +152,7 @@ function describeStack({ isNode, fate, report }: RankStack): string[] {
   if (!isNode) return ['another program than Node (--no-python), which has no JavaScript stack']
   if (report === undefined)
     return ['no answer: the process is stopped, is starting, or has just ended']
-  const { stack, resources = [] } = report
+  const { stack } = report
   if (stack === undefined)
     return ['no answer within 1 s: its main thread is blocked in native code']
   const frames = stack
@@ -163,13 +163,8 @@ function describeStack({ isNode, fate, report }: RankStack): string[] {
   if (own.length > 0) return own
   // Only frames of Node, for example while it loads modules.
   if (frames.length > 0) return frames
-  const names = [...new Set(resources)].filter((name) => !usual.includes(name))
-  const what = names.length === 0 ? '' : ` (${names.join(', ')})`
-  return [`no JavaScript runs: it awaits something in its event loop${what}`]
+  return ['no JavaScript runs: it awaits something in its event loop']
 }
-
-/** Resources of every rank: its standard streams, and the thread that requests stacks. */
-const usual = ['PipeWrap', 'MessagePort', 'CloseReq']
 
 /** Matches the frames of the stack request. */
 const OURS = /^at (\S+ \()?<anonymous>:\d+:\d+\)?$/

@@ -1,6 +1,8 @@
 // The thread of a rank that relays its connections to peers in order to disturb them; see `disturb`. It
 // delays or damages data that the rank sends. Received data is unchanged.
 import { Socket } from 'node:net'
+import { Transform } from 'node:stream'
+import { setTimeout as pause } from 'node:timers/promises'
 import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
 import type { FaultOrder } from '../../protocol/control.ts'
@@ -10,8 +12,6 @@ import type { FaultOrder } from '../../protocol/control.ts'
  * than a frame header.
  */
 const [DROPPED, LET_THROUGH] = [16, 32]
-/** Maximum bytes of a connection that the thread holds before it stops reading. */
-const MOST_HELD = 2 ** 20
 
 type Diverted = ReturnType<typeof divertSocket>
 
@@ -23,14 +23,6 @@ export interface RelayOrder {
 
 interface Relay {
   fault: (FaultOrder & { readonly until: number; left: number }) | undefined
-  isCut: boolean
-  readonly own: Socket
-  readonly peer: Socket
-  /** Bytes that were read and not yet sent. */
-  held: number
-  /** When data that is read now must be sent. */
-  due: number
-  readonly queue: { readonly due: number; readonly run: () => void }[]
 }
 
 const relays = new Set<Relay>()
@@ -44,72 +36,61 @@ function open({ inner, outer }: Diverted): void {
   const [own, peer] = [inner, outer].map(
     (fd) => new Socket({ fd, readable: true, writable: true, allowHalfOpen: true }),
   ) as [Socket, Socket]
-  const relay: Relay = { fault: undefined, isCut: false, own, peer, held: 0, due: 0, queue: [] }
+  const relay: Relay = { fault: undefined }
   relays.add(relay)
-  peer.pipe(own)
+  /** Resolves when all data that was delayed so far is sent. */
+  let sent = Promise.resolve()
+  const disturbed = new Transform({
+    transform(bytes: Buffer, _, done) {
+      const { fault } = relay
+      const now = performance.now()
+      if (fault?.kind === 'delay' && now < fault.until) {
+        sent = sent.then(async () => {
+          await pause(Math.ceil(Math.max(0, now + fault.milliseconds - performance.now())))
+          disturbed.push(bytes)
+        })
+        done()
+        return
+      }
+      void sent.then(() => {
+        if (relay.fault?.kind !== 'truncate') {
+          done(null, damage(relay, bytes))
+          return
+        }
+        own.destroy()
+        disturbed.push(bytes.subarray(0, LET_THROUGH))
+        disturbed.push(null)
+        peer.once('finish', () => peer.destroy())
+      })
+    },
+    flush(done) {
+      void sent.then(() => {
+        done()
+      })
+    },
+  })
+  own.pipe(disturbed).pipe(peer).pipe(own)
   peer.on('error', () => own.destroy())
   peer.on('close', () => relays.delete(relay))
   // Data that this process sent before closing must still arrive.
   own.on('error', () => peer.unpipe(own).resume())
-  own.on('end', () => {
-    later(relay, () => peer.end())
-  })
-  own.on('data', (bytes: Buffer) => {
-    passOn(relay, bytes)
-  })
-}
-
-function passOn(relay: Relay, bytes: Buffer): void {
-  const { own, peer } = relay
-  const passed = damage(relay, bytes)
-  relay.held += passed.length
-  if (relay.held > MOST_HELD) own.pause()
-  later(relay, () =>
-    peer.write(passed, () => {
-      relay.held -= passed.length
-      if (relay.held <= MOST_HELD) own.resume()
-    }),
-  )
-  if (!relay.isCut) return
-  own.destroy()
-  later(relay, () => peer.end(() => peer.destroy()))
 }
 
 function damage(relay: Relay, bytes: Buffer): Buffer {
   const { fault } = relay
   if (fault === undefined) return bytes
-  if (fault.kind === 'delay') {
-    const now = performance.now()
-    if (now < fault.until) relay.due = now + fault.milliseconds
-    return bytes
-  }
-  if (fault.kind === 'drop') {
-    const left = Math.min(fault.left, bytes.length)
-    fault.left -= left
-    if (fault.left === 0) relay.fault = undefined
-    return bytes.subarray(left)
-  }
-  relay.fault = undefined
-  if (fault.kind === 'corrupt') {
-    bytes[0]! ^= 1
-    return bytes
-  }
-  relay.isCut = true
-  return bytes.subarray(0, LET_THROUGH)
-}
-
-function later(relay: Relay, run: () => void): void {
-  relay.queue.push({ due: relay.due, run })
-  if (relay.queue.length === 1) passDue(relay)
-}
-
-function passDue(relay: Relay): void {
-  for (let next; (next = relay.queue[0]) !== undefined; relay.queue.shift()) {
-    const wait = next.due - performance.now()
-    if (wait > 0) {
-      setTimeout(passDue, Math.ceil(wait), relay)
-      return
+  switch (fault.kind) {
+    case 'drop': {
+      const left = Math.min(fault.left, bytes.length)
+      fault.left -= left
+      if (fault.left === 0) relay.fault = undefined
+      return bytes.subarray(left)
     }
-    next.run()
+    case 'corrupt':
+      relay.fault = undefined
+      bytes[0]! ^= 1
+      return bytes
+    default:
+      return bytes
   }
 }

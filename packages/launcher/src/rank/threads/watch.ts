@@ -44,36 +44,35 @@ function inject(fault: string): void {
 
 /**
  * The main thread evaluates this in the middle of its work: V8 interrupts even loops and Atomics.wait.
- * The active resources of the event loop tell what a thread without a stack waits for. The function is
- * sent as source text, so it must not use this module.
+ * The function is sent as source text, so it must not use this module.
  */
-const question = (): string => {
+const question = (): string | undefined => {
   const limit = Error.stackTraceLimit
   Error.stackTraceLimit = 100
   const { stack } = new Error()
   Error.stackTraceLimit = limit
-  return JSON.stringify({ stack, resources: process.getActiveResourcesInfo() })
+  return stack
 }
 
 function ask(id: number): void {
   const session = openSession()
   let isDone = false
-  const answer = (facts: object): void => {
+  const answer = (stack?: string): void => {
     if (isDone) return
     isDone = true
     clearTimeout(timer)
     session.disconnect()
-    pipe.write(`${JSON.stringify({ kind: 'stack', id, ...facts })}\n`)
+    pipe.write(`${JSON.stringify({ kind: 'stack', id, stack })}\n`)
   }
-  const timer = setTimeout(answer, ANSWER_TIME, {})
+  const timer = setTimeout(answer, ANSWER_TIME)
   try {
     session.connectToMainThread()
     const expression = `(${question.toString()})()`
     session.post('Runtime.evaluate', { expression }, (_, reply) => {
       const value: unknown = (reply as typeof reply | undefined)?.result.value
-      answer(typeof value === 'string' ? (JSON.parse(value) as object) : {})
+      answer(typeof value === 'string' ? value : undefined)
     })
   } catch {
-    answer({})
+    answer()
   }
 }

@@ -1,10 +1,10 @@
 /**
  * Module hooks, which Node runs in a separate thread. The fast path handles ES modules in TypeScript
  * with complete import specifiers, as Node 22.18 and later require: their types are stripped once and
- * the result is cached. Anything else, such as imports without an extension, CommonJS or path aliases,
- * switches the process to tsx.
+ * the result is cached. Anything else, such as imports of `./lib` or `./lib.js` for lib.ts, CommonJS or path
+ * aliases, switches the process to tsx.
  */
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { createRequire, type LoadHook, type ResolveHook } from 'node:module'
 import { dirname, extname } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -16,9 +16,6 @@ interface Tsx {
   readonly resolve: ResolveHook
   readonly load: LoadHook
 }
-
-/** The extension in an import of a compiled module, and the extension of its source. */
-const sources: Readonly<Record<string, string>> = { '.js': '.ts', '.mjs': '.mts' }
 
 export interface LoaderData {
   /** The URL of tsx's entry file. */
@@ -52,7 +49,7 @@ export const resolve: ResolveHook = async (specifier, context, next) => {
   if (isOfLoader(context.parentURL)) return next(specifier, context)
   if (tsx === undefined) {
     try {
-      const resolved = await next(sourceOf(specifier, context.parentURL) ?? specifier, context)
+      const resolved = await next(specifier, context)
       const kind = kindOf(resolved.url)
       if (kind === 'typescript') return { ...resolved, format: 'module' }
       if (kind === 'javascript') return resolved
@@ -85,16 +82,6 @@ async function loadTsx(): Promise<Tsx> {
 /** Node also calls these hooks for the imports of this thread, and tsx must not wait for itself. */
 function isOfLoader(url: string | undefined): boolean {
   return url === import.meta.url || loaders.some((folder) => url?.startsWith(folder) === true)
-}
-
-/** The TypeScript source of an import that names the compiled module. */
-function sourceOf(specifier: string, parent: string | undefined): string | undefined {
-  const extension = extname(specifier)
-  const source = sources[extension]
-  const isPath = /^\.{0,2}\//.test(specifier)
-  if (source === undefined || !isPath || parent?.startsWith('file:') !== true) return undefined
-  const url = new URL(specifier.slice(0, -extension.length) + source, parent)
-  return existsSync(url) ? url.href : undefined
 }
 
 /** Whether a package or a built-in module is imported. tsx resolves these in the same way as Node. */
