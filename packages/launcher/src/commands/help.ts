@@ -63,7 +63,7 @@ function addFlags(parser: Argv, flags: Flags): void {
 }
 
 /** The text of a flag or argument on a help page. */
-export function describe(facts: Omit<Flag, 'name'>): string {
+function describe(facts: Omit<Flag, 'name'>): string {
   const { value, choices, description, fallback, isNeeded } = facts
   const values = value ?? choices?.join('|')
   const more = isNeeded
