@@ -71,11 +71,10 @@ function wordsOfFlags(flags: Flags): string[] {
   })
 }
 
-/** Finds the values that a flag accepts: its choices, or the lower-case words in its placeholder. */
-function valuesOf({ value, choices }: Flags[string], prefix: string): string[] {
-  const shown = value ?? choices?.join('|') ?? 'FILE'
-  if (shown === 'FILE') return [':files']
-  if (shown === 'DIR') return [':folders']
-  const words = shown.split('|').filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word))
+/** Finds the values that a flag accepts: the lower-case words in its placeholder. */
+function valuesOf({ value = 'FILE' }: Flags[string], prefix: string): string[] {
+  if (value === 'FILE') return [':files']
+  if (value === 'DIR') return [':folders']
+  const words = value.split('|').filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word))
   return words.map((word) => prefix + word)
 }

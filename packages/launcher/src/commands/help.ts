@@ -38,8 +38,8 @@ export async function helpPage(name: string, command: Command | undefined): Prom
     if (argument !== undefined) {
       const shape = Object.keys(commands)[commandNames.indexOf(name)]!
       const [, place] = /[[<]([\w-]+)/.exec(shape)!
-      const { choices } = argument
-      parser.positional(place!, { type: 'string', describe: describe(argument), choices })
+      const { description, choices } = argument
+      parser.positional(place!, { type: 'string', describe: description, choices })
     }
     addFlags(parser, flags)
   }
@@ -49,11 +49,11 @@ export async function helpPage(name: string, command: Command | undefined): Prom
 function addFlags(parser: Argv, flags: Flags): void {
   let title: string | undefined
   for (const [name, facts] of Object.entries(flags)) {
-    const { aliases, choices, description, isNeeded } = facts
+    const { aliases, description, isNeeded } = facts
     title = facts.section ?? title
     if (title !== undefined) parser.group(name, title)
     parser.option(name, {
-      ...(choices === undefined ? { type: takesValue(facts) ? 'string' : 'boolean' } : { choices }),
+      type: takesValue(facts) ? 'string' : 'boolean',
       alias: aliases,
       describe: describe(facts),
       hidden: description === '',
@@ -62,16 +62,15 @@ function addFlags(parser: Argv, flags: Flags): void {
   }
 }
 
-/** The text of a flag or argument on a help page. */
+/** The text of a flag on a help page. */
 function describe(facts: Omit<Flag, 'name'>): string {
-  const { value, choices, description, fallback, isNeeded } = facts
-  const values = value ?? choices?.join('|')
+  const { value, description, fallback, isNeeded } = facts
   const more = isNeeded
     ? 'needed'
     : fallback === undefined || fallback === 'false'
       ? ''
       : `default ${fallback}`
-  return `${values === undefined ? '' : `${values}: `}${description}${more === '' ? '' : ` (${more})`}`
+  return `${value === undefined ? '' : `${value}: `}${description}${more === '' ? '' : ` (${more})`}`
 }
 
 function environmentText(): string {
