@@ -6,7 +6,6 @@ import { integerFrom, logFormat, rankList, usageError } from '../args/readers.ts
 import { readLauncherLog } from '../job/detach.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
-import { streamNames } from '../logs/log-files.ts'
 import { attemptsIn, rankReader, ranksIn, type RankReader } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { recordedOutput, type RecordedOutput } from '../logs/recorded-output.ts'
@@ -26,10 +25,9 @@ export const command = declareCommand({
   flags: {
     rank: {
       aliases: ['ranks'],
-      reads: rankList('ranks and ranges of ranks, as in 0,2-3'),
+      reads: rankList,
       description: 'only these ranks, for example 0,2-3',
     },
-    stream: { choices: streamNames, description: 'only this stream' },
     tail: {
       aliases: ['n'],
       reads: integerFrom(0, 1_000_000_000, 'a number of lines'),
@@ -42,21 +40,14 @@ export const command = declareCommand({
       description: `${logFormat.expected}, as for a job`,
     },
   },
-  run: async (
-    { rank: ranks, stream, tail, follow: isFollowing = false, ...rest },
-    context,
-    [run],
-  ) => {
-    const format = rest['log-format']
-    const streams = stream === undefined ? streamNames : [stream]
+  run: async ({ rank: ranks, tail, follow: isFollowing = false, ...rest }, context, [run]) => {
     const found = findLogs(run, context.env, context.cwd)
-    await showLogs({ ranks, streams, tail, isFollowing, format, ...found }, context)
+    await showLogs({ ranks, tail, isFollowing, format: rest['log-format'], ...found }, context)
   },
 })
 
 interface Request extends FoundLogs {
   readonly ranks: ReadonlySet<number> | undefined
-  readonly streams: readonly StreamName[]
   readonly tail: number | undefined
   readonly isFollowing: boolean
   readonly format: LogFormat
@@ -66,19 +57,15 @@ interface Request extends FoundLogs {
 const LOOK = 100
 /** Pieces of output between checks for Ctrl-C. */
 const TURN = 100
-/** Milliseconds after which no new attempt follows. The launcher pauses up to ten seconds between them. */
-const LONGEST_PAUSE = 12_000
 
 /** @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
 async function showLogs(request: Request, context: CommandContext): Promise<void> {
-  const { folder, ranks, streams, tail, format, record } = request
+  const { folder, ranks, tail, format, record } = request
   const { env, console, interrupts } = context
   const { stop } = interrupts
   /** The lines so far, while `--tail` waits for the end of the logs. */
   let kept: { readonly stream: StreamName; readonly text: string }[] | undefined =
     tail === undefined ? undefined : []
-  /** When all known ranks had ended. */
-  let endedAt: number | undefined
   const attempts = (): number[] => attemptsIn(folder)
   const pathOf = (attempt: number): string => join(folder, `attempt_${attempt}`)
   const wait = (): Promise<void> => pause(LOOK, undefined, { signal: stop }).catch(() => undefined)
@@ -97,19 +84,16 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
   }
 
   /** Whether the run writes no more output, or the user has stopped the command. */
-  function isOver(readers: readonly RankReader[]): boolean {
+  function isOver(): boolean {
     if (!request.isFollowing || stop.aborted) return true
-    if (record !== undefined) return !isRunning(reread(record, env))
-    // A run without a record belongs to another host, so only its log files show its end.
-    const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
-    endedAt = haveEnded ? (endedAt ?? performance.now()) : undefined
-    return endedAt !== undefined && performance.now() - endedAt > LONGEST_PAUSE
+    // A run without a record belongs to another host, whose launcher may start a further attempt.
+    return record !== undefined && !isRunning(reread(record, env))
   }
 
   function findRanks(attempt: number, readers: RankReader[]): void {
     for (const rank of ranksIn(pathOf(attempt))) {
       if (ranks?.has(rank) === false || readers.some((reader) => reader.rank === rank)) continue
-      readers.push(rankReader(join(pathOf(attempt), String(rank)), rank, streams, tail))
+      readers.push(rankReader(join(pathOf(attempt), String(rank)), rank, tail))
     }
     readers.sort((a, b) => a.rank - b.rank)
   }
@@ -146,8 +130,8 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     try {
       for (;;) {
         const isLast = attempts().at(-1) === attempt
-        // If all ranks have ended, the next poll reads the rest of their output.
-        const hasEnded = !isLast || isOver(readers)
+        // If the run is over, this poll reads the rest of its output.
+        const hasEnded = !isLast || isOver()
         findRanks(attempt, readers)
         const isNew = await showNew(readers, output)
         if (hasEnded || stop.aborted) break
@@ -164,7 +148,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     }
   }
 
-  while (attempts().length === 0 && !isOver([])) await wait()
+  while (attempts().length === 0 && !isOver()) await wait()
   let next = attempts()[0]
   if (next === undefined && !stop.aborted) {
     throw noLogs(folder, 'there are no files of ranks in this folder')
@@ -176,9 +160,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     if (next !== undefined) write('stderr', `tsrun: attempt ${next}\n`)
   }
   showKept()
-  if (streams.includes('stderr')) {
-    console.print('stderr', readLauncherLog(folder), format === 'raw')
-  }
+  console.print('stderr', readLauncherLog(folder), format === 'raw')
   stop.throwIfAborted()
   const known = attempts().flatMap((attempt) => ranksIn(pathOf(attempt)))
   if (ranks === undefined || known.some((rank) => ranks.has(rank))) return

@@ -261,20 +261,13 @@ export function topText(
         const use = now.get(rank.pid)
         return cellsOf(rank, use && ratesOf(rank.pid, before.get(rank.pid), use))
       })
-      return [...titleLines(job, width), ...fit(ranks, onGpus, width)]
+      const title = jobTitle(job)
+      const shown = title.length <= width ? title : title.replace(' (tsrun ', '\n  (tsrun ')
+      return [...shown.split('\n'), ...fit(ranks, onGpus, width)]
         .map((line) => line.slice(0, width))
         .join('\n')
     })
     .join('\n\n')
-}
-
-/** The title of a job, on two lines if it does not fit on one. */
-function titleLines(job: StatusSnapshot, width: number): string[] {
-  const title = jobTitle(job)
-  const facts = title.lastIndexOf(' (')
-  return title.length <= width || facts < 0
-    ? [title]
-    : [title.slice(0, facts), `  ${title.slice(facts + 1)}`]
 }
 
 const topColumns = [

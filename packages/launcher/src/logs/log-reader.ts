@@ -9,6 +9,7 @@ import {
   indexEntry,
   indexHeader,
   OLDER,
+  streamNames,
   type IndexEntry,
   type IndexHeader,
 } from './log-files.ts'
@@ -109,15 +110,9 @@ export type RankReader = ReturnType<typeof rankReader>
 /**
  * Reads the output of one rank in one attempt, in order of time, from the oldest of its files.
  *
- * @param streams - to read
  * @param tail - number of lines at the end of each file; default: all
  */
-export function rankReader(
-  folder: string,
-  rank: number,
-  streams: readonly StreamName[],
-  tail?: number,
-) {
+export function rankReader(folder: string, rank: number, tail?: number) {
   const older = join(folder, OLDER)
   const sets = [...(existsSync(older) ? [older] : []), folder].map((each) => fileSet(each, tail))
   const lines = lineSplitter(Infinity)
@@ -152,10 +147,6 @@ export function rankReader(
     /** The facts of the rank, once the index has them. */
     header: undefined as IndexHeader | undefined,
 
-    get hasEnded(): boolean {
-      return sets.at(-1)!.hasEnded
-    },
-
     /** The time of the next piece; undefined if there is none now. */
     peek(): number | undefined {
       for (;;) {
@@ -167,8 +158,8 @@ export function rankReader(
         }
         const [time, stream, bytes] = entry
         const end = described[stream] + bytes
-        if (streams.includes(stream) && end > files[stream].position) return time
-        // Skip unwanted streams and lines before the tail.
+        if (end > files[stream].position) return time
+        // Skip lines before the tail.
         described[stream] = end
         entries.shift()
       }
@@ -184,7 +175,7 @@ export function rankReader(
 
     /** Output missing from the index, because the launcher was killed or the disk was full. */
     *rest(): Generator<LogPiece> {
-      for (const stream of streams) {
+      for (const stream of streamNames) {
         for (;;) {
           const bytes = sets[0]!.files[stream].read(BLOCK)
           if (bytes.length === 0) break

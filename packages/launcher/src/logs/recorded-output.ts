@@ -112,7 +112,7 @@ export function readLastLines(runs: readonly string[], most: number) {
 }
 
 function linesOf(folder: string, rank: number, most: number) {
-  const reader = rankReader(folder, rank, streamNames, most)
+  const reader = rankReader(folder, rank, most)
   const splitters = { stdout: lineSplitter(), stderr: lineSplitter() }
   const lines: { rank: number; stream: StreamName; text: string; time: number }[] = []
   let last = 0
