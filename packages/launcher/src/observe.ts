@@ -1,5 +1,5 @@
-import { existsSync, readdirSync } from 'node:fs'
-import { isAbsolute, join, relative } from 'node:path'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { formatBytes, formatRanks } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
@@ -62,7 +62,9 @@ export async function openWatchers(
   try {
     const metrics =
       endpoint &&
-      (await observe.openJobMetrics({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
+      (await observe
+        .openJobMetrics({ ...endpoint, script }, host)
+        .catch(refuse(`--metrics ${endpoint.host}:${endpoint.port}`)))
     const onLine: RankLineReader | undefined =
       dashboard &&
       ((rank, stream, { text }) => {
@@ -106,12 +108,11 @@ export async function finishTrace(
   cwd: string,
   announcer: Announcer,
 ): Promise<void> {
-  const shown = nameOf(directory, cwd)
   const file = join(directory, TRACE_FILE)
   try {
     const observe = (await findPackage(OBSERVE, cwd)) as Observe | undefined
     if (observe === undefined) {
-      const text = `trace: the spans are in ${shown}; \`npm install ${OBSERVE}\`, then \`tsrun trace ${shown}\` merges and summarizes them`
+      const text = `trace: the spans are in ${directory}; \`npm install ${OBSERVE}\`, then \`tsrun trace ${directory}\` merges and summarizes them`
       announcer.say('trace', text, { directory })
       return
     }
@@ -120,9 +121,7 @@ export async function finishTrace(
       const reason =
         merged !== undefined && steps !== undefined
           ? `no rank has reported such a step (--trace-steps ${steps})`
-          : merged === undefined && existsSync(spansFolder(directory, runId))
-            ? 'no rank could write to its file'
-            : 'only ranks that call initProcessGroup() are traced'
+          : 'only ranks that call initProcessGroup() are traced'
       announcer.say('trace', `the trace is empty: ${reason}`, { directory })
       return
     }
@@ -134,20 +133,11 @@ export async function finishTrace(
     }
     announcer.say(
       'trace',
-      `trace: ${join(shown, TRACE_FILE)} (${spans.toLocaleString('en')} spans of ${formatRanks(ranks)}), ` +
-        `which https://ui.perfetto.dev opens; tsrun trace ${shown} summarizes it`,
+      `trace: ${file} (${spans.toLocaleString('en')} spans of ${formatRanks(ranks)}), ` +
+        `which https://ui.perfetto.dev opens; tsrun trace ${directory} summarizes it`,
       { file, spans, ranks: ranks.size },
     )
   } catch (error) {
-    announcer.say(
-      'trace',
-      `trace: ${join(shown, TRACE_FILE)} could not be written: ${(error as Error).message}`,
-    )
+    announcer.say('trace', `trace: ${file} could not be written: ${(error as Error).message}`)
   }
-}
-
-/** The path as a user in `cwd` would type it. */
-function nameOf(directory: string, cwd: string): string {
-  const path = relative(cwd, directory)
-  return path === '' ? '.' : path.startsWith('..') || isAbsolute(path) ? directory : path
 }
