@@ -147,7 +147,7 @@ describe('a mistake in the command line', () => {
     [['hosts', '--hostfile', 'x', '--port', '0'], '--port is "0"; expected a port'],
     [
       ['top', '--interval', '0'],
-      '--interval is "0"; expected a number of seconds from 0.1 to 3600',
+      '--interval is "0"; expected a number of seconds above 0, up to 86400, or a time such as 250ms, 10m or 2h',
     ],
     [
       ['setup', 'tensorflow', '--wheel', '.', '--official'],

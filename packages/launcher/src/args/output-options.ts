@@ -50,7 +50,7 @@ export function needsFiles({ destinations, filters }: OutputOptions): boolean {
 }
 
 /** @throws ERR_TSR_USAGE for a template with unknown placeholders */
-export function readPrefix({ value, source }: Setting): string {
+function readPrefix({ value, source }: Setting): string {
   const problem = templateProblem(value)
   if (problem !== undefined) throw usageError(`${source}: ${problem}`)
   return value

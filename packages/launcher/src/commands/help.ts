@@ -1,11 +1,14 @@
 import { textWidth } from '@tsrun/core'
 import type { Argv } from 'yargs'
 import { takesValue, type Flag, type Flags } from '../args/flag.ts'
-import { flags as jobFlags, flagTable } from '../args/flags.ts'
-import { variablesOf } from '../args/settings.ts'
+import { flags as jobFlags } from '../args/flags.ts'
 import { homepage, version } from '../package.ts'
 import type { Command } from './context.ts'
 import { commandNames, commands } from './table.ts'
+
+const ENVIRONMENT =
+  'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example TSRUN_NPROC; ' +
+  'then, for the flags that torchrun has too, PET_<FLAG>.'
 
 /** The help page of a command, or that of a job with all commands. */
 export async function helpPage(name: string, command: Command | undefined): Promise<string> {
@@ -29,7 +32,7 @@ export async function helpPage(name: string, command: Command | undefined): Prom
       .describe('version', 'show the version')
       .group(['help', 'version'], 'Help:')
       .example('$0 --nproc 4 train.ts --lr 0.1', 'four ranks; the script gets --lr')
-      .epilogue(`${environmentText()}\n\nDocumentation: ${homepage}`)
+      .epilogue(`${ENVIRONMENT}\n\nDocumentation: ${homepage}`)
     for (const [shown, summary] of Object.entries(commands)) parser.command(shown, summary)
     addFlags(parser, jobFlags)
   } else {
@@ -71,14 +74,4 @@ function describe(facts: Omit<Flag, 'name'>): string {
       ? ''
       : `default ${fallback}`
   return `${value === undefined ? '' : `${value}: `}${description}${more === '' ? '' : ` (${more})`}`
-}
-
-function environmentText(): string {
-  const shared = flagTable.flatMap((each) =>
-    variablesOf(each).filter((name) => name.startsWith('PET_')),
-  )
-  return (
-    'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example ' +
-    `TSRUN_NPROC; then, for the flags that torchrun has too, ${shared.join(', ')}.`
-  )
 }

@@ -22,7 +22,7 @@ import {
   STATUS_NAME,
   type StatusSnapshot,
 } from '@tsrun/distributed/record'
-import { time, usageError } from '../args/readers.ts'
+import { timeout, usageError } from '../args/readers.ts'
 import { type CommandContext, declareCommand } from './context.ts'
 import { watchGpus } from '../gpu-use.ts'
 import { type GpuUse, type RankUse, ratesOf, useOf } from '../job/process/process-use.ts'
@@ -187,10 +187,7 @@ export const top = declareCommand({
   argument: ONE_JOB,
   flags: {
     interval: {
-      reads: time.refine(
-        (wait) => wait >= 100 && wait <= 3_600_000,
-        'a number of seconds from 0.1 to 3600',
-      ),
+      reads: timeout,
       fallback: '1',
       description: 'the seconds between two polls',
     },
