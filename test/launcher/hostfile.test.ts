@@ -37,12 +37,6 @@ it('a host file may have a line of many blanks', () => {
   ])
 })
 
-it('a host file has at most 4096 hosts', () => {
-  const names = Array.from({ length: 4097 }, (_, i) => `n${i}`)
-  expect(parseHostfile(names.slice(1).join('\n'), 'hosts')).toHaveLength(4096)
-  expect(() => parseHostfile(names.join('\n'), 'hosts')).toThrow('hosts has more than 4096 hosts')
-})
-
 it.each([
   ['', 'hosts has no host'],
   ['a:0', 'hosts, line 1: slots is "0"; expected an integer from 1 to 4096'],

@@ -31,9 +31,8 @@ export interface RemoteHost {
   readonly port: number | undefined
 }
 
-/** Limits of a host file. */
+/** Limit of a host file. */
 const MOST_BYTES = 2 ** 20
-const MOST_HOSTS = 4096
 
 /** Reads the hosts of a file. @throws ERR_TSR_USAGE */
 export function readHosts(file: string, cwd: string): RemoteHost[] {
@@ -70,7 +69,6 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
     if (!/^[\w:][\w.:%-]*$/.test(name)) {
       throw usageError(`${where}: ${name || word} is no name of a host`)
     }
-    if (hosts.length === MOST_HOSTS) throw usageError(`${file} has more than ${MOST_HOSTS} hosts`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
     hosts.push({ name, ...hostSettings(settings, where) })
