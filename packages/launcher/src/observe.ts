@@ -62,7 +62,9 @@ export async function openWatchers(
   try {
     const metrics =
       endpoint &&
-      (await observe.openJobMetrics({ ...endpoint, script }, host).catch(refuse(endpoint.source)))
+      (await observe
+        .openJobMetrics({ ...endpoint, script }, host)
+        .catch(refuse(`--metrics ${endpoint.host}:${endpoint.port}`)))
     const onLine: RankLineReader | undefined =
       dashboard &&
       ((rank, stream, { text }) => {

@@ -94,7 +94,7 @@ describe('the flags', () => {
     expect(withoutPadding(shown)).toEqual(withoutPadding(rows.join('\n')))
   })
 
-  it('are each listed once on the help page, with the variables that set them', async () => {
+  it('are each listed once on the help page, which names their variables', async () => {
     const { stdout } = await tsrunHere(['--help'])
     for (const flag of flagTable) {
       const names = spelledOf(flag).toSorted((a, b) => a.length - b.length)
@@ -102,7 +102,6 @@ describe('the flags', () => {
       expect([flag.name, stdout.match(line)?.length]).toEqual([flag.name, 1])
     }
     expect(stdout).not.toContain('--nproc_per_node')
-    const shared = flagTable.flatMap(variablesOf).filter((name) => name.startsWith('PET_'))
-    expect(stdout.match(/\bPET_\w+/g)).toEqual(shared)
+    expect(stdout).toMatch(/TSRUN_<FLAG>[^]*PET_<FLAG>/)
   })
 })

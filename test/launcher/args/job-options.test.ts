@@ -133,10 +133,10 @@ it.each<[FlagValues, string]>([
   [{ bind: 'socket' }, '--bind is "socket"; expected one of core, numa, none'],
   [{ bind: 'core', 'numa-binding': 'node' }, '--bind and --numa-binding exclude each other'],
   [{ module: 'true', 'no-python': 'true' }, '--module and --no-python exclude each other'],
-  [{ 'start-method': 'fork' }, 'tsrun has only spawn: each rank is a process of its own'],
+  [{ 'start-method': 'fork' }, 'expected spawn: each rank is a process of its own'],
   [{ 'event-log-handler': 'mine' }, 'expected null or console; --event-log FILE names a file'],
   [{ 'log-prefix': '{rnk}' }, '{rnk} is no placeholder; there are {rank}, {local_rank}'],
-  [{ 'logs-specs': 'mine' }, 'tsrun has only default: --log-dir, --redirects and --tee'],
+  [{ 'logs-specs': 'mine' }, 'expected default: --log-dir, --redirects and --tee'],
   [{ 'monitor-interval': 'often' }, '--monitor-interval is "often"; expected a number of seconds'],
   [{ nproc: '0' }, '--nproc is "0"'],
   [{ nproc: '1.5' }, '--nproc is "1.5"'],
@@ -208,6 +208,5 @@ it.each([
   ['node0:65535', 'node0', 65535],
   ['[::1]:9400', '::1', 9400],
 ])('reads --metrics %s', (metrics, address, port) => {
-  const source = `--metrics ${metrics}`
-  expect(read({ metrics }).output.metrics).toEqual({ host: address, port, source })
+  expect(read({ metrics }).output.metrics).toEqual({ host: address, port })
 })

@@ -48,11 +48,13 @@ const expected: FlagValues = {
   detach: 'true or false',
   'dry-run': 'true or false',
   standalone: 'true or false',
-  'rdzv-backend': 'c10d or static',
+  'rdzv-backend': 'c10d or static, as hosts need no service beside the store of node 0',
   'rdzv-id': 'up to 100 letters, digits and . _ -',
   'monitor-interval': `a number of seconds${units}`,
+  'start-method': 'spawn: each rank is a process of its own',
   'run-path': 'true or false',
   'event-log-handler': 'null or console; --event-log FILE names a file',
+  'logs-specs': 'default: --log-dir, --redirects and --tee say where output goes',
 }
 
 it('each flag that does not accept every text has a tested error message', () => {

@@ -1,6 +1,5 @@
 import { jest } from '@jest/globals'
 import {
-  chmodSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -13,7 +12,6 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { tsrunHere } from '../support/in-process.ts'
-import { needing } from '../../needs.ts'
 
 const files = ['.gitignore', 'package.json', 'train.test.ts', 'train.ts', 'tsconfig.json']
 
@@ -74,7 +72,7 @@ describe('tsrun init', () => {
   it('adds missing settings to a package.json and keeps the existing ones', async () => {
     const own = {
       name: 'mine',
-      scripts: { test: 'echo "Error: no test specified" && exit 1', train: 'node mine.js' },
+      scripts: { train: 'node mine.js' },
       devDependencies: { tsx: '4.0.0' },
     }
     writeFileSync(join(cwd, 'package.json'), JSON.stringify(own, null, '\t'))
@@ -83,7 +81,7 @@ describe('tsrun init', () => {
     expect(stdout).toContain('  completed package.json\n')
     expect(stdout).toContain('  kept      tsconfig.json\n')
     expect(stdout).toMatch(
-      /Next:\n {2}npm install\n {2}npx tsrun --nproc 2 train\.ts\n {2}npm test\n$/,
+      /Next:\n {2}npm install\n {2}npx tsrun --nproc 2 train\.ts\n {2}node .*--test train\.test\.ts\n$/,
     )
     expect(readFileSync(join(cwd, 'tsconfig.json'), 'utf8')).toBe('{}')
     expect(readFileSync(join(cwd, 'package.json'), 'utf8')).toMatch(/^{\n\t"name": "mine",\n/)
@@ -121,21 +119,10 @@ describe('tsrun init', () => {
   it('says why it cannot use a folder', async () => {
     writeFileSync(join(cwd, 'file'), '')
     const isFile = await tsrunHere(['init', 'file'], { cwd })
-    expect(isFile.stderr).toMatch(/^tsrun: file is a file: name a folder for the project/)
-    const below = await tsrunHere(['init', 'file/below'], { cwd })
-    expect(below.stderr).toMatch(/^tsrun: the project cannot be written: ENOTDIR/)
+    expect(isFile.stderr).toMatch(/^tsrun: the project cannot be written: ENOTDIR/)
   })
 
-  const isRoot = process.getuid?.() === 0
-  const { it: unlessRoot } = needing(!isRoot, 'user but root')
-  unlessRoot('says that it may not write to the folder', async () => {
-    chmodSync(cwd, 0o500)
-    const { stderr } = await tsrunHere(['init'], { cwd })
-    chmodSync(cwd, 0o700)
-    expect(stderr).toMatch(/^tsrun: \. cannot be written to \(EACCES: .*\): choose another folder/)
-  })
-
-  it('never writes through a symbolic link, and removes a project that it cannot finish', async () => {
+  it('never writes through a symbolic link, and nothing if it cannot write package.json', async () => {
     symlinkSync(join(cwd, 'elsewhere'), join(cwd, 'train.ts'))
     expect((await tsrunHere(['init'], { cwd })).stderr).toMatch(/^tsrun: train\.ts is there/)
     expect(readdirSync(cwd)).toEqual(['train.ts'])

@@ -111,7 +111,7 @@ describe('--log-prefix', () => {
   it('refuses an unknown placeholder and lists the valid ones', () => {
     expect(templateProblem('{rank} {ranks}')).toBe(
       '{ranks} is no placeholder; there are {rank}, {local_rank}, {role}, {host}, {node}, {pid}, ' +
-        '{time}, {elapsed}, {stream}, {generation}',
+        '{time}, {elapsed}, {stream}, {generation}, {role_name}, {hostname}',
     )
     expect(templateProblem('{')).toBeUndefined()
   })

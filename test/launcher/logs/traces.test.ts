@@ -112,11 +112,4 @@ describe('a TraceMerger', () => {
         .repeat(101),
     )
   })
-
-  it('limits how much output it holds back', () => {
-    take(3, trace)
-    take(3, ['x'.repeat(2 ** 20 + 1)])
-    expect(shown).toContain(`[rank 3] ${trace[0]!}\n`)
-    expect(shown).toMatch(/x\n$/)
-  })
 })

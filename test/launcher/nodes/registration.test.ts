@@ -40,7 +40,7 @@ it.each<[Partial<NumberedNode>, string]>([
   [{ nnodes: 4, minNodes: 4 }, 'was started with --nnodes 4, and node 0 (h0) with 3'],
   [{ rdzvId: 'mine' }, 'was started with --rdzv-id mine, and node 0 (h0) with none'],
   [{ minNodes: 2 }, 'was started with --nnodes 2:3, and node 0 (h0) with 3'],
-  [{ version: '1.0.1' }, 'runs tsrun 1.0.1, and node 0 (h0) runs 1.0.0'],
+  [{ version: '1.0.1' }, 'was started with tsrun 1.0.1, and node 0 (h0) with 1.0.0'],
   [
     { digest: 'cd'.repeat(32), script: '/old/train.ts' },
     'has a different script (/old/train.ts, SHA-256 cdcdcdcd…) from node 0 (/train.ts, abababab…)',

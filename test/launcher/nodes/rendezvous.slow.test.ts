@@ -74,7 +74,7 @@ describe('the store of a job that starts again', () => {
 describe('a job of several hosts refuses', () => {
   it.each<[string, string[], string[], string]>([
     ['a different --nnodes', ['--nnodes', '3'], [], 'was started with --nnodes 3, and node 0'],
-    ['a second node 0', ['--node-rank', '0'], [], 'another process has taken the port'],
+    ['a second node 0', ['--node-rank', '0'], [], 'EADDRINUSE: address already in use'],
   ])('%s', async (_, mine, theirs, problem) => {
     const zero = nodeHere(0, 2, ['--rdzv-timeout', '20', ...theirs, 'hello.mjs'])
     await until(() => zero.stderr.includes('waiting'), 'node 0 waits')

@@ -9,9 +9,7 @@ export interface Flag {
   readonly reads?: Schema<unknown>
   /** The text that turns the flag off. */
   readonly off?: string
-  /** The accepted values, for help and completion; instead of a reader. */
-  readonly choices?: readonly string[]
-  /** The placeholder of the value in docs; only for the flags of a job. */
+  /** The placeholder of the value, for help, completion and docs. */
   readonly value?: string
   /** Empty for a flag that help does not show. */
   readonly description: string
@@ -57,11 +55,7 @@ export function findFlag<F extends Flags>(flags: F, word: string): (keyof F & st
 
 /** The type of the value of a flag: a string if the flag has no reader. */
 type ValueOf<F> =
-  | (F extends { reads: infer S }
-      ? Of<S>
-      : F extends { choices: readonly (infer Choice)[] }
-        ? Choice
-        : string)
+  | (F extends { reads: infer S } ? Of<S> : string)
   | (F extends { fallback: string } | { isNeeded: true } ? never : undefined)
 
 /** The values of all flags of a table. */

@@ -228,13 +228,13 @@ export const flags = {
       '{generation}',
   },
   ranks: {
-    reads: rankList('ranks and ranges of ranks, for example 0,2-3'),
+    reads: rankList,
     off: '',
     value: 'LIST',
     description: 'show only the output of these ranks of the job, for example 0,2-3',
   },
   'local-ranks-filter': {
-    reads: rankList('ranks and ranges of ranks, for example 0,2-3'),
+    reads: rankList,
     off: '',
     value: 'LIST',
     description: 'show only the output of these ranks of each host, for example 0',

@@ -17,7 +17,6 @@ export type JobOptions = ReturnType<typeof toJobOptions>
  */
 export function toJobOptions(given: Settings, command: readonly string[], capacity: Capacity) {
   const settings = withoutOthers(given)
-  checkOnlyChoices(settings)
   const values = readSettings(settings)
   const nproc = countRanks(values, settings, capacity)
   const conf = readConf(settings)
@@ -63,25 +62,6 @@ export function checkRanks(
   }
 }
 
-/** Checks flags for which tsrun accepts fewer values than torchrun. */
-function checkOnlyChoices(settings: Settings): void {
-  const backend = settings['rdzv-backend']
-  if (backend?.value.startsWith('etcd') === true) {
-    throw usageError(
-      `${backend.source} is ${backend.value}: use c10d, as hosts need no service beside the store of node 0`,
-    )
-  }
-  const only = [
-    ['start-method', 'spawn', 'each rank is a process of its own'],
-    ['logs-specs', 'default', '--log-dir, --redirects and --tee say where output goes'],
-  ] as const
-  for (const [name, value, instead] of only) {
-    const setting = settings[name]
-    if (setting === undefined || setting.value === value) continue
-    throw usageError(`${setting.source} is ${setting.value}; tsrun has only ${value}: ${instead}`)
-  }
-}
-
 /** What the ranks run. */
 export type ProgramOptions = ReturnType<typeof toProgram>
 
@@ -118,7 +98,7 @@ export function toProgram(
     /** The rank that gets the standard input of the launcher. */
     stdin: values.stdin,
   }
-  if (options.kind === 'program') refuseForPrograms(settings, options)
+  if (options.kind === 'program') refuseForPrograms(values, settings)
   return options
 }
 
@@ -127,12 +107,12 @@ function kindOf({ module, 'no-python': isProgram }: Values) {
   return module ? 'module' : isProgram ? 'program' : 'file'
 }
 
-function refuseForPrograms(settings: Settings, { profiles }: ProgramOptions): void {
-  const name =
-    (['node-args', 'inspect', 'inspect-rank'] as const).find((each) => settings[each]) ??
-    profiles.map((kind) => `${kind}-prof` as const)[0]
+function refuseForPrograms(values: Values, settings: Settings): void {
+  const name = (['node-args', 'inspect', 'inspect-rank', 'cpu-prof', 'heap-prof'] as const).find(
+    (each) => values[each] !== undefined && values[each] !== false,
+  )
   if (name === undefined) return
-  const { source } = settings[name] ?? { source: `--${name}` }
+  const { source } = settings[name]!
   throw usageError(`${source} is for ranks that run Node; with --no-python they run any program`)
 }
 

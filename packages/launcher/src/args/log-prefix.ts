@@ -22,26 +22,23 @@ interface PrefixedLine {
   readonly time: number
 }
 
-/** torchrun's names for the placeholders `role` and `host`. */
-const ofTorchrun = ['role_name', 'hostname']
+/** The placeholders of `--log-prefix`; the last two are torchrun's names of `role` and `host`. */
+const names = [
+  'rank',
+  'local_rank',
+  'role',
+  'host',
+  'node',
+  'pid',
+  'time',
+  'elapsed',
+  'stream',
+  'generation',
+  'role_name',
+  'hostname',
+] as const
 
-/** The placeholders of `--log-prefix`. */
-const placeholders: ReadonlyMap<string, (line: PrefixedLine) => string> = new Map(
-  Object.entries<(line: PrefixedLine) => string>({
-    rank: ({ facts }) => String(facts.rank),
-    local_rank: ({ facts }) => String(facts.localRank),
-    role: ({ facts }) => facts.role,
-    host: ({ facts }) => facts.host,
-    node: ({ facts }) => String(facts.node),
-    pid: ({ facts }) => String(facts.pid),
-    time: ({ time }) => new Date(time).toISOString(),
-    elapsed: ({ facts, time }) => `${(Math.max(0, time - facts.startedAt) / 1000).toFixed(3)}s`,
-    stream: ({ stream }) => stream,
-    generation: ({ facts }) => String(facts.generation),
-    role_name: ({ facts }) => facts.role,
-    hostname: ({ facts }) => facts.host,
-  }),
-)
+type Name = (typeof names)[number]
 
 /** Matches `{rank}`, and `${rank}` as in torchrun. */
 const PLACEHOLDER = /\$?\{([^{}]*)\}/g
@@ -49,15 +46,33 @@ const PLACEHOLDER = /\$?\{([^{}]*)\}/g
 /** Describes an error in a template; undefined if there is none. */
 export function templateProblem(template: string): string | undefined {
   for (const [whole, name] of template.matchAll(PLACEHOLDER)) {
-    if (placeholders.has(name!)) continue
-    const known = [...placeholders.keys()].filter((one) => !ofTorchrun.includes(one))
-    return `${whole} is no placeholder; there are ${known.map((one) => `{${one}}`).join(', ')}`
+    if (names.some((known) => known === name)) continue
+    return `${whole} is no placeholder; there are ${names.map((one) => `{${one}}`).join(', ')}`
   }
   return undefined
 }
 
 /** Fills a prefix template, and appends a space unless the result ends with white space. */
 export function fillTemplate(template: string, line: PrefixedLine): string {
-  const text = template.replaceAll(PLACEHOLDER, (_, name: string) => placeholders.get(name)!(line))
+  const values = valuesOf(line)
+  const text = template.replaceAll(PLACEHOLDER, (_, name: Name) => String(values[name]))
   return text === '' || /\s$/.test(text) ? text : `${text} `
+}
+
+function valuesOf({ facts, stream, time }: PrefixedLine): Readonly<Record<Name, string | number>> {
+  const { rank, localRank, role, host, node, pid, generation, startedAt } = facts
+  return {
+    rank,
+    local_rank: localRank,
+    role,
+    host,
+    node,
+    pid,
+    time: new Date(time).toISOString(),
+    elapsed: `${(Math.max(0, time - startedAt) / 1000).toFixed(3)}s`,
+    stream,
+    generation,
+    role_name: role,
+    hostname: host,
+  }
 }

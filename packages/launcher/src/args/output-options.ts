@@ -27,7 +27,7 @@ export function toOutput(values: Values, settings: Settings) {
     /** The file for the events of the job, or stderr (`console`); undefined: events are not written. */
     eventLog: eventLogOf(values),
     dashboard: dashboardOf(values, settings),
-    metrics: metricsOf(values, settings),
+    metrics: values.metrics,
     trace: traceOf(values, settings),
     /** The ranks of the job whose output is shown; undefined: all. */
     ranks: values.ranks,
@@ -50,7 +50,7 @@ export function needsFiles({ destinations, filters }: OutputOptions): boolean {
 }
 
 /** @throws ERR_TSR_USAGE for a template with unknown placeholders */
-export function readPrefix({ value, source }: Setting): string {
+function readPrefix({ value, source }: Setting): string {
   const problem = templateProblem(value)
   if (problem !== undefined) throw usageError(`${source}: ${problem}`)
   return value
@@ -76,16 +76,6 @@ function dashboardOf({ dashboard: port, 'dashboard-linger': linger }: Values, se
   }
   refuse(settings['dashboard-linger'], '--dashboard PORT')
   return undefined
-}
-
-function metricsOf({ metrics }: Values, settings: Settings) {
-  if (metrics === undefined) return undefined
-  const { source, value } = settings.metrics!
-  return {
-    ...metrics,
-    /** The flag or variable and its value, for error messages. */
-    source: `${source} ${value.trim()}`,
-  }
 }
 
 function traceOf(

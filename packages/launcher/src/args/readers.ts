@@ -46,7 +46,7 @@ export const port = integerFrom(0, HIGHEST_PORT, 'a port from 0 to 65535')
 export const rankNumber = integerFrom(0, HIGHEST_RANK, 'the number of a rank')
 
 /** Reads one of the given words, or passes any other text to `other`. */
-function wordOf<const W extends string, T = never>(
+export function wordOf<const W extends string, T = never>(
   expected: string,
   choices: readonly W[],
   other: (text: string) => T | undefined = () => undefined,
@@ -65,18 +65,26 @@ export const input = wordOf('the number of a rank, all or none', ['all', 'none']
 )
 
 export const logFormat = wordOf('pretty, json or raw', ['pretty', 'json', 'raw'])
-export const backend = wordOf('c10d or static', ['c10d', 'static'])
+export const backend = wordOf(
+  'c10d or static, as hosts need no service beside the store of node 0',
+  ['c10d', 'static'],
+)
+export const startMethod = wordOf('spawn: each rank is a process of its own', ['spawn'])
+export const logsSpecs = wordOf('default: --log-dir, --redirects and --tee say where output goes', [
+  'default',
+])
 export const eventHandler = wordOf('null or console; --event-log FILE names a file', [
   'null',
   'console',
 ])
 export const binding = wordOf('one of core, numa, none', ['core', 'numa', 'none'])
 
-const numaBindings = ['node', 'socket', 'exclusive', 'core-complex'] as const
-
-export const numaBinding = written(`one of ${numaBindings.join(', ')}`, (word) =>
-  numaBindings.find((choice) => choice === word.replaceAll('_', '-')),
-)
+export const numaBinding = wordOf('one of node, socket, exclusive, core-complex', [
+  'node',
+  'socket',
+  'exclusive',
+  'core-complex',
+])
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 
@@ -167,11 +175,6 @@ export const signals = written(
   },
 )
 
-/** Reads `0,2-3` as the set of 0, 2 and 3. */
-export function rankList(expected: string): Schema<ReadonlySet<number>> {
-  return written(expected, parseRankList)
-}
-
 /** Parses `0,2-3` as a set; undefined for a malformed list. */
 export function parseRankList(list: string): Set<number> | undefined {
   const ranks = new Set<number>()
@@ -185,6 +188,8 @@ export function parseRankList(list: string): Set<number> | undefined {
   }
   return ranks
 }
+
+export const rankList = written('ranks and ranges of ranks, for example 0,2-3', parseRankList)
 
 /** A bit mask for each local rank: bit 0 is stdout, and bit 1 is stderr. */
 type Streams = (localRank: number) => number
@@ -234,47 +239,30 @@ export const words = written(
   splitWords,
 )
 
-const decimal: Readonly<Record<string, number>> = {
-  '': 1,
-  K: 1e3,
-  M: 1e6,
-  G: 1e9,
-  B: 1e9,
-  T: 1e12,
-  P: 1e15,
-}
+const prefixes = ['', 'K', 'M', 'G', 'T', 'P']
 
-const quantities = {
-  bytes: 'a size, as in 24GB or 24GiB',
-  'bytes/s': 'bytes in a second, as in 10GB/s or 100Gbit/s',
-  '': 'a number from 1, as in 10B, 7.5M or 1e12',
+const measures = {
+  count: { expected: 'a number from 1, as in 10B, 7.5M or 1e12', factors: { '': 1 } },
+  bytes: { expected: 'a size, as in 24GB or 24GiB', factors: { '': 1, B: 1 } },
+  'bytes/s': {
+    expected: 'bytes in a second, as in 10GB/s or 100Gbit/s',
+    factors: { '': 1, 'B/s': 1, 'bit/s': 1 / 8 },
+  },
 }
 
 /**
  * Reads numbers with units: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s` of a
- * link, `12T` operations.
- *
- * @param what - the unit of the value; without one, `B` means 10^9
+ * link, `12T` operations. Of a count, `B` means 10^9.
  */
-export function quantity(what?: 'bytes' | 'bytes/s'): Schema<number> {
-  return written(quantities[what ?? ''], (text) => {
-    const [, digits, prefix = '', rest = ''] =
-      /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(.*)$/i.exec(text) ?? []
-    const factor = decimal[prefix.toUpperCase()]!
-    const unit = what === 'bytes/s' ? rest.replace(/\/s$|ps$/, '') : rest
-    const value = Number(digits) * unitFactor(prefix, unit, what) * factor
+export function quantity(what: keyof typeof measures): Schema<number> {
+  const { expected, factors } = measures[what]
+  return written(expected, (given) => {
+    const text = what === 'count' ? given.replace(/B$/, 'G') : given
+    const [, digits, prefix = '', binary, unit = ''] =
+      /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(i?)(.*)$/i.exec(text) ?? []
+    const power = prefixes.indexOf(prefix.toUpperCase())
+    const factor = (factors as Readonly<Record<string, number>>)[unit] ?? NaN
+    const value = Number(digits) * (binary === '' ? 1000 : 1024) ** power * factor
     return value > 0 && value < Infinity ? value : undefined
   })
-}
-
-/** The factor of a unit, apart from the prefix's power of ten; NaN for an unknown unit. */
-function unitFactor(prefix: string, unit: string, what: 'bytes' | 'bytes/s' | undefined): number {
-  if (unit === '') return 1
-  if (what === undefined) return unit === 'B' && prefix === '' ? 1e9 : NaN
-  if (unit === 'B') return 1
-  if (/^iB$/i.test(unit)) {
-    const power = ['', 'K', 'M', 'G', 'T', 'P'].indexOf(prefix.toUpperCase())
-    return power < 1 ? NaN : (1024 / 1000) ** power
-  }
-  return what === 'bytes/s' && /^bit$/i.test(unit) ? 1 / 8 : NaN
 }

@@ -1,6 +1,6 @@
 import { flag } from '@tsrun/core'
 import type { Flags } from './flag.ts'
-import { anyTime, backend, eventHandler, jobName } from './readers.ts'
+import { anyTime, backend, eventHandler, jobName, logsSpecs, startMethod } from './readers.ts'
 
 /** Flags of torchrun that tsrun accepts for compatibility. */
 export const torchrunFlags = {
@@ -50,6 +50,7 @@ export const torchrunFlags = {
     differs: 'has no effect: the launcher is told when a rank ends, and does not ask',
   },
   'start-method': {
+    reads: startMethod,
     value: 'spawn',
     description: 'only spawn: each rank is a process of its own',
     torchrun: 'start-method',
@@ -78,6 +79,7 @@ export const torchrunFlags = {
     variable: 'TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE',
   },
   'logs-specs': {
+    reads: logsSpecs,
     value: 'default',
     description: 'only default; see --log-dir, --redirects and --tee',
     torchrun: 'logs-specs',

@@ -80,10 +80,7 @@ export async function runCommandLine(
 async function runParsed(argv: readonly string[], context: CommandContext): Promise<number> {
   const { console, interrupts } = context
   try {
-    const say = (note: string): void => {
-      console.print('stderr', `tsrun: ${note}\n`)
-    }
-    const { printed, command, texts, words } = await parse(argv, say, context.cwd)
+    const { printed, command, texts, words } = await parse(argv, context.cwd)
     if (printed !== '') console.write('stdout', `${printed}\n`)
     if (texts === undefined) return 0
     if (command === undefined) {

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import { findFlag, flagNames, takesValue, type Flags } from '../args/flag.ts'
+import { findFlag, takesValue, type Flags } from '../args/flag.ts'
 import { flags as jobFlags } from '../args/flags.ts'
 import { packageFolder } from '../package.ts'
 import { declareCommand, type Command } from './context.ts'
-import { describe } from './help.ts'
 import { commandNames, commands } from './table.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
@@ -30,8 +29,9 @@ export const command = declareCommand({
  * @param of - the command that is the first word, if it is one
  */
 export function completionsOf(line: readonly string[], of: Command | undefined): string[] {
+  const before = line.slice(of === undefined ? 0 : 1, -1)
   const current = line.at(-1) ?? ''
-  return wordsFor(line.slice(of === undefined ? 0 : 1, -1), current, of).filter((word) =>
+  return wordsFor(before, current, of).filter((word) =>
     [':', current].some((beginning) => word.startsWith(beginning)),
   )
 }
@@ -41,60 +41,40 @@ function wordsFor(
   current: string,
   of: Command | undefined,
 ): readonly string[] {
-  const flags: Flags = of?.flags ?? jobFlags
-  let positionals = 0
-  for (let i = 0; i < before.length; i++) {
-    const word = before[i]!
-    const isPositional = !/^-./.test(word) || word === '--'
-    // The script starts here. Complete the script and its arguments as files.
-    if (isPositional && of === undefined) return [':files']
-    positionals += Number(isPositional)
-    const found = findFlag(flags, word)
-    if (found === undefined || !takesValue(flags[found]!)) continue
-    if (++i === before.length) return valuesOf(flags, found, '')
+  const flags: Flags = of?.flags ?? { ...jobFlags, version: { description: 'the version' } }
+  const valuesAfter = (word = '', prefix = ''): string[] | undefined => {
+    const name = word.startsWith('-') ? findFlag(flags, word) : undefined
+    if (name === undefined || !takesValue(flags[name]!)) return undefined
+    return valuesOf(flags[name]!, prefix)
   }
-  const [, spelled] = /^(--?[^=]+)=/.exec(current) ?? []
-  if (spelled !== undefined) return valuesOf(flags, findFlag(flags, spelled), `${spelled}=`)
-  if (!current.startsWith('-')) {
-    if (of !== undefined)
-      return (positionals === 0 ? of.argument?.choices : undefined) ?? [':files']
-    const summaries = before.length > 0 ? [] : Object.values(commands)
-    const words = summaries.map((summary, i) => describeWord(commandNames[i]!, summary))
-    return [...words.filter((word) => !word.startsWith(`${current}\t`)), ':files']
-  }
-  return [
-    ...Object.entries(flags)
-      .filter(([, { description }]) => description !== '')
-      .flatMap(([name, facts]) =>
-        flagNames({ [name]: facts })
-          .filter((one) => one.length > 1 || of !== undefined)
-          .map((one) =>
-            describeWord(
-              one.length > 1 ? `--${one}` : `-${one}`,
-              of === undefined ? facts.description : describe(facts),
-            ),
-          ),
-      ),
-    describeWord('--help', 'show this page'),
-    ...(of === undefined ? [describeWord('--version', 'the version')] : []),
-  ]
+  const values = valuesAfter(before.at(-1))
+  if (values !== undefined) return values
+  const isScriptGiven =
+    of === undefined &&
+    before.some((word, i) => !/^-./.test(word) && valuesAfter(before[i - 1]) === undefined)
+  if (isScriptGiven) return [':files']
+  const [start, spelled] = /^(--?[^=]+)=/.exec(current) ?? []
+  if (start !== undefined) return valuesAfter(spelled, start) ?? []
+  if (current.startsWith('-')) return wordsOfFlags(flags)
+  if (before.length > 0) return [':files']
+  if (of !== undefined) return of.argument?.choices ?? [':files']
+  const words = Object.values(commands).map((summary, i) => `${commandNames[i]!}\t${summary}`)
+  return [...words.filter((word) => !word.startsWith(`${current}\t`)), ':files']
 }
 
-/** Finds the values that a flag accepts: its choices, or the lower-case words in its placeholder. */
-function valuesOf(flags: Flags, name: string | undefined, prefix: string): string[] {
-  const facts = flags[name ?? '']
-  if (facts === undefined || !takesValue(facts)) return []
-  const value = facts.value ?? facts.choices?.join('|') ?? 'FILE'
+function wordsOfFlags(flags: Flags): string[] {
+  const all: Flags = { ...flags, help: { description: 'show this page' } }
+  return Object.entries(all).flatMap(([name, { aliases = [], description }]) => {
+    const shown = description === '' ? [] : [name, ...aliases]
+    const [clause = ''] = description.split('; ')
+    return shown.map((word) => `${word.length > 1 ? '--' : '-'}${word}\t${clause}`)
+  })
+}
+
+/** Finds the values that a flag accepts: the lower-case words in its placeholder. */
+function valuesOf({ value = 'FILE' }: Flags[string], prefix: string): string[] {
   if (value === 'FILE') return [':files']
   if (value === 'DIR') return [':folders']
   const words = value.split('|').filter((word) => /^[a-z0-9][a-z0-9-]*$/.test(word))
   return words.map((word) => prefix + word)
-}
-
-const LONGEST = 60
-
-function describeWord(word: string, description: string): string {
-  const [clause = ''] = description.split('; ')
-  const short = clause.length <= LONGEST ? clause : clause.slice(0, LONGEST).replace(/\s\S*$/, ' …')
-  return short === '' ? word : `${word}\t${short}`
 }

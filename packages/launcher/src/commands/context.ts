@@ -1,4 +1,4 @@
-import type { Flag, Flags, ValuesOf } from '../args/flag.ts'
+import type { Flags, ValuesOf } from '../args/flag.ts'
 import type { Console } from '../logs/console.ts'
 import type { InputSource } from '../job/process/input.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
@@ -18,7 +18,7 @@ export interface CommandContext {
 export interface Command<V = never> {
   /** The text above its flags on the help page. */
   readonly usage: string
-  readonly argument?: Pick<Flag, 'description' | 'choices'>
+  readonly argument?: { readonly description: string; readonly choices?: readonly string[] }
   readonly flags: Flags
   /** @param words - the argument, or for `tsrun hosts` what follows `--` */
   readonly run: (values: V, context: CommandContext, words: readonly string[]) => unknown

@@ -1,11 +1,14 @@
 import { textWidth } from '@tsrun/core'
 import type { Argv } from 'yargs'
 import { takesValue, type Flag, type Flags } from '../args/flag.ts'
-import { flags as jobFlags, flagTable } from '../args/flags.ts'
-import { variablesOf } from '../args/settings.ts'
+import { flags as jobFlags } from '../args/flags.ts'
 import { homepage, version } from '../package.ts'
 import type { Command } from './context.ts'
 import { commandNames, commands } from './table.ts'
+
+const ENVIRONMENT =
+  'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example TSRUN_NPROC; ' +
+  'then, for the flags that torchrun has too, PET_<FLAG>.'
 
 /** The help page of a command, or that of a job with all commands. */
 export async function helpPage(name: string, command: Command | undefined): Promise<string> {
@@ -29,7 +32,7 @@ export async function helpPage(name: string, command: Command | undefined): Prom
       .describe('version', 'show the version')
       .group(['help', 'version'], 'Help:')
       .example('$0 --nproc 4 train.ts --lr 0.1', 'four ranks; the script gets --lr')
-      .epilogue(`${environmentText()}\n\nDocumentation: ${homepage}`)
+      .epilogue(`${ENVIRONMENT}\n\nDocumentation: ${homepage}`)
     for (const [shown, summary] of Object.entries(commands)) parser.command(shown, summary)
     addFlags(parser, jobFlags)
   } else {
@@ -38,8 +41,8 @@ export async function helpPage(name: string, command: Command | undefined): Prom
     if (argument !== undefined) {
       const shape = Object.keys(commands)[commandNames.indexOf(name)]!
       const [, place] = /[[<]([\w-]+)/.exec(shape)!
-      const { choices } = argument
-      parser.positional(place!, { type: 'string', describe: describe(argument), choices })
+      const { description, choices } = argument
+      parser.positional(place!, { type: 'string', describe: description, choices })
     }
     addFlags(parser, flags)
   }
@@ -49,11 +52,11 @@ export async function helpPage(name: string, command: Command | undefined): Prom
 function addFlags(parser: Argv, flags: Flags): void {
   let title: string | undefined
   for (const [name, facts] of Object.entries(flags)) {
-    const { aliases, choices, description, isNeeded } = facts
+    const { aliases, description, isNeeded } = facts
     title = facts.section ?? title
     if (title !== undefined) parser.group(name, title)
     parser.option(name, {
-      ...(choices === undefined ? { type: takesValue(facts) ? 'string' : 'boolean' } : { choices }),
+      type: takesValue(facts) ? 'string' : 'boolean',
       alias: aliases,
       describe: describe(facts),
       hidden: description === '',
@@ -62,24 +65,13 @@ function addFlags(parser: Argv, flags: Flags): void {
   }
 }
 
-/** The text of a flag or argument on a help page. */
-export function describe(facts: Omit<Flag, 'name'>): string {
-  const { value, choices, description, fallback, isNeeded } = facts
-  const values = value ?? choices?.join('|')
+/** The text of a flag on a help page. */
+function describe(facts: Omit<Flag, 'name'>): string {
+  const { value, description, fallback, isNeeded } = facts
   const more = isNeeded
     ? 'needed'
     : fallback === undefined || fallback === 'false'
       ? ''
       : `default ${fallback}`
-  return `${values === undefined ? '' : `${values}: `}${description}${more === '' ? '' : ` (${more})`}`
-}
-
-function environmentText(): string {
-  const shared = flagTable.flatMap((each) =>
-    variablesOf(each).filter((name) => name.startsWith('PET_')),
-  )
-  return (
-    'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example ' +
-    `TSRUN_NPROC; then, for the flags that torchrun has too, ${shared.join(', ')}.`
-  )
+  return `${value === undefined ? '' : `${value}: `}${description}${more === '' ? '' : ` (${more})`}`
 }

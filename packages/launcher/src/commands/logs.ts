@@ -1,13 +1,11 @@
-import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate, setTimeout as pause } from 'node:timers/promises'
 import { flag, formatRankList } from '@tsrun/core'
-import { readPrefix, type LogFormat } from '../args/output-options.ts'
+import type { LogFormat } from '../args/output-options.ts'
 import { integerFrom, logFormat, rankList, usageError } from '../args/readers.ts'
 import { readLauncherLog } from '../job/detach.ts'
 import { isRunning, reread } from '../job/run-records.ts'
 import type { StreamName } from '../logs/lines.ts'
-import { OLDER, streamNames } from '../logs/log-files.ts'
 import { attemptsIn, rankReader, ranksIn, type RankReader } from '../logs/log-reader.ts'
 import { wantsColour } from '../logs/presenter.ts'
 import { recordedOutput, type RecordedOutput } from '../logs/recorded-output.ts'
@@ -21,16 +19,15 @@ export const command = declareCommand({
     'showed it: while it runs, or afterwards. It reads the files of --log-dir, or those that tsrun keeps of the last five jobs.',
   argument: {
     description:
-      'the id of a run as tsrun ps shows it, or its beginning; or a folder: that of --log-dir, of a ' +
-      'run, of an attempt, of a rank; default: the newest run of this host',
+      'the id of a run as tsrun ps shows it, or its beginning; or a folder: that of --log-dir or of a ' +
+      'run; default: the newest run of this host',
   },
   flags: {
     rank: {
       aliases: ['ranks'],
-      reads: rankList('ranks and ranges of ranks, as in 0,2-3'),
+      reads: rankList,
       description: 'only these ranks, for example 0,2-3',
     },
-    stream: { choices: streamNames, description: 'only this stream' },
     tail: {
       aliases: ['n'],
       reads: integerFrom(0, 1_000_000_000, 'a number of lines'),
@@ -42,100 +39,61 @@ export const command = declareCommand({
       fallback: 'pretty',
       description: `${logFormat.expected}, as for a job`,
     },
-    'log-prefix': { description: 'the prefix of lines, as for a job; default: that of the job' },
   },
-  run: async ({ rank: ranks, stream, tail, follow, ...lines }, context, [run]) => {
-    const prefix = lines['log-prefix']
-    const chosen = {
-      ranks,
-      tail,
-      isFollowing: follow === true,
-      format: lines['log-format'],
-      streams: stream === undefined ? streamNames : [stream],
-      prefix: prefix && readPrefix({ value: prefix, source: '--log-prefix' }),
-    }
+  run: async ({ rank: ranks, tail, follow: isFollowing = false, ...rest }, context, [run]) => {
     const found = findLogs(run, context.env, context.cwd)
-    await showLogs({ ...chosen, ...found }, context)
+    await showLogs({ ranks, tail, isFollowing, format: rest['log-format'], ...found }, context)
   },
 })
 
 interface Request extends FoundLogs {
   readonly ranks: ReadonlySet<number> | undefined
-  readonly streams: readonly StreamName[]
   readonly tail: number | undefined
   readonly isFollowing: boolean
   readonly format: LogFormat
-  readonly prefix: string | undefined
 }
 
 /** Milliseconds between polls for new lines. */
 const LOOK = 100
 /** Pieces of output between checks for Ctrl-C. */
 const TURN = 100
-/**
- * Milliseconds after which no new attempt follows. The launcher pauses up to ten seconds between them.
- */
-const LONGEST_PAUSE = 12_000
 
 /** @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
 async function showLogs(request: Request, context: CommandContext): Promise<void> {
-  const { folder, ranks, streams, tail, format, prefix, record } = request
+  const { folder, ranks, tail, format, record } = request
   const { env, console, interrupts } = context
   const { stop } = interrupts
-  /** The last lines so far, while `--tail` waits for the end of the logs. */
+  /** The lines so far, while `--tail` waits for the end of the logs. */
   let kept: { readonly stream: StreamName; readonly text: string }[] | undefined =
     tail === undefined ? undefined : []
-  /** When all known ranks had ended. */
-  let endedAt: number | undefined
-  const attempts = (): number[] =>
-    attemptsIn(folder).filter((one) => (request.attempt ?? one) === one)
+  const attempts = (): number[] => attemptsIn(folder)
   const pathOf = (attempt: number): string => join(folder, `attempt_${attempt}`)
   const wait = (): Promise<void> => pause(LOOK, undefined, { signal: stop }).catch(() => undefined)
 
   function write(stream: StreamName, text: string): void {
-    if (text === '') return
-    if (kept === undefined) {
-      console.write(stream, text)
-      return
-    }
-    for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) kept.push({ stream, text: line })
-    if (kept.length > 2 * tail! + TURN) kept = last(kept, tail!)
+    if (kept === undefined) console.write(stream, text)
+    else for (const line of text.match(/[^\n]*\n|[^\n]+$/g) ?? []) kept.push({ stream, text: line })
   }
 
   function showKept(): void {
-    const lines = last(kept ?? [], tail ?? 0)
+    const lines = kept ?? []
     kept = undefined
-    for (const { stream, text } of lines) console.write(stream, text)
+    for (const { stream, text } of lines.slice(Math.max(0, lines.length - (tail ?? 0)))) {
+      console.write(stream, text)
+    }
   }
 
   /** Whether the run writes no more output, or the user has stopped the command. */
-  function isOver(readers: readonly RankReader[]): boolean {
+  function isOver(): boolean {
     if (!request.isFollowing || stop.aborted) return true
-    if (record !== undefined) return !isRunning(reread(record, env))
-    // A run without a record belongs to another host, so only its log files show its end.
-    const haveEnded = readers.length > 0 && readers.every(({ hasEnded }) => hasEnded)
-    endedAt = haveEnded ? (endedAt ?? performance.now()) : undefined
-    return endedAt !== undefined && performance.now() - endedAt > LONGEST_PAUSE
+    // A run without a record belongs to another host, whose launcher may start a further attempt.
+    return record !== undefined && !isRunning(reread(record, env))
   }
 
   function findRanks(attempt: number, readers: RankReader[]): void {
-    const path = pathOf(attempt)
-    for (const found of ranksIn(path)) {
-      if (ranks?.has(found) === false || (request.rank ?? found) !== found) continue
-      const own = join(path, String(found))
-      const before = readers.findLast((reader) => reader.rank === found)
-      if (before?.isReplaced === false) continue
-      const older = join(own, OLDER)
-      if (before === undefined && existsSync(older)) {
-        readers.push(rankReader(older, found, streams, tail))
-      }
-      readers.push(rankReader(own, found, streams, before === undefined ? tail : undefined))
-    }
-    for (const old of readers.filter(
-      (reader) => reader.isReplaced && reader.peek() === undefined,
-    )) {
-      old.close()
-      readers.splice(readers.indexOf(old), 1)
+    for (const rank of ranksIn(pathOf(attempt))) {
+      if (ranks?.has(rank) === false || readers.some((reader) => reader.rank === rank)) continue
+      readers.push(rankReader(join(pathOf(attempt), String(rank)), rank, tail))
     }
     readers.sort((a, b) => a.rank - b.rank)
   }
@@ -159,22 +117,11 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     }
   }
 
-  /** @throws ERR_TSR_USAGE if none of the requested ranks exists */
-  function checkRanks(readers: readonly RankReader[]): void {
-    if (readers.length > 0 || ranks === undefined || stop.aborted) return
-    const all = attempts().flatMap((one) => ranksIn(pathOf(one)))
-    if (all.some((rank) => ranks.has(rank)) || all.length === 0) return
-    const known = formatRankList(new Set(all))
-    throw usageError(`--rank names ${formatRankList(ranks)}, but the files are of ${known}`)
-  }
-
   async function showAttempt(attempt: number): Promise<void> {
     const readers: RankReader[] = []
     const output = recordedOutput({
       format,
-      prefix,
       write,
-      worldSize: () => 1 + Math.max(...ranksIn(pathOf(attempt))),
       colour: {
         stdout: wantsColour(process.stdout, env),
         stderr: wantsColour(process.stderr, env),
@@ -183,8 +130,8 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     try {
       for (;;) {
         const isLast = attempts().at(-1) === attempt
-        // If all ranks have ended, the next poll reads the rest of their output.
-        const hasEnded = !isLast || isOver(readers)
+        // If the run is over, this poll reads the rest of its output.
+        const hasEnded = !isLast || isOver()
         findRanks(attempt, readers)
         const isNew = await showNew(readers, output)
         if (hasEnded || stop.aborted) break
@@ -192,17 +139,16 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
         showKept()
         await wait()
       }
-      checkRanks(readers)
       for (const reader of readers) {
         for (const piece of reader.rest()) output.take(reader, piece)
       }
-      output.end(readers)
+      output.end()
     } finally {
       for (const reader of readers) reader.close()
     }
   }
 
-  while (attempts().length === 0 && !isOver([])) await wait()
+  while (attempts().length === 0 && !isOver()) await wait()
   let next = attempts()[0]
   if (next === undefined && !stop.aborted) {
     throw noLogs(folder, 'there are no files of ranks in this folder')
@@ -214,12 +160,11 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
     if (next !== undefined) write('stderr', `tsrun: attempt ${next}\n`)
   }
   showKept()
-  if (streams.includes('stderr')) {
-    console.print('stderr', readLauncherLog(folder), format === 'raw')
-  }
+  console.print('stderr', readLauncherLog(folder), format === 'raw')
   stop.throwIfAborted()
-}
-
-function last<T>(items: readonly T[], count: number): T[] {
-  return count === 0 ? [] : items.slice(-count)
+  const known = attempts().flatMap((attempt) => ranksIn(pathOf(attempt)))
+  if (ranks === undefined || known.some((rank) => ranks.has(rank))) return
+  throw usageError(
+    `--rank names ${formatRankList(ranks)}, but the files are of ${formatRankList(new Set(known))}`,
+  )
 }

@@ -15,15 +15,10 @@ const COMPLETION_REQUEST = '--get-yargs-completions'
 /**
  * Parses the command line.
  *
- * @param say - prints a sentence for each flag value that a later value overrides
  * @param cwd - where optional packages with commands are looked for, beside tsrun
  * @throws ERR_TSR_USAGE, ERR_TSR_PACKAGE_MISSING
  */
-export async function parse(
-  given: readonly string[],
-  say: (note: string) => void = () => undefined,
-  cwd = process.cwd(),
-) {
+export async function parse(given: readonly string[], cwd = process.cwd()) {
   const argv = withoutDetours(given)
   const isRequest = argv[0] === COMPLETION_REQUEST
   const line = isRequest ? argv.slice(2) : argv
@@ -42,7 +37,6 @@ export async function parse(
   if (read.texts['version'] === 'true') return print(version)
   const problem = read.problem ?? problemOf(read, name, command)
   if (problem !== undefined) throw usageError(problem)
-  read.notes.forEach(say)
   return {
     /** What is shown instead of running anything: help, the version, or completions. */
     printed: '',
@@ -99,7 +93,7 @@ function readWords(line: readonly string[], name?: string, command?: Command) {
     ...(command?.flags ?? { ...jobFlags, version: { reads: flag, description: '' } }),
     help: { aliases: ['h'], reads: flag, description: '' },
   }
-  const given = new Map<string, string[]>()
+  const texts: Record<string, string> = {}
   const positionals: string[] = []
   let rest: readonly string[] | undefined
   let problem: string | undefined
@@ -133,34 +127,13 @@ function readWords(line: readonly string[], name?: string, command?: Command) {
         continue
       }
       i++
-    } else if (
-      text === undefined &&
-      // `true` and `false` are also programs that --no-python can run.
-      !found.startsWith('no-') &&
-      /^(true|false)$/.test(next ?? '')
-    ) {
-      text = next
-      i++
     }
-    given.set(found, [...(given.get(found) ?? []), text ?? 'true'])
-  }
-  const texts: Record<string, string> = {}
-  /** A sentence for each value that is ignored. */
-  const notes: string[] = []
-  for (const [found, values] of given) {
     const separator = separators[found]
-    texts[found] = separator === undefined ? values.at(-1)! : values.join(separator)
-    const shown = values.map((text) => {
-      if (takesValue(flags[found]!)) return `--${found} ${text}`
-      return text === 'false' ? `--no-${found}` : `--${found}`
-    })
-    const last = shown.at(-1)!
-    const replaced = [...new Set(shown)].filter((each) => each !== last)
-    if (separator === undefined && replaced.length > 0) {
-      notes.push(`${last} replaces ${replaced.join(' and ')}`)
-    }
+    const before = texts[found]
+    const isList = separator !== undefined && before !== undefined
+    texts[found] = (isList ? before + separator : '') + (text ?? 'true')
   }
-  return { flags, texts, notes, positionals, words: [...(rest ?? positionals)], problem, unknown }
+  return { flags, texts, positionals, words: [...(rest ?? positionals)], problem, unknown }
 }
 
 /** The first mistake of a command line in which each flag has its value. */
@@ -180,13 +153,10 @@ function problemOf(
   }
   const most = shape.includes('..') ? Infinity : Number(command?.argument !== undefined)
   if (positionals.length > most) return `Unknown argument ${positionals[most]!}${page}`
-  const chosen = Object.entries(texts).map(([each, text]) => [flags[each]!.choices, text] as const)
-  for (const [choices, text] of [
-    [command?.argument?.choices, positionals[0]] as const,
-    ...chosen,
-  ]) {
-    if (choices === undefined || text === undefined || choices.includes(text)) continue
-    return `Unknown argument ${text}${page}; expected ${choices.join(' or ')}`
+  const choices = command?.argument?.choices
+  const [chosen] = positionals
+  if (choices !== undefined && chosen !== undefined && !choices.includes(chosen)) {
+    return `Unknown argument ${chosen}${page}; expected ${choices.join(' or ')}`
   }
   for (const each of Object.keys(texts)) {
     const { needs, excludes = [] } = flags[each]!

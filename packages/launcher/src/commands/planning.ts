@@ -10,7 +10,7 @@ import type {
   SimulationOptions,
 } from '@tsrun/training/planning'
 import type { Flags, ValuesOf } from '../args/flag.ts'
-import { integerFrom, quantity, usageError } from '../args/readers.ts'
+import { integerFrom, quantity, usageError, wordOf } from '../args/readers.ts'
 import { declareCommand } from './context.ts'
 
 const whole = integerFrom(1, 1e9, 'a whole number from 1')
@@ -25,7 +25,7 @@ export const plan = declareCommand({
   flags: {
     params: {
       isNeeded: true,
-      reads: quantity(),
+      reads: quantity('count'),
       description: 'parameters, as in 10B or 350M',
     },
     memory: {
@@ -46,17 +46,19 @@ export const plan = declareCommand({
     sequence: { reads: whole, description: 'the tokens of an example; default 2048' },
     batch: { reads: whole, description: 'the examples of a step; default four per rank' },
     dtype: {
-      choices: ['float32', 'bfloat16', 'float16'],
+      reads: wordOf('float32, bfloat16 or float16', ['float32', 'bfloat16', 'float16']),
+      value: 'float32|bfloat16|float16',
       fallback: 'float32',
       description: 'of weights, gradients and activations; tsrun trains in float32',
     },
     optimizer: {
-      choices: ['adam', 'momentum', 'sgd'],
+      reads: wordOf('adam, momentum or sgd', ['adam', 'momentum', 'sgd']),
+      value: 'adam|momentum|sgd',
       fallback: 'adam',
       description: 'what the optimizer keeps for each parameter',
     },
     flops: {
-      reads: quantity(),
+      reads: quantity('count'),
       description: 'operations of a rank in a second, as reached; default 10T',
     },
     link: {

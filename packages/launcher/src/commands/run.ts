@@ -1,7 +1,7 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { isTsrError, nearestName, readLogLevel, type TsrError } from '@tsrun/core'
+import { isTsrError, nearestName, readLogLevel } from '@tsrun/core'
 import type { FlagValues } from '../args/flags.ts'
 import { remarksOn } from '../args/hints.ts'
 import { type JobOptions, type ProgramOptions, toJobOptions } from '../args/job-options.ts'
@@ -99,7 +99,10 @@ async function runGiven(
   }
   if (options.detach && !isDetached) {
     const logs = output.directory ?? output.kept
-    if (logs === undefined) throw withoutLogs(options.placement.nproc)
+    if (logs === undefined) {
+      const reason = `output is not kept of more than ${MOST_KEPT} ranks, nor if TSRUN_KEEP_LOGS is 0`
+      throw usageError(`--detach needs --log-dir DIR here: ${reason}`)
+    }
     // The launcher in the background takes the folder that was made for it.
     context.exitCode = await detach(logs, { ...env, TSRUN_LOG_DIR: output.directory }, context)
     return
@@ -203,15 +206,6 @@ function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): 
   const logMaxSize = KEPT_BYTES / 4 / nproc
   const kept = nproc > MOST_KEPT ? undefined : keptLogs(env)
   return { ...options, output: { ...output, trace, kept, logMaxSize } }
-}
-
-/** The error of a detached job whose output would be lost. */
-function withoutLogs(nproc: number): TsrError {
-  const reason =
-    nproc > MOST_KEPT
-      ? `the output of more than ${MOST_KEPT} ranks is not kept without it`
-      : 'TSRUN_KEEP_LOGS is 0, or the folder of kept output cannot be used'
-  return usageError(`--detach needs --log-dir DIR here: ${reason}`)
 }
 
 /** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */

@@ -22,7 +22,7 @@ import {
   STATUS_NAME,
   type StatusSnapshot,
 } from '@tsrun/distributed/record'
-import { time, usageError } from '../args/readers.ts'
+import { timeout, usageError } from '../args/readers.ts'
 import { type CommandContext, declareCommand } from './context.ts'
 import { watchGpus } from '../gpu-use.ts'
 import { type GpuUse, type RankUse, ratesOf, useOf } from '../job/process/process-use.ts'
@@ -44,12 +44,14 @@ function runningJobs(command: string, runId: string | undefined): StatusSnapshot
   if (process.platform !== 'linux') {
     throw usageError(`tsrun ${command} needs /proc, which only Linux has`)
   }
-  const jobs = findJobs()
-  if (runId === undefined) return jobs
-  const wanted = jobs.filter((job) => job.runId === runId)
-  if (wanted.length > 0) return wanted
-  const known = jobs.length === 0 ? 'none runs' : jobs.map((job) => job.runId).join(', ')
-  throw tsrError('ERR_TSR_NO_JOB', { runId, known })
+  const jobs = jobsOf(runId)
+  if (runId === undefined || jobs.length > 0) return jobs
+  const known = findJobs().map((job) => job.runId)
+  throw tsrError('ERR_TSR_NO_JOB', { runId, known: known.join(', ') || 'none runs' })
+}
+
+function jobsOf(runId: string | undefined): StatusSnapshot[] {
+  return findJobs().filter((job) => runId === undefined || job.runId === runId)
 }
 
 /** Finds status pages among the open files of launchers, because the pages have no path. */
@@ -108,7 +110,11 @@ function toJson(job: StatusSnapshot): object {
 function jobText(job: StatusSnapshot): string {
   // Do not shorten rows in a pipe, because other programs read the rows.
   const width = isatty(1) ? textWidth() : Infinity
-  const table = formatTable([psColumns, ...job.ranks.map(psRow)], 'left', width)
+  const table = tableOf(
+    psColumns,
+    job.ranks.map((rank) => cellsOf(rank)),
+    width,
+  )
   return `${[jobTitle(job), ...table].join('\n')}\n`
 }
 
@@ -124,47 +130,51 @@ const psColumns = [
   'rank',
   'pid',
   'state',
-  'since',
+  'for',
   'operation',
   'bytes',
-  'waits for',
+  'waits',
   'step',
   'loss',
-]
+] as const
 
 /**
- * Describes the activity of a rank.
+ * The cells of a rank by the titles of their columns.
  *
- * @param computing - see `activityOf`
+ * @param rates - undefined if the rank was polled once
  */
-function describeState(rank: RankStatus, computing?: number) {
+function cellsOf(rank: RankStatus, rates?: ReturnType<typeof ratesOf>) {
   const { operation, group, sequence, running, since, waitsFor } = rank
-  const state = activityOf(rank, computing)
+  const state = activityOf(rank, rates?.computing)
   const more = running > 1 ? ` (and ${running - 1} more)` : ''
   return {
+    rank: String(rank.rank),
+    pid: String(rank.pid),
     state,
     /** Duration of this state. */
-    time: rank.end === undefined ? formatSeconds(Math.max(0, monotonicNow() - since) / 1000) : '–',
+    for: rank.end === undefined ? formatSeconds(Math.max(0, monotonicNow() - since) / 1000) : '–',
     operation: operation === undefined ? '–' : `${operation} #${sequence} of ${group ?? ''}${more}`,
+    bytes: rank.state === 'operation' ? formatBytes(rank.bytes) : '–',
     waits: state === 'waiting' ? formatRankList(waitsFor) : '–',
-    step: rank.step === undefined ? '–' : String(rank.step),
-    loss: rank.loss === undefined ? '–' : rank.loss.toPrecision(4),
+    step: known(rank.step, String),
+    loss: known(rank.loss, (loss) => loss.toPrecision(4)),
+    'steps/s': known(rates?.stepsPerSecond, (steps) => steps.toPrecision(3)),
+    CPU: known(rates?.cpu, (share) => `${Math.round(100 * share)} %`),
+    memory: known(rates?.memory, formatBytes),
+    GPU: known(rates?.gpu, (percent) => `${percent} %`),
+    'GPU memory': known(rates?.gpuMemory, formatBytes),
   }
 }
 
-function psRow(rank: RankStatus): string[] {
-  const { state, time, operation, waits, step, loss } = describeState(rank)
-  return [
-    String(rank.rank),
-    String(rank.pid),
-    state,
-    time,
-    operation,
-    rank.state === 'operation' ? formatBytes(rank.bytes) : '–',
-    waits,
-    step,
-    loss,
-  ]
+function known(value: number | undefined, format: (value: number) => string): string {
+  return value === undefined ? '–' : format(value)
+}
+
+type Cells = ReturnType<typeof cellsOf>
+
+function tableOf(columns: readonly (keyof Cells)[], ranks: readonly Cells[], width: number) {
+  const rows = ranks.map((cells) => columns.map((column) => cells[column]))
+  return formatTable([columns, ...rows], 'left', width)
 }
 
 /** `tsrun top [run-id]` */
@@ -177,10 +187,7 @@ export const top = declareCommand({
   argument: ONE_JOB,
   flags: {
     interval: {
-      reads: time.refine(
-        (wait) => wait >= 100 && wait <= 3_600_000,
-        'a number of seconds from 0.1 to 3600',
-      ),
+      reads: timeout,
       fallback: '1',
       description: 'the seconds between two polls',
     },
@@ -206,16 +213,13 @@ async function watch(
   // Use the alternate screen, so that the terminal restores its contents at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
-    for (let isFirst = true; ; isFirst = false) {
-      const wait = isFirst ? Math.min(interval, 500) : interval
+    for (;;) {
       const asked = gpus.ask()
-      await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
+      await pause(interval, undefined, { signal: interrupts.stop }).catch(() => undefined)
       // Only a single report waits for nvidia-smi, which may take seconds.
       if (once) await asked
       if (interrupts.stop.aborted) return
-      const jobs = runningJobs('top', isFirst ? runId : undefined).filter(
-        (job) => runId === undefined || job.runId === runId,
-      )
+      const jobs = jobsOf(runId)
       const now = sample(jobs, gpus.latest)
       const text = visibleText(topText(jobs, before, now, width))
       before = now
@@ -248,24 +252,19 @@ export function topText(
 ): string {
   if (jobs.length === 0) return NO_JOB.trimEnd()
   const onGpus = [...now.values()].some(({ gpu }) => gpu !== undefined)
-  const columns = topColumns.filter((title) => onGpus || !title.startsWith('GPU'))
   return jobs
     .map((job) => {
-      const rows = job.ranks.map((rank) => topRow(rank, before.get(rank.pid), now.get(rank.pid)))
-      return [...titleLines(job, width), ...fit(rows, columns, width)]
+      const ranks = job.ranks.map((rank) => {
+        const use = now.get(rank.pid)
+        return cellsOf(rank, use && ratesOf(rank.pid, before.get(rank.pid), use))
+      })
+      const title = jobTitle(job)
+      const shown = title.length <= width ? title : title.replace(' (tsrun ', '\n  (tsrun ')
+      return [...shown.split('\n'), ...fit(ranks, onGpus, width)]
         .map((line) => line.slice(0, width))
         .join('\n')
     })
     .join('\n\n')
-}
-
-/** The title of a job, on two lines if it does not fit on one. */
-function titleLines(job: StatusSnapshot, width: number): string[] {
-  const title = jobTitle(job)
-  const facts = title.lastIndexOf(' (')
-  return title.length <= width || facts < 0
-    ? [title]
-    : [title.slice(0, facts), `  ${title.slice(facts + 1)}`]
 }
 
 const topColumns = [
@@ -281,42 +280,19 @@ const topColumns = [
   'GPU memory',
   'waits',
   'operation',
-]
+] as const
 /** Columns to omit from a narrow table, in this order. */
 const expendable = ['for', 'waits', 'memory', 'GPU memory', 'GPU']
 const SHORTEST = 16
 
-function fit(rows: readonly string[][], columns: readonly string[], width: number): string[] {
-  let shown = columns
-  for (const column of ['', ...expendable]) {
-    shown = shown.filter((title) => title !== column)
-    const indices = shown.map((title) => topColumns.indexOf(title))
-    const table = [shown, ...rows.map((row) => indices.map((index) => row[index]!))]
-    const lines = formatTable(table, 'left', Infinity)
-    const start = lines[0]!.indexOf('operation')
-    if (start + SHORTEST <= width || column === expendable.at(-1)) return lines
+function fit(ranks: readonly Cells[], onGpus: boolean, width: number): string[] {
+  let columns = topColumns.filter((title) => onGpus || !title.startsWith('GPU'))
+  const lines = (): string[] => tableOf(columns, ranks, Infinity)
+  for (const column of expendable) {
+    if (lines()[0]!.indexOf('operation') + SHORTEST <= width) break
+    columns = columns.filter((title) => title !== column)
   }
-  return []
-}
-
-function topRow(rank: RankStatus, before: RankUse | undefined, now: RankUse | undefined): string[] {
-  const rates = now && ratesOf(rank.pid, before, now)
-  const { state, time, operation, waits, step, loss } = describeState(rank, rates?.computing)
-  const { cpu, stepsPerSecond: steps, memory, gpu: busy, gpuMemory } = rates ?? {}
-  return [
-    String(rank.rank),
-    state,
-    time,
-    step,
-    loss,
-    steps === undefined ? '–' : steps.toPrecision(3),
-    cpu === undefined ? '–' : `${Math.round(100 * cpu)} %`,
-    memory === undefined ? '–' : formatBytes(memory),
-    busy === undefined ? '–' : `${busy} %`,
-    gpuMemory === undefined ? '–' : formatBytes(gpuMemory),
-    waits,
-    operation,
-  ]
+  return lines()
 }
 
 /** Milliseconds for a launcher to answer. A launcher waits 2 seconds for its ranks. */

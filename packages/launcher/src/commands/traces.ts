@@ -1,15 +1,14 @@
-import { existsSync, realpathSync, statSync } from 'node:fs'
-import { basename, join, resolve } from 'node:path'
+import { statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
 import { flag } from '@tsrun/core'
 import { STEP_RANGE, TRACE_FILE } from '@tsrun/distributed/record'
 import { port, usageError } from '../args/readers.ts'
-import { type CommandContext, declareCommand } from './context.ts'
-import { findLogs, noLogs } from './find-logs.ts'
+import { declareCommand } from './context.ts'
 import { stayUntilAborted } from '../job/process/interrupts.ts'
 import { readRuns } from '../job/run-records.ts'
 import { readFailureReport } from '../job/trace-folder.ts'
 import { readLastLines } from '../logs/recorded-output.ts'
-import { loadObserve, type Observe } from '../observe.ts'
+import { loadObserve } from '../observe.ts'
 
 /** `tsrun trace <folder..>` */
 export const trace = declareCommand({
@@ -39,15 +38,13 @@ export const trace = declareCommand({
   },
 })
 
-/** The unique paths of the given folders. @throws ERR_TSR_USAGE */
+/** @throws ERR_TSR_USAGE */
 function pathsOf(folders: readonly string[], cwd: string): string[] {
-  const paths = folders.map((folder) => {
+  return folders.map((folder) => {
     const path = resolve(cwd, folder)
     if (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true) return path
     throw usageError(`${folder} is not a folder`)
   })
-  const places = paths.map((path) => realpathSync(path))
-  return paths.filter((_, i) => places.indexOf(places[i]!) === i)
 }
 
 const MOST_LINES = 2000
@@ -57,10 +54,8 @@ export const view = declareCommand({
   usage:
     '$0 view <folder..>\n\nServes a page that shows a job after its end, until Ctrl-C: where the time of its steps ' +
     'went, what each rank did in each step, loss and rate, what ranks printed, and the report of a ' +
-    'failure. The steps are those of tsrun --trace DIR, the lines those of --log-dir DIR.',
-  argument: {
-    description: 'DIR of --trace DIR or of --log-dir DIR; several if each host had its own',
-  },
+    'failure. The steps are those of tsrun --trace DIR, the lines those of tsrun logs.',
+  argument: { description: 'DIR of --trace DIR; several if each host of the job had its own' },
   flags: {
     run: { description: 'the run with this ID; by default the newest one' },
     port: {
@@ -69,11 +64,24 @@ export const view = declareCommand({
       description: 'the port of the page at 127.0.0.1; 0 is any free one',
     },
   },
-  run: async ({ run, port: chosen }, context, folders) => {
-    const { console, cwd, interrupts } = context
-    const observe = await loadObserve('tsrun view', cwd)
-    const page = readPage(folders, run, observe, context)
-    const server = await observe.servePage(chosen, page).catch((cause: unknown) => {
+  run: async ({ run, port: chosen }, { console, cwd, env, interrupts }, folders) => {
+    const { findTrace, servePage } = await loadObserve('tsrun view', cwd)
+    const paths = pathsOf(folders, cwd)
+    const trace = findTrace(paths, folders, run)
+    for (const problem of trace.problems) {
+      console.print('stderr', `tsrun: cannot use ${problem}\n`)
+    }
+    const { runId, lastAttempt } = trace
+    const record = readRuns(env).find((each) => each.runId === runId)
+    const logs = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
+    const reports = paths.map((path) => readFailureReport(path, runId, lastAttempt))
+    const server = await servePage(chosen, {
+      runId,
+      trace,
+      script: record?.script ?? runId,
+      ...readLastLines(logs, MOST_LINES),
+      report: reports.find((text) => text !== undefined),
+    }).catch((cause: unknown) => {
       throw usageError(`--port ${chosen}: ${(cause as Error).message}`, cause)
     })
     console.print('stdout', `${server.url}\n`)
@@ -83,46 +91,3 @@ export const view = declareCommand({
     await server.close()
   },
 })
-
-/** @throws ERR_TSR_USAGE, ERR_TSR_NO_LOGS */
-function readPage(
-  folders: readonly string[],
-  run: string | undefined,
-  { findTrace }: Observe,
-  { console, cwd, env }: CommandContext,
-): Parameters<Observe['servePage']>[1] {
-  const warn = (problem: string): void => {
-    console.print('stderr', `tsrun: cannot use ${problem}\n`)
-  }
-  const paths = pathsOf(folders, cwd)
-  const traces = paths.filter((path) => existsSync(join(path, 'spans')))
-  const logs = paths.filter((path) => !traces.includes(path))
-  const trace = traces.length === 0 ? undefined : findTrace(traces, folders, run)
-  trace?.problems.forEach(warn)
-  const found = logs.map((path) => findLogs(chosenRun(path, run ?? trace?.runId), env, cwd).folder)
-  const runId = trace?.runId ?? run ?? basename(found[0]!)
-  const own = found.filter((folder) => basename(folder) === runId)
-  if (trace === undefined && own.length === 0) {
-    throw noLogs(`run ${runId}`, `there are none in ${folders.join(', ')}`)
-  }
-  for (const folder of found) {
-    if (!own.includes(folder)) warn(`${folder}: it is not of run ${runId}`)
-  }
-  const record = readRuns(env).find((each) => each.runId === runId)
-  const kept = typeof record?.logDir === 'string' ? [join(record.logDir, runId)] : []
-  return {
-    runId,
-    trace,
-    script: record?.script ?? runId,
-    ...readLastLines(own.length > 0 ? own : kept, MOST_LINES),
-    report: traces
-      .map((path) => readFailureReport(path, runId, trace?.lastAttempt ?? 0))
-      .find((text) => text !== undefined),
-  }
-}
-
-/** The folder of a run inside a --log-dir, if the run is there. */
-function chosenRun(path: string, run: string | undefined): string {
-  const own = join(path, run ?? '')
-  return existsSync(own) ? own : path
-}

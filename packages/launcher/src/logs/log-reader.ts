@@ -8,6 +8,7 @@ import {
   indexEnd,
   indexEntry,
   indexHeader,
+  OLDER,
   streamNames,
   type IndexEntry,
   type IndexHeader,
@@ -22,8 +23,6 @@ export interface LogPiece {
 }
 
 const BLOCK = 64 * 1024
-/** Maximum bytes of a piece, because an index may have a longer one, or be damaged. */
-const LONGEST_PIECE = 2 ** 20
 
 const indexLine = either(indexHeader, indexEntry, indexEnd)
 
@@ -39,11 +38,10 @@ function openLog(path: string): number {
 /** A file that may still grow, read from a position. A missing file counts as empty. */
 function growingFile(path: string) {
   let fd: number | undefined
-  const open = (): number | undefined => {
+  const sizeOf = (): number => {
     if (fd === undefined && existsSync(path)) fd = openLog(path)
-    return fd
+    return fd === undefined ? 0 : fstatSync(fd).size
   }
-  const sizeOf = (): number => (open() === undefined ? 0 : fstatSync(fd!).size)
   /** Up to `length` bytes at a position, fewer at the end of the file. */
   const at = (position: number, length: number): Buffer => {
     // An index may be damaged, so its lengths are not trusted.
@@ -58,9 +56,6 @@ function growingFile(path: string) {
     get isReplaced(): boolean {
       const now = statSync(path, { throwIfNoEntry: false })
       return fd !== undefined && now !== undefined && fstatSync(fd).ino !== now.ino
-    },
-    get size(): number {
-      return sizeOf()
     },
     read(length: number): Buffer {
       const bytes = at(file.position, length)
@@ -87,108 +82,102 @@ function growingFile(path: string) {
       if (fd !== undefined) closeSync(fd)
     },
   }
-  open()
+  // Open it now, because it may be replaced.
+  sizeOf()
   return file
+}
+
+/** The files of a rank, up to the next rotation. @param tail - number of lines at the end of each file */
+function fileSet(folder: string, tail: number | undefined) {
+  const files = {
+    stdout: growingFile(join(folder, 'stdout.log')),
+    stderr: growingFile(join(folder, 'stderr.log')),
+  }
+  if (tail !== undefined) for (const file of Object.values(files)) file.toLastLines(tail)
+  return {
+    index: growingFile(join(folder, INDEX_NAME)),
+    files,
+    /** Positions up to which the index describes the files. */
+    described: { stdout: 0, stderr: 0 },
+    entries: [] as IndexEntry[],
+    /** Whether the launcher has closed the files. */
+    hasEnded: false,
+  }
 }
 
 export type RankReader = ReturnType<typeof rankReader>
 
 /**
- * Reads the output of one rank in one attempt, in order of time.
+ * Reads the output of one rank in one attempt, in order of time, from the oldest of its files.
  *
- * @param streams - to read
  * @param tail - number of lines at the end of each file; default: all
  */
-export function rankReader(
-  folder: string,
-  rank: number,
-  streams: readonly StreamName[],
-  tail?: number,
-) {
-  const hasIndex = existsSync(join(folder, INDEX_NAME))
-  const index = growingFile(join(folder, INDEX_NAME))
-  const files = {
-    stdout: growingFile(join(folder, 'stdout.log')),
-    stderr: growingFile(join(folder, 'stderr.log')),
-  }
-  if (tail !== undefined) for (const name of streams) files[name].toLastLines(tail)
-  /** Positions up to which the index describes the files. */
-  const described = { stdout: 0, stderr: 0 }
-  const entries: IndexEntry[] = []
+export function rankReader(folder: string, rank: number, tail?: number) {
+  const older = join(folder, OLDER)
+  const sets = [...(existsSync(older) ? [older] : []), folder].map((each) => fileSet(each, tail))
   const lines = lineSplitter(Infinity)
   let last = 0
 
   /** Reads a block of the index. @returns false if there is nothing to read */
   const readIndex = (): boolean => {
-    const block = index.read(BLOCK)
-    if (block.length === 0) return false
+    const set = sets[0]!
+    const block = set.index.read(BLOCK)
     for (const { text } of lines.push(block)) {
       // The last line is incomplete if the disk was full.
       const entry = parseJson(text, indexLine)
       if (entry === undefined) continue
-      if (indexEntry.is(entry)) entries.push(entry)
-      else if (indexEnd.is(entry)) reader.hasEnded = true
+      if (indexEntry.is(entry)) set.entries.push(entry)
+      else if (indexEnd.is(entry)) set.hasEnded = true
       else reader.header ??= entry
     }
-    return true
+    return block.length > 0
   }
 
-  /** Without an index, files are read one after the other. */
-  const addUnindexed = (): boolean => {
-    for (const stream of streams) {
-      const { position, size } = files[stream]
-      if (size <= position) continue
-      described[stream] = position
-      entries.push([0, stream, Math.min(BLOCK, size - position)])
-      return true
-    }
-    return false
+  /** Continues with the files that replaced those that were read. @returns false if there are none */
+  const toNextSet = (): boolean => {
+    const { index, hasEnded } = sets[0]!
+    if (sets.length === 1 && hasEnded && index.isReplaced) sets.push(fileSet(folder, undefined))
+    if (sets.length === 1) return false
+    closeSet(sets.shift()!)
+    return true
   }
 
   const reader = {
     rank,
-    /** The facts of the rank, once the index exists. */
+    /** The facts of the rank, once the index has them. */
     header: undefined as IndexHeader | undefined,
-    /** Whether the launcher has closed the files. */
-    hasEnded: false,
-
-    /** Whether the files were rotated: a new reader has to read the new ones. */
-    get isReplaced(): boolean {
-      return index.isReplaced
-    },
 
     /** The time of the next piece; undefined if there is none now. */
     peek(): number | undefined {
       for (;;) {
-        while (entries.length === 0 && (readIndex() || (!hasIndex && addUnindexed())));
+        const { entries, described, files } = sets[0]!
         const [entry] = entries
-        if (entry === undefined) return undefined
+        if (entry === undefined) {
+          if (!readIndex() && !toNextSet()) return undefined
+          continue
+        }
         const [time, stream, bytes] = entry
         const end = described[stream] + bytes
-        if (streams.includes(stream) && end > files[stream].position) return time
-        // Skip unwanted streams and lines before the tail.
+        if (end > files[stream].position) return time
+        // Skip lines before the tail.
         described[stream] = end
         entries.shift()
       }
     },
 
     next(): LogPiece {
+      const { entries, described, files } = sets[0]!
       const [time, stream, length] = entries.shift()!
       described[stream] += length
       last = time
-      const file = files[stream]
-      const left = described[stream] - file.position
-      const bytes = file.read(Math.min(left, LONGEST_PIECE))
-      // Read the rest as another piece with the same time.
-      if (left > LONGEST_PIECE && bytes.length > 0) entries.unshift([time, stream, 0])
-      return { time, stream, bytes }
+      return { time, stream, bytes: files[stream].read(described[stream] - files[stream].position) }
     },
 
     /** Output missing from the index, because the launcher was killed or the disk was full. */
     *rest(): Generator<LogPiece> {
-      for (const stream of streams) {
+      for (const stream of streamNames) {
         for (;;) {
-          const bytes = files[stream].read(BLOCK)
+          const bytes = sets[0]!.files[stream].read(BLOCK)
           if (bytes.length === 0) break
           yield { time: last, stream, bytes }
         }
@@ -196,10 +185,14 @@ export function rankReader(
     },
 
     close(): void {
-      for (const file of [index, ...Object.values(files)]) file.close()
+      for (const set of sets) closeSet(set)
     },
   }
   return reader
+}
+
+function closeSet({ index, files }: ReturnType<typeof fileSet>): void {
+  for (const file of [index, ...Object.values(files)]) file.close()
 }
 
 /** The attempts of a run, in order. @param run - folder of the run, DIR/RUN-ID */
@@ -210,9 +203,7 @@ export function attemptsIn(run: string): number[] {
 /** The ranks with files in the folder of an attempt. */
 export function ranksIn(attempt: string): number[] {
   return numbersIn(attempt, /^(\d+)$/).filter((rank) =>
-    [INDEX_NAME, ...streamNames.map((stream) => `${stream}.log`)].some((name) =>
-      existsSync(join(attempt, String(rank), name)),
-    ),
+    existsSync(join(attempt, String(rank), INDEX_NAME)),
   )
 }
 

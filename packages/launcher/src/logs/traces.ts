@@ -15,9 +15,6 @@ interface HeldTrace {
 
 /** Milliseconds in which equal traces of several ranks are merged. */
 export const TRACE_WINDOW = 200
-/** Maximum characters after held traces; beyond it, they are shown. */
-const LONGEST_WAIT = 1024 * 1024
-
 /** Maximum lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
 
@@ -38,8 +35,6 @@ export type TraceMerger = ReturnType<typeof mergeTraces>
  */
 export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions) {
   const held = new Map<string, HeldTrace>()
-  /** Characters that wait behind held traces. */
-  let waitingLength = 0
 
   const show = (text: string): void => {
     if (text !== '') write(text)
@@ -53,23 +48,15 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
     return undefined
   }
 
-  const wait = (after: Line[], lines: readonly Line[]): void => {
-    for (const line of lines) after.push(line)
-    waitingLength += lengthOf(lines)
-  }
-
-  /** @returns the lines after the trace */
-  const hold = (rank: number, lines: readonly Line[], present: Present): Line[] => {
+  const hold = (rank: number, lines: readonly Line[], after: Line[], present: Present): void => {
     const key = lines.map(({ text }) => text).join('\n')
     const known = held.get(key)
     const trace: HeldTrace = known ?? { since: clock(), lines, ranks: new Map() }
-    const after: Line[] = []
     trace.ranks.set(rank, { present, after })
     if (known === undefined) {
       held.set(key, trace)
       onHold?.()
     }
-    return after
   }
 
   const showTrace = ({ lines, ranks }: HeldTrace): void => {
@@ -83,7 +70,6 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
         : lines.map(alone.present).join(''),
     )
     for (const [rank, { present, after, end }] of ranks) {
-      waitingLength -= lengthOf(after)
       // A rank that prints many traces does not wait for each of them.
       if (after.length > MOST_LINES) show(after.map(present).join(''))
       else if (after.length > 0) merger.take(rank, after, present)
@@ -96,8 +82,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
     take(rank: number, lines: readonly Line[], present: Present): void {
       const own = waitingOf(rank)
       if (own !== undefined) {
-        wait(own.after, lines)
-        if (waitingLength > LONGEST_WAIT) merger.flush()
+        for (const line of lines) own.after.push(line)
         return
       }
       const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))
@@ -106,8 +91,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
         return
       }
       show(lines.slice(0, place.from).map(present).join(''))
-      const after = hold(rank, lines.slice(place.from, place.to), present)
-      wait(after, lines.slice(place.to))
+      hold(rank, lines.slice(place.from, place.to), lines.slice(place.to), present)
     },
 
     /** Shows the remaining text when the stream of a rank has ended. */
@@ -130,8 +114,4 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
     },
   }
   return merger
-}
-
-function lengthOf(lines: readonly Line[]): number {
-  return lines.reduce((sum, { text }) => sum + text.length, 0)
 }

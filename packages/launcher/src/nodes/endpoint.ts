@@ -119,14 +119,8 @@ export async function findFreePort(host: string): Promise<number> {
 function listenError(host: string, port: number, error: unknown): TsrError {
   const { cause } = error as { cause?: unknown }
   const isWrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause
-  const { code = '', message } = (isWrapped ? cause : error) as NodeJS.ErrnoException
-  return storeError(host, port, reasons[code] ?? message, error)
-}
-
-const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another process has taken the port',
-  EADDRNOTAVAIL: 'this host has no such address',
-  EACCES: 'ports below 1024 need a privileged user',
+  const { message } = (isWrapped ? cause : error) as Error
+  return storeError(host, port, message, error)
 }
 
 function storeError(host: string, port: number, reason: string, cause?: unknown): TsrError {

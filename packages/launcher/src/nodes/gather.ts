@@ -276,6 +276,14 @@ export function describeSelf(job: Job, address: string): Registration {
   }
 }
 
+/** What all nodes of a job are started with. */
+const common: Readonly<Record<string, (node: Registration) => string>> = {
+  tsrun: (node) => node.version,
+  '--nnodes': ({ minNodes, nnodes }) =>
+    minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`,
+  '--rdzv-id': ({ rdzvId = 'none' }) => rdzvId,
+}
+
 /** Why a joining node does not match the nodes that have joined; undefined if it does. */
 export function findMismatch(
   newcomer: NumberedNode,
@@ -283,27 +291,17 @@ export function findMismatch(
   joined: ReadonlyMap<number, Registration>,
 ): string | undefined {
   const { nodeRank } = newcomer
-  const [mine, others] = [newcomer, nodeZero].map(({ minNodes, nnodes }) =>
-    minNodes === nnodes ? String(nnodes) : `${minNodes}:${nnodes}`,
-  )
   const who = `node ${nodeRank} (${nameOf(newcomer)})`
-  if (newcomer.version !== nodeZero.version) {
-    return `${who} runs tsrun ${newcomer.version}, and node 0 (${nodeZero.host}) runs ${nodeZero.version}`
-  }
-  if (mine !== others) {
-    return `${who} was started with --nnodes ${mine!}, and node 0 (${nodeZero.host}) with ${others!}`
-  }
-  if (newcomer.rdzvId !== nodeZero.rdzvId) {
-    const [own, other] = [newcomer.rdzvId, nodeZero.rdzvId].map((id) => id ?? 'none')
-    return `${who} was started with --rdzv-id ${own!}, and node 0 (${nodeZero.host}) with ${other!}`
+  for (const [what, of] of Object.entries(common)) {
+    const [mine, other] = [of(newcomer), of(nodeZero)]
+    if (mine === other) continue
+    return `${who} was started with ${what} ${mine}, and node 0 (${nodeZero.host}) with ${other}`
   }
   const twin = joined.get(nodeRank)
   if (twin !== undefined) return `${nameOf(newcomer)} and ${nameOf(twin)} are both node ${nodeRank}`
-  if (newcomer.digest !== nodeZero.digest) {
-    const own = `${newcomer.script}, SHA-256 ${newcomer.digest.slice(0, 8)}…`
-    return `${who} has a different script (${own}) from node 0 (${nodeZero.script}, ${nodeZero.digest.slice(0, 8)}…)`
-  }
-  return undefined
+  if (newcomer.digest === nodeZero.digest) return undefined
+  const [own, other] = [newcomer, nodeZero].map(({ digest }) => `${digest.slice(0, 8)}…`)
+  return `${who} has a different script (${newcomer.script}, SHA-256 ${own!}) from node 0 (${nodeZero.script}, ${other!})`
 }
 
 /** A node whose ranks other hosts cannot reach; undefined if there is none. */

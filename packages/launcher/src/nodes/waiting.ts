@@ -1,8 +1,8 @@
 import type { Announcer } from '../logs/console.ts'
 import type { NodeFacts } from '../protocol/nodes.ts'
 
-/** Milliseconds of waiting at the first announcements; after these, one announcement every LATER. */
-const FIRST = [2000, 5000, 10_000, 20_000] as const
+/** Milliseconds before the first announcement, twice as many before each other one, up to LATER. */
+const FIRST = 2000
 const LATER = 30_000
 
 export type WaitAnnouncer = ReturnType<typeof announceWait>
@@ -15,13 +15,12 @@ export type WaitAnnouncer = ReturnType<typeof announceWait>
 export function announceWait(announcer: Announcer, whom: string) {
   const started = performance.now()
   let timer: NodeJS.Timeout
-  const schedule = (turn: number): void => {
-    const pause = FIRST[turn] === undefined ? LATER : FIRST[turn] - (FIRST[turn - 1] ?? 0)
+  const schedule = (pause: number): void => {
     timer = setTimeout(() => {
       const seconds = Math.round((performance.now() - started) / 1000)
       const message = `waiting for ${waiting.whom}; ${seconds} s`
       announcer.say('rendezvous', message, { whom: waiting.whom, seconds })
-      schedule(turn + 1)
+      schedule(Math.min(2 * pause, LATER))
     }, pause)
   }
   const waiting = {
@@ -30,7 +29,7 @@ export function announceWait(announcer: Announcer, whom: string) {
       clearTimeout(timer)
     },
   }
-  schedule(0)
+  schedule(FIRST)
   return waiting
 }
 

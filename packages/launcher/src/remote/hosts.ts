@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { dirname, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { isTsrError, nearestName, readFileText } from '@tsrun/core'
-import { HIGHEST_PORT, integerFrom, quoted, usageError } from '../args/readers.ts'
+import { HIGHEST_PORT, integerFrom, quoted, readSetting, usageError } from '../args/readers.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
 import { lineSplitter } from '../logs/lines.ts'
 import { version } from '../package.ts'
@@ -31,9 +31,8 @@ export interface RemoteHost {
   readonly port: number | undefined
 }
 
-/** Limits of a host file. */
+/** Limit of a host file. */
 const MOST_BYTES = 2 ** 20
-const MOST_HOSTS = 4096
 
 /** Reads the hosts of a file. @throws ERR_TSR_USAGE */
 export function readHosts(file: string, cwd: string): RemoteHost[] {
@@ -41,9 +40,6 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
     return parseHostfile(readFileText(resolve(cwd, file), MOST_BYTES), file)
   } catch (error) {
     if (isTsrError(error)) throw error
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
-      throw usageError(`there is no host file ${resolve(cwd, file)}`, error)
-    }
     throw usageError(`the host file ${file} cannot be read: ${(error as Error).message}`, error)
   }
 }
@@ -73,10 +69,9 @@ export function parseHostfile(text: string, file: string): RemoteHost[] {
     if (!/^[\w:][\w.:%-]*$/.test(name)) {
       throw usageError(`${where}: ${name || word} is no name of a host`)
     }
-    if (hosts.length === MOST_HOSTS) throw usageError(`${file} has more than ${MOST_HOSTS} hosts`)
     if (hosts.some((host) => host.name === name))
       throw usageError(`${where}: ${name} is there twice`)
-    hosts.push({ name, ...readSettings(settings, where) })
+    hosts.push({ name, ...hostSettings(settings, where) })
   }
   if (hosts.length === 0) throw usageError(`${file} has no host`)
   return hosts
@@ -93,7 +88,7 @@ function parseHost(word: string) {
 /** The settings of a host. `max_slots` of Open MPI has no effect. */
 const known = ['slots', 'max_slots', 'max-slots', 'user', 'port']
 
-function readSettings(settings: readonly string[], where: string): Omit<RemoteHost, 'name'> {
+function hostSettings(settings: readonly string[], where: string): Omit<RemoteHost, 'name'> {
   const values = new Map<string, string>()
   for (const setting of settings) {
     const [, key, value] = /^([\w-]+)=(.+)$/.exec(setting) ?? []
@@ -103,11 +98,9 @@ function readSettings(settings: readonly string[], where: string): Omit<RemoteHo
     values.set(key, value)
   }
   const integer = (key: string, most: number): number | undefined => {
-    const text = values.get(key)
-    if (text === undefined) return undefined
-    const value = /^\d+$/.test(text) ? Number(text) : 0
-    if (value >= 1 && value <= most) return value
-    throw usageError(`${where}: ${key}=${text}; expected an integer from 1 to ${most}`)
+    const value = values.get(key)
+    if (value === undefined) return undefined
+    return readSetting({ value, source: `${where}: ${key}` }, integerFrom(1, most))
   }
   const user = values.get('user')
   if (user !== undefined && !/^\w[\w.-]*$/.test(user)) {
@@ -130,13 +123,7 @@ export function chooseHosts(
 ): RemoteHost[] {
   const known = hosts.map(({ name }) => name)
   const read = (flag: string, list: string | undefined): string[] | undefined => {
-    const names = list?.split(',').map((text) => {
-      const word = text.trim()
-      const { user, name, slots } = parseHost(word)
-      const own = hosts.find((host) => host.name === name)?.user
-      // A host is chosen with all its slots.
-      return slots === undefined && (user === undefined || user === own) ? name : word
-    })
+    const names = list?.split(',').map((name) => name.trim())
     const unknown = names?.find((name) => !known.includes(name))
     if (unknown === undefined) return names
     const nearest = nearestName(unknown, known)
