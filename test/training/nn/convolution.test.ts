@@ -5,6 +5,8 @@ import {
   loadBackend,
   MaxPool2d,
   recordModule,
+  Sequential,
+  sumInto,
   tf,
   type Conv2dOptions,
   type Module,
@@ -110,6 +112,27 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     expectSlopes(new MaxPool2d({ size: 2 }), [1, 4, 4, 5])
     expectSlopes(new AvgPool2d({ size: 2, stride: 1 }), [1, 4, 4, 3])
   })
+
+  it.each([{ size: 2 }, { size: 3, stride: 1 }, { size: [1, 2] as const }])(
+    'a Conv2d with a ReLU and a MaxPool2d %j have the same gradients together and apart',
+    (options) => {
+      const conv = new Conv2d({
+        ...{ name: 'c', inputs: 2, outputs: 5 },
+        kernel: 3,
+        activation: 'relu',
+      })
+      const pool = new MaxPool2d(options)
+      const x = wave([3, 7, 8, 2])
+      const gradientsOf = (model: Module) => {
+        const recording = recordModule(model, x, { needsInputGradient: true })
+        const gradients = new Map<string, Tensor>()
+        const dx = recording.backward(wave(recording.value.shape, 1), sumInto(gradients))!
+        return [recording.value, dx, ...gradients.values()].map((tensor) => [...tensor.dataSync()])
+      }
+      const apart = new Sequential({ conv: new Sequential({ conv }), pool })
+      expect(gradientsOf(new Sequential({ conv, pool }))).toEqual(gradientsOf(apart))
+    },
+  )
 
   it('Flatten turns each row of a batch into a vector', () => {
     expect(new Flatten().forward(wave([2, 3, 4, 5])).shape).toEqual([2, 60])

@@ -1,5 +1,67 @@
 // Passes over the columns of matrices, for batch normalization.
-import { low, read, write } from './lanes.as'
+import { highAt, lowAt, read, write } from './lanes.as'
+
+/** Rows whose values stay in the first-level cache while `column_sums` reads some of their columns at a time. */
+const ROWS: usize = 64
+
+/** `column_sums` of four columns. */
+// @ts-ignore: decorator
+@inline
+function sumFour(
+  y: usize,
+  x: usize,
+  sums: usize,
+  products: usize,
+  centers: usize,
+  rows: usize,
+  stride: usize,
+): void {
+  let a = v128.load(sums)
+  let b = v128.load(sums, 16)
+  let c = v128.load(products)
+  let d = v128.load(products, 16)
+  const left = v128.load(centers)
+  const right = v128.load(centers, 16)
+  for (; rows > 0; rows--) {
+    const low = lowAt<v128>(y)
+    const high = highAt<v128>(y)
+    a = f64x2.add(a, low)
+    b = f64x2.add(b, high)
+    c = f64x2.add(c, f64x2.mul(low, f64x2.sub(lowAt<v128>(x), left)))
+    d = f64x2.add(d, f64x2.mul(high, f64x2.sub(highAt<v128>(x), right)))
+    y += stride
+    x += stride
+  }
+  v128.store(sums, a)
+  v128.store(sums, b, 16)
+  v128.store(products, c)
+  v128.store(products, d, 16)
+}
+
+/** `column_sums` of one column. */
+// @ts-ignore: decorator
+@inline
+function sumOne(
+  y: usize,
+  x: usize,
+  sums: usize,
+  products: usize,
+  center: f64,
+  rows: usize,
+  stride: usize,
+): void {
+  let a = load<f64>(sums)
+  let b = load<f64>(products)
+  for (; rows > 0; rows--) {
+    const factor = <f64>load<f32>(y)
+    a += factor
+    b += factor * (<f64>load<f32>(x) - center)
+    y += stride
+    x += stride
+  }
+  store<f64>(sums, a)
+  store<f64>(products, b)
+}
 
 /**
  * Sums y, and y (x - center), over the rows of y and x [rows, columns], in doubles and in row order.
@@ -11,25 +73,20 @@ export function column_sums(y: usize, x: usize, sums: usize, rows: usize, column
   const products = sums + (columns << 3)
   const centers = products + (columns << 3)
   memory.fill(sums, 0, columns << 4)
-  for (; rows > 0; rows--) {
+  while (rows > 0) {
+    const part = min(rows, ROWS)
     let p: usize = 0
-    for (; p + 8 <= bytes; p += 8) {
+    for (; p + 16 <= bytes; p += 16) {
       const at = p << 1
-      const factor = low(v128.load64_zero(y + p))
-      const centered = f64x2.sub(low(v128.load64_zero(x + p)), v128.load(centers + at))
-      const product = f64x2.mul(factor, centered)
-      v128.store(sums + at, f64x2.add(v128.load(sums + at), factor))
-      v128.store(products + at, f64x2.add(v128.load(products + at), product))
+      sumFour(y + p, x + p, sums + at, products + at, centers + at, part, bytes)
     }
-    if (p < bytes) {
+    for (; p < bytes; p += 4) {
       const at = p << 1
-      const factor = <f64>load<f32>(y + p)
-      const product = factor * (<f64>load<f32>(x + p) - load<f64>(centers + at))
-      store<f64>(sums + at, load<f64>(sums + at) + factor)
-      store<f64>(products + at, load<f64>(products + at) + product)
+      sumOne(y + p, x + p, sums + at, products + at, load<f64>(centers + at), part, bytes)
     }
-    x += bytes
-    y += bytes
+    rows -= part
+    x += part * bytes
+    y += part * bytes
   }
 }
 

@@ -1,5 +1,5 @@
 import { expOfDoubles } from './exp.as'
-import { largest, low, total } from './lanes.as'
+import { largest, lowAt, total } from './lanes.as'
 
 /**
  * gradient = weight (softmax - target) for each row of logits [rows, classes], where target is
@@ -35,7 +35,7 @@ export function cross_entropy(
       let rest = f64x2.splat(0)
       let p: usize = 0
       for (; p + 8 <= bytes; p += 8) {
-        const score = f64x2.sub(low(v128.load64_zero(logits + p)), top)
+        const score = f64x2.sub(lowAt<v128>(logits + p), top)
         const e = expOfDoubles(score)
         v128.store(exponentials + (p << 1), e)
         sums = f64x2.add(sums, e)
@@ -43,7 +43,7 @@ export function cross_entropy(
       }
       if (p < bytes) {
         const first = i64x2(-1, 0)
-        const score = v128.and(f64x2.sub(low(v128.load32_zero(logits + p)), top), first)
+        const score = v128.and(f64x2.sub(lowAt<f32>(logits + p), top), first)
         const e = v128.and(expOfDoubles(score), first)
         v128.store(exponentials + (p << 1), e)
         sums = f64x2.add(sums, e)

@@ -1,6 +1,6 @@
 // Passes over single values. `count` may be any number.
 import { exp2, LOG2_E } from './exp.as'
-import { high, low, read, total, write } from './lanes.as'
+import { highAt, lowAt, read, total, write } from './lanes.as'
 
 /** Values for which `gate` runs both of its passes, so that they stay in the first-level cache. */
 const CHUNK: usize = 1024
@@ -82,12 +82,13 @@ export function sum_of_squares(x: usize, count: usize): f64 {
   let b = f64x2.splat(0)
   let p: usize = 0
   for (; p + 16 <= bytes; p += 16) {
-    const v = v128.load(x + p)
-    a = f64x2.add(a, f64x2.mul(low(v), low(v)))
-    b = f64x2.add(b, f64x2.mul(high(v), high(v)))
+    const v = lowAt<v128>(x + p)
+    const w = highAt<v128>(x + p)
+    a = f64x2.add(a, f64x2.mul(v, v))
+    b = f64x2.add(b, f64x2.mul(w, w))
   }
   for (; p < bytes; p += 4) {
-    const v = low(v128.load32_zero(x + p))
+    const v = lowAt<f32>(x + p)
     a = f64x2.add(a, f64x2.mul(v, v))
   }
   return total(a) + f64x2.extract_lane(b, 0) + f64x2.extract_lane(b, 1)

@@ -39,6 +39,20 @@ export function high(x: v128): v128 {
   return f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3))
 }
 
+/** The first two values at an address as doubles: one instruction, unlike `low` of four values. */
+// @ts-ignore: decorator
+@inline
+export function lowAt<T>(p: usize): v128 {
+  return low(isVector<T>() ? v128.load64_zero(p) : v128.load32_zero(p))
+}
+
+/** The next two values as doubles. */
+// @ts-ignore: decorator
+@inline
+export function highAt<T>(p: usize): v128 {
+  return isVector<T>() ? low(v128.load64_zero(p, 8)) : f64x2.splat(0)
+}
+
 /** The opposite of `low` and `high`. */
 // @ts-ignore: decorator
 @inline

@@ -1,6 +1,6 @@
 // Layer norm and RMSNorm of floats. Sums are doubles, and a mean is the sum of two floats, so that a large
 // mean costs no precision. The bits of a row do not depend on other rows.
-import { high, low, read, total, write } from './lanes.as'
+import { high, highAt, low, lowAt, read, total, write } from './lanes.as'
 
 /** Bytes of the statistics of a row: the two floats of its mean, and 1 / its standard deviation. */
 const STATISTICS: usize = 12
@@ -86,9 +86,8 @@ function writeMean<T>(statistics: usize, x: usize, width: usize, centers: bool):
   let b = a
   if (centers) {
     for (let p: usize = 0; p < width << 2; p += sizeof<T>()) {
-      const v = read<T>(x + p)
-      a = f64x2.add(a, low(v))
-      b = f64x2.add(b, high(v))
+      a = f64x2.add(a, lowAt<T>(x + p))
+      b = f64x2.add(b, highAt<T>(x + p))
     }
   }
   const mean = total(f64x2.add(a, b)) / <f64>width

@@ -53,12 +53,18 @@ export function max_pool(out: usize, x: usize, windows: i32, geometry: usize): v
 /** The gradient of one window of 2 x 2 for four channels. */
 // @ts-ignore: decorator
 @inline
-function squareGradient(dx: usize, x: usize, dy: usize, pixel: usize, line: usize): void {
+function squareGradient(
+  dx: usize,
+  x: usize,
+  dy: usize,
+  pixel: usize,
+  line: usize,
+  least: v128,
+): void {
   const a = v128.load(x)
   const b = v128.load(x + pixel)
   const c = v128.load(x + line)
   const d = v128.load(x + line + pixel)
-  const least = f32x4.splat(-Infinity)
   const first = larger(a, least)
   const second = larger(b, first)
   const third = larger(c, second)
@@ -77,7 +83,10 @@ function squareGradient(dx: usize, x: usize, dy: usize, pixel: usize, line: usiz
 
 /**
  * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
- * several values are the largest, uses the first. dx must contain zeros.
+ * several values are the largest, uses the first. dx must contain zeros where windows do not store all values.
+ *
+ * @param least - windows without a value above it have no gradient: -Infinity, or 0 for the output of a ReLU
+ *   whose gradient dx includes
  */
 export function max_pool_gradient(
   dx: usize,
@@ -85,6 +94,7 @@ export function max_pool_gradient(
   dy: usize,
   windows: i32,
   geometry: usize,
+  least: f32,
 ): void {
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
@@ -100,7 +110,7 @@ export function max_pool_gradient(
     if (isSquare && row >= 0 && row + 2 <= g.height && column >= 0 && column + 2 <= g.width) {
       const at = image + <usize>row * g.line + <usize>column * g.pixel
       for (; channel < quads; channel += 16) {
-        squareGradient(dx + at + channel, x + at + channel, dy, g.pixel, g.line)
+        squareGradient(dx + at + channel, x + at + channel, dy, g.pixel, g.line, f32x4.splat(least))
         dy += 16
       }
     }
@@ -109,7 +119,7 @@ export function max_pool_gradient(
     const before = max(0, column)
     const behind = min(g.width, column + g.wide)
     for (; channel < quads; channel += 16) {
-      let largest = f32x4.splat(-Infinity)
+      let largest = f32x4.splat(least)
       let places = i32x4.splat(-1)
       for (let i = above; i < below; i++) {
         let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
@@ -140,7 +150,7 @@ export function max_pool_gradient(
       dy += 16
     }
     for (; channel < g.pixel; channel += 4) {
-      let largest: f32 = -Infinity
+      let largest = least
       let found = -1
       for (let i = above; i < below; i++) {
         let place = image + <usize>i * g.line + <usize>before * g.pixel + channel

@@ -1,4 +1,4 @@
-import { add, high, join, low, read, write } from './lanes.as'
+import { add, highAt, join, lowAt, read, write } from './lanes.as'
 import { finish } from './tile.as'
 
 /** `finish_rows` for four columns, or one. */
@@ -77,9 +77,8 @@ function sumColumns<T>(out: usize, x: usize, end: usize, stride: usize): void {
   let a = f64x2.splat(0)
   let b = a
   for (; x < end; x += stride) {
-    const s = read<T>(x)
-    a = f64x2.add(a, low(s))
-    b = f64x2.add(b, high(s))
+    a = f64x2.add(a, lowAt<T>(x))
+    b = f64x2.add(b, highAt<T>(x))
   }
   write<T>(out, join(a, b))
 }
@@ -100,18 +99,14 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
     let g = a
     let h = a
     for (let p = x + column; p < end; p += stride) {
-      const s = v128.load(p)
-      a = f64x2.add(a, low(s))
-      b = f64x2.add(b, high(s))
-      const t = v128.load(p, 16)
-      c = f64x2.add(c, low(t))
-      d = f64x2.add(d, high(t))
-      const u = v128.load(p, 32)
-      e = f64x2.add(e, low(u))
-      f = f64x2.add(f, high(u))
-      const v = v128.load(p, 48)
-      g = f64x2.add(g, low(v))
-      h = f64x2.add(h, high(v))
+      a = f64x2.add(a, lowAt<v128>(p))
+      b = f64x2.add(b, highAt<v128>(p))
+      c = f64x2.add(c, lowAt<v128>(p + 16))
+      d = f64x2.add(d, highAt<v128>(p + 16))
+      e = f64x2.add(e, lowAt<v128>(p + 32))
+      f = f64x2.add(f, highAt<v128>(p + 32))
+      g = f64x2.add(g, lowAt<v128>(p + 48))
+      h = f64x2.add(h, highAt<v128>(p + 48))
     }
     const to = out + column
     v128.store(to, join(a, b))

@@ -1,15 +1,13 @@
 // Parameter updates, four values at a time. Intermediate values are doubles, rounded once when stored, so
 // the bits equal those of plain JavaScript. `count` may be any number.
 
-import { high, join, low, read, write } from './lanes.as'
+import { highAt, join, lowAt, write } from './lanes.as'
 
 // @ts-ignore: decorator
 @inline
 function addScaledAt<T>(out: usize, a: usize, factor: v128, b: usize): void {
-  const x = read<T>(a)
-  const y = read<T>(b)
-  const left = f64x2.add(low(x), f64x2.mul(factor, low(y)))
-  const right = f64x2.add(high(x), f64x2.mul(factor, high(y)))
+  const left = f64x2.add(lowAt<T>(a), f64x2.mul(factor, lowAt<T>(b)))
+  const right = f64x2.add(highAt<T>(a), f64x2.mul(factor, highAt<T>(b)))
   write<T>(out, join(left, right))
 }
 
@@ -68,19 +66,15 @@ function adamLanes<T>(
   rest2: v128,
   keep: v128,
 ): void {
-  const p = read<T>(value)
-  const g = read<T>(gradient)
-  const m = read<T>(mean)
-  const v = read<T>(square)
-  const lowG = low(g)
-  const highG = high(g)
-  const lowM = decay(beta1, low(m), rest1, lowG)
-  const highM = decay(beta1, high(m), rest1, highG)
-  const lowV = decay(beta2, low(v), f64x2.mul(rest2, lowG), lowG)
-  const highV = decay(beta2, high(v), f64x2.mul(rest2, highG), highG)
+  const lowG = lowAt<T>(gradient)
+  const highG = highAt<T>(gradient)
+  const lowM = decay(beta1, lowAt<T>(mean), rest1, lowG)
+  const highM = decay(beta1, highAt<T>(mean), rest1, highG)
+  const lowV = decay(beta2, lowAt<T>(square), f64x2.mul(rest2, lowG), lowG)
+  const highV = decay(beta2, highAt<T>(square), f64x2.mul(rest2, highG), highG)
   const result = join(
-    adamStep(low(p), lowM, lowV, rate, scale, epsilon, keep),
-    adamStep(high(p), highM, highV, rate, scale, epsilon, keep),
+    adamStep(lowAt<T>(value), lowM, lowV, rate, scale, epsilon, keep),
+    adamStep(highAt<T>(value), highM, highV, rate, scale, epsilon, keep),
   )
   write<T>(nextMean, join(lowM, highM))
   write<T>(nextSquare, join(lowV, highV))

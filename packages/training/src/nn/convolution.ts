@@ -90,12 +90,26 @@ export class Conv2d implements Module {
     return true
   }
 
+  /** Whether the gradient of a layer that follows can include that of this layer's ReLU. */
+  isPooledBy(next: Module | undefined): boolean {
+    return (
+      this.bias !== undefined &&
+      this.#options.activation === 'relu' &&
+      // Not of a subclass or an object with another one.
+      this.forward === Conv2d.prototype.forward &&
+      next?.forward === MaxPool2d.prototype.forward &&
+      currentBackend().rectifiesPooling === true &&
+      !isTapeNested()
+    )
+  }
+
   /**
    * @param x - [batch, height, width, inputs]
+   * @param isPooled - whether the gradient of the output already includes that of the ReLU
    * @returns [batch, (height + 2 padding - kernel) / stride + 1, ..., outputs]
    * @throws ERR_TSR_ARGUMENT for other inputs
    */
-  forward(x: Tensor): Tensor {
+  forward(x: Tensor, isPooled = false): Tensor {
     const { inputs, stride, padding, activation } = this.#options
     checkInput(x, this.weight, ['batch', 'height', 'width', inputs])
     const images = x as Tensor4D
@@ -105,7 +119,7 @@ export class Conv2d implements Module {
     if (this.bias === undefined)
       return activate(activation, tf.conv2d(images, filter, strides, pad))
     const fused = activation === 'relu' ? 'relu' : 'linear'
-    const y = convolve({ x, filter, bias: this.bias.value }, strides, pad, fused)
+    const y = convolve({ x, filter, bias: this.bias.value }, strides, pad, fused, isPooled)
     return fused === 'relu' ? y : activate(activation, y)
   }
 }
@@ -116,13 +130,14 @@ function convolve(
   strides: [number, number],
   pad: Padding,
   activation: 'relu' | 'linear',
+  isPooled: boolean,
 ): Tensor {
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
   // The results of `reluGradient` have no gradients.
   const pass = isTapeNested() ? undefined : currentBackend().reluGradient
   return withLazyGradients(inputs, {
     saves: ['x', 'filter'],
-    savesOutput: activation === 'relu',
+    savesOutput: activation === 'relu' && !isPooled,
     forward: () => runKernel('FusedConv2D', inputs, { ...attributes, activation }),
     gradients(dy, { x, filter }, output) {
       const masked = (y: Tensor) => pass?.(dy, y) ?? tf.mul(dy, tf.step(y))
@@ -175,13 +190,13 @@ const readPoolOptions = declareOptions({
 
 abstract class Pool2d implements Module {
   readonly parameters: readonly Parameter[] = []
-  readonly #size: [number, number]
-  readonly #stride: [number, number]
+  protected readonly size: Pair
+  protected readonly stride: Pair
 
   constructor(options: PoolOptions) {
     const { size, stride = size } = readPoolOptions(options)
-    this.#size = pairOf(size)
-    this.#stride = pairOf(stride)
+    this.size = pairOf(size)
+    this.stride = pairOf(stride)
   }
 
   protected abstract pool(x: Tensor4D, size: Pair, stride: Pair): Tensor
@@ -195,12 +210,27 @@ abstract class Pool2d implements Module {
    * @returns [batch, floor((height - size) / stride) + 1, ..., channels]
    */
   forward(x: Tensor): Tensor {
-    return this.pool(x as Tensor4D, this.#size, this.#stride)
+    return this.pool(x as Tensor4D, this.size, this.stride)
   }
 }
 
 /** The largest value of each window, channel by channel. Windows do not extend past the image. */
 export class MaxPool2d extends Pool2d {
+  /** @param isRectified - whether x is the output of a ReLU whose gradient is part of that of the pooling */
+  override forward(x: Tensor, isRectified = false): Tensor {
+    if (!isRectified) return super.forward(x)
+    const attributes = { filterSize: this.size, strides: this.stride, pad: 'valid', isRectified }
+    return withLazyGradients(
+      { x },
+      {
+        forward: () => super.forward(x),
+        gradients: (dy, { x: input }) => ({
+          x: () => runKernel('MaxPoolGrad', { dy, input }, attributes),
+        }),
+      },
+    )
+  }
+
   protected pool(x: Tensor4D, size: Pair, stride: Pair): Tensor {
     return tf.maxPool(x, [...size], [...stride], 'valid')
   }

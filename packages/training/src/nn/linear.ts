@@ -23,7 +23,6 @@ import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { activate, activations, type Activation } from './activations.ts'
 import { heUniform, uniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
-import { kernelPasses } from './linear-stack.ts'
 import { ofKind, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
@@ -111,9 +110,8 @@ export class Linear implements Module {
 export const isLinear = ofKind<Linear>('linear')
 
 /**
- * Records a module that applies layers one after the other: on the tape, or without it if the layers are a
- * stack of linear layers. The gradients are the same. On wasm and tensorflow, the small operations of a
- * stack create no tensors.
+ * Records a module that applies layers one after the other: on the tape, or on wasm and tensorflow without it
+ * if the layers are a stack of linear layers. The gradients are the same.
  *
  * The parameters of a stack must keep their values until the backward pass is done.
  *
@@ -128,9 +126,8 @@ export function recordLayers(
 ): Recording {
   const stack = layers.filter(isStackable)
   const [first] = stack
-  if (first === undefined || stack.length < layers.length) {
-    return record((input) => module.forward(input), x, module.parameters, options)
-  }
+  const onTape = () => record((input) => module.forward(input), x, module.parameters, options)
+  if (first === undefined || stack.length < layers.length) return onTape()
   const { name, shape } = first.weight
   checkInput(x, first.weight, ['batch', shape[0]!])
   // The kernels would read out of bounds.
@@ -141,12 +138,11 @@ export function recordLayers(
       `float32 [batch, ${shape[0]!}]`,
     )
   }
-  const { needsInputGradient } = options
   const weights = stack.map(({ weight }) => weight.value)
+  const { linearPasses } = currentBackend()
   const passes =
-    currentBackend().linearPasses?.(stack, x, needsInputGradient) ??
-    kernelPasses(stack, x, needsInputGradient)
-  return checkedRecording(passes.output, passes, () => {
+    linearPasses?.(stack, x, options.needsInputGradient) ?? (onTape() as Required<Recording>)
+  return checkedRecording('output' in passes ? passes.output : passes.value, passes, () => {
     const stale = stack.find(({ weight }, i) => weight.value !== weights[i])
     if (stale !== undefined) {
       throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })

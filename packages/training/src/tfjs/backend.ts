@@ -125,6 +125,9 @@ export interface TensorBackend {
    */
   readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
 
+  /** Whether the kernel MaxPoolGrad supports `WindowAttributes.isRectified`. */
+  readonly rectifiesPooling?: boolean
+
   /**
    * Batch norm of x [..., channels] with the statistics of its rows, at least one. The gradients are those of
    * `x`, `weight` and `bias`. Absent if `columns` is not slower.

@@ -28,6 +28,8 @@ export interface WindowAttributes {
   readonly inputShape?: Shape
   /** Present only if the kernel is a pooling kernel. */
   readonly filterSize?: Size
+  /** Whether the gradient of a pooling of the output of a ReLU includes that of the ReLU. */
+  readonly isRectified?: boolean
 }
 
 /** Returns where the windows of a pooling kernel are. @throws ERR_TSR_ARGUMENT */

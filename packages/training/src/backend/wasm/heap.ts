@@ -124,9 +124,7 @@ export class WasmHeap {
         return
       }
       const base = this.#baseFor(blas)
-      // Parts of a large sum of gradients take up to 1.7 times as long.
-      const isSum = accumulates && a.transposed === true
-      const [rows, columns, depth] = isSum ? [m, n, k] : blockOf(blas, a, b, size)
+      const [rows, columns, depth] = blockOf(blas, a, b, size)
       for (let row = 0; row < m; row += rows) {
         const count = Math.min(rows, m - row)
         const to = c + 4 * row * stride
@@ -235,21 +233,31 @@ function blockOf(
   b: Operand,
   [m, n, k]: ProductSize,
 ): readonly [rows: number, columns: number, depth: number] {
-  if (m * n * k <= UNPACKED || !WITHOUT_COPY.includes(kernels)) return [m, n, k]
+  const count = m * n * k
+  if (count <= UNPACKED || !WITHOUT_COPY.includes(kernels)) return [m, n, k]
   if (b.transposed === true) {
     const columns = multiplesOf4(UNPACKED / (m * k))
     // With shorter rows, the kernels for a transposed b lose more time than the copy takes.
-    const isFaster = a.transposed !== true && k >= 1024 && columns > 0
-    return [m, isFaster ? columns : n, k]
+    return [m, k >= 1024 && columns > 0 ? columns : n, k]
   }
-  const rows = multiplesOf4(UNPACKED / (n * k))
-  if (rows >= (a.transposed === true ? 28 : 8)) return [rows, n, k]
-  const depth = multiplesOf4(UNPACKED / (m * n))
-  return [m, n, depth >= (a.transposed === true ? 48 : 20) ? depth : k]
+  if (count > 16 * UNPACKED) {
+    // Whole rows of c, because it does not fit the caches.
+    const rows = multiplesOf4(UNPACKED / (n * k))
+    return [a.transposed === true || rows < 8 ? m : rows, n, k]
+  }
+  // The part of b fits the first-level cache.
+  const columns = even(n, 64)
+  const depth = even(k, 8192 / columns)
+  return [even(m, (0.8 * UNPACKED) / (columns * depth)), columns, depth]
 }
 
 function multiplesOf4(limit: number): number {
   return 4 * Math.floor(limit / 4)
+}
+
+/** Divides `total` into equal parts of at most `most`, and rounds their size to a multiple of 4. */
+function even(total: number, most: number): number {
+  return 4 * Math.ceil(total / Math.ceil(total / most) / 4)
 }
 
 /** An operand of a product: a row-major matrix at an address, or its transpose. */

@@ -55,6 +55,8 @@ export const passes = {
     return dx
   },
 
+  rectifiesPooling: true,
+
   columns: {
     sums(y, x, center) {
       const heap = currentHeap()!

@@ -223,8 +223,9 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
+  const least = attrs.isRectified === true ? 0 : -Infinity
   return sumOver(places, backend, input.shape, (out, { count }, geometry) => {
-    run('max_pool_gradient', [out, input, dy], count, geometry)
+    run('max_pool_gradient', [out, input, dy], count, geometry, least)
   })
 }
 

@@ -1,6 +1,6 @@
 import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
-import { currentBackend } from '../../backend/current.ts'
+import { currentBackend, isHostAccessible } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
@@ -181,14 +181,19 @@ export class BatchNorm implements Module {
  */
 function statisticsOf(x: Tensor, channels: number): Float64Array {
   const examples = x.size / channels
-  const means = columns().sums(x, x, new Float64Array(channels)).subarray(0, channels)
-  for (let c = 0; c < channels; c++) means[c]! /= Math.max(1, examples)
-  // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
+  // Centers near the means suffice for sums in double precision, such as the values of the first row.
+  let means = new Float64Array(channels)
+  if (isHostAccessible()) means.set(viewOf(x).subarray(0, channels))
+  else
+    means = columns()
+      .sums(x, x, means)
+      .subarray(0, channels)
+      .map((sum) => sum / (examples || 1))
   const sums = columns().sums(x, x, means)
   const squares = sums.subarray(channels)
-  // A backend that sums in single precision has a better mean now.
   for (let c = 0; c < channels && examples > 0; c++) {
     const mean = sums[c]! / examples
+    // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
     squares[c]! -= sums[c]! * (mean - means[c]!)
     means[c] = mean
   }
