@@ -48,8 +48,6 @@ export interface Work<T = void> extends PromiseLike<T> {
   isCompleted(): boolean
   /** Position among the operations of its group. */
   readonly sequence: number
-  /** Milliseconds from the call until now, or until the operation was done. */
-  readonly elapsed: number
   /** When the phases of the operation began; undefined until it has completed. */
   readonly timing: WorkTiming | undefined
 }

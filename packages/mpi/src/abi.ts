@@ -1,4 +1,4 @@
-import { dtypes, type DType, type Reduction } from '@tsrun/distributed/transport'
+import { dtypes, type DType, type ReduceOp } from '@tsrun/distributed/transport'
 import type { SharedLibrary } from '@tsrun/native'
 
 /*
@@ -102,13 +102,13 @@ const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
 }
 
 /** An average is computed as a sum, and divided at the end. */
-const sums: Readonly<Partial<Record<Reduction, HandleName>>> = {
+const sums: Readonly<Partial<Record<ReduceOp, HandleName>>> = {
   sum: 'op_sum',
   avg: 'op_sum',
   product: 'op_prod',
 }
 /** Reductions for integers only, because MPI does not specify how min and max treat NaN and -0. */
-const choices: Readonly<Partial<Record<Reduction, HandleName>>> = {
+const choices: Readonly<Partial<Record<ReduceOp, HandleName>>> = {
   min: 'op_min',
   max: 'op_max',
   band: 'op_band',
@@ -142,7 +142,7 @@ export function numberType(handles: Handles, dtype: DType): Handle {
  */
 export function reductionHandle(
   handles: Handles,
-  reduction: Reduction,
+  reduction: ReduceOp,
   dtype: DType,
 ): Handle | undefined {
   if (numbers[dtype] === undefined) return undefined

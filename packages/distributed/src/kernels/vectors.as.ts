@@ -2,7 +2,7 @@
 // at every call, so inlining removes the comparisons. Conditions on T are evaluated when a function
 // is compiled for T, so instructions that T lacks are left out.
 
-/** The codes of reductions, as in ../reduction.ts. `avg` and `premulSum` combine as sums. */
+/** The codes of reductions, as in ../reduction.ts. `avg` combines as a sum. */
 export const SUM: i32 = 1
 export const PRODUCT: i32 = 3
 export const MIN: i32 = 4
