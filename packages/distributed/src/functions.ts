@@ -1,5 +1,4 @@
 import { tsrError } from '@tsrun/core'
-import type { DType, TypedArrayOf } from './dtype.ts'
 import { newGroupOf } from './groups/group.ts'
 import { joinWorld, type Past } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
@@ -103,19 +102,6 @@ export async function splitGroup(
   return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
 }
 
-/** After a rank is lost, makes a group of the remaining ranks, like `ProcessGroup.shrink`. */
-export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
-  return await defaultGroup('shrink').shrink(options)
-}
-
-/**
- * After a rank is lost, rebuilds the whole world with the restarted processes, like
- * `ProcessGroup.reconfigure`. The new world becomes the default group.
- */
-export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
-  return await defaultGroup('reconfigure').reconfigure(options)
-}
-
 /**
  * Converts a rank of a group to a rank of the world, like torch's get_global_rank.
  * @throws ERR_TSR_RANK_RANGE
@@ -146,14 +132,4 @@ export async function initDeviceMesh<Axis extends string>(
   options?: JoinOptions,
 ): Promise<DeviceMesh<Axis>> {
   return await deviceMeshOf(parent ?? defaultGroup('initDeviceMesh'), shape, options)
-}
-
-/** `ProcessGroup.alloc` of the default group. @throws ERR_TSR_NOT_INITIALIZED */
-export function alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-  return defaultGroup('alloc').alloc(dtype, length)
-}
-
-/** `ProcessGroup.allocUnsafe` of the default group. @throws ERR_TSR_NOT_INITIALIZED */
-export function allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-  return defaultGroup('allocUnsafe').allocUnsafe(dtype, length)
 }
