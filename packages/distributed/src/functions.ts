@@ -103,22 +103,6 @@ export async function splitGroup(
 }
 
 /**
- * Converts a rank of a group to a rank of the world, like torch's get_global_rank.
- * @throws ERR_TSR_RANK_RANGE
- */
-export function getGlobalRank(group: ProcessGroup, rank: number): number {
-  return group.globalRank(rank)
-}
-
-/**
- * Converts a rank of the world to a rank of a group, like torch's get_group_rank.
- * @throws ERR_TSR_RANK_RANGE
- */
-export function getGroupRank(group: ProcessGroup, worldRank: number): number {
-  return group.groupRank(worldRank)
-}
-
-/**
  * Arranges the ranks of the world, or of `parent`, in a grid with named axes; the last axis varies
  * fastest.
  *

@@ -3,7 +3,6 @@ import {
   choice,
   count,
   flag,
-  host,
   positive,
   refuseUnknown,
   tsrError,
@@ -98,15 +97,8 @@ function problemOf(name: string, buffer: unknown, wanted: DType | undefined): st
   if (typeof (buffer as { dataSync?: unknown } | undefined)?.dataSync === 'function') {
     return `${name} is a tensor; pass its values, as \`tensor.dataSync()\` gives them, or use allReduceTensor, sendTensor and recvTensor of @tsrun/training`
   }
-  if (host.types.isPromise(buffer)) return `${name} is a promise; \`await\` it`
-  if (typeof (buffer as { isCompleted?: unknown } | undefined)?.isCompleted === 'function') {
-    return `${name} is an operation in progress; \`await\` it`
-  }
-  if (Array.isArray(buffer)) {
-    return `${name} is a plain array; make it a typed array, for example with \`Float32Array.from(values)\`; supported are ${dtypeNames.join(', ')}`
-  }
   if (candidates.length === 0) {
-    return `${name} is of the type ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
+    return `${name} is of the type ${kind}; expected a typed array, as from \`Float32Array.from(values)\`, of ${dtypeNames.join(', ')}`
   }
   if (wanted === undefined) {
     return `${name} is a ${kind}, which may hold ${candidates.join(' or ')}; pass \`dtype\`, or an array from alloc()`
