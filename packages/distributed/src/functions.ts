@@ -1,5 +1,4 @@
 import { tsrError } from '@tsrun/core'
-import { newGroupOf } from './groups/group.ts'
 import { joinWorld, type Past } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
@@ -74,18 +73,12 @@ export function getWorldSize(): number {
   return defaultGroup('getWorldSize').size
 }
 
-/**
- * Makes a group of some ranks of the world. Only the members call it, all with the same list. The
- * order of the list is the rank order of the group. Different groups may be made in any order.
- *
- * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
- * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
- */
+/** Makes a group of some ranks of the world, or of `parent`, like `ProcessGroup.newGroup`. */
 export async function newGroup(
   ranks: readonly number[],
   { parent, ...options }: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
 ): Promise<ProcessGroup> {
-  return await newGroupOf(parent ?? defaultGroup('newGroup'), ranks, options)
+  return await (parent ?? defaultGroup('newGroup')).newGroup(ranks, options)
 }
 
 /**

@@ -1,6 +1,5 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { JoinOptions, ProcessGroup } from '../process-group.ts'
-import { newGroupOf } from './group.ts'
 
 type Coordinate<Axis extends string> = Readonly<Record<Axis, number>>
 
@@ -57,7 +56,7 @@ export async function deviceMeshOf<Axis extends string>(
   const coordinate = coordinateIn(shape, world.rank)
   const making = axes.map(async (axis) => {
     const ranks = ranksAlong(shape, coordinate, [axis])
-    return await newGroupOf(world, ranks, { ...options, name: nameOf(axis, ranks) })
+    return await world.newGroup(ranks, { ...options, name: nameOf(axis, ranks) })
   })
   const made = await Promise.allSettled(making)
   const failed = made.find((result) => result.status === 'rejected')
@@ -90,7 +89,7 @@ function meshOf<Axis extends string>(
         ? groups[wanted[0]!]
         : wanted.join() === axes.join()
           ? world
-          : await newGroupOf(world, ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
+          : await world.newGroup(ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
     return meshOf(flat, pick(shape, wanted), pick(groups, wanted), options)
   }
   return {

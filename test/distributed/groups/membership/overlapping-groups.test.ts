@@ -1,6 +1,5 @@
 import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
-import { EngineProcessGroup } from '../../../internals/distributed/groups.ts'
 
 const worlds = fc.integer({ min: 2, max: 6 }).chain((size) =>
   fc.record({
@@ -76,7 +75,7 @@ describe('overlapping groups', () => {
         await group.destroy()
       }
       const last = await newGroup([0, 1], { parent: world })
-      const { id } = EngineProcessGroup.of(last)
+      const { id } = last as ProcessGroup & { readonly id: number }
       ids.add(id)
       expect(id).toBeGreaterThan(300)
     })
