@@ -107,6 +107,6 @@ export function packInto(arena: Arena, operation: string, buffers: readonly AnyT
   }
 }
 
-export function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
+function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength)
 }
