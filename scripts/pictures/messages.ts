@@ -212,7 +212,6 @@ function operationOf({ name, algorithm }: Call, bytes: number): Operation {
     output: inPlace.has(name) ? INPUT : INPUT + bytes,
     count: name === 'barrier' ? 0 : sliced.has(name) ? elements / RANKS : elements,
     peer: ROOT,
-    factor: 1,
     deterministic: false,
     table: 0,
     group: 0,

@@ -41,7 +41,7 @@ it.each(['distributed', 'training'])(
     ] as const) {
       const { metafile } = await build({
         stdin: {
-          contents: `export { premulSum } from '@tsrun/${name}'`,
+          contents: `export { runWorld } from '@tsrun/${name}'`,
           resolveDir: new URL('../../', import.meta.url).pathname,
         },
         bundle: true,

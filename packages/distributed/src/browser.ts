@@ -38,7 +38,7 @@ export {
   type SpanRecorderOptions,
 } from './record/spans.ts'
 export { drawTimeline, type TimelineOptions } from './record/timeline.ts'
-export { premulSum, type PremulSum, type ReduceOp, type ReductionName } from './reduction.ts'
+export type { ReduceOp } from './reduction.ts'
 export { runWorld, type WorldOptions } from './run-world.ts'
 export type { RankError } from './runners/rank-errors.ts'
 export type { FaultSource, WorldFault } from './runners/world-faults.ts'

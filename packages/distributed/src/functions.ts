@@ -1,6 +1,4 @@
 import { tsrError } from '@tsrun/core'
-import type { DType, TypedArrayOf } from './dtype.ts'
-import { newGroupOf } from './groups/group.ts'
 import { joinWorld, type Past } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
@@ -75,18 +73,12 @@ export function getWorldSize(): number {
   return defaultGroup('getWorldSize').size
 }
 
-/**
- * Makes a group of some ranks of the world. Only the members call it, all with the same list. The
- * order of the list is the rank order of the group. Different groups may be made in any order.
- *
- * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
- * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
- */
+/** Makes a group of some ranks of the world, or of `parent`, like `ProcessGroup.newGroup`. */
 export async function newGroup(
   ranks: readonly number[],
   { parent, ...options }: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
 ): Promise<ProcessGroup> {
-  return await newGroupOf(parent ?? defaultGroup('newGroup'), ranks, options)
+  return await (parent ?? defaultGroup('newGroup')).newGroup(ranks, options)
 }
 
 /**
@@ -103,35 +95,6 @@ export async function splitGroup(
   return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
 }
 
-/** After a rank is lost, makes a group of the remaining ranks, like `ProcessGroup.shrink`. */
-export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
-  return await defaultGroup('shrink').shrink(options)
-}
-
-/**
- * After a rank is lost, rebuilds the whole world with the restarted processes, like
- * `ProcessGroup.reconfigure`. The new world becomes the default group.
- */
-export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
-  return await defaultGroup('reconfigure').reconfigure(options)
-}
-
-/**
- * Converts a rank of a group to a rank of the world, like torch's get_global_rank.
- * @throws ERR_TSR_RANK_RANGE
- */
-export function getGlobalRank(group: ProcessGroup, rank: number): number {
-  return group.globalRank(rank)
-}
-
-/**
- * Converts a rank of the world to a rank of a group, like torch's get_group_rank.
- * @throws ERR_TSR_RANK_RANGE
- */
-export function getGroupRank(group: ProcessGroup, worldRank: number): number {
-  return group.groupRank(worldRank)
-}
-
 /**
  * Arranges the ranks of the world, or of `parent`, in a grid with named axes; the last axis varies
  * fastest.
@@ -146,14 +109,4 @@ export async function initDeviceMesh<Axis extends string>(
   options?: JoinOptions,
 ): Promise<DeviceMesh<Axis>> {
   return await deviceMeshOf(parent ?? defaultGroup('initDeviceMesh'), shape, options)
-}
-
-/** `ProcessGroup.alloc` of the default group. @throws ERR_TSR_NOT_INITIALIZED */
-export function alloc<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-  return defaultGroup('alloc').alloc(dtype, length)
-}
-
-/** `ProcessGroup.allocUnsafe` of the default group. @throws ERR_TSR_NOT_INITIALIZED */
-export function allocUnsafe<D extends DType>(dtype: D, length: number): TypedArrayOf[D] {
-  return defaultGroup('allocUnsafe').allocUnsafe(dtype, length)
 }

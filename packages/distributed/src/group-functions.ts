@@ -1,7 +1,7 @@
 import { defaultGroup } from './functions.ts'
 import type { ProcessGroup } from './process-group.ts'
 
-/* The calls of `ProcessGroup` on the default group, in both forms. `GroupCalls` documents them. */
+/* Calls of `ProcessGroup`, which documents them, on the default group. */
 
 function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[Name] {
   const call = (...args: unknown[]): unknown => {
@@ -11,6 +11,10 @@ function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[
   return call as ProcessGroup[Name]
 }
 
+export const alloc: ProcessGroup['alloc'] = on('alloc')
+export const allocUnsafe: ProcessGroup['allocUnsafe'] = on('allocUnsafe')
+export const shrink: ProcessGroup['shrink'] = on('shrink')
+export const reconfigure: ProcessGroup['reconfigure'] = on('reconfigure')
 export const send: ProcessGroup['send'] = on('send')
 export const sendSync: ProcessGroup['sendSync'] = on('sendSync')
 export const recv: ProcessGroup['recv'] = on('recv')

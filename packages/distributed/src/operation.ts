@@ -1,5 +1,5 @@
 import { dtypeByCode, dtypes, type DType } from './dtype.ts'
-import { reductionCodes, type Reduction } from './reduction.ts'
+import { reductionCodes, type ReduceOp } from './reduction.ts'
 
 /** Wire codes of the operations. Frames contain them, so they never change. */
 export const operationCodes = {
@@ -91,9 +91,7 @@ export interface Operation {
   /** Position among the group's collectives. For a message: position among the group's messages. */
   readonly sequence: number
   readonly dtype: DType
-  readonly reduction: Reduction
-  /** The factor of `premulSum`. */
-  readonly factor: number
+  readonly reduction: ReduceOp
   /** Whether to combine the elements in rank order. */
   readonly deterministic: boolean
   readonly algorithm: AlgorithmName
@@ -169,8 +167,7 @@ export interface Fingerprint {
   /** The codes `operation | dtype << 8 | reduction << 16 | algorithm << 24`. */
   readonly kind: number
   /**
-   * The root rank. For allReduceCoalesced, a digest of the lengths; for other sums by `premulSum`,
-   * the bits of the factor as float32; otherwise 0.
+   * The root rank. For allReduceCoalesced, a digest of the lengths; otherwise 0.
    */
   readonly root: number
   /**
@@ -190,7 +187,7 @@ export function fingerprintOf(operation: Operation): Fingerprint {
     (empty.has(name) ? 0 : dtypes[dtype].code << 8) |
     (reducing.has(name) ? reductionCodes[reduction] << 16 : 0) |
     (algorithmNames.indexOf(algorithm) << 24)
-  const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : factorWord(operation)
+  const root = rooted.has(name) || name === 'allReduceCoalesced' ? peer : 0
   return { kind, root, count: uneven.has(name) ? EACH_ITS_OWN : count }
 }
 
@@ -229,9 +226,7 @@ export function describeFingerprint(fingerprint: Fingerprint): string {
   const reduction = keyOf(reductionCodes, (kind >> 16) & 255)
   const dtype = dtypeByCode((kind >> 8) & 255)
   const algorithm = algorithmNames[(kind >> 24) & 255]
-  const hasFactor = reduction === 'premulSum' && hasFactorWord(name)
-  const reduced = hasFactor ? `premulSum of ${floatOf(root)}` : reduction
-  const words = [reduced, rooted.has(name) ? `root ${root}` : undefined]
+  const words = [reduction, rooted.has(name) ? `root ${root}` : undefined]
   const given = words.filter((word) => word !== undefined).join(', ')
   const argument = given === '' ? '' : `(${given})`
   const slice = uneven.has(name) ? ' with a slice of' : ''
@@ -247,25 +242,6 @@ export function describeFingerprint(fingerprint: Fingerprint): string {
       : ''
   const by = algorithm === undefined || algorithm === 'auto' ? '' : ` by ${algorithm}`
   return `${name === 'send' ? 'send/recv' : name}${argument}${buffer}${parts}${by}`
-}
-
-const float = new Float32Array(1)
-const word = new Uint32Array(float.buffer)
-
-/** Whether the word `root` holds a factor: these operations have no root and no digest. */
-function hasFactorWord(name: string): boolean {
-  return name === 'allReduce' || name === 'reduceScatter'
-}
-
-function factorWord({ name, reduction, factor }: Operation): number {
-  if (reduction !== 'premulSum' || !hasFactorWord(name)) return 0
-  float[0] = factor
-  return word[0]!
-}
-
-function floatOf(bits: number): number {
-  word[0] = bits
-  return float[0]!
 }
 
 function keyOf(table: Readonly<Record<string, number>>, code: number): string | undefined {

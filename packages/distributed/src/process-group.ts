@@ -48,8 +48,6 @@ export interface Work<T = void> extends PromiseLike<T> {
   isCompleted(): boolean
   /** Position among the operations of its group. */
   readonly sequence: number
-  /** Milliseconds from the call until now, or until the operation was done. */
-  readonly elapsed: number
   /** When the phases of the operation began; undefined until it has completed. */
   readonly timing: WorkTiming | undefined
 }
@@ -245,6 +243,14 @@ export interface GroupRelations {
   globalRank(rank: number): number
   /** Converts a rank of the world to a rank of this group. @throws ERR_TSR_RANK_RANGE */
   groupRank(worldRank: number): number
+  /**
+   * Makes a group of some ranks of this group. Only the members call it, all with the same list. The
+   * order of the list is the rank order of the new group. Different groups may be made in any order.
+   *
+   * @throws ERR_TSR_GROUP_MEMBERS, ERR_TSR_TIMEOUT when the lowest rank does not call it,
+   * ERR_TSR_ABORTED, ERR_TSR_TOO_MANY_GROUPS
+   */
+  newGroup(ranks: readonly number[], options?: NewGroupOptions): Promise<ProcessGroup>
   /**
    * Splits the group like MPI_Comm_split: ranks with the same colour form a group, ordered by key
    * and then by rank. All ranks of the group call it.

@@ -1,13 +1,4 @@
-import { finite } from '@tsrun/core'
 import { dtypes, type DType } from './dtype.ts'
-
-/** Reductions without parameters. */
-export type ReductionName = 'sum' | 'avg' | 'product' | 'min' | 'max' | 'band' | 'bor' | 'bxor'
-
-/** A sum of scaled inputs, which `premulSum` creates. */
-export interface PremulSum {
-  readonly premulSum: number
-}
 
 /**
  * How to combine the elements of two ranks.
@@ -17,7 +8,6 @@ export interface PremulSum {
  * around.
  * - `min`, `max`: NaN if either element is NaN, and -0 is below +0; for bool `and` and `or`.
  * - `band`, `bor`, `bxor`: bitwise; integers and bool only.
- * - `premulSum(factor)`: floats only.
  *
  * float16 and bfloat16 are computed in float32 and rounded to nearest, ties to even, each time two
  * elements are combined. A sum or product of two elements is thus the exact result rounded once.
@@ -25,20 +15,7 @@ export interface PremulSum {
  * float16 and 0x7fc0 in bfloat16. If the group has several ranks, the bytes of a bool result are 0
  * or 1.
  */
-export type ReduceOp = ReductionName | PremulSum
-
-const factorRule = finite()
-
-/**
- * A sum to which each rank contributes `factor` times its input; for float dtypes. All ranks pass
- * the same factor, which is rounded to float32 for all dtypes except float64. It is like PyTorch's
- * `_make_nccl_premul_sum`.
- *
- * @throws ERR_TSR_ARGUMENT when the factor is not a finite number
- */
-export function premulSum(factor: number): PremulSum {
-  return { premulSum: factorRule.check('factor of premulSum', factor) }
-}
+export type ReduceOp = keyof typeof reductionCodes
 
 /** Wire codes of the reductions, shared with the kernels. Frames contain them, so they never change. */
 export const reductionCodes = {
@@ -50,18 +27,14 @@ export const reductionCodes = {
   band: 6,
   bor: 7,
   bxor: 8,
-  premulSum: 9,
-} as const satisfies Record<ReductionName | 'premulSum', number>
+} as const
 
-/** The names of all reductions that the engine computes. */
-export type Reduction = keyof typeof reductionCodes
-
-const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly Reduction[]>> = {
-  float: ['sum', 'avg', 'product', 'min', 'max', 'premulSum'],
+const ofKind: Readonly<Record<'float' | 'integer' | 'bool', readonly ReduceOp[]>> = {
+  float: ['sum', 'avg', 'product', 'min', 'max'],
   integer: ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
   bool: ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor'],
 }
 
-export function reductionsOf(dtype: DType): readonly Reduction[] {
+export function reductionsOf(dtype: DType): readonly ReduceOp[] {
   return ofKind[dtypes[dtype].kind]
 }

@@ -7,7 +7,7 @@ export type { Heap } from './arena/heap.ts'
 export { dtypes, type DType } from './dtype.ts'
 export { instantiateKernels, type Kernels } from './kernels/kernels.ts'
 export { isCollective, reducing, type Operation } from './operation.ts'
-export type { Reduction } from './reduction.ts'
+export type { ReduceOp } from './reduction.ts'
 export type { JobOptions, JoinedJob, TransportPlugIn } from './transports/plug-in.ts'
 export type {
   BlockingTransport,

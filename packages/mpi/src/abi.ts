@@ -1,4 +1,4 @@
-import { dtypes, type DType, type Reduction } from '@tsrun/distributed/transport'
+import { dtypes, type DType, type ReduceOp } from '@tsrun/distributed/transport'
 import type { SharedLibrary } from '@tsrun/native'
 
 /*
@@ -89,7 +89,7 @@ const numbers: Readonly<Partial<Record<DType, HandleName>>> = {
 }
 
 /** The reductions of libmpi. An average is computed as a sum, and divided at the end. */
-const sums: Readonly<Partial<Record<Reduction, HandleName>>> = {
+const sums: Readonly<Partial<Record<ReduceOp, HandleName>>> = {
   sum: 'op_sum',
   avg: 'op_sum',
   product: 'op_prod',
@@ -115,7 +115,7 @@ export function movedType(handles: Handles, dtype: DType): Handle {
  */
 export function reductionHandles(
   handles: Handles,
-  reduction: Reduction,
+  reduction: ReduceOp,
   dtype: DType,
 ): readonly [type: Handle, reduction: Handle] | undefined {
   const [type, name] = [numbers[dtype], sums[reduction]]

@@ -66,7 +66,7 @@ describe('the choice of algorithm', () => {
         const found =
           name === 'window'
             ? findWindowCollective(operation)
-            : findAlgorithm({ name: operation, algorithm: name, reduction: 'sum' }, 4)
+            : findAlgorithm({ name: operation, algorithm: name }, 4)
         expect(found).toBeInstanceOf(Function)
       }
     }

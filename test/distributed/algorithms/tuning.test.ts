@@ -46,29 +46,27 @@ describe('a tuning file', () => {
 
   it.each([
     ['{', 'JSON'],
-    [[], 'it is not an object'],
-    [{}, 'its version is undefined; expected 1'],
-    [{ version: 2 }, 'its version is 2; expected 1'],
-    [{ version: 1, tcp: {} }, '"tcp" is unknown; expected sockets, sharedMemory'],
-    [{ version: 1, sockets: [] }, '"sockets" is not an object'],
-    [{ version: 1, sockets: { allSum: [ring] } }, '"sockets": there is no operation "allSum"'],
-    [{ version: 1, sockets: { allReduce: [] } }, '"allReduce": expected a list of thresholds'],
-    [{ version: 1, sockets: { allReduce: ['ring'] } }, '"allReduce": entry 0 is not an object'],
+    [[], 'expected an object with "version": 1, and objects named sockets, sharedMemory'],
+    [{}, 'with "version": 1'],
+    [{ version: 2 }, 'with "version": 1'],
+    [{ version: 1, tcp: {} }, 'objects named sockets, sharedMemory'],
+    [{ version: 1, sockets: [] }, 'objects named sockets, sharedMemory'],
+    [{ version: 1, sockets: { allSum: [ring] } }, 'there is no operation "allSum"'],
+    [{ version: 1, sockets: { allReduce: [] } }, '"allReduce": expected a list of'],
+    [{ version: 1, sockets: { allReduce: ['ring'] } }, '"allReduce": expected a list of'],
     [
       { version: 1, sockets: { allGather: [{ algorithm: 'chain' }] } },
-      'entry 0: algorithm "chain"; expected one of ring, bruck, direct',
+      '"allGather": expected a list of { "upTo": bytes, "algorithm": name }, by ascending bytes and the last without "upTo"; the algorithms are ring, bruck, direct',
     ],
-    [
-      { version: 1, sockets: { allReduce: [{ ...ring, upTo: 4096 }] } },
-      'the last entry has a limit',
-    ],
+    [{ version: 1, sockets: { allReduce: [{ ...ring, upTo: 4096 }] } }, 'the last without "upTo"'],
+    [{ version: 1, sockets: { allReduce: [ring, ring] } }, 'by ascending bytes'],
     [
       { version: 1, sockets: { allReduce: [{ ...ring, upTo: 8 }, { ...ring, upTo: 8 }, ring] } },
-      'entry 1: "upTo" is 8; expected bytes, ascending',
+      'by ascending bytes',
     ],
     [
       { version: 1, sockets: { allReduce: [{ ...ring, upTo: '4KiB' }, ring] } },
-      'entry 0: "upTo" is "4KiB"; expected bytes, ascending',
+      'by ascending bytes',
     ],
   ])('is refused with the content %j', (content, problem) => {
     const path = fileOf(content)

@@ -94,13 +94,10 @@ describe('messages between two ranks', () => {
     const receive = receiver!.recv(new Float32Array(10_000), 0)
     expect(receive.timing).toBeUndefined()
     world.drain()
-    const before = performance.now()
     await world.finish([receive, sender!.send(new Float32Array(10_000), 1)])
     const { posted, started, completed } = receive.timing!
     expect(posted).toBeLessThanOrEqual(started)
     expect(started).toBeLessThanOrEqual(completed)
-    expect(receive.elapsed).toBeGreaterThan(0)
-    expect(before).toBeGreaterThan(0)
     expect(receive.sequence).toBe(0)
   })
 

@@ -1,8 +1,9 @@
-import type { ReductionName } from '@tsrun/distributed'
+import type { ReduceOp } from '@tsrun/distributed'
+import { reductionsOf } from '../../internals/distributed/algorithms.ts'
 import { instantiateKernels } from '../../internals/distributed/arena.ts'
 import { arrayOf } from '../support/values.ts'
 import { elements, referenceCombine, viewOf } from './reference.ts'
-import { bytes, describeLengths, expectAt, kernels, memory, opsOf, place } from './support.ts'
+import { bytes, describeLengths, expectAt, kernels, memory, place } from './support.ts'
 
 // kernels.slow.test.ts has all lengths up to 134 and all pairs of 16-bit values.
 describeLengths([0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 134, 1000])
@@ -11,7 +12,7 @@ describe('a bool', () => {
   it('is true for any nonzero byte', () => {
     const a = Uint8Array.from({ length: 256 * 256 }, (_, i) => i >> 8)
     const b = Uint8Array.from({ length: 256 * 256 }, (_, i) => i & 255)
-    for (const op of opsOf('bool')) {
+    for (const op of reductionsOf('bool')) {
       place('bool', 4096, a)
       place('bool', 1_048_576, b)
       kernels.combine(op, 'bool', 4096, 4096, 1_048_576, a.length)
@@ -22,7 +23,7 @@ describe('a bool', () => {
 
 describe.each(['float32', 'float64'] as const)('a reduction of %s', (dtype) => {
   // Seventeen copies fill one stride of vectors and leave a scalar tail.
-  const combine = (op: ReductionName, a: number, b: number): Set<number> => {
+  const combine = (op: ReduceOp, a: number, b: number): Set<number> => {
     const view = viewOf(elements(dtype, 0, 0), memory.buffer)
     view.fill(a, 1024, 1024 + 17)
     view.fill(b, 2048, 2048 + 17)
@@ -84,7 +85,7 @@ describe('64-bit integers', () => {
     for (const dtype of ['int64', 'uint64'] as const) {
       const a = arrayOf(dtype, pairs.length, (i) => pairs[i]![0])
       const b = arrayOf(dtype, pairs.length, (i) => pairs[i]![1])
-      for (const op of opsOf(dtype)) {
+      for (const op of reductionsOf(dtype)) {
         place(dtype, 4096, a)
         place(dtype, 8192, b)
         kernels.combine(op, dtype, 16_384, 4096, 8192, pairs.length)

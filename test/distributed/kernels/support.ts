@@ -1,4 +1,4 @@
-import type { DType, ReductionName, TypedArrayOf } from '@tsrun/distributed'
+import type { DType, TypedArrayOf } from '@tsrun/distributed'
 import { instantiateKernels } from '../../internals/distributed/arena.ts'
 import { reductionsOf } from '../../internals/distributed/algorithms.ts'
 import { arrayOf, dtypes, expectBits } from '../support/values.ts'
@@ -31,15 +31,10 @@ export function expectAt(at: number, expected: TypedArrayOf[DType]): void {
   expectBits(bytes(at + length, guard), untouched)
 }
 
-/** The reductions that combine in a way of their own: premulSum is a sum. */
-export function opsOf(dtype: DType): ReductionName[] {
-  return reductionsOf(dtype).filter((name) => name !== 'premulSum')
-}
-
 /** Combines and scales arrays of these lengths, at several alignments. */
 export function describeLengths(lengths: readonly number[]): void {
   describe.each(dtypes)('%s', (dtype) => {
-    describe.each(opsOf(dtype))('%s', (op) => {
+    describe.each(reductionsOf(dtype))('%s', (op) => {
       it('equals the scalar reference at every length and alignment', () => {
         const longest = lengths.at(-1)!
         const [allOfA, allOfB] = [elements(dtype, longest, 1), elements(dtype, longest, 2)]
@@ -111,7 +106,7 @@ export function describePartners(...names: readonly (keyof typeof partners)[]): 
 
     it.each(names)('combines each of its 65,536 values with %s', (name) => {
       const other = arrayOf(dtype, 65_536, partners[name])
-      for (const op of opsOf(dtype)) {
+      for (const op of reductionsOf(dtype)) {
         place(dtype, 4096, all)
         place(dtype, 1_048_576, other)
         kernels.combine(op, dtype, 2_097_152, 4096, 1_048_576, 65_536)

@@ -1,5 +1,4 @@
 import {
-  premulSum,
   type AnyTypedArray,
   type DType,
   type ProcessGroup,
@@ -13,7 +12,7 @@ export const dtypes: readonly DType[] = [
   ...(['int8', 'uint8', 'int32', 'uint32', 'int64', 'uint64'] as const),
 ]
 
-const ofFloats: readonly ReduceOp[] = ['sum', 'avg', 'product', 'min', 'max', premulSum(0.5)]
+const ofFloats: readonly ReduceOp[] = ['sum', 'avg', 'product', 'min', 'max']
 const ofWhole: readonly ReduceOp[] = ['sum', 'product', 'min', 'max', 'band', 'bor', 'bxor']
 
 /** The reductions of a dtype. */
@@ -131,14 +130,10 @@ export function reduced<D extends DType>(
   size: number,
   length: number,
 ): TypedArrayOf[D] {
-  const inputOf = (rank: number, i: number): Element => {
-    const value = valueOf(dtype, rank, i)
-    return typeof op === 'object' ? scaled(dtype, value, op.premulSum) : value
-  }
-  const period = remembered([dtype, JSON.stringify(op), size].join(' '), () =>
+  const period = remembered([dtype, op, size].join(' '), () =>
     arrayOf(dtype, PERIOD, (i) => {
-      let sum = inputOf(0, i)
-      for (let rank = 1; rank < size; rank++) sum = combine(dtype, op, sum, inputOf(rank, i))
+      let sum = valueOf(dtype, 0, i)
+      for (let rank = 1; rank < size; rank++) sum = combine(dtype, op, sum, valueOf(dtype, rank, i))
       return op === 'avg' ? scaled(dtype, sum, 1 / size) : sum
     }),
   )

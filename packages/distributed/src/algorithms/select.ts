@@ -135,24 +135,11 @@ export function resolveAlgorithm(
  * copies.
  */
 export function findAlgorithm(
-  { name, algorithm, reduction }: Pick<Operation, 'name' | 'algorithm' | 'reduction'>,
+  { name, algorithm }: Pick<Operation, 'name' | 'algorithm'>,
   groupSize: number,
 ): Algorithm {
   const isMessage = name === 'send' || name === 'recv'
   const found = groupSize === 1 && !isMessage ? copyAlone : implementationOf(name, algorithm)
   if (found === undefined) throw new RangeError(`${name} has no algorithm ${algorithm}`)
-  return reduction === 'premulSum' ? premultiplied(found) : found
-}
-
-/**
- * Returns an algorithm that first multiplies its input in place by the operation's factor. The
- * input must be the output, or a copy made for this purpose.
- */
-function premultiplied(algorithm: Algorithm): Algorithm {
-  return function* (channel, operation) {
-    const { name, dtype, factor, input, count } = operation
-    const elements = name === 'reduceScatter' ? count * channel.size : count
-    channel.kernels.scale(dtype, input, elements, factor)
-    yield* algorithm(channel, { ...operation, reduction: 'sum' })
-  }
+  return found
 }

@@ -75,15 +75,11 @@ function answer(running: RunningOperation): void {
 /** Combines a buffer with itself, once for each other rank. */
 function reduce(running: RunningOperation, to: number, from: number, bytes: number): void {
   const { size, kernels, operation } = running
-  const { dtype, reduction, factor } = operation
   const arithmetic = arithmeticOf(running, operation)
   const own = running.scratch(Math.min(PART, bytes))
   for (let done = 0; done < bytes; done += PART) {
     const part = Math.min(PART, bytes - done)
     kernels.copy(own, from + done, part)
-    if (reduction === 'premulSum') {
-      kernels.scale(dtype, own, part / arithmetic.bytesPerElement, factor)
-    }
     arithmetic.combine(to + done, own, own, part)
     for (let peer = 2; peer < size; peer++) arithmetic.combine(to + done, to + done, own, part)
   }

@@ -1,4 +1,4 @@
-import { argumentError, tsrError } from '@tsrun/core'
+import { tsrError } from '@tsrun/core'
 import { currentTrace, timeSpan, type SpanRecorder } from '../record/spans.ts'
 import type { LinkStatistics } from '../diagnosis/journal.ts'
 import type { AnyTypedArray, DType, TypedArrayOf } from '../dtype.ts'
@@ -43,15 +43,6 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
     this.#world = world
     runner.addGroup(id, name, ranks)
     runner.journal.groups.set(id, identity)
-  }
-
-  /**
-   * Returns the implementation of a group.
-   * @throws ERR_TSR_ARGUMENT for a group that this package has not made
-   */
-  static of(group: ProcessGroup): EngineProcessGroup {
-    if (#world in group) return group
-    throw argumentError('group', group.name, 'a process group of this package')
   }
 
   get world(): World {
@@ -121,7 +112,6 @@ export class EngineProcessGroup extends ObjectMessages implements ProcessGroup {
     return rank < 0 ? this.#refuseRank('groupRank', worldRank) : rank
   }
 
-  /** Makes a group of some ranks of this group, like the function `newGroup`. */
   async newGroup(ranks: readonly number[], options: NewGroupOptions = {}): Promise<ProcessGroup> {
     const { identity, problem } = await agreeOnGroup(this.#world, this, ranks, options)
     const group = new EngineProcessGroup(this.#world, identity)
@@ -216,13 +206,4 @@ export function createWorldGroup(facts: WorldFacts): EngineProcessGroup {
   const ranks = Array.from({ length: worldSize }, (_, i) => i)
   const identity = { id: WORLD_ID, name: 'world', rank, ranks, timeout }
   return new EngineProcessGroup(createWorld(facts), identity)
-}
-
-/** Makes a group of some ranks of another group, like the function `newGroup`. */
-export async function newGroupOf(
-  parent: ProcessGroup,
-  ranks: readonly number[],
-  options: NewGroupOptions,
-): Promise<ProcessGroup> {
-  return await EngineProcessGroup.of(parent).newGroup(ranks, options)
 }

@@ -1,7 +1,5 @@
 import { argumentError, tsrError } from '@tsrun/core'
 import type { JoinOptions, ProcessGroup } from '../process-group.ts'
-import { checkRank } from './calls/arguments.ts'
-import { newGroupOf } from './group.ts'
 
 type Coordinate<Axis extends string> = Readonly<Record<Axis, number>>
 
@@ -19,8 +17,6 @@ export interface MeshFacts<Axis extends string> {
   readonly world: ProcessGroup
   /** Returns the rank in `world` at a coordinate. Omitted axes take this rank's position. */
   rankAt(coordinate: Partial<Coordinate<Axis>>): number
-  /** Returns the coordinate of a rank of `world`. @throws ERR_TSR_RANK_RANGE */
-  coordinateOf(rank: number): Coordinate<Axis>
   /**
    * Returns the sub-mesh along the given axes that contains this rank. Its axes have the given
    * order, and its `world` is one group over all of them. All ranks of the sub-mesh call `get`. A
@@ -42,7 +38,7 @@ export type DeviceMesh<Axis extends string> = MeshFacts<Axis> & Readonly<Record<
 /** Names that an axis must not have. An axis named `then` would make the mesh a thenable. */
 const reserved: ReadonlySet<string> = new Set<keyof MeshFacts<string> | 'then'>([
   ...(['axes', 'shape', 'size', 'coordinate', 'world'] as const),
-  ...(['rankAt', 'coordinateOf', 'get', 'then'] as const),
+  ...(['rankAt', 'get', 'then'] as const),
 ])
 
 /**
@@ -60,7 +56,7 @@ export async function deviceMeshOf<Axis extends string>(
   const coordinate = coordinateIn(shape, world.rank)
   const making = axes.map(async (axis) => {
     const ranks = ranksAlong(shape, coordinate, [axis])
-    return await newGroupOf(world, ranks, { ...options, name: nameOf(axis, ranks) })
+    return await world.newGroup(ranks, { ...options, name: nameOf(axis, ranks) })
   })
   const made = await Promise.allSettled(making)
   const failed = made.find((result) => result.status === 'rejected')
@@ -93,7 +89,7 @@ function meshOf<Axis extends string>(
         ? groups[wanted[0]!]
         : wanted.join() === axes.join()
           ? world
-          : await newGroupOf(world, ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
+          : await world.newGroup(ranks, { ...options, name: nameOf(wanted.join('.'), ranks) })
     return meshOf(flat, pick(shape, wanted), pick(groups, wanted), options)
   }
   return {
@@ -103,10 +99,6 @@ function meshOf<Axis extends string>(
     coordinate,
     world,
     rankAt: (given) => rankOf(shape, { ...coordinate, ...given }),
-    coordinateOf: (rank) => {
-      checkRank('coordinateOf', world, rank)
-      return coordinateIn(shape, rank)
-    },
     get: async <Part extends Axis>(...wanted: readonly Part[]) => {
       checkAxes(axes, wanted)
       const key = wanted.join()

@@ -1,13 +1,14 @@
-import { combineVectors, MAX, MIN, PRODUCT, SUM } from './vectors.as'
+import { combineVectors } from './vectors.as'
 
-// Convert four 16-bit floats, each in the low half of a 32-bit lane, to float32 and back. `format`
-// is a constant at every call: 0 for float16 (5 bits of exponent, 10 of mantissa), 1 for bfloat16
-// (8 and 7, the upper half of a float32).
+// The type u16 stands for float16 (5 bits of exponent, 10 of mantissa), and i16 for bfloat16 (8 and
+// 7, the upper half of a float32): no dtype has 16-bit integers.
+
+// Convert four 16-bit floats, each in the low half of a 32-bit lane, to float32 and back.
 
 // @ts-ignore: decorator
 @inline
-function widen(format: i32, bits: v128): v128 {
-  if (format == 1) return i32x4.shl(bits, 16)
+function widen<T>(bits: v128): v128 {
+  if (isSigned<T>()) return i32x4.shl(bits, 16)
   const magnitude = v128.and(bits, i32x4.splat(0x7fff))
   const sign = i32x4.shl(v128.xor(bits, magnitude), 16)
   const shifted = i32x4.shl(magnitude, 13)
@@ -27,9 +28,9 @@ function widen(format: i32, bits: v128): v128 {
 /** Rounds to nearest, ties to even. Every NaN becomes the same quiet NaN. */
 // @ts-ignore: decorator
 @inline
-function narrow(format: i32, value: v128): v128 {
+function narrow<T>(value: v128): v128 {
   const isNaN = f32x4.ne(value, value)
-  if (format == 1) {
+  if (isSigned<T>()) {
     const isOdd = v128.and(i32x4.shr_u(value, 16), i32x4.splat(1))
     const rounded = i32x4.add(i32x4.add(value, i32x4.splat(0x7fff)), isOdd)
     return v128.bitselect(i32x4.splat(0x7fc0), i32x4.shr_u(rounded, 16), isNaN)
@@ -54,104 +55,42 @@ function narrow(format: i32, value: v128): v128 {
 
 // @ts-ignore: decorator
 @inline
-function combineHalves(format: i32, op: i32, a: v128, b: v128): v128 {
+export function combineHalves<T>(op: i32, a: v128, b: v128): v128 {
   const low = combineVectors<f32>(
     op,
-    widen(format, i32x4.extend_low_i16x8_u(a)),
-    widen(format, i32x4.extend_low_i16x8_u(b)),
+    widen<T>(i32x4.extend_low_i16x8_u(a)),
+    widen<T>(i32x4.extend_low_i16x8_u(b)),
   )
   const high = combineVectors<f32>(
     op,
-    widen(format, i32x4.extend_high_i16x8_u(a)),
-    widen(format, i32x4.extend_high_i16x8_u(b)),
+    widen<T>(i32x4.extend_high_i16x8_u(a)),
+    widen<T>(i32x4.extend_high_i16x8_u(b)),
   )
-  return i16x8.narrow_i32x4_u(narrow(format, low), narrow(format, high))
+  return i16x8.narrow_i32x4_u(narrow<T>(low), narrow<T>(high))
 }
 
 // @ts-ignore: decorator
 @inline
-function combine(format: i32, op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  let left = count
-  for (; left >= 8; left -= 8) {
-    v128.store(out, combineHalves(format, op, v128.load(a), v128.load(b)))
-    out += 16
-    a += 16
-    b += 16
-  }
-  for (; left > 0; left--) {
-    const one = combineHalves(format, op, v128.load_splat<u16>(a), v128.load_splat<u16>(b))
-    v128.store_lane<u16>(out, one, 0)
-    out += 2
-    a += 2
-    b += 2
-  }
+export function scaleHalves<T>(x: v128, factors: v128): v128 {
+  const low = f32x4.mul(widen<T>(i32x4.extend_low_i16x8_u(x)), factors)
+  const high = f32x4.mul(widen<T>(i32x4.extend_high_i16x8_u(x)), factors)
+  return i16x8.narrow_i32x4_u(narrow<T>(low), narrow<T>(high))
 }
 
 // @ts-ignore: decorator
 @inline
-function combineAll(format: i32, op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  if (op == PRODUCT) combine(format, PRODUCT, out, a, b, count)
-  else if (op == MIN) combine(format, MIN, out, a, b, count)
-  else if (op == MAX) combine(format, MAX, out, a, b, count)
-  else combine(format, SUM, out, a, b, count)
-}
-
-// @ts-ignore: decorator
-@inline
-function scaleHalves(format: i32, x: v128, factors: v128): v128 {
-  const low = f32x4.mul(widen(format, i32x4.extend_low_i16x8_u(x)), factors)
-  const high = f32x4.mul(widen(format, i32x4.extend_high_i16x8_u(x)), factors)
-  return i16x8.narrow_i32x4_u(narrow(format, low), narrow(format, high))
-}
-
-// @ts-ignore: decorator
-@inline
-function scale(format: i32, at: usize, count: usize, factor: f64): void {
+function narrowAll<T>(out: usize, from: usize, count: usize, factor: f64): void {
   const factors = f32x4.splat(<f32>factor)
   let left = count
   for (; left >= 8; left -= 8) {
-    v128.store(at, scaleHalves(format, v128.load(at), factors))
-    at += 16
-  }
-  for (; left > 0; left--) {
-    v128.store_lane<u16>(at, scaleHalves(format, v128.load_splat<u16>(at), factors), 0)
-    at += 2
-  }
-}
-
-const FLOAT16: i32 = 0
-const BFLOAT16: i32 = 1
-
-export function float16_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineAll(FLOAT16, op, out, a, b, count)
-}
-
-export function bfloat16_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineAll(BFLOAT16, op, out, a, b, count)
-}
-
-export function float16_scale(at: usize, count: usize, factor: f64): void {
-  scale(FLOAT16, at, count, factor)
-}
-
-export function bfloat16_scale(at: usize, count: usize, factor: f64): void {
-  scale(BFLOAT16, at, count, factor)
-}
-
-// @ts-ignore: decorator
-@inline
-function narrowAll(format: i32, out: usize, from: usize, count: usize, factor: f64): void {
-  const factors = f32x4.splat(<f32>factor)
-  let left = count
-  for (; left >= 8; left -= 8) {
-    const low = narrow(format, f32x4.mul(v128.load(from), factors))
-    const high = narrow(format, f32x4.mul(v128.load(from, 16), factors))
+    const low = narrow<T>(f32x4.mul(v128.load(from), factors))
+    const high = narrow<T>(f32x4.mul(v128.load(from, 16), factors))
     v128.store(out, i16x8.narrow_i32x4_u(low, high))
     out += 16
     from += 32
   }
   for (; left > 0; left--) {
-    const one = narrow(format, f32x4.mul(v128.load_splat<u32>(from), factors))
+    const one = narrow<T>(f32x4.mul(v128.load_splat<u32>(from), factors))
     v128.store_lane<u16>(out, one, 0)
     out += 2
     from += 4
@@ -160,17 +99,17 @@ function narrowAll(format: i32, out: usize, from: usize, count: usize, factor: f
 
 // @ts-ignore: decorator
 @inline
-function widenAll(format: i32, out: usize, from: usize, count: usize): void {
+function widenAll<T>(out: usize, from: usize, count: usize): void {
   let left = count
   for (; left >= 8; left -= 8) {
     const halves = v128.load(from)
-    v128.store(out, widen(format, i32x4.extend_low_i16x8_u(halves)))
-    v128.store(out, widen(format, i32x4.extend_high_i16x8_u(halves)), 16)
+    v128.store(out, widen<T>(i32x4.extend_low_i16x8_u(halves)))
+    v128.store(out, widen<T>(i32x4.extend_high_i16x8_u(halves)), 16)
     out += 32
     from += 16
   }
   for (; left > 0; left--) {
-    const one = widen(format, i32x4.extend_low_i16x8_u(v128.load_splat<u16>(from)))
+    const one = widen<T>(i32x4.extend_low_i16x8_u(v128.load_splat<u16>(from)))
     v128.store_lane<u32>(out, one, 0)
     out += 4
     from += 2
@@ -178,17 +117,17 @@ function widenAll(format: i32, out: usize, from: usize, count: usize): void {
 }
 
 export function float16_narrow(out: usize, from: usize, count: usize, factor: f64): void {
-  narrowAll(FLOAT16, out, from, count, factor)
+  narrowAll<u16>(out, from, count, factor)
 }
 
 export function bfloat16_narrow(out: usize, from: usize, count: usize, factor: f64): void {
-  narrowAll(BFLOAT16, out, from, count, factor)
+  narrowAll<i16>(out, from, count, factor)
 }
 
 export function float16_widen(out: usize, from: usize, count: usize): void {
-  widenAll(FLOAT16, out, from, count)
+  widenAll<u16>(out, from, count)
 }
 
 export function bfloat16_widen(out: usize, from: usize, count: usize): void {
-  widenAll(BFLOAT16, out, from, count)
+  widenAll<i16>(out, from, count)
 }

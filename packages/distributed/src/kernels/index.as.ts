@@ -1,4 +1,3 @@
-export * from './booleans.as'
 export * from './halves.as'
 export * from './numbers.as'
 export * from './waits.as'

@@ -1,7 +1,7 @@
 /// <reference path="./webassembly.d.ts" />
 import { kernelBytes } from '#kernels'
 import { dtypeNames, type DType } from '../dtype.ts'
-import { reductionCodes, type Reduction } from '../reduction.ts'
+import { reductionCodes, type ReduceOp } from '../reduction.ts'
 
 /**
  * SIMD arithmetic on buffers of a rank's arena. All addresses are byte offsets into its memory, of
@@ -10,10 +10,9 @@ import { reductionCodes, type Reduction } from '../reduction.ts'
 export interface Kernels {
   /**
    * Computes out[i] = a[i] op b[i]; `out` may be `a` or `b`. `ReduceOp` defines the reductions.
-   * `avg` and `premulSum` are computed as sums; the caller scales after an `avg` and before a
-   * `premulSum`.
+   * `avg` is computed as a sum, which the caller scales.
    */
-  combine(op: Reduction, dtype: DType, out: number, a: number, b: number, count: number): void
+  combine(op: ReduceOp, dtype: DType, out: number, a: number, b: number, count: number): void
 
   /**
    * Computes x[i] *= factor in place, for floats. 16-bit floats are multiplied in float32 and

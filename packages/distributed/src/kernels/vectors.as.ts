@@ -2,7 +2,7 @@
 // at every call, so inlining removes the comparisons. Conditions on T are evaluated when a function
 // is compiled for T, so instructions that T lacks are left out.
 
-/** The codes of reductions, as in ../reduction.ts. `avg` and `premulSum` combine as sums. */
+/** The codes of reductions, as in ../reduction.ts. `avg` combines as a sum. */
 export const SUM: i32 = 1
 export const PRODUCT: i32 = 3
 export const MIN: i32 = 4
@@ -10,6 +10,10 @@ export const MAX: i32 = 5
 export const BAND: i32 = 6
 export const BOR: i32 = 7
 export const BXOR: i32 = 8
+/** The operations of bool: each byte except 0 is true, and results are 0 or 1. */
+export const ALL: i32 = 9
+export const ANY: i32 = 10
+export const ODD: i32 = 11
 
 // @ts-ignore: decorator
 @inline
@@ -20,7 +24,16 @@ export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
   if (op == MAX) return maximum<T>(a, b)
   if (op == BAND) return v128.and(a, b)
   if (op == BOR) return v128.or(a, b)
+  if (op == ALL) return v128.and(truth(a), truth(b))
+  if (op == ANY) return truth(v128.or(a, b))
+  if (op == ODD) return v128.xor(truth(a), truth(b))
   return v128.xor(a, b)
+}
+
+// @ts-ignore: decorator
+@inline
+function truth(x: v128): v128 {
+  return i8x16.neg(i8x16.ne(x, i8x16.splat(0)))
 }
 
 // @ts-ignore: decorator

@@ -30,10 +30,13 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   const LOCAL_RANK = TSRUN_LOCAL_RANK ?? env['LOCAL_RANK']
   if (path === undefined || path === '') return undefined
   try {
-    checkPage(path)
     const index = Number(LOCAL_RANK ?? 0)
     const isMapped = isAvailable().available
     const buffer = isMapped ? mapPage(path) : copyPage(path)
+    // Do not overwrite a file that is no status page.
+    if (new Int32Array(buffer)[headerWord.magic] !== STATUS_MAGIC) {
+      throw new Error(`${path} is not a status page`)
+    }
     const slot = new StatusSlot(buffer, index)
     slot.set('rank', rank)
     slot.set('step', NaN)
@@ -48,20 +51,8 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   }
 }
 
-/** Protects a file that is no status page from being overwritten. @throws Error for such a file */
-function checkPage(path: string): void {
-  const fd = openFile(path)
-  try {
-    const magic = new Int32Array(1)
-    readSync(fd, magic, 0, 4, headerWord.magic * 4)
-    if (magic[0] !== STATUS_MAGIC) throw new Error(`${path} is not a status page`)
-  } finally {
-    closeSync(fd)
-  }
-}
-
 function copyPage(path: string): SharedArrayBuffer {
-  const fd = openSync(path, 'r')
+  const fd = openFile(path)
   try {
     const copy = new SharedArrayBuffer(fstatSync(fd).size)
     copyHeader(fd, copy)

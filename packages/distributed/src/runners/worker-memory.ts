@@ -1,6 +1,6 @@
 import { dtypeByCode, dtypes } from '../dtype.ts'
 import { algorithmNames, operationCodes, type Operation, type OperationName } from '../operation.ts'
-import { reductionCodes, type Reduction } from '../reduction.ts'
+import { reductionCodes, type ReduceOp } from '../reduction.ts'
 
 /*
  * The memory that the main thread and the engine's worker share, besides the heap. The main thread
@@ -55,7 +55,7 @@ export function commandAt(n: number): number {
 }
 
 const operationNames = Object.keys(operationCodes) as OperationName[]
-const reductions = Object.keys(reductionCodes) as Reduction[]
+const reductions = Object.keys(reductionCodes) as ReduceOp[]
 
 /** Writes an operation into a command, after its first two doubles (the kind and the slot). */
 export function writeOperation(commands: Float64Array, at: number, operation: Operation): void {
@@ -74,10 +74,9 @@ export function writeOperation(commands: Float64Array, at: number, operation: Op
   commands[at + 14] = operation.aborted ? 1 : 0
   commands[at + 15] = operation.table
   commands[at + 16] = operation.flight
-  commands[at + 17] = operation.factor
-  commands[at + 18] = operation.deterministic ? 1 : 0
-  commands[at + 19] = operation.isReserved ? 1 : 0
-  commands[at + 20] = operation.begun
+  commands[at + 17] = operation.deterministic ? 1 : 0
+  commands[at + 18] = operation.isReserved ? 1 : 0
+  commands[at + 19] = operation.begun
 }
 
 export function readOperation(commands: Float64Array, at: number): Operation {
@@ -97,9 +96,8 @@ export function readOperation(commands: Float64Array, at: number): Operation {
     aborted: commands[at + 14] === 1,
     table: commands[at + 15]!,
     flight: commands[at + 16]!,
-    factor: commands[at + 17]!,
-    deterministic: commands[at + 18] === 1,
-    isReserved: commands[at + 19] === 1,
-    begun: commands[at + 20]!,
+    deterministic: commands[at + 17] === 1,
+    isReserved: commands[at + 18] === 1,
+    begun: commands[at + 19]!,
   }
 }

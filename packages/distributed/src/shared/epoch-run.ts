@@ -1,8 +1,7 @@
 import { monotonicNow } from '@tsrun/core'
 import type { Resumable, Waited } from '../algorithms/channel.ts'
-import { dtypes } from '../dtype.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import { reducing, type Fingerprint, type Operation } from '../operation.ts'
+import type { Fingerprint, Operation } from '../operation.ts'
 import type { RunningOperation, SharedSlots, SlotHeader } from '../transports/transport.ts'
 import type { Epochs } from './epochs.ts'
 
@@ -137,11 +136,7 @@ export abstract class EpochRun implements Resumable, Waited {
 
   /** Enters the epoch by publishing this rank's buffer. */
   #publish(): void {
-    const { name, reduction, dtype, input, factor } = this.operation
     if (this.running.started === 0) this.running.started = monotonicNow()
-    if (reduction === 'premulSum' && reducing.has(name)) {
-      this.context.kernels.scale(dtype, input, this.published / dtypes[dtype].bytes, factor)
-    }
     this.show()
     this.begun = 1
     this.#ready = 0
@@ -162,9 +157,6 @@ export abstract class EpochRun implements Resumable, Waited {
     this.epochs.over = this.epoch
     return true
   }
-
-  /** Number of bytes at the operation's input that other ranks may read. */
-  protected abstract readonly published: number
 
   /** Makes the input readable for the other ranks. */
   protected abstract show(): void

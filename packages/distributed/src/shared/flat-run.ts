@@ -20,10 +20,6 @@ export class FlatRun extends EpochRun implements FlatEpoch {
     return this.context.slots.slotOf(ranks[member]!, id, this.epoch)
   }
 
-  protected get published(): number {
-    return this.#plan.published
-  }
-
   protected show(): void {
     const { id, ranks } = this.running.group
     const { awaited, published } = this.#plan

@@ -1,5 +1,5 @@
 import { ALL, findWindowCollective, type Window, type WindowSteps } from '../algorithms/window.ts'
-import { bytesOf, type Operation } from '../operation.ts'
+import type { Operation } from '../operation.ts'
 import { EpochRun } from './epoch-run.ts'
 
 const noKernels: Window['kernels'] = {
@@ -58,11 +58,6 @@ export class WindowRun extends EpochRun implements Window {
 
   abandon(): void {
     this.context.slots.withdraw(this.running.group.id, this.epoch)
-  }
-
-  protected get published(): number {
-    const { operation, size } = this
-    return bytesOf(operation) * (operation.name === 'reduceScatter' ? size : 1)
   }
 
   protected show(): void {

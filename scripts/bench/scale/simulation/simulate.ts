@@ -313,7 +313,7 @@ function operationOf(
 ): Operation {
   return {
     ...{ name, algorithm, group: 0, sequence: 0, flight: 1 },
-    ...{ dtype: 'float32', reduction: 'sum', factor: 1, deterministic: false },
+    ...{ dtype: 'float32', reduction: 'sum', deterministic: false },
     ...{ input: 0, output: inPlace.has(name) ? 0 : OTHER_BUFFER },
     count: bytes / 4 / (sliced.has(name) ? ranks : 1),
     ...{ peer: 0, table: 0, tag: 0, timeout: 0, aborted: false, isReserved: false },

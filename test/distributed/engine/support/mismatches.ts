@@ -1,4 +1,4 @@
-import { newGroup, premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { failureOf, type Call } from '../../support/failing-call.ts'
 import { errorOf } from '../../support/outcome.ts'
 import { newArray } from '../../support/values.ts'
@@ -100,12 +100,6 @@ const mismatches: Mismatch[] = [
     odd: (group) => group.allReduce(newArray('uint8', 10), { op: 'bxor' }),
     others: (group) => group.allReduce(newArray('uint8', 10), { op: 'bor' }),
     words: ['allReduce(bxor) uint8', 'allReduce(bor) uint8'],
-  },
-  {
-    name: 'factors of premulSum',
-    odd: allReduce(10, { op: premulSum(0.5) }),
-    others: allReduce(10, { op: premulSum(0.25) }),
-    words: ['premulSum of 0.5', 'premulSum of 0.25'],
   },
   {
     name: 'the order of combining',

@@ -1,5 +1,5 @@
-import { premulSum, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import { errorOf, thrownBy } from '../../support/outcome.ts'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { thrownBy } from '../../support/outcome.ts'
 import { dtypes, fill, newArray, reduced, sameBits } from '../../support/values.ts'
 
 /** Runs on two ranks. */
@@ -88,10 +88,9 @@ describe('the dtype of a buffer', () => {
 
 describe('reductions', () => {
   it.each([
-    ['float32', 'bxor', 'sum, avg, product, min, max, premulSum'],
-    ['bfloat16', 'band', 'sum, avg, product, min, max, premulSum'],
+    ['float32', 'bxor', 'sum, avg, product, min, max'],
+    ['bfloat16', 'band', 'sum, avg, product, min, max'],
     ['bool', 'avg', 'sum, product, min, max, band, bor, bxor'],
-    ['int8', premulSum(2), 'sum, product, min, max, band, bor, bxor'],
     ['int8', 'avg', 'sum, product, min, max, band, bor, bxor'],
     ['uint64', 'avg', 'sum, product, min, max, band, bor, bxor'],
   ] as const)(
@@ -114,44 +113,4 @@ describe('reductions', () => {
       })
     },
   )
-
-  it.each([NaN, Infinity, '1', undefined])('with premulSum refuse a factor of %p', (factor) => {
-    expect(thrownBy(() => premulSum(factor as number))?.code).toBe('ERR_TSR_ARGUMENT')
-  })
-
-  it('with premulSum as a plain name are refused with a hint', async () => {
-    await onTwo(async (group) => {
-      const op = 'premulSum' as never
-      const error = await errorOf(() => group.allReduce(new Float32Array(1), { op }))
-      expect(error?.message).toContain('or premulSum(factor)')
-    })
-  })
-
-  it.each(['heap', 'arena'] as const)(
-    'with premulSum do not change an input in the %s',
-    async (where) => {
-      await onTwo(async (group) => {
-        const make = (length: number) =>
-          where === 'arena' ? group.alloc('float32', length) : new Float32Array(length)
-        const input = make(4).fill(group.rank + 1)
-        const output = make(2)
-        await group.reduceScatter(output, input, { op: premulSum(0.5) })
-        expect([...output]).toEqual([1.5, 1.5])
-        expect([...input]).toEqual(new Array(4).fill(group.rank + 1))
-        const own = input.subarray(2 * group.rank, 2 * group.rank + 2)
-        await group.reduceScatter(own, input, { op: premulSum(0.5) })
-        expect([...own]).toEqual([1.5, 1.5])
-        await group.allReduce(output, { op: premulSum(2) })
-        expect([...output]).toEqual([6, 6])
-      })
-    },
-  )
-
-  it('with premulSum also multiply in a group of one', async () => {
-    await runWorld({ size: 1 }, async (group) => {
-      const buffer = Float64Array.of(3)
-      await group.allReduce(buffer, { op: premulSum(0.5) })
-      expect(buffer[0]).toBe(1.5)
-    })
-  })
 })

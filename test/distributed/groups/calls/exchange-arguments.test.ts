@@ -153,17 +153,17 @@ describe('arguments of exchanges', () => {
   })
 
   it('are refused in all calls after the group was destroyed', async () => {
-    await runWorld({ size: 1 }, async (group) => {
+    await runWorld({ size: 2 }, async (group) => {
       await group.destroy()
       for (const call of [
-        () => group.gather(floats(1), floats(1), 0),
-        () => group.scatter(floats(1), floats(1), 0),
-        () => group.allToAll(floats(1), floats(1)),
-        () => group.allToAllV(floats(1), floats(1), [1], [1]),
-        () => group.allGatherV(floats(1), floats(1), [1]),
+        () => group.gather(floats(2), floats(1), group.rank),
+        () => group.scatter(floats(1), floats(2), group.rank),
+        () => group.allToAll(floats(2), floats(2)),
+        () => group.allToAllV(floats(2), floats(2), [1, 1], [1, 1]),
+        () => group.allGatherV(floats(2), floats(1), [1, 1]),
         () => group.allReduceCoalesced([floats(1)]),
         () => group.monitoredBarrier(),
-        () => group.batchIsendIrecv([{ op: 'send', buffer: floats(1), peer: 0 }]),
+        () => group.batchIsendIrecv([{ op: 'send', buffer: floats(1), peer: 1 - group.rank }]),
       ]) {
         expect(thrownBy(call)).toMatchObject({ code: 'ERR_TSR_GROUP_DESTROYED' })
       }

@@ -3,7 +3,6 @@ import {
   destroyProcessGroup,
   initDeviceMesh,
   initProcessGroup,
-  premulSum,
   type ProcessGroup,
 } from '@tsrun/distributed'
 
@@ -28,7 +27,6 @@ describe('in a world with the transport fake', () => {
     ['avg', [2, -3]],
     ['product', [8, -27]],
     ['max', [2, -3]],
-    [premulSum(0.5), [3, -4.5]],
   ] as const)('reductions combine the values of this rank with themselves: %j', async (op, sum) => {
     const buffer = own()
     await group.allReduce(buffer, { op })

@@ -156,7 +156,7 @@ describe('newGroup', () => {
     })
   })
 
-  it('names the groups that the other rank has created if the expected one is missing', async () => {
+  it('names the rank that has not made the group', async () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) await newGroup([0, 1], { parent: world, name: 'left' })
       await world.barrier()
@@ -164,7 +164,7 @@ describe('newGroup', () => {
       const options = { parent: world, name: 'right', timeout: 50 }
       const error = await errorOf(() => newGroup([0, 1], options))
       expect(error).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
-      expect(error?.message).toContain('of these ranks it has made left')
+      expect(error?.message).toContain('waiting for rank 0 to make group right')
     })
   })
 

@@ -1,4 +1,4 @@
-import { getGlobalRank, getGroupRank, newGroup, runWorld, splitGroup } from '@tsrun/distributed'
+import { newGroup, runWorld, splitGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 
@@ -77,8 +77,8 @@ describe('rank numbers', () => {
     await runWorld({ size: 4 }, async (world) => {
       if (world.rank === 1) return
       const group = await newGroup([3, 0, 2], { parent: world })
-      expect([0, 1, 2].map((rank) => getGlobalRank(group, rank))).toEqual([3, 0, 2])
-      expect([3, 0, 2].map((rank) => getGroupRank(group, rank))).toEqual([0, 1, 2])
+      expect([0, 1, 2].map((rank) => group.globalRank(rank))).toEqual([3, 0, 2])
+      expect([3, 0, 2].map((rank) => group.groupRank(rank))).toEqual([0, 1, 2])
       for (const call of [() => group.groupRank(1), () => group.globalRank(3)]) {
         expect(thrownBy(call)).toMatchObject({ code: 'ERR_TSR_RANK_RANGE' })
       }

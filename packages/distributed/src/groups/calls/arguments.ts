@@ -3,11 +3,9 @@ import {
   choice,
   count,
   flag,
-  host,
   positive,
   refuseUnknown,
   tsrError,
-  where,
   type TsrError,
 } from '@tsrun/core'
 import { algorithmsOf } from '../../algorithms/select.ts'
@@ -28,7 +26,7 @@ import type {
   MonitoredBarrierOptions,
   ReduceOptions,
 } from '../../call-options.ts'
-import { premulSum, reductionCodes, reductionsOf, type Reduction } from '../../reduction.ts'
+import { reductionCodes, reductionsOf, type ReduceOp } from '../../reduction.ts'
 
 /*
  * Checks the arguments of calls. Every call runs the checks, so an omitted option must cost
@@ -99,15 +97,8 @@ function problemOf(name: string, buffer: unknown, wanted: DType | undefined): st
   if (typeof (buffer as { dataSync?: unknown } | undefined)?.dataSync === 'function') {
     return `${name} is a tensor; pass its values, as \`tensor.dataSync()\` gives them, or use allReduceTensor, sendTensor and recvTensor of @tsrun/training`
   }
-  if (host.types.isPromise(buffer)) return `${name} is a promise; \`await\` it`
-  if (typeof (buffer as { isCompleted?: unknown } | undefined)?.isCompleted === 'function') {
-    return `${name} is an operation in progress; \`await\` it`
-  }
-  if (Array.isArray(buffer)) {
-    return `${name} is a plain array; make it a typed array, for example with \`Float32Array.from(values)\`; supported are ${dtypeNames.join(', ')}`
-  }
   if (candidates.length === 0) {
-    return `${name} is of the type ${kind}; supported are typed arrays of ${dtypeNames.join(', ')}`
+    return `${name} is of the type ${kind}; expected a typed array, as from \`Float32Array.from(values)\`, of ${dtypeNames.join(', ')}`
   }
   if (wanted === undefined) {
     return `${name} is a ${kind}, which may hold ${candidates.join(' or ')}; pass \`dtype\`, or an array from alloc()`
@@ -195,10 +186,19 @@ export function checkRank(
   throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group: name, size })
 }
 
-/** Returns the source of a message, or ANY_SOURCE. @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT */
+/** Checks the other rank of a message. @throws ERR_TSR_RANK_RANGE, ERR_TSR_SELF_SEND */
+export function checkPeer(operation: string, group: Member, peer: number): void {
+  checkRank(operation, group, peer)
+  if (peer === group.rank) throw tsrError('ERR_TSR_SELF_SEND', { operation, rank: peer })
+}
+
+/**
+ * Returns the source of a message, or ANY_SOURCE.
+ * @throws ERR_TSR_RANK_RANGE, ERR_TSR_SELF_SEND, ERR_TSR_ARGUMENT
+ */
 export function checkSource(operation: string, group: Member, from: Source): number {
   if (from !== 'any' && from !== null) {
-    checkRank(operation, group, from)
+    checkPeer(operation, group, from)
     return from
   }
   if (group.size > 1) return ANY_SOURCE
@@ -234,19 +234,14 @@ export function checkAlgorithm(
 
 /** How a call combines elements, in the form that the engine uses. */
 export interface CheckedReduction {
-  readonly name: Reduction
-  readonly factor: number
+  readonly name: ReduceOp
   readonly deterministic: boolean
 }
 
-const plainSum: CheckedReduction = { name: 'sum', factor: 1, deterministic: false }
+const plainSum: CheckedReduction = { name: 'sum', deterministic: false }
 
-const wordRule = where<Reduction>(
-  (op) => typeof op === 'string' && op !== 'premulSum' && Object.hasOwn(reductionCodes, op),
-  `one of ${Object.keys(reductionCodes)
-    .filter((name) => name !== 'premulSum')
-    .join(', ')}, or premulSum(factor)`,
-)
+const deterministicRule = flag.default(false)
+const opRule = choice(...(Object.keys(reductionCodes) as ReduceOp[])).default('sum')
 
 /** @throws ERR_TSR_ARGUMENT, ERR_TSR_REDUCTION */
 export function checkReduction(
@@ -256,21 +251,12 @@ export function checkReduction(
 ): CheckedReduction {
   // Without options, the reduction is a sum, which every dtype supports.
   if (options === undefined) return plainSum
-  const { op, deterministic = false } = options
-  flag.check('deterministic', deterministic)
-  const [name, factor] = readOp(op)
+  const deterministic = deterministicRule.check('deterministic', options.deterministic)
+  const name = opRule.check('op', options.op)
   const allowed = reductionsOf(dtype)
-  if (allowed.includes(name)) return { name, factor, deterministic }
+  if (allowed.includes(name)) return { name, deterministic }
   const facts = { operation, reduction: name, dtype, allowed: allowed.join(', ') }
   throw tsrError('ERR_TSR_REDUCTION', facts)
-}
-
-function readOp(op: unknown): readonly [name: Reduction, factor: number] {
-  if (op === undefined) return ['sum', 1]
-  if (typeof op === 'object' && op !== null && 'premulSum' in op) {
-    return ['premulSum', premulSum(op.premulSum as number).premulSum]
-  }
-  return [wordRule.check('op', op), 1]
 }
 
 type Given = Named & { readonly buffer: AnyTypedArray }

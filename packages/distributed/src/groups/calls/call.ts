@@ -3,7 +3,7 @@ import type { CallOptions } from '../../call-options.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
 import type { OperationName } from '../../operation.ts'
 import type { CheckedReduction } from './arguments.ts'
-import type { FollowedWork } from './pending-work.ts'
+import type { StartedWork } from './pending-work.ts'
 import type { createRepeatedCalls } from './repeated-calls.ts'
 
 /** A call with checked arguments. */
@@ -35,8 +35,6 @@ export interface Call<T = void> {
   /** Called when the operation has ended in any way, even if the call is refused. */
   readonly onEnd?: () => void
   readonly options: CallOptions | undefined
-  /** An object that must not be garbage-collected before the operation ends. */
-  readonly held?: unknown
 }
 
 /**
@@ -53,7 +51,7 @@ export interface Starter {
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean
   /** @returns the work, or in the mode `prepared` a `PreparedOperation` instead */
-  start<T>(call: Call<T>): FollowedWork<T>
+  start<T>(call: Call<T>): StartedWork<T>
   /** Calls `run`. Until it returns, `start` has this mode. */
   inMode<T>(mode: StartMode, run: () => T): T
 }

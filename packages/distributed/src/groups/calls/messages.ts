@@ -3,9 +3,9 @@ import type { AnyTypedArray } from '../../dtype.ts'
 import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, Source } from '../../process-group.ts'
 import type { CallOptions } from '../../call-options.ts'
-import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './arguments.ts'
+import { checkBuffer, checkPeer, checkSource, checkTag, type Member } from './arguments.ts'
 import type { Call, Starter } from './call.ts'
-import type { FollowedWork } from './pending-work.ts'
+import type { StartedWork } from './pending-work.ts'
 
 /** @param tag - a checked tag, or a tag for internal use, which is above all tags of users */
 export function sendCall(
@@ -15,7 +15,7 @@ export function sendCall(
   tag: number,
   options: CallOptions | undefined,
 ): Call {
-  checkRank('send', member, to)
+  checkPeer('send', member, to)
   return {
     name: 'send',
     dtype: checkBuffer('send', 'buffer', buffer, options),
@@ -75,28 +75,24 @@ export function startBatch(
   starter: Starter,
   messages: readonly BatchedMessage[],
   options: CallOptions | undefined,
-): FollowedWork<unknown>[] {
-  const giveUp = new AbortController()
-  const signals = [giveUp.signal, ...(options?.signal === undefined ? [] : [options.signal])]
-  const signal = AbortSignal.any(signals)
+): StartedWork<unknown>[] {
   // Each message adds a listener to the signal, which would exceed Node's listener limit.
-  host.allowListeners(signal)
-  const all = { ...options, signal }
+  if (options?.signal !== undefined) host.allowListeners(options.signal)
   const calls = messages.map(({ op, buffer, peer, tag: given }, i) => {
     kindRule.check(`messages[${i}].op`, op)
     const tag = checkTag(given)
     return op === 'send'
-      ? sendCall(member, buffer, peer, tag, all)
-      : recvCall(member, buffer, peer, tag, all)
+      ? sendCall(member, buffer, peer, tag, options)
+      : recvCall(member, buffer, peer, tag, options)
   })
-  const works: FollowedWork<unknown>[] = []
+  const works: StartedWork<unknown>[] = []
   try {
-    // In Node 20, `AbortSignal.any` refers weakly to its source signals. Hold a caller's
-    // `AbortSignal.timeout`, which would otherwise be collected.
-    for (const call of calls) works.push(starter.start<unknown>({ ...call, held: signals }))
+    for (const call of calls) works.push(starter.start<unknown>(call))
   } catch (error) {
-    giveUp.abort()
-    for (const work of works) work.then(undefined, () => undefined)
+    for (const work of works) {
+      work.abort()
+      work.then(undefined, () => undefined)
+    }
     throw error
   }
   return works

@@ -1,4 +1,4 @@
-import { argumentError, isTsrError, monotonicNow, tsrError } from '@tsrun/core'
+import { isTsrError, monotonicNow, tsrError } from '@tsrun/core'
 import { isCollective, type Operation, type OperationName } from '../../operation.ts'
 import type { Runner } from '../../runners/runner.ts'
 import { Ticket } from '../../ticket.ts'
@@ -6,10 +6,9 @@ import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { createMessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
 import { createRepeatedCalls } from './repeated-calls.ts'
-import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import type { Call, StartMode } from './call.ts'
-import type { FollowedWork } from './pending-work.ts'
+import type { StartedWork } from './pending-work.ts'
 import { showWaitingLine } from './waiting-line.ts'
 import { OperationWork, type Run } from './work.ts'
 
@@ -38,7 +37,6 @@ export type Operations = ReturnType<typeof createOperations>
 /** Stages the buffers of a group's operations, starts them, and tracks the pending ones. */
 export function createOperations(group: GroupIdentity, runner: Runner) {
   const { arena, journal } = runner
-  const selfMessages = createSelfMessages(group)
   const pending = new Set<Run>()
   const nextOrder = createMessageOrder()
   let collectives = 0
@@ -68,9 +66,6 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     return checkTimeout(options?.timeout, group.timeout) * patience
   }
 
-  const isToSelf = ({ name, peer }: Call<unknown>): boolean =>
-    isMessageName(name) && peer === group.rank
-
   const operationOf = (
     call: Call<unknown>,
     staged: StagedBuffers,
@@ -83,7 +78,6 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       sequence: 0,
       dtype: call.dtype,
       reduction: reduction?.name ?? 'sum',
-      factor: reduction?.factor ?? 1,
       deterministic: reduction?.deterministic ?? false,
       algorithm: isMessageName(call.name) ? 'auto' : checkAlgorithm(call.name, call.options),
       input: staged.input,
@@ -128,14 +122,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
   /** Checks a call and places its buffers once, for many runs. */
   const prepare = (call: Call<unknown>): PreparedOperation => {
     const timeout = check(call)
-    if (isToSelf(call)) {
-      throw argumentError(
-        'peer',
-        String(call.peer),
-        'another rank: a message to oneself needs no preparation',
-      )
-    }
-    const staged = new StagedBuffers(arena, call, call.reduction?.name === 'premulSum')
+    const staged = new StagedBuffers(arena, call)
     try {
       return new PreparedOperation(operations, call, operationOf(call, staged, timeout), staged)
     } catch (error) {
@@ -164,21 +151,19 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
      * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_ARGUMENT, ERR_TSR_ARENA_EXHAUSTED,
      *   ERR_TSR_TOO_MANY_OPERATIONS
      */
-    start<T>(call: Call<T>): FollowedWork<T> {
+    start<T>(call: Call<T>): StartedWork<T> {
       if (mode === 'prepared') {
         // A getter of the options may make another call, which is to be started.
         mode = 'started'
-        return prepare(call) as unknown as FollowedWork<T>
+        return prepare(call) as unknown as StartedWork<T>
       }
-      const { name, options, reduction } = call
+      const { name, options } = call
       const { spans } = journal
       const called = spans === undefined ? 0 : monotonicNow()
       let staged: StagedBuffers | undefined
       try {
         const timeout = check(call)
-        if (isToSelf(call)) return selfMessages.start(call, timeout)
-        // The engine multiplies in place, so copy the input unless it is also the output.
-        staged = new StagedBuffers(arena, call, reduction?.name === 'premulSum')
+        staged = new StagedBuffers(arena, call)
         const operation = operationOf(call, staged, timeout)
         const ticket = run(call, operation, mode === 'awaited')
         const isEarly = collectives + messages <= KEPT_STACKS
@@ -226,7 +211,6 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
      */
     async finish(): Promise<void> {
       isFinished = true
-      selfMessages.finish()
       const timer = setTimeout(() => {
         for (const work of pending) work.abort()
       }, FINISH_TIME)
@@ -240,7 +224,8 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       const unawaited = failed?.run ?? unread
       if (unawaited?.isUnread !== true) return undefined
       const { rank, name } = group
-      const facts = { rank, group: name, operation: describeCall(unawaited.call) }
+      const { name: operation, dtype, count } = unawaited.call
+      const facts = { rank, group: name, operation: `${operation} ${dtype}[${count}]` }
       const error = failed?.error ?? tsrError('ERR_TSR_NOT_AWAITED', facts)
       showWaitingLine(error, unawaited.origin)
       return error

@@ -1,4 +1,3 @@
-import { monotonicNow } from '@tsrun/core'
 import type { Work, WorkTiming } from '../../process-group.ts'
 import { failWithWaitingLine, showWaitingLine } from './waiting-line.ts'
 
@@ -8,25 +7,20 @@ export interface FollowedWork<T> extends Work<T> {
   follow(callback: () => void, isAwaited?: boolean): void
 }
 
+/** A `Work` of one operation. */
+export interface StartedWork<T> extends FollowedWork<T> {
+  abort(): void
+}
+
 export type Outcome<T> = { readonly value: T } | { readonly error: unknown }
 
 /** The ways to wait for a `Work`. A subclass defines the operation behind it. */
 export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract readonly sequence: number
   abstract readonly timing: WorkTiming | undefined
-  /** When the call was made. */
-  protected readonly called: number
   #promise: Promise<T> | undefined
   /** Whether nobody has waited for the result, or asked whether it is there. */
   isUnread = true
-
-  constructor(called = monotonicNow()) {
-    this.called = called
-  }
-
-  get elapsed(): number {
-    return (this.timing?.completed ?? monotonicNow()) - this.called
-  }
 
   isCompleted(): boolean {
     this.isUnread = false
@@ -69,29 +63,4 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract poll(): Outcome<T> | undefined
 
   protected abstract block(): Outcome<T>
-}
-
-/** A `Work` that this thread settles by itself. */
-export abstract class LocalWork<T> extends PendingWork<T> {
-  readonly #followers: (() => void)[] = []
-  protected outcome: Outcome<T> | undefined
-  protected completed = 0
-
-  follow(callback: () => void, isAwaited = false): void {
-    if (this.outcome !== undefined) {
-      queueMicrotask(callback)
-      return
-    }
-    this.#followers.push(callback)
-    if (isAwaited) this.keepAlive()
-  }
-
-  protected settle(outcome: Outcome<T>): void {
-    this.outcome = outcome
-    this.completed = monotonicNow()
-    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
-  }
-
-  /** Keeps the process alive until completion. */
-  protected abstract keepAlive(): void
 }

@@ -23,22 +23,17 @@ export class StagedBuffers {
   /** The blocks of the arena that this call allocated. */
   #blocks: number[] | undefined
 
-  /**
-   * @param changesInput - whether the engine overwrites the input; the input is then copied unless
-   * it is also the output
-   * @throws ERR_TSR_ARENA_EXHAUSTED
-   */
-  constructor(arena: Arena, { input, output, table }: Submitted, changesInput: boolean) {
+  /** @throws ERR_TSR_ARENA_EXHAUSTED */
+  constructor(arena: Arena, { input, output, table }: Submitted) {
     this.#arena = arena
     const isStaged = output !== undefined && !arena.contains(output)
     try {
       this.table = table && this.#placeTable(table)
       const first = input ?? output
-      const isCopied = first === output ? isStaged : changesInput || !arena.contains(first!)
-      this.#copiesInput = isCopied && input !== undefined
-      this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
+      this.#copiesInput = input !== undefined && !arena.contains(input)
+      this.input = first === undefined ? 0 : this.#place(first, input !== undefined)
       const isOne = first === output || output === undefined
-      this.output = isOne ? this.input : this.#place(output, false, isStaged)
+      this.output = isOne ? this.input : this.#place(output, false)
     } catch (error) {
       this.free()
       throw error
@@ -65,8 +60,8 @@ export class StagedBuffers {
     this.#blocks = undefined
   }
 
-  #place(buffer: AnyTypedArray, hasInput: boolean, isCopied: boolean): number {
-    if (!isCopied) return buffer.byteOffset
+  #place(buffer: AnyTypedArray, hasInput: boolean): number {
+    if (this.#arena.contains(buffer)) return buffer.byteOffset
     const at = this.#take(buffer.byteLength)
     if (hasInput) this.#arena.heap.bytes.set(bytesOf(buffer), at)
     return at
@@ -112,6 +107,6 @@ export function packInto(arena: Arena, operation: string, buffers: readonly AnyT
   }
 }
 
-export function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
+function bytesOf({ buffer, byteOffset, byteLength }: AnyTypedArray): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength)
 }

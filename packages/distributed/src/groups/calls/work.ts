@@ -5,7 +5,7 @@ import type { Runner } from '../../runners/runner.ts'
 import type { Ticket, WorkTiming } from '../../ticket.ts'
 import type { Call } from './call.ts'
 import type { StagedBuffers } from './staging.ts'
-import { PendingWork, type Outcome } from './pending-work.ts'
+import { PendingWork, type Outcome, type StartedWork } from './pending-work.ts'
 
 /** An operation that must complete before its group ends. */
 export interface Run {
@@ -35,7 +35,7 @@ export interface RunOwner {
 
 const NO_TABLE = new Float64Array(0)
 
-export class OperationWork<T> extends PendingWork<T> {
+export class OperationWork<T> extends PendingWork<T> implements StartedWork<T> {
   readonly #owner: RunOwner
   readonly call: Call<T>
   readonly operation: Operation
@@ -54,8 +54,7 @@ export class OperationWork<T> extends PendingWork<T> {
     staged: StagedBuffers,
     origin: Error | undefined,
   ) {
-    // On the calling thread, the operation has just been posted.
-    super(ticket.posted > 0 ? ticket.posted : undefined)
+    super()
     this.#owner = owner
     this.call = call
     this.operation = operation

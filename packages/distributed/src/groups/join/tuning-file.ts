@@ -1,12 +1,21 @@
 import { createHash } from 'node:crypto'
-import { isObject, messageOf, readFileText, tsrError } from '@tsrun/core'
-import { operationCodes, type AlgorithmName, type OperationName } from '../../operation.ts'
+import {
+  anything,
+  choice,
+  count,
+  list,
+  messageOf,
+  object,
+  readFileText,
+  record,
+  tsrError,
+} from '@tsrun/core'
+import { operationCodes, type OperationName } from '../../operation.ts'
 import {
   builtInTuning,
   media,
   type Thresholds,
   type TuningTable,
-  type Threshold,
 } from '../../algorithms/tuning-table.ts'
 import { algorithmsOf } from '../../algorithms/select.ts'
 
@@ -75,19 +84,20 @@ function tuningOf(table: TuningTable, source: string) {
   }
 }
 
+const listsByName = record(anything()).optional()
+const tuningFile = object(
+  { version: choice(1), about: anything(), sockets: listsByName, sharedMemory: listsByName },
+  'refuse',
+)
+
 function tableOf(file: unknown, complain: Complain): TuningTable {
-  if (!isObject(file)) throw complain('it is not an object')
-  const { version, sockets, sharedMemory } = file
-  if (version !== 1) throw complain(`its version is ${JSON.stringify(version)}; expected 1`)
-  const known = ['version', 'about', ...media]
-  const unknown = Object.keys(file).find((key) => !known.includes(key))
-  if (unknown !== undefined) throw complain(`"${unknown}" is unknown; expected ${media.join(', ')}`)
+  if (!tuningFile.is(file)) {
+    throw complain(`expected an object with "version": 1, and objects named ${media.join(', ')}`)
+  }
+  const { sockets = {}, sharedMemory = {} } = file
   return {
-    sockets: { ...builtInTuning.sockets, ...readMedium('sockets', sockets, complain) },
-    sharedMemory: {
-      ...builtInTuning.sharedMemory,
-      ...readMedium('sharedMemory', sharedMemory, complain),
-    },
+    sockets: { ...builtInTuning.sockets, ...readMedium(sockets, complain) },
+    sharedMemory: { ...builtInTuning.sharedMemory, ...readMedium(sharedMemory, complain) },
   }
 }
 
@@ -96,44 +106,30 @@ function tableOf(file: unknown, complain: Complain): TuningTable {
  * unless the file sets their own.
  */
 function readMedium(
-  medium: string,
-  value: unknown,
+  lists: Readonly<Record<string, unknown>>,
   complain: Complain,
 ): Partial<Record<OperationName, Thresholds>> {
-  if (value === undefined) return {}
-  if (!isObject(value)) throw complain(`"${medium}" is not an object`)
   const thresholds: Partial<Record<OperationName, Thresholds>> = {}
-  for (const [name, list] of Object.entries(value)) {
-    if (!Object.hasOwn(operationCodes, name)) {
-      throw complain(`"${medium}": there is no operation "${name}"`)
-    }
+  for (const [name, value] of Object.entries(lists)) {
+    if (!Object.hasOwn(operationCodes, name)) throw complain(`there is no operation "${name}"`)
     const operation = name as OperationName
-    thresholds[operation] = readThresholds(operation, list, (problem) =>
-      complain(`"${medium}", "${name}": ${problem}`),
-    )
+    const rule = thresholdsOf(operation)
+    if (!rule.is(value)) throw complain(`"${name}": expected ${rule.expected}`)
+    thresholds[operation] = value.map(({ upTo = Infinity, algorithm }) => ({ upTo, algorithm }))
   }
   return thresholds.allReduce === undefined
     ? thresholds
     : { allReduceCoalesced: thresholds.allReduce, ...thresholds }
 }
 
-function readThresholds(operation: OperationName, list: unknown, complain: Complain): Thresholds {
-  if (!Array.isArray(list) || list.length === 0) throw complain('expected a list of thresholds')
+function thresholdsOf(operation: OperationName) {
   const known = algorithmsOf(operation)
-  let below = -1
-  return list.map((entry: unknown, i): Threshold => {
-    if (!isObject(entry)) throw complain(`entry ${i} is not an object`)
-    const { algorithm, upTo } = entry
-    if (!known.includes(algorithm as AlgorithmName)) {
-      const given = JSON.stringify(algorithm)
-      throw complain(`entry ${i}: algorithm ${given}; expected one of ${known.join(', ')}`)
-    }
-    const isLast = i === list.length - 1
-    if (isLast && upTo !== undefined) throw complain('the last entry has a limit')
-    if (!isLast && !(Number.isSafeInteger(upTo) && Number(upTo) > below)) {
-      throw complain(`entry ${i}: "upTo" is ${JSON.stringify(upTo)}; expected bytes, ascending`)
-    }
-    below = Number(upTo)
-    return { upTo: isLast ? Infinity : below, algorithm: algorithm as AlgorithmName }
-  })
+  return list(object({ algorithm: choice(...known), upTo: count().optional() })).refine(
+    (thresholds) => {
+      const limits = thresholds.map(({ upTo = Infinity }) => upTo)
+      const areAscending = limits.every((limit, i) => i === 0 || limit > limits[i - 1]!)
+      return areAscending && limits.at(-1) === Infinity
+    },
+    `a list of { "upTo": bytes, "algorithm": name }, by ascending bytes and the last without "upTo"; the algorithms are ${known.join(', ')}`,
+  )
 }

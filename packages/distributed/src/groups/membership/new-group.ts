@@ -101,14 +101,10 @@ async function agreeOnId(
     await store.set(key, JSON.stringify(own))
     return own
   }
-  const text = await store.get(key, wait).catch(async (cause: unknown) => {
+  const text = await store.get(key, wait).catch((cause: unknown) => {
     world.uncountGroup(folder + given, number)
     if (!isTsrError(cause) || cause.code !== 'ERR_TSR_STORE_TIMEOUT') throw cause
-    const others = await store.list(folder)
-    const made = others.map((other) => other.slice(other.indexOf('/', folder.length) + 1))
-    const names = made.filter((each) => each !== '').join(', ')
-    const hint = names === '' ? '' : `; of these ranks it has made ${names}`
-    const what = `rank ${rank}: waiting for rank ${first} to make group ${name}${hint}`
+    const what = `rank ${rank}: waiting for rank ${first} to make group ${name}`
     throw tsrError('ERR_TSR_TIMEOUT', { what, milliseconds: wait.timeout }, { cause })
   })
   return readPublished(text, publishedGroup, `rank ${first}`)

@@ -1,3 +1,4 @@
+import { ANY_SOURCE } from '../../operation.ts'
 import type { ReceivedObject, Source, Work } from '../../process-group.ts'
 import type { CallOptions, MessageOptions } from '../../call-options.ts'
 import { checkSource, checkTag } from '../calls/arguments.ts'
@@ -10,20 +11,15 @@ import { SteppedWork, type Steps } from './stepped-work.ts'
 const OBJECT_TAGS = 2 ** 31
 
 /**
- * The last receives of one tag. A new receive waits for earlier receives that may take the same
- * messages.
- */
-interface LastReceives {
-  readonly bySource: Map<number, SteppedWork<unknown>>
-  fromAny: SteppedWork<unknown> | undefined
-}
-
-/**
  * Messages with objects that MessagePack can encode: a message with the length, then one with the
  * payload. Use it for control data, not for tensors.
  */
 export class ObjectMessages extends ObjectCollectives {
-  readonly #receives = new Map<number, LastReceives>()
+  /**
+   * The last receives of each tag, by source. A new receive waits for earlier receives that may take
+   * the same messages.
+   */
+  readonly #receives = new Map<number, Map<number, SteppedWork<unknown>>>()
   #count = 0
 
   sendObject(value: unknown, to: number, options?: MessageOptions): Work {
@@ -45,21 +41,16 @@ export class ObjectMessages extends ObjectCollectives {
     options?: MessageOptions,
   ): Work<From extends number ? unknown : ReceivedObject>
   recvObject(from: Source, options?: MessageOptions): Work<unknown> {
-    checkSource('recvObject', this, from)
+    const source = checkSource('recvObject', this, from)
     const tag = checkTag(options?.tag)
-    const last = this.#receives.get(tag) ?? { bySource: new Map(), fromAny: undefined }
+    const last = this.#receives.get(tag) ?? new Map<number, SteppedWork<unknown>>()
     this.#receives.set(tag, last)
-    const { bySource, fromAny } = last
-    const isAny = typeof from !== 'number'
-    const rivals = isAny ? bySource.values() : [bySource.get(from)]
-    const steps = this.#receiveAfter([...rivals, fromAny], from, OBJECT_TAGS + tag, options)
+    const rivals =
+      source === ANY_SOURCE ? [...last.values()] : [last.get(source), last.get(ANY_SOURCE)]
+    const steps = this.#receiveAfter(rivals, from, OBJECT_TAGS + tag, options)
     const work = new SteppedWork<unknown>(this.#count++, steps)
-    if (isAny) {
-      bySource.clear()
-      last.fromAny = work
-    } else {
-      bySource.set(from, work)
-    }
+    if (source === ANY_SOURCE) last.clear()
+    last.set(source, work)
     return work
   }
 
@@ -90,7 +81,6 @@ export class ObjectMessages extends ObjectCollectives {
   }
 
   #trySkip(from: number, tag: number): void {
-    if (from === this.rank) return
     try {
       this.operations.start(skipCall(from, tag))
     } catch {

@@ -1,5 +1,6 @@
+import { monotonicNow } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
-import { LocalWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
+import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
 
 /** Yields each `Work` that it waits for, and returns the result of the whole operation. */
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
@@ -8,12 +9,15 @@ export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
  * A `Work` made of several others. It advances whenever one of them completes, even if nobody
  * waits. Ranks may therefore wait for several such works in different orders.
  */
-export class SteppedWork<T> extends LocalWork<T> {
+export class SteppedWork<T> extends PendingWork<T> {
   readonly sequence: number
+  timing: WorkTiming | undefined
   readonly #steps: Steps<T>
+  readonly #followers: (() => void)[] = []
   #current: FollowedWork<unknown> | undefined
   #isAwaited = false
   #firstTiming: WorkTiming | undefined
+  #outcome: Outcome<T> | undefined
 
   /** Runs the generator up to its first wait. */
   constructor(sequence: number, steps: Steps<T>) {
@@ -23,25 +27,24 @@ export class SteppedWork<T> extends LocalWork<T> {
     this.#advance()
   }
 
-  get timing(): WorkTiming | undefined {
-    if (this.outcome === undefined) return undefined
-    const { posted, started } = this.#firstTiming ?? { posted: this.called, started: this.called }
-    return { posted, started, completed: this.completed }
-  }
-
-  protected keepAlive(): void {
-    if (this.#isAwaited) return
+  follow(callback: () => void, isAwaited = false): void {
+    if (this.#outcome !== undefined) {
+      queueMicrotask(callback)
+      return
+    }
+    this.#followers.push(callback)
+    if (!isAwaited || this.#isAwaited) return
     this.#isAwaited = true
     this.#followCurrent()
   }
 
   poll(): Outcome<T> | undefined {
-    while (this.outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
-    return this.outcome
+    while (this.#outcome === undefined && this.#current?.isCompleted() === true) this.#advance()
+    return this.#outcome
   }
 
   protected block(): Outcome<T> {
-    while (this.outcome === undefined) {
+    while (this.#outcome === undefined) {
       try {
         this.#current?.wait()
       } catch {
@@ -49,7 +52,7 @@ export class SteppedWork<T> extends LocalWork<T> {
       }
       this.#advance()
     }
-    return this.outcome
+    return this.#outcome
   }
 
   #followCurrent(): void {
@@ -84,6 +87,10 @@ export class SteppedWork<T> extends LocalWork<T> {
 
   #end(outcome: Outcome<T>): void {
     this.#current = undefined
-    this.settle(outcome)
+    this.#outcome = outcome
+    if (this.#firstTiming !== undefined) {
+      this.timing = { ...this.#firstTiming, completed: monotonicNow() }
+    }
+    for (const callback of this.#followers.splice(0)) queueMicrotask(callback)
   }
 }

@@ -150,7 +150,6 @@ function isAlike(a: Operation, b: Operation): boolean {
     a.count === b.count &&
     a.dtype === b.dtype &&
     a.reduction === b.reduction &&
-    a.factor === b.factor &&
     a.peer === b.peer &&
     a.algorithm === b.algorithm &&
     a.isReserved === b.isReserved
