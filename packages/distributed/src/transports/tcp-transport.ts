@@ -1,4 +1,4 @@
-import { isTsrError, type SessionKeys } from '@tsrun/core'
+import { isTsrError, monotonicNow, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
   addressOf,
@@ -31,7 +31,6 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
-import { readiness } from './readiness.ts'
 import { ALTERED, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
@@ -201,6 +200,23 @@ function failure(result: number): string {
   return `the connection failed with ${errnoName(-result)}`
 }
 
+/** Longest pause between two attempts, in milliseconds. */
+const LONGEST_PAUSE = 20
+
+/**
+ * Calls `attempt` until it returns a result, because Node cannot wait for a descriptor. The pauses
+ * grow with the time that has passed, so that many connections to slow peers take little CPU time.
+ */
+async function tryUntilReady<T>(attempt: () => T | undefined): Promise<T> {
+  const start = monotonicNow()
+  for (;;) {
+    const result = attempt()
+    if (result !== undefined) return result
+    const pause = Math.min(LONGEST_PAUSE, Math.max(1, (monotonicNow() - start) / 32))
+    await new Promise((resolve) => setTimeout(resolve, pause))
+  }
+}
+
 export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
   const { fd: listener, endpoint } = await listenAtFreePort(
     options,
@@ -210,40 +226,31 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
   let listening = true
   return {
     endpoint,
-    async accept() {
-      while (listening) {
+    accept: async () =>
+      await tryUntilReady(() => {
+        if (!listening) throw new Error('stopped listening')
         const fd = acceptTcp(listener)
-        if (fd >= 0) return descriptorChannel(fd, peerAddress(fd))
-        await readiness.wait(listener, POLLIN)
-      }
-      throw new Error('stopped listening')
-    },
+        return fd < 0 ? undefined : descriptorChannel(fd, peerAddress(fd))
+      }),
     async dial(to: Endpoint, signal?: AbortSignal) {
       const fd = connectTcp(to)
       const pollfd = Int32Array.of(fd, POLLOUT)
-      const wake = (): void => {
-        readiness.forget(fd)
-      }
-      signal?.addEventListener('abort', wake)
       try {
-        while (pollFds(addressOf(pollfd), 1, 0) === 0) {
+        await tryUntilReady(() => {
           signal?.throwIfAborted()
-          await readiness.wait(fd, POLLOUT)
-        }
+          return pollFds(addressOf(pollfd), 1, 0) === 0 ? undefined : true
+        })
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
         closeNative(fd)
         throw error
-      } finally {
-        signal?.removeEventListener('abort', wake)
       }
       return descriptorChannel(fd)
     },
     stopListening() {
       if (!listening) return
       listening = false
-      readiness.forget(listener)
       closeNative(listener)
     },
   }
@@ -258,26 +265,27 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
   let isClosed = false
   const moveAll = async (
     bytes: Uint8Array,
-    events: number,
     move: (at: number, length: number) => number,
   ): Promise<void> => {
     for (let done = 0; done < bytes.length;) {
-      if (isClosed) throw new Error('the connection was closed')
-      const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
-      if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await readiness.wait(fd, events)
-      else throw new Error(`the connection failed with ${errnoName(-moved)}`)
+      done += await tryUntilReady(() => {
+        if (isClosed) throw new Error('the connection was closed')
+        const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
+        if (moved === -EAGAIN) return undefined
+        if (moved <= 0) throw new Error(`the connection failed with ${errnoName(-moved)}`)
+        return moved
+      })
     }
   }
   return {
     fd,
     from,
     write: async (bytes) => {
-      await moveAll(bytes, POLLOUT, (at, length) => sendBytes(fd, at, length, false))
+      await moveAll(bytes, (at, length) => sendBytes(fd, at, length, false))
     },
     read: async (length) => {
       const bytes = new Uint8Array(length)
-      await moveAll(bytes, POLLIN, (at, left) => {
+      await moveAll(bytes, (at, left) => {
         const taken = receiveBytes(fd, at, left)
         if (taken === 0) throw new Error('the connection ended')
         return taken
@@ -287,7 +295,6 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
     close: () => {
       if (isClosed) return
       isClosed = true
-      readiness.forget(fd)
       closeNative(fd)
     },
   }
