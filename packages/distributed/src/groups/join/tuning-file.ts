@@ -8,7 +8,7 @@ import {
   type TuningTable,
   type Threshold,
 } from '../../algorithms/tuning-table.ts'
-import { algorithmsOf } from '../../algorithms/select.ts'
+import { algorithmsForMessages } from '../../algorithms/select.ts'
 
 /** The tuning table of a rank and its source. */
 type Tuning = ReturnType<typeof tuningOf>
@@ -119,7 +119,7 @@ function readMedium(
 
 function readThresholds(operation: OperationName, list: unknown, complain: Complain): Thresholds {
   if (!Array.isArray(list) || list.length === 0) throw complain('expected a list of thresholds')
-  const known = algorithmsOf(operation)
+  const known = algorithmsForMessages(operation)
   let below = -1
   return list.map((entry: unknown, i): Threshold => {
     if (!isObject(entry)) throw complain(`entry ${i} is not an object`)
