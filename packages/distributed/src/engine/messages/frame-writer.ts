@@ -9,7 +9,7 @@ import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
 const SLICE = 1024 * 1024
 
 const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
-const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
+export const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
 export const NO_MESSAGE: MessageFacts = { index: 0, fingerprint: NOTHING, bytes: 0 }
 const NOT_EXPOSED: ExposedPayload = { place: 0, guard: 0 }
 
