@@ -3,7 +3,7 @@
  * release may change it, so such a package depends on one exact version.
  */
 export { arithmeticOf, until, type Channel, type Steps, type Waited } from './algorithms/channel.ts'
-export { exchangedSlicesOf, slicesOf, type Slice } from './algorithms/pieces.ts'
+export { slicesOf, type Slice } from './algorithms/pieces.ts'
 export type { Heap } from './arena/heap.ts'
 export { dtypes, type DType } from './dtype.ts'
 export { instantiateKernels, type Kernels } from './kernels/kernels.ts'

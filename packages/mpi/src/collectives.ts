@@ -2,7 +2,6 @@ import { monotonicNow, tsrError } from '@tsrun/core'
 import {
   arithmeticOf,
   dtypes,
-  exchangedSlicesOf,
   isCollective,
   reducing,
   slicesOf,
@@ -241,8 +240,9 @@ function startCollective(
     }
     case 'allToAll':
     case 'allToAllV': {
-      const coming = placesOf(mpi, channel, operation, exchangedSlicesOf(channel, operation).coming)
-      mpi.call(`Ialltoall${v}`, from, ...places, type, to, ...coming, type, ...end)
+      const coming = slicesOf(channel, operation, channel.size)
+      const comingPlaces = placesOf(mpi, channel, operation, coming)
+      mpi.call(`Ialltoall${v}`, from, ...places, type, to, ...comingPlaces, type, ...end)
       return
     }
     case 'barrier':

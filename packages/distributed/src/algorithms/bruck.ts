@@ -16,8 +16,8 @@ export const bruck = {
     const { rank, size: n, kernels } = channel
     const { input, output } = operation
     const slice = bytesOf(operation)
-    const held = rank === 0 ? output : channel.scratch(n * slice)
-    if (held !== input) kernels.copy(held, input, slice)
+    const held = channel.scratch(n * slice)
+    kernels.copy(held, input, slice)
     for (let distance = 1; distance < n; distance *= 2) {
       const bytes = Math.min(distance, n - distance) * slice
       yield* untilAll([
@@ -25,7 +25,7 @@ export const bruck = {
         channel.send((rank - distance + n) % n, held, bytes),
       ])
     }
-    if (held !== output) rotate(channel, output, held, slice, n, n - rank)
+    rotate(channel, output, held, slice, n, n - rank)
   },
 } satisfies Algorithms
 

@@ -1,5 +1,5 @@
 import { until, untilAll, type Algorithm, type Algorithms, type Message } from './channel.ts'
-import { exchangedSlicesOf } from './pieces.ts'
+import { slicesOf } from './pieces.ts'
 
 /*
  * Pairwise exchange (Thakur, Rabenseifner & Gropp, 2005): n-1 steps. In step s, rank r sends to r+s
@@ -11,7 +11,8 @@ const WINDOW = 4
 const allToAll: Algorithm = function* (channel, operation) {
   const { rank, size: n, kernels } = channel
   const { input, output } = operation
-  const { sent, coming } = exchangedSlicesOf(channel, operation)
+  const sent = slicesOf(channel, operation)
+  const coming = slicesOf(channel, operation, n)
   const receives: Message[] = []
   const sends: Message[] = []
   const own = sent[rank]!
