@@ -5,13 +5,12 @@ import {
   closeNative,
   connectError,
   connectTcp,
-  drainEventfd,
+  createBell,
   EADDRINUSE,
   EAGAIN,
   EINTR,
   errnoName,
   listenTcp,
-  openEventfd,
   peerAddress,
   pollFds,
   POLLFD_BYTES,
@@ -44,18 +43,15 @@ const USER_TIMEOUT = 300_000
 export type PollSet = ReturnType<typeof openPollSet>
 
 /**
- * Opens the set of descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and
- * the bell.
+ * Opens the set of descriptors that an engine's thread sleeps on: one for each peer, and the
+ * doorbell.
  *
- * @param bell - the bell from `createBell`, which peers of this host ring; it is closed with the set
+ * @param doorbell - ends `sleep` when another thread or a peer of this host rings it; it is closed
+ *   with the set
  */
-export function openPollSet(peers: number, bell = -1) {
-  /** An eventfd of this process. Signalling it from any thread ends `sleep`. */
-  const doorbell = openEventfd()
-  /**
-   * A struct pollfd for each peer, for the doorbell and for the bell: [fd, events | revents << 16].
-   */
-  const pollfds = new Int32Array(2 * (peers + 2)).fill(-1)
+export function openPollSet(peers: number, doorbell = createBell()) {
+  /** A struct pollfd for each peer, and for the doorbell: [fd, events | revents << 16]. */
+  const pollfds = new Int32Array(2 * (peers + 1)).fill(-1)
   // `watch` and `seen` keep the memory at this address.
   const address = addressOf(pollfds)
 
@@ -67,7 +63,6 @@ export function openPollSet(peers: number, bell = -1) {
     pollfds[2 * peer + 1] = events
   }
   watch(peers, doorbell, POLLIN)
-  watch(peers + 1, bell, POLLIN)
 
   /** Returns the events of a peer's descriptor that ended the last `sleep`. */
   const seen = (peer: number): number => pollfds[2 * peer + 1]! >>> 16
@@ -81,9 +76,8 @@ export function openPollSet(peers: number, bell = -1) {
     },
     /** Sleeps until an event occurs, for at most `milliseconds`. */
     sleep: (milliseconds: number): void => {
-      if (pollFds(address, peers + 2, milliseconds) === 0) return
-      if (seen(peers) !== 0) drainEventfd(doorbell)
-      if (seen(peers + 1) !== 0) silenceBell(bell)
+      if (pollFds(address, peers + 1, milliseconds) === 0) return
+      if (seen(peers) !== 0) silenceBell(doorbell)
     },
     /** Polls a peer's descriptor and returns its current events. */
     look(peer: number): number {
@@ -92,7 +86,6 @@ export function openPollSet(peers: number, bell = -1) {
     },
     close(): void {
       closeNative(doorbell)
-      if (bell >= 0) closeNative(bell)
     },
   }
 }
