@@ -9,7 +9,6 @@ import { drawSteps } from './pictures/steps.mjs'
 import { drawTimeline } from './pictures/timeline.mjs'
 
 const HOSTS = [0, 0, 1, 1]
-const FOUR_SEGMENTS = 2 ** 20
 
 /** @type {Record<string, () => string | Promise<string>>} by name of the file */
 export const pictures = {
@@ -18,7 +17,10 @@ export const pictures = {
   'memory.svg': drawMemory,
   'parallel.svg': drawParallel,
   'steps-ring.svg': () =>
-    drawSteps('ring', [{ name: 'allReduce' }, { name: 'reduceScatter' }, { name: 'allGather' }]),
+    drawSteps(
+      'ring',
+      ['allReduce', 'reduceScatter', 'allGather', 'broadcast'].map((name) => ({ name })),
+    ),
   'steps-binomial-tree.svg': () =>
     drawSteps(
       'binomial-tree',
@@ -27,22 +29,13 @@ export const pictures = {
   'steps-recursive-doubling.svg': () => drawSteps('recursive-doubling', [{ name: 'allReduce' }]),
   'steps-halving-doubling.svg': () => drawSteps('halving-doubling', [{ name: 'allReduce' }]),
   'steps-recursive-halving.svg': () => drawSteps('recursive-halving', [{ name: 'reduceScatter' }]),
-  'steps-direct.svg': () => drawSteps('direct', [{ name: 'allReduce' }, { name: 'broadcast' }]),
+  'steps-direct.svg': () =>
+    drawSteps('direct', [{ name: 'allReduce' }, { name: 'reduce' }, { name: 'broadcast' }]),
   'steps-pairwise.svg': () => drawSteps('pairwise', [{ name: 'allToAll', oneAtATime: true }]),
-  'steps-bruck.svg': () => drawSteps('bruck', [{ name: 'allGather' }, { name: 'allToAll' }]),
-  'steps-chain.svg': () =>
-    drawSteps('chain', [{ name: 'broadcast', bytes: FOUR_SEGMENTS, oneAtATime: true }]),
-  'steps-linear.svg': () => drawSteps('linear', [{ name: 'scatter' }, { name: 'allReduce' }]),
-  'steps-ordered.svg': () => drawSteps('ordered', [{ name: 'reduce' }]),
+  'steps-bruck.svg': () => drawSteps('bruck', [{ name: 'allGather' }]),
+  'steps-linear.svg': () => drawSteps('linear', [{ name: 'scatter' }]),
   'steps-hierarchical.svg': () =>
-    drawSteps(
-      'hierarchical',
-      [
-        { name: 'allReduce', hosts: HOSTS },
-        { name: 'broadcast', hosts: HOSTS },
-      ],
-      'hosts {0, 1} and {2, 3}',
-    ),
+    drawSteps('hierarchical', [{ name: 'allReduce', hosts: HOSTS }], 'hosts {0, 1} and {2, 3}'),
   'steps-dissemination.svg': () => drawSteps('dissemination', [{ name: 'barrier' }]),
 }
 

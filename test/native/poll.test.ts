@@ -2,20 +2,20 @@ import { once } from 'node:events'
 import { closeSync } from 'node:fs'
 import {
   addressOf,
-  drainEventfd,
-  openEventfd,
+  createBell,
   pollFds,
   POLLFD_BYTES,
   POLLIN,
-  signalEventfd,
+  ringBell,
+  silenceBell,
   yieldCore,
 } from '@tsrun/native'
 import { describeNative, startWorker } from './support.ts'
 
-describeNative('an eventfd', () => {
+describeNative('a bell', () => {
   const fds: number[] = []
   const open = (): number => {
-    const fd = openEventfd()
+    const fd = createBell()
     fds.push(fd)
     return fd
   }
@@ -36,21 +36,21 @@ describeNative('an eventfd', () => {
     return { ready, readable: watched.filter(isReadable) }
   }
 
-  it('is readable after a signal, until it is drained', () => {
+  it('is readable after it is rung, until it is silenced', () => {
     const bell = open()
     expect(poll([bell], 0)).toEqual({ ready: 0, readable: [] })
-    signalEventfd(bell)
-    signalEventfd(bell)
+    ringBell(bell)
+    ringBell(bell)
     expect(poll([bell], 10_000)).toEqual({ ready: 1, readable: [bell] })
-    drainEventfd(bell)
+    silenceBell(bell)
     expect(poll([bell], 0).ready).toBe(0)
-    drainEventfd(bell)
+    silenceBell(bell)
   })
 
   it('is found by poll among many descriptors', () => {
     const bells = Array.from({ length: 40 }, open)
-    signalEventfd(bells[7]!)
-    signalEventfd(bells[31]!)
+    ringBell(bells[7]!)
+    ringBell(bells[31]!)
     expect(poll(bells, 10_000)).toEqual({ ready: 2, readable: [bells[7], bells[31]] })
   })
 
@@ -62,7 +62,7 @@ describeNative('an eventfd', () => {
 
   it('wakes a blocked thread from another one', async () => {
     const bell = open()
-    const worker = startWorker('eventfd-worker.ts', bell)
+    const worker = startWorker('bell-worker.ts', bell)
     await once(worker, 'message')
     worker.postMessage('ring')
     expect(poll([bell], 10_000)).toEqual({ ready: 1, readable: [bell] })

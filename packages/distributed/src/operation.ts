@@ -30,7 +30,6 @@ export const algorithmNames = [
   'ring',
   'recursive-doubling',
   'binomial-tree',
-  'chain',
   'dissemination',
   'direct',
   'halving-doubling',
@@ -38,7 +37,6 @@ export const algorithmNames = [
   'bruck',
   'pairwise',
   'linear',
-  'ordered',
   'hierarchical',
   /** libmpi chooses the algorithm. */
   'mpi',

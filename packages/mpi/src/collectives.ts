@@ -163,16 +163,11 @@ function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
   return !reducing.has(name) || reductionHandles(abi.handles, reduction, dtype) !== undefined
 }
 
-/** Separates input and output if an operation is in place in a way that libmpi does not support. */
+/** Separates input and output of a reduce-scatter in place, which libmpi does not support. */
 function apart(channel: Channel, operation: Operation): Operation {
   const { name, input, output, count, dtype } = operation
   const slice = count * dtypes[dtype].bytes
   const whole = channel.size * slice
-  if (name === 'allToAll' && input === output) {
-    const copy = channel.scratch(whole)
-    channel.kernels.copy(copy, input, whole)
-    return { ...operation, input: copy }
-  }
   const isInside = output >= input && output < input + whole
   if (name !== 'reduceScatter' || !isInside) return operation
   return { ...operation, output: channel.scratch(slice) }

@@ -3,10 +3,10 @@ import { instantiateKernels, type BlockingTransport, type Heap } from '@tsrun/di
 import {
   addressOf,
   closeNative,
-  drainEventfd,
-  openEventfd,
+  createBell,
   pollFds,
   POLLIN,
+  silenceBell,
   yieldCore,
 } from '@tsrun/native'
 import { duplicateWorld, openCommunicators } from './communicators.ts'
@@ -58,7 +58,7 @@ export function openMpiTransport(
   const communicators = openCommunicators(mpi)
   const communicator = duplicateWorld(mpi)
   const collectives = mpiCollectives(mpi, communicators)
-  const doorbell = openEventfd()
+  const doorbell = createBell()
   const pollfd = Int32Array.of(doorbell, POLLIN)
   const bed = new Int32Array(new SharedArrayBuffer(4))
   /** Slots of posted receives, in the order in which they were posted and in which they fill. */
@@ -142,7 +142,7 @@ export function openMpiTransport(
       if (idle < restless) yieldCore()
       else if (idle < SECOND) Atomics.wait(bed, 0, 0, Math.min(milliseconds, NAP))
       else if (pollFds(addressOf(pollfd), 1, Math.min(milliseconds, LONG_NAP)) > 0) {
-        drainEventfd(doorbell)
+        silenceBell(doorbell)
         lastMoved = monotonicNow()
       }
     },

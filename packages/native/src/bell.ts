@@ -23,8 +23,8 @@ export interface BellAddress {
 }
 
 /**
- * Creates a bell: a pipe that other processes of the host open by its address and make readable by
- * `ringBell`. When its owner's last descriptor closes, even by a crash, `poll` reports POLLERR to all
+ * Creates a bell: a pipe that `ringBell` makes readable. Other processes of the host open it by its
+ * address. When its owner's last descriptor closes, even by a crash, `poll` reports POLLERR to all
  * processes that opened it.
  */
 export function createBell(): number {

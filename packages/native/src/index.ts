@@ -32,17 +32,7 @@ export {
   writeNative,
   type SharedLibrary,
 } from './libc.ts'
-export {
-  drainEventfd,
-  openEventfd,
-  pollFds,
-  POLLERR,
-  POLLFD_BYTES,
-  POLLIN,
-  POLLOUT,
-  signalEventfd,
-  yieldCore,
-} from './poll.ts'
+export { pollFds, POLLERR, POLLFD_BYTES, POLLIN, POLLOUT, yieldCore } from './poll.ts'
 export {
   addressSpaceLimit,
   allowedCores,

@@ -1,4 +1,4 @@
-import { addressOf, bindFunctions, check, EINTR, lastErrno, lazy, systemCallError } from './libc.ts'
+import { bindFunctions, EINTR, lastErrno, systemCallError } from './libc.ts'
 
 /** Event of `pollFds`: the descriptor is readable. */
 export const POLLIN = 1
@@ -12,9 +12,6 @@ export const POLLFD_BYTES = 8
 const calls = bindFunctions({
   poll: 'int poll(size_t, size_t, int)',
   schedYield: 'int sched_yield()',
-  eventfd: 'int eventfd(uint, int)',
-  read: 'int64_t read(int, size_t, size_t)',
-  write: 'int64_t write(int, size_t, size_t)',
 })
 
 /**
@@ -32,25 +29,4 @@ export function pollFds(address: number, count: number, timeoutMilliseconds: num
 /** Yields the core to another thread that is ready to run on it. */
 export function yieldCore(): void {
   calls().schedYield()
-}
-
-const EFD_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
-
-const one = BigUint64Array.of(1n)
-const sink = new BigUint64Array(1)
-const addresses = lazy(() => ({ one: addressOf(one), sink: addressOf(sink) }))
-
-/** Opens an eventfd, through which another thread can interrupt a `poll`. */
-export function openEventfd(): number {
-  return check('eventfd', calls().eventfd(0, EFD_NONBLOCK_CLOEXEC))
-}
-
-/** Makes the eventfd readable until `drainEventfd`. Callable from any thread. */
-export function signalEventfd(fd: number): void {
-  calls().write(fd, addresses().one, 8)
-}
-
-/** Resets the eventfd, so that it is no longer readable. */
-export function drainEventfd(fd: number): void {
-  calls().read(fd, addresses().sink, 8)
 }

@@ -23,15 +23,13 @@ const tuned = /** @type {const} */ ([
   'scatter',
   'allToAll',
 ])
-/** The algorithm of `deterministic`, and that for several hosts. */
-const notTuned = new Set(['ordered', 'hierarchical'])
+/** Algorithms for several hosts, and for groups that need no messages. */
+const notTuned = new Set(['hierarchical', 'window'])
 const transports = /** @type {const} */ (['shared-memory', 'tcp'])
 const sizes = '1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB'
 
 // Two buffers of this size for each algorithm of an operation fit into an arena of the default size.
 const LARGEST = 2 ** 26
-/** A linear all-reduce needs n-1 further buffers, and serves small ones only. */
-const LARGEST_LINEAR = 2 ** 20
 
 /** @type {import('../command-line.mjs').Command} */
 export const tune = {
@@ -53,7 +51,7 @@ export const tune = {
     for (let round = 1; round <= runs; round++) {
       for (const transport of options.transports) {
         console.error(`round ${round} of ${runs}: ${transport} ${engine}, ${ranks} ranks`)
-        const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks, transport)))
+        const steps = ops.flatMap((op) => sizes.map((bytes) => stepOf(op, bytes, ranks)))
         const text = await runRanks(`${transport} ${engine}`, (output) =>
           tsrunLine(ranks, rank, [output, transport, engine, ...steps]),
         )
@@ -105,14 +103,9 @@ function readOptions(values) {
  * @param {Tuned} op
  * @param {number} bytes
  * @param {number} ranks
- * @param {string} transport
  */
-function stepOf(op, bytes, ranks, transport) {
-  const isTried = (/** @type {string} */ name) =>
-    !notTuned.has(name) &&
-    (name !== 'window' || transport === 'shared-memory') &&
-    (name !== 'linear' || op !== 'allReduce' || bytes <= LARGEST_LINEAR)
-  const algorithms = algorithmsOf(op).filter(isTried)
+function stepOf(op, bytes, ranks) {
+  const algorithms = algorithmsOf(op).filter((name) => !notTuned.has(name))
   const [warmUps, repeats] = repetitions(bytes)
   return [op, countFor(op, bytes, ranks), warmUps, repeats, algorithms.join(',')].join(':')
 }

@@ -67,19 +67,15 @@ const unevenCounts = (n: number, slice: number): number[] =>
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0)
 const unevenTotal = ({ n, s }: Place): number => ((n * (n + 1)) / 2) * s
 
-/** Where every rank is a host of its own, all goes between hosts. */
-const betweenHosts = (operation: OperationName, { S }: Place): AlgorithmName =>
-  chooseAlgorithm(operation, { bytes: S, layout: 'apart' })
-
 const allReduceBytes: Formula['bytes'] = {
   ring: ({ n, S }) => (2 * (n - 1) * S) / n,
   direct: ({ n, S }) => (2 * (n - 1) * S) / n,
-  ordered: ({ n, S }) => (2 * (n - 1) * S) / n,
   'recursive-doubling': (place) => inside(place, (corners) => log2(corners) * place.S),
   'halving-doubling': (place) =>
     inside(place, (corners) => (2 * (corners - 1) * place.S) / corners),
-  linear: ({ n, S }) => (n - 1) * S,
-  hierarchical: (place) => allReduceBytes[betweenHosts('allReduce', place)]!(place),
+  // Every rank is a host of its own, so all goes between hosts.
+  hierarchical: (place) =>
+    allReduceBytes[chooseAlgorithm('allReduce', { bytes: place.S, layout: 'apart' })]!(place),
 }
 const floats = (length: number): Float32Array => new Float32Array(length)
 
@@ -97,17 +93,15 @@ const formulas: Partial<Record<OperationName, Formula>> = {
     call: (group, slice, options) => group.broadcast(floats(slice * group.size), ROOT, options),
     bytes: {
       'binomial-tree': (place) => tree(place).children * place.S,
-      chain: (place) => (tree(place).virtual === place.n - 1 ? 0 : place.S),
+      ring: ({ rank, n, S }) => ((rank === ROOT ? 2 : 1) * (n - 1) * S) / n,
       direct: onlyRoot(({ n, S }) => (n - 1) * S),
-      hierarchical: (place) => formulas.broadcast!.bytes[betweenHosts('broadcast', place)]!(place),
     },
   },
   reduce: {
     call: (group, slice, options) => group.reduce(floats(slice * group.size), ROOT, options),
     bytes: {
       'binomial-tree': notRoot(({ S }) => S),
-      chain: notRoot(({ S }) => S),
-      ordered: ({ rank, n, S }) => ((n - 1) * S) / n + (rank === ROOT ? 0 : S / n),
+      direct: ({ rank, n, S }) => ((n - 1) * S) / n + (rank === ROOT ? 0 : S / n),
     },
   },
   reduceScatter: {
@@ -116,9 +110,7 @@ const formulas: Partial<Record<OperationName, Formula>> = {
     bytes: {
       ring: others,
       'recursive-halving': others,
-      pairwise: others,
       direct: others,
-      ordered: others,
     },
   },
   allGather: {
@@ -179,11 +171,6 @@ const formulas: Partial<Record<OperationName, Formula>> = {
       group.allToAll(floats(slice * group.size), floats(slice * group.size), options),
     bytes: {
       pairwise: others,
-      // as many slices in step k as there are numbers below n with bit k
-      bruck: ({ n, s }) => {
-        const numbers = Array.from({ length: n }, (_, i) => i)
-        return s * total(numbers.map((i) => i.toString(2).replaceAll('0', '').length))
-      },
     },
   },
   allToAllV: {

@@ -32,7 +32,7 @@ describe('the results of collectives', () => {
     },
   )
 
-  it.each(['ring', 'recursive-doubling', 'halving-doubling', 'linear'] as const)(
+  it.each(['ring', 'recursive-doubling', 'halving-doubling', 'direct'] as const)(
     'have the same bits on all ranks if elements are NaN, of any sign and payload (%s)',
     async (algorithm) => {
       const special = [0x7fc00001, 0xffc00002, 0x7f800000, 0xff800000, 0x7f800001, 0x3f800000]

@@ -8,7 +8,7 @@ jest.setTimeout(300_000)
 // All other sizes up to 9 are in exchanges.nightly.test.ts.
 describeExchanges([1, 3])
 
-it.each(['direct', 'ordered', 'ring', 'halving-doubling'] as const)(
+it.each(['direct', 'ring', 'halving-doubling'] as const)(
   'allReduce of several blocks and segments by %s equals the reference',
   async (algorithm) => {
     await runWorld({ size: 3, seed: 1 }, async (group) => {
@@ -22,16 +22,16 @@ it.each(['direct', 'ordered', 'ring', 'halving-doubling'] as const)(
   },
 )
 
-it('reduce and reduceScatter of several blocks and segments by ordered equal the reference', async () => {
+it('reduce and reduceScatter of several blocks and segments by direct equal the reference', async () => {
   const count = 900_000
   const expected = reduced('float32', 'sum', 3, count)
   await runWorld({ size: 3, seed: 1 }, async (group) => {
     const { rank } = group
     const input = fill(group.alloc('float32', count), 'float32', rank)
     const output = group.alloc('float32', count / 3)
-    await group.reduceScatter(output, input, { algorithm: 'ordered' })
+    await group.reduceScatter(output, input, { algorithm: 'direct' })
     expectBits(output, expected.slice((rank * count) / 3, ((rank + 1) * count) / 3))
-    await group.reduce(input, 1, { algorithm: 'ordered' })
+    await group.reduce(input, 1, { algorithm: 'direct' })
     if (rank === 1) expectBits(input, expected)
   })
 })

@@ -8,7 +8,6 @@ import {
   findAlgorithm,
   resolveAlgorithm,
   builtInTuning,
-  findWindowCollective,
   operationCodes,
   type Layout,
   type Operation,
@@ -63,10 +62,7 @@ describe('the choice of algorithm', () => {
       for (let bytes = 0; bytes < 1e9; bytes = bytes * 2 + 1) {
         const name = chooseAlgorithm(operation, { bytes, layout })
         expect(algorithmsOf(operation)).toContain(name)
-        const found =
-          name === 'window'
-            ? findWindowCollective(operation)
-            : findAlgorithm({ name: operation, algorithm: name }, 4)
+        const found = findAlgorithm({ name: operation, algorithm: name }, 4)
         expect(found).toBeInstanceOf(Function)
       }
     }
@@ -75,7 +71,7 @@ describe('the choice of algorithm', () => {
   const choose = (operation: OperationName, bytes: number, layout: Layout = 'apart'): string =>
     chooseAlgorithm(operation, { bytes, layout })
 
-  it('falls back from windows to messages in groups without windows', () => {
+  it('is one for messages in groups without windows', () => {
     const facts = { name: 'allReduce', algorithm: 'auto', dtype: 'float32', deterministic: false }
     const resolve = (count: number): string =>
       resolveAlgorithm({ ...facts, count } as Operation, 20, 'together', builtInTuning).algorithm
@@ -87,8 +83,8 @@ describe('the choice of algorithm', () => {
     expect(choose('allReduce', 1024 * 1024)).toBe('halving-doubling')
     expect(choose('allReduce', 128 * 1024 * 1024)).toBe('ring')
     expect(choose('broadcast', 4096)).toBe('binomial-tree')
-    expect(choose('broadcast', 64 * 1024 * 1024)).toBe('chain')
-    expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('window')
+    expect(choose('broadcast', 64 * 1024 * 1024)).toBe('ring')
+    expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('direct')
     expect(choose('broadcast', 64 * 1024 * 1024, 'together')).toBe('direct')
     expect(choose('allReduce', 4096, 'mixed')).toBe('hierarchical')
   })

@@ -55,7 +55,7 @@ describe('a tuning file', () => {
     [{ version: 1, sockets: { allReduce: [] } }, '"allReduce": expected a list of'],
     [{ version: 1, sockets: { allReduce: ['ring'] } }, '"allReduce": expected a list of'],
     [
-      { version: 1, sockets: { allGather: [{ algorithm: 'chain' }] } },
+      { version: 1, sockets: { allGather: [{ algorithm: 'linear' }] } },
       '"allGather": expected a list of { "upTo": bytes, "algorithm": name }, by ascending bytes and the last without "upTo"; the algorithms are ring, bruck, direct',
     ],
     [{ version: 1, sockets: { allReduce: [{ ...ring, upTo: 4096 }] } }, 'the last without "upTo"'],
@@ -138,15 +138,15 @@ describe('a hierarchical all-reduce', () => {
   }
 
   it('uses the tuning also for its step between hosts', async () => {
-    // everybody to everybody, once
-    expect(await framesBetween('linear')).toEqual(Array.from({ length: 12 }, () => 1))
-    expect(await framesBetween('ring')).not.toEqual(Array.from({ length: 12 }, () => 1))
+    // A chunk to each of the others, then the sum of the own chunk.
+    expect(await framesBetween('direct')).toEqual(Array.from({ length: 12 }, () => 2))
+    expect(await framesBetween('ring')).not.toEqual(Array.from({ length: 12 }, () => 2))
   })
 
   it('uses the size of the whole buffer to choose the algorithm between hosts', async () => {
     // 4000 bytes; each of the two owners has half.
-    expect(await framesBetween('linear', 3999)).toEqual(await framesBetween('linear'))
-    expect(await framesBetween('linear', 4000)).toEqual(await framesBetween('ring'))
+    expect(await framesBetween('direct', 3999)).toEqual(await framesBetween('direct'))
+    expect(await framesBetween('direct', 4000)).toEqual(await framesBetween('ring'))
   })
 
   it('that is tuned to use itself between hosts does not recurse forever', async () => {

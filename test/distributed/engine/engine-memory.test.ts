@@ -80,7 +80,6 @@ describe('engine scratch memory', () => {
 describe('an algorithm whose scratch memory does not fit', () => {
   // of three ranks, where one takes part for another
   it.each([
-    ['linear', 2],
     ['recursive-doubling', 2],
     ['halving-doubling', 1.5],
   ] as const)('is refused: %s needs %d times the buffer', async (algorithm, factor) => {

@@ -24,7 +24,6 @@ const operations = [
   'gather',
   'scatter',
   'allToAll',
-  'allToAll in place',
   'allGatherV',
   'gatherV',
   'scatterV',
@@ -74,7 +73,7 @@ export function startExchange(
   const unevenOf = (first: number): number[] => ranks.map((i) => ((first + i) % 3) * slice)
   const uneven = unevenOf(salt)
   const tree = { ...named, algorithm: (['auto', 'binomial-tree', 'linear'] as const)[choice]! }
-  const exchange = { ...named, algorithm: (['auto', 'pairwise', 'bruck'] as const)[choice]! }
+  const exchange = { ...named, algorithm: choice === 0 ? 'auto' : 'pairwise' } as const
   const startOf = (rank: number) => ({ rank, at: 0 })
   switch (step.operation) {
     case 'gather': {
@@ -88,12 +87,10 @@ export function startExchange(
       const expected = slicesOf(dtype, [slice], () => ({ rank: root, at: rank * slice }))
       return { work, check: () => sameBits(output, expected) }
     }
-    case 'allToAll':
-    case 'allToAll in place': {
-      const input = mine(slice * size)
-      const output = step.operation === 'allToAll' ? make(slice * size) : input
+    case 'allToAll': {
+      const output = make(slice * size)
       const expected = slicesOf(dtype, even, (from) => ({ rank: from, at: rank * slice }))
-      const work = group.allToAll(output, input, exchange)
+      const work = group.allToAll(output, mine(slice * size), exchange)
       return { work, check: () => sameBits(output, expected) }
     }
     case 'allGatherV': {

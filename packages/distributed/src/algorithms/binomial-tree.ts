@@ -73,17 +73,15 @@ export const binomialTree = {
       yield* until(channel.send(parent, input, slice))
       return
     }
-    // If the root is rank 0, slices are already in rank order.
-    const isDirect = isRoot && root === 0
-    const at = isDirect ? output : channel.scratch(family * slice)
+    const at = channel.scratch(family * slice)
     const receives = children.map((child) =>
       channel.receive(child.rank, at + child.distance * slice, child.family * slice),
     )
-    if (at !== input) kernels.copy(at, input, slice)
+    kernels.copy(at, input, slice)
     yield* untilAll(receives)
     if (!isRoot) yield* until(channel.send(parent, at, family * slice))
     // Rotate the slices, which are numbered from the root, into rank order.
-    else if (!isDirect) rotate(channel, output, at, slice, size, size - root)
+    else rotate(channel, output, at, slice, size, size - root)
   },
 
   *scatter(channel, operation) {
@@ -94,14 +92,13 @@ export const binomialTree = {
       yield* until(channel.receive(parent, output, slice))
       return
     }
-    const isDirect = isRoot && root === 0
-    const at = isDirect ? input : channel.scratch(family * slice)
+    const at = channel.scratch(family * slice)
     if (!isRoot) yield* until(channel.receive(parent, at, family * slice))
-    else if (!isDirect) rotate(channel, at, input, slice, size, root)
+    else rotate(channel, at, input, slice, size, root)
     const sends = children
       .toReversed()
       .map((child) => channel.send(child.rank, at + child.distance * slice, child.family * slice))
-    if (output !== at) kernels.copy(output, at, slice)
+    kernels.copy(output, at, slice)
     yield* untilAll(sends)
   },
 } satisfies Algorithms

@@ -1,14 +1,14 @@
 import { bytesOf } from '../operation.ts'
-import { rotate, until, untilAll, type Algorithms } from './channel.ts'
+import { rotate, untilAll, type Algorithms } from './channel.ts'
 
 /*
- * Bruck's algorithms (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997), for small slices: ceil(log2 n)
+ * Bruck's all-gather (Bruck, Ho, Kipnis, Upfal & Weathersby, 1997), for small slices: ceil(log2 n)
  * steps for any n, with extra copies instead of extra messages.
  */
 
 export const bruck = {
   /**
-   * All-gather: rank r collects the slices of r, r+1, ... in this order. In step k, rank r sends all
+   * Rank r collects the slices of r, r+1, ... in this order. In step k, rank r sends all
    * slices that it has to r - 2^k, except those that the receiver already has. It receives as many
    * from r + 2^k. Each rank sends n-1 slices in all.
    */
@@ -16,8 +16,8 @@ export const bruck = {
     const { rank, size: n, kernels } = channel
     const { input, output } = operation
     const slice = bytesOf(operation)
-    const held = rank === 0 ? output : channel.scratch(n * slice)
-    if (held !== input) kernels.copy(held, input, slice)
+    const held = channel.scratch(n * slice)
+    kernels.copy(held, input, slice)
     for (let distance = 1; distance < n; distance *= 2) {
       const bytes = Math.min(distance, n - distance) * slice
       yield* untilAll([
@@ -25,39 +25,7 @@ export const bruck = {
         channel.send((rank - distance + n) % n, held, bytes),
       ])
     }
-    if (held !== output) rotate(channel, output, held, slice, n, n - rank)
-  },
-
-  /**
-   * All-to-all: rank r rotates its slices, so that slice i is for r + i. In step k, rank r packs all
-   * slices with bit k in their number into one message, and sends it to r + 2^k. Each rank sends
-   * about (n/2) log2 n slices in all.
-   */
-  *allToAll(channel, operation) {
-    const { rank, size: n, kernels } = channel
-    const { input, output } = operation
-    const slice = bytesOf(operation)
-    const held = channel.scratch(n * slice)
-    const packed = channel.scratch(Math.ceil(n / 2) * slice)
-    const arrived = channel.scratch(Math.ceil(n / 2) * slice)
-    rotate(channel, held, input, slice, n, rank)
-    for (let distance = 1; distance < n; distance *= 2) {
-      const moving = Array.from({ length: n }, (_, i) => i).filter((i) => (i & distance) !== 0)
-      for (const [place, i] of moving.entries()) {
-        kernels.copy(packed + place * slice, held + i * slice, slice)
-      }
-      const bytes = moving.length * slice
-      const received = channel.receive((rank - distance + n) % n, arrived, bytes)
-      const sent = channel.send((rank + distance) % n, packed, bytes)
-      yield* until(received)
-      for (const [place, i] of moving.entries()) {
-        kernels.copy(held + i * slice, arrived + place * slice, slice)
-      }
-      yield* until(sent)
-    }
-    for (let i = 0; i < n; i++) {
-      kernels.copy(output + ((rank - i + n) % n) * slice, held + i * slice, slice)
-    }
+    rotate(channel, output, held, slice, n, n - rank)
   },
 } satisfies Algorithms
 

@@ -27,30 +27,33 @@ import {
  * all-reduce: the buffer is cut into blocks, and each block into n chunks. In each block, rank r
  * adds chunk r of all ranks, then fetches the sums of the other chunks while the block is still
  * cached. Sent per rank, of S bytes: 2(n-1)/n S in 2(n-1) messages per block. Reduce-scatter and
- * all-gather each send half of that, (n-1)/n S. One rank adds each chunk, so all ranks get the same
- * bits.
+ * all-gather each send half of that, (n-1)/n S. In a reduce, each rank sends (n-1)/n S, then every
+ * rank but the root sends its sums of S/n to the root.
  *
  * broadcast: the root sends its S bytes to each of n-1 ranks.
  *
- * The ordered reductions combine in rank order, ((r0 + r1) + r2) + ..., so that the result does not
- * depend on the algorithm, the transport or the topology. In a reduce, each rank sends (n-1)/n S,
- * then every rank but the root sends its sums of S/n to the root.
+ * Reductions combine in rank order, ((r0 + r1) + r2) + ..., so that the result does not depend on the
+ * transport or the topology. `deterministic` uses them.
  */
 
-/** Number of segments or blocks that are sent in advance. */
-const AHEAD = 3
-/** Number of blocks or segments of an ordered reduction whose contributions are received at once. */
-const ORDERED_AHEAD = 2
+/** Number of segments or blocks that are sent and received in advance. */
+const AHEAD = 2
 
 export const direct = {
-  allReduce: (channel, operation) =>
-    reduceBlocks(channel, operation, () => true, {
-      combine: combineFromOwn,
-      ahead: AHEAD,
-      chunkBytes: partBytes(AHEAD * (channel.size - 1)),
-    }),
+  allReduce: (channel, operation) => reduceBlocks(channel, operation, () => true),
 
-  reduceScatter: (channel, operation) => reduceSlices(channel, operation),
+  /** Afterwards, the buffers of ranks other than the root hold partial results. */
+  reduce: (channel, operation) =>
+    reduceBlocks(channel, operation, (rank) => rank === operation.peer),
+
+  /** `input` [n slices] is unchanged, and rank r's slice of the result goes to `output`. */
+  reduceScatter: (channel, operation) => {
+    const { input, output } = operation
+    const bytes = bytesOf(operation)
+    const ranks = Array.from({ length: channel.size }, (_, rank) => rank)
+    const slices = ranks.map((rank) => ({ at: input + rank * bytes, bytes }))
+    return reduceToOwners(channel, operation, ranks, slices, output)
+  },
 
   /** Copies rank r's `input` to slice r of every `output`. */
   *allGather(channel, operation) {
@@ -92,63 +95,15 @@ export const direct = {
   },
 } satisfies Algorithms
 
-/** The reductions in rank order, which `deterministic` uses. */
-export const ordered = {
-  allReduce: (channel, operation) => reduceInOrder(channel, operation, () => true),
-
-  reduceScatter: (channel, operation) =>
-    reduceSlices(channel, operation, combineInRankOrder, ORDERED_AHEAD),
-
-  /** Afterwards, the buffers of ranks other than the root hold partial results. */
-  reduce: (channel, operation) =>
-    reduceInOrder(channel, operation, (rank) => rank === operation.peer),
-} satisfies Algorithms
-
-function reduceInOrder(
-  channel: Channel,
-  operation: Operation,
-  isReader: (rank: number) => boolean,
-): Steps {
-  return reduceBlocks(channel, operation, isReader, {
-    combine: combineInRankOrder,
-    ahead: ORDERED_AHEAD,
-    chunkBytes: partBytes(channel.size - 1),
-  })
-}
-
 /**
- * Combines this rank's data with the data of the other ranks. The parts of other ranks are
- * overwritten. `own` is unchanged unless it is also the output.
+ * Combines this rank's data with the data of the other ranks in rank order: output =
+ * ((r0 op r1) op r2) ... The parts of other ranks are overwritten. `own` is unchanged unless it is
+ * also the output.
  *
  * @param parts - the data of the other ranks, starting after this rank and wrapping around
  * @param place - position of this rank among the ranks
  */
-type Combine = (
-  arithmetic: Arithmetic,
-  parts: readonly Message[],
-  own: Piece,
-  output: number,
-  place: number,
-) => Steps
-
-/** Adds the other ranks' data to this rank's: output = (own op next) op next but one ... */
-function* combineFromOwn(
-  arithmetic: Arithmetic,
-  parts: readonly Message[],
-  { at, bytes }: Piece,
-  output: number,
-): Steps {
-  let sum = at
-  for (const part of parts) {
-    yield* until(part)
-    arithmetic.combine(output, sum, part.at, bytes)
-    sum = output
-  }
-  arithmetic.finish(output, bytes)
-}
-
-/** Combines in rank order: output = ((r0 op r1) op r2) ... See `Combine`. */
-export function* combineInRankOrder(
+function* combineInRankOrder(
   arithmetic: Arithmetic,
   parts: readonly Message[],
   { at: own, bytes }: Piece,
@@ -169,34 +124,26 @@ export function* combineInRankOrder(
   arithmetic.finish(output, bytes)
 }
 
-interface BlockOptions {
-  readonly combine: Combine
-  /** Number of blocks whose contributions are in flight. */
-  readonly ahead: number
-  /** Largest chunk of a block. */
-  readonly chunkBytes: number
-}
-
 /** Combines the buffers of all ranks, block by block. The readers get the result. */
 function* reduceBlocks(
   channel: Channel,
   operation: Operation,
   isReader: (rank: number) => boolean,
-  { combine, ahead, chunkBytes }: BlockOptions,
 ): Steps {
   const { rank, size } = channel
   const arithmetic = arithmeticOf(channel, operation)
   const peers = otherRanks(channel)
+  const chunkBytes = partBytes(AHEAD * peers.length)
   const blocks = cutIntoSegments(bufferOf(operation), chunkBytes * size).map((block) =>
     cutIntoChunks(block, size),
   )
   const slots = blocks
-    .slice(0, ahead)
+    .slice(0, AHEAD)
     .map(() => peers.map(() => channel.scratch(blocks[0]![0]!.bytes)))
   const started: Message[] = []
   const parts: Message[][] = []
   // All ranks must post their messages in this order: after the sums of block i, the contributions
-  // to block i + ahead.
+  // to block i + AHEAD.
   const contribute = (i: number): void => {
     const chunks = blocks[i]
     if (chunks === undefined) return
@@ -204,39 +151,23 @@ function* reduceBlocks(
       const { at, bytes } = chunks[peer]!
       started.push(channel.send(peer, at, bytes))
     }
-    const places = slots[i % ahead]!
+    const places = slots[i % AHEAD]!
     const { bytes } = chunks[rank]!
     parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, bytes)))
   }
 
-  for (let i = 0; i < ahead; i++) contribute(i)
+  for (let i = 0; i < AHEAD; i++) contribute(i)
   for (const [i, chunks] of blocks.entries()) {
     const own = chunks[rank]!
-    yield* combine(arithmetic, parts[i]!, own, own.at, rank)
+    yield* combineInRankOrder(arithmetic, parts[i]!, own, own.at, rank)
     for (const peer of peers) {
       const { at, bytes } = chunks[peer]!
       if (isReader(peer)) started.push(channel.send(peer, own.at, own.bytes))
       if (isReader(rank)) started.push(channel.receive(peer, at, bytes))
     }
-    contribute(i + ahead)
+    contribute(i + AHEAD)
   }
   yield* untilAll(started)
-}
-
-/**
- * Reduces slices. `input` [n slices] is unchanged, and rank r's slice of the result goes to `output`.
- */
-function reduceSlices(
-  channel: Channel,
-  operation: Operation,
-  combine?: Combine,
-  ahead?: number,
-): Steps {
-  const { input, output } = operation
-  const bytes = bytesOf(operation)
-  const ranks = Array.from({ length: channel.size }, (_, rank) => rank)
-  const slices = ranks.map((rank) => ({ at: input + rank * bytes, bytes }))
-  return reduceToOwners(channel, operation, ranks, slices, output, combine, ahead)
 }
 
 /**
@@ -245,7 +176,6 @@ function reduceSlices(
  * there are fewer `ranks`.
  *
  * @param output - heap offset of the owner's result. Default: the place of its own chunk
- * @param ahead - number of segments whose contributions are received at once
  */
 export function* reduceToOwners(
   channel: Channel,
@@ -253,13 +183,11 @@ export function* reduceToOwners(
   ranks: readonly number[],
   chunks: readonly Piece[],
   output?: number,
-  combine: Combine = combineFromOwn,
-  ahead = 1,
 ): Steps {
   const place = ranks.indexOf(channel.rank)
   const arithmetic = arithmeticOf(channel, operation)
   const peers = [...ranks.slice(place + 1), ...ranks.slice(0, place)]
-  const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(peers.length)))
+  const cut = chunks.map((chunk) => cutIntoSegments(chunk, partBytes(AHEAD * peers.length)))
   const sends: Message[] = []
   const contribute = (i: number): void => {
     for (let step = 1; step < ranks.length; step++) {
@@ -269,25 +197,27 @@ export function* reduceToOwners(
     }
   }
   const own = cut[place] ?? []
-  const slots = own.slice(0, ahead).map(() => peers.map(() => channel.scratch(own[0]!.bytes)))
+  const slots = own.slice(0, AHEAD).map(() => peers.map(() => channel.scratch(own[0]!.bytes)))
   const parts: Message[][] = []
   const post = (i: number): void => {
     const segment = own[i]
     if (segment === undefined) return
-    const places = slots[i % ahead]!
+    const places = slots[i % AHEAD]!
     parts.push(peers.map((peer, slot) => channel.receive(peer, places[slot]!, segment.bytes)))
   }
   const rounds = Math.max(...cut.map(({ length }) => length))
-  for (let i = 0; i < AHEAD; i++) contribute(i)
-  for (let i = 0; i < ahead; i++) post(i)
+  for (let i = 0; i < AHEAD; i++) {
+    contribute(i)
+    post(i)
+  }
   for (let i = 0; i < rounds; i++) {
     const segment = own[i]
     if (segment !== undefined) {
       const result = output === undefined ? segment.at : output + segment.at - own[0]!.at
-      yield* combine(arithmetic, parts[i]!, segment, result, place)
+      yield* combineInRankOrder(arithmetic, parts[i]!, segment, result, place)
     }
     contribute(i + AHEAD)
-    post(i + ahead)
+    post(i + AHEAD)
   }
   yield* untilAll(sends)
 }

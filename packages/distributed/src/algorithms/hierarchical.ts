@@ -1,7 +1,6 @@
 import { bytesOf, type OperationName } from '../operation.ts'
 import {
   arithmeticOf,
-  until,
   untilAll,
   type Algorithm,
   type Algorithms,
@@ -14,26 +13,19 @@ import { bufferOf, cutIntoChunks, type Piece } from './pieces.ts'
 import type { TuningTable } from './tuning-table.ts'
 
 /*
- * Collectives of groups that span several hosts, with several ranks on at least one host. Ranks of
- * a host copy from each other's memory, and as few bytes as possible go between hosts (Sanders &
+ * All-reduce of groups that span several hosts, with several ranks on at least one host. Ranks of a
+ * host copy from each other's memory, and as few bytes as possible go between hosts (Sanders &
  * Träff, 2002; NCCL's trees and MPI libraries' two-level collectives are similar).
  *
- * all-reduce, with m ranks on the smallest host: the buffer is cut into m chunks. In each host, owner j
+ * With m ranks on the smallest host: the buffer is cut into m chunks. In each host, owner j
  * adds chunk j of all its ranks. The owners of chunk j on all h hosts reduce it among themselves. Then
  * every rank fetches all chunks from the owners of its host. Each host sends 2(h-1)/h S bytes to other
  * hosts, spread over m connections.
- *
- * broadcast: the root sends to one rank of every other host. Each of those ranks sends to the other
- * ranks of its host.
  */
 
-/** Chooses the algorithm for the messages between hosts, given the size of the buffer in bytes. */
+/** Chooses the all-reduce among the owners of a chunk, given the size of the whole buffer in bytes. */
 export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
-/**
- * @param between - chooses the all-reduce among the owners of a chunk, and the broadcast between
- *   hosts, in which one rank of each host takes part
- */
 export function hierarchical(between: Between): Algorithms {
   return {
     *allReduce(channel, operation) {
@@ -61,25 +53,6 @@ export function hierarchical(between: Between): Algorithms {
         arithmetic.finish(own.at, own.bytes)
       }
       yield* fetchFromOwners(channel, local, chunks)
-    },
-
-    *broadcast(channel, operation) {
-      const { rank } = channel
-      const { input: at, peer: root } = operation
-      const bytes = bytesOf(operation)
-      const hosts = ranksByHost(channel)
-      const leaders = hosts.map((ranks) => (ranks.includes(root) ? root : ranks[0]!))
-      const local = hosts.find((ranks) => ranks.includes(rank))!
-      const leader = leaders.find((candidate) => local.includes(candidate))!
-      if (rank !== leader) {
-        yield* until(channel.receive(leader, at, bytes))
-        return
-      }
-      const across = between(operation.name, bytes, channel.tuning)
-      const part = { ...operation, peer: leaders.indexOf(root) }
-      yield* across(channelAmong(channel, leaders), part)
-      const others = local.filter((peer) => peer !== leader)
-      yield* untilAll(others.map((peer) => channel.send(peer, at, bytes)))
     },
   }
 }

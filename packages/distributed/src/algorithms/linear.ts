@@ -1,13 +1,4 @@
-import { bytesOf } from '../operation.ts'
-import {
-  arithmeticOf,
-  otherRanks,
-  until,
-  untilAll,
-  type Algorithm,
-  type Algorithms,
-} from './channel.ts'
-import { combineInRankOrder } from './direct.ts'
+import { otherRanks, until, untilAll, type Algorithm, type Algorithms } from './channel.ts'
 import { slicesOf } from './pieces.ts'
 
 /*
@@ -66,21 +57,5 @@ export const linear = {
     }
     yield* untilAll(others.map((from) => channel.receive(from, 0, 0)))
     yield* untilAll(others.map((to) => channel.send(to, 0, 0)))
-  },
-
-  /**
-   * All-reduce in one step. Every rank sends its whole buffer to every other rank, which is (n-1) S
-   * bytes. It then adds all buffers in rank order, so that all ranks get the same bits. The latency
-   * is the lowest, which suits very small buffers of ranks that share memory.
-   */
-  *allReduce(channel, operation) {
-    const { input: at } = operation
-    const bytes = bytesOf(operation)
-    const peers = otherRanks(channel)
-    const sends = peers.map((peer) => channel.send(peer, at, bytes))
-    const parts = peers.map((peer) => channel.receive(peer, channel.scratch(bytes), bytes))
-    yield* untilAll(sends)
-    const arithmetic = arithmeticOf(channel, operation)
-    yield* combineInRankOrder(arithmetic, parts, { at, bytes }, at, channel.rank)
   },
 } satisfies Algorithms

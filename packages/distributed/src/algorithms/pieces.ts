@@ -86,21 +86,15 @@ export interface Slice extends Piece {
 /**
  * Returns the slices of a buffer in rank order: `count` elements each, or as many as the
  * operation's table says.
+ *
+ * @param first - index in the table of the first slice. The slices that an all-to-all receives
+ *   begin at the size of the group
  */
-export function slicesOf(channel: Channel, operation: Operation): Slice[] {
-  return cut(channel, operation, 0)
-}
-
-/** Returns the slices that an all-to-all sends and receives. */
-export function exchangedSlicesOf(
-  channel: Channel,
-  operation: Operation,
-): { sent: Slice[]; coming: Slice[] } {
-  return { sent: cut(channel, operation, 0), coming: cut(channel, operation, channel.size) }
-}
-
-/** @param first - index in the table of the first slice */
-function cut({ size, heap }: Channel, { count, dtype, table }: Operation, first: number): Slice[] {
+export function slicesOf(
+  { size, heap }: Channel,
+  { count, dtype, table }: Operation,
+  first = 0,
+): Slice[] {
   const element = dtypes[dtype].bytes
   let at = 0
   return Array.from({ length: size }, (_, rank) => {

@@ -7,16 +7,15 @@ import {
 } from '../operation.ts'
 import { binomialTree } from './binomial-tree.ts'
 import { bruck, dissemination } from './bruck.ts'
-import { chain } from './chain.ts'
 import type { Algorithm, Algorithms, Layout } from './channel.ts'
-import { copyAlone, direct, ordered } from './direct.ts'
+import { copyAlone, direct } from './direct.ts'
 import { flatBytes } from './flat.ts'
 import { halvingDoubling, recursiveDoubling, recursiveHalving } from './halving-doubling.ts'
 import { hierarchical } from './hierarchical.ts'
 import { linear } from './linear.ts'
 import { pairwise } from './pairwise.ts'
 import { ring } from './ring.ts'
-import { builtInTuning, withoutWindows, type TuningTable } from './tuning-table.ts'
+import { builtInTuning, type TuningTable } from './tuning-table.ts'
 import { findWindowCollective } from './window.ts'
 
 const algorithms: Readonly<Partial<Record<AlgorithmName, Algorithms>>> = {
@@ -28,13 +27,11 @@ const algorithms: Readonly<Partial<Record<AlgorithmName, Algorithms>>> = {
   bruck,
   dissemination,
   'binomial-tree': binomialTree,
-  chain,
   hierarchical: hierarchical((name, bytes, tuning) =>
     implementationOf(name, chooseBetweenHosts(name, bytes, tuning))!,
   ),
   direct,
   linear,
-  ordered,
 }
 
 /** Returns undefined if the operation does not have the algorithm. */
@@ -49,7 +46,7 @@ export interface Situation {
   readonly layout: Layout
 }
 
-/** Chooses the best algorithm by a tuning table. */
+/** Chooses the best algorithm for messages by a tuning table. */
 export function chooseAlgorithm(
   operation: OperationName,
   { bytes, layout }: Situation,
@@ -62,26 +59,16 @@ export function chooseAlgorithm(
   return thresholds.find(({ upTo }) => bytes <= upTo)!.algorithm
 }
 
-/** Chooses the algorithm between the hosts of a hierarchical collective. */
+/** Chooses the algorithm between the hosts of a hierarchical all-reduce. */
 export function chooseBetweenHosts(
   name: OperationName,
   bytes: number,
   tuning: TuningTable = builtInTuning,
 ): AlgorithmName {
   const situation = { bytes, layout: 'apart' } as const
-  const chosen = chooseMessages(name, situation, tuning)
+  const chosen = chooseAlgorithm(name, situation, tuning)
   // Without shared memory, choosing `hierarchical` again would recurse forever.
   return chosen === 'hierarchical' ? chooseAlgorithm(name, situation) : chosen
-}
-
-/** Chooses among the algorithms that use messages, not windows. */
-function chooseMessages(
-  operation: OperationName,
-  situation: Situation,
-  tuning: TuningTable,
-): AlgorithmName {
-  const chosen = chooseAlgorithm(operation, situation, tuning)
-  return chosen === 'window' ? chooseAlgorithm(operation, situation, withoutWindows) : chosen
 }
 
 /**
@@ -94,26 +81,25 @@ export function chooseWithoutMessages(
   operation: Operation,
   size: number,
   slotBytes: number,
-  tuning: TuningTable,
 ): 'flat' | 'window' | undefined {
   const { name, algorithm } = operation
-  const isWindow = (chosen: AlgorithmName): boolean =>
-    chosen === 'window' && size > 1 && findWindowCollective(name) !== undefined
-  if (algorithm !== 'auto') return isWindow(algorithm) ? 'window' : undefined
-  const bytes = flatBytes(operation, size)
-  if (bytes === undefined) return undefined
-  if (bytes <= slotBytes) return 'flat'
-  const whole = name === 'allGather' ? bytes * size : bytes
-  const chosen = chooseAlgorithm(name, { bytes: whole, layout: 'together' }, tuning)
-  return isWindow(chosen) ? 'window' : undefined
+  if (algorithm !== 'auto' && algorithm !== 'window') return undefined
+  const bytes = flatBytes(operation, size) ?? Infinity
+  if (algorithm === 'auto' && bytes <= slotBytes) return 'flat'
+  return size > 1 && findWindowCollective(name) !== undefined ? 'window' : undefined
+}
+
+/** Returns the algorithms that a tuning table can choose for an operation. */
+export function algorithmsForMessages(operation: OperationName): AlgorithmName[] {
+  return (Object.keys(algorithms) as AlgorithmName[]).filter(
+    (name) => implementationOf(operation, name) !== undefined,
+  )
 }
 
 /** Returns the algorithms that the option `algorithm` of an operation accepts besides `auto`. */
 export function algorithmsOf(operation: OperationName): AlgorithmName[] {
-  const byMessages = (Object.keys(algorithms) as AlgorithmName[]).filter(
-    (name) => implementationOf(operation, name) !== undefined,
-  )
-  return findWindowCollective(operation) === undefined ? byMessages : [...byMessages, 'window']
+  const hasWindow = findWindowCollective(operation) !== undefined
+  return [...algorithmsForMessages(operation), ...(hasWindow ? (['window'] as const) : [])]
 }
 
 /** Returns the operation with its algorithm for messages in a group of this size and layout. */
@@ -124,10 +110,10 @@ export function resolveAlgorithm(
   tuning: TuningTable,
 ): Operation {
   const { name, algorithm, deterministic } = operation
-  if (deterministic) return { ...operation, algorithm: 'ordered' }
+  if (deterministic) return { ...operation, algorithm: 'direct' }
   if (implementationOf(name, algorithm) !== undefined) return operation
   const bytes = bytesOf(operation) * (sliced.has(name) ? size : 1)
-  return { ...operation, algorithm: chooseMessages(name, { bytes, layout }, tuning) }
+  return { ...operation, algorithm: chooseAlgorithm(name, { bytes, layout }, tuning) }
 }
 
 /**

@@ -13,7 +13,7 @@ export type Thresholds = readonly Threshold[]
 /** How the ranks of a group communicate: the keys of a `TuningTable`. */
 export const media = ['sockets', 'sharedMemory'] as const
 
-/** The algorithm for each operation and size. */
+/** The algorithm for each operation and size, where it uses messages. */
 export interface TuningTable {
   readonly sockets: Readonly<Record<OperationName, Thresholds>>
   /** Thresholds for groups that share memory. Omitted operations use the thresholds for sockets. */
@@ -37,7 +37,7 @@ function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
 }
 
 const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 64 * MIB, 'ring')
-const tree = choose('binomial-tree', MIB, 'chain')
+const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
 const rooted = choose('binomial-tree', 64 * KIB, 'linear')
 
 /**
@@ -48,38 +48,25 @@ export const builtInTuning: TuningTable = {
   sockets: {
     send: choose('direct'),
     recv: choose('direct'),
-    broadcast: tree,
-    reduce: tree,
+    broadcast: choose('binomial-tree', 256 * KIB, 'ring'),
+    reduce: choose('binomial-tree', 8 * MIB, 'direct'),
     allReduce,
     allReduceCoalesced: allReduce,
-    reduceScatter: choose('recursive-halving', MIB, 'pairwise', 8 * MIB, 'ring'),
+    reduceScatter: choose('recursive-halving', MIB, 'direct', 8 * MIB, 'ring'),
     allGather: choose('bruck', 256 * KIB, 'direct', 8 * MIB, 'ring'),
     allGatherV: choose('ring'),
     gather: rooted,
     scatter: rooted,
     gatherV: choose('linear'),
     scatterV: choose('linear'),
-    allToAll: choose('bruck', 16 * KIB, 'pairwise'),
+    allToAll: choose('pairwise'),
     allToAllV: choose('pairwise'),
     barrier: choose('dissemination'),
     monitoredBarrier: choose('linear'),
   },
   sharedMemory: {
     broadcast: choose('binomial-tree', 64 * KIB, 'direct'),
-    allReduce: choose('window'),
-    allReduceCoalesced: choose('window'),
-    reduceScatter: choose('window'),
-    allGather: choose('window'),
-  },
-}
-
-const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
-
-/** The built-in table for groups that cannot use windows. */
-export const withoutWindows: TuningTable = {
-  ...builtInTuning,
-  sharedMemory: {
-    ...builtInTuning.sharedMemory,
+    reduce: choose('binomial-tree'),
     allReduce: sharedAllReduce,
     allReduceCoalesced: sharedAllReduce,
     reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),

@@ -14,9 +14,8 @@ import { cutIntoSegments, GRAIN } from './pieces.ts'
  * other chunks, which are still cached. Each rank reads 2(n-1)/n S of S bytes. Reduce-scatter and
  * all-gather each read half of that. All ranks get the same bits.
  *
- * Other collectives exchange messages, for two reasons. An all-to-all may be in place on only some
- * ranks. The root of a broadcast, reduce, gather or scatter may abort while other ranks read its
- * buffer.
+ * Other collectives exchange messages: the root of a broadcast, reduce, gather or scatter may abort
+ * while other ranks read its buffer.
  */
 
 /** The buffers of all ranks of a group in one operation. Ranks are group ranks. */

@@ -1,6 +1,5 @@
 import { monotonicNow } from '@tsrun/core'
 import { StatusSlot } from '../record/status-slot.ts'
-import type { FlightEntry } from '../record/flight-records.ts'
 import { refuses } from '../engine/group.ts'
 import { spaces } from '../engine/messages/frame.ts'
 import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
@@ -73,9 +72,8 @@ export function diagnose(
     if (last === undefined) return 'in no operation so far'
     const seconds = ((monotonicNow() - last.completed) / 1000).toFixed(1)
     const group = groups.get(last.group)?.name ?? `#${last.group}`
-    const what =
-      last.peer === undefined ? `${last.operation} #${last.sequence}` : describeMessage(last)
-    return `in no operation; its last was ${what} of group ${group}, ${seconds} s ago`
+    const { operation, sequence } = last
+    return `in no operation; its last was ${operation} #${sequence} of group ${group}, ${seconds} s ago`
   }
 
   const writePeers = (task: Task): void => {
@@ -134,9 +132,4 @@ export function diagnose(
       publisher?.look(running)
     },
   }
-}
-
-function describeMessage({ name, operation, peer, tag }: FlightEntry): string {
-  const direction = name === 'send' ? 'to' : 'from'
-  return `${operation} ${direction} rank ${peer} of the world, tag ${tag}`
 }

@@ -1,15 +1,16 @@
-import { decode, encode, isObject } from '@tsrun/core'
+import { choice, decode, either, encode, object, text, type Of } from '@tsrun/core'
 import { EAGER_LIMIT } from '../engine/messages/frame.ts'
 
-/** Messages between the diagnosis code of ranks. Operations do not depend on them. */
-export type Notice =
+const notice = either(
   /** Asks what operation the peer runs. */
-  | { readonly kind: 'question' }
-  | { readonly kind: 'answer'; readonly text: string }
+  object({ kind: choice('question') }),
+  object({ kind: choice('answer'), text }),
   /** The line where the sender called the collective that the frame names. */
-  | { readonly kind: 'site'; readonly site: string }
+  object({ kind: choice('site'), site: text }),
+)
 
-const LONGEST = 2048
+/** A message between the diagnosis code of two ranks. Operations do not depend on it. */
+export type Notice = Of<typeof notice>
 
 export function encodeNotice(notice: Notice): Uint8Array {
   return encode(notice, EAGER_LIMIT)
@@ -20,15 +21,10 @@ export function encodeNotice(notice: Notice): Uint8Array {
  * version.
  */
 export function decodeNotice(payload: Uint8Array): Notice | undefined {
-  let value: unknown
   try {
-    value = decode(payload, EAGER_LIMIT)
+    const value = decode(payload, EAGER_LIMIT)
+    return notice.is(value) ? value : undefined
   } catch {
     return undefined
   }
-  const { kind, text, site } = isObject(value) ? value : {}
-  if (kind === 'question') return { kind }
-  if (kind === 'answer' && typeof text === 'string') return { kind, text: text.slice(0, LONGEST) }
-  if (kind === 'site' && typeof site === 'string') return { kind, site: site.slice(0, LONGEST) }
-  return undefined
 }

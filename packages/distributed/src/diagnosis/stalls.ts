@@ -1,8 +1,7 @@
 import { createLogger } from '@tsrun/core'
-import { spaces } from '../engine/messages/frame.ts'
+import { NO_STREAM } from '../engine/messages/frame-writer.ts'
 import type { Link } from '../engine/messages/link.ts'
 import type { Task } from '../engine/task.ts'
-import { isCollective } from '../operation.ts'
 import { encodeNotice } from './notices.ts'
 
 /** Milliseconds in which other ranks must answer what they run. */
@@ -31,13 +30,6 @@ export function watchStalls({ patience, links, labelOf }: StallsOptions) {
   const stalls = new WeakMap<Task, Stall>()
   /** The last answer of each rank. */
   const answers = new Map<number, { readonly at: number; readonly text: string }>()
-
-  const ask = ({ group, operation }: Task, peer: number): void => {
-    const address = isCollective(operation)
-      ? { space: spaces.collective, group: group.id, sequence: operation.sequence }
-      : { space: spaces.message, group: group.id, sequence: operation.tag }
-    links[peer]?.sendNotice(address, encodeNotice({ kind: 'question' }))
-  }
 
   const warn = (task: Task, peers: readonly number[], asked: number, waited: number): void => {
     const whom = peers.map((peer) => {
@@ -72,7 +64,8 @@ export function watchStalls({ patience, links, labelOf }: StallsOptions) {
         const peers = task.peers()
         if (stall.asked === undefined) {
           stall.asked = now
-          for (const peer of peers) ask(task, peer)
+          const question = encodeNotice({ kind: 'question' })
+          for (const peer of peers) links[peer]?.sendNotice(NO_STREAM, question)
           continue
         }
         const { asked } = stall

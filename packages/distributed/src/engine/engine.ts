@@ -129,7 +129,6 @@ export function createEngine(options: EngineOptions) {
       },
       rank,
       kernels,
-      tuning,
       waiting: [],
       onMismatch: ({ group, state }, peer, { sequence }, theirs) => {
         // Ignore an inquiry from a peer that is at another position.

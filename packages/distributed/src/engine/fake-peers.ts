@@ -1,5 +1,5 @@
 import { arithmeticOf } from '../algorithms/channel.ts'
-import { exchangedSlicesOf, slicesOf, type Slice } from '../algorithms/pieces.ts'
+import { slicesOf, type Slice } from '../algorithms/pieces.ts'
 import { ANY_SOURCE, bytesOf, SKIPPED } from '../operation.ts'
 import type { RunningOperation, TransportCollectives } from '../transports/transport.ts'
 
@@ -55,11 +55,9 @@ function answer(running: RunningOperation): void {
       else heap.bytes.fill(0, output, output + own.bytes)
       break
     case 'allToAll':
-    case 'allToAllV': {
-      const { sent, coming } = exchangedSlicesOf(running, operation)
-      repeat(running, coming, input + sent[rank]!.at, sent[rank]!.bytes)
+    case 'allToAllV':
+      repeat(running, slicesOf(running, operation, size), input + own.at, own.bytes)
       break
-    }
     case 'recv':
       if (count !== SKIPPED) heap.bytes.fill(0, output, output + bytes)
       if (table !== 0) heap.doubles[table / 8] = peer === ANY_SOURCE ? (rank + 1) % size : peer

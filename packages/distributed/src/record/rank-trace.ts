@@ -181,14 +181,9 @@ function observeCollections(recorder: SpanRecorder): PerformanceObserver {
 
 /** Returns the offset from `performance.now()` to `monotonicNow()`. */
 function offsetOfPerformance(): number {
-  // Measure several times, because the first calls are slow.
-  const samples = Array.from({ length: 10 }, () => {
-    const before = monotonicNow()
-    const time = performance.now()
-    const after = monotonicNow()
-    return { width: after - before, offset: (before + after) / 2 - time }
-  })
-  return samples.reduce((best, each) => (each.width < best.width ? each : best)).offset
+  // The first call is slow.
+  performance.now()
+  return monotonicNow() - performance.now()
 }
 
 const stepsRule = written(STEP_RANGE, parseStepRange).default({ first: 1, last: Infinity })

@@ -18,13 +18,9 @@ const signs: Partial<Record<SpanKind, { readonly fill: string; readonly meaning:
   wait: { fill: '.', meaning: '. waiting for a message' },
 }
 
-/** Largest number of blocks in a drawing. */
-const MOST_BLOCKS = 4
-
 /**
  * Draws the spans of all ranks on one time axis, with a row for each rank and a legend. A span has
- * at least one character. If lines are too short for the labels of most spans, the axis is split
- * into up to four blocks below each other. Each block has all ranks and its own range of times.
+ * at least one character, and as much of its label as fits.
  */
 export function drawTimeline(
   spans: readonly Span[],
@@ -35,38 +31,14 @@ export function drawTimeline(
   const to = spans.reduce((latest, { end }) => Math.max(latest, end), -Infinity)
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)
   const margin = `r${ranks.at(-1)!}`.length
-  const room = Math.max(1, width - margin - 1)
-  const blocks = Math.min(MOST_BLOCKS, Math.max(1, Math.ceil(wanted(spans, to - from) / room)))
-  const length = blocks * room
+  const length = Math.max(1, width - margin - 1)
   const rows = ranks.map((rank) => {
     const own = spans.filter((span) => span.rank === rank)
-    return drawRow(own, length, from, to > from ? length / (to - from) : 0)
+    const row = drawRow(own, length, from, to > from ? length / (to - from) : 0)
+    return `${`r${rank}`.padEnd(margin)} ${row}`.trimEnd()
   })
-  const time = (block: number): string => (((to - from) * block) / blocks).toFixed(1)
-  const lines = Array.from({ length: blocks }, (_, block) => {
-    const first = block === 0 ? '0' : time(block)
-    const axis = first + `${time(block + 1)} ms`.padStart(room - first.length)
-    return [
-      ...rows.map((row, at) =>
-        `${`r${ranks[at]!}`.padEnd(margin)} ${row.slice(block * room, (block + 1) * room)}`.trimEnd(),
-      ),
-      `${' '.repeat(margin)} ${axis}`,
-      '',
-    ]
-  })
-  return [...lines.flat(), ...legend(spans, width)].join('\n')
-}
-
-/**
- * Returns the width in characters at which 75 % of the labelled spans are wide enough for their
- * label and one more character.
- */
-function wanted(spans: readonly Span[], duration: number): number {
-  const needs = spans
-    .filter(({ kind, start, end }) => actionKinds.has(kind) && end > start)
-    .map((span) => ((labelOf(span).length + 1) * duration) / (span.end - span.start))
-    .sort((a, b) => a - b)
-  return needs[Math.floor((needs.length * 3) / 4)] ?? 0
+  const axis = `${' '.repeat(margin)} 0${`${(to - from).toFixed(1)} ms`.padStart(length - 1)}`
+  return [...rows, axis, '', ...legend(spans, width)].join('\n')
 }
 
 function labelOf({ kind, microbatch }: Span): string {

@@ -9,7 +9,7 @@ import {
   waitOrAbort,
   type TsrError,
 } from '@tsrun/core'
-import { signalEventfd } from '@tsrun/native'
+import { ringBell } from '@tsrun/native'
 import { packageFolder } from '../package-folder.ts'
 import type { Endpoint } from '../transports/dialer.ts'
 import type { ConnectOptions } from './open-transport.ts'
@@ -57,7 +57,7 @@ export function createThread(
 
   const wake = (): void => {
     if (ready?.doorbell === undefined) worker.postMessage(0)
-    else signalEventfd(ready.doorbell)
+    else ringBell(ready.doorbell)
   }
 
   /**

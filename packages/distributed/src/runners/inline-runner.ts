@@ -108,7 +108,6 @@ export function createInlineRunner(
       kernels,
       rank,
       hosts,
-      tuning,
       epochs,
       arena,
       journal,

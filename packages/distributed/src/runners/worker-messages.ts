@@ -34,7 +34,7 @@ export type StartMessage =
   | { readonly failed: SerializedTsrError }
 
 export interface ReadyMessage {
-  /** The eventfd that wakes the worker; undefined if JavaScript messages wake it. */
+  /** The bell that wakes the worker; undefined if JavaScript messages wake it. */
   readonly doorbell: number | undefined
   /** A path in /proc that exists as long as the thread does; undefined if there is no /proc. */
   readonly thread: string | undefined

@@ -45,7 +45,7 @@ export async function startWorkerRunner(
   exchange: (endpoint: Endpoint) => Promise<ConnectOptions>,
   signal?: AbortSignal,
 ): Promise<Runner> {
-  const { memory, rank, worldSize, journal, tuning } = options
+  const { memory, rank, worldSize, journal } = options
   const heap = heapOf(memory)
   const arena = createArena(heap, rank)
   const epochs = createEpochs(EXPOSING_GROUPS)
@@ -209,7 +209,6 @@ export async function startWorkerRunner(
       kernels,
       rank,
       hosts: hostsOf(sharing),
-      tuning,
       epochs,
       get:
         heaps &&

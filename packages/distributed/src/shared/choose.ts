@@ -1,5 +1,4 @@
 import { chooseWithoutMessages } from '../algorithms/select.ts'
-import type { TuningTable } from '../algorithms/tuning-table.ts'
 import type { Operation } from '../operation.ts'
 import type { GroupFacts } from '../transports/transport.ts'
 import type { EpochContext } from './epoch-run.ts'
@@ -8,7 +7,6 @@ import type { EpochContext } from './epoch-run.ts'
 export interface SharedContext extends EpochContext {
   /** The epochs of all groups, from `createEpochs`. The threads of a rank share this memory. */
   readonly epochs: Int32Array
-  readonly tuning: TuningTable
 }
 
 /**
@@ -18,11 +16,11 @@ export interface SharedContext extends EpochContext {
 export function chooseShared(
   operation: Operation,
   { id, layout, ranks }: GroupFacts,
-  { slots, rank, tuning }: SharedContext,
+  { slots, rank }: SharedContext,
 ): 'flat' | 'window' | undefined {
   if (operation.isReserved || layout !== 'together' || id >= slots.exposingGroups) return undefined
   const slotBytes = id < slots.groups ? slots.slotBytes : -1
-  const algorithm = chooseWithoutMessages(operation, ranks.length, slotBytes, tuning)
+  const algorithm = chooseWithoutMessages(operation, ranks.length, slotBytes)
   const areReached = ranks.every((peer) => peer === rank || slots.reaches(peer))
   return areReached ? algorithm : undefined
 }

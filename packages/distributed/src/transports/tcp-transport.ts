@@ -1,17 +1,16 @@
-import { isTsrError, type SessionKeys } from '@tsrun/core'
+import { isTsrError, monotonicNow, type SessionKeys } from '@tsrun/core'
 import {
   acceptTcp,
   addressOf,
   closeNative,
   connectError,
   connectTcp,
-  drainEventfd,
+  createBell,
   EADDRINUSE,
   EAGAIN,
   EINTR,
   errnoName,
   listenTcp,
-  openEventfd,
   peerAddress,
   pollFds,
   POLLFD_BYTES,
@@ -31,7 +30,6 @@ import {
   type Endpoint,
   type ListenOptions,
 } from './dialer.ts'
-import { readiness } from './readiness.ts'
 import { ALTERED, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type BlockingTransport, type LocalPlace } from './transport.ts'
 
@@ -45,18 +43,15 @@ const USER_TIMEOUT = 300_000
 export type PollSet = ReturnType<typeof openPollSet>
 
 /**
- * Opens the set of descriptors that an engine's thread sleeps on: one for each peer, the doorbell, and
- * the bell.
+ * Opens the set of descriptors that an engine's thread sleeps on: one for each peer, and the
+ * doorbell.
  *
- * @param bell - the bell from `createBell`, which peers of this host ring; it is closed with the set
+ * @param doorbell - ends `sleep` when another thread or a peer of this host rings it; it is closed
+ *   with the set
  */
-export function openPollSet(peers: number, bell = -1) {
-  /** An eventfd of this process. Signalling it from any thread ends `sleep`. */
-  const doorbell = openEventfd()
-  /**
-   * A struct pollfd for each peer, for the doorbell and for the bell: [fd, events | revents << 16].
-   */
-  const pollfds = new Int32Array(2 * (peers + 2)).fill(-1)
+export function openPollSet(peers: number, doorbell = createBell()) {
+  /** A struct pollfd for each peer, and for the doorbell: [fd, events | revents << 16]. */
+  const pollfds = new Int32Array(2 * (peers + 1)).fill(-1)
   // `watch` and `seen` keep the memory at this address.
   const address = addressOf(pollfds)
 
@@ -68,7 +63,6 @@ export function openPollSet(peers: number, bell = -1) {
     pollfds[2 * peer + 1] = events
   }
   watch(peers, doorbell, POLLIN)
-  watch(peers + 1, bell, POLLIN)
 
   /** Returns the events of a peer's descriptor that ended the last `sleep`. */
   const seen = (peer: number): number => pollfds[2 * peer + 1]! >>> 16
@@ -82,9 +76,8 @@ export function openPollSet(peers: number, bell = -1) {
     },
     /** Sleeps until an event occurs, for at most `milliseconds`. */
     sleep: (milliseconds: number): void => {
-      if (pollFds(address, peers + 2, milliseconds) === 0) return
-      if (seen(peers) !== 0) drainEventfd(doorbell)
-      if (seen(peers + 1) !== 0) silenceBell(bell)
+      if (pollFds(address, peers + 1, milliseconds) === 0) return
+      if (seen(peers) !== 0) silenceBell(doorbell)
     },
     /** Polls a peer's descriptor and returns its current events. */
     look(peer: number): number {
@@ -93,7 +86,6 @@ export function openPollSet(peers: number, bell = -1) {
     },
     close(): void {
       closeNative(doorbell)
-      if (bell >= 0) closeNative(bell)
     },
   }
 }
@@ -201,6 +193,23 @@ function failure(result: number): string {
   return `the connection failed with ${errnoName(-result)}`
 }
 
+/** Longest pause between two attempts, in milliseconds. */
+const LONGEST_PAUSE = 20
+
+/**
+ * Calls `attempt` until it returns a result, because Node cannot wait for a descriptor. The pauses
+ * grow with the time that has passed, so that many connections to slow peers take little CPU time.
+ */
+async function tryUntilReady<T>(attempt: () => T | undefined): Promise<T> {
+  const start = monotonicNow()
+  for (;;) {
+    const result = attempt()
+    if (result !== undefined) return result
+    const pause = Math.min(LONGEST_PAUSE, Math.max(1, (monotonicNow() - start) / 32))
+    await new Promise((resolve) => setTimeout(resolve, pause))
+  }
+}
+
 export async function openTcpDialer(options: ListenOptions): Promise<Dialer<DescriptorChannel>> {
   const { fd: listener, endpoint } = await listenAtFreePort(
     options,
@@ -210,40 +219,31 @@ export async function openTcpDialer(options: ListenOptions): Promise<Dialer<Desc
   let listening = true
   return {
     endpoint,
-    async accept() {
-      while (listening) {
+    accept: async () =>
+      await tryUntilReady(() => {
+        if (!listening) throw new Error('stopped listening')
         const fd = acceptTcp(listener)
-        if (fd >= 0) return descriptorChannel(fd, peerAddress(fd))
-        await readiness.wait(listener, POLLIN)
-      }
-      throw new Error('stopped listening')
-    },
+        return fd < 0 ? undefined : descriptorChannel(fd, peerAddress(fd))
+      }),
     async dial(to: Endpoint, signal?: AbortSignal) {
       const fd = connectTcp(to)
       const pollfd = Int32Array.of(fd, POLLOUT)
-      const wake = (): void => {
-        readiness.forget(fd)
-      }
-      signal?.addEventListener('abort', wake)
       try {
-        while (pollFds(addressOf(pollfd), 1, 0) === 0) {
+        await tryUntilReady(() => {
           signal?.throwIfAborted()
-          await readiness.wait(fd, POLLOUT)
-        }
+          return pollFds(addressOf(pollfd), 1, 0) === 0 ? undefined : true
+        })
         const errno = connectError(fd)
         if (errno !== 0) throw new Error(`connect failed with ${errnoName(errno)}`)
       } catch (error) {
         closeNative(fd)
         throw error
-      } finally {
-        signal?.removeEventListener('abort', wake)
       }
       return descriptorChannel(fd)
     },
     stopListening() {
       if (!listening) return
       listening = false
-      readiness.forget(listener)
       closeNative(listener)
     },
   }
@@ -258,26 +258,27 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
   let isClosed = false
   const moveAll = async (
     bytes: Uint8Array,
-    events: number,
     move: (at: number, length: number) => number,
   ): Promise<void> => {
     for (let done = 0; done < bytes.length;) {
-      if (isClosed) throw new Error('the connection was closed')
-      const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
-      if (moved > 0) done += moved
-      else if (moved === -EAGAIN) await readiness.wait(fd, events)
-      else throw new Error(`the connection failed with ${errnoName(-moved)}`)
+      done += await tryUntilReady(() => {
+        if (isClosed) throw new Error('the connection was closed')
+        const moved = move(addressOf(bytes.subarray(done)), bytes.length - done)
+        if (moved === -EAGAIN) return undefined
+        if (moved <= 0) throw new Error(`the connection failed with ${errnoName(-moved)}`)
+        return moved
+      })
     }
   }
   return {
     fd,
     from,
     write: async (bytes) => {
-      await moveAll(bytes, POLLOUT, (at, length) => sendBytes(fd, at, length, false))
+      await moveAll(bytes, (at, length) => sendBytes(fd, at, length, false))
     },
     read: async (length) => {
       const bytes = new Uint8Array(length)
-      await moveAll(bytes, POLLIN, (at, left) => {
+      await moveAll(bytes, (at, left) => {
         const taken = receiveBytes(fd, at, left)
         if (taken === 0) throw new Error('the connection ended')
         return taken
@@ -287,7 +288,6 @@ function descriptorChannel(fd: number, from = ''): DescriptorChannel {
     close: () => {
       if (isClosed) return
       isClosed = true
-      readiness.forget(fd)
       closeNative(fd)
     },
   }

@@ -87,7 +87,7 @@ export interface BlockingTransport extends Transport {
    * has. Without `spin`, noticing the data takes a system call.
    */
   spin?(): boolean
-  /** An eventfd that ends `sleep`. Any thread can signal it. */
+  /** A bell that ends `sleep`. Any thread can ring it. */
   readonly doorbell: number
 }
 

@@ -43,16 +43,12 @@ export interface Simulated {
 }
 
 /** What of a cluster was simulated; see `simulate`. */
-export type Method = 'all ranks' | 'one host' | 'fewer hosts'
+export type Method = 'all ranks' | 'one host'
 
 /** In larger groups not all ranks are simulated, where the algorithm allows it. */
 const MOST_RANKS = 32
 /** A simulation is given up after so many messages. */
 const MOST_MESSAGES = 200_000
-/** The hosts of two chains whose times tell that of a longer one. */
-const CHAINS = [16, 32] as const
-/** A linear all-reduce keeps the buffers of all ranks on each. */
-const LARGEST_LINEAR = 2 ** 20
 const OTHER_BUFFER = 2 ** 40
 
 /**
@@ -66,27 +62,23 @@ const symmetries: Partial<Record<OperationName, Partial<Record<AlgorithmName, Sy
   allReduce: {
     ring: 'rotation',
     direct: 'rotation',
-    linear: 'rotation',
     'recursive-doubling': 'reflection',
     'halving-doubling': 'reflection',
   },
   reduceScatter: {
     ring: 'rotation',
-    pairwise: 'rotation',
     direct: 'rotation',
   },
   allGather: { ring: 'rotation', direct: 'rotation' },
-  allToAll: { pairwise: 'rotation', bruck: 'rotation' },
+  allToAll: { pairwise: 'rotation' },
 }
 
-/** The algorithms that can run a call on a cluster, but for that of `deterministic`. */
+/** The algorithms that can run a call on a cluster. */
 export function algorithmsOn(cluster: Cluster, { name, bytes }: Call): AlgorithmName[] {
   const isTogether = layoutOf(cluster) === 'together' && cluster.ranks <= MOST_READERS
   const found = algorithmsOf(name).filter((algorithm) => {
     if (algorithm === 'hierarchical') return layoutOf(cluster) === 'mixed'
-    if (algorithm === 'window') return isTogether
-    if (algorithm === 'linear' && name === 'allReduce') return bytes <= LARGEST_LINEAR
-    return algorithm !== 'ordered'
+    return algorithm !== 'window' || isTogether
   })
   const isFlat = algorithmFor(cluster, { name, bytes }) === 'flat'
   return isFlat ? [...found, 'flat'] : found
@@ -103,7 +95,7 @@ export function algorithmFor(
   const layout = layoutOf(cluster)
   const without =
     layout === 'together' && ranks <= MOST_READERS
-      ? chooseWithoutMessages(operation, ranks, SLOT, tuning)
+      ? chooseWithoutMessages(operation, ranks, SLOT)
       : undefined
   return without ?? resolveAlgorithm(operation, ranks, layout, tuning).algorithm
 }
@@ -114,7 +106,7 @@ export function algorithmFor(
  * Where an algorithm does the same on every host, all hosts are in the same state at any time. In
  * large groups only one of them is simulated then, and what it sends to another comes back to it as
  * what a third one sends to it. The chunks must be equal for that, so the buffer is extended to whole
- * ones. A chain takes so much longer for each further host, which two shorter chains tell.
+ * ones.
  *
  * @param isWhole - whether all ranks are simulated; by default in small groups
  * @returns undefined where it would take too many messages
@@ -127,7 +119,6 @@ export function simulate(
 ): Simulated | undefined {
   const hosts = cluster.ranks / cluster.ranksPerHost
   if (isWhole || hosts === 1) return simulateHosts(cluster, call, algorithm, hosts)
-  if (algorithm === 'chain' && hosts > CHAINS[1]) return simulateChain(cluster, call, hosts)
   const symmetry = symmetryOf(cluster, call, algorithm)
   const equal = withEqualChunks(cluster, call, algorithm)
   if (symmetry === undefined || equal === undefined) {
@@ -158,19 +149,6 @@ function simulateHosts(
   if (ends.includes(undefined)) throw new Error(`${call.name} by ${algorithm} does not end`)
   const method = symmetry === undefined ? 'all ranks' : 'one host'
   return { seconds: Math.max(...(ends as number[])), messages, method }
-}
-
-function simulateChain(cluster: Cluster, call: Call, hosts: number): Simulated | undefined {
-  const [short, long] = CHAINS.map((count) =>
-    simulateHosts({ ...cluster, ranks: count * cluster.ranksPerHost }, call, 'chain', count),
-  )
-  if (short === undefined || long === undefined) return undefined
-  const byHost = (long.seconds - short.seconds) / (CHAINS[1] - CHAINS[0])
-  return {
-    seconds: long.seconds + (hosts - CHAINS[1]) * byHost,
-    messages: short.messages + long.messages,
-    method: 'fewer hosts',
-  }
 }
 
 /** The ranks of some hosts of a cluster, the first ones, and what is between them. */
@@ -293,7 +271,7 @@ function withEqualChunks(
 ): Call | undefined {
   const { ranks, ranksPerHost } = cluster
   const between = betweenHosts({ name, bytes }, algorithm)
-  if (name !== 'allReduce' || algorithm === 'linear') return { name, bytes }
+  if (name !== 'allReduce') return { name, bytes }
   if (between === 'halving-doubling' && bytes < GRAIN * ranks) return undefined
   const chunks = between !== 'recursive-doubling' ? ranks : between === algorithm ? 1 : ranksPerHost
   return { name, bytes: Math.ceil(bytes / GRAIN / chunks) * GRAIN * chunks }

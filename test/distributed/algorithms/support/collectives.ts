@@ -54,7 +54,7 @@ export function describeCollectives(sizes: readonly number[]): void {
       { algorithm: 'ring' },
       { algorithm: 'recursive-doubling' },
       { algorithm: 'halving-doubling' },
-      { algorithm: 'ordered' },
+      { algorithm: 'direct' },
       {},
     ] as const)('allReduce %j equals the reference on every rank', async (choice) => {
       await everyCase(size, async (group, { dtype, count, placement }) => {

@@ -96,25 +96,20 @@ export function describeExchanges(sizes: readonly number[]): void {
       },
     )
 
-    it.each(choices('pairwise', 'bruck'))(
-      'allToAll equals the reference, in place or not: %j',
-      async (options) => {
-        await everyCase(size, async (group, { dtype, count, placement }) => {
-          const lengths = ranks.map(() => count)
-          const input = placed(group, placement, dtype, count * size)
-          const output = placed(group, placement, dtype, count * size)
-          fill(input.buffer, dtype, group.rank)
-          await group.allToAll(output.buffer, input.buffer, { dtype, ...options })
-          const expected = slicesOf(dtype, lengths, (rank) => ({ rank, at: group.rank * count }))
-          expectBits(output.buffer, expected)
-          expectBits(input.buffer, fill(newArray(dtype, count * size), dtype, group.rank))
-          await group.allToAll(input.buffer, input.buffer, { dtype, ...options })
-          expectBits(input.buffer, expected)
-          input.release()
-          output.release()
-        })
-      },
-    )
+    it.each(choices('pairwise'))('allToAll equals the reference: %j', async (options) => {
+      await everyCase(size, async (group, { dtype, count, placement }) => {
+        const lengths = ranks.map(() => count)
+        const input = placed(group, placement, dtype, count * size)
+        const output = placed(group, placement, dtype, count * size)
+        fill(input.buffer, dtype, group.rank)
+        await group.allToAll(output.buffer, input.buffer, { dtype, ...options })
+        const expected = slicesOf(dtype, lengths, (rank) => ({ rank, at: group.rank * count }))
+        expectBits(output.buffer, expected)
+        expectBits(input.buffer, fill(newArray(dtype, count * size), dtype, group.rank))
+        input.release()
+        output.release()
+      })
+    })
 
     it.each(choices('ring', 'bruck', 'direct'))(
       'allGather equals the reference: %j',
@@ -135,7 +130,7 @@ export function describeExchanges(sizes: readonly number[]): void {
       },
     )
 
-    it.each(choices('ring', 'recursive-halving', 'pairwise', 'direct'))(
+    it.each(choices('ring', 'recursive-halving', 'direct'))(
       'reduceScatter equals the reference: %j',
       async (options) => {
         await everyCase(size, async (group, { dtype, count, placement }) => {

@@ -162,7 +162,7 @@ describe('the options of calls', () => {
     expect(await amongThree(call)).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
       message: expect.stringContaining(
-        'recursive-halving, pairwise, direct, ordered, window for reduceScatter',
+        'recursive-halving, direct, window for reduceScatter',
       ),
     })
   })

@@ -109,6 +109,7 @@ describe('arguments of exchanges', () => {
   it.each(['arena', 'heap'])('are refused if buffers overlap (%s)', async (place) => {
     const overlapping: ((group: ProcessGroup, whole: Float32Array) => unknown)[] = [
       (g, whole) => g.allToAll(whole.subarray(0, 6), whole.subarray(3, 9)),
+      (g, whole) => g.allToAll(whole, whole),
       (g, whole) => g.allGather(whole.subarray(0, 6), whole.subarray(0, 2)),
       (g, whole) => g.allToAllV(whole.subarray(0, 3), whole.subarray(0, 3), [1, 1, 1], [1, 1, 1]),
       (g, whole) => g.reduceScatter(whole.subarray(0, 2), whole.subarray(0, 6)),

@@ -7,11 +7,9 @@ import type { ExposedPayload, MessageFacts, Transfer } from './stream.ts'
 
 /** Largest number of bytes to write in one call, so that receiving is not delayed for long. */
 const SLICE = 1024 * 1024
-/** Number of sent frames at the front of the queue after which the queue is compacted. */
-const MOVED_UP = 256
 
 const NOTHING: Fingerprint = { kind: 0, root: 0, count: 0 }
-const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
+export const NO_STREAM: StreamAddress = { space: 0, group: 0, sequence: 0 }
 export const NO_MESSAGE: MessageFacts = { index: 0, fingerprint: NOTHING, bytes: 0 }
 const NOT_EXPOSED: ExposedPayload = { place: 0, guard: 0 }
 
@@ -37,7 +35,6 @@ export class FrameWriter {
   readonly #link: Link
   readonly #credit: Credit
   #queue: OutgoingFrame[] = []
-  #head = 0
   #wantsSend = false
   #ended = false
 
@@ -48,7 +45,7 @@ export class FrameWriter {
 
   /** Whether every frame was sent. */
   get isEmpty(): boolean {
-    return this.#head === this.#queue.length
+    return this.#queue.length === 0
   }
 
   /** Ends the stream: all later writes are ignored. */
@@ -147,8 +144,7 @@ export class FrameWriter {
    */
   flush(): boolean {
     let moved = false
-    while (this.#head < this.#queue.length) {
-      const frame = this.#queue[this.#head]!
+    for (let frame = this.#queue[0]; frame !== undefined; frame = this.#queue[0]) {
       const blockBytes = HEADER_BYTES + frame.blockPayload
       const inBlock = frame.sent < blockBytes
       const at = inBlock ? frame.block + frame.sent : frame.at + frame.sent - blockBytes
@@ -174,9 +170,8 @@ export class FrameWriter {
 
   /** Discards unsent frames, because the peer is gone. */
   discard(): void {
-    const rest = this.#queue.slice(this.#head)
+    const rest = this.#queue
     this.#queue = []
-    this.#head = 0
     this.#want(false)
     for (const frame of rest) this.#release(frame)
   }
@@ -212,19 +207,12 @@ export class FrameWriter {
   #push(frame: OutgoingFrame): void {
     this.#queue.push(frame)
     this.#link.traffic.framesSent++
-    if (this.#queue.length === this.#head + 1) this.flush()
+    if (this.#queue.length === 1) this.flush()
   }
 
   #finish(frame: OutgoingFrame): void {
     this.#release(frame)
-    this.#head++
-    if (this.#head === this.#queue.length) {
-      this.#queue.length = 0
-      this.#head = 0
-    } else if (this.#head > MOVED_UP) {
-      this.#queue.splice(0, this.#head)
-      this.#head = 0
-    }
+    this.#queue.shift()
     frame.transfer?.onDone()
   }
 

@@ -132,7 +132,7 @@ export class Collectives extends DerivedForms implements Member {
     checkSlices(name, this.size, named('input', input), named('a slice', slice), options)
     const part = named('a slice of input', slice)
     const dtype = checkSlices(name, this.size, named('output', output), part, options)
-    checkOverlap(name, output, input, 0)
+    checkOverlap(name, output, input, undefined)
     return this.operations.start({
       name,
       dtype,

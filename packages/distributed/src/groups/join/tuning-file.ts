@@ -17,7 +17,7 @@ import {
   type Thresholds,
   type TuningTable,
 } from '../../algorithms/tuning-table.ts'
-import { algorithmsOf } from '../../algorithms/select.ts'
+import { algorithmsForMessages } from '../../algorithms/select.ts'
 
 /** The tuning table of a rank and its source. */
 type Tuning = ReturnType<typeof tuningOf>
@@ -123,7 +123,7 @@ function readMedium(
 }
 
 function thresholdsOf(operation: OperationName) {
-  const known = algorithmsOf(operation)
+  const known = algorithmsForMessages(operation)
   return list(object({ algorithm: choice(...known), upTo: count().optional() })).refine(
     (thresholds) => {
       const limits = thresholds.map(({ upTo = Infinity }) => upTo)
