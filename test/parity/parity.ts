@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { configurations } from '../../scripts/parity/configurations.mjs'
 import { tensorflow } from '../training/backend/support/tensorflow.ts'
 
 export const main = fileURLToPath(new URL('../../scripts/parity/main.mjs', import.meta.url))
@@ -18,6 +19,13 @@ interface Row {
   readonly miscounts: readonly string[]
   readonly covered: boolean
   readonly bits: boolean | null
+}
+
+/** The names of the layouts that a model is trained in. */
+export function layoutsOf(model: string): string[] {
+  return configurations
+    .filter(({ models }) => models?.some((name) => name === model) ?? true)
+    .map(({ name }) => name)
 }
 
 /** What `npm run parity` prints with these flags. */

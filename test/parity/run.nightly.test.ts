@@ -1,6 +1,5 @@
 import { jest } from '@jest/globals'
-import { configurations } from '../../scripts/parity/configurations.mjs'
-import { parity } from './parity.ts'
+import { layoutsOf, parity } from './parity.ts'
 
 jest.setTimeout(900_000)
 
@@ -8,9 +7,7 @@ it('every layout of every model computes the same as a single process', async ()
   // `npm run parity` takes 20: a difference shows in the first, or after the first update
   const rows = await parity(['--steps', '2'])
   const wanted = ['mlp', 'gpt'].flatMap((model) =>
-    configurations
-      .filter(({ models }) => models?.some((name) => name === model) ?? true)
-      .map(({ name }) => `${model} ${name}`),
+    layoutsOf(model).map((name) => `${model} ${name}`),
   )
   expect(rows.map(({ model, configuration }) => `${model} ${configuration}`)).toEqual(wanted)
   expect(rows.filter(({ verdict }) => verdict !== 'equal')).toEqual([])
@@ -21,4 +18,10 @@ it('every layout of every model computes the same as a single process', async ()
   // sums in another order leave traces: a comparison of a model with itself would not
   expect(rows.filter(({ gradients }) => gradients > 0).length).toBeGreaterThan(rows.length / 2)
   expect(rows.filter(({ ranks, collectives }) => ranks > 1 && collectives === 0)).toEqual([])
+})
+
+it('every layout of a trainer() of the GPT computes the same as a single process', async () => {
+  const rows = await parity(['--through', 'trainer', '--models', 'gpt', '--steps', '2'])
+  expect(rows.map(({ configuration }) => configuration)).toEqual(layoutsOf('gpt'))
+  expect(rows.filter(({ verdict, covered }) => verdict !== 'equal' || !covered)).toEqual([])
 })

@@ -254,7 +254,7 @@ const layouts: readonly (readonly [MeshShape, TrainerOptions])[] = [
 /** Whether to train a problem in a layout, by their places in the lists. */
 type Choice = (problem: number, layout: number) => boolean
 
-/** Each problem in a third of the layouts, and each layout with a third of the problems. */
+/** Each problem in a fifth of the layouts, and each layout with a fifth of the problems. */
 export const isUsual: Choice = (problem, layout) => (problem + layout) % 5 === 0
 
 /** Holds the losses and the accuracy in each layout against those of a loop that is written by hand. */

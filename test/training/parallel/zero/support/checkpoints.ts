@@ -89,7 +89,7 @@ const isUsual = ({ from, to }: Transfer): boolean =>
 
 export const usualTransfers = transfers.filter(isUsual)
 
-/** What `npm run test:slow` checks as well. */
+/** What `npm run test:nightly` checks as well. */
 export const otherTransfers = transfers.filter((each) => !isUsual(each))
 
 /** By layout: the values after all steps, without a checkpoint between. */
