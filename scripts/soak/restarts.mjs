@@ -37,7 +37,7 @@ export async function trainWithRestarts({ steps, ranks, pace, folder, name, args
   const faults = new Map()
   let restarts = 0
   createInterface({ input: child.stderr }).on('line', (line) => {
-    const [, what] = /tsrun: chaos: rank \d+ (.+), by chance/.exec(line) ?? []
+    const [, what] = /tsrun: chaos: rank \d+ gets the fault (.+), by chance/.exec(line) ?? []
     if (what !== undefined) faults.set(what, (faults.get(what) ?? 0) + 1)
     if (line.includes('starting all ranks again')) restarts++
   })

@@ -24,6 +24,7 @@ function withoutChance(output: string): string {
     .replaceAll(root, '/')
     .replaceAll(new RegExp(`(?<= )${hostname()}(?=[ \\n])`, 'g'), 'host')
     .replaceAll(/\d{8}-\d{6}-[0-9a-f]{6}/g, 'RUN')
+    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4,12}){4}/g, 'UUID')
     .replaceAll(/\d+(\.\d+)?/g, 'N')
     .replaceAll(/ +/g, ' ')
     .trim()

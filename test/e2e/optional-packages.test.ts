@@ -121,7 +121,7 @@ it.each([0, 3])(
     })
     expect(stderr.trimEnd().split('\n').at(-1)).toMatch(
       new RegExp(
-        `trace: the spans are in /.*/spans-${code}; \`npm install @tsrun/observe\`, then \`tsrun trace /.*/spans-${code}\``,
+        `trace: the spans are in (/\\S+/spans-${code}); \`npm install @tsrun/observe\`, then \`tsrun trace \\1\``,
       ),
     )
     expect(readdirSync(join(installed, `spans-${code}`))).toEqual(['spans'])

@@ -121,7 +121,7 @@ export async function finishTrace(
       const reason =
         merged !== undefined && steps !== undefined
           ? `no rank has reported such a step (--trace-steps ${steps})`
-          : 'only ranks that call initProcessGroup() are traced'
+          : 'no rank has called initProcessGroup() and written its file'
       announcer.say('trace', `the trace is empty: ${reason}`, { directory })
       return
     }

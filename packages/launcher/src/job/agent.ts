@@ -234,7 +234,8 @@ function limitTime(
   if (milliseconds === undefined) return undefined
   const reason = `the job has taken ${milliseconds / 1000} s (--job-timeout)`
   return setTimeout(() => {
-    interrupts.interrupt({ exitCode: TIMED_OUT, reason })
+    // A second interrupt would end the grace period.
+    if (!interrupts.stop.aborted) interrupts.interrupt({ exitCode: TIMED_OUT, reason })
   }, milliseconds)
 }
 
