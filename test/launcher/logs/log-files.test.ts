@@ -58,6 +58,7 @@ it('a reader of log files continues with the files that replace them', () => {
   expect(textOf(reader)).toBe('short\n')
   files.write('stderr', [{ text: 'longer', end: '\n' }])
   files.write('stdout', [{ text: 'new', end: '\n' }])
+  reader.openNew()
   expect(textOf(reader)).toBe('longer\nnew\n')
   files.close()
   reader.close()
