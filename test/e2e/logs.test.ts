@@ -169,6 +169,7 @@ describe('tsrun logs', () => {
     await tsrun(['hello.mjs'], elsewhere)
     expect(readdirSync(join(folder, 'runs'))).toHaveLength(1)
     await refused('no run of this host has this id; the newest are', 'nothing')
+    await refused('several ids begin so: ', runId!.slice(0, 4))
     await refused('there are no log files of a run in this folder', folder)
     await refused('--rank names 5-6, but the files are of 0', runId!, '--rank', '5,6')
     await refused('--tail is "some"; expected a number of lines', '--tail', 'some')

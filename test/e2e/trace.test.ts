@@ -182,7 +182,7 @@ it('tsrun trace reads the trace of several hosts from several folders', async ()
 it('an empty trace is reported with its reason', async () => {
   const empty = await tsrun(['--trace', folder, '../launcher/hello.mjs'], { cwd })
   expect(empty.stderr).toContain(
-    'the trace is empty: no rank has called initProcessGroup() and written its file',
+    'the trace is empty: only ranks that call initProcessGroup() are traced',
   )
   const late = await tsrun(['--trace', folder, '--trace-steps', '900:', 'paced.mjs'], { cwd })
   expect(late.stderr).toContain('the trace is empty: no rank has reported such a step')

@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatBytes, formatRanks } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
@@ -121,7 +121,9 @@ export async function finishTrace(
       const reason =
         merged !== undefined && steps !== undefined
           ? `no rank has reported such a step (--trace-steps ${steps})`
-          : 'no rank has called initProcessGroup() and written its file'
+          : merged === undefined && existsSync(spansFolder(directory, runId))
+            ? 'no rank could write to its file'
+            : 'only ranks that call initProcessGroup() are traced'
       announcer.say('trace', `the trace is empty: ${reason}`, { directory })
       return
     }

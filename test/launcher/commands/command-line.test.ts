@@ -283,6 +283,7 @@ describe('completion', () => {
       ['tensorflow', 'blas'],
     ],
     [['setup', 'te'], ['tensorflow']],
+    [['setup', '--official', 'te'], ['tensorflow']],
     [['setup', 'tensorflow', '--w'], ['--wheel']],
     [
       ['completion', ''],

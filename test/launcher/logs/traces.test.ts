@@ -112,4 +112,11 @@ describe('a TraceMerger', () => {
         .repeat(101),
     )
   })
+
+  it('limits how much output it holds back', () => {
+    take(3, trace)
+    take(3, Array<string>(1001).fill('more'))
+    expect(shown).toContain(`[rank 3] ${trace[0]!}\n`)
+    expect(shown).toMatch(/more\n$/)
+  })
 })

@@ -23,22 +23,20 @@ interface PrefixedLine {
 }
 
 /** The placeholders of `--log-prefix`; the last two are torchrun's names of `role` and `host`. */
-const names = [
-  'rank',
-  'local_rank',
-  'role',
-  'host',
-  'node',
-  'pid',
-  'time',
-  'elapsed',
-  'stream',
-  'generation',
-  'role_name',
-  'hostname',
-] as const
-
-type Name = (typeof names)[number]
+const placeholders: Readonly<Record<string, (line: PrefixedLine) => string | number>> = {
+  rank: ({ facts }) => facts.rank,
+  local_rank: ({ facts }) => facts.localRank,
+  role: ({ facts }) => facts.role,
+  host: ({ facts }) => facts.host,
+  node: ({ facts }) => facts.node,
+  pid: ({ facts }) => facts.pid,
+  time: ({ time }) => new Date(time).toISOString(),
+  elapsed: ({ facts, time }) => `${(Math.max(0, time - facts.startedAt) / 1000).toFixed(3)}s`,
+  stream: ({ stream }) => stream,
+  generation: ({ facts }) => facts.generation,
+  role_name: ({ facts }) => facts.role,
+  hostname: ({ facts }) => facts.host,
+}
 
 /** Matches `{rank}`, and `${rank}` as in torchrun. */
 const PLACEHOLDER = /\$?\{([^{}]*)\}/g
@@ -46,33 +44,17 @@ const PLACEHOLDER = /\$?\{([^{}]*)\}/g
 /** Describes an error in a template; undefined if there is none. */
 export function templateProblem(template: string): string | undefined {
   for (const [whole, name] of template.matchAll(PLACEHOLDER)) {
-    if (names.some((known) => known === name)) continue
-    return `${whole} is no placeholder; there are ${names.map((one) => `{${one}}`).join(', ')}`
+    if (Object.hasOwn(placeholders, name!)) continue
+    const known = Object.keys(placeholders).map((one) => `{${one}}`)
+    return `${whole} is no placeholder; there are ${known.join(', ')}`
   }
   return undefined
 }
 
 /** Fills a prefix template, and appends a space unless the result ends with white space. */
 export function fillTemplate(template: string, line: PrefixedLine): string {
-  const values = valuesOf(line)
-  const text = template.replaceAll(PLACEHOLDER, (_, name: Name) => String(values[name]))
+  const text = template.replaceAll(PLACEHOLDER, (_, name: string) =>
+    String(placeholders[name]?.(line)),
+  )
   return text === '' || /\s$/.test(text) ? text : `${text} `
-}
-
-function valuesOf({ facts, stream, time }: PrefixedLine): Readonly<Record<Name, string | number>> {
-  const { rank, localRank, role, host, node, pid, generation, startedAt } = facts
-  return {
-    rank,
-    local_rank: localRank,
-    role,
-    host,
-    node,
-    pid,
-    time: new Date(time).toISOString(),
-    elapsed: `${(Math.max(0, time - startedAt) / 1000).toFixed(3)}s`,
-    stream,
-    generation,
-    role_name: role,
-    hostname: host,
-  }
 }

@@ -49,15 +49,17 @@ function wordsFor(
   }
   const values = valuesAfter(before.at(-1))
   if (values !== undefined) return values
-  const isScriptGiven =
-    of === undefined &&
-    before.some((word, i) => !/^-./.test(word) && valuesAfter(before[i - 1]) === undefined)
-  if (isScriptGiven) return [':files']
+  /** Whether the script or the argument of the command is given. */
+  const isGiven = before.some(
+    (word, i) => !/^-./.test(word) && valuesAfter(before[i - 1]) === undefined,
+  )
+  if (isGiven && of === undefined) return [':files']
   const [start, spelled] = /^(--?[^=]+)=/.exec(current) ?? []
   if (start !== undefined) return valuesAfter(spelled, start) ?? []
   if (current.startsWith('-')) return wordsOfFlags(flags)
-  if (before.length > 0) return [':files']
+  if (isGiven) return [':files']
   if (of !== undefined) return of.argument?.choices ?? [':files']
+  if (before.length > 0) return [':files']
   const words = Object.values(commands).map((summary, i) => `${commandNames[i]!}\t${summary}`)
   return [...words.filter((word) => !word.startsWith(`${current}\t`)), ':files']
 }

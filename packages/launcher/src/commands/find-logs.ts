@@ -27,7 +27,7 @@ export function findLogs(
   const path = resolve(cwd, given ?? '')
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
   if (given !== undefined && isFolder) return findInFolder(path, runs)
-  const record = runs.find(({ runId }) => runId.startsWith(given ?? ''))
+  const [record, other] = runs.filter(({ runId }) => runId.startsWith(given ?? ''))
   if (record === undefined) {
     const newest = runs.slice(0, 3).map(({ runId }) => runId)
     throw noLogs(
@@ -38,6 +38,9 @@ export function findLogs(
     )
   }
   const { runId, logDir } = record
+  if (given !== undefined && other !== undefined) {
+    throw noLogs(`run ${given}`, `several ids begin so: ${runId}, ${other.runId}`)
+  }
   if (logDir === null) throw noLogs(`run ${runId}`, 'its output was not kept')
   return { folder: join(logDir, runId), record }
 }

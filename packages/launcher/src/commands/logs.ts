@@ -91,6 +91,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
   }
 
   function findRanks(attempt: number, readers: RankReader[]): void {
+    for (const reader of readers) reader.openNew()
     for (const rank of ranksIn(pathOf(attempt))) {
       if (ranks?.has(rank) === false || readers.some((reader) => reader.rank === rank)) continue
       readers.push(rankReader(join(pathOf(attempt), String(rank)), rank, tail))

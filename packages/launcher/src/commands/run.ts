@@ -100,7 +100,7 @@ async function runGiven(
   if (options.detach && !isDetached) {
     const logs = output.directory ?? output.kept
     if (logs === undefined) {
-      const reason = `output is not kept of more than ${MOST_KEPT} ranks, nor if TSRUN_KEEP_LOGS is 0`
+      const reason = `output is not kept of more than ${MOST_KEPT} ranks, nor if TSRUN_KEEP_LOGS is 0 or its folder cannot be used`
       throw usageError(`--detach needs --log-dir DIR here: ${reason}`)
     }
     // The launcher in the background takes the folder that was made for it.

@@ -213,9 +213,9 @@ async function watch(
   // Use the alternate screen, so that the terminal restores its contents at the end.
   if (isScreen) console.write('stdout', '\x1b[?1049h')
   try {
-    for (;;) {
+    for (let wait = Math.min(interval, 500); ; wait = interval) {
       const asked = gpus.ask()
-      await pause(interval, undefined, { signal: interrupts.stop }).catch(() => undefined)
+      await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
       // Only a single report waits for nvidia-smi, which may take seconds.
       if (once) await asked
       if (interrupts.stop.aborted) return

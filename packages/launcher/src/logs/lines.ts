@@ -17,8 +17,6 @@ export type RankLineReader = (rank: number, stream: StreamName, line: Line) => v
 /** Maximum characters of a piece. Longer lines are split, so that memory is bounded. */
 const LINE_LIMIT = 64 * 1024
 
-export type LineSplitter = ReturnType<typeof lineSplitter>
-
 /** Splits a stream of bytes into lines. Buffers an incomplete line. */
 export function lineSplitter(limit = LINE_LIMIT) {
   const decoder = new StringDecoder('utf8')

@@ -100,8 +100,6 @@ function fileSet(folder: string, tail: number | undefined) {
     /** Positions up to which the index describes the files. */
     described: { stdout: 0, stderr: 0 },
     entries: [] as IndexEntry[],
-    /** Whether the launcher has closed the files. */
-    hasEnded: false,
   }
 }
 
@@ -122,21 +120,19 @@ export function rankReader(folder: string, rank: number, tail?: number) {
   const readIndex = (): boolean => {
     const set = sets[0]!
     const block = set.index.read(BLOCK)
+    if (block.length === 0) return false
     for (const { text } of lines.push(block)) {
       // The last line is incomplete if the disk was full.
       const entry = parseJson(text, indexLine)
       if (entry === undefined) continue
       if (indexEntry.is(entry)) set.entries.push(entry)
-      else if (indexEnd.is(entry)) set.hasEnded = true
-      else reader.header ??= entry
+      else if (!indexEnd.is(entry)) reader.header ??= entry
     }
-    return block.length > 0
+    return true
   }
 
-  /** Continues with the files that replaced those that were read. @returns false if there are none */
+  /** Continues with the next files. @returns false if there are none */
   const toNextSet = (): boolean => {
-    const { index, hasEnded } = sets[0]!
-    if (sets.length === 1 && hasEnded && index.isReplaced) sets.push(fileSet(folder, undefined))
     if (sets.length === 1) return false
     closeSet(sets.shift()!)
     return true
@@ -146,6 +142,11 @@ export function rankReader(folder: string, rank: number, tail?: number) {
     rank,
     /** The facts of the rank, once the index has them. */
     header: undefined as IndexHeader | undefined,
+
+    /** Opens the files that have replaced the newest ones. */
+    openNew(): void {
+      if (sets.at(-1)!.index.isReplaced) sets.push(fileSet(folder, undefined))
+    },
 
     /** The time of the next piece; undefined if there is none now. */
     peek(): number | undefined {

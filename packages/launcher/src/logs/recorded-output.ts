@@ -93,33 +93,38 @@ const LINE_LENGTH = 2000
 /**
  * Reads the last lines of the last attempt of a run, in order of time.
  *
- * @param runs - its folders, DIR/RUN-ID, of all hosts
+ * @param runs - its folder, DIR/RUN-ID; none if its output was not kept
  * @returns the lines of all ranks, and the number of lines read but omitted
  */
 export function readLastLines(runs: readonly string[], most: number) {
   const attempt = Math.max(-1, ...runs.flatMap((run) => attemptsIn(run)))
-  const all = runs
-    .flatMap((run) => {
-      const path = join(run, `attempt_${attempt}`)
-      return ranksIn(path).flatMap((rank) => linesOf(join(path, String(rank)), rank, most))
-    })
-    .sort((a, b) => a.time - b.time)
+  const ranks = runs.flatMap((run) => {
+    const path = join(run, `attempt_${attempt}`)
+    return ranksIn(path).map((rank) => linesOf(join(path, String(rank)), rank, most))
+  })
+  const all = ranks.flatMap(({ lines }) => lines).sort((a, b) => a.time - b.time)
   const kept = all.slice(-most)
   return {
     lines: kept.map(({ rank, stream, text }) => ({ rank, stream, text })),
-    dropped: all.length - kept.length,
+    dropped: ranks.reduce((sum, rank) => sum + rank.dropped, all.length - kept.length),
   }
+}
+
+/** Copies the start of a long text, because a substring would keep the whole text in memory. */
+function shortened(text: string): string {
+  if (text.length <= LINE_LENGTH) return text
+  return Buffer.from(`${text.slice(0, LINE_LENGTH)} …`).toString()
 }
 
 function linesOf(folder: string, rank: number, most: number) {
   const reader = rankReader(folder, rank, most)
   const splitters = { stdout: lineSplitter(), stderr: lineSplitter() }
   const lines: { rank: number; stream: StreamName; text: string; time: number }[] = []
-  let last = 0
+  let [last, dropped] = [0, 0]
   const add = (stream: StreamName, found: readonly Line[]): void => {
-    for (const { text } of found) {
-      lines.push({ rank, stream, text: text.slice(0, LINE_LENGTH), time: last })
-    }
+    for (const { text } of found) lines.push({ rank, stream, text: shortened(text), time: last })
+    // Bound the memory: a progress bar may have written many states since its last newline.
+    if (lines.length > 2 * most) dropped += lines.splice(0, lines.length - most).length
   }
   const take = ({ time, stream, bytes }: LogPiece): void => {
     last = time
@@ -132,5 +137,5 @@ function linesOf(folder: string, rank: number, most: number) {
   } finally {
     reader.close()
   }
-  return lines
+  return { lines, dropped }
 }

@@ -15,6 +15,8 @@ interface HeldTrace {
 
 /** Milliseconds in which equal traces of several ranks are merged. */
 export const TRACE_WINDOW = 200
+/** Maximum lines of a rank that wait for a trace. */
+const LONGEST_WAIT = 1000
 /** Maximum lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
 
@@ -83,6 +85,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
       const own = waitingOf(rank)
       if (own !== undefined) {
         for (const line of lines) own.after.push(line)
+        if (own.after.length > LONGEST_WAIT) merger.flush()
         return
       }
       const place = findTrace(lines.map(({ text, end }) => (end === '\n' ? text : '')))

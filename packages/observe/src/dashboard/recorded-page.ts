@@ -19,8 +19,7 @@ const MOST_POINTS = 1500
 export interface RecordedPageOptions {
   readonly runId: string
   readonly script: string
-  /** Undefined if only the output was recorded. */
-  readonly trace: TracedRun | undefined
+  readonly trace: TracedRun
   /** The output of the ranks in the order of time. */
   readonly lines: readonly LogLine[]
   /** Number of earlier lines that are omitted. */
@@ -39,10 +38,9 @@ export function servePage(port: number, options: RecordedPageOptions) {
 }
 
 function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOptions): PageSource {
-  const steps = trace && readSteps(trace)
+  const steps = readSteps(trace)
+  const { numbers, ranks } = steps
   const step: NonNullable<PageSource['step']> = ({ index, number }) => {
-    if (steps === undefined) return undefined
-    const { numbers, ranks } = steps
     const next = numbers.findIndex((each) => each >= (number ?? 0))
     const place = index ?? (next < 0 ? numbers.length - 1 : next)
     const chosen = numbers[place]
@@ -58,16 +56,16 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
     )
     return { index: place, view }
   }
-  const summary = steps && summarizeSteps(steps)
+  const summary = summarizeSteps(steps)
   const recorded = summary && {
-    steps: steps.numbers.length,
+    steps: numbers.length,
     summary,
     sentences: summarySentences(summary),
   }
   const all: DashboardUpdate = {
     at: 0,
     job: { ...run, phase: 'recorded', ...placeOf(steps, lines) },
-    points: steps === undefined ? [] : pointsOf(steps),
+    points: pointsOf(steps),
     step: recorded && step({ index: recorded.steps - 1 })?.view,
     lines,
     dropped,
@@ -84,16 +82,16 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
 }
 
 function placeOf(
-  steps: RecordedSteps | undefined,
+  steps: RecordedSteps,
   lines: readonly LogLine[],
 ): Pick<JobView, 'host' | 'worldSize' | 'restartCount' | 'ranks'> {
-  const headers = steps?.ranks.map(({ header }) => header) ?? []
+  const headers = steps.ranks.map(({ header }) => header)
   const ranks = new Set([...headers, ...lines].map(({ rank }) => rank))
   const pids = new Map(headers.map(({ rank, pid }) => [rank, pid]))
   return {
     host: [...new Set(headers.map(({ host }) => host))].join(', '),
     worldSize: headers[0]?.worldSize ?? ranks.size,
-    restartCount: steps?.restartCount ?? 0,
+    restartCount: steps.restartCount,
     ranks: [...ranks]
       .sort((a, b) => a - b)
       .map((rank): RankView => ({
