@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
 import { basename } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
 /** The environment of a set-up. */
@@ -62,10 +63,13 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
+  /** The end of the output so far, of both streams together. */
+  let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       output[name] += text
+      printed = (printed + text).slice(-4000)
       appendFileSync(log, text)
     })
   }
@@ -82,7 +86,7 @@ export async function runTool(
   const start = performance.now()
   const reminder = setInterval(() => {
     const seconds = Math.round((performance.now() - start) / 1000)
-    say(`… ${seconds} s: ${basename(command)} is working`)
+    say(`… ${seconds} s: ${lastLineOf(printed) ?? `${basename(command)} is working`}`)
   }, reminderInterval)
   signal.addEventListener('abort', kill)
   try {
@@ -103,6 +107,15 @@ export async function runTool(
     signal.removeEventListener('abort', kill)
     signal.throwIfAborted()
   }
+}
+
+/** The last line without colours, at most 100 characters. Skips pip's progress bars. */
+function lastLineOf(text: string): string | undefined {
+  const lines = stripVTControlCharacters(text).split(/[\r\n]/)
+  return lines
+    .findLast((line) => /\w/.test(line) && !/[━█]/.test(line))
+    ?.trim()
+    .slice(0, 100)
 }
 
 export function setupError(problem: string, what = 'TensorFlow'): Error {
