@@ -124,6 +124,7 @@ export function setupError(problem: string, what = 'TensorFlow'): Error {
 
 /** Matches lines of npm that do not tell the reason. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
+
 /** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
 export function reasonOf(output: ToolOutput): string {
   if (output.isMissing) return 'it does not start'
@@ -150,7 +151,7 @@ const offline =
 export function installAdvice(output: ToolOutput, source: string, noWheel = ''): string {
   const text = textOf(output)
   if (/No space left on device|\bENOSPC\b/i.test(text)) {
-    return 'free some space in TSRUN_HOME and TMPDIR, or name other folders there'
+    return 'free some space in TSRUN_HOME and TMPDIR (TensorFlow takes 2 GB, with CUDA 7 GB), or set them to other folders'
   }
   if (/\bEINTEGRITY\b|DO NOT MATCH THE HASHES/.test(text)) {
     return `${source} gives other files than those that tsrun was tested with`
