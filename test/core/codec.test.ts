@@ -104,6 +104,12 @@ describe('the codec of control messages', () => {
     expect(copy[0]).not.toBe(copy[1])
   })
 
+  it('refuses objects whose copies would be too many', () => {
+    let shared: unknown[] = []
+    for (let i = 0; i < 40; i++) shared = [shared, shared]
+    expect(() => encode(shared)).toThrow('more than 1048576 objects')
+  })
+
   it('keeps an object of 100,000 keys', () => {
     const large = Object.fromEntries(
       Array.from({ length: 100_000 }, (_, i) => [`k${String(i)}`, i]),

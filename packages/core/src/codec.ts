@@ -59,7 +59,7 @@ export function decode(
 
 function pack(value: unknown) {
   try {
-    return packr.pack(toEncodable(value))
+    return packr.pack(toEncodable(value, MOST_CONTAINERS))
   } catch (cause) {
     throw argumentError(
       'The message',

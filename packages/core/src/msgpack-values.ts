@@ -95,10 +95,12 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
 /**
  * Replaces values that MessagePack lacks by tags. Copies only the parts that change.
  *
+ * @param most - limit on objects. An object counts at each of its places.
  * @throws Error for an object inside itself, or a typed array class that the reader may not have
  */
-export function toEncodable(message: unknown): unknown {
-  const outer = new Set<object>()
+export function toEncodable(message: unknown, most: number): unknown {
+  const outer: object[] = []
+  let count = 0
 
   const convert = (value: unknown): unknown => {
     if (typeof value === 'number') return Object.is(value, -0) ? minusZero : value
@@ -107,12 +109,13 @@ export function toEncodable(message: unknown): unknown {
   }
 
   const convertObject = (object: object): unknown => {
-    if (outer.has(object)) throw new Error('an object contains itself')
-    outer.add(object)
+    if (outer.includes(object)) throw new Error('an object contains itself')
+    if (++count > most) throw new Error(`it has more than ${most} objects`)
+    outer.push(object)
     const value = jsonOf(object)
     const hasParts = typeof value === 'object' && value !== null
     const converted = hasParts ? convertParts(value) : convert(value)
-    outer.delete(object)
+    outer.pop()
     return converted
   }
 

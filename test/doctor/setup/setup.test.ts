@@ -109,12 +109,29 @@ describe('tsrun setup tensorflow', () => {
     })
   })
 
+  it('uses an unpacked wheel without Python', async () => {
+    const env = fakeTools(folder, ['npm', 'g++'])
+    const wheel = join(folder, 'given/tensorflow')
+    mkdirSync(join(wheel, 'include/tensorflow/c/eager'), { recursive: true })
+    for (const name of [
+      'libtensorflow_cc.so.2',
+      'libtensorflow_framework.so.2',
+      'include/tensorflow/c/eager/c_api.h',
+    ])
+      writeEmpty(join(wheel, name))
+    expect((await setUp(env, '--wheel', join(folder, 'given'))).code).toBe(0)
+    expect(readTensorFlowManifest(env)).toMatchObject({
+      libraryFolders: [wheel],
+      request: { wheel: join(folder, 'given'), python: null },
+    })
+  })
+
   it('installs wheels from a folder without a network, and CUDA with --gpu', async () => {
     const env = fakeTools(folder, all)
     const wheels = join(folder, 'wheels')
     mkdirSync(wheels)
     const { stderr } = await setUp(env, '--wheel', wheels)
-    expect(stderr).toContain('(--wheel) holds no TensorFlow wheel')
+    expect(stderr).toContain('(--wheel) holds neither a TensorFlow wheel')
     writeEmpty(join(wheels, 'tensorflow_cpu-2.99.0-cp312-cp312-linux_x86_64.whl'))
     expect((await setUp(env, '--wheel', wheels)).code).toBe(0)
     const pip = (): string => readFileSync(join(folder, 'pip-arguments'), 'utf8')

@@ -21,7 +21,7 @@ const flags = {
   },
   wheel: {
     excludes: ['python', 'official'],
-    description: 'take TensorFlow from this folder of .whl files',
+    description: 'take TensorFlow from this folder: of .whl files, or of one that was unpacked',
   },
   python: {
     excludes: ['official'],

@@ -10,6 +10,7 @@ async function train(name: string, url: string): Promise<object> {
   const { tf } = training
   const { device, threads } = await training.loadBackend(name as 'wasm')
   const model = training.shardedMLP({ layers: 2, inputs: 2, hidden: 3, outputs: 2 }).slice(0, 2)
+  const before = await Promise.all(model.parameters.map(({ value }) => value.data()))
   const x = tf.tensor2d([
     [1, 2],
     [3, 4],
@@ -21,8 +22,11 @@ async function train(name: string, url: string): Promise<object> {
   recording.backward(tf.matMul(x, x), training.sumInto(gradients))
   new training.SGD({ learningRate: 0.1 }).step(model.parameters, gradients)
   const after = await Promise.all(model.parameters.map(({ value }) => value.data()))
-  if (!after.every((values) => values.every(Number.isFinite))) {
-    throw new Error('a training step makes parameters that are not finite')
+  const changed = after.flatMap((values, i) =>
+    [...values].map((value, j) => value - before[i]![j]!),
+  )
+  if (!changed.every(Number.isFinite) || changed.every((change) => change === 0)) {
+    throw new Error('a training step does not change the parameters as it should')
   }
   return { works: true, version: `TensorFlow.js ${tf.version_core}`, device, threads }
 }

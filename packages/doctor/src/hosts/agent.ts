@@ -7,6 +7,7 @@ import type { Readable } from 'node:stream'
 import {
   anything,
   choice,
+  codeOf,
   count,
   messageOf,
   object,
@@ -66,7 +67,9 @@ export async function answerQuestions(
         write(`${JSON.stringify({ id, value } satisfies Reply)}\n`)
       },
       (error: unknown) => {
-        write(`${JSON.stringify({ id, problem: messageOf(error) } satisfies Reply)}\n`)
+        // The error of a name with several addresses has no message.
+        const problem = messageOf(error) || codeOf(error)
+        write(`${JSON.stringify({ id, problem } satisfies Reply)}\n`)
       },
     )
   }

@@ -142,6 +142,8 @@ export async function getWheel(
   { wheel, python, gpu }: TensorFlowRequest,
   folder: string,
 ): Promise<Wheel> {
+  const unpacked = wheel === null ? undefined : unpackedIn(wheel)
+  if (unpacked !== undefined) return check({ folder: unpacked, origin: `that of ${unpacked}` })
   const archives = wheel === null ? undefined : archivesIn(wheel)
   const interpreter = await findPython(context, python)
   const installed = python === null ? undefined : await tensorflowOf(context, python)
@@ -151,8 +153,9 @@ export async function getWheel(
 
 /** Whether pip, and therefore Python, is needed. @throws ERR_TSR_SETUP if --wheel contains no wheel */
 export function needsPython({ wheel, official }: TensorFlowRequest): boolean {
-  if (!official && wheel !== null) archivesIn(wheel)
-  return !official
+  if (official || (wheel !== null && unpackedIn(wheel) !== undefined)) return false
+  if (wheel !== null) archivesIn(wheel)
+  return true
 }
 
 /** Folders of the libraries that TensorFlow loads at run time: its own, then CUDA's. */
@@ -162,12 +165,16 @@ export function libraryFoldersOf(tensorflow: string): string[] {
   return [tensorflow, ...parts.map((part) => join(nvidia, part, 'lib')).filter(existsSync)]
 }
 
+function unpackedIn(path: string): string | undefined {
+  return [path, join(path, 'tensorflow')].find((folder) => existsSync(join(folder, libraries[0])))
+}
+
 function archivesIn(path: string): string {
   const folder = statSync(path).isDirectory() ? path : dirname(path)
   if (readdirSync(folder).some((name) => /^tensorflow.*\.whl$/.test(name))) return folder
   throw setupError(
-    `${path} (--wheel) holds no TensorFlow wheel (tensorflow*.whl): make such a folder with ` +
-      'pip download tensorflow-cpu --no-deps -d DIR, or name the Python of an installed one with --python',
+    `${path} (--wheel) holds neither a TensorFlow wheel (tensorflow*.whl) nor an unpacked one ` +
+      `(${libraries[0]}): make such a folder with pip download tensorflow-cpu --no-deps -d DIR`,
   )
 }
 

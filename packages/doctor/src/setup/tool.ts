@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { appendFileSync } from 'node:fs'
 import { basename } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
 /** The environment of a set-up. */
@@ -62,10 +63,13 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
+  /** The end of the output so far, of both streams together. */
+  let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
       output[name] += text
+      printed = (printed + text).slice(-4000)
       appendFileSync(log, text)
     })
   }
@@ -82,7 +86,7 @@ export async function runTool(
   const start = performance.now()
   const reminder = setInterval(() => {
     const seconds = Math.round((performance.now() - start) / 1000)
-    say(`… ${seconds} s: ${basename(command)} is working`)
+    say(`… ${seconds} s: ${lastLineOf(printed) ?? `${basename(command)} is working`}`)
   }, reminderInterval)
   signal.addEventListener('abort', kill)
   try {
@@ -105,12 +109,22 @@ export async function runTool(
   }
 }
 
+/** The last line without colours, at most 100 characters. Skips pip's progress bars. */
+function lastLineOf(text: string): string | undefined {
+  const lines = stripVTControlCharacters(text).split(/[\r\n]/)
+  return lines
+    .findLast((line) => /\w/.test(line) && !/[━█]/.test(line))
+    ?.trim()
+    .slice(0, 100)
+}
+
 export function setupError(problem: string, what = 'TensorFlow'): Error {
   return tsrError('ERR_TSR_SETUP', { what, problem })
 }
 
 /** Matches lines of npm that do not tell the reason. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
+
 /** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
 export function reasonOf(output: ToolOutput): string {
   if (output.isMissing) return 'it does not start'
@@ -137,7 +151,7 @@ const offline =
 export function installAdvice(output: ToolOutput, source: string, noWheel = ''): string {
   const text = textOf(output)
   if (/No space left on device|\bENOSPC\b/i.test(text)) {
-    return 'free some space in TSRUN_HOME and TMPDIR, or name other folders there'
+    return 'free some space in TSRUN_HOME and TMPDIR (TensorFlow takes 2 GB, with CUDA 7 GB), or set them to other folders'
   }
   if (/\bEINTEGRITY\b|DO NOT MATCH THE HASHES/.test(text)) {
     return `${source} gives other files than those that tsrun was tested with`
