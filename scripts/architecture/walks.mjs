@@ -314,7 +314,7 @@ export const walks = [
       },
       {
         file: training('backend/host-memory'),
-        functions: ['tensorFrom'],
+        functions: ['createTensor'],
         calledBy: training('data/batches'),
         does: 'asks the current backend for a tensor to fill',
       },

@@ -8,16 +8,10 @@ import {
   openFileHandle,
   shown,
 } from '@tsrun/core'
-import type { Examples } from '@tsrun/training'
+import type { DataRecord, Examples, FieldRules } from '@tsrun/training'
 import { datasetError, fileProblem } from '@tsrun/training/parts'
 import { parse, type Info } from 'csv-parse'
-import {
-  examplesFrom,
-  separatorHint,
-  withLine,
-  type DataRecord,
-  type FieldRules,
-} from './records.ts'
+import { examplesFrom, separatorHint, withLine } from './records.ts'
 
 /** The largest number of characters in a line of JSONL or a row of CSV. */
 const LONGEST = 2 ** 24

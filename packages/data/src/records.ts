@@ -1,29 +1,15 @@
 import { argumentError, refuseUnknown, shown, tsrError } from '@tsrun/core'
-import { examples, type Column, type Examples, type HostDType } from '@tsrun/training'
+import {
+  examples,
+  type Column,
+  type DataRecord,
+  type Examples,
+  type FieldRule,
+  type FieldRules,
+  type FieldSource,
+  type HostDType,
+} from '@tsrun/training'
 import { dtypeRule, fits } from '@tsrun/training/parts'
-
-/** A record of a data file, such as a row of CSV or an object of JSONL: values by name. */
-export type DataRecord = Readonly<Record<string, unknown>>
-
-/** The source of the values of a field: a key of the records, several keys, or a function. */
-export type FieldSource =
-  string | readonly string[] | ((record: DataRecord) => number | ArrayLike<number>)
-
-/** How to make a field of `examples` from records. */
-export type FieldRule =
-  | FieldSource
-  | {
-      readonly from: FieldSource
-      /** The dtype of the field; default int32 with `classes`, otherwise float32. */
-      readonly dtype?: HostDType
-      /** The names of classes. They become 0, 1, 2, ... in this order. */
-      readonly classes?: readonly string[]
-      /**
-       * The shape of the field in one example, if its values are a flat list; default: the shape of
-       * the nested lists.
-       */
-      readonly shape?: readonly number[]
-    }
 
 /** The key of the line at which a record ends in its file. */
 const LINE = Symbol('line')
@@ -32,9 +18,6 @@ const LINE = Symbol('line')
 export function withLine(record: DataRecord, line: number): DataRecord {
   return Object.defineProperty(record, LINE, { value: line })
 }
-
-/** The rules by field name. A batch uses the fields `inputs` and `labels`. */
-export type FieldRules = Readonly<Record<string, FieldRule>>
 
 /**
  * Makes examples from records in memory.

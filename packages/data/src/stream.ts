@@ -1,6 +1,6 @@
 import { argumentError, callback, count, declareOptions, where, type Rules } from '@tsrun/core'
 import { traceWait } from '@tsrun/distributed/record'
-import type { ExampleBatch } from '@tsrun/training'
+import type { DataRecord, ExampleBatch, FieldRules } from '@tsrun/training'
 import {
   endsOfShare,
   epochOrder,
@@ -10,7 +10,7 @@ import {
   type Share,
 } from '@tsrun/training/parts'
 import { recordsIn } from './record-files.ts'
-import { examplesAt, type DataRecord, type FieldRules, type RecordPlace } from './records.ts'
+import { examplesAt, type RecordPlace } from './records.ts'
 
 /** Options of `streamLoader`. */
 export interface StreamOptions {

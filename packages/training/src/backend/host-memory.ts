@@ -34,15 +34,16 @@ export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
 }
 
 /**
- * Creates a float32 tensor from the values that `fill` writes, without a copy on wasm and cpu. The array
+ * Creates a tensor from the values that `fill` writes, without a copy on wasm and cpu. The array
  * passed to `fill` has arbitrary contents; `fill` must write all of it. Take views of other tensors
  * inside `fill`, after the allocation. The tensor outlives any tf.tidy; the caller disposes it.
  */
-export function createTensor(
+export function createTensor<D extends HostDType = 'float32'>(
   shape: readonly number[],
-  fill: (values: Float32Array) => void,
+  fill: (values: HostArrays[D]) => void,
+  dtype: D = 'float32' as D,
 ): Tensor {
-  return tf.keep(currentBackend().create(shape, 'float32', fill as (values: HostArray) => void))
+  return tf.keep(currentBackend().create(shape, dtype, fill as (values: HostArray) => void))
 }
 
 /** Like `createTensor`, but the current tf.tidy or recorded pass owns the tensor. */

@@ -1,6 +1,6 @@
 import { argumentError, count, declareOptions, flag, shown, type Rules } from '@tsrun/core'
-import { tensorFrom } from '../backend/host-memory.ts'
-import { newArray } from '../tfjs/host-arrays.ts'
+import { createTensor, tensorFrom } from '../backend/host-memory.ts'
+import { newArray, type HostArray } from '../tfjs/host-arrays.ts'
 import type { Tensor } from '../tfjs/tfjs.ts'
 import type { Examples } from './examples.ts'
 import { endsOfShare, epochOrder, orderRules, shareRule, type Share } from './order.ts'
@@ -227,8 +227,12 @@ export function exampleBatch({ fields }: Examples, indices: Int32Array): Example
       )
     }
     const shape = [size, ...field.shape]
+    const read = (values: HostArray) => {
+      field.read(indices, values)
+    }
+    if (field.inPlace === true) return createTensor(shape, read, field.dtype)
     const values = newArray(shape, field.dtype)
-    field.read(indices, values)
+    read(values)
     return tensorFrom(values as Float32Array, shape, field.dtype as 'float32')
   }
   return { size, indices, tensor, inputs: () => tensor('inputs'), labels: () => tensor('labels') }

@@ -17,6 +17,11 @@ export interface Field<D extends HostDType = HostDType> {
   readonly dtype: D
   /** Writes the values of the examples `indices` to `out` [indices.length, ...shape]. */
   read(indices: Int32Array, out: HostArrays[D]): void
+  /**
+   * Whether `read` may write to the memory of a tensor, because it writes all values and creates no tensors;
+   * default false.
+   */
+  readonly inPlace?: boolean
 }
 
 /** The values of a field for all examples, stored one example after the other. */
@@ -68,7 +73,7 @@ export function examples(
   let known = sizeRule.check('the number of examples', size)
   for (const [name, given] of Object.entries(columns)) {
     if (isField(given)) {
-      refuseUnknown(given, ['shape', 'dtype', 'read'], `the column ${name}`)
+      refuseUnknown(given, ['shape', 'dtype', 'read', 'inPlace'], `the column ${name}`)
       dtypeRule.check(`dtype of the column ${name}`, given.dtype)
       shapeRule.check(`shape of the column ${name}`, given.shape)
       fields[name] = given
@@ -151,6 +156,7 @@ function fieldOf(
   return {
     shape,
     dtype,
+    inPlace: true,
     read(indices, out) {
       indices.forEach((index, row) => {
         const [from, to] = [index * each, row * each]

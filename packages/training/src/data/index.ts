@@ -18,4 +18,5 @@ export {
   type Sampler,
   type SamplerOptions,
 } from './order.ts'
+export * from './read-examples.ts'
 export * from './text.ts'

@@ -58,6 +58,7 @@ export function mnist(options: MnistOptions): Digits {
       inputs: {
         shape: [features],
         dtype: 'float32',
+        inPlace: true,
         read(indices, out) {
           const pixels = images()
           indices.forEach((index, row) => {
@@ -70,6 +71,7 @@ export function mnist(options: MnistOptions): Digits {
       labels: {
         shape: [],
         dtype: 'int32',
+        inPlace: true,
         read(indices, out) {
           const all = labels()
           indices.forEach((index, row) => {
