@@ -95,6 +95,16 @@ export async function splitGroup(
   return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
 }
 
+/** Makes a group of the ranks that remain, like `ProcessGroup.shrink`. */
+export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
+  return await defaultGroup('shrink').shrink(options)
+}
+
+/** Rebuilds the world, which becomes the default group, like `ProcessGroup.reconfigure`. */
+export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
+  return await defaultGroup('reconfigure').reconfigure(options)
+}
+
 /**
  * Arranges the ranks of the world, or of `parent`, in a grid with named axes; the last axis varies
  * fastest.

@@ -13,8 +13,6 @@ function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[
 
 export const alloc: ProcessGroup['alloc'] = on('alloc')
 export const allocUnsafe: ProcessGroup['allocUnsafe'] = on('allocUnsafe')
-export const shrink: ProcessGroup['shrink'] = on('shrink')
-export const reconfigure: ProcessGroup['reconfigure'] = on('reconfigure')
 export const send: ProcessGroup['send'] = on('send')
 export const sendSync: ProcessGroup['sendSync'] = on('sendSync')
 export const recv: ProcessGroup['recv'] = on('recv')

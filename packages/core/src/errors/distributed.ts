@@ -54,8 +54,8 @@ export const distributedErrors = {
     'Give a rank of the group, from 0 to its size - 1.',
   ),
   ERR_TSR_SELF_SEND: userError(
-    '{operation}: rank {rank} cannot exchange messages with itself',
-    'Name another rank, or copy the values from buffer to buffer.',
+    '{operation}: rank {rank} blocks on a message to itself, but has not called the matching operation',
+    'Call the matching send or receive first, or both in one batchIsendIrecv(); or copy the buffer instead.',
   ),
   ERR_TSR_BUFFER: userError(
     '{operation}: {problem}',

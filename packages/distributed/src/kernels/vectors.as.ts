@@ -33,7 +33,7 @@ export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
 // @ts-ignore: decorator
 @inline
 function truth(x: v128): v128 {
-  return i8x16.neg(i8x16.ne(x, i8x16.splat(0)))
+  return i8x16.min_u(x, i8x16.splat(1))
 }
 
 // @ts-ignore: decorator

@@ -186,19 +186,10 @@ export function checkRank(
   throw tsrError('ERR_TSR_RANK_RANGE', { operation, peer, group: name, size })
 }
 
-/** Checks the other rank of a message. @throws ERR_TSR_RANK_RANGE, ERR_TSR_SELF_SEND */
-export function checkPeer(operation: string, group: Member, peer: number): void {
-  checkRank(operation, group, peer)
-  if (peer === group.rank) throw tsrError('ERR_TSR_SELF_SEND', { operation, rank: peer })
-}
-
-/**
- * Returns the source of a message, or ANY_SOURCE.
- * @throws ERR_TSR_RANK_RANGE, ERR_TSR_SELF_SEND, ERR_TSR_ARGUMENT
- */
+/** Returns the source of a message, or ANY_SOURCE. @throws ERR_TSR_RANK_RANGE, ERR_TSR_ARGUMENT */
 export function checkSource(operation: string, group: Member, from: Source): number {
   if (from !== 'any' && from !== null) {
-    checkPeer(operation, group, from)
+    checkRank(operation, group, from)
     return from
   }
   if (group.size > 1) return ANY_SOURCE

@@ -3,7 +3,7 @@ import type { AnyTypedArray } from '../../dtype.ts'
 import { SKIPPED } from '../../operation.ts'
 import type { BatchedMessage, Source } from '../../process-group.ts'
 import type { CallOptions } from '../../call-options.ts'
-import { checkBuffer, checkPeer, checkSource, checkTag, type Member } from './arguments.ts'
+import { checkBuffer, checkRank, checkSource, checkTag, type Member } from './arguments.ts'
 import type { Call, Starter } from './call.ts'
 import type { StartedWork } from './pending-work.ts'
 
@@ -15,7 +15,7 @@ export function sendCall(
   tag: number,
   options: CallOptions | undefined,
 ): Call {
-  checkPeer('send', member, to)
+  checkRank('send', member, to)
   return {
     name: 'send',
     dtype: checkBuffer('send', 'buffer', buffer, options),

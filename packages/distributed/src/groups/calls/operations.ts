@@ -6,6 +6,7 @@ import { checkAlgorithm, checkOptionNames, checkTimeout } from './arguments.ts'
 import { createMessageOrder } from './message-order.ts'
 import { PreparedOperation, type Restartable } from './persistent.ts'
 import { createRepeatedCalls } from './repeated-calls.ts'
+import { createSelfMessages, describeCall } from './self-messages.ts'
 import { StagedBuffers } from './staging.ts'
 import type { Call, StartMode } from './call.ts'
 import type { StartedWork } from './pending-work.ts'
@@ -37,6 +38,7 @@ export type Operations = ReturnType<typeof createOperations>
 /** Stages the buffers of a group's operations, starts them, and tracks the pending ones. */
 export function createOperations(group: GroupIdentity, runner: Runner) {
   const { arena, journal } = runner
+  const selfMessages = createSelfMessages(group, arena.heap)
   const pending = new Set<Run>()
   const nextOrder = createMessageOrder()
   let collectives = 0
@@ -65,6 +67,9 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     if (options !== undefined) checkOptionNames(options)
     return checkTimeout(options?.timeout, group.timeout) * patience
   }
+
+  const isToSelf = ({ name, peer }: Call<unknown> | Operation): boolean =>
+    isMessageName(name) && peer === group.rank
 
   const operationOf = (
     call: Call<unknown>,
@@ -104,7 +109,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     const isMessage = isMessageName(call.name)
     operation.sequence = isMessage ? messages : (call.sequence ?? collectives)
     operation.flight = journal.number(call.options?.label)
-    const driver = runner.driverOf(operation)
+    const driver = isToSelf(call) ? selfMessages.driver : runner.driverOf(operation)
     const ticket = former ?? new Ticket(driver, operation)
     driver.start(ticket, operation, isAwaited)
     // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
@@ -116,7 +121,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
 
   const orderOf = (operation: Operation): number | undefined => {
     const isCounted = journal.spans !== undefined && isMessageName(operation.name)
-    return isCounted ? nextOrder(operation) : undefined
+    return isCounted && !isToSelf(operation) ? nextOrder(operation) : undefined
   }
 
   /** Checks a call and places its buffers once, for many runs. */
@@ -211,6 +216,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
      */
     async finish(): Promise<void> {
       isFinished = true
+      selfMessages.finish()
       const timer = setTimeout(() => {
         for (const work of pending) work.abort()
       }, FINISH_TIME)
@@ -224,8 +230,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       const unawaited = failed?.run ?? unread
       if (unawaited?.isUnread !== true) return undefined
       const { rank, name } = group
-      const { name: operation, dtype, count } = unawaited.call
-      const facts = { rank, group: name, operation: `${operation} ${dtype}[${count}]` }
+      const facts = { rank, group: name, operation: describeCall(unawaited.call) }
       const error = failed?.error ?? tsrError('ERR_TSR_NOT_AWAITED', facts)
       showWaitingLine(error, unawaited.origin)
       return error

@@ -81,6 +81,7 @@ export class ObjectMessages extends ObjectCollectives {
   }
 
   #trySkip(from: number, tag: number): void {
+    if (from === this.rank) return
     try {
       this.operations.start(skipCall(from, tag))
     } catch {
