@@ -62,6 +62,9 @@ const readOptions = declareOptions({
   seed: finite().default(0),
 } satisfies Rules<Conv2dOptions>)
 
+/** Undefined for a layer without a bias or a ReLU. The gradient of the result has to include that of the ReLU. */
+let convolveUnmasked: (conv: Conv2d, x: Tensor) => Tensor | undefined
+
 /**
  * A 2-D convolution of images [batch, height, width, channels]. The kernel [height, width, inputs,
  * outputs] is initialized He uniform, and the bias [outputs] with zeros.
@@ -90,26 +93,17 @@ export class Conv2d implements Module {
     return true
   }
 
-  /** Whether the gradient of a layer that follows can include that of this layer's ReLU. */
-  isPooledBy(next: Module | undefined): boolean {
-    return (
-      this.bias !== undefined &&
-      this.#options.activation === 'relu' &&
-      // Not of a subclass or an object with another one.
-      this.forward === Conv2d.prototype.forward &&
-      next?.forward === MaxPool2d.prototype.forward &&
-      currentBackend().rectifiesPooling === true &&
-      !isTapeNested()
-    )
-  }
-
   /**
    * @param x - [batch, height, width, inputs]
-   * @param isPooled - whether the gradient of the output already includes that of the ReLU
    * @returns [batch, (height + 2 padding - kernel) / stride + 1, ..., outputs]
    * @throws ERR_TSR_ARGUMENT for other inputs
    */
-  forward(x: Tensor, isPooled = false): Tensor {
+  forward(x: Tensor): Tensor {
+    return this.#forward(x, false)
+  }
+
+  /** @param isPooled - whether the gradient of the output already includes that of the ReLU */
+  #forward(x: Tensor, isPooled: boolean): Tensor {
     const { inputs, stride, padding, activation } = this.#options
     checkInput(x, this.weight, ['batch', 'height', 'width', inputs])
     const images = x as Tensor4D
@@ -121,6 +115,13 @@ export class Conv2d implements Module {
     const fused = activation === 'relu' ? 'relu' : 'linear'
     const y = convolve({ x, filter, bias: this.bias.value }, strides, pad, fused, isPooled)
     return fused === 'relu' ? y : activate(activation, y)
+  }
+
+  static {
+    convolveUnmasked = (conv, x) =>
+      conv.bias !== undefined && conv.#options.activation === 'relu'
+        ? conv.#forward(x, true)
+        : undefined
   }
 }
 
@@ -188,15 +189,17 @@ const readPoolOptions = declareOptions({
   stride: sizeRule.optional(),
 } satisfies Rules<PoolOptions>)
 
+let windowsOf: (pool: Pool2d) => Readonly<Record<'filterSize' | 'strides', Pair>>
+
 abstract class Pool2d implements Module {
   readonly parameters: readonly Parameter[] = []
-  protected readonly size: Pair
-  protected readonly stride: Pair
+  readonly #size: Pair
+  readonly #stride: Pair
 
   constructor(options: PoolOptions) {
     const { size, stride = size } = readPoolOptions(options)
-    this.size = pairOf(size)
-    this.stride = pairOf(stride)
+    this.#size = pairOf(size)
+    this.#stride = pairOf(stride)
   }
 
   protected abstract pool(x: Tensor4D, size: Pair, stride: Pair): Tensor
@@ -210,30 +213,52 @@ abstract class Pool2d implements Module {
    * @returns [batch, floor((height - size) / stride) + 1, ..., channels]
    */
   forward(x: Tensor): Tensor {
-    return this.pool(x as Tensor4D, this.size, this.stride)
+    return this.pool(x as Tensor4D, this.#size, this.#stride)
+  }
+
+  static {
+    windowsOf = (pool) => ({ filterSize: pool.#size, strides: pool.#stride })
   }
 }
 
 /** The largest value of each window, channel by channel. Windows do not extend past the image. */
 export class MaxPool2d extends Pool2d {
-  /** @param isRectified - whether x is the output of a ReLU whose gradient is part of that of the pooling */
-  override forward(x: Tensor, isRectified = false): Tensor {
-    if (!isRectified) return super.forward(x)
-    const attributes = { filterSize: this.size, strides: this.stride, pad: 'valid', isRectified }
-    return withLazyGradients(
-      { x },
-      {
-        forward: () => super.forward(x),
-        gradients: (dy, { x: input }) => ({
-          x: () => runKernel('MaxPoolGrad', { dy, input }, attributes),
-        }),
-      },
-    )
-  }
-
   protected pool(x: Tensor4D, size: Pair, stride: Pair): Tensor {
     return tf.maxPool(x, [...size], [...stride], 'valid')
   }
+}
+
+/**
+ * Applies a Conv2d with a ReLU and the MaxPool2d after it, whose gradient includes that of the ReLU. Undefined for
+ * other layers, and if the backend lacks such a gradient.
+ */
+export function convolveAndPool(
+  conv: Module,
+  pool: Module | undefined,
+  x: Tensor,
+): Tensor | undefined {
+  if (currentBackend().rectifiesPooling !== true || isTapeNested()) return undefined
+  if (!isPlain(conv, Conv2d) || !isPlain(pool, MaxPool2d)) return undefined
+  const y = convolveUnmasked(conv, x)
+  if (y === undefined) return undefined
+  const attributes = { ...windowsOf(pool), pad: 'valid', isRectified: true }
+  return withLazyGradients(
+    { x: y },
+    {
+      forward: () => pool.forward(y),
+      gradients: (dy, { x: input }) => ({
+        x: () => runKernel('MaxPoolGrad', { dy, input }, attributes),
+      }),
+    },
+  )
+}
+
+/** Whether a layer has the `forward` of the class, and no subclass changes it. */
+function isPlain<M extends Module>(
+  layer: Module | undefined,
+  type: { readonly prototype: M },
+): layer is M {
+  return layer?.constructor === type && layer.forward === type.prototype.forward
 }
 
 /** The mean of each window, channel by channel. Windows do not extend past the image. */

@@ -4,7 +4,7 @@ import { areRepeatable, buffersOf, parametersOf, type Module } from '../model/mo
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import type { Conv2d, MaxPool2d } from './convolution.ts'
+import { convolveAndPool } from './convolution.ts'
 import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
@@ -36,12 +36,10 @@ export class ModuleChain implements Module {
     const { layers } = this
     return tf.tidy(() => {
       let h = x
-      let isPooled = false
-      for (const [i, layer] of layers.entries()) {
-        const isPooling = isPooled
-        isPooled = (layer as Partial<Conv2d>).isPooledBy?.(layers[i + 1]) === true
-        h =
-          isPooled || isPooling ? (layer as Conv2d | MaxPool2d).forward(h, true) : layer.forward(h)
+      for (let i = 0; i < layers.length; i++) {
+        const pooled = convolveAndPool(layers[i]!, layers[i + 1], h)
+        h = pooled ?? layers[i]!.forward(h)
+        if (pooled !== undefined) i++
       }
       return h
     })

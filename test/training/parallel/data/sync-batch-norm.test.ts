@@ -40,6 +40,22 @@ describe.each(['wasm', 'cpu'] as const)('a BatchNorm of one rank on %s', (backen
     await loadBackend(backend)
   })
 
+  it.each([0, 999])(
+    'keeps a small variance beside a large mean, with the other value in row %i',
+    (other) => {
+      const norm = new BatchNorm({ name: 'n', channels: 1, momentum: 1 })
+      const x = tf.tensor(
+        Array.from({ length: 1000 }, (_, i) => 1e7 + (i === other ? 1 : 0)),
+        [1000, 1],
+      )
+      const { value } = record((h) => norm.forward(h), x, norm.parameters, {
+        needsInputGradient: false,
+      })
+      expect(norm.buffers[1].value.dataSync()[0]).toBeCloseTo(0.001, 8)
+      expect(value.dataSync()[other]).toBeCloseTo(0.999 / Math.sqrt(0.000999 + 1e-5), 3)
+    },
+  )
+
   it('normalizes by the statistics of the batch, forward and backward', () => {
     const before = tf.memory().numTensors
     const norm = new BatchNorm({ name: 'n', channels: CHANNELS })

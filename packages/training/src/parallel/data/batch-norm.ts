@@ -181,21 +181,21 @@ export class BatchNorm implements Module {
  */
 function statisticsOf(x: Tensor, channels: number): Float64Array {
   const examples = x.size / channels
-  // Centers near the means suffice for sums in double precision, such as the values of the first row.
-  let means = new Float64Array(channels)
-  if (isHostAccessible()) means.set(viewOf(x).subarray(0, channels))
-  else
-    means = columns()
-      .sums(x, x, means)
-      .subarray(0, channels)
-      .map((sum) => sum / (examples || 1))
-  const sums = columns().sums(x, x, means)
-  const squares = sums.subarray(channels)
+  // Sums in double precision need no better centers than the values of the first row.
+  const centers = new Float64Array(channels)
+  if (isHostAccessible()) centers.set(viewOf(x).subarray(0, channels))
+  else {
+    const sums = columns().sums(x, x, centers)
+    for (let c = 0; c < channels; c++) centers[c] = sums[c]! / (examples || 1)
+  }
+  const sums = columns().sums(x, x, centers)
+  const [means, squares] = [sums.subarray(0, channels), sums.subarray(channels)]
   for (let c = 0; c < channels && examples > 0; c++) {
-    const mean = sums[c]! / examples
+    // Not from the rounded mean: its error times the sum can exceed a small variance.
+    const offset = (means[c]! - examples * centers[c]!) / examples
     // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
-    squares[c]! -= sums[c]! * (mean - means[c]!)
-    means[c] = mean
+    squares[c]! -= means[c]! * offset
+    means[c]! /= examples
   }
   return Float64Array.of(examples, ...means, ...squares)
 }
