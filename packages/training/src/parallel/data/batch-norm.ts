@@ -1,4 +1,13 @@
-import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
+import {
+  argumentError,
+  count,
+  declareOptions,
+  finite,
+  positive,
+  filled,
+  shown,
+  type Rules,
+} from '@tsrun/core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
@@ -67,7 +76,12 @@ export class BatchNorm implements Module {
   readonly #options: ReturnType<typeof readOptions>
 
   /** @throws ERR_TSR_ARGUMENT */
-  constructor(options: BatchNormOptions) {
+  constructor(options: BatchNormOptions, ...others: never[]) {
+    if (others.length > 0) {
+      const expected =
+        'none: a custom loop names the replicas by inPass({ replicas: [group], ... })'
+      throw argumentError('the second argument of BatchNorm', shown(others[0]), expected)
+    }
     const complete = readOptions(options)
     const { name, channels } = complete
     this.#options = complete

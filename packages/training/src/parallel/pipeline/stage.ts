@@ -233,8 +233,7 @@ export function pipelineStage(
         let dy = outputGradient
         const run = () => {
           const pass = recorded(flight)
-          // A module with its own `record` may not support halves. Then `I` runs the whole backward pass.
-          return kind === 'I' && 'backwardInput' in pass
+          return kind === 'I' && hasHalves(pass)
             ? pass.backwardInput(dy!)
             : pass.backward(dy!, sink(flight, isLast))
         }
@@ -248,7 +247,7 @@ export function pipelineStage(
         }
       } else {
         const pass = recorded(flight)
-        if ('backwardInput' in pass) pass.backwardParameters?.(sink(flight, isLast))
+        if (hasHalves(pass)) pass.backwardParameters?.(sink(flight, isLast))
       }
       if (kind === 'I') return inputGradient
       free(microbatch)
@@ -293,6 +292,13 @@ type StagePass = RepeatableRecording | SegmentedRecording
 /** Returns the recording of a micro-batch's pass. Runs the forward pass unless it has run and was kept. */
 function recorded({ pass }: InFlight) {
   return 'recording' in pass ? pass.recording : pass
+}
+
+/** A module with its own `record` may not support halves. Then `I` runs the whole backward pass. */
+function hasHalves(
+  pass: Recording | SegmentedRecording,
+): pass is Recording & Pick<Required<Recording>, 'backwardInput'> {
+  return (pass as Partial<Recording>).backwardInput !== undefined
 }
 
 interface RunnerOptions {
