@@ -9,6 +9,7 @@ import { drawSteps } from './pictures/steps.mjs'
 import { drawTimeline } from './pictures/timeline.mjs'
 
 const HOSTS = [0, 0, 1, 1]
+const FOUR_SEGMENTS = 2 ** 20
 
 /** @type {Record<string, () => string | Promise<string>>} by name of the file */
 export const pictures = {
@@ -17,10 +18,7 @@ export const pictures = {
   'memory.svg': drawMemory,
   'parallel.svg': drawParallel,
   'steps-ring.svg': () =>
-    drawSteps(
-      'ring',
-      ['allReduce', 'reduceScatter', 'allGather', 'broadcast'].map((name) => ({ name })),
-    ),
+    drawSteps('ring', [{ name: 'allReduce' }, { name: 'reduceScatter' }, { name: 'allGather' }]),
   'steps-binomial-tree.svg': () =>
     drawSteps(
       'binomial-tree',
@@ -33,6 +31,8 @@ export const pictures = {
     drawSteps('direct', [{ name: 'allReduce' }, { name: 'reduce' }, { name: 'broadcast' }]),
   'steps-pairwise.svg': () => drawSteps('pairwise', [{ name: 'allToAll', oneAtATime: true }]),
   'steps-bruck.svg': () => drawSteps('bruck', [{ name: 'allGather' }]),
+  'steps-chain.svg': () =>
+    drawSteps('chain', [{ name: 'broadcast', bytes: FOUR_SEGMENTS, oneAtATime: true }]),
   'steps-linear.svg': () => drawSteps('linear', [{ name: 'scatter' }]),
   'steps-hierarchical.svg': () =>
     drawSteps('hierarchical', [{ name: 'allReduce', hosts: HOSTS }], 'hosts {0, 1} and {2, 3}'),

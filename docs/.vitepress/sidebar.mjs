@@ -136,6 +136,7 @@ export const sidebar = [
       'docs/algorithms/pairwise.md',
       'docs/algorithms/bruck.md',
       'docs/algorithms/binomial-tree.md',
+      'docs/algorithms/chain.md',
       'docs/algorithms/linear.md',
       'docs/algorithms/hierarchical.md',
       'docs/algorithms/dissemination.md',

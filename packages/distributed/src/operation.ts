@@ -30,6 +30,7 @@ export const algorithmNames = [
   'ring',
   'recursive-doubling',
   'binomial-tree',
+  'chain',
   'dissemination',
   'direct',
   'halving-doubling',

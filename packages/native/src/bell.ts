@@ -2,18 +2,21 @@ import { constants } from 'node:fs'
 import { addressOf, bindFunctions, check, closeNative, lazy, openNative, statusOf } from './libc.ts'
 
 const { O_NONBLOCK, O_RDWR, O_WRONLY } = constants
-const PIPE_NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
+/** Flags of a pipe and of an eventfd. */
+const NONBLOCK_CLOEXEC = 0o4000 | 0o2000000
 
 const calls = bindFunctions({
   pipe: 'int pipe2(size_t, int)',
+  eventfd: 'int eventfd(uint, int)',
   read: 'int64_t read(int, size_t, size_t)',
   write: 'int64_t write(int, size_t, size_t)',
 })
 
 const SINK_BYTES = 4096
 const buffers = lazy(() => {
-  const [byte, sink] = [Uint8Array.of(1), new Uint8Array(SINK_BYTES)]
-  return { byte: addressOf(byte), sink: addressOf(sink), held: [byte, sink] }
+  // An eventfd takes eight bytes.
+  const [one, sink] = [BigUint64Array.of(1n), new Uint8Array(SINK_BYTES)]
+  return { one: addressOf(one), sink: addressOf(sink), held: [one, sink] }
 })
 
 /** Identifies a bell for other processes of the host. */
@@ -29,10 +32,13 @@ export interface BellAddress {
  */
 export function createBell(): number {
   const ends = new Int32Array(2)
-  check('pipe2', calls().pipe(addressOf(ends), PIPE_NONBLOCK_CLOEXEC))
+  check('pipe2', calls().pipe(addressOf(ends), NONBLOCK_CLOEXEC))
   const [reader, writer] = ends as unknown as [number, number]
   try {
     return openAgain(reader)
+  } catch {
+    // Without /proc, only threads of this process can ring the bell.
+    return check('eventfd', calls().eventfd(0, NONBLOCK_CLOEXEC))
   } finally {
     closeNative(reader)
     closeNative(writer)
@@ -66,7 +72,7 @@ export function openBell(pid: number, { fd, inode }: BellAddress): number {
 
 /** Rings a bell. Ignores a full pipe and an owner that is gone. */
 export function ringBell(bell: number): void {
-  calls().write(bell, buffers().byte, 1)
+  calls().write(bell, buffers().one, 8)
 }
 
 /** Resets a bell of this process until it is rung again. */

@@ -93,7 +93,7 @@ const formulas: Partial<Record<OperationName, Formula>> = {
     call: (group, slice, options) => group.broadcast(floats(slice * group.size), ROOT, options),
     bytes: {
       'binomial-tree': (place) => tree(place).children * place.S,
-      ring: ({ rank, n, S }) => ((rank === ROOT ? 2 : 1) * (n - 1) * S) / n,
+      chain: (place) => (tree(place).virtual === place.n - 1 ? 0 : place.S),
       direct: onlyRoot(({ n, S }) => (n - 1) * S),
     },
   },
@@ -101,6 +101,7 @@ const formulas: Partial<Record<OperationName, Formula>> = {
     call: (group, slice, options) => group.reduce(floats(slice * group.size), ROOT, options),
     bytes: {
       'binomial-tree': notRoot(({ S }) => S),
+      chain: notRoot(({ S }) => S),
       direct: ({ rank, n, S }) => ((n - 1) * S) / n + (rank === ROOT ? 0 : S / n),
     },
   },

@@ -1,6 +1,6 @@
 import { jest } from '@jest/globals'
 import { runWorld } from '@tsrun/distributed'
-import { expectBits, fill, reduced } from '../support/values.ts'
+import { expectBits, fill, newArray, reduced } from '../support/values.ts'
 import { describeExchanges } from './support/exchanges.ts'
 
 jest.setTimeout(300_000)
@@ -60,4 +60,17 @@ it('allToAllV accepts an empty input that begins where the output does', async (
     return [...output]
   })
   expect(received).toEqual([[], [1, 2, 3, 4], [5, 6, 7, 8]])
+})
+
+it('reduce and broadcast of several segments by chain equal the reference', async () => {
+  const count = 900_000
+  const expected = reduced('float32', 'sum', 3, count)
+  await runWorld({ size: 3, seed: 1 }, async (group) => {
+    const { rank } = group
+    const buffer = fill(group.alloc('float32', count), 'float32', rank)
+    await group.reduce(buffer, 1, { algorithm: 'chain' })
+    expectBits(buffer, rank === 1 ? expected : fill(newArray('float32', count), 'float32', rank))
+    await group.broadcast(buffer, 1, { algorithm: 'chain' })
+    expectBits(buffer, expected)
+  })
 })

@@ -83,7 +83,7 @@ describe('the choice of algorithm', () => {
     expect(choose('allReduce', 1024 * 1024)).toBe('halving-doubling')
     expect(choose('allReduce', 128 * 1024 * 1024)).toBe('ring')
     expect(choose('broadcast', 4096)).toBe('binomial-tree')
-    expect(choose('broadcast', 64 * 1024 * 1024)).toBe('ring')
+    expect(choose('broadcast', 64 * 1024 * 1024)).toBe('chain')
     expect(choose('allReduce', 64 * 1024 * 1024, 'together')).toBe('direct')
     expect(choose('broadcast', 64 * 1024 * 1024, 'together')).toBe('direct')
     expect(choose('allReduce', 4096, 'mixed')).toBe('hierarchical')

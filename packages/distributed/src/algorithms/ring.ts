@@ -1,7 +1,6 @@
 import { bytesOf } from '../operation.ts'
 import {
   arithmeticOf,
-  otherRanks,
   until,
   untilAll,
   type Algorithm,
@@ -28,11 +27,9 @@ import {
  * reduce-scatter: n-1 steps. In step s, rank r receives chunk r-s-1, adds its own contribution, and
  * passes the sum on in step s+1. all-gather: n-1 steps. In each step, a rank passes on a finished
  * chunk. all-reduce is a reduce-scatter followed by an all-gather, without a pause: a segment is
- * passed on as soon as it is added. broadcast: the root gives each rank a chunk, then an all-gather
- * (van de Geijn, 1994).
+ * passed on as soon as it is added.
  *
- * Sent per rank, of S bytes: all-reduce 2(n-1)/n S in 2(n-1) steps; the halves (n-1)/n S each. The
- * root of a broadcast sends 2(n-1)/n S, the other ranks (n-1)/n S.
+ * Sent per rank, of S bytes: all-reduce 2(n-1)/n S in 2(n-1) steps; the halves (n-1)/n S each.
  */
 
 /** Number of segments with posted receives. */
@@ -58,18 +55,6 @@ export const ring = {
   *allReduce(channel, operation) {
     const chunks = cutIntoChunks(bufferOf(operation), channel.size)
     yield* passAround(channel, chunks, arithmeticOf(channel, operation))
-  },
-
-  *broadcast(channel, operation) {
-    const { rank, size } = channel
-    const { peer: root } = operation
-    const chunks = cutIntoChunks(bufferOf(operation), size)
-    const give = (peer: number): Message =>
-      channel.send(peer, chunks[peer]!.at, chunks[peer]!.bytes)
-    const own = chunks[rank]!
-    if (rank === root) yield* untilAll(otherRanks(channel).map(give))
-    else yield* until(channel.receive(root, own.at, own.bytes))
-    yield* passAround(channel, chunks)
   },
 
   /**

@@ -7,6 +7,7 @@ import {
 } from '../operation.ts'
 import { binomialTree } from './binomial-tree.ts'
 import { bruck, dissemination } from './bruck.ts'
+import { chain } from './chain.ts'
 import type { Algorithm, Algorithms, Layout } from './channel.ts'
 import { copyAlone, direct } from './direct.ts'
 import { flatBytes } from './flat.ts'
@@ -27,6 +28,7 @@ const algorithms: Readonly<Partial<Record<AlgorithmName, Algorithms>>> = {
   bruck,
   dissemination,
   'binomial-tree': binomialTree,
+  chain,
   hierarchical: hierarchical((name, bytes, tuning) =>
     implementationOf(name, chooseBetweenHosts(name, bytes, tuning))!,
   ),

@@ -38,6 +38,7 @@ function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
 
 const allReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', 64 * MIB, 'ring')
 const sharedAllReduce = choose('recursive-doubling', 256 * KIB, 'halving-doubling', MIB, 'direct')
+const tree = choose('binomial-tree', MIB, 'chain')
 const rooted = choose('binomial-tree', 64 * KIB, 'linear')
 
 /**
@@ -48,8 +49,8 @@ export const builtInTuning: TuningTable = {
   sockets: {
     send: choose('direct'),
     recv: choose('direct'),
-    broadcast: choose('binomial-tree', 256 * KIB, 'ring'),
-    reduce: choose('binomial-tree', 8 * MIB, 'direct'),
+    broadcast: tree,
+    reduce: tree,
     allReduce,
     allReduceCoalesced: allReduce,
     reduceScatter: choose('recursive-halving', MIB, 'direct', 8 * MIB, 'ring'),
@@ -66,7 +67,7 @@ export const builtInTuning: TuningTable = {
   },
   sharedMemory: {
     broadcast: choose('binomial-tree', 64 * KIB, 'direct'),
-    reduce: choose('binomial-tree'),
+    reduce: choose('binomial-tree', 32 * MIB, 'direct'),
     allReduce: sharedAllReduce,
     allReduceCoalesced: sharedAllReduce,
     reduceScatter: choose('recursive-halving', 16 * KIB, 'direct'),
