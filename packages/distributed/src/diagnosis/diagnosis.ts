@@ -72,8 +72,10 @@ export function diagnose(
     if (last === undefined) return 'in no operation so far'
     const seconds = ((monotonicNow() - last.completed) / 1000).toFixed(1)
     const group = groups.get(last.group)?.name ?? `#${last.group}`
-    const { operation, sequence } = last
-    return `in no operation; its last was ${operation} #${sequence} of group ${group}, ${seconds} s ago`
+    const { name, operation, sequence, peer } = last
+    const other =
+      peer === undefined ? '' : ` ${name === 'send' ? 'to' : 'from'} rank ${peer} of the world`
+    return `in no operation; its last was ${operation} #${sequence} of group ${group}${other}, ${seconds} s ago`
   }
 
   const writePeers = (task: Task): void => {

@@ -162,9 +162,7 @@ describe('the options of calls', () => {
       group.reduceScatter(floats(1), floats(3), { algorithm: 'recursive-doubling' })
     expect(await amongThree(call)).toMatchObject({
       code: 'ERR_TSR_ARGUMENT',
-      message: expect.stringContaining(
-        'recursive-halving, direct, window for reduceScatter',
-      ),
+      message: expect.stringContaining('recursive-halving, direct, window for reduceScatter'),
     })
   })
 
