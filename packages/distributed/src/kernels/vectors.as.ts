@@ -1,6 +1,6 @@
-// Combine one 16-byte vector: out = a op b for each reduction and element type. `op` is a constant
-// at every call, so inlining removes the comparisons. Conditions on T are evaluated when a function
-// is compiled for T, so instructions that T lacks are left out.
+// Combine one 16-byte vector: out = a op b for each reduction and element type. `op` stays the same in a
+// loop, so the processor predicts the comparisons. Conditions on T are evaluated when a function is
+// compiled for T, so instructions that T lacks are left out.
 
 /** The codes of reductions, as in ../reduction.ts. `avg` combines as a sum. */
 export const SUM: i32 = 1
