@@ -34,7 +34,7 @@ const sizes = { '2': '2', '3': '3', '4': '4', '5': '5', '6': '6', '8': '8' }
 
 /** The algorithms that differ between ranks without shared memory. */
 function algorithmChoices(name: CollectiveName): Record<string, string> {
-  const hidden: readonly AlgorithmName[] = ['window', 'hierarchical', 'ordered']
+  const hidden: readonly AlgorithmName[] = ['window', 'hierarchical']
   const names = algorithmsOf(name).filter((algorithm) => !hidden.includes(algorithm))
   return Object.fromEntries(names.map((algorithm) => [algorithm, algorithm]))
 }

@@ -20,14 +20,16 @@ interface Properties {
 export function Timeline({ schedule, durations, played }: Properties): JSX.Element {
   const place = useRef<HTMLDivElement>(null)
   const { spans, makespan } = schedule.simulate(durations)
-  const criticalPath = played === 1
-  const drawing = drawSvg(schedule.actions, { ...durations, width: WIDTH, criticalPath })
+  const drawing = drawSvg(schedule.actions, { ...durations, width: WIDTH })
   const now = played * makespan
   useEffect(() => {
     // The drawing has a bar for each span, in the same order.
     const slots = place.current!.querySelectorAll<SVGGElement>('.slot')
     for (const [index, { start }] of spans.entries()) {
       slots[index]!.style.visibility = start < now ? 'visible' : 'hidden'
+    }
+    for (const outline of place.current!.querySelectorAll<SVGElement>('.critical')) {
+      outline.style.visibility = played === 1 ? 'visible' : 'hidden'
     }
   })
   const boxes = boxesOf(drawing)

@@ -13,7 +13,6 @@ export {
   builtInTuning,
   type TuningTable,
 } from '../../../packages/distributed/src/algorithms/tuning-table.ts'
-export { findWindowCollective } from '../../../packages/distributed/src/algorithms/window.ts'
 export {
   algorithmNames,
   fingerprintOf,
