@@ -154,7 +154,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
     return { node: result.push(reshaped(value, shape.slice(-2), T)) - 1, output: 0 }
   }
 
-  /** Matches dy relu(sign(y)): the gradient of a ReLU in TensorFlow.js. Its input or output is y. */
+  /** Matches dy relu(sign(y)), the form in which TensorFlow.js computes the gradient of y = relu(x). */
   const reluGradient = (node: GraphNode): GraphNode | undefined => {
     const [dy, slope] = node.inputs as [Value, Value]
     const step = only(only(slope, 'Cast')?.inputs[0] ?? slope, 'Relu')

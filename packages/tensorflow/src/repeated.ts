@@ -12,7 +12,7 @@ import {
 } from '@tsrun/training/backends'
 import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
-import { createTrace, keyOfArgument, placeOf, type TracedFunction } from './trace.ts'
+import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'
 
 /**
  * The largest number of functions of a computation, and of plans of a module: one for each combination of
@@ -69,39 +69,25 @@ export function repeat(
   const trace = createTrace(eager)
   for (const input of inputs) trace.addArgument(input)
   const outputs = trace.run(run)
-  const traced = attempt(`${name} does`, () => trace.defineAll(outputs))
-  if (traced === undefined) untraceable.add(name)
-  else functions.set(shapes, { traced, places: traced.inputs.map(placeOf) })
+  try {
+    const traced = trace.defineAll(outputs)
+    functions.set(shapes, { traced, places: traced.inputs.map(placeOf) })
+  } catch (error) {
+    untraceable.add(name)
+    const { message } = error as Error
+    createLogger('training').debug({ reason: message }, `${name} does not become a function`)
+  }
   return outputs
 }
 
-/** The TensorFlow functions of the passes of a module with one input shape. */
-interface Passes {
-  /** Returns the output, then the values that the backward pass needs. */
-  readonly forward: TracedFunction
-  /**
-   * Returns the gradient of the input if requested, then the values that the other half needs. Undefined if
-   * there are none.
-   */
-  readonly backwardInput: TracedFunction | undefined
-  /** Returns the gradients of parameters. Undefined if there are none. */
-  readonly backwardParameters: TracedFunction | undefined
-  /** The parameters in the order of their gradients. */
+/**
+ * A traced part of a pass. The function of the part returns the gradients of the input and of parameters,
+ * then other values.
+ */
+interface Step {
+  readonly run: TracedFunction
+  readonly hasInputGradient: boolean
   readonly parameters: readonly Parameter[]
-  /** The keys of the parameters whose values the backward pass needs. */
-  readonly needed: readonly string[]
-  readonly outputGradient: string
-}
-
-interface Plan {
-  readonly eager: Eager
-  readonly parameters: readonly Parameter[]
-  /** The module and its submodules. */
-  readonly modules: readonly Module[]
-  readonly needsInputGradient: boolean
-  readonly record: (x: Tensor) => Recording
-  /** `broken` if a pass cannot become functions; undefined before the first pass. */
-  passes: Passes | 'traced' | 'broken' | undefined
 }
 
 const plans = new WeakMap<Module, Map<string, Plan>>()
@@ -127,28 +113,83 @@ export function repeatPass(
   const ofModule = plans.get(module) ?? new Map<string, Plan>()
   plans.set(module, ofModule)
   const key = `${String(needsInputGradient)} ${x.dtype} ${x.shape.join()}`
-  const { parameters } = module
-  const modules = partsOf(module)
   let plan = ofModule.get(key)
-  // The submodules and parameters of a module may change.
-  const isValid =
-    plan?.eager === eager &&
-    isSameList(plan.parameters, parameters) &&
-    isSameList(plan.modules, modules)
-  if (plan === undefined || !isValid) {
+  if (plan?.eager !== eager || !plan.isFor(module)) {
     if (plan === undefined && ofModule.size >= MOST_FUNCTIONS) return undefined
-    plan = { eager, parameters, modules, needsInputGradient, record, passes: undefined }
+    plan = new Plan(eager, module, record)
     ofModule.set(key, plan)
   }
-  const { passes } = plan
-  if (typeof passes === 'object') return repeatedPass(plan, passes, x)
-  plan.passes ??= 'traced'
-  return passes === 'traced' ? tracedPass(plan, x) : undefined
+  return plan.start(x)
 }
 
 /** Whether all layers of a module have a way of their own to record, as linear layers do. */
 function recordsAll(module: Module): boolean {
   return module.record !== undefined && (module.layers ?? []).every(recordsAll)
+}
+
+/** The TensorFlow functions for passes of a module with one input shape. */
+class Plan {
+  readonly eager: Eager
+  readonly parameters: readonly Parameter[]
+  readonly record: (x: Tensor) => Recording
+  /** Returns the output, and the values that the backward pass needs. */
+  forward: TracedFunction | undefined
+  backward: Step | undefined
+  halves: readonly [Step, Step] | undefined
+  /** The keys of the parameters whose values a step needs. */
+  needed: readonly string[] = []
+  outputGradient: string | undefined
+  #isFirst = true
+  #canRepeat = true
+  readonly #saved = new Set<string>()
+  readonly #parts: readonly Module[]
+
+  constructor(eager: Eager, module: Module, record: (x: Tensor) => Recording) {
+    this.eager = eager
+    this.parameters = module.parameters
+    this.#parts = partsOf(module)
+    this.record = record
+  }
+
+  /** Whether the module still has the same submodules and parameters. */
+  isFor(module: Module): boolean {
+    return (
+      isSameList(this.parameters, module.parameters) && isSameList(this.#parts, partsOf(module))
+    )
+  }
+
+  start(x: Tensor): Recording | undefined {
+    if (this.forward !== undefined) return repeatedPass(this, x)
+    const isTraced = this.#canRepeat && !this.#isFirst
+    this.#isFirst = false
+    return isTraced ? tracedPass(this, x) : undefined
+  }
+
+  /** Makes TensorFlow functions from a traced pass. The first `length` nodes are the forward pass. */
+  learn(trace: Trace, output: string, length: number, define: () => void): void {
+    if (!this.#canRepeat) return
+    try {
+      define()
+      const steps = [this.backward, ...(this.halves ?? [])].filter((step) => step !== undefined)
+      const inputs = steps.flatMap(({ run }) => run.inputs)
+      for (const key of inputs) if (trace.isMade(key, 0, length)) this.#saved.add(key)
+      this.needed = this.parameters.flatMap((_, i) => {
+        const key = keyOfArgument(1 + i)
+        return inputs.includes(key) ? key : []
+      })
+      this.outputGradient = keyOfArgument(length)
+      this.forward = trace.define([output, ...this.#saved])
+    } catch (error) {
+      this.#canRepeat = false
+      this.forward = undefined
+      const { message } = error as Error
+      createLogger('training').debug({ reason: message }, 'passes do not become functions')
+    }
+  }
+
+  parameterOf(key: string): Parameter | undefined {
+    return this.parameters[placeOf(key) - 1]
+  }
 }
 
 function isSameList(own: readonly object[], others: readonly object[]): boolean {
@@ -159,94 +200,83 @@ function isSameList(own: readonly object[], others: readonly object[]): boolean 
 const INPUT = keyOfArgument(0)
 
 /** A pass on the tape whose operations are traced. */
-function tracedPass(plan: Plan, x: Tensor): Recording {
+function tracedPass(plan: Plan, x: Tensor): Required<Recording> {
   const trace = createTrace(plan.eager)
   trace.addArgument(x)
   for (const { value } of plan.parameters) trace.addArgument(value)
   const pass = trace.run(() => plan.record(x))
   const { value } = pass
   const [output] = trace.keysOf([value])
-  const start = trace.length
-  /** The results of the first half of the backward pass, and the length of the trace after it. */
-  let first: { readonly outputs: readonly string[]; readonly end: number } | undefined
+  const forward = trace.length
+  let first: { readonly length: number; readonly outputs: readonly string[] } | undefined
 
-  const run = <T>(compute: () => T): T => {
+  /** Collects the gradients before calling the listener, so that the trace excludes the listener's work. */
+  const run = (compute: (take: GradientListener) => Tensor | undefined) => {
     // The memory of sharded parameters is freed after a forward pass and reallocated at another address.
     for (const [i, { value }] of plan.parameters.entries()) {
       if (!value.isDisposed) trace.renew(keyOfArgument(1 + i), value)
     }
-    return trace.run(compute)
-  }
-  const define = (keys: readonly string[], from: number) =>
-    keys.length === 0 ? undefined : trace.define(keys, from)
-  /** Makes functions of the trace. */
-  const learn = (parameters: readonly Parameter[], gradients: readonly string[]): Passes => {
-    const { outputs, end } = first!
-    const backwardParameters = define(gradients, end)
-    const others = backwardParameters?.inputs ?? []
-    const shared = others.filter((key) => trace.isMade(key, start, end))
-    const backwardInput = define([...outputs, ...shared], start)
-    const inputs = new Set([...(backwardInput?.inputs ?? []), ...others])
-    const saved = Array.from(inputs).filter((key) => trace.isMade(key, 0, start))
-    return {
-      forward: trace.define([output!, ...saved]),
-      backwardInput,
-      backwardParameters,
-      parameters,
-      needed: plan.parameters.map((_, i) => keyOfArgument(1 + i)).filter((key) => inputs.has(key)),
-      outputGradient: keyOfArgument(start),
-    }
-  }
-  const backwardInput = (dy: Tensor) => {
-    trace.addArgument(dy)
-    const dx = run(() => pass.backwardInput!(dy))
-    const outputs = trace.keysOf(dx === undefined ? [] : [dx])
-    first = { outputs, end: trace.length }
-    return dx
-  }
-  const backwardParameters = (onGradient: GradientListener) => {
     const parameters: Parameter[] = []
     const gradients: Tensor[] = []
-    // Call the listener afterwards, so that the trace excludes its work.
-    run(() => {
-      pass.backwardParameters!((parameter, gradient) => {
-        parameters.push(parameter)
-        gradients.push(gradient)
-      })
-    })
-    const keys = trace.keysOf(gradients)
-    if (plan.passes === 'traced') {
-      plan.passes = attempt('passes do', () => learn(parameters, keys)) ?? 'broken'
+    const take = (parameter: Parameter, gradient: Tensor) => {
+      parameters.push(parameter)
+      gradients.push(gradient)
     }
-    for (const [i, gradient] of gradients.entries()) onGradient(parameters[i]!, gradient)
+    const dx = trace.run(() => compute(take))
+    const report = (onGradient: GradientListener) => {
+      for (const [i, gradient] of gradients.entries()) onGradient(parameters[i]!, gradient)
+    }
+    return { dx, parameters, gradients, report }
   }
+  const learn = (define: () => void) => {
+    plan.learn(trace, output!, forward, define)
+  }
+
   return {
     value,
     backward(dy, onGradient) {
-      const dx = backwardInput(dy)
-      backwardParameters(onGradient)
+      trace.addArgument(dy)
+      const { dx, parameters, gradients, report } = run((take) => pass.backward(dy, take))
+      const hasInputGradient = dx !== undefined
+      const outputs = trace.keysOf(hasInputGradient ? [dx, ...gradients] : gradients)
+      learn(() => {
+        plan.backward = { run: trace.define(outputs, forward), hasInputGradient, parameters }
+      })
+      report(onGradient)
       return dx
     },
-    backwardInput,
-    backwardParameters,
+    backwardInput(dy) {
+      trace.addArgument(dy)
+      const { dx } = run(() => pass.backwardInput!(dy))
+      const outputs = trace.keysOf(dx === undefined ? [] : [dx])
+      first = { length: trace.length, outputs }
+      return dx
+    },
+    backwardParameters(onGradient) {
+      const { parameters, gradients, report } = run((take) => {
+        pass.backwardParameters!(take)
+        return undefined
+      })
+      const outputs = trace.keysOf(gradients)
+      const { length, outputs: ofInput } = first!
+      learn(() => {
+        const second = trace.define(outputs, length)
+        const kept = second.inputs.filter((key) => trace.isMade(key, forward, length))
+        const run = trace.define([...ofInput, ...kept], forward)
+        plan.halves = [
+          { run, hasInputGradient: ofInput.length > 0, parameters: [] },
+          { run: second, hasInputGradient: false, parameters },
+        ]
+      })
+      report(onGradient)
+    },
     dispose() {
       pass.dispose()
     },
   }
 }
 
-/** Returns undefined if a trace cannot become a function. */
-function attempt<T>(what: string, define: () => T): T | undefined {
-  try {
-    return define()
-  } catch (error) {
-    const { message } = error as Error
-    createLogger('training').debug({ reason: message }, `${what} not become functions`)
-    return undefined
-  }
-}
-
-function repeatedPass(plan: Plan, passes: Passes, x: Tensor): Recording {
+function repeatedPass(plan: Plan, x: Tensor): Recording {
   const { eager } = plan
   const input = tf.keep(tf.clone(x))
   /** The values that parameters had in the forward pass, by key. */
@@ -254,6 +284,8 @@ function repeatedPass(plan: Plan, passes: Passes, x: Tensor): Recording {
   /** Results that the backward functions need, and the bits of an int32 input, by key. */
   const kept = new Map<string, Handle>()
   let outputGradient: Tensor | undefined
+  /** The pass on the tape, if the plan has not traced this kind of backward pass yet. */
+  let traced: Required<Recording> | undefined
 
   const free = () => {
     for (const handle of kept.values()) eager.free(handle)
@@ -263,48 +295,73 @@ function repeatedPass(plan: Plan, passes: Passes, x: Tensor): Recording {
     outputGradient?.dispose()
     outputGradient = undefined
   }
-  const tensorOf = (key: string) => {
-    if (key === INPUT) return input
-    if (key === passes.outputGradient) return outputGradient!
-    return parameters.get(key) ?? plan.parameters[placeOf(key) - 1]!.value
-  }
   /** @returns tensors of the first `count` results. The other results are kept. */
-  const call = (run: TracedFunction | undefined, count: number) => {
-    if (run === undefined) return []
-    const given = run.inputs.map((key) => kept.get(key) ?? eager.handleOf(tensorOf(key)))
+  const call = (run: TracedFunction, given: readonly Handle[], count: number) => {
     const results = eager.call(run.definition, given)
     results.slice(count).forEach((handle, i) => kept.set(run.outputs[count + i]!, handle))
     return results.slice(0, count).map((handle, i) => eager.take(handle, run.shapes[i]!))
   }
+  const find = (key: string) => {
+    const tensor = key === INPUT ? input : parameters.get(key)
+    const found = key === plan.outputGradient ? outputGradient : tensor
+    return kept.get(key) ?? (found && eager.handleOf(found))
+  }
+  /** Whether all inputs of the step are available. Another plan's forward pass may have kept fewer. */
+  const has = ({ run }: Step) => run.inputs.every((key) => find(key) !== undefined)
+  const step = (
+    { run, hasInputGradient, parameters }: Step,
+    onGradient: GradientListener,
+    isLast = true,
+  ) => {
+    const offset = hasInputGradient ? 1 : 0
+    const given = run.inputs.map((key) => find(key)!)
+    const results = call(run, given, offset + parameters.length)
+    if (isLast) free()
+    parameters.forEach((parameter, i) => {
+      onGradient(parameter, results[offset + i]!)
+    })
+    return hasInputGradient ? results[0] : undefined
+  }
+  const begin = (dy: Tensor) => {
+    outputGradient = tf.keep(tf.clone(dy))
+  }
+
   const forward = (): Tensor => {
     try {
-      for (const key of passes.needed) parameters.set(key, tf.keep(tf.clone(tensorOf(key))))
+      for (const key of plan.needed) {
+        parameters.set(key, tf.keep(tf.clone(plan.parameterOf(key)!.value)))
+      }
       if (eager.takesBits(x)) kept.set(INPUT, eager.bitsOf(x))
-      return call(passes.forward, 1)[0]!
+      const valueOf = (key: string) =>
+        kept.get(key) ?? eager.handleOf(key === INPUT ? input : plan.parameterOf(key)!.value)
+      return call(plan.forward!, plan.forward!.inputs.map(valueOf), 1)[0]!
     } catch (error) {
       free()
       throw error
     }
   }
   const value = forward()
-  const backwardInput = (dy: Tensor) => {
-    outputGradient = tf.keep(tf.clone(dy))
-    return call(passes.backwardInput, plan.needsInputGradient ? 1 : 0)[0]
-  }
-  const backwardParameters = (onGradient: GradientListener) => {
-    const gradients = call(passes.backwardParameters, passes.parameters.length)
-    free()
-    for (const [i, gradient] of gradients.entries()) onGradient(passes.parameters[i]!, gradient)
-  }
   return checkedRecording(value, {
     backward(dy, onGradient) {
-      const dx = backwardInput(dy)
-      backwardParameters(onGradient)
-      return dx
+      begin(dy)
+      const { backward } = plan
+      if (backward !== undefined && has(backward)) return step(backward, onGradient)
+      traced = tracedPass(plan, input)
+      return traced.backward(dy, onGradient)
     },
-    backwardInput,
-    backwardParameters,
+    backwardInput(dy) {
+      begin(dy)
+      const first = plan.halves?.[0]
+      if (first !== undefined && has(first)) return step(first, () => undefined, false)
+      traced = tracedPass(plan, input)
+      return traced.backwardInput(dy)
+    },
+    backwardParameters(onGradient) {
+      if (traced === undefined) step(plan.halves![1], onGradient)
+      else traced.backwardParameters(onGradient)
+    },
     dispose() {
+      traced?.dispose()
       free()
       value.dispose()
     },

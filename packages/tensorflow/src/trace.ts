@@ -17,9 +17,13 @@ export interface TracedFunction {
 let defined = 0
 
 /** Records the operations of a computation, to make TensorFlow functions from them. */
+export type Trace = ReturnType<typeof createTrace>
+
 export function createTrace(eager: Eager) {
   const nodes: GraphNode[] = []
   const values = new Map<Handle, Value>()
+  /** The outputs of ReLU operations, by the keys of their inputs. */
+  const rectified = new Map<string, Value>()
   let isWhole = true
 
   const leave = () => {
@@ -30,11 +34,24 @@ export function createTrace(eager: Eager) {
     if (known.length < handles.length) leave()
     return known
   }
+  /**
+   * TensorFlow.js computes the slope of y = relu(x) as relu(sign(x)). This function replaces sign(x)
+   * by sign(y), which gives the same slope, so the forward pass need not keep x.
+   */
+  const useOutputOfRelu = (inputs: Value[]) => {
+    const [value] = inputs
+    const sign = value && nodes[value.node]!
+    const y = sign?.op === 'Sign' ? rectified.get(keyOf(sign.inputs[0]!)) : undefined
+    if (y !== undefined) inputs[0] = { node: nodes.push({ ...sign!, inputs: [y] }) - 1, output: 0 }
+  }
   const observer: Observer = {
     executed(op, attributes, inputs, outputs) {
       const known = valuesOf(inputs)
+      const isRelu = op === 'Relu' && !eager.isOnHost
+      if (isRelu) useOutputOfRelu(known)
       const node = nodes.length
       outputs.forEach(({ id }, output) => values.set(id, { node, output }))
+      for (const value of isRelu ? known : []) rectified.set(keyOf(value), { node, output: 0 })
       const dtypes = outputs.map(({ dtype }) => dtype)
       const shapes = outputs.map(({ shape }) => [...shape])
       nodes.push({ op, attributes, inputs: known, dtypes, shapes })
