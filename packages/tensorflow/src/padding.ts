@@ -3,6 +3,8 @@ import {
   type Border,
   borderOf,
   correctVolumes,
+  everyStride,
+  type Places,
   replaceKernel,
   runKernel,
   type Shape,
@@ -53,19 +55,76 @@ export function installPadding(): void {
       return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
     })
   }
+  for (const name of ['Dilation2D', 'Dilation2DBackpropFilter']) {
+    install(name, (call) => ofImages(call, -Infinity))
+  }
+  install('Dilation2DBackpropInput', (call) =>
+    inside(ofImages(call, -Infinity), call.border, call.inputs['x']!.shape),
+  )
   correctVolumes('tensorflow')
 }
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
   replaceKernel(kernelName, 'tensorflow', (original) => (call) => {
     const attrs = call.attrs as unknown as WindowAttributes
-    if (typeof attrs.pad === 'string' || attrs.dataFormat === 'NCHW') return original(call)
+    const isDepthwise = kernelName.includes('Depthwise')
+    const { strides } = attrs
+    const isUneven = isDepthwise && Array.isArray(strides) && strides[0] !== strides[1]
+    if ((typeof attrs.pad === 'string' && !isUneven) || attrs.dataFormat === 'NCHW') {
+      return original(call)
+    }
     const inputs = call.inputs as Inputs
-    const border = borderOf(windowPlaces(inputs, attrs, kernelName.includes('Depthwise')))
+    const info = windowPlaces(inputs, attrs, isDepthwise)
+    const border = borderOf(info)
+    const without = { ...call.attrs, pad: 'valid' }
+    const padless = { kernelName, inputs, attrs: without, border }
     return tf.tidy(() =>
-      compute({ kernelName, inputs, attrs: { ...call.attrs, pad: 'valid' }, border }),
+      isUneven ? withUnevenStrides(compute, padless, info as Places) : compute(padless),
     )
   })
+}
+
+/**
+ * Computes a depthwise convolution with different strides of rows and columns at each place, and takes
+ * those of the strides. TensorFlow supports such strides only with oneDNN, which it does not use on every
+ * CPU.
+ */
+function withUnevenStrides(
+  compute: (call: Call) => Tensor,
+  { inputs, attrs, ...rest }: Call,
+  info: Places,
+): Tensor {
+  const strides = [1, info.strideHeight, info.strideWidth, 1]
+  const call = { ...rest, attrs: { ...attrs, strides: [1, 1] } }
+  const { dy } = inputs
+  if (dy === undefined) {
+    const all = compute({ ...call, inputs })
+    const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
+    return everyStride(all, end, strides)
+  }
+  // Put zeros between the gradients of the places that the strides take.
+  const [batch, height, width, channels] = dy.shape as Shape
+  const { strideHeight, strideWidth } = info
+  const split = reshaped(dy, [batch, height, 1, width, 1, channels])
+  const after = [0, 0, strideHeight - 1, 0, strideWidth - 1, 0].map((zeros): [number, number] => [
+    0,
+    zeros,
+  ])
+  const apart = reshaped(padded(split, after, 0), [
+    ...[batch, height * strideHeight, width * strideWidth, channels],
+  ])
+  const [rows, columns] = rest.border.slice(1, 3).map(([before, beyond]) => before + beyond)
+  const size = [
+    ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
+    ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
+  ]
+  const missing = size.map((all, axis): [number, number] => [
+    0,
+    Math.max(0, all - apart.shape[axis]!),
+  ])
+  const begin = size.map(() => 0)
+  const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
+  return compute({ ...call, inputs: { ...inputs, dy: every } })
 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
@@ -97,6 +156,10 @@ function partsInside({ inputs, attrs, border }: Call): Tensor {
   const { shape } = inputs['x'] ?? inputs['input']!
   const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border, 0)
   return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
+}
+
+function reshaped(x: TensorInfo, shape: number[]): Tensor {
+  return runKernel('Reshape', { x }, { shape })
 }
 
 /** Adds a border. Removes values where the border is negative. */

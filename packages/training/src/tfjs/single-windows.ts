@@ -1,5 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
+import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
 import { axesOf, borderOf, poolingPlaces, type WindowAttributes } from './window-places.ts'
 
 /**
@@ -21,8 +21,7 @@ export function correctSingleWindows(backendName: string): void {
       const end = places.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
       const valuesAt = (x: TensorInfo, constantValue: number) => {
         const padded = runKernel('PadV2', { x }, { paddings, constantValue })
-        const begin = end.map(() => 0)
-        return runKernel('StridedSlice', { x: padded }, { ...NO_MASKS, begin, end, strides })
+        return everyStride(padded, end, strides)
       }
       return tf.tidy(() => {
         if (kernelName === 'MaxPool') return valuesAt(x, -Infinity)
@@ -31,6 +30,12 @@ export function correctSingleWindows(backendName: string): void {
       })
     })
   }
+}
+
+/** Takes the values of a tensor at the multiples of the strides, below `end` in each axis. */
+export function everyStride(x: TensorInfo, end: number[], strides: number[]): Tensor {
+  const begin = end.map(() => 0)
+  return runKernel('StridedSlice', { x }, { ...NO_MASKS, begin, end, strides })
 }
 
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }

@@ -96,7 +96,9 @@ export function windowPlaces(
   if (attrs.filterSize !== undefined) return (is3d ? poolingPlaces3d : poolingPlaces)(images, attrs)
   const filter: readonly number[] = attrs.filterShape ?? inputs['filter']!.shape
   if (is3d) return convolutionPlaces3d(images, filter, attrs)
-  return convolutionPlaces(images, filter, attrs, isDepthwise)
+  // A dilation has one filter for each channel, which is its last axis.
+  const isDilation = filter.length === 3
+  return convolutionPlaces(images, isDilation ? [...filter, 1] : filter, attrs, isDepthwise)
 }
 
 /** The windows along one axis. The window includes its gaps if it is dilated. */
