@@ -59,6 +59,12 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     expect(await clipGradients([], new Map<string, Tensor>(), { maxNorm: 1 })).toBe(0)
   })
 
+  it('are only measured if the maximum norm is infinite', async () => {
+    const gradients = copies()
+    expect(await clipGradients(all, gradients, { maxNorm: Infinity })).toBe(NORM)
+    expect(gradients).toEqual(whole)
+  })
+
   it('are measured by a norm that is summed in double precision', async () => {
     const many = new Float32Array(2 ** 20).fill(1)
     many[0] = 2 ** 13
