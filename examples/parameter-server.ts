@@ -66,8 +66,9 @@ await group.destroy()
 interface Replica {
   readonly model: training.Module
   readonly layout: training.FlatLayout
-  readonly gathered: training.GatheredGradients
   readonly gradients: Float32Array
+  /** Where each parameter's gradient lies in them. */
+  readonly parts: ReadonlyMap<string, Float32Array>
   /** The parameters, and a last value: whether the worker continues. */
   readonly parameters: Float32Array
 }
@@ -79,10 +80,14 @@ async function train(run: (replica: Replica) => Promise<Progress>): Promise<Outc
   const layout = training.flatten(model.parameters)
   const gradients = group.alloc('float32', layout.length)
   const parameters = group.alloc('float32', layout.length + 1)
-  const gathered = training.gatherGradients(layout, gradients)
+  const parts = new Map(
+    Array.from(layout.slots, ([name, { offset, length }]) => {
+      return [name, gradients.subarray(offset, offset + length)]
+    }),
+  )
   await group.barrier()
   const start = performance.now()
-  const progress = await run({ model, layout, gathered, gradients, parameters })
+  const progress = await run({ model, layout, gradients, parts, parameters })
   await group.barrier()
   const seconds = (performance.now() - start) / 1000
   const accuracy = await group.broadcastObject(judge(model), SERVER)
@@ -93,15 +98,15 @@ async function train(run: (replica: Replica) => Promise<Progress>): Promise<Outc
 }
 
 /** Rank 0 is a replica without examples, so that both have the same number of workers. */
-async function withAllReduce({ model, gathered, gradients }: Replica): Promise<Progress> {
+async function withAllReduce({ model, gradients, parts }: Replica): Promise<Progress> {
   const optimizer = new training.SGD({ learningRate: flags.lr })
   const examples = endless()
   for (let step = 0; step < steps; step++) {
     if (isServer) gradients.fill(0)
-    else await backward(model, gathered, examples.next().value)
+    else await backward(model, parts, examples.next().value)
     await group.allReduce(gradients)
     for (let i = 0; i < gradients.length; i++) gradients[i]! /= workers
-    optimizer.step(model.parameters, gathered.parts)
+    optimizer.step(model.parameters, parts)
   }
   return {
     staleness: new Array<number>(total).fill(0),
@@ -109,13 +114,7 @@ async function withAllReduce({ model, gathered, gradients }: Replica): Promise<P
   }
 }
 
-async function serve({
-  model,
-  layout,
-  gathered,
-  gradients,
-  parameters,
-}: Replica): Promise<Progress> {
+async function serve({ model, layout, gradients, parts, parameters }: Replica): Promise<Progress> {
   // A gradient of one worker is applied alone, so it moves the parameters by its share of a step.
   const optimizer = new training.SGD({ learningRate: flags.lr / workers })
   const sentAt = new Array<number>(size).fill(0)
@@ -140,20 +139,14 @@ async function serve({
     const worker = await group.recv(gradients, 'any')
     staleness.push(version - sentAt[worker]!)
     shares[worker - 1]! += 1
-    optimizer.step(model.parameters, gathered.parts)
+    optimizer.step(model.parameters, parts)
     version += 1
     await answer(worker)
   }
   return { staleness, shares }
 }
 
-async function work({
-  model,
-  layout,
-  gathered,
-  gradients,
-  parameters,
-}: Replica): Promise<Progress> {
+async function work({ model, layout, gradients, parts, parameters }: Replica): Promise<Progress> {
   const examples = endless()
   for (;;) {
     await group.recv(parameters, SERVER)
@@ -163,7 +156,7 @@ async function work({
       const values = parameters.subarray(offset, offset + length)
       training.replaceValue(parameter, training.tensorFrom(values, shape))
     }
-    await backward(model, gathered, examples.next().value)
+    await backward(model, parts, examples.next().value)
     await group.send(gradients, SERVER)
   }
 }
@@ -171,17 +164,17 @@ async function work({
 /** The gradients of some examples, into the flat array. */
 async function backward(
   model: training.Module,
-  gathered: training.GatheredGradients,
+  parts: ReadonlyMap<string, Float32Array>,
   { inputs, labels }: training.ExampleBatch,
 ): Promise<void> {
   const [x, y, one] = [inputs(), labels(), training.tf.scalar(1)]
   const outputs = training.recordModule(model, x, { needsInputGradient: false })
   const loss = training.recordLoss(training.crossEntropy, outputs.value, y)
   const dy = loss.backward(one, () => undefined)!
-  gathered.begin()
-  outputs.backward(dy, gathered.listener)
-  await gathered.finish()
-  for (const done of [x, y, one, dy, outputs, loss]) done.dispose()
+  const gradients = new Map<string, training.Tensor>()
+  outputs.backward(dy, training.sumInto(gradients))
+  for (const [name, gradient] of gradients) await training.writeTo(gradient, parts.get(name)!)
+  for (const done of [x, y, one, dy, outputs, loss, ...gradients.values()]) done.dispose()
   if (rank === size - 1) await setTimeout(flags.slow)
 }
 

@@ -7,7 +7,7 @@ interface RankReport {
   /** Largest difference of each parameter's gradient from that of one process. */
   readonly worst: Readonly<Record<string, number>>
   readonly lossError: number
-  /** Of the norm of all gradients, as a share of it: that of squares, and the largest. */
+  /** Of the norm of all gradients, as a share of it. */
   readonly normError: number
   /** Tensors that 18 steps have left behind. */
   readonly leaked: number

@@ -18,13 +18,13 @@ const counting = `
     return [name, { value }]
   }
   const counts = [['executeOp', (out) => out.length], ['createTensor', () => 1], ['deleteTensor', () => -1]]
-  const kernels = Object.entries(backend.binding.kernels ?? {}).map(([name, kernel]) => [name, (...args) => {
+  const kernels = Object.entries(backend.binding.kernels ?? {}).map(([name, kernel]) => [name, kernel === true || ((...args) => {
     const out = kernel(...args)
     left += out?.length ?? 0
     // the gradient of the input alone: those of the parameters are in the sums
     if (name === 'linearBackward' && out.length === 1) inPlace = true
     return out
-  }])
+  })])
   const { functions } = backend.binding
   const call = (...args) => {
     const out = functions.call(...args)

@@ -12,7 +12,7 @@ export type Handle = number
  * Source: packages/doctor/src/setup/native/passes.cc
  */
 export interface BindingKernels {
-  /** Whether gradients may be arrays; absent in older bindings. */
+  /** Whether gradients may be arrays; absent in older bindings, whose kernels are not used. */
   readonly takesArrays?: true
 
   /**

@@ -122,7 +122,10 @@ function createEager(backend: NodeBackend) {
   // `observe` replaces the binding, so look it up at each call.
   const run = (name: string, attributes: readonly Attribute[], inputs: readonly Handle[]) =>
     backend.binding.executeOp(name, attributes, inputs, 1)[0]!.id
-  const kernels = () => (isOnHost ? backend.binding.kernels : undefined)
+  const kernels = () => {
+    const { kernels } = backend.binding
+    return isOnHost && kernels?.takesArrays === true ? kernels : undefined
+  }
   const handlesOf = (tensors: readonly TensorInfo[]) => backend.getInputTensorIds(tensors)
   const handleOf = (tensor: TensorInfo) => handlesOf([tensor])[0]!
   const copyIn = (source: Float32Array, shape: readonly number[]) =>

@@ -31,15 +31,17 @@ export function linearPasses(
 ): LinearPasses {
   const eager = currentEager()!
   const { kernels } = eager
-  if (kernels !== undefined) {
-    const pass: typeof linearPasses = (...given) => kernelPasses(eager, kernels, ...given)
-    if (isForOneCall(eager, layers, x)) return pass(layers, x, needsInputGradient)
-    if (eager.threads === 1 && x.shape[0] <= FEW_ROWS) {
-      return layerByLayer(layers, x, needsInputGradient, pass)
-    }
+  if (kernels !== undefined && isForOneCall(eager, layers, x)) {
+    return kernelPasses(eager, kernels, layers, x, needsInputGradient)
   }
-  return eagerPasses(eager, layers, x, needsInputGradient)
+  const pass: LayerPass =
+    kernels !== undefined && eager.threads === 1 && x.shape[0] <= FEW_ROWS
+      ? (layer, ...given) => kernelPasses(eager, kernels, [layer], ...given)
+      : (...given) => eagerPasses(eager, ...given)
+  return layerByLayer(layers, x, needsInputGradient, pass)
 }
+
+type LayerPass = (layer: LinearLayer, x: Tensor, needsInputGradient: boolean) => LinearPasses
 
 /**
  * Whether to compute each pass in one call, which reports all gradients at the end. For small
@@ -51,120 +53,71 @@ function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Ten
   return threads === 1 || elements * x.shape[0] <= MOST_MULTIPLICATIONS
 }
 
-/**
- * Passes made of TensorFlow operations. The results are tensors of TensorFlow.js. Intermediate
- * values are handles, which the passes free.
- */
+/** The passes of one layer, made of TensorFlow operations. */
 function eagerPasses(
   eager: Eager,
-  layers: readonly LinearLayer[],
+  { weight, bias, activation }: LinearLayer,
   x: Tensor,
   needsInputGradient: boolean,
 ): LinearPasses {
   const input = tf.keep(tf.clone(x))
-  // Handles of all outputs but the last, which is a tensor.
-  const outputs: Handle[] = []
-  /**
-   * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.
-   */
-  const saved: Handle[] = []
-  /** A clone of the gradient of the output, kept from `backwardInput` to `backwardParameters`. */
-  let lastGradient: Tensor | undefined
-  const held = new Set<Handle>()
+  const weights = () => eager.handleOf(weight.value)
+  const product = eager.matMul(eager.handleOf(input), weights())
+  const sum = eager.addBias(product, eager.handleOf(bias.value))
+  eager.free(product)
+  const isLinear = activation === 'linear'
+  const output = eager.take(isLinear ? sum : eager.relu(sum), [x.shape[0], bias.shape[0]!])
+  if (!isLinear) eager.free(sum)
+  /** The gradient before the activation, kept from `backwardInput` to `backwardParameters`. */
+  let saved: Tensor | undefined
 
-  const hold = (handle: Handle) => {
-    held.add(handle)
-    return handle
+  const backwardInput = (dy: Tensor) => {
+    saved = isLinear
+      ? tf.keep(tf.clone(dy))
+      : eager.take(eager.reluGradient(eager.handleOf(dy), eager.handleOf(output)), dy.shape)
+    if (!needsInputGradient) return undefined
+    return eager.take(eager.matMul(eager.handleOf(saved), weights(), false, true), input.shape)
   }
-  const drop = (handle: Handle) => {
-    if (held.delete(handle)) eager.free(handle)
-  }
-  const forward = ({ weight, bias, activation }: LinearLayer, handle: Handle) => {
-    const product = eager.matMul(handle, eager.handleOf(weight.value))
-    const sum = eager.addBias(product, eager.handleOf(bias.value))
-    eager.free(product)
-    if (activation === 'linear') return sum
-    const rectified = eager.relu(sum)
-    eager.free(sum)
-    return rectified
-  }
-
-  let last = eager.handleOf(input)
-  layers.forEach((layer, i) => {
-    last = forward(layer, last)
-    if (i < layers.length - 1) outputs.push(hold(last))
-  })
-  const output = eager.take(last, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
-
-  /**
-   * Computes the gradients of the inputs, from the last layer to the first.
-   *
-   * @param visit - receives the gradient of each layer before its activation, and may drop it
-   */
-  const walk = (dy: Tensor, visit: (layer: number, dz: Handle) => void) => {
-    let gradient = eager.handleOf(dy)
-    for (let i = layers.length - 1; i >= 0; i--) {
-      const { activation, weight } = layers[i]!
-      let dz = gradient
-      if (activation === 'relu') {
-        dz = hold(eager.reluGradient(gradient, outputs[i] ?? eager.handleOf(output)))
-        drop(gradient)
-      }
-      const isInput = i === 0
-      const dx =
-        isInput && !needsInputGradient
-          ? undefined
-          : hold(eager.matMul(dz, eager.handleOf(weight.value), false, true))
-      visit(i, dz)
-      if (dx === undefined) return undefined
-      if (isInput) {
-        held.delete(dx)
-        return eager.take(dx, input.shape)
-      }
-      gradient = dx
-    }
-    return undefined
-  }
-
-  const report = (i: number, dz: Handle, onGradient: GradientListener) => {
-    const { weight, bias } = layers[i]!
-    const from = i === 0 ? eager.handleOf(input) : outputs[i - 1]!
-    const { kernels } = eager
+  const report = (dz: Handle, onGradient: GradientListener) => {
+    const from = eager.handleOf(input)
     // With one thread, our kernels are as fast as TensorFlow. With several threads, TensorFlow is faster.
-    if (kernels !== undefined && eager.threads === 1) {
-      const places = placesIn(kernels, onGradient, [weight, bias])
-      if (places !== undefined) {
-        kernels.linearBackwardParameters(Int32Array.of(from, dz), places.values, places.adds)
-        onGradient.memory!.written(bias)
-        onGradient.memory!.written(weight)
-        return
-      }
+    const kernels = eager.threads === 1 ? eager.kernels : undefined
+    const places = kernels && placesOf(onGradient, [weight, bias])
+    if (kernels !== undefined && places !== undefined) {
+      kernels.linearBackwardParameters(Int32Array.of(from, dz), places.values, places.adds)
+      onGradient.memory!.written(bias)
+      onGradient.memory!.written(weight)
+      return
     }
     onGradient(bias, eager.take(eager.biasGradient(dz), bias.shape))
     onGradient(weight, eager.take(eager.matMul(from, dz, true), weight.shape))
   }
+  const release = () => {
+    saved?.dispose()
+    saved = undefined
+  }
+  const backwardParameters = (onGradient: GradientListener) => {
+    report(eager.handleOf(saved!), onGradient)
+    release()
+  }
 
   return {
     output,
-    backward: (dy, onGradient) =>
-      walk(dy, (i, dz) => {
-        report(i, dz, onGradient)
-        drop(dz)
-      }),
-    backwardInput(dy) {
-      lastGradient = tf.keep(tf.clone(dy))
-      return walk(lastGradient, (i, dz) => {
-        saved[i] = dz
-      })
+    backward(dy, onGradient) {
+      const dx = backwardInput(dy)
+      try {
+        backwardParameters(onGradient)
+      } catch (error) {
+        dx?.dispose()
+        throw error
+      }
+      return dx
     },
-    backwardParameters(onGradient) {
-      for (let i = layers.length - 1; i >= 0; i--) report(i, saved[i]!, onGradient)
-    },
+    backwardInput,
+    backwardParameters,
     dispose() {
-      for (const handle of held) eager.free(handle)
-      output.dispose()
-      lastGradient?.dispose()
-      input.dispose()
+      release()
+      tf.dispose([input, output])
     },
   }
 }
@@ -252,7 +205,7 @@ function kernelPasses(
           places?.values,
           places?.adds,
         )
-      const places = placesIn(kernels, onGradient, parameters)
+      const places = placesOf(onGradient, parameters)
       if (places !== undefined) {
         const [handle] = run([], places) as Handle[]
         const dx = inputGradient(handle)
@@ -275,7 +228,7 @@ function kernelPasses(
     },
     backwardParameters(onGradient) {
       const given = Int32Array.of(eager.handleOf(input), ...saved, ...outputs)
-      const places = placesIn(kernels, onGradient, parameters)
+      const places = placesOf(onGradient, parameters)
       report(kernels.linearBackwardParameters(given, places?.values, places?.adds), onGradient)
     },
     dispose() {
@@ -291,15 +244,14 @@ function layerByLayer(
   layers: readonly LinearLayer[],
   x: Tensor,
   needsInputGradient: boolean,
-  pass: typeof linearPasses,
+  pass: LayerPass,
 ): LinearPasses {
   let input = x
   const passes = layers.map((layer, i) => {
-    const own = pass([layer], input, i > 0 || needsInputGradient)
+    const own = pass(layer, input, i > 0 || needsInputGradient)
     input = own.output
     return own
   })
-  for (const { output } of passes.slice(0, -1)) tf.keep(output)
 
   /** @param step - maps the gradient of a layer's output to the gradient of its input */
   const walk = (dy: Tensor, step: (pass: LinearPasses, gradient: Tensor) => Tensor | undefined) => {
@@ -326,13 +278,4 @@ function layerByLayer(
       for (const pass of passes) pass.dispose()
     },
   }
-}
-
-/** Returns places for gradients to which the kernels of the binding can write. */
-function placesIn(
-  kernels: BindingKernels,
-  onGradient: GradientListener,
-  parameters: readonly Parameter[],
-): GradientPlaces | undefined {
-  return kernels.takesArrays === true ? placesOf(onGradient, parameters) : undefined
 }

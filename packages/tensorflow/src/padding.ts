@@ -2,20 +2,16 @@ import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import {
   type Border,
   borderOf,
-  convolutionPlaces,
-  convolutionPlaces3d,
   correctVolumes,
   everyStride,
   type Places,
-  type Places3d,
-  poolingPlaces,
-  poolingPlaces3d,
   replaceKernel,
   runKernel,
   type Shape,
   type Tensor,
   tf,
   type WindowAttributes,
+  windowPlaces,
 } from '@tsrun/training/backends'
 
 type Inputs = Readonly<Record<string, TensorInfo>>
@@ -78,7 +74,7 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
       return original(call)
     }
     const inputs = call.inputs as Inputs
-    const info = infoOf(inputs, attrs, isDepthwise)
+    const info = windowPlaces(inputs, attrs, isDepthwise)
     const border = borderOf(info)
     const without = { ...call.attrs, pad: 'valid' }
     const padless = { kernelName, inputs, attrs: without, border }
@@ -184,16 +180,4 @@ function inside(x: Tensor, border: Border, shape: readonly number[]): Tensor {
   const paddings = shape.map((length, axis): [number, number] => [0, length - size[axis]!])
   if (paddings.every(([, missing]) => missing === 0)) return used
   return runKernel('PadV2', { x: used }, { paddings, constantValue: 0 })
-}
-
-function infoOf(inputs: Inputs, attrs: WindowAttributes, isDepthwise: boolean): Places | Places3d {
-  const { inputShape, filterShape, filterSize } = attrs
-  const images: readonly number[] = inputShape ?? (inputs['x'] ?? inputs['input']!).shape
-  const is3d = images.length === 5
-  if (filterSize !== undefined) return (is3d ? poolingPlaces3d : poolingPlaces)(images, attrs)
-  const filter: readonly number[] = filterShape ?? inputs['filter']!.shape
-  if (is3d) return convolutionPlaces3d(images, filter, attrs)
-  // A dilation has one filter for each channel, which is its last axis.
-  const isDilation = filter.length === 3
-  return convolutionPlaces(images, isDilation ? [...filter, 1] : filter, attrs, isDepthwise)
 }

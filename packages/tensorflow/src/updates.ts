@@ -30,12 +30,12 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
   /** @returns whether a kernel has updated the values of the tensors in place */
   const call = (tensors: readonly Tensor[], gradient: Gradient, store: Store, kernel: Kernel) => {
     const { kernels } = eager
-    const array = ArrayBuffer.isView(gradient) ? gradient : undefined
-    if (kernels === undefined || (array !== undefined && kernels.takesArrays !== true)) return false
+    if (kernels === undefined) return false
     if (tensors[0]!.size > LARGEST_CALL && eager.threads > 1) return false
     if (!tensors.every((tensor) => eager.isAlone(tensor))) return false
     let isDone = false
     try {
+      const array = ArrayBuffer.isView(gradient) ? gradient : undefined
       const inputs = ArrayBuffer.isView(gradient) ? tensors : [...tensors, gradient]
       isDone = kernel(kernels, Int32Array.from(eager.handlesOf(inputs)), array)
     } catch (error) {

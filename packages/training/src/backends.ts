@@ -32,12 +32,9 @@ export { correctVolumes } from './tfjs/volumes.ts'
 export {
   type Border,
   borderOf,
-  convolutionPlaces,
-  convolutionPlaces3d,
   type Places,
-  type Places3d,
   poolingPlaces,
-  poolingPlaces3d,
   type Shape,
   type WindowAttributes,
+  windowPlaces,
 } from './tfjs/window-places.ts'

@@ -1,12 +1,5 @@
 import { initDeviceMesh, runWorld, type ProcessGroup } from '@tsrun/distributed'
-import {
-  clipGradients,
-  gradientNorm,
-  loadBackend,
-  tf,
-  type Parameter,
-  type Tensor,
-} from '@tsrun/training'
+import { clipGradients, loadBackend, tf, type Parameter, type Tensor } from '@tsrun/training'
 
 type Listed = Pick<Parameter, 'name' | 'shape' | 'shard' | 'countedElsewhere'>
 
@@ -26,19 +19,16 @@ const tensors = () =>
 describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
-  it.each([
-    [2, NORM],
-    [Infinity, 84],
-  ])('are scaled to the maximum %d-norm, as arrays and as tensors', async (norm, value) => {
+  it('are scaled to the maximum norm, as arrays and as tensors', async () => {
     const arrays = copies()
-    expect(await clipGradients(all, arrays, { maxNorm: 8.5, norm })).toBe(value)
+    expect(await clipGradients(all, arrays, { maxNorm: 8.5 })).toBe(NORM)
     const gradients = tensors()
     const shared = tf.clone(gradients.get('a.weight')!)
     const before = tf.memory().numTensors
-    expect(await clipGradients(all, gradients, { maxNorm: 8.5, norm })).toBe(value)
+    expect(await clipGradients(all, gradients, { maxNorm: 8.5 })).toBe(NORM)
     expect(tf.memory().numTensors).toBe(before)
     for (const [name, values] of whole) {
-      const factor = Math.fround(8.5 / (value + 1e-6))
+      const factor = Math.fround(8.5 / (NORM + 1e-6))
       expect(arrays.get(name)).toEqual(values.map((it) => it * factor))
       expect(gradients.get(name)!.dataSync()).toEqual(arrays.get(name))
       gradients.get(name)!.dispose()
@@ -54,7 +44,6 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     for (const broken of [NaN, Infinity]) {
       const gradients = new Map([...whole, ['a.bias', Float32Array.of(broken, 1)]])
       expect(await clipGradients(all, gradients, { maxNorm: 1 })).toBe(broken)
-      expect(await clipGradients(all, gradients, { maxNorm: 1, norm: Infinity })).toBe(broken)
       expect([...gradients.get('a.bias')!]).toEqual([broken, 1])
     }
   })
@@ -70,10 +59,17 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
     expect(await clipGradients([], new Map<string, Tensor>(), { maxNorm: 1 })).toBe(0)
   })
 
+  it('are only measured if the maximum norm is infinite', async () => {
+    const gradients = copies()
+    expect(await clipGradients(all, gradients, { maxNorm: Infinity })).toBe(NORM)
+    expect(gradients).toEqual(whole)
+  })
+
   it('are measured by a norm that is summed in double precision', async () => {
     const many = new Float32Array(2 ** 20).fill(1)
     many[0] = 2 ** 13
-    const norm = await gradientNorm([{ gradient: many, spread: [] }])
+    const parameter = { name: 'many', shape: [2 ** 20] }
+    const norm = await clipGradients([parameter], new Map([['many', many]]), { maxNorm: 1 })
     expect(norm).toBe(Math.sqrt(2 ** 26 + 2 ** 20 - 1))
   })
 })
@@ -81,10 +77,9 @@ describe.each(['wasm', 'cpu'] as const)('clipped gradients on %s', (backend) => 
 it.each([
   [{ maxNorm: 0 }, /maxNorm is 0; expected a number above 0/],
   [{ maxNorm: Number.NaN }, /maxNorm is NaN/],
-  [{ maxNorm: 1, norm: 1 }, /norm is 1; expected 2 or Infinity/],
   [
     { maxNorm: 1, pp: undefined } as never,
-    /with the unknown key "pp"; expected only maxNorm, norm/,
+    /with the unknown key "pp"; expected only maxNorm, tensor/,
   ],
   [{ maxNorm: '1' } as never, /maxNorm is "1"; expected a number/],
 ])('gradient clipping refuses the options %p', async (options, message) => {
@@ -114,11 +109,6 @@ async function positions(groups: readonly ProcessGroup[]): Promise<number[]> {
 }
 
 describe('the norm of a sharded model', () => {
-  const norms = [
-    [2, NORM],
-    [Infinity, 84],
-  ] as const
-
   /** Rank `tp` of two has half of each weight, all of a bias. */
   function partOf(names: readonly string[], tp: number): [Listed[], Map<string, Float32Array>] {
     const gradients = new Map<string, Float32Array>()
@@ -136,68 +126,63 @@ describe('the norm of a sharded model', () => {
     return [parameters, gradients]
   }
 
-  it.each(norms)(
-    'counts replicated parameters once: tensor parallel, norm %d',
-    async (norm, value) => {
-      const clipped = await runWorld({ size: 2 }, async (group) => {
-        const [parameters, gradients] = partOf([...whole.keys()], group.rank)
-        const total = await clipGradients(parameters, gradients, {
-          maxNorm: 1,
-          norm,
-          tensor: group,
-        })
-        return { total, bias: gradients.get('a.bias')![1] }
+  it('counts replicated parameters once: tensor parallel', async () => {
+    const clipped = await runWorld({ size: 2 }, async (group) => {
+      const [parameters, gradients] = partOf([...whole.keys()], group.rank)
+      const total = await clipGradients(parameters, gradients, {
+        maxNorm: 1,
+        tensor: group,
       })
-      const bias = Math.fround(12 * Math.fround(1 / (value + 1e-6)))
-      expect(clipped).toEqual([
-        { total: value, bias },
-        { total: value, bias },
-      ])
-    },
-  )
+      return { total, bias: gradients.get('a.bias')![1] }
+    })
+    const bias = Math.fround(12 * Math.fround(1 / (NORM + 1e-6)))
+    expect(clipped).toEqual([
+      { total: NORM, bias },
+      { total: NORM, bias },
+    ])
+  })
 
-  it.each(norms)('counts tied parameters once: pipeline, norm %d', async (norm, value) => {
+  it('counts tied parameters once: pipeline', async () => {
     const clipped = await runWorld({ size: 2 }, async (group) => {
       const names = group.rank === 0 ? ['b.weight', 'a.bias'] : ['a.weight', 'b.weight']
       const parameters = names.map(listed)
       if (group.rank === 0) parameters[0]!.countedElsewhere = true
       const gradients = copies()
-      const options = { maxNorm: 1, norm, pipeline: group }
+      const options = { maxNorm: 1, pipeline: group }
       const total = await clipGradients(parameters, gradients, options)
       return { total, scaled: gradients.get('b.weight')![0] }
     })
-    const scaled = Math.fround(-84 * Math.fround(1 / (value + 1e-6)))
+    const scaled = Math.fround(-84 * Math.fround(1 / (NORM + 1e-6)))
     expect(clipped).toEqual([
-      { total: value, scaled },
-      { total: value, scaled },
+      { total: NORM, scaled },
+      { total: NORM, scaled },
     ])
   })
 
-  it.each(norms)(
-    'is right for dp x pp x tp, norm %d, with one collective for each axis',
-    async (norm, value) => {
-      const clipped = await runWorld({ size: 8 }, async (world) => {
-        const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
-        const names = mesh.pp.rank === 0 ? ['a.weight', 'a.bias'] : ['b.weight']
-        const [parameters, gradients] = partOf(names, mesh.tp.rank)
-        const axes = [mesh.dp, mesh.pp, mesh.tp]
-        const before = await positions(axes)
-        const options = { maxNorm: 1, norm, tensor: mesh.tp, pipeline: mesh.pp }
-        const total = await clipGradients(parameters, gradients, options)
-        const calls = (await positions(axes)).map((position, i) => position - before[i]! - 1)
-        return { total, calls }
-      })
-      for (const rank of clipped) expect(rank).toEqual({ total: value, calls: [0, 1, 1] })
-    },
-  )
+  it('is right for dp x pp x tp, with one collective for each axis', async () => {
+    const clipped = await runWorld({ size: 8 }, async (world) => {
+      const mesh = await initDeviceMesh({ dp: 2, pp: 2, tp: 2 }, world)
+      const names = mesh.pp.rank === 0 ? ['a.weight', 'a.bias'] : ['b.weight']
+      const [parameters, gradients] = partOf(names, mesh.tp.rank)
+      const axes = [mesh.dp, mesh.pp, mesh.tp]
+      const before = await positions(axes)
+      const options = { maxNorm: 1, tensor: mesh.tp, pipeline: mesh.pp }
+      const total = await clipGradients(parameters, gradients, options)
+      const calls = (await positions(axes)).map((position, i) => position - before[i]! - 1)
+      return { total, calls }
+    })
+    for (const rank of clipped) expect(rank).toEqual({ total: NORM, calls: [0, 1, 1] })
+  })
 
-  it.each(norms)('is right for shards of ZeRO, norm %d', async (norm, value) => {
+  it('is right for shards of ZeRO', async () => {
     const flat = [...whole.values()].flatMap((values) => [...values])
     const clipped = await runWorld({ size: 4 }, async (group) => {
-      const gradient = Float32Array.from(flat.slice(2 * group.rank, 2 * group.rank + 2))
-      const parts = [{ gradient, spread: [group] }]
-      return await gradientNorm(parts, { norm, axes: [group] })
+      const [from, to] = [2 * group.rank, 2 * group.rank + 2]
+      const range = { parameter: { shape: [flat.length] }, from, to }
+      const gradients = new Map([['all', Float32Array.from(flat.slice(from, to))]])
+      const parameters = [{ name: 'all', shape: [2], range }]
+      return await clipGradients(parameters, gradients, { maxNorm: 1, shard: group })
     })
-    expect(clipped).toEqual([value, value, value, value])
+    expect(clipped).toEqual([NORM, NORM, NORM, NORM])
   })
 })

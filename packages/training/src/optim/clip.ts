@@ -1,4 +1,4 @@
-import { anything, argumentError, choice, declareOptions, positive, type Rules } from '@tsrun/core'
+import { anything, argumentError, declareOptions, positive, type Rules } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { currentBackend, repeated } from '../backend/current.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
@@ -35,18 +35,13 @@ export interface ClippedParameter extends Pick<
 
 /** Options of `clipGradients`. */
 export interface ClipOptions extends ClipGroups {
-  /** The largest norm of the gradients after clipping. */
+  /** The largest norm of the gradients after clipping. Infinity: they are only measured. */
   readonly maxNorm: number
-  /** The p of the p-norm: 2 (default) or Infinity. */
-  readonly norm?: number
 }
-
-const normRule = choice(2, Infinity).default(2)
 
 /** Validation rules for the options that pipelines accept too. */
 export const clipRules = {
   maxNorm: positive('a number above 0'),
-  norm: normRule,
   tensor: anything<ProcessGroup>(),
 }
 
@@ -67,7 +62,8 @@ export type ClippedGradients = Map<string, Tensor> | ReadonlyMap<string, Float32
  *
  * @param gradients - arrays are scaled in place, tensors are scaled in place or replaced. Gradients
  *   of other parameters are not changed. Parameters without a gradient are ignored.
- * @returns the norm before clipping, the same on all ranks; see {@link gradientNorm}
+ * @returns the norm before clipping, the same on all ranks. Each value counts once, even if several
+ *   ranks hold it. Sums are computed in float64; on webgpu, in float32 for each tensor
  * @throws ERR_TSR_ARGUMENT when an option is out of range or unknown, or when a parameter is a
  *   shard and neither `tensor` nor `shard` names the group that holds its other parts
  *
@@ -81,10 +77,10 @@ export async function clipGradients(
   gradients: ClippedGradients,
   options: ClipOptions,
 ): Promise<number> {
-  const { maxNorm, norm, tensor, shard: flat, pipeline } = readOptions(options)
+  const { maxNorm, tensor, shard: flat, pipeline } = readOptions(options)
   // A parameter that is listed twice has one gradient, so count it once.
   const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
-  const parts: NormPart[] = []
+  const counted: Gradient[] = []
   const names: string[] = []
   for (const parameter of byName.values()) {
     const { name, shape, shard, range, countedElsewhere = false } = parameter
@@ -99,11 +95,13 @@ export async function clipGradients(
     }
     names.push(name)
     if (pipeline !== undefined && countedElsewhere) continue
-    const groups = [flat, shard === undefined ? undefined : tensor, pipeline]
-    parts.push({ gradient, spread: groups.filter((group) => group !== undefined) })
+    // If all ranks of the tensor parallel group hold the same values, only the first rank counts them.
+    if (tensor === undefined || tensor.rank === 0 || shard !== undefined) counted.push(gradient)
   }
-  const axes = [flat, tensor, pipeline].filter((group) => group !== undefined)
-  const total = await gradientNorm(parts, { norm, axes })
+  const total = await normOf(
+    counted,
+    [flat, tensor, pipeline].filter((group) => group !== undefined),
+  )
   // Round to float32, so that scaling arrays and scaling tensors give the same bits.
   const factor = Math.fround(maxNorm / (total + 1e-6))
   if (factor < 1 && Number.isFinite(total)) scale(gradients, names, factor)
@@ -132,132 +130,51 @@ function scale(gradients: ClippedGradients, names: readonly string[], factor: nu
   for (const [i, name] of remote.entries()) tensors.set(name, scaled[i]!)
 }
 
-/** A gradient, or this rank's part of a gradient. */
-export interface NormPart {
-  readonly gradient: Gradient
-  /**
-   * The mesh axes along which ranks hold different parts of the gradient. Along all other axes,
-   * ranks hold the same values, which count once.
-   */
-  readonly spread: readonly ProcessGroup[]
-}
-
-/** Options of `gradientNorm`. */
-export interface GradientNormOptions {
-  /**
-   * The p of the p-norm. 2 (default): the square root of the sum of squares. Infinity: the largest
-   * magnitude.
-   */
-  readonly norm?: number
-  /**
-   * The groups over which to reduce, one after the other, with one collective for each group. All
-   * ranks of each group must call this function. Default: none.
-   */
-  readonly axes?: readonly ProcessGroup[]
-}
-
-/**
- * Returns the norm of all gradients together, the same on all ranks. Each value counts once, even
- * if several ranks hold it.
- *
- * Sums are computed in float64; on webgpu, in float32 for each tensor. Each axis takes one
- * all-reduce of one number. Along the tensor parallel axis, only sharded parameters are spread.
- * Along the pipeline axis, all parameters are spread. Data parallel ranks have the same gradients
- * and need no axis, unless each rank holds a part (ZeRO).
- *
- * @throws ERR_TSR_ARGUMENT for another norm
- *
- * @example
- * const parts = [
- *   { gradient: shard, spread: [mesh.tp, mesh.pp] },
- *   { gradient: bias, spread: [mesh.pp] },
- * ]
- * const norm = await gradientNorm(parts, { axes: [mesh.tp, mesh.pp] })
- */
-export async function gradientNorm(
-  parts: Iterable<NormPart>,
-  options: GradientNormOptions = {},
-): Promise<number> {
-  const norm = normRule.check('norm', options.norm)
-  const { axes = [] } = options
-  // If all ranks of an axis hold the same values, only the first rank counts them.
-  const counted = Array.from(parts).filter(({ spread }) =>
-    axes.every((group) => group.rank === 0 || spread.includes(group)),
-  )
-  const gradients = counted.map(({ gradient }) => gradient)
-  const own = await measure(gradients, norm === 2 ? sumOfSquares : largest)
-  let total = norm === 2 ? own.reduce((sum, value) => sum + value, 0) : Math.max(0, ...own)
-  for (const group of axes) {
-    if (group.size === 1) continue
-    const buffer = Float64Array.of(total)
-    await group.allReduce(buffer, { op: norm === 2 ? 'sum' : 'max', label: 'gradient norm' })
-    total = buffer[0]!
-  }
-  return norm === 2 ? Math.sqrt(total) : total
-}
-
-interface Measure {
-  readonly name: string
-  /** @param values - the values of the gradient */
-  readonly onHost: (values: HostArray, gradient: Gradient) => number
-  readonly onDevice: (gradient: Tensor) => Tensor
-}
-
-// Both measures have four accumulators, which the CPU computes in parallel: ten times as fast as one.
-
-const sumOfSquares: Measure = {
-  name: 'sum of squares',
-  onHost(values, gradient) {
-    const sum = ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient)
-    if (sum !== undefined) return sum
-    const sums: [number, number, number, number] = [0, 0, 0, 0]
-    const whole = values.length - (values.length % 4)
-    for (let i = 0; i < whole; i += 4) {
-      sums[0] += values[i]! * values[i]!
-      sums[1] += values[i + 1]! * values[i + 1]!
-      sums[2] += values[i + 2]! * values[i + 2]!
-      sums[3] += values[i + 3]! * values[i + 3]!
-    }
-    for (let i = whole; i < values.length; i++) sums[0] += values[i]! * values[i]!
-    return sums[0] + sums[1] + sums[2] + sums[3]
-  },
-  onDevice: (gradient) => tf.sum(tf.square(gradient)),
-}
-
-const largest: Measure = {
-  name: 'largest',
-  onHost(values) {
-    // Math.max propagates NaN; the operator > would not.
-    const sums: [number, number, number, number] = [0, 0, 0, 0]
-    const whole = values.length - (values.length % 4)
-    for (let i = 0; i < whole; i += 4) {
-      sums[0] = Math.max(sums[0], Math.abs(values[i]!))
-      sums[1] = Math.max(sums[1], Math.abs(values[i + 1]!))
-      sums[2] = Math.max(sums[2], Math.abs(values[i + 2]!))
-      sums[3] = Math.max(sums[3], Math.abs(values[i + 3]!))
-    }
-    for (let i = whole; i < values.length; i++) sums[0] = Math.max(sums[0], Math.abs(values[i]!))
-    return Math.max(...sums)
-  },
-  onDevice: (gradient) => tf.max(tf.abs(gradient)),
-}
-
-/** Returns one number for each gradient. Numbers on a device are fetched together. */
-async function measure(
+/** Returns the norm of the gradients of all ranks, with one all-reduce of one number for each group. */
+async function normOf(
   gradients: readonly Gradient[],
-  { name, onHost, onDevice }: Measure,
-): Promise<number[]> {
-  const numbers: number[] = []
+  groups: readonly ProcessGroup[],
+): Promise<number> {
+  const own = await sumsOfSquares(gradients)
+  const total = Float64Array.of(own.reduce((sum, value) => sum + value, 0))
+  for (const group of groups) {
+    if (group.size > 1) await group.allReduce(total, { label: 'gradient norm' })
+  }
+  return Math.sqrt(total[0]!)
+}
+
+/** Returns one sum for each gradient. Sums on a device are fetched together. */
+async function sumsOfSquares(gradients: readonly Gradient[]): Promise<number[]> {
+  const sums: number[] = []
   const remote: Tensor[] = []
   for (const gradient of gradients) {
     const values = ArrayBuffer.isView(gradient) ? gradient : valuesAtHand(gradient)
-    if (values !== undefined) numbers.push(onHost(values, gradient))
+    if (values !== undefined) sums.push(sumOfSquares(values, gradient))
     else remote.push(gradient as Tensor)
   }
   if (remote.length > 0) {
-    const [stacked] = repeated(name, remote, (all) => [tf.stack(all.map(onDevice))])
-    numbers.push(...(await stacked!.data()))
+    const [stacked] = repeated('sum of squares', remote, (all) => [
+      tf.stack(all.map((gradient) => tf.sum(tf.square(gradient)))),
+    ])
+    sums.push(...(await stacked!.data()))
     stacked!.dispose()
   }
-  return numbers
+  return sums
+}
+
+/** @param values - the values of the gradient */
+function sumOfSquares(values: HostArray, gradient: Gradient): number {
+  const sum = ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient)
+  if (sum !== undefined) return sum
+  // The CPU computes four accumulators in parallel: ten times as fast as one.
+  const sums: [number, number, number, number] = [0, 0, 0, 0]
+  const whole = values.length - (values.length % 4)
+  for (let i = 0; i < whole; i += 4) {
+    sums[0] += values[i]! * values[i]!
+    sums[1] += values[i + 1]! * values[i + 1]!
+    sums[2] += values[i + 2]! * values[i + 2]!
+    sums[3] += values[i + 3]! * values[i + 3]!
+  }
+  for (let i = whole; i < values.length; i++) sums[0] += values[i]! * values[i]!
+  return sums[0] + sums[1] + sums[2] + sums[3]
 }

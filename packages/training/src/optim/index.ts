@@ -8,21 +8,12 @@ export {
 } from './algorithms.ts'
 export {
   clipGradients,
-  gradientNorm,
   type ClipGroups,
   type ClipOptions,
   type ClippedGradients,
   type ClippedParameter,
-  type GradientNormOptions,
-  type NormPart,
 } from './clip.ts'
-export {
-  flatten,
-  gatherGradients,
-  type FlatLayout,
-  type FlatSlot,
-  type GatheredGradients,
-} from './flat-gradients.ts'
+export { flatten, type FlatLayout, type FlatSlot } from './flat-gradients.ts'
 export type { DecayOptions, Optimizer } from './optimizer.ts'
 export type { Gradients, OptimizerState, ParameterState } from './state.ts'
 export {

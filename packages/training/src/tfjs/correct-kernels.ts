@@ -2,13 +2,7 @@ import { installEinsum } from './einsum.ts'
 import { correctSingleWindows } from './single-windows.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
 import { correctVolumes } from './volumes.ts'
-import {
-  axesOf,
-  poolingPlaces,
-  poolingPlaces3d,
-  type Axis,
-  type WindowAttributes,
-} from './window-places.ts'
+import { axesOf, windowPlaces, type Axis, type WindowAttributes } from './window-places.ts'
 
 /** Corrects kernels that are wrong on the backends cpu, wasm and webgpu. */
 export function correctKernels(backendName: string): void {
@@ -26,12 +20,11 @@ export function correctKernels(backendName: string): void {
  */
 function correctAveragePoolGradients(backendName: string): void {
   type Call = KernelCall<'dy' | 'input', WindowAttributes>
-  const kernels = { AvgPoolGrad: poolingPlaces, AvgPool3DGrad: poolingPlaces3d }
-  for (const [kernelName, placesOf] of Object.entries(kernels)) {
+  for (const kernelName of ['AvgPoolGrad', 'AvgPool3DGrad']) {
     if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
     replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
       const { dy, input } = call.inputs
-      const factors = axesOf(placesOf(input.shape, call.attrs)).map(factorsOf)
+      const factors = axesOf(windowPlaces({ input }, call.attrs)).map(factorsOf)
       if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
       const scaled = tf.tidy(() => {
         const along = factors.map((values, i) => {

@@ -2,14 +2,7 @@ import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
 import { registerEinsumGradient } from './einsum.ts'
 import { loadGradients } from '#tfjs'
 import { replaceGradient, tf } from './tfjs.ts'
-import {
-  convolutionPlaces,
-  poolingPlaces,
-  withPadding,
-  type Places,
-  type Shape,
-  type WindowAttributes,
-} from './window-places.ts'
+import { windowPlaces, withPadding, type WindowAttributes } from './window-places.ts'
 
 let registered: unknown
 
@@ -111,26 +104,17 @@ function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap)
  * gradients ignore it, so they pass numeric padding for the same windows.
  */
 function registerWindowGradients(): void {
-  registerWindows('MaxPool', ([images], attrs) => poolingPlaces(images!, attrs))
-  registerWindows('AvgPool', ([images], attrs) => poolingPlaces(images!, attrs))
-  registerWindows('Conv2D', ([images, filter], attrs) => convolutionPlaces(images!, filter!, attrs))
-}
-
-function registerWindows(
-  kernelName: string,
-  placesOf: (shapes: readonly Shape[], attrs: WindowAttributes) => Places,
-): void {
-  replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
-    const given = attrs as unknown as WindowAttributes
-    const { dimRoundingMode, dataFormat } = given
-    const isUsual = [undefined, null, 'floor'].includes(dimRoundingMode)
-    if (isUsual || dataFormat === 'NCHW') return original(dy, saved, attrs)
-    const places = placesOf(
-      saved.map(({ shape }) => shape as Shape),
-      given,
-    )
-    return original(dy, saved, (withPadding(given, places) ?? attrs) as NamedAttrMap)
-  })
+  for (const kernelName of ['MaxPool', 'AvgPool', 'Conv2D']) {
+    replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
+      const given = attrs as unknown as WindowAttributes
+      const { dimRoundingMode, dataFormat } = given
+      const isUsual = [undefined, null, 'floor'].includes(dimRoundingMode)
+      if (isUsual || dataFormat === 'NCHW') return original(dy, saved, attrs)
+      const [x, filter] = saved
+      const changed = withPadding(given, windowPlaces({ x, filter }, given))
+      return original(dy, saved, (changed ?? attrs) as NamedAttrMap)
+    })
+  }
 }
 
 interface ResizeAttributes {

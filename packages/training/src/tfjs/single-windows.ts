@@ -1,8 +1,6 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
-import { poolingPlaces, type WindowAttributes } from './window-places.ts'
-
-type Windows = NonNullable<ReturnType<typeof singleWindows>>
+import { axesOf, borderOf, poolingPlaces, type WindowAttributes } from './window-places.ts'
 
 /**
  * Corrects pooling with 1 x 1 windows and numeric padding. If input and output have the same shape, the
@@ -13,21 +11,25 @@ export function correctSingleWindows(backendName: string): void {
   for (const kernelName of ['MaxPool', 'AvgPool']) {
     replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
       const { x } = call.inputs
-      const windows = singleWindows(x.shape, call.attrs)
-      if (windows === undefined) return original(call)
+      if (typeof call.attrs.pad === 'string') return original(call)
+      const places = poolingPlaces(x.shape, call.attrs)
+      const axes = axesOf(places)
+      const paddings = borderOf(places).map(([before, beyond]) => [before, Math.max(0, beyond)])
+      const isSingle = axes.every(({ window, size, outputs }) => window === 1 && size === outputs)
+      if (!isSingle || paddings.flat().every((size) => size === 0)) return original(call)
+      const strides = [1, ...axes.map(({ stride }) => stride), 1]
+      const end = places.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
+      const valuesAt = (x: TensorInfo, constantValue: number) => {
+        const padded = runKernel('PadV2', { x }, { paddings, constantValue })
+        return everyStride(padded, end, strides)
+      }
       return tf.tidy(() => {
-        if (kernelName === 'MaxPool') return valuesAt(x, windows, -Infinity)
+        if (kernelName === 'MaxPool') return valuesAt(x, -Infinity)
         // Divide to get 0 / 0 = NaN outside the image, because the wasm backend cannot pad with NaN.
-        return tf.div(valuesAt(x, windows, 0), valuesAt(tf.ones(x.shape), windows, 0))
+        return tf.div(valuesAt(x, 0), valuesAt(tf.ones(x.shape), 0))
       })
     })
   }
-}
-
-function valuesAt(x: TensorInfo, windows: Windows, constantValue: number): Tensor {
-  const { paddings, end, strides } = windows
-  const padded = runKernel('PadV2', { x }, { paddings, constantValue })
-  return everyStride(padded, end, strides)
 }
 
 /** Takes the values of a tensor at the multiples of the strides, below `end` in each axis. */
@@ -37,26 +39,3 @@ export function everyStride(x: TensorInfo, end: number[], strides: number[]): Te
 }
 
 const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
-
-/** Returns the windows if the kernel would wrongly return its input; else undefined. */
-function singleWindows(images: readonly number[], attrs: WindowAttributes) {
-  if (typeof attrs.pad === 'string') return undefined
-  const info = poolingPlaces(images, attrs)
-  const { inShape, outShape, padInfo } = info
-  const { top, bottom, left, right } = padInfo
-  const isSingle = info.filterHeight === 1 && info.filterWidth === 1
-  if (!isSingle || String(inShape) !== String(outShape)) return undefined
-  if (top + bottom + left + right === 0) return undefined
-  const rows = (info.outHeight - 1) * info.strideHeight + 1
-  const columns = (info.outWidth - 1) * info.strideWidth + 1
-  return {
-    paddings: [
-      [0, 0],
-      [top, Math.max(0, rows - info.inHeight - top)],
-      [left, Math.max(0, columns - info.inWidth - left)],
-      [0, 0],
-    ],
-    end: [inShape[0], rows, columns, inShape[3]],
-    strides: [1, info.strideHeight, info.strideWidth, 1],
-  }
-}

@@ -3,8 +3,9 @@ import type { HostArray, HostDType } from './host-arrays.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
 import {
   axesOf,
-  convolutionPlaces3d,
+  windowPlaces,
   poolingPlaces3d,
+  type Places,
   type Places3d,
   type WindowAttributes,
 } from './window-places.ts'
@@ -26,7 +27,7 @@ export function correctVolumes(backendName: string): void {
       const name = inputs['input'] === undefined ? 'x' : 'input'
       const volumes = inputs[name]
       const shape = attrs.inputShape ?? volumes!.shape
-      const used = usedShape(placesOf(shape, inputs, attrs))
+      const used = usedShape(windowPlaces(inputs, attrs))
       if (used.every((size, axis) => size === shape[axis])) return original(call)
       return tf.tidy(() => {
         const begin = used.map(() => 0)
@@ -46,17 +47,8 @@ export function correctVolumes(backendName: string): void {
 const ofImages = new Set(['Conv3DBackpropInputV2', 'MaxPool3DGrad', 'AvgPool3DGrad'])
 const KERNELS = ['Conv3D', 'Conv3DBackpropFilterV2', 'MaxPool3D', 'AvgPool3D', ...ofImages]
 
-function placesOf(
-  shape: readonly number[],
-  inputs: Readonly<Record<string, TensorInfo>>,
-  attrs: WindowAttributes,
-): Places3d {
-  if (attrs.filterSize !== undefined) return poolingPlaces3d(shape, attrs)
-  return convolutionPlaces3d(shape, attrs.filterShape ?? inputs['filter']!.shape, attrs)
-}
-
 /** The shape [batch, depth, height, width, channels] without the values behind the last windows. */
-function usedShape(places: Places3d): number[] {
+function usedShape(places: Places | Places3d): number[] {
   const sizes = axesOf(places).map(({ size, window, stride, outputs }) =>
     Math.min(size, (outputs - 1) * stride + window),
   )

@@ -1,4 +1,4 @@
-import type { backend_util } from '@tensorflow/tfjs-core'
+import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
 import { argumentError } from '@tsrun/core'
 import { tf } from './tfjs.ts'
 
@@ -77,7 +77,7 @@ export function poolingPlaces3d(volumes: readonly number[], attrs: WindowAttribu
 }
 
 /** As `convolutionPlaces`, for volumes [batch, depth, height, width, channels]. */
-export function convolutionPlaces3d(
+function convolutionPlaces3d(
   volumes: readonly number[],
   filter: readonly number[],
   { strides, dilations = 1, pad }: WindowAttributes,
@@ -85,6 +85,22 @@ export function convolutionPlaces3d(
   const [x, w] = [volumes, filter] as [Shape3d, Shape3d]
   const { computeConv3DInfo } = tf.backend_util
   return computeConv3DInfo(x, w, strides as number, dilations as number, pad as number)
+}
+
+/** Returns where the windows of a convolution, a pooling kernel or a gradient of these are. */
+export function windowPlaces(
+  inputs: Readonly<Record<string, Pick<TensorInfo, 'shape'> | undefined>>,
+  attrs: WindowAttributes,
+  isDepthwise = false,
+): Places | Places3d {
+  const images: readonly number[] = attrs.inputShape ?? (inputs['x'] ?? inputs['input']!).shape
+  const is3d = images.length === 5
+  if (attrs.filterSize !== undefined) return (is3d ? poolingPlaces3d : poolingPlaces)(images, attrs)
+  const filter: readonly number[] = attrs.filterShape ?? inputs['filter']!.shape
+  if (is3d) return convolutionPlaces3d(images, filter, attrs)
+  // A dilation has one filter for each channel, which is its last axis.
+  const isDilation = filter.length === 3
+  return convolutionPlaces(images, isDilation ? [...filter, 1] : filter, attrs, isDepthwise)
 }
 
 /** The windows along one axis. The window includes its gaps if it is dilated. */
@@ -139,7 +155,10 @@ export function borderOf(places: Places | Places3d): Border {
  * Returns the attributes with numeric padding that gives the same windows when sizes are rounded down.
  * Returns undefined if there is none.
  */
-export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A | undefined {
+export function withPadding<A extends WindowAttributes>(
+  attrs: A,
+  places: Places | Places3d,
+): A | undefined {
   const border = borderOf(places)
   if (border.some(([, beyond]) => beyond < 0)) return undefined
   return { ...attrs, pad: border as WindowAttributes['pad'], dimRoundingMode: 'floor' }

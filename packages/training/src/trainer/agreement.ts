@@ -41,7 +41,7 @@ export async function compareOptions(options: CheckedOptions, { world }: Layout)
     `optimizer ${describeOptimizer(options.optimizer)}`,
     `plan ${plan === undefined ? 'undefined' : `of ${Object.keys(plan).join(', ')}`}`,
     `loss ${loss === undefined ? 'undefined' : loss.name || 'a function'}`,
-    `clip ${clip === undefined ? 'undefined' : `maxNorm ${clip.maxNorm}, norm ${clip.norm}`}`,
+    `clip ${clip === undefined ? 'undefined' : `maxNorm ${clip.maxNorm}`}`,
     `learningRate ${options.learningRate === undefined ? 'of the optimizer' : SAMPLES.map(options.learningRate).join(', ')}`,
     ...named.map((name) => `${name} ${describeSetting(options[name])}`),
   ]

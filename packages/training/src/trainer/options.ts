@@ -49,7 +49,7 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
    */
   readonly loss?: Loss
   /** Clips gradients: scales them down so that the norm over the whole model is at most this value. */
-  readonly clip?: number | Pick<ClipOptions, 'maxNorm' | 'norm'>
+  readonly clip?: number | Pick<ClipOptions, 'maxNorm'>
   /**
    * The ZeRO level. 1: ranks shard the optimizer state. 2: also the gradients. 3: also the parameters.
    * Default 0.
@@ -109,10 +109,10 @@ export type CheckedOptions = Complete<typeof rules>
 /** @throws ERR_TSR_ARGUMENT */
 export const readTrainerOptions = declareOptions(rules)
 
-const checkClip = declareOptions({ maxNorm: clipRules.maxNorm, norm: clipRules.norm }, 'clip')
+const checkClip = declareOptions({ maxNorm: clipRules.maxNorm }, 'clip')
 
 /** Returns the option `clip` as an object. @throws ERR_TSR_ARGUMENT */
-export function clipOf({ clip }: CheckedOptions): { maxNorm: number; norm: number } | undefined {
+export function clipOf({ clip }: CheckedOptions): { maxNorm: number } | undefined {
   if (clip === undefined) return undefined
   return checkClip(typeof clip === 'object' ? clip : { maxNorm: clip })
 }

@@ -142,7 +142,7 @@ export function describeOptions(
   split: readonly LayerRange[],
   { clip, optimizer }: CheckedOptions,
 ): string[] {
-  const limit = clip && `maxNorm ${clip.maxNorm}, norm ${clip.norm ?? 2}`
+  const limit = clip && `maxNorm ${clip.maxNorm}`
   const rate = optimizer && `${optimizer.constructor.name}, learningRate ${optimizer.learningRate}`
   return [
     ...plan.describe(),
