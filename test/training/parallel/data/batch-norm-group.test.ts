@@ -108,8 +108,3 @@ it('forwardBackward makes equally many passes on all replicas of a model that co
   })
   expect(passes).toEqual([3, 3])
 })
-
-it('BatchNorm refuses a second argument, and says where the replicas are named', () => {
-  const build = () => new BatchNorm({ name: 'norm', channels: 2 }, {} as never)
-  expect(build).toThrow(/second argument of BatchNorm .* by inPass\(\{ replicas/)
-})

@@ -1,13 +1,4 @@
-import {
-  argumentError,
-  count,
-  declareOptions,
-  finite,
-  positive,
-  filled,
-  shown,
-  type Rules,
-} from '@tsrun/core'
+import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
 import { isTapeActive, withGradients } from '../../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
@@ -76,12 +67,7 @@ export class BatchNorm implements Module {
   readonly #options: ReturnType<typeof readOptions>
 
   /** @throws ERR_TSR_ARGUMENT */
-  constructor(options: BatchNormOptions, ...others: never[]) {
-    if (others.length > 0) {
-      const expected =
-        'none: a custom loop names the replicas by inPass({ replicas: [group], ... })'
-      throw argumentError('the second argument of BatchNorm', shown(others[0]), expected)
-    }
+  constructor(options: BatchNormOptions) {
     const complete = readOptions(options)
     const { name, channels } = complete
     this.#options = complete
