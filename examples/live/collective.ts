@@ -261,7 +261,6 @@ export function theoryOf(
     case 'reduceScatter ring':
     case 'allGather ring':
       return theory(steps, part)
-    case 'reduceScatter pairwise':
     case 'allToAll pairwise':
       // No message waits for another one.
       return theory(['1', 1], part)

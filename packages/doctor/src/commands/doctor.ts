@@ -37,7 +37,7 @@ export const command = declareCommand({
   usage:
     '$0 doctor [--json]\n$0 doctor --hosts FILE [options]\n\nChecks this host: Node, koffi, shared memory, ' +
     'limits, cores, tensor backends and their ' +
-    'devices, GPUs, MPI. Each line is OK or says what to do. Each backend that is ' +
+    'devices, BLAS, GPUs. Each line is OK or says what to do. Each backend that is ' +
     'installed trains one step in a process of its own. The exit code is 0 when the default ' +
     'backend (wasm) can train, and 1 otherwise.\n\nWith --hosts it checks the hosts of a file, as tsrun hosts ' +
     'has it, and the network between each two of them, through ssh: the addresses of the ranks, whether they ' +
