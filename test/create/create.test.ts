@@ -37,6 +37,6 @@ describe('npm create @tsrun', () => {
     create()
     const { status, stderr } = create()
     expect(status).toBe(2)
-    expect(stderr).toContain('train.ts and train.test.ts are there already')
+    expect(stderr).toContain('train.ts is there already: choose another folder')
   })
 })

@@ -10,14 +10,14 @@ afterAll(() => {
   rmSync(folder, { recursive: true })
 })
 
-const ladder = [{ upTo: 4, algorithm: 'ring' }, { algorithm: 'halving-doubling' }]
+const ladder = [{ upTo: 4, algorithm: 'direct' }, { algorithm: 'binomial-tree' }]
 const tuning = join(folder, 'tuning.json')
 writeFileSync(
   tuning,
   JSON.stringify({
     version: 1,
-    sockets: { allReduce: ladder },
-    sharedMemory: { allReduce: ladder },
+    sockets: { reduce: ladder },
+    sharedMemory: { reduce: ladder },
   }),
 )
 
@@ -31,8 +31,8 @@ describe('a tuning file', () => {
     for (const rank of job.ranks) {
       const said = await rank.hear('failed')
       expect(said.code).toBe('ERR_TSR_MISMATCH')
-      expect(said.message).toContain('allReduce(sum) float32[8192] by ring')
-      expect(said.message).toContain('allReduce(sum) float32[8192] by halving-doubling')
+      expect(said.message).toContain('reduce(sum, root 0) float32[8192] by direct')
+      expect(said.message).toContain('reduce(sum, root 0) float32[8192] by binomial-tree')
     }
   })
 

@@ -68,7 +68,6 @@ describe('a recorded collective', () => {
     ['allReduce', 'ring', 5],
     ['allReduce', 'recursive-doubling', 4],
     ['allReduce', 'halving-doubling', 8],
-    ['reduceScatter', 'pairwise', 4],
     ['allGather', 'ring', 6],
     ['allToAll', 'pairwise', 4],
     ['broadcast', 'binomial-tree', 8],

@@ -13,13 +13,16 @@ afterEach(() => {
 
 const { it: itOnLinux } = needing(process.platform === 'linux', 'Linux')
 
-itOnLinux('a rank does not write its status into a file that is no status page', () => {
-  const path = join(folder, 'file')
-  const text = 'x'.repeat(2 ** 16)
-  writeFileSync(path, text)
-  expect(openStatus({ TSRUN_STATUS_PAGE: path }, 0)).toBeUndefined()
-  expect(readFileSync(path, 'utf8')).toBe(text)
-})
+itOnLinux.each([2 ** 16, 2 ** 16 + 5, 5])(
+  'a rank does not write its status into a file that is no status page, of %s bytes',
+  (bytes) => {
+    const path = join(folder, 'file')
+    const text = 'x'.repeat(bytes)
+    writeFileSync(path, text)
+    expect(openStatus({ TSRUN_STATUS_PAGE: path }, 0)).toBeUndefined()
+    expect(readFileSync(path, 'utf8')).toBe(text)
+  },
+)
 
 itOnLinux('a rank does not wait for a FIFO in place of the status page', () => {
   const path = join(folder, 'fifo')

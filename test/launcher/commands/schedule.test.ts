@@ -95,6 +95,8 @@ describe('tsrun plan', () => {
 
   it.each([
     [['--link', '10 parsecs'], '--link is "10 parsecs"; expected bytes in a second'],
+    [['--memory', '24i'], '--memory is "24i"; expected a size'],
+    [['--params', '10Ki'], '--params is "10Ki"; expected a number'],
     [['--batch', '0'], '--batch is "0"; expected a whole number from 1'],
     [['--latency', '-1'], 'latency is -1'],
     [['--latency', ''], '--latency is ""; expected a number'],

@@ -32,11 +32,8 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
   try {
     const index = Number(LOCAL_RANK ?? 0)
     const isMapped = isAvailable().available
+    checkPage(path)
     const buffer = isMapped ? mapPage(path) : copyPage(path)
-    // Do not overwrite a file that is no status page.
-    if (new Int32Array(buffer)[headerWord.magic] !== STATUS_MAGIC) {
-      throw new Error(`${path} is not a status page`)
-    }
     const slot = new StatusSlot(buffer, index)
     slot.set('rank', rank)
     slot.set('step', NaN)
@@ -48,6 +45,18 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusPlace | 
     const reason = (error as Error).message
     createLogger('distributed').warn({ reason }, 'no status page: tsrun ps does not show this rank')
     return undefined
+  }
+}
+
+/** Protects a file that is no status page from being overwritten. @throws Error for such a file */
+function checkPage(path: string): void {
+  const fd = openFile(path)
+  try {
+    const magic = new Int32Array(1)
+    readSync(fd, magic, 0, 4, headerWord.magic * 4)
+    if (magic[0] !== STATUS_MAGIC) throw new Error(`${path} is not a status page`)
+  } finally {
+    closeSync(fd)
   }
 }
 

@@ -42,7 +42,7 @@ export function envText(report: HostReport): string {
         ({ name, package: of, version }) => `${name}: ${of} ${version ?? NOT_FOUND}`,
       ),
     ),
-    `- koffi: ${report.koffi ?? NOT_FOUND}`,
+    `- koffi: ${report.koffi ?? NOT_FOUND}${report.koffiProblem === null ? '' : `, does not load: ${report.koffiProblem}`}`,
     ...section(
       'network interfaces',
       report.interfaces.map(({ name, addresses }) => `${name}: ${addresses.join(', ')}`),

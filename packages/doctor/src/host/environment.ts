@@ -11,6 +11,7 @@ import {
   runProgram,
   version,
 } from '@tsrun/launcher/host'
+import { isAvailable } from '@tsrun/native'
 import { attempt, readCores } from './machine.ts'
 
 /** Host facts for a bug report. Null means missing or unknown, and sizes are in bytes. */
@@ -26,6 +27,7 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
   const places = placesOf(cwd)
   const versionOf = (name: string): string | null => installedVersion(name, places)
   const cores = readCores()
+  const koffi = isAvailable()
   const model = cpus()[0]?.model.trim() ?? ''
   const limit = memoryLimit() ?? Infinity
   return {
@@ -56,6 +58,8 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     ...(await readGpus({ env, cwd, limit: LIMIT, signal })),
     backends: backendPackages.map(([name, of]) => ({ name, package: of, version: versionOf(of) })),
     koffi: versionOf('koffi'),
+    /** Why koffi does not load, or null. */
+    koffiProblem: koffi.available ? null : koffi.reason,
     interfaces: Object.entries(attempt(networkInterfaces) ?? {}).map(([name, of = []]) => ({
       name,
       addresses: of.map(({ cidr, address }) => cidr ?? address),

@@ -262,6 +262,8 @@ export function quantity(what: keyof typeof measures): Schema<number> {
       /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(i?)(.*)$/i.exec(text) ?? []
     const power = prefixes.indexOf(prefix.toUpperCase())
     const factor = (factors as Readonly<Record<string, number>>)[unit] ?? NaN
+    // Only multiples of bytes and bits have binary prefixes.
+    if (binary !== '' && (prefix === '' || unit === '')) return undefined
     const value = Number(digits) * (binary === '' ? 1000 : 1024) ** power * factor
     return value > 0 && value < Infinity ? value : undefined
   })

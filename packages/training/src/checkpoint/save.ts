@@ -111,7 +111,7 @@ export async function saveCheckpoint(
 ): Promise<SavedCheckpoint> {
   checkPlace(directory, group)
   const folder = resolve(directory)
-  const { path, background } = await inOrder(group, (failed) =>
+  const { path, background } = await inOrder(group ?? folder, (failed) =>
     traceWait('checkpoint', { name: 'save' }, () =>
       save(folder, state, group, options, failed?.unreported),
     ),
@@ -234,28 +234,31 @@ interface SaveQueue {
 }
 
 /** The queues of saves by group. The group is the only object that exists throughout all saves. */
-const queues = new WeakMap<object, SaveQueue>()
-/** The key of the saves without a group. */
-const ALONE = {}
+const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
+/** The queues of saves without a group, by folder. Empty queues are removed. */
+const queuesOfFolders = new Map<string, SaveQueue>()
 
-function queueOf(key: object): SaveQueue {
-  const queue = queues.get(key) ?? { last: Promise.resolve(undefined) }
-  queues.set(key, queue)
+function queueOf(key: ProcessGroup | string): SaveQueue {
+  const known = typeof key === 'string' ? queuesOfFolders.get(key) : queuesOfGroups.get(key)
+  const queue = known ?? { last: Promise.resolve(undefined) }
+  if (typeof key === 'string') queuesOfFolders.set(key, queue)
+  else queuesOfGroups.set(key, queue)
   return queue
 }
 
 /**
- * Runs the saves of a group, or those without a group, one after another.
+ * Runs the saves of a group, or of this process to a folder, one after another.
  *
+ * @param key - the group, or the folder
  * @param save - runs a save. Receives the previous save if that save failed in the background
  */
 async function inOrder<T extends { readonly background?: BackgroundSave }>(
-  group: ProcessGroup | undefined,
+  key: ProcessGroup | string,
   save: (failed: BackgroundSave | undefined) => Promise<T>,
 ): Promise<T> {
-  const queue = queueOf(group ?? ALONE)
+  const queue = queueOf(key)
   const saving = queue.last.then(save)
-  queue.last = saving.then(
+  const end = saving.then(
     ({ background }) =>
       background?.done.then(
         () => undefined,
@@ -263,6 +266,11 @@ async function inOrder<T extends { readonly background?: BackgroundSave }>(
       ),
     () => undefined,
   )
+  queue.last = end
+  void end.then((failed) => {
+    const isEmpty = failed === undefined && queue.last === end
+    if (isEmpty && typeof key === 'string') queuesOfFolders.delete(key)
+  })
   return await saving
 }
 

@@ -48,7 +48,8 @@ export function sourceOf(
       loadState: () => undefined,
     }
   }
-  if (typeof (data as unknown) !== 'object') throw notData('data', data)
+  if (typeof (data as unknown) !== 'object' || (data as unknown) === null)
+    throw notData('data', data)
   if (isExamples(data)) {
     if (batch === undefined) {
       throw argumentError(

@@ -47,6 +47,7 @@ export type Segment = ReturnType<typeof createSegment>
  * @throws the libc error
  */
 export function createSegment(memory: WebAssembly.Memory) {
+  const host = sharingIdentity()
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)
   let bell: number | undefined
@@ -64,7 +65,7 @@ export function createSegment(memory: WebAssembly.Memory) {
   const nonce = randomBytes(NONCE_BYTES)
   bytes.set(nonce)
   const address: SegmentAddress = {
-    host: sharingIdentity(),
+    host,
     pid: process.pid,
     fd,
     bytes: bytes.length,
