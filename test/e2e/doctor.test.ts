@@ -73,7 +73,7 @@ it('tsrun env works on a host without tools', async () => {
   expect(stdout).toMatch(new RegExp(`^- Node: ${process.version}, V8 \\S+$`, 'm'))
   expect(stdout).toMatch(/^- GPUs: none$/m)
   expect(stdout).toMatch(/^ {2}- wasm: @tensorflow\/tfjs-backend-wasm \d/m)
-  expect(stdout).toMatch(/^- koffi: \d\S+$/m)
+  expect(stdout).toMatch(/^- koffi: \d\S+, does not load: TSRUN_NATIVE=off$/m)
   expect(stdout).toMatch(/^ {2}- lo: .*127\.0\.0\.1/m)
   expect(stdout).toMatch(/^ {2}- TSRUN_TOKEN: set$/m)
   expect(stdout).not.toContain('c0ffee')
