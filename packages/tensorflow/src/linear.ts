@@ -102,7 +102,7 @@ function eagerPasses(
   }
 
   return {
-    output,
+    value: output,
     backward(dy, onGradient) {
       const dx = backwardInput(dy)
       try {
@@ -194,7 +194,7 @@ function kernelPasses(
     handle === undefined ? undefined : eager.take(handle, input.shape)
 
   return {
-    output,
+    value: output,
     backward(dy, onGradient) {
       const given = [...eager.handlesOf([input, dy]), ...layersForBackward()]
       const run = (sums: readonly Handle[], places?: GradientPlaces) =>
@@ -249,7 +249,7 @@ function layerByLayer(
   let input = x
   const passes = layers.map((layer, i) => {
     const own = pass(layer, input, i > 0 || needsInputGradient)
-    input = own.output
+    input = own.value
     return own
   })
 
@@ -268,7 +268,7 @@ function layerByLayer(
   }
 
   return {
-    output: input,
+    value: input,
     backward: (dy, onGradient) => walk(dy, (pass, gradient) => pass.backward(gradient, onGradient)),
     backwardInput: (dy) => walk(dy, (pass, gradient) => pass.backwardInput(gradient)),
     backwardParameters(onGradient) {

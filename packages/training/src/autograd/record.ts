@@ -31,7 +31,7 @@ export function record(
   x: Tensor,
   parameters: readonly Parameter[],
   options: RecordOptions,
-): Recording {
+): Required<Recording> {
   checkAlive('x', x)
   for (const parameter of parameters) checkParameter(parameter)
   prepareTape()
@@ -60,7 +60,7 @@ export function recordOnTape(
   x: Tensor,
   parameters: readonly Parameter[],
   { needsInputGradient }: RecordOptions,
-): Recording {
+): Required<Recording> {
   const { value, tape } = captureTape(() => forward(x))
   const wanted = new Map(parameters.map((parameter) => [parameter.value.id, parameter]))
   const sources = new Set(wanted.keys())

@@ -139,10 +139,8 @@ export function recordLayers(
     )
   }
   const weights = stack.map(({ weight }) => weight.value)
-  const { linearPasses } = currentBackend()
-  const passes =
-    linearPasses?.(stack, x, options.needsInputGradient) ?? (onTape() as Required<Recording>)
-  return checkedRecording('output' in passes ? passes.output : passes.value, passes, () => {
+  const passes = currentBackend().linearPasses?.(stack, x, options.needsInputGradient) ?? onTape()
+  return checkedRecording(passes.value, passes, () => {
     const stale = stack.find(({ weight }, i) => weight.value !== weights[i])
     if (stale !== undefined) {
       throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })

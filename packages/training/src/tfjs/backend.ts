@@ -1,7 +1,7 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { BackwardPasses, Recording } from '../model/recording.ts'
+import type { Recording } from '../model/recording.ts'
 import type { HostArray, HostDType } from './host-arrays.ts'
 
 /** The current tensor backend. */
@@ -292,9 +292,7 @@ export interface LinearLayer {
  * A recorded forward pass of a stack of linear layers. Callers must check all arguments. The backward pass
  * runs while the layers still have the parameters of the forward pass.
  */
-export interface LinearPasses extends BackwardPasses {
-  readonly output: Tensor
-}
+export type LinearPasses = Required<Recording>
 
 /**
  * A gradient: a tensor, or an array of its values in row-major order. The caller still owns it after the

@@ -171,7 +171,7 @@ export function wasmLinearPasses(
     )
   }
   return {
-    output,
+    value: output,
     backward(dy, onGradient) {
       const size = bytesOf(Math.max(...layers.map(outputsOf)))
       const buffers = heap.allocate(2 * size)
