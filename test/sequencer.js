@@ -25,8 +25,8 @@ const longest = [
   'examples/gpt.slow',
   'bench/measuring.nightly',
   'examples/steps.slow',
-  'training/backend/parity.slow',
-  'distributed/kernels/kernels.slow',
+  'training/backend/parity.nightly',
+  'distributed/kernels/kernels.nightly',
   'e2e/gpu-check.slow',
   'examples/webgpu.nightly',
 ]

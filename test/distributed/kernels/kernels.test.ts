@@ -5,7 +5,7 @@ import { arrayOf } from '../support/values.ts'
 import { elements, referenceCombine, viewOf } from './reference.ts'
 import { bytes, describeLengths, expectAt, kernels, memory, place } from './support.ts'
 
-// kernels.slow.test.ts has all lengths up to 134 and all pairs of 16-bit values.
+// kernels.nightly.test.ts has all lengths up to 134 and all pairs of 16-bit values.
 describeLengths([0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 134, 1000])
 
 describe('a bool', () => {

@@ -1,17 +1,5 @@
 import { combineHalves, scaleHalves } from './halves.as'
-import {
-  ALL,
-  ANY,
-  BAND,
-  BOR,
-  BXOR,
-  combineVectors,
-  MAX,
-  MIN,
-  ODD,
-  PRODUCT,
-  SUM,
-} from './vectors.as'
+import { ALL, ANY, BAND, BXOR, combineVectors, MIN, ODD, PRODUCT } from './vectors.as'
 
 // Elementwise loops over linear memory. Each step handles 64 bytes in four independent vectors,
 // which is enough parallelism to saturate the memory. WebAssembly loads need no alignment. The
@@ -55,24 +43,6 @@ function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void
 
 // @ts-ignore: decorator
 @inline
-function combineFloats<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  if (op == PRODUCT) combine<T>(PRODUCT, out, a, b, count)
-  else if (op == MIN) combine<T>(MIN, out, a, b, count)
-  else if (op == MAX) combine<T>(MAX, out, a, b, count)
-  else combine<T>(SUM, out, a, b, count)
-}
-
-// @ts-ignore: decorator
-@inline
-function combineIntegers<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  if (op == BAND) combine<T>(BAND, out, a, b, count)
-  else if (op == BOR) combine<T>(BOR, out, a, b, count)
-  else if (op == BXOR) combine<T>(BXOR, out, a, b, count)
-  else combineFloats<T>(op, out, a, b, count)
-}
-
-// @ts-ignore: decorator
-@inline
 function scaleElements<T>(x: v128, factors: v128): v128 {
   if (sizeof<T>() == 2) return scaleHalves<T>(x, factors)
   else return v128.mul<T>(x, factors)
@@ -99,19 +69,19 @@ function scale<T>(at: usize, count: usize, factor: f64): void {
 }
 
 export function float32_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineFloats<f32>(op, out, a, b, count)
+  combine<f32>(op, out, a, b, count)
 }
 
 export function float64_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineFloats<f64>(op, out, a, b, count)
+  combine<f64>(op, out, a, b, count)
 }
 
 export function float16_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineFloats<u16>(op, out, a, b, count)
+  combine<u16>(op, out, a, b, count)
 }
 
 export function bfloat16_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineFloats<i16>(op, out, a, b, count)
+  combine<i16>(op, out, a, b, count)
 }
 
 export function float32_scale(at: usize, count: usize, factor: f64): void {
@@ -131,27 +101,27 @@ export function bfloat16_scale(at: usize, count: usize, factor: f64): void {
 }
 
 export function int8_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineIntegers<i8>(op, out, a, b, count)
+  combine<i8>(op, out, a, b, count)
 }
 
 export function uint8_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineIntegers<u8>(op, out, a, b, count)
+  combine<u8>(op, out, a, b, count)
 }
 
 export function int32_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineIntegers<i32>(op, out, a, b, count)
+  combine<i32>(op, out, a, b, count)
 }
 
 export function uint32_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineIntegers<u32>(op, out, a, b, count)
+  combine<u32>(op, out, a, b, count)
 }
 
 export function int64_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineIntegers<i64>(op, out, a, b, count)
+  combine<i64>(op, out, a, b, count)
 }
 
 export function uint64_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {
-  combineIntegers<u64>(op, out, a, b, count)
+  combine<u64>(op, out, a, b, count)
 }
 
 export function bool_combine(op: i32, out: usize, a: usize, b: usize, count: usize): void {

@@ -2,8 +2,8 @@
 // loop, so the processor predicts the comparisons. Conditions on T are evaluated when a function is
 // compiled for T, so instructions that T lacks are left out.
 
-/** The codes of reductions, as in ../reduction.ts. `avg` combines as a sum. */
-export const SUM: i32 = 1
+/** The codes of reductions, as in ../reduction.ts. The code of a sum is 1. */
+const AVG: i32 = 2
 export const PRODUCT: i32 = 3
 export const MIN: i32 = 4
 export const MAX: i32 = 5
@@ -18,7 +18,8 @@ export const ODD: i32 = 11
 // @ts-ignore: decorator
 @inline
 export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
-  if (op == SUM) return v128.add<T>(a, b)
+  // An average is a sum, which the caller scales.
+  if (op <= AVG) return v128.add<T>(a, b)
   if (op == PRODUCT) return multiply<T>(a, b)
   if (op == MIN) return minimum<T>(a, b)
   if (op == MAX) return maximum<T>(a, b)
