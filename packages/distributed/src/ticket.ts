@@ -58,7 +58,7 @@ export class Ticket {
   /** The task of the engine, if the engine is on the calling thread. */
   task: Task | undefined = undefined
   /** Functions to call when the run ends. */
-  callbacks: (() => void)[] | undefined = undefined
+  #callbacks: (() => void)[] | undefined = undefined
   #isRunning = true
   #started = 0
   #completed = 0
@@ -113,7 +113,19 @@ export class Ticket {
     this.driver = driver
     this.operation = operation
     this.error = undefined
+    this.#callbacks = undefined
     this.#isRunning = true
+  }
+
+  /** Adds a function for `callBack`. Called by its driver. */
+  addCallback(callback: () => void): void {
+    this.#callbacks ??= []
+    this.#callbacks.push(callback)
+  }
+
+  /** Calls the added functions, asynchronously. Called by its driver when the run has ended. */
+  callBack(): void {
+    for (const callback of this.#callbacks ?? []) queueMicrotask(callback)
   }
 
   /** Ends the run. Called by its driver. */

@@ -25,13 +25,12 @@ export function createEngineDriver(engine: Engine, waiting: Waiting): TicketDriv
     start(ticket, operation) {
       waiting.prepareFor?.(operation)
       ticket.begin(driver, operation)
-      ticket.callbacks = undefined
       if (ticket.task !== undefined) {
         engine.restart(ticket.task, operation)
         return
       }
       ticket.task = engine.start(operation, () => {
-        for (const callback of ticket.callbacks ?? []) queueMicrotask(callback)
+        ticket.callBack()
       })
     },
     collect(ticket) {
@@ -49,8 +48,7 @@ export function createEngineDriver(engine: Engine, waiting: Waiting): TicketDriv
       waiting.block(ticket, operation)
     },
     notify(ticket, callback, isAwaited) {
-      ticket.callbacks ??= []
-      ticket.callbacks.push(callback)
+      ticket.addCallback(callback)
       if (isAwaited) waiting.attend(ticket)
     },
     abort(ticket) {

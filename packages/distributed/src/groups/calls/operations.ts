@@ -68,9 +68,6 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     return checkTimeout(options?.timeout, group.timeout) * patience
   }
 
-  const isToSelf = ({ name, peer }: Call<unknown> | Operation): boolean =>
-    isMessageName(name) && peer === group.rank
-
   const operationOf = (
     call: Call<unknown>,
     staged: StagedBuffers,
@@ -109,7 +106,8 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
     const isMessage = isMessageName(call.name)
     operation.sequence = isMessage ? messages : (call.sequence ?? collectives)
     operation.flight = journal.number(call.options?.label)
-    const driver = isToSelf(call) ? selfMessages.driver : runner.driverOf(operation)
+    const isToSelf = isMessage && operation.peer === group.rank
+    const driver = isToSelf ? selfMessages.driver : runner.driverOf(operation)
     const ticket = former ?? new Ticket(driver, operation)
     driver.start(ticket, operation, isAwaited)
     // Count only accepted operations. Otherwise a refused call would put this rank ahead of the
@@ -120,8 +118,9 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
   }
 
   const orderOf = (operation: Operation): number | undefined => {
-    const isCounted = journal.spans !== undefined && isMessageName(operation.name)
-    return isCounted && !isToSelf(operation) ? nextOrder(operation) : undefined
+    if (journal.spans === undefined || !isMessageName(operation.name)) return undefined
+    // Messages to oneself have no peer whose series they could match.
+    return operation.peer === group.rank ? undefined : nextOrder(operation)
   }
 
   /** Checks a call and places its buffers once, for many runs. */

@@ -24,7 +24,7 @@ export function createSelfMessages(
     unmatched.delete(ticket)
     const now = monotonicNow()
     ticket.settle(error, ticket.posted, now, now)
-    for (const callback of ticket.callbacks ?? []) queueMicrotask(callback)
+    ticket.callBack()
   }
 
   const factsOf = ({ operation }: Ticket) => {
@@ -49,7 +49,6 @@ export function createSelfMessages(
   const driver: TicketDriver = {
     start(ticket, operation) {
       ticket.begin(driver, operation)
-      ticket.callbacks = undefined
       ticket.posted = monotonicNow()
       const { name, tag, timeout, aborted } = operation
       if (aborted) {
@@ -75,8 +74,7 @@ export function createSelfMessages(
       end(ticket, tsrError('ERR_TSR_SELF_SEND', { operation, rank }))
     },
     notify(ticket, callback, isAwaited) {
-      ticket.callbacks ??= []
-      ticket.callbacks.push(callback)
+      ticket.addCallback(callback)
       if (isAwaited) host.foreground(unmatched.get(ticket)!)
     },
     abort(ticket) {

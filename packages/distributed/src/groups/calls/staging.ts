@@ -30,10 +30,11 @@ export class StagedBuffers {
     try {
       this.table = table && this.#placeTable(table)
       const first = input ?? output
-      this.#copiesInput = input !== undefined && !arena.contains(input)
-      this.input = first === undefined ? 0 : this.#place(first, input !== undefined)
+      const isCopied = first === output ? isStaged : !arena.contains(first!)
+      this.#copiesInput = isCopied && input !== undefined
+      this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
       const isOne = first === output || output === undefined
-      this.output = isOne ? this.input : this.#place(output, false)
+      this.output = isOne ? this.input : this.#place(output, false, isStaged)
     } catch (error) {
       this.free()
       throw error
@@ -60,8 +61,8 @@ export class StagedBuffers {
     this.#blocks = undefined
   }
 
-  #place(buffer: AnyTypedArray, hasInput: boolean): number {
-    if (this.#arena.contains(buffer)) return buffer.byteOffset
+  #place(buffer: AnyTypedArray, hasInput: boolean, isCopied: boolean): number {
+    if (!isCopied) return buffer.byteOffset
     const at = this.#take(buffer.byteLength)
     if (hasInput) this.#arena.heap.bytes.set(bytesOf(buffer), at)
     return at
