@@ -1,6 +1,6 @@
 import { host, monotonicNow } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { Span, SpanRecorder } from '@tsrun/distributed/record'
+import { actionKinds, type Span, type SpanRecorder } from '@tsrun/distributed/record'
 import type { ActionKind } from './schedule/actions.ts'
 import type { Schedule } from './schedule/schedule.ts'
 import type { SimulationOptions } from './schedule/simulate.ts'
@@ -75,7 +75,7 @@ export class StepMeter {
 }
 
 function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
-  const compute = spans.filter(({ kind }) => kinds.includes(kind))
+  const compute = spans.filter(({ kind }) => actionKinds.has(kind))
   // Leave out the final wait for sends to complete: it has no micro-batch.
   const waits = spans.filter(({ kind, microbatch }) => kind === 'wait' && microbatch !== undefined)
   const waiting = sum(waits.map(({ waited = 0 }) => waited))
@@ -89,8 +89,6 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
     transfer: sum(waits.map(({ start, end }) => end - start)) - waiting,
   }
 }
-
-const kinds: readonly string[] = ['F', 'B', 'I', 'W'] satisfies ActionKind[]
 
 /** The largest number of steps to simulate. They are spread evenly over the measured steps. */
 const SIMULATED = 32
@@ -212,22 +210,24 @@ export function messageTime(spans: readonly Span[]): number {
   return times.length === 0 ? 0 : median(times)
 }
 
-/** Returns the simulator's durations for a step. Whole backward passes also predict halved ones. */
+/**
+ * Returns the simulator's durations for a step. If no halves were measured, the simulator halves the
+ * backward passes.
+ */
 function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches }: Schedule,
 ): SimulationOptions {
   const table = () => placement.map(() => Array<number>(microbatches).fill(0))
   const times = { F: table(), B: table(), I: table(), W: table() }
-  const found = new Set<ActionKind>()
   ranks.forEach(({ passes }, rank) => {
     for (const { kind, stage = placement.indexOf(rank), microbatch, time } of passes) {
-      found.add(kind)
       times[kind][stage]![microbatch] = time
     }
   })
+  const isHalved = ranks.some(({ passes }) => passes.some(({ kind }) => kind === 'W'))
   const { F: forward, B: backward, I: inputGradient, W: weightGradient } = times
-  return { forward, backward, ...(found.has('W') && { inputGradient, weightGradient }) }
+  return { forward, backward, ...(isHalved && { inputGradient, weightGradient }) }
 }
 
 function onCpu(sample: StepSample): StepSample {
@@ -237,12 +237,9 @@ function onCpu(sample: StepSample): StepSample {
 function rankReport(samples: readonly StepSample[], stepTime: number): RankReport {
   const of = (key: 'waiting' | 'transfer' | 'cpu' | 'wall') =>
     sum(samples.map((sample) => sample[key]))
-  const meanOf = (...of: ActionKind[]) =>
-    mean(
-      samples.flatMap(({ passes }) =>
-        passes.flatMap(({ kind, time }) => (of.includes(kind) ? time : [])),
-      ),
-    )
+  const passes = samples.flatMap((sample) => sample.passes)
+  const meanOf = (...kinds: ActionKind[]) =>
+    mean(passes.filter(({ kind }) => kinds.includes(kind)).map(({ time }) => time))
   const compute = mean(samples.map(computeOf))
   return {
     forward: meanOf('F'),
