@@ -18,7 +18,7 @@ import type { Announcer } from './logs/console.ts'
 import { type RankLineReader, withoutCodes } from './logs/lines.ts'
 import { findPackage, loadPackage } from './optional-package.ts'
 
-export type Observe = typeof import('@tsrun/observe')
+type Observe = typeof import('@tsrun/observe')
 
 const OBSERVE = '@tsrun/observe'
 

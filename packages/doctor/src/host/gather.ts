@@ -38,8 +38,8 @@ export type Facts = Awaited<ReturnType<typeof gatherFacts>>
  */
 export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
-  const hostGpus = gpusOfHost(env)
-  const [gpus, blas] = await Promise.all([readGpus(hostGpus, env), findBlas(env, signal)])
+  const { list } = gpusOfHost(env)
+  const [gpus, blas] = await Promise.all([readGpus(list, env), findBlas(env, signal)])
   return {
     node: { version: process.version, system: thisSystem },
     native: isAvailable(),
@@ -55,7 +55,7 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
       env,
       cwd,
       tensorflow.manifest !== undefined,
-      findDevices(env, () => hostGpus.list),
+      findDevices(env, () => list),
       signal,
     ),
     tensorflow,

@@ -92,7 +92,7 @@ export function attempt<T>(probe: () => T): T | undefined {
 }
 
 export async function readGpus(
-  { list: { lines: nvidia, problem } }: HostGpus,
+  { lines: nvidia, problem }: HostGpus['list'],
   env: NodeJS.ProcessEnv,
 ) {
   return {

@@ -117,7 +117,8 @@ export function compareDownloads(downloads: readonly Download[]): Download[] {
   }
   return downloads.filter(({ url, sha256 }) => {
     const known = OFFICIAL_ARCHIVES[basename(new URL(url).pathname)]
-    if (known === undefined || known === sha256) return known === undefined
+    if (known === undefined) return true
+    if (known === sha256) return false
     throw setupError(
       `${url} has the SHA-256 ${sha256}, and not ${known}: it was changed on its ` +
         'way or at its source; find out who before you use it',

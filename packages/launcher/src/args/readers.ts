@@ -241,7 +241,13 @@ export const words = written(
 
 const prefixes = ['', 'K', 'M', 'G', 'T', 'P']
 
-const measures = {
+interface Measure {
+  readonly expected: string
+  /** The factors by unit. */
+  readonly factors: Readonly<Record<string, number>>
+}
+
+const measures: Readonly<Record<'count' | 'bytes' | 'bytes/s', Measure>> = {
   count: { expected: 'a number from 1, as in 10B, 7.5M or 1e12', factors: { '': 1 } },
   bytes: { expected: 'a size, as in 24GB or 24GiB', factors: { '': 1, B: 1 } },
   'bytes/s': {
@@ -261,7 +267,7 @@ export function quantity(what: keyof typeof measures): Schema<number> {
     const [, digits, prefix = '', binary, unit = ''] =
       /^(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMGTP]?)(i?)(.*)$/i.exec(text) ?? []
     const power = prefixes.indexOf(prefix.toUpperCase())
-    const factor = (factors as Readonly<Record<string, number>>)[unit] ?? NaN
+    const factor = factors[unit] ?? NaN
     // Only multiples of bytes and bits have binary prefixes.
     if (binary !== '' && (prefix === '' || unit === '')) return undefined
     const value = Number(digits) * (binary === '' ? 1000 : 1024) ** power * factor

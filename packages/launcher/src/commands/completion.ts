@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
+import { flag } from '@tsrun/core'
 import { findFlag, takesValue, type Flags } from '../args/flag.ts'
 import { flags as jobFlags } from '../args/flags.ts'
 import { packageFolder } from '../package.ts'
@@ -41,7 +42,10 @@ function wordsFor(
   current: string,
   of: Command | undefined,
 ): readonly string[] {
-  const flags: Flags = of?.flags ?? { ...jobFlags, version: { description: 'the version' } }
+  const flags: Flags = of?.flags ?? {
+    ...jobFlags,
+    version: { reads: flag, description: 'the version' },
+  }
   const valuesAfter = (word = '', prefix = ''): string[] | undefined => {
     const name = word.startsWith('-') ? findFlag(flags, word) : undefined
     if (name === undefined || !takesValue(flags[name]!)) return undefined

@@ -163,8 +163,9 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
   showKept()
   console.print('stderr', readLauncherLog(folder), format === 'raw')
   stop.throwIfAborted()
+  if (ranks === undefined) return
   const known = attempts().flatMap((attempt) => ranksIn(pathOf(attempt)))
-  if (ranks === undefined || known.some((rank) => ranks.has(rank))) return
+  if (known.some((rank) => ranks.has(rank))) return
   throw usageError(
     `--rank names ${formatRankList(ranks)}, but the files are of ${formatRankList(new Set(known))}`,
   )

@@ -120,13 +120,12 @@ function checkOptions(
   { kind, step, operations, seconds, meanSeconds }: Fault,
   given: readonly string[],
 ): void {
-  const own: readonly string[] = kinds[kind]
   for (const name of given) {
-    const others = Object.entries<readonly string[]>(kinds).flatMap(([other, names]) =>
-      names.includes(name) ? other : [],
+    const owners = Object.entries<readonly string[]>(kinds).flatMap(([owner, names]) =>
+      names.includes(name) ? owner : [],
     )
-    if (others.length > 0 && !own.includes(name)) {
-      throw new Error(`${name} is an option of ${others.join(' and ')}, not of ${kind}`)
+    if (owners.length > 0 && !owners.includes(kind)) {
+      throw new Error(`${name} is an option of ${owners.join(' and ')}, not of ${kind}`)
     }
   }
   if (meanSeconds !== undefined && given.includes('attempt')) {
