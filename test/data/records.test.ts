@@ -2,9 +2,10 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { csvRecords, examplesFrom, jsonlRecords, readExamples, type DataRecord } from '@tsrun/data'
-import { batches, loadBackend, type Tensor } from '@tsrun/training'
+import { batches, loadBackend } from '@tsrun/training'
 import { runModule } from '../training/backend/support/process.ts'
 import { makeFolder, removeFolders } from '../training/checkpoint/support/folder.ts'
+import { take } from '../training/data/support/take.ts'
 import { failure } from '../training/parallel/support/failure.ts'
 
 beforeAll(() => loadBackend('wasm'))
@@ -12,13 +13,6 @@ afterEach(removeFolders)
 
 const parquet = fileURLToPath(new URL('fixtures/points.parquet', import.meta.url))
 const built = new URL('../../packages/data/dist/index.js', import.meta.url).href
-
-function take(tensor: Tensor) {
-  const { dtype, shape } = tensor
-  const values = [...tensor.dataSync()]
-  tensor.dispose()
-  return { dtype, shape, values }
-}
 
 function fileOf(name: string, text: string): string {
   const path = join(makeFolder(), name)

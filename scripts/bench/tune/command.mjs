@@ -21,7 +21,6 @@ const tuned = /** @type {const} */ ([
   'reduce',
   'gather',
   'scatter',
-  'allToAll',
 ])
 /** Algorithms for several hosts, and for groups that need no messages. */
 const notTuned = new Set(['hierarchical', 'window'])

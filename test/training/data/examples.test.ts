@@ -1,14 +1,8 @@
-import { batches, dataLoader, examples, loadBackend, mnist, tf, type Tensor } from '@tsrun/training'
+import { batches, dataLoader, examples, loadBackend, mnist, tf } from '@tsrun/training'
 import { failure } from '../parallel/support/failure.ts'
+import { take } from './support/take.ts'
 
 beforeAll(() => loadBackend('wasm'))
-
-function take(tensor: Tensor) {
-  const { dtype, shape } = tensor
-  const values = [...tensor.dataSync()]
-  tensor.dispose()
-  return { dtype, shape, values }
-}
 
 describe('examples', () => {
   it('are tensors of any shape and dtype, by name', () => {

@@ -259,8 +259,7 @@ function symmetryOf(cluster: Cluster, call: Call, algorithm: AlgorithmName): Sym
 
 /** What runs between hosts: the algorithm itself, or what a hierarchical all-reduce chooses. */
 function betweenHosts({ name, bytes }: Call, algorithm: AlgorithmName): AlgorithmName {
-  const isHierarchical = algorithm === 'hierarchical' && name === 'allReduce'
-  return isHierarchical ? chooseBetweenHosts(name, bytes) : algorithm
+  return algorithm === 'hierarchical' ? chooseBetweenHosts(name, bytes) : algorithm
 }
 
 /** The same call with chunks that are all equal, or undefined where it would take much longer. */
@@ -269,9 +268,9 @@ function withEqualChunks(
   { name, bytes }: Call,
   algorithm: AlgorithmName,
 ): Call | undefined {
+  if (name !== 'allReduce') return { name, bytes }
   const { ranks, ranksPerHost } = cluster
   const between = betweenHosts({ name, bytes }, algorithm)
-  if (name !== 'allReduce') return { name, bytes }
   if (between === 'halving-doubling' && bytes < GRAIN * ranks) return undefined
   const chunks = between !== 'recursive-doubling' ? ranks : between === algorithm ? 1 : ranksPerHost
   return { name, bytes: Math.ceil(bytes / GRAIN / chunks) * GRAIN * chunks }

@@ -62,10 +62,8 @@ describe('a joined loop', () => {
   )
 
   it('divides gradients by the number of ranks that still have data', async () => {
-    const [wanted, lengths] = [
-      [1, 2],
-      [1, 2, 2],
-    ]
+    const wanted = [1, 2]
+    const lengths = [1, 2, 2]
     const seen = await runWorld({ size: 3, seed: 5 }, (group) =>
       onPoints(group, ['a', 'b'], {}, async (replica) => {
         const optimizer = new SGD({ learningRate: 0.1 })
