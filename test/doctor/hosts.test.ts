@@ -104,17 +104,14 @@ describe('the report', () => {
 
   it('names a wrong clock and a low limit', () => {
     const survey = surveyOf(3)
-    const links = survey.links.map((one) => ({
-      ...one,
-      link: {
-        ...link,
-        ...(one.to === 2 && one.from === 0 && { ahead: -2500 }),
-      },
-    }))
+    const links = survey.links.map((one) => {
+      const isWrong = one.from === 0 && one.to === 2
+      return { ...one, link: { ...link, ahead: isWrong ? -2500 : link.ahead } }
+    })
     const hosts = [...survey.hosts.slice(0, 2), { name: 'n2', facts: { ...facts, openFiles: 256 } }]
     expect(remarksOf({ ...survey, links, hosts }, 29_500).map(({ text }) => text)).toEqual([
       'n2: only 256 open files for a process',
-      'the clock of n2 is -2500.0 ms beside that of n0',
+      'the clock of n2 differs by -2500.0 ms from that of n0',
     ])
   })
 

@@ -24,7 +24,8 @@ const packr = new msgpackr.Packr({
 /**
  * Encodes a control message. Functions become undefined, and class instances become plain objects.
  *
- * @throws ERR_TSR_MESSAGE_TOO_LARGE, or ERR_TSR_ARGUMENT for a value that cannot be encoded (a symbol)
+ * @throws ERR_TSR_MESSAGE_TOO_LARGE, or ERR_TSR_ARGUMENT for a value that cannot be encoded: a symbol, or
+ *   an object that contains itself
  */
 export function encode(value: unknown, limit = MESSAGE_LIMIT): Uint8Array {
   const bytes = pack(value)

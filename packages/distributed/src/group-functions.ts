@@ -1,7 +1,7 @@
 import { defaultGroup } from './functions.ts'
 import type { ProcessGroup } from './process-group.ts'
 
-/* Calls of `ProcessGroup`, which documents them, on the default group. */
+/* Calls on the default group. `ProcessGroup` documents them. */
 
 function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[Name] {
   const call = (...args: unknown[]): unknown => {

@@ -157,9 +157,10 @@ function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
   if (!isCollective(operation) || algorithm !== 'auto') return false
   // Leave reserved, deterministic and uneven collectives to the engine. libmpi needs the same order
   // of calls on all ranks, which reserved collectives lack. It does not combine in rank order, which
-  // deterministic collectives require.
-  if (isReserved || deterministic) return false
-  if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST || table !== 0) return false
+  // deterministic collectives require. Uneven ones would need calls of their own, such as
+  // MPI_Iallgatherv.
+  if (isReserved || deterministic || table !== 0) return false
+  if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST) return false
   return !reducing.has(name) || reductionHandles(abi.handles, reduction, dtype) !== undefined
 }
 

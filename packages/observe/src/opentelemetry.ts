@@ -28,11 +28,11 @@ const readOptions = declareOptions({
 })
 
 /**
- * Exports recorded spans to OpenTelemetry with their wall-clock times. Their names are those of the
- * parts of a step, such as `forward`. A span of the main thread
- * becomes a child of the span that encloses it. An operation becomes a child of the step that it began
- * in. Other spans become children of the active span, if any. Attributes are `tsrun.kind`, `tsrun.rank`
- * and the facts of the span, such as `tsrun.microbatch`. Names of facts in milliseconds end with `_ms`.
+ * Exports recorded spans to OpenTelemetry with their wall-clock times. A span is named after its part of
+ * a step, such as `forward`, or else after its kind. A span of the main thread becomes a child of the
+ * span that encloses it. An operation becomes a child of the step that it began in. Other spans become
+ * children of the active span, if any. Attributes are `tsrun.kind`, `tsrun.rank` and the facts of the
+ * span, such as `tsrun.microbatch`. Names of facts in milliseconds end with `_ms`.
  *
  * @param spans - spans of this host, recorded after the last adjustment of its clock
  * @returns the number of spans

@@ -124,7 +124,8 @@ describe('fit', () => {
       mesh: await alone(),
     })
     const path = 'houses.csv' as never
-    const advice = '`npm install @tsrun/data` reads files'
+    const advice =
+      'to read a file, `npm install @tsrun/data` and pass the result of its `readExamples`'
     await expect(run.fit(path, { batch: 2, ...quiet })).rejects.toThrow(advice)
     await expect(run.evaluate(path)).rejects.toThrow(advice)
     run.dispose()

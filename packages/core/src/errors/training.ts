@@ -135,6 +135,6 @@ export const trainingErrors = {
   ),
   ERR_TSR_CHECKPOINT_WRITE: infrastructureError(
     'Rank {rank} cannot write the checkpoint {path}: {reason}',
-    'Free disk space, or choose a folder that all hosts can write to; the previous checkpoint is kept. If another rank has created or removed a file of it, pass the group of all ranks that save.',
+    'Free disk space, or choose a folder that all hosts can write to; the previous checkpoint is kept. If another rank has created or removed one of its files, pass the group of all ranks that save.',
   ),
 } as const satisfies ErrorSection

@@ -14,7 +14,7 @@ import { cutIntoSegments, GRAIN } from './pieces.ts'
  * other chunks, which are still cached. Each rank reads 2(n-1)/n S of S bytes. Reduce-scatter and
  * all-gather each read half of that. All ranks get the same bits.
  *
- * The other collectives exchange messages. The root of a broadcast, reduce, gather or scatter may abort
+ * The other collectives exchange messages: the root of a broadcast, reduce, gather or scatter may abort
  * while other ranks read its buffer.
  */
 

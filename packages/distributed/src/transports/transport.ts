@@ -76,9 +76,7 @@ export interface BlockingTransport extends Transport {
   readonly place?: LocalPlace | undefined
   /** The mapped heap of each rank that shares memory with this one. */
   readonly heaps?: readonly (MappedHeap | undefined)[]
-  /**
-   * Sleeps until a stream may move data or the doorbell is signalled, for at most `milliseconds`.
-   */
+  /** Sleeps until a stream may move data or the doorbell is rung, for at most `milliseconds`. */
   sleep(milliseconds: number): void
   /** Yields the core to other threads once. */
   yield(): void

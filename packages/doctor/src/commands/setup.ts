@@ -21,7 +21,7 @@ const flags = {
   },
   wheel: {
     excludes: ['python', 'official'],
-    description: 'take TensorFlow from this folder: of .whl files, or of one that was unpacked',
+    description: 'take TensorFlow from this folder, which holds .whl files or an unpacked wheel',
   },
   python: {
     excludes: ['official'],

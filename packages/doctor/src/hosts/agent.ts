@@ -127,7 +127,7 @@ async function gather(ask: {
 
 /** Bytes of the secret that a client must send first. */
 export const SECRET_BYTES = 32
-/** Bytes of a number: of the size that announces a message, and of the time that answers it. */
+/** Bytes of a number: the size before a message, or the time in the answer. */
 const WORD = 8
 /** Milliseconds for a client to send the secret. */
 const PATIENCE = 5000

@@ -178,7 +178,7 @@ function wrongClocks(survey: Survey): Remark[] {
   for (const [to, { name }] of survey.hosts.entries()) {
     const link = to === 0 ? undefined : linkBetween(survey, 0, to)
     if (link === undefined || Math.abs(link.ahead) < LARGEST_OFFSET) continue
-    const text = `the clock of ${name} is ${formatClock(link)} beside that of ${survey.hosts[0]!.name}`
+    const text = `the clock of ${name} differs by ${formatClock(link)} from that of ${survey.hosts[0]!.name}`
     const advice = 'Times in logs and traces do not agree: run an NTP client, as chrony.'
     remarks.push({ state: 'note', text, advice })
   }

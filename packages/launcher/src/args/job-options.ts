@@ -244,7 +244,7 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
   const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
   /** The variables that pass these options to the ranks. */
   const environment: Record<string, string> = {
-    // An empty text overrides the environment as `0` would, but is no setting for a job in a rank.
+    // Empty overrides the environment as `0` would, but a nested job does not count it as a setting.
     TSRUN_TLS: values.tls ? '1' : '',
     ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
   }

@@ -41,7 +41,7 @@ export function recordedOutput({ format, colour, write }: RecordedOutputOptions)
   })
 
   const open = ({ rank, header }: RankReader, stream: StreamName) => {
-    // With several ranks, the lines have a prefix.
+    // Assume several ranks, so that the lines have a prefix.
     const facts = header ?? { ...UNKNOWN, rank, worldSize: rank + 2 }
     const prefix = facts.prefix ?? undefined
     const { output, present, end } = makePresenter({ format, colour, prefix, clock }, facts, stream)

@@ -1,7 +1,7 @@
 import type { Announcer } from '../logs/console.ts'
 import type { NodeFacts } from '../protocol/nodes.ts'
 
-/** Milliseconds before the first announcement, twice as many before each other one, up to LATER. */
+/** Milliseconds before the first announcement. Each later pause is twice as long, up to LATER. */
 const FIRST = 2000
 const LATER = 30_000
 

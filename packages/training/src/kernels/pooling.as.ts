@@ -83,10 +83,10 @@ function squareGradient(
 
 /**
  * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
- * several values are the largest, uses the first. dx must contain zeros where windows do not store all values.
+ * several values are the largest, uses the first. dx must contain zeros.
  *
- * @param least - windows without a value above it have no gradient: -Infinity, or 0 for the output of a ReLU
- *   whose gradient dx includes
+ * @param least - a window without a larger value has no gradient. Pass -Infinity, or 0 if x is the output
+ *   of a ReLU, so that dx includes the gradient of the ReLU
  */
 export function max_pool_gradient(
   dx: usize,

@@ -62,7 +62,10 @@ const readOptions = declareOptions({
   seed: finite().default(0),
 } satisfies Rules<Conv2dOptions>)
 
-/** Undefined for a layer without a bias or a ReLU. The gradient of the result has to include that of the ReLU. */
+/**
+ * Applies a layer and its ReLU. The caller multiplies the gradient of the result by that of the ReLU.
+ * Returns undefined for a layer without a bias or a ReLU.
+ */
 let convolveUnmasked: (conv: Conv2d, x: Tensor) => Tensor | undefined
 
 /**

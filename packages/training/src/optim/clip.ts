@@ -35,7 +35,7 @@ export interface ClippedParameter extends Pick<
 
 /** Options of `clipGradients`. */
 export interface ClipOptions extends ClipGroups {
-  /** The largest norm of the gradients after clipping. Infinity: they are only measured. */
+  /** The largest norm of the gradients after clipping. Infinity only computes the norm. */
   readonly maxNorm: number
 }
 

@@ -213,7 +213,10 @@ export async function evaluationData(
 }
 
 function notData(name: string, data: unknown): Error {
-  const reader = typeof data === 'string' ? '; `npm install @tsrun/data` reads files' : ''
+  const reader =
+    typeof data === 'string'
+      ? '; to read a file, `npm install @tsrun/data` and pass the result of its `readExamples`'
+      : ''
   return argumentError(
     name,
     shown(data),

@@ -189,13 +189,14 @@ function statisticsOf(x: Tensor, channels: number): Float64Array {
     for (let c = 0; c < channels; c++) centers[c] = sums[c]! / (examples || 1)
   }
   const sums = columns().sums(x, x, centers)
-  const [means, squares] = [sums.subarray(0, channels), sums.subarray(channels)]
+  const [means, squares] = [sums.slice(0, channels), sums.subarray(channels)]
   for (let c = 0; c < channels && examples > 0; c++) {
-    // Not from the rounded mean: its error times the sum can exceed a small variance.
-    const offset = (means[c]! - examples * centers[c]!) / examples
+    const sum = sums[c]!
+    // Do not use the rounded mean here: its error times the sum can exceed a small variance.
+    const offset = (sum - examples * centers[c]!) / examples
     // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
-    squares[c]! -= means[c]! * offset
-    means[c]! /= examples
+    squares[c]! -= sum * offset
+    means[c] = sum / examples
   }
   return Float64Array.of(examples, ...means, ...squares)
 }

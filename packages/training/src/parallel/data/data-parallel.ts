@@ -130,10 +130,10 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
   /**
    * Runs a training loop that may have fewer steps on some ranks than on others. All ranks call `join`. A
-   * rank that has finished takes part in the steps of the other ranks with zero gradients, which are divided
-   * by the number of ranks that still have data. At the end all
-   * ranks get the parameters and the optimizer state of the rank that made the most steps. The loop must
-   * not use other collectives over this group, because finished ranks do not call them.
+   * rank that has finished takes part in the steps of the other ranks with zero gradients. The summed
+   * gradients are divided by the number of ranks that still have data. At the end all ranks get the
+   * parameters and the optimizer state of the rank that made the most steps. The loop must not use other
+   * collectives over this group, because finished ranks do not call them.
    *
    * @example
    * const loop = async () => {

@@ -124,8 +124,8 @@ export function simulateSchedule(
     return Math.max(free[rank]!, ...arrivals)
   }
 
-  // Place the actions in the order in which they are ready. An action that becomes known later is never
-  // ready earlier, because its inputs end after the actions that were placed before.
+  // Place the actions in the order in which they become ready. An action whose ready time becomes known
+  // later is never ready earlier, because it waits for an action that was just placed.
   const known = actions.map(() => Infinity)
   for (;;) {
     for (const [rank, ready] of known.entries()) {
