@@ -26,7 +26,7 @@ export const shared = {
       {
         jsc: { target: 'es2022', parser: { syntax: 'typescript' } },
         module: { type: 'es6' },
-        sourceMaps: 'inline',
+        sourceMaps: true,
       },
     ],
   },
