@@ -53,7 +53,15 @@ const inNodeAlone =
 
 export default defineConfig(
   // Templates are written as their users write.
-  { ignores: ['**/dist/**', 'coverage/**', '**/*.as.ts', 'packages/launcher/templates/**'] },
+  {
+    ignores: [
+      '**/dist/**',
+      'coverage/**',
+      'docs/.vitepress/{pages,.temp}/**',
+      '**/*.as.ts',
+      'packages/launcher/templates/**',
+    ],
+  },
   {
     files: ['**/*.ts', '**/*.tsx', '**/*.js', '**/*.mjs'],
     plugins: { n, prose },

@@ -16,7 +16,7 @@ process.env['TSRUN_RUNS_DIR'] = join(folder, 'runs')
 process.env['TSRUN_BLAS'] ??= 'off'
 
 export const shared = {
-  testEnvironment: 'node',
+  testEnvironment: '<rootDir>/test/environment.js',
   extensionsToTreatAsEsm: ['.ts'],
   // Packages import each other's TypeScript sources: tests need no build, but workers and ranks do.
   testEnvironmentOptions: { customExportConditions: ['@tsrun/source', 'node', 'node-addons'] },
@@ -26,7 +26,7 @@ export const shared = {
       {
         jsc: { target: 'es2022', parser: { syntax: 'typescript' } },
         module: { type: 'es6' },
-        sourceMaps: 'inline',
+        sourceMaps: true,
       },
     ],
   },

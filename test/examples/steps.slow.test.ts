@@ -25,11 +25,11 @@ function expectFigures(result: Record<string, unknown>, keys: readonly string[])
 
 const steps = [
   {
-    ...{ args: ['01-monolith.ts'], ranks: 1 },
+    ...{ args: ['01-monolith.ts', '--batch', '256'], ranks: 1 },
     keys: ['loss', 'msPerStep'],
   },
   {
-    ...{ args: ['02-manual-split.ts', '--cut', '5'], ranks: 1 },
+    ...{ args: ['02-manual-split.ts', '--cut', '5', '--batch', '256'], ranks: 1 },
     keys: ['loss', 'maxDifference', 'msPerStep'],
   },
   {
