@@ -5,7 +5,6 @@ import { systemAdvice } from '../setup/blas.ts'
 import { describe } from '../setup/tensorflow.ts'
 import type { Facts } from './gather.ts'
 
-/** The result of a check. */
 export interface Finding {
   readonly name: string
   /**
@@ -25,10 +24,7 @@ type Outcome = Omit<Finding, 'name' | 'state'> & Partial<Pick<Finding, 'state'>>
 /** Checks by name, in the order of the report. */
 type Checks = Readonly<Record<string, (facts: Facts) => Outcome | undefined>>
 
-/**
- * What a rank needs: threads, and KiB of addresses, on the default backend; open files for the script
- * and the connections to a few dozen peers.
- */
+/** What a rank needs: threads and KiB of addresses on the default backend; files for dozens of peers. */
 const RANK = { threads: 13, addresses: 4e6, files: 1024 }
 
 const checksOfHost: Checks = {

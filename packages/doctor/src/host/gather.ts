@@ -28,14 +28,9 @@ import { packageFolder } from '../package-folder.ts'
 import { LONGEST_START } from '../setup/proof.ts'
 import { findBlas, measureMemory, readCores, readGpus, trySharedMemory } from './machine.ts'
 
-/** The facts about this host, which the checks assess. */
 export type Facts = Awaited<ReturnType<typeof gatherFacts>>
 
-/**
- * Collects the facts about this host. Programs that do not answer in time are killed.
- *
- * @param signal - stops the tests of the backends, which take most of the time
- */
+/** @param signal - stops the tests of the backends, which take most of the time */
 export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
   const { list } = gpusOfHost(env)
