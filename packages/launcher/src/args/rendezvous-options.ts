@@ -8,10 +8,8 @@ const STANDARD_PORT = 29_500
 /** The port of the store with `--rdzv-backend c10d`. */
 const C10D_PORT = 29_400
 
-/** How the hosts of a job find each other. */
 export type RendezvousOptions = ReturnType<typeof toRendezvous>
 
-/** @throws ERR_TSR_USAGE */
 export function toRendezvous(
   values: Values,
   settings: Settings,

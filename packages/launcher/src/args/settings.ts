@@ -10,8 +10,6 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /**
  * Completes the flags of the command line. The precedence is: the flag, TSRUN_*, PET_*, the variables of
  * the scheduler (only in a job of several nodes), the default.
- *
- * @throws ERR_TSR_USAGE when the scheduler has started several launchers on one node
  */
 export function completeSettings(values: FlagValues, env: Environment): Settings {
   const settings: Settings = {}
@@ -36,7 +34,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   return settings
 }
 
-/** Reads the values. A flag without a reader keeps its text. @throws ERR_TSR_USAGE */
+/** A flag without a reader keeps its text. */
 export function readSettings(settings: Settings): Values {
   const values = flagTable.map(({ name, reads, off }) => {
     const setting = settings[name]
@@ -81,8 +79,6 @@ function upperCase(name: string): string {
  * The number of nodes on which Slurm or Open MPI has started this command; undefined without a scheduler,
  * and for a single node.
  * A batch script of Slurm runs on only one node, so its node count is ignored.
- *
- * @throws ERR_TSR_USAGE when a node has several tasks, because each task would be a launcher
  */
 function scheduledNodes(env: Environment): Setting | undefined {
   const layout = openMpi(env) ?? slurm(env)

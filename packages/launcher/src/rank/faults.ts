@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { limitAddressSpace, limitFileSize, limitOpenFiles, statusOf } from '@tsrun/native'
 import { INJECT } from '../protocol/channel.ts'
-import type { FaultOrder } from '../protocol/control.ts'
+import type { Fault } from '../job/chaos/plan.ts'
 import { disconnect, disturb } from './wire-faults.ts'
 
 /** Bytes of a page in /proc. */
@@ -16,14 +16,14 @@ export function acceptFaults(): void {
   const ports = [env['TSRUN_STORE_PORT'], env['MASTER_PORT']]
   const storePort = Number(ports.find((port) => port !== undefined && port !== ''))
   Object.assign(globalThis, {
-    [Symbol.for(INJECT)]: (fault: FaultOrder) => {
+    [Symbol.for(INJECT)]: (fault: Fault) => {
       inject(fault, storePort)
     },
   })
 }
 
 /** Runs as an interrupt of the main thread, so most faults only schedule their effect. */
-function inject(fault: FaultOrder, storePort: number): void {
+function inject(fault: Fault, storePort: number): void {
   switch (fault.kind) {
     case 'throw':
       queueMicrotask(() => {
@@ -46,7 +46,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       moveClock(fault.bySeconds * 1000)
       return
     case 'descriptors':
-      limitOpenFiles(boundOf(fault.limit))
+      limitOpenFiles(firstFree())
       return
     case 'disk':
       // The kernel also sends SIGXFSZ, which would end the process.
@@ -54,7 +54,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       limitFileSize(0)
       return
     case 'address-space':
-      limitAddressSpace(mappedBytes() + fault.mebibytes * 2 ** 20)
+      limitAddressSpace(mappedBytes())
       return
     case 'disconnect':
       disconnect(storePort, 'both')
@@ -68,7 +68,10 @@ function inject(fault: FaultOrder, storePort: number): void {
     case 'truncate':
       disturb(fault, storePort)
       return
-    default:
+    case 'kill':
+    case 'stop':
+    case 'slow':
+      // The launcher sends signals for these.
       return
   }
 }
@@ -105,11 +108,10 @@ function mappedBytes(): number {
   return Number(pages) * PAGE
 }
 
-/** The number below which exactly `free` descriptors are not open. */
-function boundOf(free: number): number {
-  let bound = 0
-  for (let left = free; left > 0 || isOpen(bound); bound++) if (!isOpen(bound)) left--
-  return bound
+function firstFree(): number {
+  let descriptor = 0
+  while (isOpen(descriptor)) descriptor++
+  return descriptor
 }
 
 function isOpen(descriptor: number): boolean {

@@ -10,9 +10,7 @@ const POLL = 10
 
 interface Attempt {
   readonly worldSize: number
-  /** Counts from 0. */
   readonly restartCount: number
-  /** The ranks of this host. */
   readonly ranks: readonly RankProcess[]
   readonly status: () => readonly RankStatus[]
 }

@@ -11,26 +11,22 @@ import {
   type CheckpointReport,
   type ErrorReport,
   type ExitReport,
-  type FaultOrder,
   type ResourceUsage,
   type StackReport,
 } from '../../protocol/control.ts'
 import { CONTROL_FD } from '../../protocol/channel.ts'
+import type { Fault } from '../chaos/plan.ts'
 import { describeLimits, readSystemFile } from '../placement/limits.ts'
 
-/** How to start one rank. */
 export interface RankPlan {
   readonly rank: number
-  /** Variables added to the launcher's environment. */
   readonly environment: Readonly<Record<string, string>>
-  /** The program and its arguments. */
   readonly command: readonly [string, ...string[]]
 }
 
 /** The standard input of a rank: none, a pipe from the launcher, or the launcher's. */
 export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
-/** How a rank ended. */
 interface RankEnd {
   /** Milliseconds of the host's monotonic clock. */
   readonly at: number
@@ -47,7 +43,6 @@ const STACK_TIME = 1500
 /** A running process of a rank, which leads a process group. */
 export type RankProcess = ReturnType<typeof followRank>
 
-/** @throws ERR_TSR_SPAWN */
 export async function startRank(
   { rank, environment, command: [program, ...args] }: RankPlan,
   worldSize: number,
@@ -140,10 +135,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       return Promise.all([self.stdout, self.stderr].map(onceClosed))
     },
 
-    /**
-     * Requests the stack of the main thread. Undefined if there is no answer, because the process has
-     * ended, is stopped, or is not Node.
-     */
+    /** Requests the stack of the main thread; undefined if the process has ended, is stopped, or is not Node. */
     async stack(): Promise<StackReport | undefined> {
       if (hasExited() || !control.writable) return undefined
       const id = ++asked
@@ -170,10 +162,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       return self.exitReport?.usage ?? self.sampledUsage
     },
 
-    /**
-     * Whether any process of the rank's group exists. A group that is gone is never signalled again,
-     * because its ID may be reused.
-     */
+    /** Whether the group has a process. Once it has none, it is never signalled again: its ID may be reused. */
     get groupAlive(): boolean {
       // A process that has just started may not have made its group yet.
       isGroupGone ||= hasExited() && !sendSignal(-pid, 0)
@@ -192,13 +181,12 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       if (signal === 'SIGTERM') signalGroup('SIGCONT')
     },
 
-    /** Forwards Ctrl-Z and `fg`. */
     relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
       if (self.groupAlive) signalGroup(signal)
     },
 
     /** Injects a fault into the main thread, even while it is busy. */
-    inject(fault: FaultOrder): void {
+    inject(fault: Fault): void {
       if (!hasExited() && control.writable) control.write(`${JSON.stringify(fault)}\n`)
     },
 
@@ -234,10 +222,7 @@ function onceClosed(stream: Readable): Promise<void> {
   })
 }
 
-/**
- * The groups that have a running member. Unlike `sendSignal`, ignores zombies that a slow init has not
- * reaped yet. Empty without /proc.
- */
+/** The groups that have a running member. Zombies that a slow init keeps do not count. Empty without /proc. */
 export function livingGroups(): Set<number> {
   const groups = new Set<number>()
   for (const name of namesIn('/proc')) {
@@ -247,22 +232,14 @@ export function livingGroups(): Set<number> {
   return groups
 }
 
-/**
- * The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined if the process is
- * gone.
- */
+/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined without the process. */
 export function statFields(pid: number | string): string[] | undefined {
   const stat = readSystemFile(`/proc/${pid}/stat`)
   // The name, in parentheses, may contain spaces.
   return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')
 }
 
-/**
- * Sends a signal; 0 sends nothing.
- *
- * @param id - a process ID; if negative, that of a process group
- * @returns whether the process or group exists
- */
+/** Sends a signal (0: none) to a process or, if `id` is negative, to a group. @returns whether it exists */
 export function sendSignal(id: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(id, signal)

@@ -10,10 +10,7 @@ interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }
 
-/**
- * Makes a function that strips the types of a module, with the esbuild that tsx uses. It is loaded only for
- * a source that is not cached.
- */
+/** Makes a function that strips types with the esbuild of tsx, which it loads for uncached sources only. */
 export function openCompiler(tsx: string, settings: Settings) {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
