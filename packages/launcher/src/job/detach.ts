@@ -24,13 +24,7 @@ export function announceDetached(runId: string): void {
   process.send?.(runId)
 }
 
-/**
- * Starts this command line again in the background, and waits until its job has begun or failed.
- *
- * @param logs - the folder of the log files
- * @returns the exit code
- * @throws ERR_TSR_LOG_DIRECTORY
- */
+/** Starts this command line again in the background, and waits until its job has begun or failed. */
 export async function detach(
   logs: string,
   env: NodeJS.ProcessEnv,
@@ -73,12 +67,7 @@ function openLog(directory: string, file: string): number {
   }
 }
 
-/**
- * Returns the output of tsrun itself for a detached job; empty for other jobs.
- *
- * @param run - DIR/RUN-ID
- * @throws ERR_TSR_USAGE
- */
+/** Returns the output of tsrun itself for a detached job; empty for other jobs. */
 export function readLauncherLog(run: string): string {
   const path = join(run, LAUNCHER_LOG)
   if (!existsSync(path)) return ''

@@ -54,11 +54,7 @@ export function failureReport(
 /** Milliseconds for the command or the URL. */
 const LIMIT = 30_000
 
-/**
- * Runs a command of the shell with the report as its input, or posts the facts as JSON to a URL.
- *
- * @returns what went wrong; undefined if nothing did
- */
+/** Runs a command of the shell, or posts JSON to a URL. @returns what went wrong, if anything */
 async function reportJobFailure(
   to: string,
   failure: JobFailure,

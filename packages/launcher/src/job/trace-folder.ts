@@ -18,8 +18,6 @@ const SHOWN_NAME = 'tsrun-dashboard-'
 /**
  * Makes the folder of `--trace`. Without `--trace`, names a temporary folder for the newest spans, from
  * which the dashboard shows steps. Ranks make that folder, and `removeTraceFolder` removes it.
- *
- * @throws ERR_TSR_USAGE when it cannot be made
  */
 export function openTraceFolder(
   { trace, dashboard }: OutputOptions,
@@ -73,7 +71,6 @@ function reportName(attempt: number): string {
   return `attempt-${attempt}.failure.txt`
 }
 
-/** The report of the failure of an attempt of a run. */
 export function readFailureReport(
   directory: string,
   runId: string,

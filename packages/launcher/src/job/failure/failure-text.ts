@@ -46,7 +46,6 @@ export function failureText(failure: Failure, colour: boolean, here = ownHost.na
   return reportText(blocks, failure.jobExitCode, colour)
 }
 
-/** Formats the report of a job that failed because a host is gone. */
 export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
   const { node, host, address, reason, ranks, others, jobExitCode, runId } = failure
   const blocks = {

@@ -7,7 +7,6 @@ import type { ErrorReport } from '../../protocol/control.ts'
 import type { Failure, HostFacts, MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import type { RootCause } from './root-cause.ts'
 
-/** Facts from all hosts. */
 interface JobFacts {
   /** From the flight records of all ranks. */
   readonly findings?: readonly FlightFinding[]
@@ -16,11 +15,7 @@ interface JobFacts {
   readonly missing?: readonly number[]
 }
 
-/**
- * Collects the facts of the failure.
- *
- * @param outcomes - of all ranks whose end is known
- */
+/** @param outcomes - of all ranks whose end is known */
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
@@ -64,7 +59,6 @@ export function describeFailure(
   }
 }
 
-/** How the culprit ended, and what that means. */
 function describeCause(
   { culprit, witness, absence, presumed }: RootCause,
   memory: MemoryEvents,
@@ -144,11 +138,7 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
   return firstLine(`${error.name}: ${error.message}`)
 }
 
-/**
- * Compares the errors without the frames of libraries, which may differ.
- *
- * @param form - normalizes the text before the comparison
- */
+/** Compares the errors without the frames of libraries. @param form - normalizes the text */
 function isSameError(
   one: ErrorReport,
   other: ErrorReport | undefined,

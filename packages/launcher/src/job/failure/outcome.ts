@@ -6,7 +6,6 @@ import type { RankProcess } from '../process/rank-process.ts'
 /** Milliseconds. A script that still runs this long after an uncaught error has handled it. */
 const SURVIVED = 10_000
 
-/** The outcome of a rank that has ended. */
 export function toOutcome(process: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
   const { pid, startedAt, stopSignal, stoppedAt, error, usage } = process
   const { end } = process
@@ -36,10 +35,7 @@ export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): 
   return signal === null || signal === 'SIGTERM' || signal === stopSignal
 }
 
-/**
- * How the rank ended, or would have ended: the launcher may have stopped it while it was exiting with
- * code 1 after an uncaught error.
- */
+/** How the rank ended, or would have: it may have been stopped while it exited after an uncaught error. */
 export function ownEnd(outcome: RankOutcome): Pick<RankOutcome, 'exitCode' | 'signal'> {
   if (wasStopped(outcome) && outcome.error !== undefined) return { exitCode: 1, signal: null }
   return outcome

@@ -119,7 +119,6 @@ function isVictim({ error, heapExhausted }: RankOutcome): boolean {
 interface Absence {
   /** `never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s` */
   readonly what: string
-  /** The rank's last or current activity. */
   readonly last: string
 }
 

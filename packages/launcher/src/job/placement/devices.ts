@@ -24,12 +24,7 @@ export interface Devices {
   readonly libraryFolders: readonly string[]
 }
 
-/**
- * Finds the devices on which the ranks of this host compute: GPUs that its environment leaves visible, and
- * the libraries of the installed TensorFlow.
- *
- * @param list - lists the GPUs, for a caller that keeps the list
- */
+/** @param list - lists the GPUs, for a caller that keeps the list */
 export function findDevices(env: Environment, list?: () => GpuList): Devices {
   const manifest = readManifest(env)
   return {
@@ -185,10 +180,7 @@ export function gpusOfHost(env: Environment) {
       if (problem !== undefined) throw usageError(problem)
     },
 
-    /**
-     * Claims a GPU for each rank, for as long as this process lives, so that launchers that start at the
-     * same time choose different ones.
-     */
+    /** Claims a GPU for each rank as long as this process lives, so that launchers choose different ones. */
     async claim(ranks: number) {
       const claims: Server[] = []
       const names: string[] = []

@@ -14,10 +14,7 @@ export const readSystemFile: ReadSystemFile = (path) => {
   }
 }
 
-/**
- * The limits of this process's cgroup and of those around it, which all apply, of version 2 or 1; each with
- * its folder.
- */
+/** The limits of the cgroup of this process and of those around it, version 2 or 1, with their folders. */
 function readCgroups(name: string, old: string, read: ReadSystemFile): [string, string][] {
   const own = read('/proc/self/cgroup') ?? ''
   const [controller = ''] = old.split('.')

@@ -19,7 +19,6 @@ export function residentBytes(pid: number): number | undefined {
   return bytesIn(`/proc/${pid}/status`, 'VmRSS')
 }
 
-/** Peak resident bytes of a process; undefined if it has ended, or without /proc. */
 export function peakBytes(pid: number): number | undefined {
   return bytesIn(`/proc/${pid}/status`, 'VmHWM')
 }
@@ -29,7 +28,6 @@ export function isAlive(pid: number): boolean {
   return sendSignal(pid, 0)
 }
 
-/** The usage of a GPU according to nvidia-smi. */
 export interface GpuUse {
   readonly index: string
   readonly uuid: string
@@ -62,10 +60,7 @@ export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[
   }
 }
 
-/**
- * The fraction of the time outside operations, 0 to 1, in which the rank or its GPU computed; undefined
- * if not measured.
- */
+/** The fraction, 0 to 1, of its time outside operations in which the rank or its GPU computed, if known. */
 export function computingShare(before: RankUse | undefined, now: RankUse): number | undefined {
   if (before?.cpuSeconds === undefined || now.cpuSeconds === undefined) return undefined
   const ownTime = now.ownTime - before.ownTime
