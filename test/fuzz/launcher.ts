@@ -69,7 +69,7 @@ const nodes = [0, 1].map((nodeRank) => {
 const plan = { runId: 'r', master: { host: '10.0.0.1', port: 29_500 }, nodes }
 const registration = {
   ...{ nodeRank: 1, nnodes: 2, minNodes: 2, nproc: 1, host: 'h', pid: 7, identity: 'i' },
-  ...{ address: '10.0.0.2', role: 'r', rdzvId: 'x', version: '1', node: 'v20', script: '/a' },
+  ...{ address: '10.0.0.2', role: 'r', rdzvId: 'x', version: '1', script: '/a' },
   digest: 'abc',
 }
 const verdict = judge({ plan, reports: [report as never], lost: [], restarts: 0, maxRestarts: 1 })

@@ -32,7 +32,6 @@ export const keys = {
   interrupt: 'nodes/interrupt',
   /** A node leaves an elastic job, which continues without it. */
   leaving: (id: string) => `nodes/leaving/${id}`,
-  /** Prefix of the keys of this attempt. */
   attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
   /** Prefix of the ranks' keys in an attempt. */
   world: (attempt: number) => `world/${attempt}/`,
@@ -68,11 +67,7 @@ export async function forgetAttempt(store: Store, attempt: number): Promise<void
   }
 }
 
-/**
- * Waits for a message, by default without a time limit.
- *
- * @throws ERR_TSR_MESSAGE_INVALID if the message does not match the schema
- */
+/** Waits for a message, by default without a time limit. */
 export async function receive<T>(
   store: Store,
   key: string,
@@ -91,11 +86,7 @@ export function parse<T>(value: Uint8Array, of: Schema<T>): T | undefined {
   return parseJson(Buffer.from(value).toString(), of)
 }
 
-/**
- * Forwards Ctrl-C and other signals between the launchers of all hosts.
- *
- * @param mayLeave - whether the job can continue without this host
- */
+/** Forwards interrupts between launchers. @param mayLeave - whether the job can continue without this host */
 export async function shareInterrupts(
   store: Store,
   own: NodeFacts,

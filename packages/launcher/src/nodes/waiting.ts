@@ -7,11 +7,7 @@ const LATER = 30_000
 
 export type WaitAnnouncer = ReturnType<typeof announceWait>
 
-/**
- * Announces periodically which nodes this one is waiting for, until `end`.
- *
- * @param whom - for example `nodes 1, 3`
- */
+/** Announces periodically for which nodes this one waits, until `end`. @param whom - such as `nodes 1, 3` */
 export function announceWait(announcer: Announcer, whom: string) {
   const started = performance.now()
   let timer: NodeJS.Timeout
@@ -45,8 +41,6 @@ const NOTABLE = 5
 
 interface HeardNode {
   readonly node: () => Pick<NodeFacts, 'nodeRank' | 'host'>
-  /** For example `has been silent`. */
-  readonly silence: string
   /** What its loss means, for example `the job fails`. */
   readonly consequence: string
   /** Called once, when nothing has arrived within the limit. */
@@ -66,7 +60,7 @@ export type HeartbeatMonitor = ReturnType<typeof monitorHeartbeats>
 export function monitorHeartbeats(
   announcer: Pick<Announcer, 'say'>,
   limit: number,
-  { node, silence, consequence, onLost }: HeardNode,
+  { node, consequence, onLost }: HeardNode,
 ) {
   const most = Math.max(1, Math.ceil(limit / HEARTBEAT))
   let missed = 0
@@ -87,7 +81,10 @@ export function monitorHeartbeats(
       missed++
       if (missed === most + 1) onLost()
       else if (missed === NOTABLE + 1 && missed <= most) {
-        say(NOTABLE, (time) => `${silence} for ${time}; ${consequence} after ${limit / 1000} s`)
+        say(
+          NOTABLE,
+          (time) => `has been silent for ${time}; ${consequence} after ${limit / 1000} s`,
+        )
       }
     },
   }

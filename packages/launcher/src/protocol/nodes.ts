@@ -33,18 +33,14 @@ const registration = object({
   minNodes: count(),
   nproc: count(),
   host: text,
-  /** The process ID of the launcher. */
   pid: count(),
   /** See `hostIdentity`. */
   identity: text,
   /** The address at which other hosts reach its ranks. */
   address: text,
   role: text,
-  /** `--rdzv-id` */
   rdzvId: text.optional(),
-  /** The version of tsrun. */
   version: text,
-  node: text,
   script: text,
   /** The SHA-256 of the script, hexadecimal; '' for a program, which may differ between hosts. */
   digest: text,
@@ -60,7 +56,6 @@ export const arrivalMessage = object({
 
 const port = count({ to: 65_535 })
 
-/** One host of a job. */
 const nodeFacts = object({
   /** Unlike the node rank, the ID stays the same when other nodes leave. */
   id: text,
@@ -120,7 +115,6 @@ const rankPlace = object({
   operation: text.optional(),
   group: text.optional(),
   sequence: number,
-  /** Time in this state. */
   milliseconds: number,
   /** Suspended by SIGSTOP or by a debugger. */
   isSuspended: flag,
@@ -139,7 +133,6 @@ const outcome = object({
   stopSignal: choice('SIGTERM', 'SIGKILL').optional(),
   /** Infinity if the launcher did not stop the rank. */
   stoppedAt: number.nullable(),
-  /** The uncaught error that ended the rank. */
   error: errorReport.optional(),
   /** The stack of the call of process.exit() with a code other than 0. */
   exitedAt: text.optional(),
@@ -159,7 +152,6 @@ const interruption = object({
   reason: text.optional(),
 })
 
-/** Memory statistics of the kernel, as far as they can be read. */
 const memoryEvents = object({
   /** Out-of-memory kills since the job started; NaN when unknown. */
   kills: number.nullable(),
@@ -173,7 +165,6 @@ const memoryEvents = object({
 const hostFacts = object({
   host: text,
   memory: memoryEvents,
-  /** The folder of the log files, if there are any. */
   logs: text.optional(),
   /** True to show library frames in stacks. */
   isDetailed: flag.optional(),
