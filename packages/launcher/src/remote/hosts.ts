@@ -31,7 +31,6 @@ export interface RemoteHost {
   readonly port: number | undefined
 }
 
-/** Limit of a host file. */
 const MOST_BYTES = 2 ** 20
 
 /** Reads the hosts of a file. @throws ERR_TSR_USAGE */
@@ -48,8 +47,6 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
  * Parses a host file, like those of Open MPI, MPICH and DeepSpeed: one host on each line, as `host`,
  * `host:2` (slots), `[::1]:2` or `me@host`, followed by `slots=4`, `user=me` and `port=2222`; `#` starts a
  * comment.
- *
- * @throws ERR_TSR_USAGE with the line number
  */
 export function parseHostfile(text: string, file: string): RemoteHost[] {
   const hosts: RemoteHost[] = []
@@ -109,11 +106,7 @@ function hostSettings(settings: readonly string[], where: string): Omit<RemoteHo
   return { slots: integer('slots', 4096) ?? 1, user, port: integer('port', HIGHEST_PORT) }
 }
 
-/**
- * The hosts of `--include`, or all except those of `--exclude`, in the order of the file.
- *
- * @throws ERR_TSR_USAGE for a name that is not in the file, or if no host is left
- */
+/** The hosts of `--include`, or all except those of `--exclude`, in the order of the file. */
 export function chooseHosts(
   hosts: readonly RemoteHost[],
   {
@@ -156,10 +149,7 @@ export function readSsh(text: string): Reach['ssh'] {
 /** Exit code of ssh if ssh failed instead of the command. */
 export const SSH_FAILED = 255
 
-/**
- * Runs a command on another host. Signals are sent as lines to its standard input, whose end tells the
- * command that the connection is lost.
- */
+/** Runs a command on another host. Signals are lines of its input, which ends if the connection is lost. */
 export function openConnection(
   { name, user, port }: RemoteHost,
   command: string,
@@ -217,7 +207,6 @@ export function lastLineOf(text: string): string | undefined {
   return text.trim().split('\n').findLast(Boolean)
 }
 
-/** Why a host cannot take part in a job. */
 export interface Obstacle {
   readonly problem: string
   /** Whether another attempt may succeed, because the host was not reached: it is down, or still starting. */
