@@ -33,7 +33,7 @@ const errorReport = {
   ...{ distance: 0, silent: true },
 }
 const outcome = {
-  ...{ rank: 1, pid: 7, exitCode: 1, signal: null, startedAt: 1, endedAt: 2, stoppedAt: null },
+  ...{ rank: 1, pid: 7, exitCode: 1, signal: null, startedAt: 1, endedAt: 2, stoppedAt: 2 },
   ...{ error: errorReport, exitedAt: 'a.ts:1', stderrTail: ['x'], heapExhausted: false },
   usage: { cpuSeconds: 1, peakBytes: 5 },
   place: {

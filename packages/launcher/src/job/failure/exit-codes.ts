@@ -39,7 +39,7 @@ export function exitCodeOfError({ code, cause }: Pick<TsrError, 'code' | 'cause'
  */
 export function exitCodeOf(
   { culprit, witness }: RootCause,
-  { kills }: Pick<MemoryEvents, 'kills'>,
+  { kills = 0 }: Pick<MemoryEvents, 'kills'>,
 ): number {
   const failed = witness ?? culprit
   const { exitCode, signal } = ownEnd(failed)

@@ -274,7 +274,7 @@ const exitCodes: Readonly<Record<number, string>> = {
   13: 'Node’s exit code for a top-level await that never settled: nothing was left that could settle it.',
 }
 
-function explainKill({ usage }: RankOutcome, { kills, limit }: MemoryEvents): string {
+function explainKill({ usage }: RankOutcome, { kills = NaN, limit }: MemoryEvents): string {
   const peak =
     usage === undefined
       ? ''

@@ -45,7 +45,7 @@ export function findRootCause(
     failures.find((outcome) => !isVictim(outcome)) ??
     // An uncaught error that precedes the stop.
     inOrder.find((outcome) => {
-      const { error, stoppedAt } = outcome
+      const { error, stoppedAt = Infinity } = outcome
       return error !== undefined && error.at < stoppedAt && !isVictim(outcome)
     })
   if (own?.error?.code === 'ERR_TSR_MISMATCH') {

@@ -87,14 +87,17 @@ export function describeLimits(read = readSystemFile): string {
 /** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
-  return () => ({
-    kills: countKills() - before,
-    limit: memoryLimit(),
-    limits: describeLimits(),
-  })
+  return () => {
+    const kills = countKills() - before
+    return {
+      kills: Number.isNaN(kills) ? undefined : kills,
+      limit: memoryLimit(),
+      limits: describeLimits(),
+    }
+  }
 }
 
-/** Counts the kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13). */
+/** The kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13), or NaN. */
 function countKills(): number {
   const own = /^0::(.*)$/m.exec(readSystemFile('/proc/self/cgroup') ?? '')?.[1]
   const counts =

@@ -128,7 +128,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     sampledUsage: undefined as ResourceUsage | undefined,
     /** The last signal by which the launcher stopped the rank. */
     stopSignal: undefined as 'SIGTERM' | 'SIGKILL' | undefined,
-    stoppedAt: Infinity,
+    stoppedAt: undefined as number | undefined,
 
     /** Resolves when the process has ended and no other process holds its output streams. */
     get closed(): Promise<unknown> {
@@ -173,7 +173,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     stop(signal: 'SIGTERM' | 'SIGKILL'): void {
       if (!self.groupAlive) return
       if (!hasExited()) {
-        if (self.stopSignal === undefined) self.stoppedAt = monotonicNow()
+        self.stoppedAt ??= monotonicNow()
         self.stopSignal = signal
       }
       signalGroup(signal)
