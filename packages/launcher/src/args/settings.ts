@@ -21,17 +21,16 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
-  // Never combine an endpoint with the scheduler's address or port.
-  if (settings['rdzv-endpoint'] !== undefined) {
-    delete scheduled['master-addr']
-    delete scheduled['master-port']
-  }
+  // An endpoint replaces the address and port, which scripts may pass empty.
+  const hasEndpoint = (settings['rdzv-endpoint']?.value ?? '') !== ''
+  const completed: Settings = {}
   for (const { name, fallback } of flagTable) {
+    if (hasEndpoint && (name === 'master-addr' || name === 'master-port')) continue
     const standard = fallback === undefined ? undefined : { value: fallback, source: 'default' }
     const setting = settings[name] ?? scheduled[name] ?? standard
-    if (setting !== undefined) settings[name] = setting
+    if (setting !== undefined) completed[name] = setting
   }
-  return settings
+  return completed
 }
 
 /** A flag without a reader keeps its text. */

@@ -94,7 +94,10 @@ async function runAttempts(job: Job, nodes: Nodes, context: JobContext): Promise
         return shortFailureText(failure, `the report is on node 0 (${zero.host})`)
       return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
-    for (const watcher of context.watchers ?? []) watcher.showFailure?.(visibleText(text(false)))
+    const attempt = { runId: plan.runId, restartCount }
+    for (const watcher of context.watchers ?? []) {
+      watcher.showFailure?.(visibleText(text(false)), attempt)
+    }
     // Before a restart, name the place of the details instead of showing them.
     const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
     const where =

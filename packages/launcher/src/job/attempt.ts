@@ -43,8 +43,8 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   let endChaos: (() => void) | undefined
   const stackRequests = await openStackRequests(job.program, ranks)
   const page = openStatusPage(job, place, restartCount, stackRequests.address)
-  stackRequests.readStatus = () => page.ranks()
-  for (const watcher of watchers) watcher.follow?.(facts, () => page.ranks())
+  stackRequests.readStatus = page.ranks
+  for (const watcher of watchers) watcher.follow?.(facts, page.ranks)
   let places = page.places()
   const environment = { TSRUN_FLIGHT_DIR: records, ...page.environment }
   const plan = planAttempt(job, place, restartCount, { environment, directory: attempt.logs })
@@ -65,7 +65,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       worldSize,
       restartCount,
       ranks,
-      status: () => page.ranks(),
+      status: page.ranks,
     })
     interrupted = await untilDecided(ranks, context, shared, worldSize)
     if (interrupted && isTimeUp(context.interrupts.stop)) {

@@ -33,7 +33,7 @@ export interface JobWatcher {
   /** Switches to this attempt. */
   follow?(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
   /** Shows the report of a failure, which stays visible while the ranks restart. */
-  showFailure?(report: string): void
+  showFailure?(report: string, attempt: Omit<AttemptFacts, 'worldSize'>): void
 }
 
 /** The parts of its process that a job uses. */

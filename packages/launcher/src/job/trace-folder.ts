@@ -49,17 +49,12 @@ export function removeTraceFolder(trace: TraceOptions | undefined): void {
 
 /** Writes the report of a failure beside the spans of the ranks. */
 export function traceReport({ directory }: TraceOptions): JobWatcher {
-  let [runId, attempt] = ['', 0]
   return {
-    follow: (next) => {
-      runId = next.runId
-      attempt = next.restartCount
-    },
-    showFailure: (report) => {
+    showFailure: (report, { runId, restartCount }) => {
       const folder = spansFolder(directory, runId)
       try {
         makeOwnFolder(folder)
-        replaceFile(join(folder, reportName(attempt)), report)
+        replaceFile(join(folder, reportName(restartCount)), report)
       } catch {
         // The disk may be full; the report is in the output as well.
       }
