@@ -18,6 +18,7 @@ import {
   findDevices,
   type Devices,
   gpusOfHost,
+  lastLineOf,
   processLimits,
   resolveFrom,
   runProgram,
@@ -130,7 +131,6 @@ async function tryBackend(
   const line = stdout.split('\n').findLast((each) => each.startsWith('{'))
   const outcome = parseJson(line ?? '', probeOutcome)
   if (outcome !== undefined) return { name, ...outcome }
-  const lastLine = stderr.trim().split('\n').at(-1) ?? ''
-  const reason = [failure ?? 'it printed nothing', lastLine].filter(Boolean).join(': ')
+  const reason = [failure ?? 'it printed nothing', lastLineOf(stderr) ?? []].flat().join(': ')
   return { name, works: false, reason, missing: false }
 }
