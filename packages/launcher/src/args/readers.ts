@@ -215,17 +215,22 @@ export const streams = written<Streams>(
   },
 )
 
-/** A word of a command line, with quoted parts. */
-const WORD = /(?:[^\s'"]|'[^']*'|"[^"]*")+/g
+/** A word of a command line, with quoted and escaped parts. */
+const WORD = /(?:[^\s'"\\]|\\[\s\S]|'[^']*'|"(?:[^"\\]|\\[\s\S])*")+/g
 
-/** Splits a text at blanks that are not quoted. Undefined if a quotation mark is not closed. */
+/**
+ * Splits a text like a shell, at blanks that are neither quoted nor escaped. Expands nothing. Undefined if
+ * a quotation mark is not closed.
+ */
 export function splitWords(line: string): string[] | undefined {
   if (line.replaceAll(WORD, '').trim() !== '') return undefined
   const words = line.match(WORD) ?? []
   return words.map((word) =>
-    word.replaceAll(/'([^']*)'|"([^"]*)"/g, (_, single?: string, double?: string) => {
-      return single ?? double ?? ''
-    }),
+    word.replaceAll(
+      /'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])/g,
+      (_, single?: string, double?: string, escaped?: string) =>
+        single ?? double?.replaceAll(/\\(["\\$`])/g, '$1') ?? escaped!,
+    ),
   )
 }
 
