@@ -23,16 +23,16 @@ export function prettyLine(text: string, isOfLibrary = false): string | undefine
   if (!text.startsWith(isOfLibrary ? '{"level":' : '{')) return undefined
   const entry = parseJson(text, fields) ?? {}
   const { level, msg, message = msg, name, runId, err } = entry
-  const isOurs = typeof runId === 'string' && typeof name === 'string'
+  const severity = levels[Number(level)]
+  const isOurs = severity !== undefined && typeof runId === 'string' && typeof name === 'string'
   if (isOfLibrary && !isOurs) return undefined
   if (typeof level !== 'string' && typeof level !== 'number') return undefined
   if (typeof message !== 'string') return undefined
-  const severity = levels[Number(level)] ?? String(level).toUpperCase()
   const facts = Object.entries(isOurs ? entry : {})
     .filter(([key]) => !usual.includes(key))
     .map(([key, value]) => ` ${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
   const source = typeof name === 'string' ? `${name}: ` : ''
-  return `${severity} ${source}${message}${facts.join('')}${describeError(err)}`
+  return `${severity ?? String(level).toUpperCase()} ${source}${message}${facts.join('')}${describeError(err)}`
 }
 
 function describeError(error: unknown): string {
