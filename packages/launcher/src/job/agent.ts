@@ -146,7 +146,7 @@ export async function runOnce(
   let keepsRecords = false
   try {
     const shared = nodes.begin(restartCount)
-    const folders = { logs: directory ?? folderOf(output.kept), records: flight.folder }
+    const folders = { logs: directory ?? folderOf(output.kept), records: flight.forRanks }
     const { outcomes, interrupted } = await runAttempt(
       job,
       { facts: attempt, ...folders, place: nodes, shared },

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, lstatSync, rmSync, type Stats } from 'node:fs'
+import { accessSync, constants, existsSync, lstatSync, rmSync, type Stats } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { namesIn } from '@tsrun/core'
@@ -94,12 +94,20 @@ const LONGEST_KEPT = 7 * 86_400_000
 
 /**
  * Names the folder in which the ranks of one attempt write their flight records: that of
- * TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a temporary one. Ranks make it, for this user alone.
+ * TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a temporary one. The ranks make the folder, and
+ * only this user can read it.
  */
 export function flightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
   const given = env['TSRUN_FLIGHT_DIR'] ?? ''
   const named = given === '' ? logs && join(logs, 'flight') : given
   const folder = resolve(named ?? join(tmpdir(), TEMPORARY + randomBytes(8).toString('hex')))
+  let forRanks = folder
+  try {
+    if (named === undefined) accessSync(tmpdir(), constants.W_OK)
+  } catch {
+    // Continue, because the job can run without records.
+    forRanks = ''
+  }
   /** The folder, if it is temporary and holds records, so that the report must name it. */
   const kept = (): string | undefined =>
     named === undefined && readAll(folder).some(({ entries }) => entries.length > 0)
@@ -107,6 +115,8 @@ export function flightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
       : undefined
   return {
     folder,
+    /** The folder; empty if there is no place for temporary files. */
+    forRanks,
     kept,
     /** Removes a temporary folder, unless the job has failed and the folder holds records. */
     close: (hasFailed: boolean): void => {
