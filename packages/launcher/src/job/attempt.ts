@@ -22,7 +22,7 @@ interface Attempt {
   readonly shared: SharedAttempt
   /** The folder of the log files; undefined without log files. */
   readonly logs: string | undefined
-  /** The folder of the flight records. */
+  /** The folder of the flight records; empty: none. */
   readonly records: string
 }
 
@@ -41,16 +41,16 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   const tails: StderrTail[] = []
   let interrupted = false
   let endChaos: (() => void) | undefined
+  const run = { runId, worldSize, generation: restartCount, node: place.nodeRank }
+  const logs = openRankLogs(job, context, attempt.logs, run)
   const stackRequests = await openStackRequests(job.program, ranks)
   const page = openStatusPage(job, place, restartCount, stackRequests.address)
   stackRequests.readStatus = page.ranks
-  for (const watcher of watchers) watcher.follow?.(facts, page.ranks)
   let places = page.places()
-  const environment = { TSRUN_FLIGHT_DIR: records, ...page.environment }
-  const plan = planAttempt(job, place, restartCount, { environment, directory: attempt.logs })
-  const run = { runId, worldSize, generation: restartCount, node: place.nodeRank }
-  const logs = openRankLogs(job, context, attempt.logs, run)
   try {
+    for (const watcher of watchers) watcher.follow?.(facts, page.ranks)
+    const environment = { TSRUN_FLIGHT_DIR: records, ...page.environment }
+    const plan = planAttempt(job, place, restartCount, { environment, directory: attempt.logs })
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = logs.open(one.rank, localRank)
