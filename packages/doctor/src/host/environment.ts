@@ -44,7 +44,7 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     cpu: {
       model: model === '' ? null : model,
       cores: cores.all,
-      /** The number of cores for this process. */
+      /** The number of cores on which this process may run. */
       allowed: cores.allowed,
       limit: cores.quota ?? null,
     },
@@ -90,7 +90,7 @@ const backendPackages = [
   ['webgpu', '@tensorflow/tfjs-backend-webgpu'],
 ] as const
 
-/** Folders to resolve packages from: those of the user, of tsrun, and of packages that bring a backend. */
+/** Folders to resolve packages from: those of the user, of tsrun, and of packages with a backend. */
 function placesOf(cwd: string): string[] {
   const own = [join(cwd, 'any.js'), import.meta.url]
   const others = ['@tsrun/training', '@tsrun/native'].flatMap(
@@ -133,7 +133,7 @@ async function readGpus(options: Parameters<typeof runProgram>[2]) {
   const { stdout, stderr, failure } = await runProgram('nvidia-smi', QUERY, options)
   const lines = linesOf(failure === undefined ? stdout : `${stdout}\n${stderr}`)
   return {
-    /** Name, memory with its unit, and version of the driver. */
+    /** For each GPU: name, memory with its unit, and version of the driver. */
     gpus: failure === undefined ? lines : [],
     /** Why nvidia-smi fails; null if it works or is not installed. */
     gpuProblem:

@@ -42,7 +42,7 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
     sharedMemory: await trySharedMemory(),
     limits: {
       ...processLimits(),
-      /** Node raises this limit to the maximum, and ranks inherit it. */
+      /** Node raises the limit on open files to the maximum, and ranks inherit it. */
       'open files': softLimit('Max open files') ?? Infinity,
     },
     cores: readCores(),

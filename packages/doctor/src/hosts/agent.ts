@@ -134,7 +134,11 @@ export type Link = Awaited<ReturnType<typeof measureLink>>
 /** Wall-clock time in milliseconds, with fractions. */
 const clock = (): number => performance.timeOrigin + performance.now()
 
-/** Serves the measurements of other hosts, at all addresses of this host. @param ports - default: any port */
+/**
+ * Serves the measurements of other hosts, at all addresses of this host.
+ *
+ * @param ports - default: any port
+ */
 export async function answerLinks(secret: Buffer, ports: PortRange = { first: 0, last: 0 }) {
   for (let port = ports.first; ; port++) {
     const server = createServer({ noDelay: true }, (socket) => {

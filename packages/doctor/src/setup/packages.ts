@@ -122,7 +122,7 @@ export function compareDownloads(downloads: readonly Download[]): Download[] {
 export interface Wheel {
   /** The folder that contains the libraries and `include`. */
   readonly folder: string
-  /** Its source, for messages. */
+  /** The source of the wheel, for messages. */
   readonly origin: string
 }
 

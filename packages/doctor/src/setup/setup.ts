@@ -29,16 +29,16 @@ export interface Installation {
   readonly folder: string
   readonly system: string
   readonly sentence: string
-  /** Tests it in a new process. @returns the problem if it does not work */
+  /** Tests the installation in a new process. @returns the problem if it does not work */
   test(context: ToolContext): Promise<Tested | string>
 }
 
 /** An installation that works. */
 interface Tested {
   readonly sentence: string
-  /** Whether ranks can use it as this host is now. */
+  /** Whether ranks can use the installation on this host now; for example, its GPUs may be missing. */
   readonly isUsable: boolean
-  /** Whether it is what the user asks for. */
+  /** Whether the installation is the one that the user asks for. */
   readonly isCurrent: boolean
 }
 

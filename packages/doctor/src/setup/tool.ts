@@ -18,7 +18,7 @@ export interface ToolContext {
 
 export interface ToolOutput {
   readonly ok: boolean
-  /** True if there is no such program. */
+  /** True if the program is not installed. */
   readonly isMissing?: boolean
   readonly stdout: string
   readonly stderr: string
@@ -27,13 +27,13 @@ export interface ToolOutput {
 interface ToolOptions {
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** Milliseconds. */
+  /** Time limit in milliseconds. */
   readonly limit?: number
 }
 
 /**
- * NODE_OPTIONS of a process that tests an installation: none, but under Yarn's Plug'n'Play those of the user,
- * by which packages are found.
+ * NODE_OPTIONS of a process that tests an installation: none, except under Yarn's Plug'n'Play, which finds
+ * packages by the user's NODE_OPTIONS.
  */
 export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
   return process.versions['pnp'] === undefined ? '' : (env['NODE_OPTIONS'] ?? '')
@@ -136,7 +136,11 @@ export function reasonOf(output: ToolOutput): string {
 const offline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b|Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/
 
-/** Chooses advice by the output of npm or pip. @param noWheel - the advice if no wheel fits this system */
+/**
+ * Chooses advice by the output of npm or pip.
+ *
+ * @param noWheel - the advice if no wheel fits this system
+ */
 export function installAdvice(output: ToolOutput, source: string, noWheel = ''): string {
   const text = textOf(output)
   if (/No space left on device|\bENOSPC\b/i.test(text)) {
@@ -193,7 +197,7 @@ export interface Tool {
   readonly version: string
 }
 
-/** For tools that only say which they are. */
+/** For calls that only print the version of a tool. */
 const PROBE = { limit: 60_000 }
 
 export async function findNpm(context: ToolContext): Promise<Tool> {

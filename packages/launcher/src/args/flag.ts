@@ -30,7 +30,10 @@ export interface Flag {
 /** Flags by name. */
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
 
-/** Whether the flag takes a value. Compares texts, because an optional package has a `flag` of its own. */
+/**
+ * Whether the flag takes a value. Compares what the readers expect, because an optional package may load
+ * its own copy of `flag`.
+ */
 export function takesValue({ reads }: Pick<Flag, 'reads'>): boolean {
   return reads?.expected !== flag.expected
 }

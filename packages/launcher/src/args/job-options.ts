@@ -54,7 +54,10 @@ export type ProgramOptions = ReturnType<typeof toProgram>
 
 const INSPECTOR_PORT = 9229
 
-/** @param command - the script and its arguments @param nproc - the number of ranks on this host */
+/**
+ * @param command - the script and its arguments
+ * @param nproc - the number of ranks on this host
+ */
 export function toProgram(
   values: Values,
   settings: Settings,
@@ -166,7 +169,7 @@ function countRanks(
   throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
 }
 
-/** @param isSaid - whether `is_host` or a range of `--nnodes` makes nodes be numbered by arrival */
+/** @param isSaid - whether nodes are numbered by arrival, because of `is_host` or a range of `--nnodes` */
 function nodeRankOf(
   { nnodes: { nnodes }, 'rdzv-backend': backend }: Values,
   settings: Settings,

@@ -61,7 +61,7 @@ function eventLogOf(values: Values) {
 function dashboardOf({ dashboard: port, 'dashboard-linger': linger }: Values, settings: Settings) {
   if (port !== undefined) {
     return {
-      /** 0: any free port. */
+      /** The port of the dashboard; 0: any free port. */
       port,
       /**
        * Milliseconds for which the dashboard stays open after the job. Undefined: until Ctrl-C, but only

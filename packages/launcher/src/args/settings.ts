@@ -21,7 +21,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
-  // An endpoint replaces the address and port, which scripts may pass empty.
+  // Scripts may pass an empty endpoint. Any other endpoint replaces the master address and port.
   const hasEndpoint = (settings['rdzv-endpoint']?.value ?? '') !== ''
   const completed: Settings = {}
   for (const { name, fallback } of flagTable) {
@@ -121,7 +121,7 @@ function slurm(env: Environment) {
   return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
-/** Returns the same as `slurm`. */
+/** Like `slurm`, for a job of Open MPI. */
 function openMpi(env: Environment) {
   const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])

@@ -95,7 +95,7 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
       return USAGE
     }
     if (!isTsrError(error)) throw error
-    // The advice for this code is about scripts.
+    // Omit the advice of this error, which addresses authors of scripts.
     const { message } = error.code === 'ERR_TSR_ARGUMENT' ? usageError(reasonOf(error)) : error
     const page = commandNames.includes(argv[0] ?? '') ? `See tsrun ${argv[0]!} --help.` : HELP
     console.write('stderr', `tsrun: ${message.replace(HELP, page)}\n`)

@@ -5,7 +5,7 @@ import { readRuns, type RunRecord } from '../job/run-records.ts'
 import { attemptsIn } from '../logs/log-reader.ts'
 
 export interface FoundLogs {
-  /** DIR/RUN-ID */
+  /** The folder of the run, DIR/RUN-ID. */
   readonly folder: string
   /** This host's record of the run. */
   readonly record: RunRecord | undefined

@@ -35,7 +35,7 @@ export async function parse(given: readonly string[], cwd = process.cwd()) {
   return {
     /** What is shown instead of running anything: help, the version, or completions. */
     printed: '',
-    /** Undefined: a job. */
+    /** Undefined if the command line starts a job. */
     command,
     /** The texts of the given flags by name; undefined if there is nothing to run. */
     texts: read.texts,

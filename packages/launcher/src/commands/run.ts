@@ -183,7 +183,10 @@ async function openChaos(
   )
 }
 
-/** Adds the folders of traces and logs: that of the last jobs, unless log files or profiles need another. */
+/**
+ * Adds the folders of traces and logs. Without `--log-dir`, logs go to the folder of the last jobs, or to a
+ * new temporary folder if options need log files or profiles.
+ */
 function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): JobOptions {
   const { program, output } = options
   const trace = openTraceFolder(output, cwd)

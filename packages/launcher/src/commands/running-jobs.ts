@@ -33,7 +33,7 @@ const NO_JOB = 'no job of yours runs on this host\n'
 
 const ONE_JOB = { description: 'show only this job' }
 
-/** @param command - its name, for error messages */
+/** @param command - the name of the command, for error messages */
 function runningJobs(command: string, runId: string | undefined): StatusSnapshot[] {
   if (process.platform !== 'linux') {
     throw usageError(`tsrun ${command} needs /proc, which only Linux has`)

@@ -232,7 +232,10 @@ export function announceSilence(
   return setTimeout(say, SILENCE).unref()
 }
 
-/** @param over - aborted when the job has ended @param hasBegun - whether there are ranks */
+/**
+ * @param over - aborted when the job has ended
+ * @param hasBegun - whether all hosts have joined the job
+ */
 function announceInterrupts(
   { restart }: Job,
   { announcer, interrupts }: JobContext,

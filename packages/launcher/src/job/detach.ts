@@ -6,10 +6,10 @@ import { makeOwnFolder, messageOf, openOwnFile, readFileText, tsrError } from '@
 import { usageError } from '../args/readers.ts'
 import type { JobContext } from './job.ts'
 
-/** Set for the launcher in the background. */
+/** The environment variable that marks the launcher in the background. */
 const DETACHED = 'TSRUN_DETACHED'
 
-/** What tsrun itself says about a detached job, in the folder of the run. */
+/** The file with the messages of tsrun itself about a detached job, in the folder of the run. */
 const LAUNCHER_LOG = 'launcher.log'
 
 /** Whether this launcher runs in the background. Removes the variable, so that ranks do not get it. */

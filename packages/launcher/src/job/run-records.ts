@@ -31,11 +31,11 @@ const runRecord = object({
   launcherPid: count(),
   /** When that launcher started, in clock ticks since boot; null without /proc. */
   launcherStart: text.nullable(),
-  /** ISO 8601. */
+  /** In the format of ISO 8601. */
   startedAt: text,
   /** The folder of `--log-dir`; null: there are no log files. */
   logDir: text.nullable(),
-  /** ISO 8601; null: the job is running, or its launcher was killed. */
+  /** In ISO 8601; null: the job is running, or its launcher was killed. */
   endedAt: text.nullable(),
   exitCode: integer.nullable(),
 })
@@ -98,7 +98,7 @@ function distrustOfRecords(env: Environment): string | undefined {
 const KEPT_JOBS = 5
 export const KEPT_BYTES = 8 * 2 ** 20
 
-/** The folder that keeps the output of jobs without `--log-dir`; undefined if not wanted or not usable. */
+/** The folder that keeps the output of jobs without `--log-dir`; undefined if output is not kept. */
 export function keptLogs(env: Environment): string | undefined {
   const isWanted = readVariable('TSRUN_KEEP_LOGS', flag.default(true), env)
   if (!isWanted || (distrustOfRecords(env) ?? distrustOf(tsrunHome(env))) !== undefined) {

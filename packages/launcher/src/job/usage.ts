@@ -33,12 +33,15 @@ export function summaryText(usages: readonly RankUsage[]): string {
   return `${formatTable([titles, ...rows], 'right').join('\n')}\n`
 }
 
-/** A cell of a table. */
+/** The text of a table cell: a dash for an unknown value. */
 export function known(value: number | undefined, format: (value: number) => string): string {
   return value === undefined ? '–' : format(value)
 }
 
-/** Samples the usage of every rank, because killed ranks cannot report it. Returns a function that stops it. */
+/**
+ * Samples the usage of every rank periodically, because killed ranks cannot report it. Returns a function
+ * that stops the sampling.
+ */
 export function sampleUsage(ranks: readonly RankProcess[]): () => void {
   const look = (): void => {
     for (const rank of ranks) sample(rank)

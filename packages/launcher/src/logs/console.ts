@@ -11,7 +11,7 @@ const others = { stdout: 'stderr', stderr: 'stdout' } as const
 
 interface Stream {
   readonly output: Writable
-  /** What the output holds up while it is full. */
+  /** The streams that are paused while the output is full. */
   readonly sources: Set<Readable>
   isClosed: boolean
 }

@@ -35,7 +35,10 @@ function findHead(lines: readonly string[], mark: number): number {
   return findSource(lines, start, LONGEST_HEAD)
 }
 
-/** The index of the last line `file:///…/script.mjs:12` within `most` lines above an error, else `start`. */
+/**
+ * The index of the last line `file:///…/script.mjs:12` within `most` lines above an error; without one,
+ * `start`.
+ */
 export function findSource(lines: readonly string[], start: number, most: number): number {
   const lowest = Math.max(0, start - most)
   const index = lines.slice(lowest, start).findLastIndex((line) => SOURCE.test(line))

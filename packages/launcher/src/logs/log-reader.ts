@@ -80,7 +80,7 @@ function growingFile(path: string) {
       if (fd !== undefined) closeSync(fd)
     },
   }
-  // Open it now, because it may be replaced.
+  // Open the file now, because log rotation may replace it.
   sizeOf()
   return file
 }

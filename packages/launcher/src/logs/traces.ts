@@ -24,7 +24,7 @@ const MOST_LINES = 200
 interface TraceMergerOptions {
   readonly colour: boolean
   readonly write: (text: string) => void
-  /** Milliseconds. */
+  /** Returns the time in milliseconds. */
   readonly clock: () => number
   /** Called when a trace is held; `flush` must follow. */
   readonly onHold?: () => void

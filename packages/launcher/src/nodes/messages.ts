@@ -85,7 +85,11 @@ export function parse<T>(value: Uint8Array, of: Schema<T>): T | undefined {
   return parseJson(Buffer.from(value).toString(), of)
 }
 
-/** Forwards interrupts between launchers. @param mayLeave - whether the job can continue without this host */
+/**
+ * Forwards Ctrl-C and other signals between the launchers of all hosts.
+ *
+ * @param mayLeave - whether the job can continue without this host
+ */
 export async function shareInterrupts(
   store: Store,
   own: NodeFacts,

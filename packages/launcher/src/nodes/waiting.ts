@@ -7,7 +7,11 @@ const LATER = 30_000
 
 export type WaitAnnouncer = ReturnType<typeof announceWait>
 
-/** Announces periodically for which nodes this one waits, until `end`. @param whom - such as `nodes 1, 3` */
+/**
+ * Announces periodically which nodes this one is waiting for, until `end`.
+ *
+ * @param whom - for example `nodes 1, 3`
+ */
 export function announceWait(announcer: Announcer, whom: string) {
   const started = performance.now()
   let timer: NodeJS.Timeout
@@ -41,7 +45,7 @@ const NOTABLE = 5
 
 interface HeardNode {
   readonly node: () => Pick<NodeFacts, 'nodeRank' | 'host'>
-  /** What its loss means, for example `the job fails`. */
+  /** The consequence of losing the node, for example `the job fails`. */
   readonly consequence: string
   /** Called once, when nothing has arrived within the limit. */
   readonly onLost: () => void

@@ -22,7 +22,11 @@ export function prepareRank(): void {
   dieWithLauncher(place, true)
 }
 
-/** Takes over the control pipe, and makes a process group. @returns what the launcher tells only this process */
+/**
+ * Takes over the control pipe, and makes a process group.
+ *
+ * @returns what the launcher tells only this process
+ */
 export function takePlace() {
   const place = {
     control: openControlPipe(Number(env['TSRUN_CONTROL_FD'])),
@@ -44,7 +48,7 @@ export function bindToCores(): void {
   console.error(`tsrun: cannot bind this process to the cores ${cores}`)
 }
 
-/** Makes a pipe synchronous, because process.exit() loses what an asynchronous one has not written. */
+/** Makes a pipe synchronous, because process.exit() would lose unwritten data of an asynchronous pipe. */
 function writeSynchronously(stream: NodeJS.WriteStream): void {
   const { _handle: handle } = stream as { _handle?: { setBlocking?: (on: boolean) => void } }
   handle?.setBlocking?.(true)
@@ -55,7 +59,7 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * blocking native code. Uses the kernel's parent-death signal or, if unavailable, a thread that watches
  * the control pipe.
  *
- * @param answers - whether this thread is needed anyway, because it answers requests for stacks and faults
+ * @param answers - whether to start the thread in any case, to answer requests for stacks and faults
  */
 export function dieWithLauncher(
   { launcherPid, control }: ReturnType<typeof takePlace>,
@@ -77,7 +81,7 @@ function askKernel(): boolean {
   }
 }
 
-/** Options that the launcher sets for each rank, with its port and folder. */
+/** Node options that the launcher sets for each rank, with the port and the folder of the rank. */
 const OWN = /^--(inspect(-brk)?|(cpu|heap)-prof(-dir)?)(=|$)/
 const PROFILE = /^--(cpu|heap)-prof$/
 

@@ -149,7 +149,10 @@ export function readSsh(text: string): Reach['ssh'] {
 /** Exit code of ssh if ssh failed instead of the command. */
 export const SSH_FAILED = 255
 
-/** Runs a command on another host. Signals are lines of its input, which ends if the connection is lost. */
+/**
+ * Runs a command on another host. Signals are sent as lines to its standard input. The end of the input
+ * tells the command that the connection is lost.
+ */
 export function openConnection(
   { name, user, port }: RemoteHost,
   command: string,
@@ -176,7 +179,7 @@ export function openConnection(
     })
   }
   return {
-    /** How the command ended. It is lost if ssh failed: the host is unreachable, or the connection broke. */
+    /** How the command ended. `isLost` is true if the host is unreachable or the connection broke. */
     ended: new Promise<{ readonly code: number; readonly isLost: boolean }>((resolve) => {
       child.once('error', (error) => {
         onOutput('stderr', `${program}: ${error.message}\n`)
@@ -209,14 +212,14 @@ export function lastLineOf(text: string): string | undefined {
 
 export interface Obstacle {
   readonly problem: string
-  /** Whether another attempt may succeed, because the host was not reached: it is down, or still starting. */
+  /** Whether another attempt may succeed, because the host did not answer: it may be starting. */
   readonly isTemporary: boolean
 }
 
-/** What ssh says of a host that does not answer, also through another host. */
+/** Errors of ssh for a host that does not answer, also behind a jump host. */
 const NO_ANSWER =
   /^(ssh: connect to host |Timeout, server |((kex|ssh)_exchange_identification: .*)?Connection (closed|reset|timed out))|connect failed: (Connection|No route)|: Temporary failure in name resolution/m
-/** What another attempt would not change: a wrong key or name, also of a host on the way. */
+/** Errors of ssh that another attempt would not change: a wrong key or host name, also of a jump host. */
 const REFUSED = /Permission denied|verification failed|Name or service not known|not found/
 
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
@@ -238,7 +241,7 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle
   return { problem: `it has tsrun ${other}, and this host ${version}`, isTemporary: false }
 }
 
-/** Set for a launcher that `tsrun hosts` started. */
+/** The environment variable that marks a launcher started by `tsrun hosts`. */
 export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'
 
 /**
@@ -251,7 +254,7 @@ export function watchParentPipe(
   interrupts: Interrupts,
 ): void {
   if (env[PARENT_PIPE] === undefined) return
-  // Do not let ranks and their children inherit it.
+  // Do not let ranks and their children inherit the variable.
   Reflect.deleteProperty(env, PARENT_PIPE)
   const splitter = lineSplitter()
   input.on('data', (chunk: Buffer) => {

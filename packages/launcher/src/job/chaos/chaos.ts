@@ -118,7 +118,7 @@ function slowDown(
   stop()
 }
 
-/** FNV-1a. */
+/** The FNV-1a hash of the numbers. */
 function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
 }

@@ -42,12 +42,12 @@ const readFault = declareOptions(
     meanSeconds: positive('a positive number of seconds').optional(),
     /** The attempt of the job, from 0, in which a fault with a step, operations or seconds is injected. */
     attempt: count().default(0),
-    /** For `kill`. */
+    /** For `kill`: the signal. */
     signal: where<NodeJS.Signals>(
       (value) => typeof value === 'string' && Object.hasOwn(constants.signals, value),
       'the name of a signal, such as SIGKILL',
     ).default('SIGKILL'),
-    /** For `exit`. */
+    /** For `exit`: the exit code. */
     code: count({ to: 255 }).default(1),
     /** Duration of `stop`, `busy`, `slow` and `delay`. */
     forSeconds: positive('a positive number of seconds').default(1),

@@ -8,7 +8,7 @@ import { packageFolder } from '../../package.ts'
 import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
 
 export interface Script {
-  /** An absolute path. */
+  /** The absolute path of the script. */
   readonly path: string
   readonly language: 'javascript' | 'typescript' | 'tsx' | 'program'
 }
@@ -128,7 +128,7 @@ export function loaderArguments(
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
 }
 
-/** See `rank/typescript/loader.ts`. */
+/** The URL of `rank/typescript/loader.ts`, with its arguments in the query. */
 function ownLoader(tsx: string, { path }: Script): string {
   const url = new URL('dist/typescript-loader.js', packageFolder)
   url.searchParams.set('tsx', tsx)

@@ -94,7 +94,7 @@ function reportText(
   return lines.join('\n') + '\n'
 }
 
-/** Breaks a paragraph, if there is one, at spaces into lines that fit beside the titles. */
+/** Breaks a paragraph at spaces into lines that fit beside the titles. */
 function wrap(text = ''): readonly string[] {
   return text.match(PARAGRAPH_LINE) ?? []
 }

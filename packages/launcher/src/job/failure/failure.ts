@@ -129,7 +129,7 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
     return `timed out in ${name}, waiting for ${formatRanks(peers)}`
   }
   if (error.code !== undefined && (error.distance > 0 || error.peers.length > 0)) {
-    // Of ranks that failed one after another, the peers say little and would each take a line.
+    // In a chain of failures, each rank names another peer. Without peers, these ranks share one line.
     const isNamed = error.peers.length > 0 && error.code !== 'ERR_TSR_PEER_FAILED'
     const whose = isNamed ? formatRanks(error.peers) : 'another rank'
     return `failed because of ${whose} (${error.code})`
@@ -138,7 +138,11 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
   return firstLine(`${error.name}: ${error.message}`)
 }
 
-/** Compares the errors without the frames of libraries. @param form - normalizes the text */
+/**
+ * Compares the errors without the frames of libraries.
+ *
+ * @param form - normalizes a text before the comparison
+ */
 function isSameError(
   one: ErrorReport,
   other: ErrorReport | undefined,

@@ -3,7 +3,7 @@ import type { StderrTail } from '../../logs/lines.ts'
 import type { RankOutcome, RankPlace } from '../../protocol/nodes.ts'
 import type { RankProcess } from '../process/rank-process.ts'
 
-/** Milliseconds. A script that still runs this long after an uncaught error has handled it. */
+/** If a script still runs this many milliseconds after an uncaught error, it has handled the error. */
 const SURVIVED = 10_000
 
 export function toOutcome(process: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
@@ -35,7 +35,10 @@ export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): 
   return signal === null || signal === 'SIGTERM' || signal === stopSignal
 }
 
-/** How the rank ended, or would have: it may have been stopped while it exited after an uncaught error. */
+/**
+ * How the rank ended, or would have ended: the launcher may have stopped it while it was exiting with
+ * code 1 after an uncaught error.
+ */
 export function ownEnd(outcome: RankOutcome): Pick<RankOutcome, 'exitCode' | 'signal'> {
   if (wasStopped(outcome) && outcome.error !== undefined) return { exitCode: 1, signal: null }
   return outcome

@@ -97,7 +97,10 @@ export function watchMemoryEvents(): () => MemoryEvents {
   }
 }
 
-/** The kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13), or NaN. */
+/**
+ * Counts the out-of-memory kills in the cgroup of this process or, without cgroups, on the whole host
+ * (Linux 4.13 or later); NaN if unknown.
+ */
 function countKills(): number {
   const own = /^0::(.*)$/m.exec(readSystemFile('/proc/self/cgroup') ?? '')?.[1]
   const counts =
@@ -110,7 +113,7 @@ export function readAvailable(): number | undefined {
   return bytesIn('/proc/meminfo', 'MemAvailable')
 }
 
-/** @returns undefined without such a line or file */
+/** @returns undefined if the file or the line is missing */
 export function bytesIn(file: string, line: string): number | undefined {
   const text = readSystemFile(file) ?? ''
   const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(text) ?? []

@@ -135,7 +135,10 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       return Promise.all([self.stdout, self.stderr].map(onceClosed))
     },
 
-    /** Requests the stack of the main thread; undefined if the process has ended, is stopped, or is not Node. */
+    /**
+     * Requests the stack of the main thread; undefined if the process has ended, is stopped, or is not
+     * Node.
+     */
     async stack(): Promise<StackReport | undefined> {
       if (hasExited() || !control.writable) return undefined
       const id = ++asked
@@ -162,7 +165,10 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       return self.exitReport?.usage ?? self.sampledUsage
     },
 
-    /** Whether the group has a process. Once it has none, it is never signalled again: its ID may be reused. */
+    /**
+     * Whether any process of the rank's group exists. A group that is gone is never signalled again,
+     * because its ID may be reused.
+     */
     get groupAlive(): boolean {
       // A process that has just started may not have made its group yet.
       isGroupGone ||= hasExited() && !sendSignal(-pid, 0)
@@ -222,7 +228,10 @@ function onceClosed(stream: Readable): Promise<void> {
   })
 }
 
-/** The groups that have a running member. Zombies that a slow init keeps do not count. Empty without /proc. */
+/**
+ * The groups that have a running member. Ignores zombies that a slow init has not reaped yet. Empty without
+ * /proc.
+ */
 export function livingGroups(): Set<number> {
   const groups = new Set<number>()
   for (const name of namesIn('/proc')) {
@@ -232,14 +241,19 @@ export function livingGroups(): Set<number> {
   return groups
 }
 
-/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined without the process. */
+/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined if it is missing. */
 export function statFields(pid: number | string): string[] | undefined {
   const stat = readSystemFile(`/proc/${pid}/stat`)
   // The name, in parentheses, may contain spaces.
   return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')
 }
 
-/** Sends a signal (0: none) to a process or, if `id` is negative, to a group. @returns whether it exists */
+/**
+ * Sends a signal; 0 sends nothing.
+ *
+ * @param id - a process ID; if negative, that of a process group
+ * @returns whether the process or group exists
+ */
 export function sendSignal(id: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(id, signal)

@@ -10,7 +10,10 @@ interface Esbuild {
   transform(source: string, options: object): Promise<{ readonly code: string }>
 }
 
-/** Makes a function that strips types with the esbuild of tsx, which it loads for uncached sources only. */
+/**
+ * Makes a function that strips the types of a module with the esbuild that tsx uses. Loads esbuild only for
+ * a source that is not cached.
+ */
 export function openCompiler(tsx: string, settings: Settings) {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
@@ -47,7 +50,7 @@ function openCache(): string | undefined {
   try {
     mkdirSync(folder, { mode: 0o700 })
   } catch {
-    // It may exist already.
+    // The folder may exist already.
   }
   try {
     const status = lstatSync(folder)
@@ -73,6 +76,6 @@ function write(file: string, code: string): void {
     writeFileSync(unfinished, code)
     renameSync(unfinished, file)
   } catch {
-    // It is compiled again next time.
+    // The module is compiled again next time.
   }
 }
