@@ -87,3 +87,16 @@ export type ControlMessage = Of<typeof controlMessage>
 export function parseControlMessage(line: string): ControlMessage | undefined {
   return parseJson(line, controlMessage)
 }
+
+/** What the launcher writes to the control pipe to inject a fault into a rank (`--chaos`). */
+export interface FaultOrder {
+  readonly kind: string
+  /** The exit code, for `exit`. */
+  readonly code: number
+  /** The duration, for `busy` and `delay`. */
+  readonly forSeconds: number
+  /** The delay of each message, for `delay`. */
+  readonly milliseconds: number
+  /** The jump of the clock, for `clock`. */
+  readonly bySeconds: number
+}

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { limitAddressSpace, limitFileSize, limitOpenFiles, statusOf } from '@tsrun/native'
 import { INJECT } from '../protocol/channel.ts'
-import type { Fault } from '../job/chaos/plan.ts'
+import type { FaultOrder } from '../protocol/control.ts'
 import { disconnect, disturb } from './wire-faults.ts'
 
 /** Bytes of a page in /proc. */
@@ -16,14 +16,14 @@ export function acceptFaults(): void {
   const ports = [env['TSRUN_STORE_PORT'], env['MASTER_PORT']]
   const storePort = Number(ports.find((port) => port !== undefined && port !== ''))
   Object.assign(globalThis, {
-    [Symbol.for(INJECT)]: (fault: Fault) => {
+    [Symbol.for(INJECT)]: (fault: FaultOrder) => {
       inject(fault, storePort)
     },
   })
 }
 
 /** Runs as an interrupt of the main thread, so most faults only schedule their effect. */
-function inject(fault: Fault, storePort: number): void {
+function inject(fault: FaultOrder, storePort: number): void {
   switch (fault.kind) {
     case 'throw':
       queueMicrotask(() => {
@@ -68,10 +68,8 @@ function inject(fault: Fault, storePort: number): void {
     case 'truncate':
       disturb(fault, storePort)
       return
-    case 'kill':
-    case 'stop':
-    case 'slow':
-      // The launcher sends signals for these.
+    default:
+      // The launcher sends signals for the other kinds.
       return
   }
 }

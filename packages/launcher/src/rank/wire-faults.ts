@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import type { Worker } from 'node:worker_threads'
 import { createLogger } from '@tsrun/core'
 import { divertSocket, shutdownSocket } from '@tsrun/native'
-import type { Fault } from '../job/chaos/plan.ts'
+import type { FaultOrder } from '../protocol/control.ts'
 import { startThread } from './start-thread.ts'
 import type { RelayOrder } from './threads/relay.ts'
 
@@ -14,7 +14,7 @@ let thread: Worker | undefined
  * Delays or damages data that this process sends on its TCP connections to other ranks. A thread relays
  * each connection. This process keeps its descriptor, which becomes one end of a socket pair.
  */
-export function disturb(fault: Fault, storePort: number): void {
+export function disturb(fault: FaultOrder, storePort: number): void {
   const watched = watchedDescriptors()
   const own = connectionsToRanks(storePort).filter((fd) => !watched.has(fd))
   if (thread === undefined && own.length === 0) {
@@ -28,7 +28,7 @@ export function disturb(fault: Fault, storePort: number): void {
 }
 
 /** The thread ends with the process, so wait until it has sent the delayed data. */
-function waitAtExit({ milliseconds, forSeconds }: Fault): void {
+function waitAtExit({ milliseconds, forSeconds }: FaultOrder): void {
   const end = performance.now() + 1000 * forSeconds + milliseconds
   process.once('exit', () => {
     const left = Math.min(milliseconds, end - performance.now())

@@ -51,8 +51,8 @@ export type SpawnedJob<Value> = Promise<Value[]> & AsyncDisposable
  * }) // [100, 121, 144]
  *
  * @throws ERR_TSR_RANK_FAILED when a rank fails: `cause` is its error with its stack, and
- *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
- *   ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
+ *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT,
+ *   ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
  */
 export function spawn<Value, Args extends readonly unknown[]>(
   program: (rank: number, ...args: Args) => Value,

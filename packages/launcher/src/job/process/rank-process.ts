@@ -11,11 +11,11 @@ import {
   type CheckpointReport,
   type ErrorReport,
   type ExitReport,
+  type FaultOrder,
   type ResourceUsage,
   type StackReport,
 } from '../../protocol/control.ts'
 import { CONTROL_FD } from '../../protocol/channel.ts'
-import type { Fault } from '../chaos/plan.ts'
 import { describeLimits, readSystemFile } from '../placement/limits.ts'
 
 export interface RankPlan {
@@ -192,7 +192,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     },
 
     /** Injects a fault into the main thread, even while it is busy. */
-    inject(fault: Fault): void {
+    inject(fault: FaultOrder): void {
       if (!hasExited() && control.writable) control.write(`${JSON.stringify(fault)}\n`)
     },
 

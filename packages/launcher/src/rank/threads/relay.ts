@@ -5,7 +5,7 @@ import { Transform } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
-import type { Fault } from '../../job/chaos/plan.ts'
+import type { FaultOrder } from '../../protocol/control.ts'
 
 /** The bytes that `drop` removes, and those that `truncate` still sends: less than a frame header. */
 const [DROPPED, LET_THROUGH] = [16, 32]
@@ -15,11 +15,11 @@ type Diverted = ReturnType<typeof divertSocket>
 /** Connections to relay from now on, and a fault for all of them. */
 export interface RelayOrder {
   readonly diverted: readonly Diverted[]
-  readonly fault: Fault
+  readonly fault: FaultOrder
 }
 
 interface Relay {
-  fault: (Fault & { readonly until: number; left: number }) | undefined
+  fault: (FaultOrder & { readonly until: number; left: number }) | undefined
 }
 
 const relays = new Set<Relay>()
