@@ -57,15 +57,14 @@ describeOnLinux('tsrun top, ps and stacks', () => {
     const seen: string[] = []
     const look = async (): Promise<string[]> => {
       const states = await statesOf(run, top)
-      const stacks = (await tsrunHere(['stacks', await runIdOf(run)])).stdout
-      seen.push(...states, stacks)
-      return [...states, ...[...stacks.matchAll(/^rank \d.*?: (\w+) for /gm)].map((m) => m[1]!)]
+      seen.push(...states)
+      return states
     }
     // On a busy host, a rank that has slept waits for a core: not all are idle at once.
     const idle = new Set<number>()
     await untilSeen(look, (states) => {
       for (const [index, state] of states.entries()) if (state === 'idle') idle.add(index)
-      return states.length === 4 && idle.size === 4
+      return states.length === 2 && idle.size === 2
     })
     expect(seen.join()).not.toContain('computing')
     await untilSeen(
@@ -94,7 +93,7 @@ describeOnLinux('tsrun top, ps and stacks', () => {
     )
     await untilSeen(
       async () => (await tsrunHere(['stacks', await runIdOf(run)])).stdout,
-      (text) => /^rank 1 .*: (computing|running) for .*, after allReduce/m.test(text),
+      (text) => /^rank 1 .*: running for .*, after allReduce/m.test(text),
     )
     await stop(run)
   })

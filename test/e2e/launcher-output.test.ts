@@ -261,16 +261,16 @@ describe('the summary at the end', () => {
     for (const row of rows) expect(row).toMatch(/^ +[01] +[\d.]+ s +[\d.]+ s +\d+ % +\d+ MiB$/)
   })
 
-  it('has three rows for many ranks, and their failure report is short as well', async () => {
+  it('has a row for each of many ranks, whose failure report is short', async () => {
     const { code, stderr } = await tsrun(['--nproc', '17', '--summary', 'many-fail.mjs'])
     expect(code).toBe(1)
     const lines = stderr.trimEnd().split('\n')
-    expect(lines[0]).toMatch(/^17 ranks +time +CPU time +CPU +peak memory$/)
-    const names = lines.slice(1, 4).map((line) => line.trim().split(' ')[0])
-    expect(names).toEqual(['least', 'median', 'most'])
+    expect(lines[0]).toMatch(/^rank +time +CPU time +CPU +peak memory$/)
+    const names = lines.slice(1, 18).map((line) => line.trim().split(' ')[0])
+    expect(names).toEqual(Array.from({ length: 17 }, (_, rank) => String(rank)))
     expect(stderr).toContain('first cause  rank 3 of 17 died of an uncaught error')
     // Ranks that lost rank 3, that failed because of those, and that tsrun stopped share lines.
-    expect(lines.length).toBeLessThan(24)
+    expect(lines.length - 18).toBeLessThan(20)
   })
 
   it('is omitted without --summary and TSRUN_SUMMARY', async () => {

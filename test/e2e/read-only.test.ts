@@ -59,6 +59,14 @@ itOnDisk('a rank says once that it cannot write its flight record into a read-on
   expect(said).toHaveLength(2)
 })
 
+itOnDisk('a rank says nothing about flight records without a folder for temporary files', () => {
+  const env = { TMPDIR: join(disk, 'none'), END: 'throw' }
+  const cwd = join(fixtures, '../distributed')
+  const { code, stderr } = tsrun(['--nproc', '2', 'end.mjs'], { env, cwd })
+  expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('Error: uncaught') })
+  expect(stderr).not.toContain('could not be written')
+})
+
 itOnDisk('a dashboard opens without a folder for temporary files', () => {
   const env = { TMPDIR: join(disk, 'none') }
   const { code, stderr } = tsrun(['--dashboard=0', 'hello.mjs'], { env })

@@ -33,7 +33,7 @@ const errorReport = {
   ...{ distance: 0, silent: true },
 }
 const outcome = {
-  ...{ rank: 1, pid: 7, exitCode: 1, signal: null, startedAt: 1, endedAt: 2, stoppedAt: null },
+  ...{ rank: 1, pid: 7, exitCode: 1, signal: null, startedAt: 1, endedAt: 2, stoppedAt: 2 },
   ...{ error: errorReport, exitedAt: 'a.ts:1', stderrTail: ['x'], heapExhausted: false },
   usage: { cpuSeconds: 1, peakBytes: 5 },
   place: {
@@ -69,7 +69,7 @@ const nodes = [0, 1].map((nodeRank) => {
 const plan = { runId: 'r', master: { host: '10.0.0.1', port: 29_500 }, nodes }
 const registration = {
   ...{ nodeRank: 1, nnodes: 2, minNodes: 2, nproc: 1, host: 'h', pid: 7, identity: 'i' },
-  ...{ address: '10.0.0.2', role: 'r', rdzvId: 'x', version: '1', node: 'v20', script: '/a' },
+  ...{ address: '10.0.0.2', role: 'r', rdzvId: 'x', version: '1', script: '/a' },
   digest: 'abc',
 }
 const verdict = judge({ plan, reports: [report as never], lost: [], restarts: 0, maxRestarts: 1 })

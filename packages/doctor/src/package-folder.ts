@@ -1,5 +1,2 @@
-/**
- * The folder of this package, one level above both sources and bundle. Keep this file at the top of
- * src.
- */
+/** The folder of this package, one level above sources and bundle. Keep this file at the top of src. */
 export const packageFolder = new URL('../', import.meta.url)

@@ -6,7 +6,7 @@ const QUERY = [
   '--query-gpu=index,uuid,utilization.gpu,memory.used',
   '--format=csv,noheader,nounits',
 ]
-/** Milliseconds. Without persistence mode, the GPU driver takes seconds to start. */
+/** Time limit in milliseconds. Without persistence mode, the GPU driver takes seconds to start. */
 const LIMIT = 10_000
 
 /** Polls nvidia-smi, with at most one process at a time. */

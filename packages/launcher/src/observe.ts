@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { formatBytes, formatRanks } from '@tsrun/core'
+import { formatBytes, formatRanks, messageOf } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { quoted, usageError } from './args/readers.ts'
@@ -33,11 +33,7 @@ interface Place {
   readonly interrupts: Interrupts
 }
 
-/**
- * Opens the servers that show the state of a job.
- *
- * @throws ERR_TSR_USAGE when a port cannot be used, ERR_TSR_PACKAGE_MISSING
- */
+/** Opens the servers that show the state of a job. */
 export async function openWatchers(
   { dashboard: page, metrics: endpoint, trace }: OutputOptions,
   { script, program }: Job,
@@ -50,7 +46,7 @@ export async function openWatchers(
   const observe = await loadObserve(page === undefined ? '--metrics' : '--dashboard', cwd)
   const host = observeHost(env, stop, announcer)
   const refuse = (source: string) => (cause: unknown) => {
-    throw usageError(`${source}: ${(cause as Error).message}`, cause)
+    throw usageError(`${source}: ${messageOf(cause)}`, cause)
   }
   const traces = trace?.directory ?? ''
   const command = [program.script, ...program.arguments].map(quoted).join(' ')
@@ -140,6 +136,6 @@ export async function finishTrace(
       { file, spans, ranks: ranks.size },
     )
   } catch (error) {
-    announcer.say('trace', `trace: ${file} could not be written: ${(error as Error).message}`)
+    announcer.say('trace', `trace: ${file} could not be written: ${messageOf(error)}`)
   }
 }

@@ -13,7 +13,6 @@ const facts = require(manifest) as Readonly<Record<'version' | 'homepage', strin
 /** The version of tsrun. */
 export const version = facts.version
 
-/** The address of the documentation. */
 export const homepage = facts.homepage
 
 /** The oldest Node that tsrun supports. */

@@ -38,11 +38,9 @@ it('the doctor reports the GPUs from the output of nvidia-smi', async () => {
   )
   const found = await report()
   expect(found).toMatchObject({ gpuProblem: null })
-  expect(found.gpus).toEqual(
-    Array(2).fill({ name: 'NVIDIA H100', memory: '81559 MiB', driver: '570.1' }),
-  )
+  expect(found.gpus).toEqual(Array(2).fill('NVIDIA H100, 81559 MiB, 570.1'))
   expect(envText(found)).toContain(
-    '\n- GPUs:\n  - 0: NVIDIA H100, 81559 MiB, driver 570.1\n  - 1: NVIDIA H100,',
+    '\n- GPUs:\n  - 0: NVIDIA H100, 81559 MiB, 570.1\n  - 1: NVIDIA H100,',
   )
 })
 

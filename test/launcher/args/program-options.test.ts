@@ -17,6 +17,7 @@ it.each([
   ['--a --b=1', ['--a', '--b=1']],
   ["--title='a b' \t --x", ['--title=a b', '--x']],
   [String.raw`--a="b \"c\" d" e\ f`, ['--a=b "c" d', 'e f']],
+  [`--a="b 'c' d"e f`, [`--a=b 'c' de`, 'f']],
   ["--a='' ''", ['--a=', '']],
   [String.raw`'a\b'`, [String.raw`a\b`]],
   ['', []],

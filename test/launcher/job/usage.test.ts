@@ -34,12 +34,4 @@ describe('the summary', () => {
    3    h1  10.0 s    20.0 s  200 %        4 MiB
 `)
   })
-
-  it('of many ranks shows the minimum, median and maximum', () => {
-    expect(summaryText(ranks(256, 64), 80)).toBe(`256 ranks    time  CPU time    CPU  peak memory
-    least  10.0 s    10.0 s  100 %        1 MiB
-   median  10.0 s    20.0 s  200 %      128 MiB
-     most  10.0 s    40.0 s  400 %      256 MiB
-`)
-  })
 })

@@ -37,8 +37,10 @@ it('every line has a prefix, including the lines of a stack in a log record', ()
   )
 })
 
-it('does not reformat the JSON of other loggers', () => {
-  const text = '{"level":30,"time":1,"pid":1,"hostname":"h","msg":"mine"}'
+it.each([
+  '{"level":30,"time":1,"pid":1,"hostname":"h","msg":"mine"}',
+  '{"level":"info","name":"train","runId":"r1","msg":"mine"}',
+])('does not reformat the JSON of other loggers: %s', (text) => {
   expect(make('pretty', 4).present({ text, end: '\n' })).toBe(`[rank 3] ${text}\n`)
   expect(make('raw', 4).present({ text, end: '\n' })).toBe(`${text}\n`)
 })

@@ -5,7 +5,7 @@ const never = new AbortController().signal
 
 const registration = {
   ...{ nodeRank: 1, nnodes: 2, minNodes: 2, nproc: 1, host: 'h1', pid: 7, identity: 'i' },
-  ...{ address: '10.0.0.2', role: 'default', version: '0.1.0', node: 'v20.0.0' },
+  ...{ address: '10.0.0.2', role: 'default', version: '0.1.0' },
   ...{ script: '/train.ts', digest: '' },
 }
 const here = { id: 'here', node: registration, storeAddress: '' }

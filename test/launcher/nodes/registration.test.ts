@@ -13,7 +13,6 @@ function node(nodeRank: number, facts: Partial<NumberedNode> = {}): NumberedNode
     role: 'default',
     rdzvId: undefined,
     version: '1.0.0',
-    node: 'v20.20.2',
     script: '/train.ts',
     digest: 'ab'.repeat(32),
     ...facts,
@@ -27,7 +26,7 @@ const joined = new Map([
 ])
 
 it('registration accepts any number of ranks and any path of the script', () => {
-  const newcomer = node(2, { nproc: 7, script: '/elsewhere/train.ts', node: 'v22.0.0' })
+  const newcomer = node(2, { nproc: 7, script: '/elsewhere/train.ts' })
   expect(findMismatch(newcomer, zero, joined)).toBeUndefined()
 })
 

@@ -7,7 +7,6 @@ function listen(limit: number): { said: string[]; monitor: HeartbeatMonitor } {
   const announcer = { say: (_: string, message: string) => said.push(message) }
   const monitor = monitorHeartbeats(announcer, limit, {
     node: () => ({ nodeRank: 1, host: 'h1' }),
-    silence: 'has been silent',
     consequence: 'the job fails',
     onLost: () => said.push('lost'),
   })

@@ -12,7 +12,7 @@ export function exited(rank: number, exitCode: number, facts: Facts = {}): RankO
     startedAt: 0,
     endedAt: 200,
     stopSignal: undefined,
-    stoppedAt: Infinity,
+    stoppedAt: undefined,
     error: undefined,
     exitedAt: undefined,
     stderrTail: [],

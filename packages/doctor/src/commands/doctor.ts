@@ -14,7 +14,7 @@ import {
 import { judge, type Finding } from '../host/checks.ts'
 import { gatherFacts } from '../host/gather.ts'
 import { answerQuestions } from '../hosts/agent.ts'
-import { canRun, remarksOf, surveyJson, surveyText } from '../hosts/report.ts'
+import { canRun, remarksOf, surveyText } from '../hosts/report.ts'
 import { surveyHosts } from '../hosts/survey.ts'
 
 const needs = 'hosts'
@@ -55,7 +55,6 @@ export const command = declareCommand({
   },
 })
 
-/** @throws ERR_TSR_USAGE */
 async function compareHosts(
   file: string,
   { json, port, 'port-range': portRange, iface, ...given }: ValuesOf<typeof flags>,
@@ -69,9 +68,11 @@ async function compareHosts(
   const reach = { ssh: readSsh(given.ssh), env, cwd }
   const survey = await surveyHosts({ hosts, reach, port, portRange, iface, signal })
   signal.throwIfAborted()
-  if (json === true) console.write('stdout', surveyJson(survey, port))
-  else console.print('stdout', surveyText(survey, port))
-  context.exitCode = canRun(remarksOf(survey, port)) ? 0 : 1
+  const remarks = remarksOf(survey)
+  const report = { version, canRun: canRun(remarks), ...survey, remarks }
+  if (json === true) console.write('stdout', inJson(report))
+  else console.print('stdout', surveyText(survey, remarks))
+  context.exitCode = report.canRun ? 0 : 1
 }
 
 async function diagnose(asJson: boolean, context: CommandContext): Promise<void> {
@@ -79,9 +80,10 @@ async function diagnose(asJson: boolean, context: CommandContext): Promise<void>
   const facts = await gatherFacts(env, cwd, interrupts.stop)
   interrupts.stop.throwIfAborted()
   const findings = judge(facts)
-  if (asJson) console.write('stdout', reportJson(findings))
+  const report = { version, canTrain: canTrain(findings), checks: findings }
+  if (asJson) console.write('stdout', inJson(report))
   else console.print('stdout', reportText(findings))
-  context.exitCode = canTrain(findings) ? 0 : 1
+  context.exitCode = report.canTrain ? 0 : 1
 }
 
 const labels = { ok: 'OK', note: 'note', problem: 'FAILS' } as const
@@ -107,7 +109,6 @@ export function reportText(findings: readonly Finding[]): string {
   return `${[`tsrun ${version}`, ...lines, end].join('\n')}\n`
 }
 
-function reportJson(findings: readonly Finding[]): string {
-  const report = { version, canTrain: canTrain(findings), checks: findings }
+function inJson(report: object): string {
   return `${JSON.stringify(report, null, 2)}\n`
 }

@@ -64,12 +64,7 @@ function section(title: string, lines: readonly string[]): string[] {
 }
 
 function gpuLines({ gpus, gpuProblem }: HostReport): string[] {
-  return gpuProblem !== null
-    ? [gpuProblem]
-    : gpus.map(
-        ({ name, memory, driver }, index) =>
-          `${index}: ${name}, ${memory ?? NOT_FOUND}, driver ${driver ?? NOT_FOUND}`,
-      )
+  return gpuProblem !== null ? [gpuProblem] : gpus.map((gpu, index) => `${index}: ${gpu}`)
 }
 
 /** Formats a value as one line of Markdown code, because values may contain asterisks. */

@@ -53,7 +53,6 @@ export const command = declareCommand({
   run: setUp,
 })
 
-/** The request of the flags, with absolute paths. @throws ERR_TSR_USAGE */
 export function requestOf(
   { gpu, official, wheel, python }: ValuesOf<typeof flags>,
   cwd: string,
@@ -66,7 +65,6 @@ export function requestOf(
   }
 }
 
-/** What to set up. @throws ERR_TSR_USAGE for flags that belong to another component */
 function componentOf(what: string, values: ValuesOf<typeof flags>, cwd: string) {
   if (what === 'tensorflow') return tensorflowComponent(requestOf(values, cwd))
   const others = ['gpu', 'wheel', 'python', 'official'] as const
@@ -75,7 +73,6 @@ function componentOf(what: string, values: ValuesOf<typeof flags>, cwd: string) 
   throw usageError(`--${given} is only for tsrun setup tensorflow`)
 }
 
-/** Installs or checks a component, and reports progress. */
 async function setUp(
   values: ValuesOf<typeof flags>,
   context: CommandContext,

@@ -5,7 +5,6 @@ import { systemAdvice } from '../setup/blas.ts'
 import { describe } from '../setup/tensorflow.ts'
 import type { Facts } from './gather.ts'
 
-/** The result of a check. */
 export interface Finding {
   readonly name: string
   /**
@@ -19,16 +18,13 @@ export interface Finding {
   readonly details?: readonly string[]
 }
 
-/** The name is that of the check. The default state is `note` if there is advice, and else `ok`. */
+/** A finding without the name of its check. The default state is `note` if there is advice, else `ok`. */
 type Outcome = Omit<Finding, 'name' | 'state'> & Partial<Pick<Finding, 'state'>>
 
 /** Checks by name, in the order of the report. */
 type Checks = Readonly<Record<string, (facts: Facts) => Outcome | undefined>>
 
-/**
- * What a rank needs: threads, and KiB of addresses, on the default backend; open files for the script
- * and the connections to a few dozen peers.
- */
+/** Minimum limits for a rank with dozens of peers: threads, KiB of address space, and open files. */
 const RANK = { threads: 13, addresses: 4e6, files: 1024 }
 
 const checksOfHost: Checks = {

@@ -44,15 +44,13 @@ export async function reportHost(env: Environment, cwd: string, signal: AbortSig
     cpu: {
       model: model === '' ? null : model,
       cores: cores.all,
-      /** The number of cores for this process. */
+      /** The number of cores on which this process may run. */
       allowed: cores.allowed,
-      /** The limit of the cgroup in cores. */
       limit: cores.quota ?? null,
     },
     memory: {
       size: totalmem(),
       free: readAvailable() ?? freemem(),
-      /** The limit of the cgroup in bytes. */
       limit: limit < totalmem() ? limit : null,
     },
     ...(await readGpus({ env, cwd, limit: LIMIT, signal })),
@@ -92,10 +90,7 @@ const backendPackages = [
   ['webgpu', '@tensorflow/tfjs-backend-webgpu'],
 ] as const
 
-/**
- * Folders to resolve packages from: the user's, tsrun's, and those of packages that depend on a
- * backend.
- */
+/** Folders to resolve packages from: those of the user, of tsrun, and of packages with a backend. */
 function placesOf(cwd: string): string[] {
   const own = [join(cwd, 'any.js'), import.meta.url]
   const others = ['@tsrun/training', '@tsrun/native'].flatMap(
@@ -138,14 +133,8 @@ async function readGpus(options: Parameters<typeof runProgram>[2]) {
   const { stdout, stderr, failure } = await runProgram('nvidia-smi', QUERY, options)
   const lines = linesOf(failure === undefined ? stdout : `${stdout}\n${stderr}`)
   return {
-    /** `memory` includes the unit. */
-    gpus:
-      failure === undefined
-        ? lines.map((line) => {
-            const [name = line, memory = null, driver = null] = line.split(', ')
-            return { name, memory, driver }
-          })
-        : [],
+    /** For each GPU: name, memory with its unit, and version of the driver. */
+    gpus: failure === undefined ? lines : [],
     /** Why nvidia-smi fails; null if it works or is not installed. */
     gpuProblem:
       failure === undefined || failure === 'exit code ENOENT'

@@ -18,6 +18,7 @@ import {
   findDevices,
   type Devices,
   gpusOfHost,
+  lastLineOf,
   processLimits,
   resolveFrom,
   runProgram,
@@ -28,14 +29,9 @@ import { packageFolder } from '../package-folder.ts'
 import { LONGEST_START } from '../setup/proof.ts'
 import { findBlas, measureMemory, readCores, readGpus, trySharedMemory } from './machine.ts'
 
-/** The facts about this host, which the checks assess. */
 export type Facts = Awaited<ReturnType<typeof gatherFacts>>
 
-/**
- * Collects the facts about this host. Programs that do not answer in time are killed.
- *
- * @param signal - stops the tests of the backends, which take most of the time
- */
+/** @param signal - stops the tests of the backends, which take most of the time */
 export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: AbortSignal) {
   const tensorflow = readTensorFlow(env)
   const { list } = gpusOfHost(env)
@@ -46,7 +42,7 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
     sharedMemory: await trySharedMemory(),
     limits: {
       ...processLimits(),
-      /** Node raises this limit to the maximum, and ranks inherit it. */
+      /** Node raises the limit on open files to the maximum, and ranks inherit it. */
       'open files': softLimit('Max open files') ?? Infinity,
     },
     cores: readCores(),
@@ -135,7 +131,6 @@ async function tryBackend(
   const line = stdout.split('\n').findLast((each) => each.startsWith('{'))
   const outcome = parseJson(line ?? '', probeOutcome)
   if (outcome !== undefined) return { name, ...outcome }
-  const lastLine = stderr.trim().split('\n').at(-1) ?? ''
-  const reason = [failure ?? 'it printed nothing', lastLine].filter(Boolean).join(': ')
+  const reason = [failure ?? 'it printed nothing', lastLineOf(stderr) ?? []].flat().join(': ')
   return { name, works: false, reason, missing: false }
 }

@@ -58,7 +58,7 @@ export function readCores() {
     all: cpus().length,
     /** CPU limit of the container, in cores; undefined: no limit. */
     quota: cpuQuota(),
-    /** What `--nproc auto` starts without GPUs. */
+    /** The number of ranks that `--nproc auto` starts without GPUs. */
     usable: usableCores(),
   }
 }
@@ -121,11 +121,11 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal) {
       return {
         /** The first library whose products are right. */
         library,
-        /** What named it or brought it. */
+        /** The variable that names the library, or the package that contains it. */
         origin,
-        /** The kernels that it selected, and the variable that selects them. */
+        /** The kernels that the library selected, and OPENBLAS_CORETYPE if it is set. */
         kernels: `${kernels}${chosen}`,
-        /** Why those before it cannot be used. */
+        /** Why each library before this one cannot be used. */
         problems,
       }
     }

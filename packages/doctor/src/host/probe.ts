@@ -1,7 +1,4 @@
-/**
- * A program: `node probe.js BACKEND URL-OF-TRAINING` trains one step and prints the result as a line of
- * JSON.
- */
+/** The program `node probe.js BACKEND URL-OF-TRAINING` trains one step and prints a line of JSON. */
 
 import type { Tensor } from '@tsrun/training'
 

@@ -23,7 +23,6 @@ import { isAvailable } from '@tsrun/native'
 import { addressOfInterface, localAddressTowards } from '@tsrun/store'
 import { readCores, trySharedMemory } from '../host/machine.ts'
 
-/** The facts about a host for `tsrun doctor --hosts`. */
 export type HostFacts = Awaited<ReturnType<typeof gather>>
 
 /** The requests to an agent, and their answers. */
@@ -44,10 +43,8 @@ export const reply = object({
 export type Reply = Of<typeof reply>
 
 /**
- * Answers the questions of `tsrun doctor --hosts`, which arrive as lines of JSON. The first line is the
- * secret that authenticates measurements between hosts.
- *
- * @returns once the input has ended
+ * Answers the questions of `tsrun doctor --hosts`, which arrive as lines of JSON, until the input
+ * ends. The first line is the secret that authenticates measurements between hosts.
  */
 export async function answerQuestions(
   input: Readable,
@@ -132,7 +129,6 @@ const WORD = 8
 /** Milliseconds for a client to send the secret. */
 const PATIENCE = 5000
 
-/** Measurements from one host to another. */
 export type Link = Awaited<ReturnType<typeof measureLink>>
 
 /** Wall-clock time in milliseconds, with fractions. */
@@ -141,9 +137,7 @@ const clock = (): number => performance.timeOrigin + performance.now()
 /**
  * Serves the measurements of other hosts, at all addresses of this host.
  *
- * @param ports - the range in which the first free port is used; default: any port
- * @returns the server, whose connections end with the process
- * @throws the error of the last port, for example EADDRINUSE
+ * @param ports - default: any port
  */
 export async function answerLinks(secret: Buffer, ports: PortRange = { first: 0, last: 0 }) {
   for (let port = ports.first; ; port++) {
@@ -262,10 +256,7 @@ async function measureBandwidth(exchange: Exchange): Promise<number> {
   return (bytes / (await exchange(bytes)).time) * 1000
 }
 
-/**
- * Returns a function that sends bytes, a multiple of a chunk, and waits until the other host has
- * received them.
- */
+/** Returns a function that sends whole chunks, and waits until the other host has received them. */
 function exchangesOn(socket: Socket) {
   const chunks: AsyncIterator<Buffer, undefined> = socket[Symbol.asyncIterator]()
   return async (bytes: number) => {

@@ -12,8 +12,7 @@ export interface Remark {
 }
 
 /** Formats the report for a terminal. */
-export function surveyText(survey: Survey, storePort: number): string {
-  const remarks = remarksOf(survey, storePort)
+export function surveyText(survey: Survey, remarks: readonly Remark[]): string {
   const lines = [
     `tsrun ${version}, ${survey.hosts.length} hosts`,
     '',
@@ -29,11 +28,6 @@ export function surveyText(survey: Survey, storePort: number): string {
       : 'A job cannot run on all of these hosts: see FAILS above.',
   ]
   return `${lines.join('\n')}\n`
-}
-
-export function surveyJson(survey: Survey, storePort: number): string {
-  const remarks = remarksOf(survey, storePort)
-  return `${JSON.stringify({ version, canRun: canRun(remarks), ...survey, remarks }, null, 2)}\n`
 }
 
 export function canRun(remarks: readonly Remark[]): boolean {
@@ -106,10 +100,10 @@ const LARGEST_OFFSET = 50
 const FEWEST_FILES = 1024
 
 /** The problems and notes about the surveyed hosts. */
-export function remarksOf(survey: Survey, storePort: number): Remark[] {
+export function remarksOf(survey: Survey): Remark[] {
   const remarks = [
     ...hostRemarks(survey),
-    ...storeRemarks(survey, storePort),
+    ...storeRemarks(survey),
     ...failedLinks(survey),
     ...wrongClocks(survey),
   ]
@@ -148,7 +142,7 @@ function hostRemarks(survey: Survey): Remark[] {
   })
 }
 
-function storeRemarks({ hosts, store }: Survey, port: number): Remark[] {
+function storeRemarks({ hosts, store, port }: Survey): Remark[] {
   const first = hosts[0]!.name
   return store.flatMap((problem, i): Remark[] => {
     if (problem === undefined) return []

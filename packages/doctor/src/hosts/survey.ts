@@ -17,7 +17,6 @@ import {
   SECRET_BYTES,
 } from './agent.ts'
 
-/** The hosts to measure, and how. */
 export interface SurveyRequest {
   readonly hosts: readonly RemoteHost[]
   readonly reach: Reach
@@ -54,7 +53,6 @@ const LONGEST = 60_000
 interface Asked {
   readonly index: number
   readonly agent: Agent
-  /** The address of the host's ranks. */
   readonly address: string
   readonly port: number
 }
@@ -95,6 +93,7 @@ export async function surveyHosts(request: SurveyRequest) {
       }
     }
     return {
+      port: request.port,
       hosts: found.map(({ finding }) => finding),
       /** Between all hosts whose agents answered, in both directions. */
       links: links.toSorted((a, b) => a.from - b.from || a.to - b.to),

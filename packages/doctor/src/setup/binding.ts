@@ -30,6 +30,9 @@ const GENERAL = ['-O2', '-DNDEBUG', '-std=c++17', '-fPIC', '-shared', '-w']
 const EXACT = ['-ffp-contract=off', '-DEIGEN_FAST_MATH=0']
 const FRAMEWORK = '-l:libtensorflow_framework.so.2'
 
+/** Compiles a shared library in a folder. */
+type Make = (cwd: string, ...args: readonly string[]) => Promise<ToolOutput>
+
 /**
  * Compiles the binding's sources in the npm package, together with those in `native`, against a wheel.
  * Writes the result where the package expects the binding.
@@ -51,44 +54,28 @@ export async function compileBinding(
   const include = join(wheel.folder, 'include')
   const paths = [`-L${wheel.folder}`, `-Wl,-rpath,${wheel.folder}`]
 
-  const silenced = await runTool(
-    context,
-    command,
-    [
-      ...GENERAL,
-      `-I${include}`,
-      join(native, 'quiet.cc'),
-      '-o',
-      QUIET,
-      '-Wl,-z,initfirst',
-      ...paths,
-      FRAMEWORK,
-    ],
-    { cwd: target },
-  )
+  const make: Make = (cwd, ...args) =>
+    runTool(context, command, [...GENERAL, `-I${include}`, ...args], { cwd })
+  const quiet = [join(native, 'quiet.cc'), '-o', QUIET, '-Wl,-z,initfirst']
+  const silenced = await make(target, ...quiet, ...paths, FRAMEWORK)
   // If the wheel lacks the function that quiet.cc calls, TensorFlow prints its log messages.
   const first = silenced.ok ? [`-L${target}`, '-Wl,--no-as-needed', `-l:${QUIET}`] : []
 
   const compile = (...added: readonly string[]) =>
-    runTool(
-      context,
-      command,
-      [
-        ...GENERAL,
-        '-DNAPI_VERSION=8',
-        ...[headers, include, '..', '.'].map((path) => `-I${path}`),
-        'binding/tfjs_backend.cc',
-        'binding/tfjs_binding.cc',
-        ...added,
-        '-o',
-        join(target, 'tfjs_binding.node'),
-        ...first,
-        ...paths,
-        '-Wl,-rpath,$ORIGIN',
-        '-l:libtensorflow_cc.so.2',
-        FRAMEWORK,
-      ],
-      { cwd: folder },
+    make(
+      folder,
+      '-DNAPI_VERSION=8',
+      ...[headers, '..', '.'].map((path) => `-I${path}`),
+      'binding/tfjs_backend.cc',
+      'binding/tfjs_binding.cc',
+      ...added,
+      '-o',
+      join(target, 'tfjs_binding.node'),
+      ...first,
+      ...paths,
+      '-Wl,-rpath,$ORIGIN',
+      '-l:libtensorflow_cc.so.2',
+      FRAMEWORK,
     )
   const ours = [
     join(native, 'passes.cc'),
@@ -97,10 +84,7 @@ export async function compileBinding(
     `-Dnapi_register_module_v1=${ENTRY}`,
     `-DBINDING_ENTRY=${ENTRY}`,
   ]
-  const [whole, kernels] = await Promise.all([
-    compile(...ours),
-    compileKernels(context, command, include, target),
-  ])
+  const [whole, kernels] = await Promise.all([compile(...ours), compileKernels(make, target)])
   // If tsrun's additions do not compile with this TensorFlow, compile the binding without them.
   const output = whole.ok ? whole : await compile()
   if (output.ok) {
@@ -115,30 +99,12 @@ export async function compileBinding(
 }
 
 /** Skips instruction sets that the compiler does not support. @returns the output for a supported set */
-async function compileKernels(
-  context: ToolContext,
-  command: string,
-  include: string,
-  target: string,
-): Promise<ToolOutput> {
+async function compileKernels(make: Make, target: string): Promise<ToolOutput> {
   const outputs: ToolOutput[] = []
   for (const [name, flags] of Object.entries(INSTRUCTIONS)) {
-    const output = await runTool(
-      context,
-      command,
-      [
-        ...GENERAL,
-        ...EXACT,
-        '-fvisibility=hidden',
-        ...flags,
-        `-I${include}`,
-        join(native, 'kernels.cc'),
-        '-o',
-        `libtsrun_kernels_${name}.so`,
-      ],
-      { cwd: target },
-    )
-    outputs.push(output)
+    const options = [...EXACT, '-fvisibility=hidden', ...flags]
+    const library = `libtsrun_kernels_${name}.so`
+    outputs.push(await make(target, ...options, join(native, 'kernels.cc'), '-o', library))
   }
   return outputs.find(({ ok }) => ok) ?? outputs.at(-1)!
 }

@@ -16,7 +16,7 @@ for (const [m, n, k] of SIZES) {
   const [a, b] = [integers(m * k), integers(k * n)]
   for (const form of [0, 1, 2, 3]) {
     const [transposeA, transposeB] = [form % 2 === 1, form > 1]
-    // From one row and one column of an operand to the next, in values.
+    // The distances between rows and between columns of each operand, in values.
     const [aRow, aColumn] = transposeA ? [1, m] : [k, 1]
     const [bRow, bColumn] = transposeB ? [1, k] : [n, 1]
     // A product must ignore the earlier contents of its result.

@@ -92,7 +92,7 @@ function describe({ version, kernels = 'unknown', library }: BlasManifest): stri
   return `OpenBLAS ${version} is set up (kernels ${kernels}, ${library})`
 }
 
-/** Milliseconds. */
+/** Time limit of a test in milliseconds. */
 const LIMIT = 60_000
 const program = fileURLToPath(new URL('dist/blas-proof.js', packageFolder))
 const proven = object({ kernels: text.optional() })

@@ -39,16 +39,11 @@ const download = object({ url: text, sha256: text })
 /** The module that records downloads, as a URL because NODE_OPTIONS cannot hold paths with spaces. */
 const recorder = new URL('src/setup/record-downloads.mjs', packageFolder).href
 
-/** The folder in which npm installs the package. */
 export function folderOfPackage(folder: string, name: TensorFlowManifest['package']): string {
   return join(folder, 'node_modules', name)
 }
 
-/**
- * Installs the package of the binding and Node's headers, without their install scripts.
- *
- * @throws ERR_TSR_SETUP
- */
+/** Installs the package of the binding and Node's headers, without their install scripts. */
 export async function installPackages(
   context: ToolContext,
   npm: string,
@@ -75,7 +70,6 @@ export async function installPackages(
  * any downloaded code runs.
  *
  * @returns the downloads without a known hash
- * @throws ERR_TSR_SETUP
  */
 export async function installOfficially(
   context: ToolContext,
@@ -109,7 +103,6 @@ export async function installOfficially(
  * Rejects a download whose hash differs from the known hash.
  *
  * @returns the downloads without a known hash
- * @throws ERR_TSR_SETUP
  */
 export function compareDownloads(downloads: readonly Download[]): Download[] {
   if (downloads.length === 0) {
@@ -126,11 +119,10 @@ export function compareDownloads(downloads: readonly Download[]): Download[] {
   })
 }
 
-/** A TensorFlow that was installed from a wheel. */
 export interface Wheel {
   /** The folder that contains the libraries and `include`. */
   readonly folder: string
-  /** Its source, for messages. */
+  /** The source of the wheel, for messages. */
   readonly origin: string
 }
 

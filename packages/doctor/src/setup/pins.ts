@@ -49,7 +49,6 @@ export function npmManifest(name: TensorFlowManifest['package']): object {
   }
 }
 
-/** The lock file of `npmManifest`. */
 export function npmLock(name: TensorFlowManifest['package']): string {
   return readFileSync(new URL(`${name.split('/')[1]!}.lock.json`, pins), 'utf8')
 }

@@ -12,7 +12,7 @@ interface Backend {
 
 const [folder = '', name = ''] = process.argv.slice(2)
 restoreLegacyUtil()
-// The binding has the interface of the tf of training, which is not loaded here.
+// The binding has the same interface as `tf` of @tsrun/training, which is not loaded here.
 const tf = createRequire(join(folder, 'any.js'))(name) as (typeof import('@tsrun/training'))['tf']
 
 expect('the backend', tf.getBackend(), 'tensorflow')

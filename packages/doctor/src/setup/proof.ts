@@ -25,11 +25,7 @@ interface Proof {
 /** Milliseconds. The driver compiles kernels for minutes if the wheel has none for the GPU. */
 export const LONGEST_START = 600_000
 
-/**
- * Tests a binding in a new process: multiplies, differentiates and lists the devices.
- *
- * @returns the problem if it does not work
- */
+/** Tests a binding in a new process. @returns the problem if it does not work */
 export async function prove(
   context: ToolContext,
   {
@@ -61,10 +57,7 @@ export async function prove(
   return { tensorflow, devices: gpu ? gpusIn(log) : ['CPU'], idleGpus }
 }
 
-/**
- * Extracts the names of GPUs from lines such as `Created device …/device:GPU:0 with … name: NVIDIA H200,
- * pci …` in the log.
- */
+/** Finds GPUs in lines such as `Created device …/device:GPU:0 with … name: NVIDIA H200, pci …`. */
 export function gpusIn(log: string): string[] {
   const created = /Created device \S*\/device:GPU:\d+ with .*?\bname: ([^,\n]+)/g
   const names = Array.from(log.matchAll(created), ([, name]) => name!.trim())
@@ -87,7 +80,6 @@ const causes = [
   /Could not find cuda drivers/,
 ]
 
-/** Why a GPU binding computed on the CPU. */
 export interface IdleGpus {
   /** The message in TensorFlow's log. */
   readonly reason: string

@@ -18,12 +18,7 @@ export interface Component {
   readonly title: ToolContext['title']
   /** Finds the installation that the manifest describes. @throws ERR_TSR_SETUP_MANIFEST */
   readonly find: (env: NodeJS.ProcessEnv) => Installation | undefined
-  /**
-   * Installs into a new folder.
-   *
-   * @returns the manifest, and a sentence on the result
-   * @throws ERR_TSR_SETUP
-   */
+  /** Installs into a new folder. @returns the manifest, and a sentence on the result */
   readonly build: (
     context: ToolContext,
     folder: string,
@@ -32,19 +27,18 @@ export interface Component {
 
 export interface Installation {
   readonly folder: string
-  /** The system that it was made for. */
   readonly system: string
   readonly sentence: string
-  /** Tests it in a new process. @returns the problem if it does not work */
+  /** Tests the installation in a new process. @returns the problem if it does not work */
   test(context: ToolContext): Promise<Tested | string>
 }
 
 /** An installation that works. */
 interface Tested {
   readonly sentence: string
-  /** Whether ranks can use it as this host is now. */
+  /** Whether ranks can use the installation on this host now; for example, its GPUs may be missing. */
   readonly isUsable: boolean
-  /** Whether it is what the user asks for. */
+  /** Whether the installation is the one that the user asks for. */
   readonly isCurrent: boolean
 }
 
@@ -54,7 +48,6 @@ interface Tested {
  *
  * @param isCheck - whether to install nothing and only to report whether the component works
  * @returns whether ranks can use the component
- * @throws ERR_TSR_SETUP, or the abort reason of the context's signal
  */
 export async function setUpComponent(
   given: Omit<ToolContext, 'log' | 'title'>,
@@ -100,16 +93,13 @@ async function examine(
     return unusable(error.message)
   }
   if (found === undefined) return unusable(`${title} is not set up in ${home}: run \`${command}\``)
-  const { folder, sentence } = found
-  const tested = await testQuietly(context, found)
+  const { folder, sentence, system } = found
+  const tested =
+    system === thisSystem
+      ? await found.test({ ...context, log: devNull })
+      : `it was made for ${system}, and this is ${thisSystem}`
   if (typeof tested !== 'string') return { ...tested, folder }
   return unusable(`${sentence}, but it does not work (${tested}): run \`${command}\` again`, folder)
-}
-
-async function testQuietly(context: ToolContext, found: Installation): Promise<Tested | string> {
-  const { system } = found
-  if (system !== thisSystem) return `it was made for ${system}, and this is ${thisSystem}`
-  return await found.test({ ...context, log: devNull })
 }
 
 /** Installs a component in a new folder, and points the manifest to it at the end. */

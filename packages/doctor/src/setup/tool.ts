@@ -4,12 +4,10 @@ import { basename } from 'node:path'
 import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
-/** The environment of a set-up. */
 export interface ToolContext {
   /** What is set up, for messages. */
   readonly title: 'TensorFlow' | 'OpenBLAS'
   readonly env: NodeJS.ProcessEnv
-  /** Aborts when the user interrupts. */
   readonly signal: AbortSignal
   /** The log file for the output of all tools. */
   readonly log: string
@@ -20,7 +18,7 @@ export interface ToolContext {
 
 export interface ToolOutput {
   readonly ok: boolean
-  /** True if there is no such program. */
+  /** True if the program is not installed. */
   readonly isMissing?: boolean
   readonly stdout: string
   readonly stderr: string
@@ -29,13 +27,13 @@ export interface ToolOutput {
 interface ToolOptions {
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** Milliseconds. */
+  /** Time limit in milliseconds. */
   readonly limit?: number
 }
 
 /**
- * NODE_OPTIONS of a process that tests an installation: none, but under Yarn's Plug'n'Play those of the user,
- * by which packages are found.
+ * NODE_OPTIONS of a process that tests an installation: none, except under Yarn's Plug'n'Play, which finds
+ * packages by the user's NODE_OPTIONS.
  */
 export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
   return process.versions['pnp'] === undefined ? '' : (env['NODE_OPTIONS'] ?? '')
@@ -44,11 +42,7 @@ export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
 /** Half an hour, for downloading 3 GB of CUDA libraries over a slow network. */
 const LONGEST = 30 * 60_000
 
-/**
- * Runs a program until it and its children end. Prints progress messages during a long run.
- *
- * @throws the abort reason of the context's signal
- */
+/** Runs a program until it and its children end. Prints progress messages during a long run. */
 export async function runTool(
   { env, signal, log, say, reminderInterval = 10_000 }: ToolContext,
   command: string,
@@ -143,9 +137,8 @@ const offline =
   /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|E\w*TIMEDOUT|ERR_SOCKET_TIMEOUT)\b|Retrying \(Retry\(|(Connection|Timeout|Proxy)Error/
 
 /**
- * Chooses advice by the whole output of npm or pip.
+ * Chooses advice by the output of npm or pip.
  *
- * @param source - where the tool looks for packages
  * @param noWheel - the advice if no wheel fits this system
  */
 export function installAdvice(output: ToolOutput, source: string, noWheel = ''): string {
@@ -168,11 +161,8 @@ export function installAdvice(output: ToolOutput, source: string, noWheel = ''):
 }
 
 interface PipRequest {
-  /** What is installed, for messages. */
   readonly what: string
-  /** Flags and requirements. */
   readonly args: readonly string[]
-  /** Advice if no wheel fits this system. */
   readonly noWheel: string
 }
 
@@ -202,16 +192,14 @@ function textOf({ stdout, stderr }: ToolOutput): string {
   return `${stdout}\n${stderr}`
 }
 
-/** A program that works. */
 export interface Tool {
   readonly command: string
   readonly version: string
 }
 
-/** For tools that only say which they are. */
+/** For calls that only print the version of a tool. */
 const PROBE = { limit: 60_000 }
 
-/** @throws ERR_TSR_SETUP */
 export async function findNpm(context: ToolContext): Promise<Tool> {
   const found = await runTool(context, 'npm', ['--version'], PROBE)
   if (found.ok) return { command: 'npm', version: found.stdout.trim() }
@@ -245,7 +233,6 @@ export async function findCompiler(context: ToolContext): Promise<Tool> {
 
 const pythons = ['python3', 'python'] as const
 
-/** What a set-up needs of Python. */
 interface PythonNeeds {
   readonly modules: readonly [string, ...string[]]
   readonly advice: string
@@ -258,12 +245,7 @@ const virtualEnvironments: PythonNeeds = {
     'python3-venv), name one with --python PATH, or use --official, which needs none',
 }
 
-/**
- * Finds a Python that can make virtual environments, or has other modules.
- *
- * @param named - the flag --python, if given
- * @throws ERR_TSR_SETUP
- */
+/** Finds a Python with these modules. @param named - the flag --python, if given */
 export async function findPython(
   context: ToolContext,
   named: string | null,

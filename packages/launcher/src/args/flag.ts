@@ -3,7 +3,6 @@ import { flag, type Of, type Schema } from '@tsrun/core'
 /** A command-line flag. Help, environment variables, completion and docs are generated from flags. */
 export interface Flag {
   readonly name: string
-  /** Other names for the same flag. */
   readonly aliases?: readonly string[]
   /** Parses the value of the flag. Without a reader, the value stays text. */
   readonly reads?: Schema<unknown>
@@ -13,13 +12,10 @@ export interface Flag {
   readonly value?: string
   /** Empty for a flag that help does not show. */
   readonly description: string
-  /** The default value. */
   readonly fallback?: string
-  /** Whether the flag must be given. */
   readonly isNeeded?: true
   /** The flag without which this one is refused. */
   readonly needs?: string | undefined
-  /** The flags that are refused with this one. */
   readonly excludes?: readonly string[]
   /** The name of torchrun's flag, whose PET_* variable is read as well. */
   readonly torchrun?: string
@@ -35,8 +31,8 @@ export interface Flag {
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
 
 /**
- * Whether the flag takes a value, and is no switch. Compares what readers expect, because an optional
- * package has a `flag` of its own.
+ * Whether the flag takes a value. Compares what the readers expect, because an optional package may load
+ * its own copy of `flag`.
  */
 export function takesValue({ reads }: Pick<Flag, 'reads'>): boolean {
   return reads?.expected !== flag.expected

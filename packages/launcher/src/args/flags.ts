@@ -387,7 +387,6 @@ export const flags = {
 
 export type FlagName = keyof typeof flags
 
-/** The values of all flags. */
 export type Values = ValuesOf<typeof flags>
 
 /** The entries of `flags`, all with the type `Flag`. */

@@ -90,11 +90,7 @@ const variables =
   'RUNS_DIR NATIVE LAUNCHER_PID ENGINE CORES ACCEPT_FAULTS TRANSPORT TRACE_RANGE TRACE_BYTES ' +
   'STALL_WARNING MATH PARENT_PIPE DOWNLOADS'
 
-/**
- * Sentences about what the user probably did not mean. The job runs all the same.
- *
- * @param words - the arguments of the script
- */
+/** Sentences about what the user probably did not mean. @param words - the arguments of the script */
 export function remarksOn(
   settings: Settings,
   words: readonly string[],

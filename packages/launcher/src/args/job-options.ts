@@ -9,12 +9,7 @@ import { readSettings, type Settings } from './settings.ts'
 /** The options of a job, checked and complete. */
 export type JobOptions = ReturnType<typeof toJobOptions>
 
-/**
- * Reads the settings.
- *
- * @param command - the script and its arguments
- * @throws ERR_TSR_USAGE
- */
+/** @param command - the script and its arguments */
 export function toJobOptions(given: Settings, command: readonly string[], capacity: Capacity) {
   const settings = withoutOthers(given)
   const values = readSettings(settings)
@@ -26,16 +21,13 @@ export function toJobOptions(given: Settings, command: readonly string[], capaci
     rendezvous: toRendezvous(values, settings, conf),
     protection: toProtection(values),
     output: toOutput(values, settings),
-    /** When ranks are restarted, and how they are stopped. */
     restart: {
       maxRestarts: values['max-restarts'],
       /** Milliseconds between SIGTERM and SIGKILL. */
       grace: values.grace,
-      /** The signals that stop the job. */
       signals: values['signals-to-handle'],
       /** Milliseconds after which the job is ended. */
       jobTimeout: values['job-timeout'],
-      /** A command or a URL for a failed job. */
       onFailure: values['on-failure'],
     },
     dryRun: values['dry-run'],
@@ -43,11 +35,7 @@ export function toJobOptions(given: Settings, command: readonly string[], capaci
   }
 }
 
-/**
- * Checks that the ranks named by options exist, once the size of the job is known.
- *
- * @throws ERR_TSR_USAGE
- */
+/** Checks that the ranks named by options exist, once the size of the job is known. */
 export function checkRanks(
   { program, output }: Pick<JobOptions, 'program' | 'output'>,
   worldSize: number,
@@ -62,16 +50,13 @@ export function checkRanks(
   }
 }
 
-/** What the ranks run. */
 export type ProgramOptions = ReturnType<typeof toProgram>
 
-/** Node's default port for debuggers. */
 const INSPECTOR_PORT = 9229
 
 /**
  * @param command - the script and its arguments
  * @param nproc - the number of ranks on this host
- * @throws ERR_TSR_USAGE
  */
 export function toProgram(
   values: Values,
@@ -88,12 +73,10 @@ export function toProgram(
     kind: kindOf(values),
     script,
     arguments: scriptArguments,
-    /** Additional arguments of Node. */
     nodeArguments: nodeArgumentsOf(values),
     inspect: inspectOf(values, settings, nproc),
     /** The profiles that each rank writes into the folder of its log files. */
     profiles: (['cpu', 'heap'] as const).filter((kind) => values[`${kind}-prof`]),
-    /** The file that lists the faults to inject. */
     chaos: values.chaos,
     /** The rank that gets the standard input of the launcher. */
     stdin: values.stdin,
@@ -149,18 +132,12 @@ export interface Capacity {
   readonly usesGpus: () => boolean
 }
 
-/**
- * The numbers of ranks and hosts, and where ranks run.
- *
- * @param isSaid - whether an option determines which host is node 0
- * @throws ERR_TSR_USAGE
- */
+/** @param isSaid - whether an option determines which host is node 0 */
 function toPlacement(values: Values, settings: Settings, nproc: number, isSaid: boolean) {
   const { minNodes, nnodes } = values.nnodes
   const isElastic = minNodes < nnodes
   const nodeRank = nodeRankOf(values, settings, isSaid || isElastic)
   return {
-    /** The number of ranks on this host. */
     nproc,
     /** The number of hosts; with a range, the maximum. */
     nnodes,
@@ -180,7 +157,6 @@ function toPlacement(values: Values, settings: Settings, nproc: number, isSaid: 
   }
 }
 
-/** The number of ranks on this host. @throws ERR_TSR_USAGE */
 function countRanks(
   { nproc }: Values,
   settings: Settings,
@@ -193,7 +169,7 @@ function countRanks(
   throw usageError(`${settings.nproc?.source ?? ''} is gpu, but this host has none (nvidia-smi -L)`)
 }
 
-/** @param isSaid - whether `is_host` or a range of `--nnodes` makes nodes be numbered by arrival */
+/** @param isSaid - whether nodes are numbered by arrival, because of `is_host` or a range of `--nnodes` */
 function nodeRankOf(
   { nnodes: { nnodes }, 'rdzv-backend': backend }: Values,
   settings: Settings,
@@ -209,7 +185,6 @@ function nodeRankOf(
   )
 }
 
-/** Reads `--bind` and `--numa-binding`, which exclude each other. */
 function bindingOf(
   { bind, 'numa-binding': numa }: Values,
   settings: Settings,
@@ -234,7 +209,6 @@ function portRangeOf(
   throw usageError(`${source} has ${ports} ports for ${nproc} ranks; each rank needs one`)
 }
 
-/** How the network traffic of a job is protected. @throws ERR_TSR_USAGE */
 export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
   const files = {
     TSRUN_TLS_CERT: values['tls-cert'],
@@ -254,7 +228,6 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
       protection,
       certificate,
       environment,
-      /** The file with the secret that the hosts share. */
       tokenFile: values['token-file'],
     }
   } catch (cause) {

@@ -4,7 +4,6 @@ export interface RankFacts {
   readonly localRank: number
   readonly worldSize: number
   readonly role: string
-  /** The name of the host. */
   readonly host: string
   /** The number of the rank's launcher. */
   readonly node: number

@@ -5,17 +5,14 @@ import type { Settings } from './settings.ts'
 
 export type LogFormat = Values['log-format']
 
-/** The options for the output of ranks and for observing a job. */
 export type OutputOptions = ReturnType<typeof toOutput>
 
 /** Options for recording the steps of ranks, for `--trace` and the dashboard. */
 export type TraceOptions = NonNullable<OutputOptions['trace']>
 
-/** @throws ERR_TSR_USAGE */
 export function toOutput(values: Values, settings: Settings) {
   const prefix = settings['log-prefix'] ?? settings['log-line-prefix-template']
   return {
-    /** The folder of log files. */
     directory: values['log-dir'],
     /** The folder that keeps the output of the last jobs, without `directory`. */
     kept: undefined as string | undefined,
@@ -49,7 +46,6 @@ export function needsFiles({ destinations, filters }: OutputOptions): boolean {
   return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
 }
 
-/** @throws ERR_TSR_USAGE for a template with unknown placeholders */
 function readPrefix({ value, source }: Setting): string {
   const problem = templateProblem(value)
   if (problem !== undefined) throw usageError(`${source}: ${problem}`)
@@ -65,7 +61,7 @@ function eventLogOf(values: Values) {
 function dashboardOf({ dashboard: port, 'dashboard-linger': linger }: Values, settings: Settings) {
   if (port !== undefined) {
     return {
-      /** 0: any free port. */
+      /** The port of the dashboard; 0: any free port. */
       port,
       /**
        * Milliseconds for which the dashboard stays open after the job. Undefined: until Ctrl-C, but only
@@ -95,7 +91,6 @@ function traceOf(
   return undefined
 }
 
-/** @throws ERR_TSR_USAGE if a setting is given without the setting that it needs */
 function refuse(setting: Setting | undefined, needed: string): void {
   if (setting !== undefined) throw usageError(`${setting.source} needs ${needed}`)
 }

@@ -1,5 +1,14 @@
 import { constants } from 'node:os'
-import { parsePortRange, type Schema, text, tsrError, type TsrError, written } from '@tsrun/core'
+import {
+  isTsrError,
+  messageOf,
+  parsePortRange,
+  type Schema,
+  text,
+  tsrError,
+  type TsrError,
+  written,
+} from '@tsrun/core'
 import { parseStepRange, STEP_RANGE } from '@tsrun/distributed/record'
 
 export const HIGHEST_PORT = 65_535
@@ -7,16 +16,12 @@ const MOST_PROCESSES = 4096
 const HIGHEST_RANK = 1_000_000
 const LOOPBACK = '127.0.0.1'
 
-/**
- * A value and where it came from: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES`
- * or `default`.
- */
+/** A value and its source: `--nproc`, `TSRUN_NPROC`, `PET_NPROC_PER_NODE`, `SLURM_NNODES` or `default`. */
 export interface Setting {
   readonly value: string
   readonly source: string
 }
 
-/** @throws ERR_TSR_USAGE */
 export function readSetting<T>({ value, source }: Setting, of: Schema<T>): T {
   return of.read(value.trim(), (_, expected) =>
     usageError(`${source} is ${JSON.stringify(value)}; expected ${expected}`),
@@ -26,6 +31,15 @@ export function readSetting<T>({ value, source }: Setting, of: Schema<T>): T {
 /** @returns ERR_TSR_USAGE */
 export function usageError(problem: string, cause?: unknown): TsrError {
   return tsrError('ERR_TSR_USAGE', { problem }, { cause })
+}
+
+/** The reason for an error, without the advice that addresses callers of a function. */
+export function reasonOf(error: unknown): string {
+  if (!isTsrError(error) || error.code !== 'ERR_TSR_ARGUMENT') {
+    return messageOf(error).split(/\.?\n|:\n/, 1)[0]!
+  }
+  const { name, value, expected } = error.facts
+  return `${String(name)} is ${String(value)}; expected ${String(expected)}`
 }
 
 /** Reads an integer within the limits; undefined for any other text. */
@@ -88,12 +102,7 @@ export const numaBinding = wordOf('one of node, socket, exclusive, core-complex'
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 
-/**
- * Reads `10`, `0.5`, `30s` or `10m` as milliseconds.
- *
- * @param range - of the seconds, for the error message
- * @param most - the longest time in seconds; default: a day
- */
+/** Reads `10`, `0.5`, `30s` or `10m` as milliseconds. @param most - the longest time in seconds */
 function seconds(range: string, isAllowed: (time: number) => boolean = () => true, most = 86_400) {
   return written(`a number of seconds${range}, or a time such as 250ms, 10m or 2h`, (word) => {
     const [, digits, unit = 's'] = /^(\d+|\d*\.\d+)(ms|[smhd])?$/.exec(word) ?? []
@@ -206,27 +215,23 @@ export const streams = written<Streams>(
   },
 )
 
+/** A word of a command line, with quoted and escaped parts. */
+const WORD = /(?:[^\s'"\\]|\\[\s\S]|'[^']*'|"(?:[^"\\]|\\[\s\S])*")+/g
+
 /**
- * Splits a text into words like a shell, at blanks that are neither quoted nor escaped. Expands nothing.
- * Returns undefined if a quotation mark is not closed.
+ * Splits a text like a shell, at blanks that are neither quoted nor escaped. Expands nothing. Undefined if
+ * a quotation mark is not closed.
  */
 export function splitWords(line: string): string[] | undefined {
-  const piece = /'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])|([^\s'"\\]+)|(\s+)/y
-  const words: string[] = []
-  let word: string | undefined
-  while (piece.lastIndex < line.length) {
-    const match = piece.exec(line)
-    if (match === null) return undefined
-    const [, single, double, escaped, plain, blanks] = match
-    if (blanks === undefined) {
-      word =
-        (word ?? '') + (single ?? double?.replaceAll(/\\(["\\$`])/g, '$1') ?? escaped ?? plain!)
-    } else if (word !== undefined) {
-      words.push(word)
-      word = undefined
-    }
-  }
-  return word === undefined ? words : [...words, word]
+  if (line.replaceAll(WORD, '').trim() !== '') return undefined
+  const words = line.match(WORD) ?? []
+  return words.map((word) =>
+    word.replaceAll(
+      /'([^']*)'|"((?:[^"\\]|\\[\s\S])*)"|\\([\s\S])/g,
+      (_, single?: string, double?: string, escaped?: string) =>
+        single ?? double?.replaceAll(/\\(["\\$`])/g, '$1') ?? escaped!,
+    ),
+  )
 }
 
 /** Quotes a text for a POSIX shell, if necessary. */
@@ -243,7 +248,6 @@ const prefixes = ['', 'K', 'M', 'G', 'T', 'P']
 
 interface Measure {
   readonly expected: string
-  /** The factors by unit. */
   readonly factors: Readonly<Record<string, number>>
 }
 
@@ -256,10 +260,7 @@ const measures: Readonly<Record<'count' | 'bytes' | 'bytes/s', Measure>> = {
   },
 }
 
-/**
- * Reads numbers with units: `10B` parameters, `24GB` or `24GiB` of memory, `10GB/s` or `100Gbit/s` of a
- * link, `12T` operations. Of a count, `B` means 10^9.
- */
+/** Reads `10B` parameters, `24GB` or `24GiB`, `10GB/s` or `100Gbit/s`. Of a count, `B` means 10^9. */
 export function quantity(what: keyof typeof measures): Schema<number> {
   const { expected, factors } = measures[what]
   return written(expected, (given) => {

@@ -1,5 +1,5 @@
 import { flag } from '@tsrun/core'
-import type { FlagName, Values } from './flags.ts'
+import type { Values } from './flags.ts'
 import { anyTime, hosts, readSetting, timeout, usageError, type Setting } from './readers.ts'
 import type { Settings } from './settings.ts'
 
@@ -8,10 +8,8 @@ const STANDARD_PORT = 29_500
 /** The port of the store with `--rdzv-backend c10d`. */
 const C10D_PORT = 29_400
 
-/** How the hosts of a job find each other. */
 export type RendezvousOptions = ReturnType<typeof toRendezvous>
 
-/** @throws ERR_TSR_USAGE */
 export function toRendezvous(
   values: Values,
   settings: Settings,
@@ -40,8 +38,7 @@ export function toRendezvous(
 }
 
 /** With `--standalone`, replaces all settings about other hosts, as torchrun does. */
-export function withoutOthers(given: Settings): Settings {
-  const settings = withoutReplaced(given)
+export function withoutOthers(settings: Settings): Settings {
   const { standalone, nnodes } = settings
   const isAlone = standalone !== undefined && readSetting(standalone, flag)
   if (!isAlone && !isOnlyHere(settings)) return settings
@@ -49,8 +46,10 @@ export function withoutOthers(given: Settings): Settings {
     throw usageError('--standalone is a job of this host alone, so --nnodes must be 1')
   }
   const source = '--standalone'
+  const replaced = ['rdzv-endpoint', 'rdzv-backend', 'rdzv-id', 'node-rank']
+  const left = Object.entries(settings).filter(([name]) => !replaced.includes(name))
   return {
-    ...without(settings, ['rdzv-endpoint', 'rdzv-backend', 'rdzv-id', 'node-rank']),
+    ...(Object.fromEntries(left) as Settings),
     nnodes: { value: '1', source },
     'master-addr': { value: '127.0.0.1', source },
     'master-port': { value: '0', source },
@@ -61,17 +60,6 @@ export function withoutOthers(given: Settings): Settings {
 function isOnlyHere({ nnodes, 'rdzv-endpoint': endpoint }: Settings): boolean {
   const isLocal = /^(localhost|127\.[\d.]+|\[::1\]):0$/i.test(endpoint?.value ?? '')
   return isLocal && nnodes?.value.startsWith('1:') === true
-}
-
-/** Drops the master address and port if the settings contain an endpoint. */
-function withoutReplaced(settings: Settings): Settings {
-  const hasEndpoint = (settings['rdzv-endpoint']?.value ?? '') !== ''
-  return hasEndpoint ? without(settings, ['master-addr', 'master-port']) : settings
-}
-
-function without(settings: Settings, names: readonly FlagName[]): Settings {
-  const left = Object.entries(settings).filter(([name]) => !names.includes(name as FlagName))
-  return Object.fromEntries(left)
 }
 
 /** Default of `last_call_timeout` in milliseconds, shorter than torchrun's: hosts may also join later. */

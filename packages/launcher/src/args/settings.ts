@@ -10,8 +10,6 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /**
  * Completes the flags of the command line. The precedence is: the flag, TSRUN_*, PET_*, the variables of
  * the scheduler (only in a job of several nodes), the default.
- *
- * @throws ERR_TSR_USAGE when the scheduler has started several launchers on one node
  */
 export function completeSettings(values: FlagValues, env: Environment): Settings {
   const settings: Settings = {}
@@ -23,20 +21,19 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   if (several !== undefined) settings.nnodes = several
   const isAlone = several === undefined || several.value === '1'
   const scheduled = isAlone ? {} : schedulerSettings(env)
-  // Never combine an endpoint with the scheduler's address or port.
-  if (settings['rdzv-endpoint'] !== undefined) {
-    delete scheduled['master-addr']
-    delete scheduled['master-port']
-  }
+  // Scripts may pass an empty endpoint. Any other endpoint replaces the master address and port.
+  const hasEndpoint = (settings['rdzv-endpoint']?.value ?? '') !== ''
+  const completed: Settings = {}
   for (const { name, fallback } of flagTable) {
+    if (hasEndpoint && (name === 'master-addr' || name === 'master-port')) continue
     const standard = fallback === undefined ? undefined : { value: fallback, source: 'default' }
     const setting = settings[name] ?? scheduled[name] ?? standard
-    if (setting !== undefined) settings[name] = setting
+    if (setting !== undefined) completed[name] = setting
   }
-  return settings
+  return completed
 }
 
-/** Reads the values. A flag without a reader keeps its text. @throws ERR_TSR_USAGE */
+/** A flag without a reader keeps its text. */
 export function readSettings(settings: Settings): Values {
   const values = flagTable.map(({ name, reads, off }) => {
     const setting = settings[name]
@@ -81,8 +78,6 @@ function upperCase(name: string): string {
  * The number of nodes on which Slurm or Open MPI has started this command; undefined without a scheduler,
  * and for a single node.
  * A batch script of Slurm runs on only one node, so its node count is ignored.
- *
- * @throws ERR_TSR_USAGE when a node has several tasks, because each task would be a launcher
  */
 function scheduledNodes(env: Environment): Setting | undefined {
   const layout = openMpi(env) ?? slurm(env)
@@ -126,7 +121,7 @@ function slurm(env: Environment) {
   return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
-/** Returns the same as `slurm`. */
+/** Like `slurm`, for a job of Open MPI. */
 function openMpi(env: Environment) {
   const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])

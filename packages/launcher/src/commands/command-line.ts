@@ -3,7 +3,7 @@ import { isatty } from 'node:tty'
 import { isObject, isTsrError, writeWhole } from '@tsrun/core'
 import { statusOf } from '@tsrun/native'
 import type { Flags } from '../args/flag.ts'
-import { readSetting, usageError } from '../args/readers.ts'
+import { readSetting, reasonOf, usageError } from '../args/readers.ts'
 import { openConsole } from '../logs/console.ts'
 import { exitCodeOfError, USAGE } from '../job/failure/exit-codes.ts'
 import { PARENT_PIPE, SSH_FAILED, watchParentPipe } from '../remote/hosts.ts'
@@ -64,7 +64,6 @@ function toFile(fd: number): Writable | undefined {
   })
 }
 
-/** Runs a command line in the given context. */
 export async function runCommandLine(
   argv: readonly string[],
   given: Omit<CommandContext, 'exitCode'>,
@@ -96,12 +95,8 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
       return USAGE
     }
     if (!isTsrError(error)) throw error
-    const { name, value, expected } = error.facts
-    // The advice for this code is about scripts.
-    const { message } =
-      error.code === 'ERR_TSR_ARGUMENT'
-        ? usageError(`${String(name)} is ${String(value)}; expected ${String(expected)}`)
-        : error
+    // Omit the advice of this error, which addresses authors of scripts.
+    const { message } = error.code === 'ERR_TSR_ARGUMENT' ? usageError(reasonOf(error)) : error
     const page = commandNames.includes(argv[0] ?? '') ? `See tsrun ${argv[0]!} --help.` : HELP
     console.write('stderr', `tsrun: ${message.replace(HELP, page)}\n`)
     return exitCodeOfError(error)
@@ -113,7 +108,6 @@ function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return isObject(error) && typeof error['syscall'] === 'string'
 }
 
-/** The values of a command's flags. @throws ERR_TSR_USAGE */
 export function readTexts(texts: Readonly<Record<string, string>>, flags: Flags): object {
   const values = Object.entries(flags).map(([name, { reads, fallback }]) => {
     const value = texts[name] ?? fallback

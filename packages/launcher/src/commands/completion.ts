@@ -9,7 +9,6 @@ import { commandNames, commands } from './table.ts'
 
 const shells = ['bash', 'zsh', 'fish'] as const
 
-/** `tsrun completion`, which prints a script for a shell. */
 export const command = declareCommand({
   usage:
     '$0 completion [shell]\n\nPrints a script that completes tsrun and npx tsrun: commands, flags, values, files.',

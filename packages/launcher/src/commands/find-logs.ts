@@ -4,9 +4,8 @@ import { tsrError, type TsrError } from '@tsrun/core'
 import { readRuns, type RunRecord } from '../job/run-records.ts'
 import { attemptsIn } from '../logs/log-reader.ts'
 
-/** The log files of a run. */
 export interface FoundLogs {
-  /** DIR/RUN-ID */
+  /** The folder of the run, DIR/RUN-ID. */
   readonly folder: string
   /** This host's record of the run. */
   readonly record: RunRecord | undefined
@@ -15,8 +14,6 @@ export interface FoundLogs {
 /**
  * Finds the log files of a run, by default of the newest run of this host. `given` is the beginning of a
  * run ID, the folder of a run, or that of --log-dir, in which the newest run is found.
- *
- * @throws ERR_TSR_NO_LOGS
  */
 export function findLogs(
   given: string | undefined,

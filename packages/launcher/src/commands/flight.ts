@@ -6,7 +6,6 @@ import { mergeFlight } from '../job/failure/flight-merge.ts'
 import { findRecords } from '../job/failure/flight-records.ts'
 import { declareCommand } from './context.ts'
 
-/** `tsrun flight <folder>` */
 export const command = declareCommand({
   usage:
     '$0 flight <folder>\n\nCompares what the flight recorders of all ranks hold (rank-*.jsonl): which rank ' +
@@ -26,7 +25,6 @@ export const command = declareCommand({
 
 const LONGEST_REASON = 160
 
-/** @throws ERR_TSR_FLIGHT_FOLDER */
 function flightText(directory: string, cwd: string): string {
   const path = resolve(cwd, directory)
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) {

@@ -35,7 +35,6 @@ interface HostsRequest extends ValuesOf<typeof flags> {
   readonly job: readonly string[]
 }
 
-/** `tsrun hosts --hostfile FILE -- [flags] script` */
 export const command = declareCommand({
   usage:
     '$0 hosts --hostfile FILE [options] -- [flags] script [arguments]\n\nStarts tsrun on each host of the file ' +
@@ -48,7 +47,6 @@ export const command = declareCommand({
   },
 })
 
-/** @throws ERR_TSR_USAGE */
 async function runOnHosts(request: HostsRequest, context: CommandContext): Promise<number> {
   if (request.job.length === 0) {
     throw usageError('No script given: tsrun hosts --hostfile FILE -- [flags] script [arguments]')
@@ -130,11 +128,7 @@ async function runJobOn(
   return codes.find((code) => ![0, SSH_FAILED, TERMINATED].includes(code)) ?? TRY_AGAIN
 }
 
-/**
- * The shell command that starts the job on one host.
- *
- * @param columns - the width of this host's output in characters
- */
+/** @param columns - the width of the output of this host in characters */
 function commandOf(
   hosts: readonly RemoteHost[],
   nodeRank: number,

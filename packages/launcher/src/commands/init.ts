@@ -13,7 +13,6 @@ import { quoted, usageError } from '../args/readers.ts'
 import { packageFolder, version } from '../package.ts'
 import { declareCommand } from './context.ts'
 
-/** `tsrun init [folder]` */
 export const command = declareCommand({
   usage:
     '$0 init [folder]\n\nBegins a project in TypeScript: train.ts, which trains a network on two ranks, ' +
@@ -37,12 +36,7 @@ const templates = {
   '.gitignore': 'gitignore',
 }
 
-/**
- * Writes the files of a project.
- *
- * @returns a report, and the commands to run next
- * @throws ERR_TSR_USAGE
- */
+/** @returns a report, and the commands to run next */
 function initProject(folder: string, cwd: string): string {
   const home = resolve(cwd, folder)
   const manifest = join(home, 'package.json')

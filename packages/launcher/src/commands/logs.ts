@@ -12,7 +12,6 @@ import { recordedOutput, type RecordedOutput } from '../logs/recorded-output.ts'
 import { declareCommand, type CommandContext } from './context.ts'
 import { findLogs, noLogs, type FoundLogs } from './find-logs.ts'
 
-/** `tsrun logs [run]` */
 export const command = declareCommand({
   usage:
     '$0 logs [run]\n\nShows what the ranks of a run have written, of all ranks in the order of time, as the job ' +
@@ -58,7 +57,6 @@ const LOOK = 100
 /** Pieces of output between checks for Ctrl-C. */
 const TURN = 100
 
-/** @throws ERR_TSR_NO_LOGS, ERR_TSR_USAGE */
 async function showLogs(request: Request, context: CommandContext): Promise<void> {
   const { folder, ranks, tail, format, record } = request
   const { env, console, interrupts } = context

@@ -12,12 +12,7 @@ import { commandNames, commands } from './table.ts'
 /** The first argument when a completion script calls tsrun. The words of the command line follow. */
 const COMPLETION_REQUEST = '--get-yargs-completions'
 
-/**
- * Parses the command line.
- *
- * @param cwd - where optional packages with commands are looked for, beside tsrun
- * @throws ERR_TSR_USAGE, ERR_TSR_PACKAGE_MISSING
- */
+/** @param cwd - where optional packages with commands are looked for, beside tsrun */
 export async function parse(given: readonly string[], cwd = process.cwd()) {
   const argv = withoutDetours(given)
   const isRequest = argv[0] === COMPLETION_REQUEST
@@ -40,7 +35,7 @@ export async function parse(given: readonly string[], cwd = process.cwd()) {
   return {
     /** What is shown instead of running anything: help, the version, or completions. */
     printed: '',
-    /** Undefined: a job. */
+    /** Undefined if the command line starts a job. */
     command,
     /** The texts of the given flags by name; undefined if there is nothing to run. */
     texts: read.texts,

@@ -15,7 +15,6 @@ import { declareCommand } from './context.ts'
 
 const whole = integerFrom(1, 1e9, 'a whole number from 1')
 
-/** `tsrun plan` */
 export const plan = declareCommand({
   usage:
     '$0 plan --params 10B --memory 24GB --ranks 8\n\nComputes what each rank holds of a transformer, weights, ' +
@@ -147,7 +146,6 @@ const flags = {
 
 type Values = ValuesOf<typeof flags>
 
-/** `tsrun schedule [name]` */
 export const schedule = declareCommand({
   usage:
     '$0 schedule <name> --stages S --microbatches M\n$0 schedule --file FILE\n\nDraws in which order the ranks of ' +

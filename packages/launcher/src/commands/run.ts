@@ -32,11 +32,7 @@ import { commandNames } from './table.ts'
 /** The largest number of ranks whose output is kept by default: each has three open files. */
 const MOST_KEPT = 128
 
-/**
- * Runs the job of the command line, or prints its plan.
- *
- * @throws ERR_TSR_USAGE, ERR_TSR_SCRIPT and others, if the job cannot start
- */
+/** Runs the job of the command line, or prints its plan. */
 export async function startJob(
   values: FlagValues,
   command: readonly string[],
@@ -59,7 +55,6 @@ export async function startJob(
   try {
     await runGiven(given, settings, gpus, context, announcer, failure)
   } catch (error) {
-    // The job could not start.
     await failure.send(isTsrError(error) ? exitCodeOfError(error) : USAGE, error)
     throw error
   }
@@ -171,7 +166,6 @@ async function runGiven(
   context.exitCode = exitCode
 }
 
-/** @throws ERR_TSR_USAGE if the file is no valid plan */
 async function openChaos(
   { program: { chaos, kind }, placement: { nproc, nnodes } }: JobOptions,
   cwd: string,
@@ -190,9 +184,8 @@ async function openChaos(
 }
 
 /**
- * Adds the folders of traces and logs: that of the last jobs, unless log files or profiles need another.
- *
- * @throws ERR_TSR_USAGE
+ * Adds the folders of traces and logs. Without `--log-dir`, logs go to the folder of the last jobs, or to a
+ * new temporary folder if options need log files or profiles.
  */
 function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): JobOptions {
   const { program, output } = options
@@ -208,14 +201,12 @@ function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): 
   return { ...options, output: { ...output, trace, kept, logMaxSize } }
 }
 
-/** Finds the code of the ranks. @throws ERR_TSR_SCRIPT */
 function findCode({ kind, script }: ProgramOptions, cwd: string, env: NodeJS.ProcessEnv): Script {
   if (kind === 'module') return findModule(script, cwd)
   if (kind === 'program') return findProgram(script, cwd, env)
   return findScript(script, cwd, nearestCommand(script))
 }
 
-/** The command that the user probably meant, if the script does not exist. */
 function nearestCommand(script: string): string | undefined {
   if (/[./\\]/.test(script)) return undefined
   const name = nearestName(script, commandNames)

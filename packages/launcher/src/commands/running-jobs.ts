@@ -26,20 +26,14 @@ import { timeout, usageError } from '../args/readers.ts'
 import { type CommandContext, declareCommand } from './context.ts'
 import { watchGpus } from '../gpu-use.ts'
 import { type GpuUse, type RankUse, ratesOf, useOf } from '../job/process/process-use.ts'
+import { known } from '../job/usage.ts'
 import { jsonLine } from '../logs/lines.ts'
 
-/** The output of a command when no job runs. */
 const NO_JOB = 'no job of yours runs on this host\n'
 
-/** The argument of a command about running jobs. */
 const ONE_JOB = { description: 'show only this job' }
 
-/**
- * Returns the jobs of this user on this host, or only the job with the given run ID.
- *
- * @param command - the name of the command, for error messages
- * @throws ERR_TSR_USAGE, ERR_TSR_NO_JOB
- */
+/** @param command - the name of the command, for error messages */
 function runningJobs(command: string, runId: string | undefined): StatusSnapshot[] {
   if (process.platform !== 'linux') {
     throw usageError(`tsrun ${command} needs /proc, which only Linux has`)
@@ -86,7 +80,6 @@ function pagesOf(pid: number): StatusSnapshot[] {
   })
 }
 
-/** `tsrun ps [run-id]` */
 export const ps = declareCommand({
   usage:
     '$0 ps [run-id] [--json]\n\nShows what each rank of the jobs that you run on this host is doing: its state and ' +
@@ -118,7 +111,6 @@ function jobText(job: StatusSnapshot): string {
   return `${[jobTitle(job), ...table].join('\n')}\n`
 }
 
-/** Describes the job in one line. */
 function jobTitle(job: StatusSnapshot): string {
   const { runId, script, launcherPid, ranks, worldSize, restartCount, abortedBy } = job
   const attempt = restartCount === 0 ? '' : `, attempt ${restartCount}`
@@ -138,11 +130,7 @@ const psColumns = [
   'loss',
 ] as const
 
-/**
- * The cells of a rank by the titles of their columns.
- *
- * @param rates - undefined if the rank was polled once
- */
+/** The cells of a rank by column. @param rates - undefined if the rank was polled once */
 function cellsOf(rank: RankStatus, rates?: ReturnType<typeof ratesOf>) {
   const { operation, group, sequence, running, since, waitsFor } = rank
   const state = activityOf(rank, rates?.computing)
@@ -151,7 +139,6 @@ function cellsOf(rank: RankStatus, rates?: ReturnType<typeof ratesOf>) {
     rank: String(rank.rank),
     pid: String(rank.pid),
     state,
-    /** Duration of this state. */
     for: rank.end === undefined ? formatSeconds(Math.max(0, monotonicNow() - since) / 1000) : '–',
     operation: operation === undefined ? '–' : `${operation} #${sequence} of ${group ?? ''}${more}`,
     bytes: rank.state === 'operation' ? formatBytes(rank.bytes) : '–',
@@ -166,10 +153,6 @@ function cellsOf(rank: RankStatus, rates?: ReturnType<typeof ratesOf>) {
   }
 }
 
-function known(value: number | undefined, format: (value: number) => string): string {
-  return value === undefined ? '–' : format(value)
-}
-
 type Cells = ReturnType<typeof cellsOf>
 
 function tableOf(columns: readonly (keyof Cells)[], ranks: readonly Cells[], width: number) {
@@ -177,7 +160,6 @@ function tableOf(columns: readonly (keyof Cells)[], ranks: readonly Cells[], wid
   return formatTable([columns, ...rows], 'left', width)
 }
 
-/** `tsrun top [run-id]` */
 export const top = declareCommand({
   usage:
     '$0 top [run-id]\n\nShows now and then what each rank of the jobs that you run on this host is doing, how ' +
@@ -298,7 +280,6 @@ function fit(ranks: readonly Cells[], onGpus: boolean, width: number): string[] 
 /** Milliseconds for a launcher to answer. A launcher waits 2 seconds for its ranks. */
 const ANSWER_TIME = 5000
 
-/** `tsrun stacks [run-id]` */
 export const stacks = declareCommand({
   usage:
     '$0 stacks [run-id]\n\nShows the JavaScript stack of each rank of the jobs that you run on this host, and ' +

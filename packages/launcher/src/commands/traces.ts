@@ -10,7 +10,6 @@ import { readFailureReport } from '../job/trace-folder.ts'
 import { readLastLines } from '../logs/recorded-output.ts'
 import { loadObserve } from '../observe.ts'
 
-/** `tsrun trace <folder..>` */
 export const trace = declareCommand({
   usage:
     '$0 trace <folder..>\n\nSummarizes what the ranks of a job wrote with tsrun --trace DIR: where the time of a ' +
@@ -38,7 +37,6 @@ export const trace = declareCommand({
   },
 })
 
-/** @throws ERR_TSR_USAGE */
 function pathsOf(folders: readonly string[], cwd: string): string[] {
   return folders.map((folder) => {
     const path = resolve(cwd, folder)
@@ -49,7 +47,6 @@ function pathsOf(folders: readonly string[], cwd: string): string[] {
 
 const MOST_LINES = 2000
 
-/** `tsrun view <folder..>` */
 export const view = declareCommand({
   usage:
     '$0 view <folder..>\n\nServes a page that shows a job after its end, until Ctrl-C: where the time of its steps ' +

@@ -9,7 +9,7 @@ import { attemptDirectory } from '../logs/log-files.ts'
 import { TIMED_OUT, USAGE } from './failure/exit-codes.ts'
 import { failureText, nodeFailureText, shortFailureText } from './failure/failure-text.ts'
 import { watchMemoryEvents } from './placement/limits.ts'
-import { addFlight, openFlightPlace, readFlight } from './failure/flight-records.ts'
+import { addFlight, flightPlace, readFlight } from './failure/flight-records.ts'
 import { rankUsage, summaryText } from './usage.ts'
 import { isTimeUp, runAttempt } from './attempt.ts'
 import type { Job, JobContext } from './job.ts'
@@ -23,21 +23,13 @@ import {
   type Nodes,
 } from './nodes.ts'
 import type { Interruption, NodePlan, RankOutcome } from '../protocol/nodes.ts'
-import { planAttempt } from './plan.ts'
-import { openStackRequests } from './process/stack-requests.ts'
-import { openStatusPage } from './status-page.ts'
 
 /** Milliseconds to wait for the other hosts when the job is killed. */
 const ANSWER_TIME = 1000
 
-/** Waits until all nodes of a job have joined. @throws ERR_TSR_ABORTED at an interrupt */
 type Rendezvous = (job: Job, context: JobContext) => Promise<Nodes>
 
-/**
- * Runs a job to its end, and restarts the ranks of all hosts as often as the restart budget allows.
- *
- * @returns the exit code of the launcher, the same on every host
- */
+/** Runs a job to its end. @returns the exit code of the launcher, the same on every host */
 export async function runJob(
   job: Job,
   rendezvous: Rendezvous,
@@ -46,32 +38,29 @@ export async function runJob(
   const { interrupts } = context
   recordStart(job, context)
   const over = new AbortController()
-  let hasBegun = false
-  announceInterrupts(job, context, over.signal, () => hasBegun)
+  let nodes: Nodes | undefined
+  announceInterrupts(job, context, over.signal, () => nodes !== undefined)
   const limit = limitTime(job.restart.jobTimeout, interrupts)
-  const nodes = await rendezvous(job, context).catch((error: unknown) => {
-    if (interrupts.stop.aborted && isTsrError(error) && error.code === 'ERR_TSR_ABORTED') return
-    throw error
-  })
-  if (nodes === undefined) {
-    clearTimeout(limit)
-    over.abort()
-    const { minNodes, nnodes } = job.placement
-    return exitCodeAt(interrupts.stop.reason as Interruption, minNodes < nnodes)
-  }
-  hasBegun = true
-  const end = context.remember?.(nodes.plan.runId)
-  const silence = isatty(2) ? announceSilence(nodes.plan.runId, context) : undefined
+  let silence: NodeJS.Timeout | undefined
+  let end: ((exitCode: number) => void) | undefined
   let exitCode = USAGE
   try {
+    nodes = await rendezvous(job, context)
+    end = context.remember?.(nodes.plan.runId)
+    if (isatty(2)) silence = announceSilence(nodes.plan.runId, context)
     checkRanks(job, worldSizeOf(nodes.plan))
     exitCode = await runAttempts(job, nodes, context)
     return exitCode
+  } catch (error) {
+    const isStopped = nodes === undefined && interrupts.stop.aborted
+    if (!isStopped || !isTsrError(error) || error.code !== 'ERR_TSR_ABORTED') throw error
+    const { minNodes, nnodes } = job.placement
+    return exitCodeAt(interrupts.stop.reason as Interruption, minNodes < nnodes)
   } finally {
     clearTimeout(limit)
     clearTimeout(silence)
     over.abort()
-    await nodes.close()
+    await nodes?.close()
     end?.(exitCode)
   }
 }
@@ -105,7 +94,10 @@ async function runAttempts(job: Job, nodes: Nodes, context: JobContext): Promise
         return shortFailureText(failure, `the report is on node 0 (${zero.host})`)
       return 'ended' in failure ? failureText(failure, colour) : nodeFailureText(failure, colour)
     }
-    for (const watcher of context.watchers ?? []) watcher.showFailure?.(visibleText(text(false)))
+    const attempt = { runId: plan.runId, restartCount }
+    for (const watcher of context.watchers ?? []) {
+      watcher.showFailure?.(visibleText(text(false)), attempt)
+    }
     // Before a restart, name the place of the details instead of showing them.
     const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
     const where =
@@ -148,28 +140,16 @@ export async function runOnce(
     const where = port === undefined ? '' : ` at ${host}:${port}`
     context.announcer.say('debugger', `rank ${rank} waits for a debugger${where}`, { rank })
   }
-  const stackRequests = await openStackRequests(program)
-  const page = openStatusPage(job, nodes, restartCount, stackRequests.address)
-  stackRequests.readStatus = () => page.ranks()
   const attempt = { runId: plan.runId, worldSize: worldSizeOf(plan), restartCount }
-  for (const watcher of context.watchers ?? []) watcher.follow?.(attempt, () => page.ranks())
-  const flight = openFlightPlace(directory, job.env)
+  const flight = flightPlace(directory, job.env)
   const concluded = new AbortController()
   let keepsRecords = false
   try {
     const shared = nodes.begin(restartCount)
-    const environment = { ...flight.environment, ...page.environment }
+    const folders = { logs: directory ?? folderOf(output.kept), records: flight.forRanks }
     const { outcomes, interrupted } = await runAttempt(
       job,
-      {
-        plan: planAttempt(job, nodes, restartCount, { environment, directory }),
-        place: nodes,
-        restartCount,
-        directory: directory ?? folderOf(output.kept),
-        shared,
-        page,
-        stackRequests,
-      },
+      { facts: attempt, ...folders, place: nodes, shared },
       context,
     )
     if (interrupted) showErrors(outcomes, context)
@@ -226,7 +206,6 @@ function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobCon
   announcer.say('nodes', `run ${plan.runId} on ${count}: ${list.join('; ')}`, { nodes })
 }
 
-/** Stops the job when the time of `--job-timeout` is over. */
 function limitTime(
   milliseconds: number | undefined,
   interrupts: JobContext['interrupts'],
@@ -242,7 +221,6 @@ function limitTime(
 /** Milliseconds without any output after which a terminal shows that the job runs. */
 const SILENCE = 5000
 
-/** Says that the job runs if nothing has been shown for a while. */
 export function announceSilence(
   runId: string,
   { announcer, console }: Pick<JobContext, 'announcer' | 'console'>,
@@ -254,7 +232,10 @@ export function announceSilence(
   return setTimeout(say, SILENCE).unref()
 }
 
-/** @param over - aborted when the job has ended @param hasBegun - whether there are ranks */
+/**
+ * @param over - aborted when the job has ended
+ * @param hasBegun - whether all hosts have joined the job
+ */
 function announceInterrupts(
   { restart }: Job,
   { announcer, interrupts }: JobContext,
@@ -287,7 +268,6 @@ function showErrors(outcomes: readonly RankOutcome[], { announcer }: JobContext)
   }
 }
 
-/** Shows the summary of all ranks where their reports are. */
 function showSummary(
   { output }: Job,
   { verdict, reports }: Conclusion,

@@ -2,30 +2,28 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { formatRanks } from '@tsrun/core'
 import { aborted, relayJobControl } from './process/interrupts.ts'
 import { areTerminated, settle, stopGroups } from './process/escalation.ts'
-import { startRank, type RankPlan, type RankProcess } from './process/rank-process.ts'
+import { startRank, type RankProcess } from './process/rank-process.ts'
 import { TIMED_OUT } from './failure/exit-codes.ts'
 import { toOutcome } from './failure/outcome.ts'
 import type { StderrTail } from '../logs/lines.ts'
 import { sample, sampleUsage } from './usage.ts'
-import type { Job, JobContext } from './job.ts'
+import type { AttemptFacts, Job, JobContext } from './job.ts'
 import { recordRank } from './events.ts'
 import type { Interruption } from '../protocol/nodes.ts'
-import { worldSizeOf, type NodePlace, type SharedAttempt } from './nodes.ts'
+import type { NodePlace, SharedAttempt } from './nodes.ts'
+import { planAttempt } from './plan.ts'
 import { openRankLogs } from './rank-log.ts'
-import type { StackRequests } from './process/stack-requests.ts'
-import type { AttemptPage } from './status-page.ts'
+import { openStackRequests } from './process/stack-requests.ts'
+import { openStatusPage } from './status-page.ts'
 
-/** One attempt of a job on this host. */
 interface Attempt {
-  readonly plan: readonly RankPlan[]
+  readonly facts: AttemptFacts
   readonly place: NodePlace
-  readonly restartCount: number
-  /** The folder of the log files; undefined without log files. */
-  readonly directory: string | undefined
-  /** The connection to the other hosts. */
   readonly shared: SharedAttempt
-  readonly page: AttemptPage
-  readonly stackRequests: StackRequests
+  /** The folder of the log files; undefined without log files. */
+  readonly logs: string | undefined
+  /** The folder of the flight records; empty: none. */
+  readonly records: string
 }
 
 /** Milliseconds to wait for remaining output once all ranks of this host have exited. */
@@ -34,22 +32,25 @@ const DRAIN_TIME = 1000
 /**
  * Starts the ranks of this host, and waits until all have ended or one has failed, here or on another
  * host. Then stops the others. No process of the ranks' process groups outlives the attempt.
- *
- * @throws ERR_TSR_LOG_DIRECTORY, ERR_TSR_SPAWN
  */
 export async function runAttempt(job: Job, attempt: Attempt, context: JobContext) {
-  const { plan, directory, shared, page, stackRequests, place, restartCount } = attempt
-  const worldSize = worldSizeOf(place.plan)
-  const { input } = context
+  const { facts, place, shared, records } = attempt
+  const { runId, worldSize, restartCount } = facts
+  const { input, watchers = [] } = context
   const ranks: RankProcess[] = []
-  stackRequests.ranks = ranks
   const tails: StderrTail[] = []
   let interrupted = false
   let endChaos: (() => void) | undefined
-  let places: ReturnType<AttemptPage['places']> = new Map()
-  const run = { runId: place.plan.runId, generation: restartCount, node: place.nodeRank }
-  const logs = openRankLogs(job, context, directory, { worldSize, ...run })
+  const run = { runId, worldSize, generation: restartCount, node: place.nodeRank }
+  const logs = openRankLogs(job, context, attempt.logs, run)
+  const stackRequests = await openStackRequests(job.program, ranks)
+  const page = openStatusPage(job, place, restartCount, stackRequests.address)
+  stackRequests.readStatus = page.ranks
+  let places = page.places()
   try {
+    for (const watcher of watchers) watcher.follow?.(facts, page.ranks)
+    const environment = { TSRUN_FLIGHT_DIR: records, ...page.environment }
+    const plan = planAttempt(job, place, restartCount, { environment, directory: attempt.logs })
     for (const [localRank, one] of plan.entries()) {
       if (context.interrupts.stop.aborted || shared.halt.aborted) break
       const files = logs.open(one.rank, localRank)
@@ -64,7 +65,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
       worldSize,
       restartCount,
       ranks,
-      status: () => page.ranks(),
+      status: page.ranks,
     })
     interrupted = await untilDecided(ranks, context, shared, worldSize)
     if (interrupted && isTimeUp(context.interrupts.stop)) {

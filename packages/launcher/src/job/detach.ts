@@ -6,10 +6,10 @@ import { makeOwnFolder, messageOf, openOwnFile, readFileText, tsrError } from '@
 import { usageError } from '../args/readers.ts'
 import type { JobContext } from './job.ts'
 
-/** Set for the launcher in the background. */
+/** The environment variable that marks the launcher in the background. */
 const DETACHED = 'TSRUN_DETACHED'
 
-/** What tsrun itself says about a detached job, in the folder of the run. */
+/** The file with the messages of tsrun itself about a detached job, in the folder of the run. */
 const LAUNCHER_LOG = 'launcher.log'
 
 /** Whether this launcher runs in the background. Removes the variable, so that ranks do not get it. */
@@ -24,13 +24,7 @@ export function announceDetached(runId: string): void {
   process.send?.(runId)
 }
 
-/**
- * Starts this command line again in the background, and waits until its job has begun or failed.
- *
- * @param logs - the folder of the log files
- * @returns the exit code
- * @throws ERR_TSR_LOG_DIRECTORY
- */
+/** Starts this command line again in the background, and waits until its job has begun or failed. */
 export async function detach(
   logs: string,
   env: NodeJS.ProcessEnv,
@@ -73,12 +67,7 @@ function openLog(directory: string, file: string): number {
   }
 }
 
-/**
- * Returns the output of tsrun itself for a detached job; empty for other jobs.
- *
- * @param run - DIR/RUN-ID
- * @throws ERR_TSR_USAGE
- */
+/** Returns the output of tsrun itself for a detached job; empty for other jobs. */
 export function readLauncherLog(run: string): string {
   const path = join(run, LAUNCHER_LOG)
   if (!existsSync(path)) return ''

@@ -5,7 +5,6 @@ import type { Job, JobContext } from './job.ts'
 import { ranksOf, worldSizeOf, type Nodes } from './nodes.ts'
 import type { NodePlan, Verdict } from '../protocol/nodes.ts'
 
-/** Records the start of this launcher and the signals that it receives. */
 export function recordStart(job: Job, { events, interrupts }: JobContext): void {
   if (events === undefined) return
   const { nproc, minNodes, nnodes } = job.placement
@@ -93,7 +92,6 @@ function factsOf(verdict: Verdict): object {
   }
 }
 
-/** Records the events of a rank of this host. */
 export function recordRank(events: EventLog, process: RankProcess, localRank: number): void {
   const { rank, pid, onError } = process
   events.record('rank-spawned', { rank, localRank, pid })

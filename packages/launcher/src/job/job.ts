@@ -23,19 +23,17 @@ import { loaderArguments, nodeAbilities, resolveFrom, type Script } from './code
 /** A job with validated options, from which every attempt is planned. */
 export type Job = ReturnType<typeof createJob>
 
-/** An attempt of the job. */
 export interface AttemptFacts {
   readonly runId: string
   readonly worldSize: number
   readonly restartCount: number
 }
 
-/** Observes a running job. */
 export interface JobWatcher {
   /** Switches to this attempt. */
   follow?(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
   /** Shows the report of a failure, which stays visible while the ranks restart. */
-  showFailure?(report: string): void
+  showFailure?(report: string, attempt: Omit<AttemptFacts, 'worldSize'>): void
 }
 
 /** The parts of its process that a job uses. */
@@ -54,10 +52,7 @@ export interface JobContext {
   readonly watchers?: readonly JobWatcher[]
 }
 
-/**
- * @param code - the file whose language determines the loader
- * @throws ERR_TSR_COMMONJS, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_USAGE, ERR_TSR_TOKEN_MISSING
- */
+/** @param code - the file whose language determines the loader */
 export function createJob(
   options: JobOptions,
   env: NodeJS.ProcessEnv,
@@ -76,7 +71,6 @@ export function createJob(
       stdout: wantsColour(process.stdout, env),
       stderr: wantsColour(process.stderr, env),
     },
-    /** The path of the script or program. */
     script: script.path,
     /** The command that runs the script, without the script's arguments. */
     command: [
@@ -87,7 +81,6 @@ export function createJob(
   }
 }
 
-/** The arguments of Node before the path of the script. */
 function argumentsOf(
   script: Script,
   env: NodeJS.ProcessEnv,
@@ -115,9 +108,6 @@ function argumentsOf(
 /**
  * Makes a unique run ID, and reads the token from `--token-file`, else from TSRUN_TOKEN. On a single
  * host the default is a random token.
- *
- * @throws ERR_TSR_USAGE when the token is not a hexadecimal text of 32 digits or more;
- * ERR_TSR_TOKEN_MISSING
  */
 export function makeRunIdentity(
   env: NodeJS.ProcessEnv,

@@ -1,7 +1,4 @@
-/*
- * The interface between a job and its nodes. A node is the launcher on one host. `nodes/` implements it
- * for one host and for several.
- */
+/** The interface between a job and its nodes, the launchers on its hosts. `nodes/` implements it. */
 import type { Interruption, NodePlan, NodeReport, Verdict } from '../protocol/nodes.ts'
 import { TRY_AGAIN } from './failure/exit-codes.ts'
 
@@ -20,7 +17,6 @@ export interface Nodes extends NodePlace {
   close(): Promise<void>
 }
 
-/** One attempt of the job on all nodes. */
 export interface SharedAttempt {
   /** Aborted when the ranks here have to stop because of another node. */
   readonly halt: AbortSignal
@@ -30,12 +26,9 @@ export interface SharedAttempt {
   readonly conclude: (report: NodeReport) => Promise<Conclusion>
 }
 
-/** The end of an attempt. */
 export interface Conclusion {
   readonly verdict: Verdict
-  /**
-   * The reports of all nodes, on node 0, or on another node if node 0 is gone. Undefined elsewhere.
-   */
+  /** The reports of all nodes, on node 0, or on another node if node 0 is gone. Undefined elsewhere. */
   readonly reports: readonly NodeReport[] | undefined
 }
 

@@ -8,7 +8,7 @@ import type { Interrupts } from './process/interrupts.ts'
 
 /** The JSON body of `--on-failure` with a URL. */
 interface JobFailure {
-  /** '' if the job has not started. */
+  /** The ID of the run; '' if the job has not started. */
   readonly runId: string
   readonly exitCode: number
   readonly script: string
@@ -57,7 +57,7 @@ const LIMIT = 30_000
 /**
  * Runs a command of the shell with the report as its input, or posts the facts as JSON to a URL.
  *
- * @returns what went wrong; undefined if nothing did
+ * @returns what went wrong, if anything
  */
 async function reportJobFailure(
   to: string,

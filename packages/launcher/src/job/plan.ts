@@ -22,7 +22,6 @@ const FEWEST_COLUMNS = 20
 interface AttemptSetup {
   /** More variables for all ranks. */
   readonly environment?: Readonly<Record<string, string>>
-  /** The folder of the log files of the attempt, if there are any. */
   readonly directory?: string | undefined
 }
 

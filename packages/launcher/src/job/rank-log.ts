@@ -3,17 +3,11 @@ import { join } from 'node:path'
 import type { RankFacts } from '../args/log-prefix.ts'
 import { lineSplitter, StderrTail, type Line } from '../logs/lines.ts'
 import { openFilteredFiles, openRankFiles, streamNames, type RankFiles } from '../logs/log-files.ts'
-import { makePresenter } from '../logs/presenter.ts'
-import { mergeTraces, TRACE_WINDOW, type TraceMerger } from '../logs/traces.ts'
+import { mergeTraces, TRACE_WINDOW, viewStream, type TraceMerger } from '../logs/traces.ts'
 import type { Job, JobContext } from './job.ts'
 import type { RankProcess } from './process/rank-process.ts'
 
-/**
- * Opens the destinations of the output of the ranks of one attempt.
- *
- * @param directory - the folder of the log files of this attempt, if there are any
- * @throws ERR_TSR_LOG_DIRECTORY
- */
+/** @param directory - the folder of the log files of this attempt, if there are any */
 export function openRankLogs(
   { output, placement: { role }, colour }: Job,
   { console, announcer, onLine }: JobContext,
@@ -25,28 +19,20 @@ export function openRankLogs(
     announcer.say('log-failure', `the files of filtered lines end here: ${reason}`, {})
   })
   const opened: RankFiles[] = []
-  // Merge the equal traces of several ranks, unless every line must stay separate.
-  const merges = format === 'pretty' && prefix === undefined && attempt.worldSize > 1
-  const merger: TraceMerger | undefined = merges
-    ? mergeTraces({
-        colour: colour.stderr,
-        write: (text) => {
-          console.write('stderr', text)
-        },
-        clock: () => performance.now(),
-        onHold: () => {
-          setTimeout(() => {
-            merger?.flush(TRACE_WINDOW)
-          }, TRACE_WINDOW + 1).unref()
-        },
-      })
-    : undefined
+  const merger: TraceMerger = mergeTraces({
+    colour: colour.stderr,
+    write: (text) => {
+      console.write('stderr', text)
+    },
+    clock: () => performance.now(),
+    onHold: () => {
+      setTimeout(() => {
+        merger.flush(TRACE_WINDOW)
+      }, TRACE_WINDOW + 1).unref()
+    },
+  })
   return {
-    /**
-     * Opens the files of a rank before it starts: `<directory>/<rank>/{stdout,stderr}.log`.
-     *
-     * @throws ERR_TSR_LOG_DIRECTORY
-     */
+    /** Opens the files of a rank before it starts: `<directory>/<rank>/{stdout,stderr}.log`. */
     open(rank: number, localRank: number): RankFiles | undefined {
       const goesTo = destinations?.(localRank)
       const streams = streamNames.filter((stream) => goesTo?.[stream].isWritten ?? true)
@@ -81,24 +67,19 @@ export function openRankLogs(
         output.ranks?.has(rank) !== false && output.localRanks?.has(localRank) !== false
       for (const stream of streamNames) {
         const splitter = lineSplitter()
-        const own = stream === 'stderr' ? merger : undefined
-        const presenter =
+        const view =
           isShown && destinations?.(localRank)[stream].isShown !== false
-            ? makePresenter({ format, colour, prefix }, facts, stream)
+            ? viewStream({ format, colour, prefix }, facts, stream, merger, (output, text) => {
+                console.write(output, text)
+              })
             : undefined
-        const show = (text: string): void => {
-          if (presenter !== undefined && text !== '') console.write(presenter.output, text)
-        }
         const take = (lines: readonly Line[]): void => {
           if (lines.length === 0) return
           if (stream === 'stderr') for (const line of lines) tail.push(line)
           files?.write(stream, lines)
           filtered.write(stream, lines)
           if (onLine !== undefined) for (const line of lines) onLine(rank, stream, line)
-          if (presenter === undefined) return
-          // Write lines that arrive together in one call.
-          if (own === undefined) show(lines.map(presenter.present).join(''))
-          else own.take(rank, lines, presenter.present)
+          view?.take(lines)
         }
         process[stream]
           .on('data', (chunk: Buffer) => {
@@ -106,17 +87,15 @@ export function openRankLogs(
           })
           .on('end', () => {
             take(splitter.flush())
-            if (presenter === undefined) return
-            if (own === undefined) show(presenter.end())
-            else own.end(rank, presenter.end)
+            view?.end()
           })
-        if (presenter !== undefined) console.throttle(presenter.output, process[stream])
+        if (view !== undefined) console.throttle(view.output, process[stream])
       }
       return tail
     },
 
     close(): void {
-      merger?.flush()
+      merger.flush()
       for (const files of [...opened, filtered]) files.close()
     },
   }

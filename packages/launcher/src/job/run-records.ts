@@ -22,10 +22,7 @@ import { logProblem } from '../logs/log.ts'
 import { isAlive } from './process/process-use.ts'
 import { statFields } from './process/rank-process.ts'
 
-/**
- * The record of a run of this user on this host, with which `tsrun logs` finds its log files. It is a JSON
- * file in TSRUN_RUNS_DIR, or below TSRUN_HOME.
- */
+/** The record with which `tsrun logs` finds a run: a JSON file in TSRUN_RUNS_DIR, or below TSRUN_HOME. */
 const runRecord = object({
   format: choice(1),
   runId: text,
@@ -34,11 +31,11 @@ const runRecord = object({
   launcherPid: count(),
   /** When that launcher started, in clock ticks since boot; null without /proc. */
   launcherStart: text.nullable(),
-  /** ISO 8601. */
+  /** In the format of ISO 8601. */
   startedAt: text,
   /** The folder of `--log-dir`; null: there are no log files. */
   logDir: text.nullable(),
-  /** ISO 8601; null: the job is running, or its launcher was killed. */
+  /** In ISO 8601; null: the job is running, or its launcher was killed. */
   endedAt: text.nullable(),
   exitCode: integer.nullable(),
 })
@@ -50,10 +47,7 @@ type Environment = Readonly<Record<string, string | undefined>>
 /** Maximum number of records. */
 const KEPT = 200
 
-/**
- * Records the start of a run. The returned function records its end. Failures are only logged, because
- * a job does not need its record.
- */
+/** Records the start of a run. The returned function records its end. Failures are only logged. */
 export function recordRun(
   env: Environment,
   cwd: string,
@@ -104,12 +98,7 @@ function distrustOfRecords(env: Environment): string | undefined {
 const KEPT_JOBS = 5
 export const KEPT_BYTES = 8 * 2 ** 20
 
-/**
- * The folder that keeps the output of jobs without `--log-dir`.
- *
- * @returns undefined with TSRUN_KEEP_LOGS=0, or if the folder cannot be used
- * @throws ERR_TSR_ENVIRONMENT
- */
+/** The folder that keeps the output of jobs without `--log-dir`; undefined if output is not kept. */
 export function keptLogs(env: Environment): string | undefined {
   const isWanted = readVariable('TSRUN_KEEP_LOGS', flag.default(true), env)
   if (!isWanted || (distrustOfRecords(env) ?? distrustOf(tsrunHome(env))) !== undefined) {
@@ -143,12 +132,10 @@ export function readRuns(env: Environment): RunRecord[] {
     .toSorted((a, b) => (a.startedAt + a.runId < b.startedAt + b.runId ? 1 : -1))
 }
 
-/** Reads the record again. */
 export function reread(record: RunRecord, env: Environment): RunRecord {
   return readRecord(pathOf(record, env)) ?? record
 }
 
-/** Whether the launcher of the run is still running. */
 export function isRunning({ endedAt, launcherPid, launcherStart }: RunRecord): boolean {
   if (endedAt !== null) return false
   // Another process may have reused the process ID.

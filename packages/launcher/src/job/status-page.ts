@@ -6,8 +6,6 @@ import { statFields, type RankProcess } from './process/rank-process.ts'
 import type { Job } from './job.ts'
 import { ranksOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
-export type AttemptPage = ReturnType<typeof openStatusPage>
-
 /** Opens the status page of this host for one attempt of a job. If that fails, the job runs without one. */
 export function openStatusPage(
   { script }: Job,
@@ -31,10 +29,7 @@ export function openStatusPage(
   let last: readonly RankStatus[] | undefined
   const read = (): readonly RankStatus[] => last ?? page?.read().ranks ?? []
   return {
-    /**
-     * The variables that tell the ranks the path of the page. Without a page, overrides the variable, which
-     * may name the page of an outer job.
-     */
+    /** The path of the page for the ranks. Without a page, hides the variable of an outer job. */
     environment: { TSRUN_STATUS_PAGE: page?.path ?? '' },
     /** If a rank has failed, tells the engines of the other ranks to stop waiting. */
     abort: (ranks: readonly RankProcess[]): void => {

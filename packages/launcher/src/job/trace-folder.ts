@@ -18,8 +18,6 @@ const SHOWN_NAME = 'tsrun-dashboard-'
 /**
  * Makes the folder of `--trace`. Without `--trace`, names a temporary folder for the newest spans, from
  * which the dashboard shows steps. Ranks make that folder, and `removeTraceFolder` removes it.
- *
- * @throws ERR_TSR_USAGE when it cannot be made
  */
 export function openTraceFolder(
   { trace, dashboard }: OutputOptions,
@@ -51,17 +49,12 @@ export function removeTraceFolder(trace: TraceOptions | undefined): void {
 
 /** Writes the report of a failure beside the spans of the ranks. */
 export function traceReport({ directory }: TraceOptions): JobWatcher {
-  let [runId, attempt] = ['', 0]
   return {
-    follow: (next) => {
-      runId = next.runId
-      attempt = next.restartCount
-    },
-    showFailure: (report) => {
+    showFailure: (report, { runId, restartCount }) => {
       const folder = spansFolder(directory, runId)
       try {
         makeOwnFolder(folder)
-        replaceFile(join(folder, reportName(attempt)), report)
+        replaceFile(join(folder, reportName(restartCount)), report)
       } catch {
         // The disk may be full; the report is in the output as well.
       }
@@ -73,7 +66,6 @@ function reportName(attempt: number): string {
   return `attempt-${attempt}.failure.txt`
 }
 
-/** The report of the failure of an attempt of a run. */
 export function readFailureReport(
   directory: string,
   runId: string,

@@ -4,7 +4,6 @@ import { formatBytes, formatSeconds, formatTable } from '@tsrun/core'
 import type { ResourceUsage } from '../protocol/control.ts'
 import type { RankOutcome } from '../protocol/nodes.ts'
 
-/** The time and memory that one rank used. */
 export type RankUsage = ReturnType<typeof rankUsage>
 
 export function rankUsage(
@@ -20,75 +19,28 @@ export function rankUsage(
   }
 }
 
-interface Column {
-  readonly title: string
-  readonly of: (usage: RankUsage) => number | undefined
-  readonly show: (value: number) => string
-}
-
-const columns: readonly Column[] = [
-  { title: 'time', of: ({ seconds }) => seconds, show: formatSeconds },
-  { title: 'CPU time', of: ({ cpuSeconds }) => cpuSeconds, show: formatSeconds },
-  {
-    title: 'CPU',
-    of: ({ cpuSeconds, seconds }) =>
-      cpuSeconds === undefined || seconds === 0 ? undefined : cpuSeconds / seconds,
-    show: (share) => `${Math.round(100 * share)} %`,
-  },
-  { title: 'peak memory', of: ({ peakBytes }) => peakBytes, show: formatBytes },
-]
-
-/** Maximum ranks with a row each. */
-const MOST_ROWS = 16
-
-/**
- * Formats a table with a row for each rank. For more than MOST_ROWS ranks, shows the minimum, median and
- * maximum of each column.
- */
-export function summaryText(usages: readonly RankUsage[], width?: number): string {
-  const rows = usages.length <= MOST_ROWS ? rowsOfRanks(usages) : summarize(usages)
-  return `${formatTable(rows, 'right', width).join('\n')}\n`
-}
-
-const titles = columns.map(({ title }) => title)
-
-function rowsOfRanks(usages: readonly RankUsage[]): string[][] {
+export function summaryText(usages: readonly RankUsage[]): string {
   const areFar = usages.some(({ node }) => node !== usages[0]!.node)
   const place = (rank: string, host: string): string[] => (areFar ? [rank, host] : [rank])
-  return [
-    [...place('rank', 'host'), ...titles],
-    ...usages.map((usage) => [
-      ...place(String(usage.rank), usage.host),
-      ...columns.map((column) => shown(column, column.of(usage))),
-    ]),
-  ]
+  const rows = usages.map(({ rank, host, seconds, cpuSeconds, peakBytes }) => [
+    ...place(String(rank), host),
+    formatSeconds(seconds),
+    known(cpuSeconds, formatSeconds),
+    known(cpuSeconds, (busy) => `${Math.round((100 * busy) / seconds)} %`),
+    known(peakBytes, formatBytes),
+  ])
+  const titles = [...place('rank', 'host'), 'time', 'CPU time', 'CPU', 'peak memory']
+  return `${formatTable([titles, ...rows], 'right').join('\n')}\n`
 }
 
-function summarize(usages: readonly RankUsage[]): string[][] {
-  return [
-    [`${usages.length} ranks`, ...titles],
-    statistic('least', usages, 0),
-    statistic('median', usages, 0.5),
-    statistic('most', usages, 1),
-  ]
-}
-
-/** A row with a quantile of each column. */
-function statistic(name: string, usages: readonly RankUsage[], quantile: number): string[] {
-  const values = columns.map((column) => {
-    const sorted = usages.flatMap((usage) => column.of(usage) ?? []).sort((a, b) => a - b)
-    return shown(column, sorted[Math.floor(quantile * (sorted.length - 1))])
-  })
-  return [name, ...values]
-}
-
-function shown({ show }: Column, value: number | undefined): string {
-  return value === undefined ? '–' : show(value)
+/** The text of a table cell: a dash for an unknown value. */
+export function known(value: number | undefined, format: (value: number) => string): string {
+  return value === undefined ? '–' : format(value)
 }
 
 /**
- * Samples the CPU time and peak memory of every rank periodically, because killed ranks cannot report
- * them. Returns a function that stops it.
+ * Samples the usage of every rank periodically, because killed ranks cannot report it. Returns a function
+ * that stops the sampling.
  */
 export function sampleUsage(ranks: readonly RankProcess[]): () => void {
   const look = (): void => {

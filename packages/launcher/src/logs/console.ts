@@ -4,17 +4,14 @@ import type { LogFormat } from '../args/output-options.ts'
 import { jsonLine, type StreamName } from './lines.ts'
 import { wantsColour } from './presenter.ts'
 
-/**
- * Ends what unchanged output of a rank may have left on: a control sequence, another character set,
- * colours.
- */
+/** Ends what raw output of a rank may have left on: a control sequence, another character set, colours. */
 const RESET = '\x1b\\\x1b(B\x0f\x1b[0m'
 
 const others = { stdout: 'stderr', stderr: 'stdout' } as const
 
 interface Stream {
   readonly output: Writable
-  /** What the output holds up while it is full. */
+  /** The streams that are paused while the output is full. */
   readonly sources: Set<Readable>
   isClosed: boolean
 }
@@ -55,7 +52,6 @@ export function openConsole(
   const console = {
     /** Whether output was lost for a reason other than a closed reader. */
     isIncomplete: false,
-    /** Whether anything was written. */
     isUsed: false,
 
     /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */

@@ -9,10 +9,7 @@ import { jsonLine } from './lines.ts'
 
 export type EventLog = ReturnType<typeof eventLog>
 
-/**
- * Writes `--event-log`: a line of JSON for each event, at the time of the event. docs/launcher.md describes
- * the events and their fields.
- */
+/** Writes a line of JSON for each event. docs/launcher.md describes the events and their fields. */
 function eventLog(write: (line: string) => void) {
   const scope = {
     job: null as string | null,
@@ -31,11 +28,7 @@ function eventLog(write: (line: string) => void) {
   }
 }
 
-/**
- * Opens the event log. If a line cannot be written, logging stops and the job continues.
- *
- * @throws ERR_TSR_USAGE if the file cannot be opened
- */
+/** Opens the event log. If a line cannot be written, logging stops and the job continues. */
 export function openEventLog(
   target: OutputOptions['eventLog'],
   cwd: string,

@@ -11,7 +11,6 @@ export interface Line {
   readonly end: '\n' | '\r' | ''
 }
 
-/** Receives the lines of all ranks. */
 export type RankLineReader = (rank: number, stream: StreamName, line: Line) => void
 
 /** Maximum characters of a piece. Longer lines are split, so that memory is bounded. */
@@ -118,10 +117,7 @@ export class StderrTail {
   }
 }
 
-/**
- * Formats a value as a line of JSON. Escapes the control characters that JSON allows in texts, because
- * the line may be shown on a terminal.
- */
+/** Formats a line of JSON. Escapes all control characters, because it may be shown on a terminal. */
 export function jsonLine(value: unknown): string {
   // visibleText replaces DEL by a symbol, and the others by their escapes in JSON.
   const json = JSON.stringify(value).replaceAll('\x7f', '\\u007f')

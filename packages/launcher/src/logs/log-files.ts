@@ -5,6 +5,7 @@ import {
   count,
   finite,
   makeOwnFolder,
+  messageOf,
   object,
   openOwnFile,
   text,
@@ -33,7 +34,6 @@ const INDEX_FORMAT = 1
 /** Milliseconds since 1970 that a Date can have. */
 const time = finite({ from: 0, to: 8.64e15 })
 
-/** The first line of an index. */
 export const indexHeader = object({
   format: choice(INDEX_FORMAT),
   runId: text,
@@ -53,7 +53,6 @@ export const indexHeader = object({
 )
 export type IndexHeader = Of<typeof indexHeader>
 
-/** A line of an index after the first. */
 export type IndexEntry = readonly [time: number, stream: StreamName, bytes: number]
 export const indexEntry = where<IndexEntry>(
   (line) =>
@@ -65,15 +64,12 @@ export const indexEntry = where<IndexEntry>(
   'a time, a stream and a number of bytes',
 )
 
-/** The last line of an index. */
 export const indexEnd = object({ endedAt: time })
 
-/** The folder of the log files of one attempt. */
 export function attemptDirectory(logDir: string, runId: string, restartCount: number): string {
   return join(logDir, runId, `attempt_${restartCount}`)
 }
 
-/** The log files of a rank, without prefixes or colours. */
 export type RankFiles = ReturnType<typeof openRankFiles>
 
 /**
@@ -81,7 +77,6 @@ export type RankFiles = ReturnType<typeof openRankFiles>
  * If a write fails, for example on a full disk, logging stops and the job continues.
  *
  * @param limit - bytes of all files after which they move to the folder OLDER, whose files are deleted
- * @throws ERR_TSR_LOG_DIRECTORY
  */
 export function openRankFiles(
   folder: string,
@@ -108,7 +103,7 @@ export function openRankFiles(
       size = 0
       note(header)
     } catch (error) {
-      onFailure((error as Error).message)
+      onFailure(messageOf(error))
     }
   }
   return {
@@ -134,7 +129,6 @@ export function openRankFiles(
  * get the lines of all ranks that contain one of the texts.
  *
  * @param folder - if undefined, no file is opened
- * @throws ERR_TSR_LOG_DIRECTORY
  */
 export function openFilteredFiles(
   folder: string | undefined,
@@ -163,7 +157,6 @@ function textOf(lines: readonly Line[]): string {
   return lines.map(({ text, end }) => withoutCodes(text) + end).join('')
 }
 
-/** @throws ERR_TSR_LOG_DIRECTORY */
 function openAll(folder: string, names: readonly string[], onFailure: (reason: string) => void) {
   const open = new Map<string, number>()
   const close = (): void => {
@@ -175,12 +168,11 @@ function openAll(folder: string, names: readonly string[], onFailure: (reason: s
     for (const name of names) open.set(name, openOwnFile(join(folder, name)))
   } catch (cause) {
     close()
-    const reason = (cause as Error).message
+    const reason = messageOf(cause)
     throw tsrError('ERR_TSR_LOG_DIRECTORY', { directory: folder, reason }, { cause })
   }
   return {
     close,
-    /** @returns the number of bytes */
     write(name: string, text: string): number {
       const fd = open.get(name)
       if (fd === undefined) return 0
@@ -189,7 +181,7 @@ function openAll(folder: string, names: readonly string[], onFailure: (reason: s
         writeWhole(fd, bytes)
       } catch (error) {
         close()
-        onFailure((error as Error).message)
+        onFailure(messageOf(error))
         return 0
       }
       return bytes.length

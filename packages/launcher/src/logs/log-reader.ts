@@ -14,7 +14,6 @@ import {
   type IndexHeader,
 } from './log-files.ts'
 
-/** A piece of a log file. */
 export interface LogPiece {
   /** Milliseconds since 1970; 0: unknown. */
   readonly time: number
@@ -26,7 +25,6 @@ const BLOCK = 64 * 1024
 
 const indexLine = either(indexHeader, indexEntry, indexEnd)
 
-/** @throws ERR_TSR_USAGE */
 function openLog(path: string): number {
   try {
     return openFile(path)
@@ -82,7 +80,7 @@ function growingFile(path: string) {
       if (fd !== undefined) closeSync(fd)
     },
   }
-  // Open it now, because it may be replaced.
+  // Open the file now, because log rotation may replace it.
   sizeOf()
   return file
 }
@@ -105,11 +103,7 @@ function fileSet(folder: string, tail: number | undefined) {
 
 export type RankReader = ReturnType<typeof rankReader>
 
-/**
- * Reads the output of one rank in one attempt, in order of time, from the oldest of its files.
- *
- * @param tail - number of lines at the end of each file; default: all
- */
+/** Reads the output of one rank in one attempt, in order of time, from the oldest of its files. */
 export function rankReader(folder: string, rank: number, tail?: number) {
   const older = join(folder, OLDER)
   const sets = [...(existsSync(older) ? [older] : []), folder].map((each) => fileSet(each, tail))

@@ -6,7 +6,7 @@ const require = createRequire(import.meta.url)
 let logger: Pino.Logger | undefined
 
 /**
- * Logs what the launcher does without, and why, as a JSON line on standard error, at the level `info`.
+ * Logs which optional feature the launcher omits, and why: a JSON line of level `info` on standard error.
  * pino is loaded for the first line, because most jobs never write one.
  */
 export function logProblem(error: unknown, message: string): void {

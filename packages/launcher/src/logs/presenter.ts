@@ -3,7 +3,7 @@ import { endingColours, visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { jsonLine, collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
-import { prettyLibraryLine } from './pretty-line.ts'
+import { prettyLine } from './pretty-line.ts'
 
 /** Formats one stream of a rank for the console. Returns '' for no text. */
 export interface Presenter {
@@ -14,7 +14,7 @@ export interface Presenter {
   readonly end: () => string
 }
 
-interface Presentation {
+export interface Presentation {
   readonly format: LogFormat
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The template of `--log-prefix`, for `pretty`. */
@@ -23,7 +23,6 @@ interface Presentation {
   readonly clock?: () => number
 }
 
-/** Makes the presenter for `--log-format`. */
 export function makePresenter(how: Presentation, facts: RankFacts, stream: StreamName): Presenter {
   const { format, clock } = how
   const { rank, worldSize } = facts
@@ -53,7 +52,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
     return isAlone ? asWritten((text) => text) : inWholeLines(stream, (text) => `${text}\n`)
   }
   const make = (text: string): string =>
-    stream === 'stdout' ? text : (prettyLibraryLine(text) ?? text)
+    stream === 'stdout' ? text : (prettyLine(text, true) ?? text)
   const colour = how.colour[stream]
   const template = how.prefix
   if (isAlone && template === undefined) {
@@ -77,7 +76,6 @@ export function prefixWidth({ format, prefix }: OutputOptions, facts: RankFacts)
   return worldSize === 1 ? 0 : rankPrefix(rank, worldSize, false).length
 }
 
-/** Adds the prefix to each line. */
 export function withPrefix(prefix: string, text: string): string {
   return `${prefix}${text.replaceAll('\n', `\n${prefix}`)}\n`
 }
@@ -88,7 +86,6 @@ export function rankPrefix(rank: number, worldSize: number, colour: boolean): st
   return coloured(`[rank ${rank}]`, rank, colour) + padding
 }
 
-/** Text in the colour of a rank. */
 export function coloured(text: string, rank: number, colour: boolean): string {
   if (!colour) return text
   return styleText(rankColours[rank % rankColours.length]!, text, { validateStream: false })

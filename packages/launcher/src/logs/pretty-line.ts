@@ -15,32 +15,24 @@ const levels: Readonly<Record<number, string>> = {
 const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId', 'msg', 'err']
 
 /**
- * The human-readable form (`WARN engine: …`) of a JSON line from the library's logger. Undefined for
- * any other line, including JSON of the user's logger.
+ * The human-readable form (`WARN engine: …`) of a JSON line from a logger; undefined for any other line.
+ *
+ * @param isOfLibrary - accepts only lines from the library's logger
  */
-export function prettyLibraryLine(text: string): string | undefined {
-  if (!text.startsWith('{"level":')) return undefined
-  const entry = parseJson(text, fields)
-  const level = levels[Number(entry?.['level'])]
-  if (entry === undefined || level === undefined || typeof entry['name'] !== 'string')
-    return undefined
-  if (typeof entry['runId'] !== 'string') return undefined
-  const message = typeof entry['msg'] === 'string' ? ` ${entry['msg']}` : ''
-  const facts = Object.entries(entry)
-    .filter(([key]) => !usual.includes(key))
-    .map(([key, value]) => ` ${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
-  return `${level} ${entry['name']}:${message}${facts.join('')}${describeError(entry['err'])}`
-}
-
-/** The human-readable form of a JSON line from any logger; undefined for other lines. */
-export function prettyLine(text: string): string | undefined {
-  const ours = prettyLibraryLine(text)
-  if (ours !== undefined || !text.startsWith('{')) return ours
-  const { level, msg, message = msg, name, err } = parseJson(text, fields) ?? {}
+export function prettyLine(text: string, isOfLibrary = false): string | undefined {
+  if (!text.startsWith(isOfLibrary ? '{"level":' : '{')) return undefined
+  const entry = parseJson(text, fields) ?? {}
+  const { level, msg, message = msg, name, runId, err } = entry
+  const severity = levels[Number(level)]
+  const isOurs = severity !== undefined && typeof runId === 'string' && typeof name === 'string'
+  if (isOfLibrary && !isOurs) return undefined
   if (typeof level !== 'string' && typeof level !== 'number') return undefined
   if (typeof message !== 'string') return undefined
-  const severity = levels[Number(level)] ?? String(level).toUpperCase()
-  return `${severity} ${typeof name === 'string' ? `${name}: ` : ''}${message}${describeError(err)}`
+  const facts = Object.entries(isOurs ? entry : {})
+    .filter(([key]) => !usual.includes(key))
+    .map(([key, value]) => ` ${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`)
+  const source = typeof name === 'string' ? `${name}: ` : ''
+  return `${severity ?? String(level).toUpperCase()} ${source}${message}${facts.join('')}${describeError(err)}`
 }
 
 function describeError(error: unknown): string {

@@ -2,8 +2,7 @@ import { join } from 'node:path'
 import type { LogFormat } from '../args/output-options.ts'
 import { lineSplitter, type Line, type StreamName } from './lines.ts'
 import { type LogPiece, type RankReader, attemptsIn, rankReader, ranksIn } from './log-reader.ts'
-import { makePresenter } from './presenter.ts'
-import { mergeTraces, TRACE_WINDOW } from './traces.ts'
+import { mergeTraces, TRACE_WINDOW, viewStream } from './traces.ts'
 import { streamNames } from './log-files.ts'
 
 interface RecordedOutputOptions {
@@ -44,24 +43,8 @@ export function recordedOutput({ format, colour, write }: RecordedOutputOptions)
     // Assume several ranks, so that the lines have a prefix.
     const facts = header ?? { ...UNKNOWN, rank, worldSize: rank + 2 }
     const prefix = facts.prefix ?? undefined
-    const { output, present, end } = makePresenter({ format, colour, prefix, clock }, facts, stream)
-    const isMerged =
-      stream === 'stderr' && format === 'pretty' && prefix === undefined && facts.worldSize > 1
-    const show = (lines: readonly Line[]): void => {
-      if (isMerged) merger.take(rank, lines, present)
-      else write(output, lines.map(present).join(''))
-    }
-    const splitter = lineSplitter()
-    return {
-      take(bytes: Buffer): void {
-        show(splitter.push(bytes))
-      },
-      end(): void {
-        show(splitter.flush())
-        merger.flush()
-        write(output, end())
-      },
-    }
+    const view = viewStream({ format, colour, prefix, clock }, facts, stream, merger, write)
+    return { view, splitter: lineSplitter() }
   }
 
   return {
@@ -71,7 +54,7 @@ export function recordedOutput({ format, colour, write }: RecordedOutputOptions)
       const key = `${reader.rank} ${stream}`
       const output = outputs.get(key) ?? open(reader, stream)
       outputs.set(key, output)
-      output.take(bytes)
+      output.view.take(output.splitter.push(bytes))
     },
 
     /** Shows the stack traces that wait for other ranks. */
@@ -81,7 +64,10 @@ export function recordedOutput({ format, colour, write }: RecordedOutputOptions)
 
     /** Shows the incomplete last lines. */
     end(): void {
-      for (const output of outputs.values()) output.end()
+      for (const { view, splitter } of outputs.values()) {
+        view.take(splitter.flush())
+        view.end()
+      }
       merger.flush()
     },
   }

@@ -1,7 +1,8 @@
 import { formatRanks } from '@tsrun/core'
+import type { RankFacts } from '../args/log-prefix.ts'
 import { findTrace } from './find-trace.ts'
-import type { Line } from './lines.ts'
-import { coloured, withPrefix } from './presenter.ts'
+import type { Line, StreamName } from './lines.ts'
+import { coloured, makePresenter, withPrefix, type Presentation } from './presenter.ts'
 
 type Present = (line: Line) => string
 
@@ -23,7 +24,7 @@ const MOST_LINES = 200
 interface TraceMergerOptions {
   readonly colour: boolean
   readonly write: (text: string) => void
-  /** Milliseconds. */
+  /** Returns the time in milliseconds. */
   readonly clock: () => number
   /** Called when a trace is held; `flush` must follow. */
   readonly onHold?: () => void
@@ -117,4 +118,34 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
     },
   }
   return merger
+}
+
+/** Shows the lines of one stream of a rank, traces together with those of other ranks. */
+export function viewStream(
+  how: Presentation,
+  facts: RankFacts,
+  stream: StreamName,
+  merger: TraceMerger,
+  write: (stream: StreamName, text: string) => void,
+) {
+  const { rank, worldSize } = facts
+  const { output, present, end } = makePresenter(how, facts, stream)
+  // With a prefix, every line stays separate.
+  const isMerged =
+    stream === 'stderr' && how.format === 'pretty' && how.prefix === undefined && worldSize > 1
+  const show = (text: string): void => {
+    if (text !== '') write(output, text)
+  }
+  return {
+    output,
+    /** Shows lines that arrived together, in one call. */
+    take(lines: readonly Line[]): void {
+      if (isMerged) merger.take(rank, lines, present)
+      else show(lines.map(present).join(''))
+    },
+    end(): void {
+      if (isMerged) merger.end(rank, end)
+      else show(end())
+    },
+  }
 }

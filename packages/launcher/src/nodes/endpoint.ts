@@ -23,8 +23,6 @@ import { announceWait } from './waiting.ts'
  *
  * @param isSaid - whether an option makes this host node 0
  * @returns undefined if `isSaid` is false and the name belongs to another host
- * @throws ERR_TSR_STORE_ADDRESS for an address that this host does not have, ERR_TSR_RENDEZVOUS_TIMEOUT,
- *   ERR_TSR_ABORTED
  */
 export async function findStoreAddress(
   { host, port, timeout }: Pick<RendezvousOptions, 'host' | 'port' | 'timeout'>,
@@ -80,13 +78,7 @@ export interface JobStore {
   close(): Promise<void>
 }
 
-/**
- * Starts the store of a job in this process.
- *
- * @param onRefused - called for connections that do not prove the token
- * @param tls - encryption of its connections; undefined: none
- * @throws ERR_TSR_STORE_ADDRESS if it cannot listen there
- */
+/** @param onRefused - called for connections that do not prove the token */
 export async function startJobStore(
   host: string,
   port: number,
@@ -115,7 +107,7 @@ export async function findFreePort(host: string): Promise<number> {
   return port
 }
 
-/** @param error - that of the operating system, wrapped or not */
+/** @param error - the error of the operating system, or an error that it caused */
 function listenError(host: string, port: number, error: unknown): TsrError {
   const { cause } = error as { cause?: unknown }
   const isWrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause

@@ -26,12 +26,10 @@ import {
 import { announceWait, nameNodes } from './waiting.ts'
 import { version } from '../package.ts'
 
-/** A node that has arrived. */
 interface ArrivedNode {
   /** Part of the node's key in the store, which is deleted when the node's launcher ends. */
   readonly id: string
   readonly node: NumberedNode
-  /** The address at which the node reached the store. */
   readonly storeAddress: string
 }
 
@@ -160,8 +158,6 @@ export async function openMembers(
      * the last-call time as well.
      *
      * @param attempt - the number of the attempt in which nodes without a plan start
-     * @throws ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK,
-     *   ERR_TSR_ABORTED; the waiting nodes receive the error
      */
     async gather(attempt: number): Promise<NodePlan> {
       const waiting = announceWait(announcer, '')
@@ -267,7 +263,6 @@ export function describeSelf(job: Job, address: string): Registration {
     identity: hostIdentity(),
     address,
     version,
-    node: process.version,
     script,
     digest:
       job.program.kind === 'program'

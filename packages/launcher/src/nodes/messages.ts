@@ -9,7 +9,6 @@ import {
   type Interruption,
   type NodeFacts,
   type NodeReport,
-  type ReportMessage,
 } from '../protocol/nodes.ts'
 
 /** Keys of the store through which launchers exchange messages. */
@@ -32,7 +31,6 @@ export const keys = {
   interrupt: 'nodes/interrupt',
   /** A node leaves an elastic job, which continues without it. */
   leaving: (id: string) => `nodes/leaving/${id}`,
-  /** Prefix of the keys of this attempt. */
   attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
   /** Prefix of the ranks' keys in an attempt. */
   world: (attempt: number) => `world/${attempt}/`,
@@ -68,11 +66,7 @@ export async function forgetAttempt(store: Store, attempt: number): Promise<void
   }
 }
 
-/**
- * Waits for a message, by default without a time limit.
- *
- * @throws ERR_TSR_MESSAGE_INVALID if the message does not match the schema
- */
+/** Waits for a message, by default without a time limit. */
 export async function receive<T>(
   store: Store,
   key: string,
@@ -143,10 +137,11 @@ const TAILS = 16
 export function packReport(report: NodeReport): NodeReport {
   const failed = report.outcomes.filter(({ exitCode, stopSignal }) => exitCode !== 0 && !stopSignal)
   const withTail = new Set(failed.slice(0, TAILS).map(({ rank }) => rank))
-  const packed = shifted(report, Date.now() - monotonicNow(), (outcome) =>
-    withTail.has(outcome.rank) || outcome.error !== undefined ? outcome.stderrTail : [],
+  const outcomes = report.outcomes.map((outcome) =>
+    withTail.has(outcome.rank) || outcome.error ? outcome : { ...outcome, stderrTail: [] },
   )
-  return { ...packed, flight: shortenFlight(report.flight) }
+  const flight = shortenFlight(report.flight)
+  return shifted({ ...report, outcomes, flight }, Date.now() - monotonicNow())
 }
 
 /** Maximum operations of each rank that are sent, and the maximum bytes for all ranks. */
@@ -162,28 +157,20 @@ export function shortenFlight(dumps: readonly FlightDump[], room = FLIGHT_BYTES)
   return []
 }
 
-export function unpackReport(report: ReportMessage): NodeReport {
-  return shifted(report, monotonicNow() - Date.now(), ({ stderrTail }) => stderrTail)
+export function unpackReport(report: NodeReport): NodeReport {
+  return shifted(report, monotonicNow() - Date.now())
 }
 
-function shifted(
-  report: ReportMessage,
-  by: number,
-  tailOf: (outcome: ReportMessage['outcomes'][number]) => readonly string[],
-): NodeReport {
+function shifted(report: NodeReport, by: number): NodeReport {
   const outcomes = report.outcomes.map((outcome) => {
     const { startedAt, endedAt, stoppedAt, error } = outcome
     return {
       ...outcome,
       startedAt: startedAt + by,
       endedAt: endedAt + by,
-      // JSON turns Infinity into null.
-      stoppedAt: (stoppedAt ?? Infinity) + by,
+      stoppedAt: stoppedAt && stoppedAt + by,
       error: error && { ...error, at: error.at + by },
-      stderrTail: tailOf(outcome),
     }
   })
-  const { memory } = report.facts
-  const kills = memory.kills ?? NaN
-  return { ...report, outcomes, facts: { ...report.facts, memory: { ...memory, kills } } }
+  return { ...report, outcomes }
 }

@@ -34,10 +34,7 @@ interface Watched {
   readonly gone: AbortController
 }
 
-/**
- * Creates node 0. It serves the store, watches the other nodes, collects their reports and decides on the
- * verdict.
- */
+/** Creates node 0, which serves the store, watches the other nodes and decides on the verdict. */
 export function createNodeZero(
   { placement, rendezvous: { hostTimeout }, restart }: Job,
   jobStore: JobStore,
@@ -83,7 +80,6 @@ export function createNodeZero(
   const watch = (id: string): Watched => {
     const monitor = monitorHeartbeats(announcer, hostTimeout, {
       node: () => find(id) ?? { nodeRank: -1, host: '' },
-      silence: 'has been silent',
       consequence: isElastic ? 'the job continues without it' : 'the job fails',
       onLost: () => {
         lose(id, `it was silent for ${hostTimeout / 1000} s`)

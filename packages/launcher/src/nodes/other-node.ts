@@ -49,8 +49,6 @@ interface Joined {
  *
  * @param isHere - whether the endpoint now resolves to this host
  * @returns undefined if it does, because this host then becomes node 0
- * @throws ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED,
- *   ERR_TSR_LOOPBACK, ERR_TSR_NODE_LOST, ERR_TSR_ABORTED
  */
 export async function joinNodes(
   job: Job,
@@ -162,7 +160,6 @@ export function createOtherNode(
   const nodeZero = plan.nodes[0]!
   const monitor = monitorHeartbeats(announcer, hostTimeout, {
     node: () => nodeZero,
-    silence: 'has not answered',
     consequence: 'the job fails',
     onLost: () => {
       lose(`it did not answer for ${hostTimeout / 1000} s`)

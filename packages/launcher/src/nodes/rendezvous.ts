@@ -23,13 +23,7 @@ import { countRestarts, judge } from './verdict.ts'
 /** Maximum refused connections that are announced, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
 
-/**
- * Connects the nodes of a job: node 0 serves the store, and the others connect to it.
- *
- * @throws ERR_TSR_INTERFACE, ERR_TSR_STORE_ADDRESS, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_TLS,
- *   ERR_TSR_STORE_PROTECTION, ERR_TSR_RENDEZVOUS_TIMEOUT, ERR_TSR_RENDEZVOUS_REFUSED, ERR_TSR_LOOPBACK,
- *   ERR_TSR_NODE_LOST; ERR_TSR_ABORTED at an interrupt
- */
+/** Connects the nodes of a job: node 0 serves the store, and the others connect to it. */
 export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> {
   const { rendezvous: place, placement } = job
   if (placement.iface !== undefined) addressOfInterface(placement.iface)
@@ -68,10 +62,7 @@ function isNodeZero({
   return isNodeZero ?? (nodeRank === undefined ? undefined : true)
 }
 
-/**
- * Where the store of a single host listens: at its name, unless the first address belongs to another
- * host.
- */
+/** Where the store of a single host listens: at its name, unless the first address is of another host. */
 async function onlyAddress(host: string): Promise<string> {
   const [first = host] = await systemNames.lookup(host).catch(() => [])
   if ('listen' in (await findListenAddress(first))) return host
@@ -137,7 +128,6 @@ function isLoopbackUp(): boolean {
   }
 }
 
-/** Creates the only node of a job. */
 export function createOnlyNode({ placement, restart, identity }: Job, store: JobStore): Nodes {
   const master = store.endpoint
   const { nproc, role } = placement

@@ -45,9 +45,7 @@ const NOTABLE = 5
 
 interface HeardNode {
   readonly node: () => Pick<NodeFacts, 'nodeRank' | 'host'>
-  /** For example `has been silent`. */
-  readonly silence: string
-  /** What its loss means, for example `the job fails`. */
+  /** The consequence of losing the node, for example `the job fails`. */
   readonly consequence: string
   /** Called once, when nothing has arrived within the limit. */
   readonly onLost: () => void
@@ -66,7 +64,7 @@ export type HeartbeatMonitor = ReturnType<typeof monitorHeartbeats>
 export function monitorHeartbeats(
   announcer: Pick<Announcer, 'say'>,
   limit: number,
-  { node, silence, consequence, onLost }: HeardNode,
+  { node, consequence, onLost }: HeardNode,
 ) {
   const most = Math.max(1, Math.ceil(limit / HEARTBEAT))
   let missed = 0
@@ -87,7 +85,10 @@ export function monitorHeartbeats(
       missed++
       if (missed === most + 1) onLost()
       else if (missed === NOTABLE + 1 && missed <= most) {
-        say(NOTABLE, (time) => `${silence} for ${time}; ${consequence} after ${limit / 1000} s`)
+        say(
+          NOTABLE,
+          (time) => `has been silent for ${time}; ${consequence} after ${limit / 1000} s`,
+        )
       }
     },
   }

@@ -38,7 +38,7 @@ export const errorReport = object({
   code: text.optional(),
   /** The ranks that this error is about: peers that were lost or have left. */
   peers: list(count()),
-  /** Only of a time-out. */
+  /** The wait that timed out; only for a time-out. */
   wait: timedOutWait.optional(),
   /** How far the error is from the cause, as `distanceFromCause` says. */
   distance: count(),
@@ -99,8 +99,4 @@ export interface FaultOrder {
   readonly milliseconds: number
   /** The jump of the clock, for `clock`. */
   readonly bySeconds: number
-  /** The maximum open files, for `descriptors`. */
-  readonly limit: number
-  /** The maximum address space, for `address-space`. */
-  readonly mebibytes: number
 }

@@ -8,11 +8,7 @@ const LONGEST_NAME = 200
 /** What a report says about a thrown value. */
 export type ErrorDescription = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
-/**
- * Describes a thrown value. Throws if its properties do.
- *
- * @param print - returns its text in the report
- */
+/** Describes a thrown value. Throws if its properties do. @param print - returns its text in the report */
 export function describeThrown(
   thrown: unknown,
   print: (thrown: unknown) => string,

@@ -33,18 +33,14 @@ const registration = object({
   minNodes: count(),
   nproc: count(),
   host: text,
-  /** The process ID of the launcher. */
   pid: count(),
   /** See `hostIdentity`. */
   identity: text,
   /** The address at which other hosts reach its ranks. */
   address: text,
   role: text,
-  /** `--rdzv-id` */
   rdzvId: text.optional(),
-  /** The version of tsrun. */
   version: text,
-  node: text,
   script: text,
   /** The SHA-256 of the script, hexadecimal; '' for a program, which may differ between hosts. */
   digest: text,
@@ -60,7 +56,6 @@ export const arrivalMessage = object({
 
 const port = count({ to: 65_535 })
 
-/** One host of a job. */
 const nodeFacts = object({
   /** Unlike the node rank, the ID stays the same when other nodes leave. */
   id: text,
@@ -120,7 +115,6 @@ const rankPlace = object({
   operation: text.optional(),
   group: text.optional(),
   sequence: number,
-  /** Time in this state. */
   milliseconds: number,
   /** Suspended by SIGSTOP or by a debugger. */
   isSuspended: flag,
@@ -135,11 +129,9 @@ const outcome = object({
   /** Milliseconds of the host's monotonic clock, as `endedAt` and `stoppedAt`. */
   startedAt: number,
   endedAt: number,
-  /** The signal with which the launcher stopped the rank; undefined if the rank ended by itself. */
+  /** How and when the launcher stopped the rank; undefined if the rank ended by itself. */
   stopSignal: choice('SIGTERM', 'SIGKILL').optional(),
-  /** Infinity if the launcher did not stop the rank. */
-  stoppedAt: number.nullable(),
-  /** The uncaught error that ended the rank. */
+  stoppedAt: number.optional(),
   error: errorReport.optional(),
   /** The stack of the call of process.exit() with a code other than 0. */
   exitedAt: text.optional(),
@@ -159,10 +151,9 @@ const interruption = object({
   reason: text.optional(),
 })
 
-/** Memory statistics of the kernel, as far as they can be read. */
 const memoryEvents = object({
-  /** Out-of-memory kills since the job started; NaN when unknown. */
-  kills: number.nullable(),
+  /** Out-of-memory kills since the job started; undefined when unknown. */
+  kills: number.optional(),
   /** Limit of the cgroup of this process, in bytes. */
   limit: number.optional(),
   /** The limits on processes and address space, from `describeLimits`. */
@@ -173,7 +164,6 @@ const memoryEvents = object({
 const hostFacts = object({
   host: text,
   memory: memoryEvents,
-  /** The folder of the log files, if there are any. */
   logs: text.optional(),
   /** True to show library frames in stacks. */
   isDetailed: flag.optional(),
@@ -181,7 +171,7 @@ const hostFacts = object({
   records: text.optional(),
 })
 
-/** How the ranks of one node ended. In JSON, null stands for numbers that are not finite. */
+/** How the ranks of one node ended. */
 export const reportMessage = object({
   nodeRank: count(),
   outcomes: list(outcome, MOST),
@@ -266,15 +256,11 @@ export type StoreEndpoint = Of<typeof storeEndpoint>
 export type NodePlan = Of<typeof nodePlan>
 export type Invitation = Of<ReturnType<typeof invitationOf>>
 export type RankPlace = Of<typeof rankPlace>
-export type RankOutcome = Omit<Of<typeof outcome>, 'stoppedAt'> & { readonly stoppedAt: number }
+export type RankOutcome = Of<typeof outcome>
 export type Interruption = Of<typeof interruption>
-export type MemoryEvents = Omit<Of<typeof memoryEvents>, 'kills'> & { readonly kills: number }
-export type HostFacts = Omit<Of<typeof hostFacts>, 'memory'> & { readonly memory: MemoryEvents }
-export type ReportMessage = Of<typeof reportMessage>
-export type NodeReport = Omit<ReportMessage, 'outcomes' | 'facts'> & {
-  readonly outcomes: readonly RankOutcome[]
-  readonly facts: HostFacts
-}
+export type MemoryEvents = Of<typeof memoryEvents>
+export type HostFacts = Of<typeof hostFacts>
+export type NodeReport = Of<typeof reportMessage>
 export type Failure = Of<typeof failure>
 export type NodeFailure = Of<typeof nodeFailure>
 /** A host that vanished from a running job. */

@@ -21,8 +21,6 @@ export type ControlPipe = ReturnType<typeof openControlPipe>
 /**
  * The control pipe of a rank. The program may close the inherited descriptor and reuse the number. So
  * the rank writes to a private duplicate, after checking that it is still the same pipe.
- *
- * @param inherited - the descriptor from the launcher, which stays open
  */
 export function openControlPipe(inherited: number) {
   const fd = isAvailable().available ? duplicate(inherited) : inherited
@@ -67,10 +65,7 @@ function duplicate(fd: number): number {
   return fd
 }
 
-/**
- * Identifies an open file, so that a reused descriptor number is detected; undefined if the descriptor
- * is closed.
- */
+/** Identifies an open file, so that a reused descriptor number is detected; undefined if it is closed. */
 function identityOf(fd: number): string | undefined {
   try {
     const { dev, ino, mode } = statusOf(fd)

@@ -46,7 +46,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       moveClock(fault.bySeconds * 1000)
       return
     case 'descriptors':
-      limitOpenFiles(boundOf(fault.limit))
+      limitOpenFiles(firstFree())
       return
     case 'disk':
       // The kernel also sends SIGXFSZ, which would end the process.
@@ -54,7 +54,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       limitFileSize(0)
       return
     case 'address-space':
-      limitAddressSpace(mappedBytes() + fault.mebibytes * 2 ** 20)
+      limitAddressSpace(mappedBytes())
       return
     case 'disconnect':
       disconnect(storePort, 'both')
@@ -69,6 +69,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       disturb(fault, storePort)
       return
     default:
+      // The launcher sends signals for the other kinds.
       return
   }
 }
@@ -105,11 +106,10 @@ function mappedBytes(): number {
   return Number(pages) * PAGE
 }
 
-/** The number below which exactly `free` descriptors are not open. */
-function boundOf(free: number): number {
-  let bound = 0
-  for (let left = free; left > 0 || isOpen(bound); bound++) if (!isOpen(bound)) left--
-  return bound
+function firstFree(): number {
+  let descriptor = 0
+  while (isOpen(descriptor)) descriptor++
+  return descriptor
 }
 
 function isOpen(descriptor: number): boolean {

@@ -1,6 +1,6 @@
 /**
  * Prepares a rank before its script (`node --import`). Worker threads and forked children inherit
- * `--import`, but nothing happens there: they are no main thread, or lack the variable.
+ * `--import`, but nothing happens there: they are not the main thread, or lack TSRUN_CONTROL_FD.
  */
 import module from 'node:module'
 import { isMainThread } from 'node:worker_threads'

@@ -9,9 +9,9 @@ const { env } = process
 
 /** Connects this process to its launcher: it reports errors and usage, and ends with the launcher. */
 export function prepareRank(): void {
-  const { control, launcherPid } = takePlace()
+  const place = takePlace()
   bindToCores()
-  reportToLauncher(control)
+  reportToLauncher(place.control)
   writeSynchronously(process.stdout)
   writeSynchronously(process.stderr)
   exitAtStop()
@@ -19,15 +19,13 @@ export function prepareRank(): void {
   acceptFaults()
   // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
   process.on('SIGUSR1', () => undefined)
-  // The thread always answers requests. It kills this process only if the kernel does not.
-  startThread('watch', { fd: control.fd, dies: !askKernel() })
-  dieIfOrphan(launcherPid)
+  dieWithLauncher(place, true)
 }
 
 /**
  * Takes over the control pipe, and makes a process group.
  *
- * @returns what the launcher passes only to this process
+ * @returns what the launcher tells only this process
  */
 export function takePlace() {
   const place = {
@@ -41,7 +39,6 @@ export function takePlace() {
   return place
 }
 
-/** Binds this process to the cores of `--bind` or `--numa-binding`. */
 export function bindToCores(): void {
   const { TSRUN_CORES: cores } = env
   delete env['TSRUN_CORES']
@@ -51,10 +48,7 @@ export function bindToCores(): void {
   console.error(`tsrun: cannot bind this process to the cores ${cores}`)
 }
 
-/**
- * Makes a pipe synchronous. Node's pipes are asynchronous, and process.exit() would lose output while
- * the launcher is busy.
- */
+/** Makes a pipe synchronous, because process.exit() would lose unwritten data of an asynchronous pipe. */
 function writeSynchronously(stream: NodeJS.WriteStream): void {
   const { _handle: handle } = stream as { _handle?: { setBlocking?: (on: boolean) => void } }
   handle?.setBlocking?.(true)
@@ -64,14 +58,16 @@ function writeSynchronously(stream: NodeJS.WriteStream): void {
  * Ensures that the end of the launcher, for any reason, kills this process and its group, even in
  * blocking native code. Uses the kernel's parent-death signal or, if unavailable, a thread that watches
  * the control pipe.
+ *
+ * @param answers - whether to start the thread in any case, to answer requests for stacks and faults
  */
-export function dieWithLauncher({ launcherPid, control }: ReturnType<typeof takePlace>): void {
-  if (!askKernel()) startThread('watch', { fd: control.fd, dies: true })
-  dieIfOrphan(launcherPid)
-}
-
-/** The launcher may have ended before this process watched it. */
-function dieIfOrphan(launcherPid: number): void {
+export function dieWithLauncher(
+  { launcherPid, control }: ReturnType<typeof takePlace>,
+  answers = false,
+): void {
+  const dies = !askKernel()
+  if (dies || answers) startThread('watch', { fd: control.fd, dies })
+  // The launcher may have ended before this process watched it.
   if (process.ppid !== launcherPid) process.kill(process.pid, 'SIGKILL')
 }
 
@@ -85,10 +81,7 @@ function askKernel(): boolean {
   }
 }
 
-/**
- * Options such as `--inspect` and `--cpu-prof`, which the launcher sets for each rank with its port and
- * folder.
- */
+/** Node options that the launcher sets for each rank, with the port and the folder of the rank. */
 const OWN = /^--(inspect(-brk)?|(cpu|heap)-prof(-dir)?)(=|$)/
 const PROFILE = /^--(cpu|heap)-prof$/
 

@@ -101,7 +101,7 @@ function missingStackHint(thrown: unknown): string {
 }
 
 /**
- * Prints like Node, but omits the properties of this library's and of esbuild's errors, which repeat the
+ * Prints like Node, but omits properties of this library's and of esbuild's errors, which repeat the
  * message.
  */
 function print(thrown: unknown): string {
@@ -123,10 +123,8 @@ const LIBRARY =
 
 /**
  * Omits the frames of libraries, so that the first frame is the user's line. A stack without any user
- * frame stays as it is, unless the message names the place, as for a syntax error or a missing package.
- *
- * @param text - an error as Node prints it, with its causes
- * @returns the text, and the number of omitted frames
+ * frame stays as it is, unless the message names the place, as for a syntax error or a missing
+ * package.
  */
 export function hideLibraryFrames(text: string) {
   const lines = text.split('\n')

@@ -36,10 +36,7 @@ function waitAtExit({ milliseconds, forSeconds }: FaultOrder): void {
   })
 }
 
-/**
- * Shuts down the connections to other ranks, in both directions or one, but keeps the store's
- * connection.
- */
+/** Shuts down connections to other ranks, in both directions or one, but not that to the store. */
 export function disconnect(storePort: number, which: 'both' | 'sending'): void {
   for (const fd of connectionsToRanks(storePort)) shutdownSocket(fd, which)
 }

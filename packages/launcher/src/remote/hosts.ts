@@ -31,7 +31,6 @@ export interface RemoteHost {
   readonly port: number | undefined
 }
 
-/** Limit of a host file. */
 const MOST_BYTES = 2 ** 20
 
 /** Reads the hosts of a file. @throws ERR_TSR_USAGE */
@@ -48,8 +47,6 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
  * Parses a host file, like those of Open MPI, MPICH and DeepSpeed: one host on each line, as `host`,
  * `host:2` (slots), `[::1]:2` or `me@host`, followed by `slots=4`, `user=me` and `port=2222`; `#` starts a
  * comment.
- *
- * @throws ERR_TSR_USAGE with the line number
  */
 export function parseHostfile(text: string, file: string): RemoteHost[] {
   const hosts: RemoteHost[] = []
@@ -109,11 +106,7 @@ function hostSettings(settings: readonly string[], where: string): Omit<RemoteHo
   return { slots: integer('slots', 4096) ?? 1, user, port: integer('port', HIGHEST_PORT) }
 }
 
-/**
- * The hosts of `--include`, or all except those of `--exclude`, in the order of the file.
- *
- * @throws ERR_TSR_USAGE for a name that is not in the file, or if no host is left
- */
+/** The hosts of `--include`, or all except those of `--exclude`, in the order of the file. */
 export function chooseHosts(
   hosts: readonly RemoteHost[],
   {
@@ -157,8 +150,8 @@ export function readSsh(text: string): Reach['ssh'] {
 export const SSH_FAILED = 255
 
 /**
- * Runs a command on another host. Signals are sent as lines to its standard input, whose end tells the
- * command that the connection is lost.
+ * Runs a command on another host. Signals are sent as lines to its standard input. The end of the input
+ * tells the command that the connection is lost.
  */
 export function openConnection(
   { name, user, port }: RemoteHost,
@@ -186,7 +179,7 @@ export function openConnection(
     })
   }
   return {
-    /** How the command ended. It is lost if ssh failed: the host is unreachable, or the connection broke. */
+    /** How the command ended. `isLost` is true if the host is unreachable or the connection broke. */
     ended: new Promise<{ readonly code: number; readonly isLost: boolean }>((resolve) => {
       child.once('error', (error) => {
         onOutput('stderr', `${program}: ${error.message}\n`)
@@ -217,17 +210,16 @@ export function lastLineOf(text: string): string | undefined {
   return text.trim().split('\n').findLast(Boolean)
 }
 
-/** Why a host cannot take part in a job. */
 export interface Obstacle {
   readonly problem: string
-  /** Whether another attempt may succeed, because the host was not reached: it is down, or still starting. */
+  /** Whether another attempt may succeed, because the host did not answer: it may be starting. */
   readonly isTemporary: boolean
 }
 
-/** What ssh says of a host that does not answer, also through another host. */
+/** Errors of ssh for a host that does not answer, also behind a jump host. */
 const NO_ANSWER =
   /^(ssh: connect to host |Timeout, server |((kex|ssh)_exchange_identification: .*)?Connection (closed|reset|timed out))|connect failed: (Connection|No route)|: Temporary failure in name resolution/m
-/** What another attempt would not change: a wrong key or name, also of a host on the way. */
+/** Errors of ssh that another attempt would not change: a wrong key or host name, also of a jump host. */
 const REFUSED = /Permission denied|verification failed|Name or service not known|not found/
 
 /** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
@@ -249,7 +241,7 @@ export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle
   return { problem: `it has tsrun ${other}, and this host ${version}`, isTemporary: false }
 }
 
-/** Set for a launcher that `tsrun hosts` started. */
+/** The environment variable that marks a launcher started by `tsrun hosts`. */
 export const PARENT_PIPE = 'TSRUN_PARENT_PIPE'
 
 /**
@@ -262,7 +254,7 @@ export function watchParentPipe(
   interrupts: Interrupts,
 ): void {
   if (env[PARENT_PIPE] === undefined) return
-  // Do not let ranks and their children inherit it.
+  // Do not let ranks and their children inherit the variable.
   Reflect.deleteProperty(env, PARENT_PIPE)
   const splitter = lineSplitter()
   input.on('data', (chunk: Buffer) => {

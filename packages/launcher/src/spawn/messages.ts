@@ -1,7 +1,6 @@
 import { decode, encode } from '@tsrun/core'
 import { VALUE_LIMIT, type Store } from '@tsrun/store'
 
-/** The program for the ranks. */
 export type Task = FunctionTask | ModuleTask
 
 export interface FunctionTask {
@@ -21,19 +20,13 @@ interface ModuleTask {
 /** Maximum bytes of the arguments, or of a rank's return value. */
 const LARGEST = 256 * 1024 * 1024
 
-/** Key of the task and its arguments. */
 export const TASK = 'tsrun/spawn/task'
 
-/** Key of a rank's return value. */
 export function valueOf(rank: number): string {
   return `tsrun/spawn/value/${rank}`
 }
 
-/**
- * Puts a value of any size into the store, in pieces that the store accepts.
- *
- * @throws ERR_TSR_ARGUMENT, ERR_TSR_MESSAGE_TOO_LARGE
- */
+/** Puts a value of any size into the store, in pieces that the store accepts. */
 export async function putValue(store: Store, key: string, value: unknown): Promise<void> {
   const bytes = encode({ value }, LARGEST)
   const pieces = Math.ceil(bytes.byteLength / VALUE_LIMIT)

@@ -6,7 +6,7 @@ import type { StreamName } from '../logs/lines.ts'
 export interface OutputLine {
   readonly rank: number
   readonly stream: StreamName
-  /** Without the line terminator. */
+  /** The line without its terminator. */
   readonly text: string
 }
 

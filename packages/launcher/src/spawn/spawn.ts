@@ -6,9 +6,10 @@ import { Script as Syntax } from 'node:vm'
 import { argumentError, readProtection, tsrError, type TsrError, shown } from '@tsrun/core'
 import { storeTlsOf } from '@tsrun/store'
 import { toJobOptions, type JobOptions } from '../args/job-options.ts'
+import { reasonOf } from '../args/readers.ts'
 import { completeSettings } from '../args/settings.ts'
 import { createChaos } from '../job/chaos/chaos.ts'
-import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
+import { checkRanks, toChaosPlan, type ChaosPlan } from '../job/chaos/plan.ts'
 import { runOnce } from '../job/agent.ts'
 import { createJob, type Job } from '../job/job.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
@@ -50,8 +51,8 @@ export type SpawnedJob<Value> = Promise<Value[]> & AsyncDisposable
  * }) // [100, 121, 144]
  *
  * @throws ERR_TSR_RANK_FAILED when a rank fails: `cause` is its error with its stack, and
- *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT, ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT,
- *   ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
+ *   `facts.report` is the report that tsrun would print; ERR_TSR_ABORTED, ERR_TSR_TIMEOUT,
+ *   ERR_TSR_ARGUMENT, ERR_TSR_SCRIPT, ERR_TSR_TYPESCRIPT_LOADER, ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_SPAWN
  */
 export function spawn<Value, Args extends readonly unknown[]>(
   program: (rank: number, ...args: Args) => Value,
@@ -200,7 +201,6 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   return createJob(jobOptions, env, process.cwd(), entry, code)
 }
 
-/** @throws ERR_TSR_ARGUMENT for a plan without effect */
 function chaosOf({ chaos, nproc }: CompleteOptions): ChaosPlan | undefined {
   if (chaos === undefined) return undefined
   try {
@@ -219,7 +219,6 @@ function stopError(reason: StopReason, options: CompleteOptions): TsrError {
   return tsrError('ERR_TSR_ABORTED', { what }, { cause: signal?.reason })
 }
 
-/** @throws ERR_TSR_RANK_FAILED */
 async function collect({ local }: JobStore, nproc: number): Promise<unknown[]> {
   const values: unknown[] = []
   for (let rank = 0; rank < nproc; rank++) {
@@ -258,11 +257,6 @@ interface PlannedTask {
 /** What the ranks run: a function, or the path or URL of a module. */
 type Program = ((rank: number, ...args: never) => unknown) | string | URL
 
-/**
- * Decides how the ranks get the program.
- *
- * @throws ERR_TSR_ARGUMENT for a function without source; ERR_TSR_SCRIPT for a file that does not exist
- */
 function planTask(program: Program, options: CompleteOptions): PlannedTask {
   const { base, export: entry } = options
   if (typeof program === 'function') {

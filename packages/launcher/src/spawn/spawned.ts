@@ -1,7 +1,4 @@
-/**
- * The script of each rank of `spawn`. Reads the task from the store, calls the function and stores its
- * return value.
- */
+/** The script of each rank of `spawn`: takes the task from the store, and stores the return value. */
 import { types } from 'node:util'
 import { compileFunction, constants } from 'node:vm'
 import { readProtection, readRankEnvironment, tsrError } from '@tsrun/core'
@@ -10,11 +7,7 @@ import { putValue, takeValue, TASK, valueOf, type FunctionTask, type Task } from
 
 type RankFunction = (rank: number, ...args: unknown[]) => unknown
 
-/**
- * The function that a rank calls: an export of the module, or the function compiled from its source.
- *
- * @throws ERR_TSR_SCRIPT if the module exports no such function
- */
+/** The function that a rank calls: an export of the module, or the function compiled from its source. */
 async function findFunction(task: Task): Promise<RankFunction> {
   if (task.kind === 'function') return compile(task)
   const { url, entry } = task

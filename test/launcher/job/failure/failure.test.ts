@@ -128,7 +128,7 @@ it('blames the out-of-memory killer only on evidence', () => {
     'The kernel’s out-of-memory killer was active while the job ran. ' +
       'The rank was using 3 GiB when it was last measured. The memory limit of this job’s cgroup is 4 GiB.',
   )
-  const unknown = { kills: NaN, limit: undefined }
+  const unknown = { kills: undefined, limit: undefined }
   expect(describeJob([killed(0, 'SIGKILL', 10)], unknown).explanation).toBe(
     'SIGKILL came from kill -9, a scheduler, or the kernel’s out-of-memory killer.',
   )

@@ -10,9 +10,7 @@ const POLL = 10
 
 interface Attempt {
   readonly worldSize: number
-  /** Counts from 0. */
   readonly restartCount: number
-  /** The ranks of this host. */
   readonly ranks: readonly RankProcess[]
   readonly status: () => readonly RankStatus[]
 }
@@ -120,7 +118,7 @@ function slowDown(
   stop()
 }
 
-/** FNV-1a. */
+/** The FNV-1a hash of the numbers. */
 function hashOf(...numbers: readonly number[]): number {
   return numbers.reduce((hash, number) => Math.imul(hash ^ number, 16777619), 2166136261)
 }

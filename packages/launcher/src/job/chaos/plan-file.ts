@@ -1,8 +1,8 @@
 import { resolve } from 'node:path'
 import { readFileText } from '@tsrun/core'
 import { parse } from 'yaml'
-import { usageError } from '../../args/readers.ts'
-import { checkRanks, reasonOf, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
+import { reasonOf, usageError } from '../../args/readers.ts'
+import { checkRanks, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
 
 /** Faults that the launcher causes with signals, which work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
@@ -17,10 +17,7 @@ interface Job {
   readonly size: number
 }
 
-/**
- * @param file - YAML or JSON, relative to `cwd`
- * @throws ERR_TSR_USAGE
- */
+/** @param file - YAML or JSON, relative to `cwd` */
 export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Job): ChaosPlan {
   try {
     const plan = parseChaosPlan(readFileText(resolve(cwd, file), MOST_BYTES))
@@ -37,7 +34,6 @@ export function readChaosPlan(file: string, cwd: string, { isProgram, size }: Jo
   }
 }
 
-/** @throws Error with the reason */
 export function parseChaosPlan(text: string): ChaosPlan {
   return toChaosPlan(parse(text))
 }

@@ -1,5 +1,6 @@
 import { constants } from 'node:os'
-import { choice, count, declareOptions, finite, isTsrError, positive, where } from '@tsrun/core'
+import { choice, count, declareOptions, finite, positive, where } from '@tsrun/core'
+import { reasonOf } from '../../args/readers.ts'
 
 /** The kinds of faults, which docs/chaos.md describes, with the options that only some kinds accept. */
 const kinds = {
@@ -11,8 +12,8 @@ const kinds = {
   busy: ['forSeconds'],
   memory: [],
   clock: ['bySeconds'],
-  descriptors: ['limit'],
-  'address-space': ['mebibytes'],
+  descriptors: [],
+  'address-space': [],
   disk: [],
   disconnect: [],
   'half-close': [],
@@ -41,12 +42,12 @@ const readFault = declareOptions(
     meanSeconds: positive('a positive number of seconds').optional(),
     /** The attempt of the job, from 0, in which a fault with a step, operations or seconds is injected. */
     attempt: count().default(0),
-    /** For `kill`. */
+    /** For `kill`: the signal. */
     signal: where<NodeJS.Signals>(
       (value) => typeof value === 'string' && Object.hasOwn(constants.signals, value),
       'the name of a signal, such as SIGKILL',
     ).default('SIGKILL'),
-    /** For `exit`. */
+    /** For `exit`: the exit code. */
     code: count({ to: 255 }).default(1),
     /** Duration of `stop`, `busy`, `slow` and `delay`. */
     forSeconds: positive('a positive number of seconds').default(1),
@@ -54,10 +55,6 @@ const readFault = declareOptions(
     milliseconds: positive('a positive number of milliseconds').default(100),
     /** For `clock`: seconds added to the wall clock. */
     bySeconds: finite().default(3600),
-    /** For `descriptors`: number of files that can still be opened. */
-    limit: count().default(0),
-    /** For `address-space`: MiB that can still be mapped. */
-    mebibytes: count().default(0),
     /** For `slow`: the fraction of the time in which the process runs. */
     share: finite({ above: 0, below: 1 }).default(0.25),
   },
@@ -99,7 +96,6 @@ export function checkRanks({ faults }: ChaosPlan, size: number): void {
   }
 }
 
-/** @throws Error with the reason */
 export function toChaosPlan(given: unknown): ChaosPlan {
   const { seed, faults } = readPlan(given as object)
   return {
@@ -143,13 +139,4 @@ function checkOptions(
 export function describeFault(fault: Fault): string {
   const options = kinds[fault.kind].map((name) => `${name}: ${fault[name]}`)
   return fault.kind + (options.length === 0 ? '' : ` (${options.join(', ')})`)
-}
-
-/** The reason for an error, without the advice that addresses callers of a function. */
-export function reasonOf(error: unknown): string {
-  if (!isTsrError(error) || error.code !== 'ERR_TSR_ARGUMENT') {
-    return (error as Error).message.split(/\.?\n|:\n/, 1)[0]!
-  }
-  const { name, value, expected } = error.facts
-  return `${String(name)} is ${String(value)}; expected ${String(expected)}`
 }

@@ -17,8 +17,6 @@ interface FormatContext {
 /**
  * Rejects a script with ES module syntax that Node would read as CommonJS, because every rank would
  * print a syntax error. Does not read the script if its extension or package.json makes it an ES module.
- *
- * @throws ERR_TSR_COMMONJS
  */
 export function refuseModuleSyntax({ path, language }: Script, context: FormatContext): void {
   const file = realpathSync(path)

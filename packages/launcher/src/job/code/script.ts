@@ -8,7 +8,7 @@ import { packageFolder } from '../../package.ts'
 import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
 
 export interface Script {
-  /** An absolute path. */
+  /** The absolute path of the script. */
   readonly path: string
   readonly language: 'javascript' | 'typescript' | 'tsx' | 'program'
 }
@@ -17,12 +17,7 @@ const javascript = ['.js', '.mjs', '.cjs']
 const typescript = ['.ts', '.mts', '.cts']
 const jsx = ['.tsx', '.jsx']
 
-/**
- * Finds the script and its language.
- *
- * @param command - the tsrun command with the most similar name, suggested if the file is missing
- * @throws ERR_TSR_SCRIPT if the script is missing, not a regular file, or in another language
- */
+/** @param command - the tsrun command with the most similar name, suggested if the file is missing */
 export function findScript(script: string, cwd: string, command?: string): Script {
   const path = resolve(cwd, script)
   const status = statSync(path, { throwIfNoEntry: false })
@@ -40,11 +35,7 @@ export function findScript(script: string, cwd: string, command?: string): Scrip
   throw refuse(script, `it is neither JavaScript nor TypeScript (expected ${kinds})`)
 }
 
-/**
- * Resolves a module name like an `import` in a file of `cwd`.
- *
- * @throws ERR_TSR_SCRIPT
- */
+/** Resolves a module name like an `import` in a file of `cwd`. */
 export function findModule(name: string, cwd: string): Script {
   const program = `(${printResolved.toString()})()`
   const args = ['--input-type=module', '--eval', program, '--', name]
@@ -64,11 +55,7 @@ const printResolved = (): void => {
   process.stdout.write(import.meta.resolve(process.argv[1]!))
 }
 
-/**
- * Finds a program like a shell: searches the PATH for a name without a slash.
- *
- * @throws ERR_TSR_SCRIPT
- */
+/** Finds a program like a shell: searches the PATH for a name without a slash. */
 export function findProgram(name: string, cwd: string, env: NodeJS.ProcessEnv): Script {
   const isPath = basename(name) !== name
   const folders = isPath ? [cwd] : (env['PATH'] ?? env['Path'] ?? '').split(delimiter)
@@ -123,7 +110,6 @@ export function nodeAbilities(env: NodeJS.ProcessEnv, execArgv: readonly string[
  * If tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
  *
  * @param places - the files or URLs from which tsx is resolved, in this order
- * @throws ERR_TSR_TYPESCRIPT_LOADER
  */
 export function loaderArguments(
   script: Script,
@@ -142,7 +128,7 @@ export function loaderArguments(
   throw tsrError('ERR_TSR_TYPESCRIPT_LOADER', { script: script.path, reason })
 }
 
-/** See `rank/typescript/loader.ts`. */
+/** The URL of `rank/typescript/loader.ts`, with its arguments in the query. */
 function ownLoader(tsx: string, { path }: Script): string {
   const url = new URL('dist/typescript-loader.js', packageFolder)
   url.searchParams.set('tsx', tsx)

@@ -22,7 +22,7 @@ const temporary: readonly string[] = [
   'ERR_TSR_STORE_TIMEOUT',
 ]
 
-/** Why a process could not be made that another time may be. */
+/** Error codes of a failed start of a process that may succeed later. */
 const shortages: readonly unknown[] = ['EAGAIN', 'EMFILE', 'ENFILE', 'ENOMEM']
 
 /** The exit code of a command that ended with this error. */
@@ -39,7 +39,7 @@ export function exitCodeOfError({ code, cause }: Pick<TsrError, 'code' | 'cause'
  */
 export function exitCodeOf(
   { culprit, witness }: RootCause,
-  { kills }: Pick<MemoryEvents, 'kills'>,
+  { kills = 0 }: Pick<MemoryEvents, 'kills'>,
 ): number {
   const failed = witness ?? culprit
   const { exitCode, signal } = ownEnd(failed)

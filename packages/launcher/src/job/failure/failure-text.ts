@@ -46,7 +46,6 @@ export function failureText(failure: Failure, colour: boolean, here = ownHost.na
   return reportText(blocks, failure.jobExitCode, colour)
 }
 
-/** Formats the report of a job that failed because a host is gone. */
 export function nodeFailureText(failure: NodeFailure, colour: boolean): string {
   const { node, host, address, reason, ranks, others, jobExitCode, runId } = failure
   const blocks = {
@@ -95,7 +94,7 @@ function reportText(
   return lines.join('\n') + '\n'
 }
 
-/** Breaks a paragraph, if there is one, at spaces into lines that fit beside the titles. */
+/** Breaks a paragraph at spaces into lines that fit beside the titles. */
 function wrap(text = ''): readonly string[] {
   return text.match(PARAGRAPH_LINE) ?? []
 }

@@ -7,7 +7,6 @@ import type { ErrorReport } from '../../protocol/control.ts'
 import type { Failure, HostFacts, MemoryEvents, RankOutcome } from '../../protocol/nodes.ts'
 import type { RootCause } from './root-cause.ts'
 
-/** Facts from all hosts. */
 interface JobFacts {
   /** From the flight records of all ranks. */
   readonly findings?: readonly FlightFinding[]
@@ -16,11 +15,7 @@ interface JobFacts {
   readonly missing?: readonly number[]
 }
 
-/**
- * Collects the facts of the failure.
- *
- * @param outcomes - of all ranks whose end is known
- */
+/** @param outcomes - of all ranks whose end is known */
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
@@ -64,7 +59,6 @@ export function describeFailure(
   }
 }
 
-/** How the culprit ended, and what that means. */
 function describeCause(
   { culprit, witness, absence, presumed }: RootCause,
   memory: MemoryEvents,
@@ -135,7 +129,7 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
     return `timed out in ${name}, waiting for ${formatRanks(peers)}`
   }
   if (error.code !== undefined && (error.distance > 0 || error.peers.length > 0)) {
-    // Of ranks that failed one after another, the peers say little and would each take a line.
+    // In a chain of failures, each rank names another peer. Without peers, these ranks share one line.
     const isNamed = error.peers.length > 0 && error.code !== 'ERR_TSR_PEER_FAILED'
     const whose = isNamed ? formatRanks(error.peers) : 'another rank'
     return `failed because of ${whose} (${error.code})`
@@ -145,9 +139,9 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
 }
 
 /**
- * Compares the errors without the frames of libraries, which may differ.
+ * Compares the errors without the frames of libraries.
  *
- * @param form - normalizes the text before the comparison
+ * @param form - normalizes a text before the comparison
  */
 function isSameError(
   one: ErrorReport,
@@ -284,7 +278,7 @@ const exitCodes: Readonly<Record<number, string>> = {
   13: 'Node’s exit code for a top-level await that never settled: nothing was left that could settle it.',
 }
 
-function explainKill({ usage }: RankOutcome, { kills, limit }: MemoryEvents): string {
+function explainKill({ usage }: RankOutcome, { kills = NaN, limit }: MemoryEvents): string {
   const peak =
     usage === undefined
       ? ''

@@ -7,7 +7,6 @@ export type FlightFinding = MissingFinding | MismatchFinding | MessageFinding | 
 interface AboutOperation {
   readonly group: string
   readonly sequence: number
-  /** For example `allReduce`. */
   readonly name: string
   readonly label?: string | undefined
 }
@@ -125,9 +124,7 @@ function describeMissing(finding: MissingFinding): string {
   const { name, sequence, label, group, missing, waiting, unknown } = finding
   const operation = `${name} #${sequence}${inBrackets(label)} of group ${group}`
   const parts = missing.map((place) => {
-    const instead = place.late
-      ? 'it came only after the group had failed'
-      : doing(place, group).replace(/^it /, '')
+    const instead = place.late ? 'it came only after the group had failed' : doing(place, group)
     return `rank ${place.rank} never entered ${operation}; ${instead}`
   })
   if (unknown.length > 0) {

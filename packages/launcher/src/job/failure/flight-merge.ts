@@ -35,7 +35,7 @@ export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   return [...collectives, ...messages].sort((a, b) => rank(a) - rank(b))
 }
 
-/** The most causes that a report shows. */
+/** Maximum causes that a report shows. */
 const SHOWN = 5
 
 /**
@@ -160,7 +160,7 @@ function isPendingMessage(entry: FlightEntry, expired: number): boolean {
   return posted < expired && expired < Infinity && /^ERR_TSR_(PEER|GROUP)_/.test(error)
 }
 
-/** Undefined without a record of the rank. */
+/** What the rank did at this sequence number of a group; undefined without a record of the rank. */
 function placeOf(
   rank: number,
   { id }: MergedGroup,

@@ -1,4 +1,5 @@
-import { existsSync, lstatSync, mkdtempSync, rmSync, type Stats } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import { accessSync, constants, existsSync, lstatSync, rmSync, type Stats } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { namesIn } from '@tsrun/core'
@@ -11,7 +12,6 @@ import {
 import { logProblem } from '../../logs/log.ts'
 import { attemptsIn } from '../../logs/log-reader.ts'
 
-/** The records of one attempt of one run. */
 interface Records extends FlightFolder {
   readonly folder: string
   /** The header of the record that was written last; undefined if no file can be used. */
@@ -21,10 +21,8 @@ interface Records extends FlightFolder {
 }
 
 /**
- * Finds the records that were written last: in a folder with records, or in that of an attempt, of a run,
- * or of several runs.
- *
- * @returns undefined if there are no records
+ * Finds the newest records: in a folder with records, or in that of an attempt, of a run, or of
+ * several runs.
  */
 export function findRecords(directory: string): Records | undefined {
   const runs = [directory, ...namesIn(directory).map((name) => join(directory, name))]
@@ -61,12 +59,10 @@ function byTime(a: Records['newest'], b: Records['newest']): number {
   return (a?.time ?? '').localeCompare(b?.time ?? '')
 }
 
-/** An attempt of a run. */
 type Run = Pick<FlightDump['header'], 'runId' | 'restartCount'>
 
-/** Reads the flight records of the given ranks in one attempt. */
 export function readFlight(
-  directory: string | undefined,
+  directory: string,
   { runId, restartCount }: Run,
   ranks: readonly number[],
 ): FlightDump[] {
@@ -77,18 +73,12 @@ export function readFlight(
   )
 }
 
-function readAll(directory: string | undefined): readonly FlightDump[] {
-  if (directory === undefined || !existsSync(directory)) return []
-  return readFlightFolder(directory).dumps
+function readAll(directory: string): readonly FlightDump[] {
+  return existsSync(directory) ? readFlightFolder(directory).dumps : []
 }
 
 /** Adds the records of ranks on other hosts, unless a shared folder already holds them. */
-export function addFlight(
-  folder: string | undefined,
-  dumps: readonly FlightDump[],
-  run: Run,
-): void {
-  if (folder === undefined) return
+export function addFlight(folder: string, dumps: readonly FlightDump[], run: Run): void {
   const ranks = dumps.map(({ header }) => header.rank)
   const here = readFlight(folder, run, ranks).map(({ header }) => header.rank)
   try {
@@ -103,34 +93,34 @@ const TEMPORARY = 'tsrun-flight-'
 const LONGEST_KEPT = 7 * 86_400_000
 
 /**
- * Opens the folder in which the ranks of one attempt write their flight records: that of
- * TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a new temporary folder that only this user can
- * read.
+ * Names the folder in which the ranks of one attempt write their flight records: that of
+ * TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a temporary one. The ranks make the folder, and
+ * only this user can read it.
  */
-export function openFlightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
-  const given = env['TSRUN_FLIGHT_DIR']
-  let folder = logs && resolve(logs, 'flight')
-  if (given !== undefined && given !== '') folder = resolve(given)
-  const isTemporary = folder === undefined
+export function flightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
+  const given = env['TSRUN_FLIGHT_DIR'] ?? ''
+  const named = given === '' ? logs && join(logs, 'flight') : given
+  const folder = resolve(named ?? join(tmpdir(), TEMPORARY + randomBytes(8).toString('hex')))
+  let forRanks = folder
   try {
-    folder ??= mkdtempSync(join(tmpdir(), TEMPORARY))
+    if (named === undefined) accessSync(tmpdir(), constants.W_OK)
   } catch {
     // Continue, because the job can run without records.
+    forRanks = ''
   }
-  /** The environment variable that passes the folder to the ranks. */
-  const environment: Record<string, string> =
-    folder === undefined ? {} : { TSRUN_FLIGHT_DIR: folder }
   /** The folder, if it is temporary and holds records, so that the report must name it. */
   const kept = (): string | undefined =>
-    isTemporary && readAll(folder).some(({ entries }) => entries.length > 0) ? folder : undefined
+    named === undefined && readAll(folder).some(({ entries }) => entries.length > 0)
+      ? folder
+      : undefined
   return {
-    /** Undefined if no folder can be created. */
     folder,
-    environment,
+    /** The folder; empty if there is no place for temporary files. */
+    forRanks,
     kept,
     /** Removes a temporary folder, unless the job has failed and the folder holds records. */
     close: (hasFailed: boolean): void => {
-      if (!isTemporary || folder === undefined) return
+      if (named !== undefined) return
       if (!hasFailed || kept() === undefined) rmSync(folder, { recursive: true, force: true })
       else removeTemporary(TEMPORARY, ({ mtimeMs }) => Date.now() - mtimeMs > LONGEST_KEPT)
     },

@@ -3,10 +3,9 @@ import type { StderrTail } from '../../logs/lines.ts'
 import type { RankOutcome, RankPlace } from '../../protocol/nodes.ts'
 import type { RankProcess } from '../process/rank-process.ts'
 
-/** Milliseconds. A script that still runs this long after an uncaught error has handled it. */
+/** If a script still runs this many milliseconds after an uncaught error, it has handled the error. */
 const SURVIVED = 10_000
 
-/** The outcome of a rank that has ended. */
 export function toOutcome(process: RankProcess, tail: StderrTail, place?: RankPlace): RankOutcome {
   const { pid, startedAt, stopSignal, stoppedAt, error, usage } = process
   const { end } = process

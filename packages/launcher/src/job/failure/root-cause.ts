@@ -45,7 +45,7 @@ export function findRootCause(
     failures.find((outcome) => !isVictim(outcome)) ??
     // An uncaught error that precedes the stop.
     inOrder.find((outcome) => {
-      const { error, stoppedAt } = outcome
+      const { error, stoppedAt = Infinity } = outcome
       return error !== undefined && error.at < stoppedAt && !isVictim(outcome)
     })
   if (own?.error?.code === 'ERR_TSR_MISMATCH') {
@@ -119,7 +119,6 @@ function isVictim({ error, heapExhausted }: RankOutcome): boolean {
 interface Absence {
   /** `never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s` */
   readonly what: string
-  /** The rank's last or current activity. */
   readonly last: string
 }
 

@@ -36,7 +36,7 @@ export function worldReport({ startedAt, ends, records }: FailedWorld): string {
   if (cause === undefined) return ''
   const { signal } = cause.witness ?? cause.culprit
   // The ranks share one thread, so there is no count of out-of-memory kills.
-  const facts = { host: host.name(), memory: { kills: NaN } }
+  const facts = { host: host.name(), memory: {} }
   const failure = {
     ...describeFailure(cause, outcomes, facts, { findings }),
     jobExitCode: signal === null ? 1 : KILLED,
@@ -57,7 +57,6 @@ function outcomeOf(end: RankEnd, stoppedAt: number): Omit<RankOutcome, 'startedA
     exitCode: 0,
     signal: null,
     endedAt: at,
-    stoppedAt: Infinity,
     stderrTail: [],
     heapExhausted: false,
   }

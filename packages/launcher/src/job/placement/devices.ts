@@ -18,18 +18,13 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** The cores and GPUs that the ranks of this host share. */
 export interface Devices {
   readonly cores: number
-  /** In the form of CUDA_VISIBLE_DEVICES: indices or UUIDs. */
+  /** The GPUs in the form of CUDA_VISIBLE_DEVICES: indices or UUIDs. */
   readonly gpus: readonly string[]
   /** The library folders of the installed TensorFlow. */
   readonly libraryFolders: readonly string[]
 }
 
-/**
- * Finds the devices on which the ranks of this host compute: GPUs that its environment leaves visible, and
- * the libraries of the installed TensorFlow.
- *
- * @param list - lists the GPUs, for a caller that keeps the list
- */
+/** @param list - returns the GPUs; default: asks nvidia-smi */
 export function findDevices(env: Environment, list?: () => GpuList): Devices {
   const manifest = readManifest(env)
   return {
@@ -143,17 +138,17 @@ export function linesOf(text: string): string[] {
 
 /** A GPU or MIG instance that ranks of this host may use. */
 interface HostGpu {
-  /** In the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
+  /** The GPU in the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
   readonly name: string
   readonly uuid: string
-  /** What else uses it; undefined: nothing. */
+  /** What else uses the GPU; undefined: nothing. */
   readonly use: string | undefined
 }
 
 /** The GPUs of this host, and what uses them. */
 export type HostGpus = ReturnType<typeof gpusOfHost>
 
-/** The GPUs of this host, and what uses them. Asks nvidia-smi for what is needed, once. */
+/** Lists the GPUs of this host, and what uses them. Asks nvidia-smi only when needed, and only once. */
 export function gpusOfHost(env: Environment) {
   const isChosen = env['CUDA_VISIBLE_DEVICES'] !== undefined
   let list: GpuList | undefined
@@ -163,7 +158,7 @@ export function gpusOfHost(env: Environment) {
       return (list ??= listGpus(env))
     },
 
-    /** Those of CUDA_VISIBLE_DEVICES, or all. */
+    /** The GPUs of CUDA_VISIBLE_DEVICES; without the variable, all GPUs. */
     get all(): readonly HostGpu[] {
       return (all ??= findUses(
         findGpus(env, () => gpus.list),
@@ -172,7 +167,7 @@ export function gpusOfHost(env: Environment) {
       ))
     },
 
-    /** The names of the GPUs for ranks: those that the user names, else those that nothing uses, else all. */
+    /** The names of the GPUs for ranks: those that the user names, else the unused ones, else all. */
     get preferred(): readonly string[] {
       const free = gpus.all.filter(({ use }) => use === undefined)
       return (isChosen || free.length === 0 ? gpus.all : free).map(({ name }) => name)
@@ -203,7 +198,7 @@ export function gpusOfHost(env: Environment) {
       const isShared = isChosen || names.length === 0
       const claimed = names.length === 0 ? gpus.all.map(({ name }) => name) : names
       return {
-        /** In the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
+        /** The GPUs in the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
         gpus: claimed,
         /** Undefined if each rank has a GPU of its own and no GPU was in use. */
         warning: warningOf(claimed, busy, isShared, ranks),

@@ -14,10 +14,7 @@ export const readSystemFile: ReadSystemFile = (path) => {
   }
 }
 
-/**
- * The limits of this process's cgroup and of those around it, which all apply, of version 2 or 1; each with
- * its folder.
- */
+/** The limits of the cgroup of this process and of those around it, version 2 or 1, with their folders. */
 function readCgroups(name: string, old: string, read: ReadSystemFile): [string, string][] {
   const own = read('/proc/self/cgroup') ?? ''
   const [controller = ''] = old.split('.')
@@ -90,14 +87,20 @@ export function describeLimits(read = readSystemFile): string {
 /** @returns a function that returns the events since `watchMemoryEvents` was called */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
-  return () => ({
-    kills: countKills() - before,
-    limit: memoryLimit(),
-    limits: describeLimits(),
-  })
+  return () => {
+    const kills = countKills() - before
+    return {
+      kills: Number.isNaN(kills) ? undefined : kills,
+      limit: memoryLimit(),
+      limits: describeLimits(),
+    }
+  }
 }
 
-/** Counts the kills in the cgroup of this process or, without cgroups, on the whole host (Linux 4.13). */
+/**
+ * Counts the out-of-memory kills in the cgroup of this process or, without cgroups, on the whole host
+ * (Linux 4.13 or later); NaN if unknown.
+ */
 function countKills(): number {
   const own = /^0::(.*)$/m.exec(readSystemFile('/proc/self/cgroup') ?? '')?.[1]
   const counts =
@@ -110,7 +113,7 @@ export function readAvailable(): number | undefined {
   return bytesIn('/proc/meminfo', 'MemAvailable')
 }
 
-/** @returns undefined without such a line or file */
+/** @returns undefined if the file or the line is missing */
 export function bytesIn(file: string, line: string): number | undefined {
   const text = readSystemFile(file) ?? ''
   const [, kibibytes] = new RegExp(`^${line}:\\s+(\\d+) kB$`, 'm').exec(text) ?? []

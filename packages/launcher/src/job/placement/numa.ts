@@ -11,7 +11,6 @@ import { readSystemFile, type ReadSystemFile } from './limits.ts'
  *
  * @returns the same cores for all ranks of a node (socket, cache); with `core` and `exclusive`, a separate
  *   share for each rank; and the number of ranks of this host that have these cores, including this rank
- * @throws ERR_TSR_USAGE for `core` with more ranks than cores
  */
 export function coresOf(
   binding: Binding,
@@ -84,7 +83,6 @@ function partsOf(binding: Binding, usable: readonly number[], read: ReadSystemFi
   })
 }
 
-/** In the order of the first core of each group. */
 function groupBy(cores: readonly number[], keyOf: (core: number) => unknown): number[][] {
   const groups = new Map<unknown, number[]>()
   for (const core of cores) {

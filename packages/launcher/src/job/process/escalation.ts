@@ -6,12 +6,8 @@ import { blamesOthers, livingGroups, type RankProcess } from './rank-process.ts'
 const KILL_TIME = 5000
 
 /**
- * Stops all processes of the ranks' groups: with SIGTERM, and after the grace period with SIGKILL.
- * Returns when no process is left.
- *
- * @param grace - milliseconds between SIGTERM and SIGKILL
- * @param kill - ends the grace period immediately
- * @param onGraceOver - called with the ranks that get SIGKILL at the end of the grace period
+ * Stops all processes of the ranks' groups: with SIGTERM, and after the grace period or an abort of
+ * `kill` with SIGKILL. Returns when no process is left.
  */
 export async function stopGroups(
   ranks: readonly RankProcess[],

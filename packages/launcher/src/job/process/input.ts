@@ -67,10 +67,7 @@ export function distributeInput(source: InputSource, wanted: number | 'all' | 'n
   }
 }
 
-/**
- * Whether reading from the terminal would stop this process with SIGTTIN, because another process group
- * is in the foreground. False without /proc.
- */
+/** Whether this process would stop if it read from the terminal (SIGTTIN). False without /proc. */
 function isInBackground(): boolean {
   const [, , group, , , foreground] = statFields('self') ?? []
   return group !== foreground

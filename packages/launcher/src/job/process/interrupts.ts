@@ -19,10 +19,7 @@ export interface Interrupts {
   force(): void
 }
 
-/**
- * Milliseconds in which a repeated Ctrl-C is ignored: npx forwards the terminal's Ctrl-C, so it arrives
- * twice.
- */
+/** Milliseconds in which a repeated Ctrl-C is ignored, because npx forwards it a second time. */
 const SAME_PRESS = 300
 
 const usual = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const
@@ -39,11 +36,7 @@ export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   return { exitCode: READER_GONE, reason: undefined }
 }
 
-/**
- * Converts termination signals to abort signals, until the process ends.
- *
- * @param isHeld - whether signals come from `tsrun hosts`, whose terminal may be closed
- */
+/** @param isHeld - whether signals come from `tsrun hosts`, whose terminal may be closed */
 export function listenForInterrupts(isHeld: boolean): Interrupts {
   const stop = new AbortController()
   const kill = new AbortController()
@@ -88,10 +81,7 @@ export function listenForInterrupts(isHeld: boolean): Interrupts {
   }
 }
 
-/**
- * Forwards Ctrl-Z and `fg` to the ranks, which are in other process groups than the terminal's. Returns
- * a function that stops it.
- */
+/** Forwards Ctrl-Z and `fg` to the process groups of the ranks. Returns a function that stops it. */
 export function relayJobControl(
   ranks: readonly RankProcess[],
   input: JobInput | undefined,

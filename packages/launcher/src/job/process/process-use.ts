@@ -19,7 +19,6 @@ export function residentBytes(pid: number): number | undefined {
   return bytesIn(`/proc/${pid}/status`, 'VmRSS')
 }
 
-/** Peak resident bytes of a process; undefined if it has ended, or without /proc. */
 export function peakBytes(pid: number): number | undefined {
   return bytesIn(`/proc/${pid}/status`, 'VmHWM')
 }
@@ -29,20 +28,19 @@ export function isAlive(pid: number): boolean {
   return sendSignal(pid, 0)
 }
 
-/** The usage of a GPU according to nvidia-smi. */
 export interface GpuUse {
   readonly index: string
   readonly uuid: string
   /** Utilization in percent. */
   readonly busy: number | undefined
-  /** Bytes in use by all processes. */
+  /** Bytes of GPU memory that all processes use. */
   readonly memory: number | undefined
 }
 
 /** The cumulative usage of a rank at one time. */
 export type RankUse = ReturnType<typeof useOf>
 
-/** Least milliseconds outside operations for which the resolution of CPU times suffices. */
+/** Minimum milliseconds outside operations. For less, the resolution of CPU times is too coarse. */
 const SHORTEST = 50
 
 /** The usage of a rank so far, from /proc and nvidia-smi. */
@@ -50,10 +48,10 @@ export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[
   return {
     /** Milliseconds on the monotonic clock. */
     at: monotonicNow(),
-    /** Milliseconds outside operations. */
+    /** Milliseconds outside operations so far. */
     ownTime,
     step,
-    /** Undefined: the process has ended. */
+    /** Undefined if the process has ended. */
     cpuSeconds: cpuSeconds(pid),
     /** Milliseconds that its main thread was runnable but waited for a core. */
     delay: Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6,
@@ -63,8 +61,8 @@ export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[
 }
 
 /**
- * The fraction of the time outside operations, 0 to 1, in which the rank or its GPU computed; undefined
- * if not measured.
+ * The fraction (0 to 1) of the time outside operations in which the rank or its GPU computed; undefined if
+ * not measured.
  */
 export function computingShare(before: RankUse | undefined, now: RankUse): number | undefined {
   if (before?.cpuSeconds === undefined || now.cpuSeconds === undefined) return undefined
@@ -105,7 +103,7 @@ function gpuOf(pid: number, gpus: readonly GpuUse[]): GpuUse | undefined {
   )
 }
 
-/** Empty if neither the launcher nor a user has chosen devices. */
+/** CUDA_VISIBLE_DEVICES of a process; empty if neither the launcher nor a user has set it. */
 function visibleDevices(pid: number): string {
   const environment = readSystemFile(`/proc/${pid}/environ`) ?? ''
   return /(?:^|\0)CUDA_VISIBLE_DEVICES=([^\0]*)/.exec(environment)?.[1] ?? ''

@@ -18,19 +18,15 @@ import {
 import { CONTROL_FD } from '../../protocol/channel.ts'
 import { describeLimits, readSystemFile } from '../placement/limits.ts'
 
-/** How to start one rank. */
 export interface RankPlan {
   readonly rank: number
-  /** Variables added to the launcher's environment. */
   readonly environment: Readonly<Record<string, string>>
-  /** The program and its arguments. */
   readonly command: readonly [string, ...string[]]
 }
 
 /** The standard input of a rank: none, a pipe from the launcher, or the launcher's. */
 export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
-/** How a rank ended. */
 interface RankEnd {
   /** Milliseconds of the host's monotonic clock. */
   readonly at: number
@@ -47,7 +43,6 @@ const STACK_TIME = 1500
 /** A running process of a rank, which leads a process group. */
 export type RankProcess = ReturnType<typeof followRank>
 
-/** @throws ERR_TSR_SPAWN */
 export async function startRank(
   { rank, environment, command: [program, ...args] }: RankPlan,
   worldSize: number,
@@ -133,7 +128,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     sampledUsage: undefined as ResourceUsage | undefined,
     /** The last signal by which the launcher stopped the rank. */
     stopSignal: undefined as 'SIGTERM' | 'SIGKILL' | undefined,
-    stoppedAt: Infinity,
+    stoppedAt: undefined as number | undefined,
 
     /** Resolves when the process has ended and no other process holds its output streams. */
     get closed(): Promise<unknown> {
@@ -141,8 +136,8 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     },
 
     /**
-     * Requests the stack of the main thread. Undefined if there is no answer, because the process has
-     * ended, is stopped, or is not Node.
+     * Requests the stack of the main thread; undefined if the process has ended, is stopped, or is not
+     * Node.
      */
     async stack(): Promise<StackReport | undefined> {
       if (hasExited() || !control.writable) return undefined
@@ -184,7 +179,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
     stop(signal: 'SIGTERM' | 'SIGKILL'): void {
       if (!self.groupAlive) return
       if (!hasExited()) {
-        if (self.stopSignal === undefined) self.stoppedAt = monotonicNow()
+        self.stoppedAt ??= monotonicNow()
         self.stopSignal = signal
       }
       signalGroup(signal)
@@ -192,7 +187,6 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       if (signal === 'SIGTERM') signalGroup('SIGCONT')
     },
 
-    /** Forwards Ctrl-Z and `fg`. */
     relay(signal: 'SIGSTOP' | 'SIGCONT'): void {
       if (self.groupAlive) signalGroup(signal)
     },
@@ -235,8 +229,8 @@ function onceClosed(stream: Readable): Promise<void> {
 }
 
 /**
- * The groups that have a running member. Unlike `sendSignal`, ignores zombies that a slow init has not
- * reaped yet. Empty without /proc.
+ * The groups that have a running member. Ignores zombies that a slow init has not reaped yet. Empty without
+ * /proc.
  */
 export function livingGroups(): Set<number> {
   const groups = new Set<number>()
@@ -247,10 +241,7 @@ export function livingGroups(): Set<number> {
   return groups
 }
 
-/**
- * The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined if the process is
- * gone.
- */
+/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined if it is missing. */
 export function statFields(pid: number | string): string[] | undefined {
   const stat = readSystemFile(`/proc/${pid}/stat`)
   // The name, in parentheses, may contain spaces.

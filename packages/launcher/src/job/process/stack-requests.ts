@@ -1,23 +1,17 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
-import { setTimeout as pause } from 'node:timers/promises'
 import { PendingConnections, formatRanks, formatSeconds, monotonicNow } from '@tsrun/core'
 import { type RankStatus, activityOf, type RankFate } from '@tsrun/distributed/record'
 import type { ProgramOptions } from '../../args/job-options.ts'
 import { logProblem } from '../../logs/log.ts'
 import type { RankProcess } from './rank-process.ts'
-import { computingShare, useOf } from './process-use.ts'
 import type { StackReport } from '../../protocol/control.ts'
 
 /** Milliseconds within which a client has to send the secret. */
 const PROOF_TIME = 2000
-/** Milliseconds over which the CPU time of the ranks is measured before their stacks are requested. */
-const MEASURED = 250
 /** Maximum number of unauthenticated connections. */
 const MOST_PENDING = 64
-
-export type StackRequests = Awaited<ReturnType<typeof openStackRequests>>
 
 /**
  * Returns the JavaScript stacks of the ranks of this host during one attempt, to the launcher itself and
@@ -25,7 +19,7 @@ export type StackRequests = Awaited<ReturnType<typeof openStackRequests>>
  * user can connect to it, but only this user can read the secret, which is in the status page. If the
  * socket cannot be opened, the job runs without it.
  */
-export async function openStackRequests({ kind }: ProgramOptions) {
+export async function openStackRequests({ kind }: ProgramOptions, ranks: readonly RankProcess[]) {
   const name = `tsrun-${process.pid}-${randomBytes(8).toString('hex')}`
   const secret = randomBytes(32).toString('hex')
   const pending = new PendingConnections<Socket>({
@@ -56,19 +50,14 @@ export async function openStackRequests({ kind }: ProgramOptions) {
     serve(socket).catch(() => socket.destroy())
   }).unref()
   const requests = {
-    /** The ranks of this host. */
-    ranks: [] as readonly RankProcess[],
-    /** The states of the ranks. */
     readStatus: (): readonly RankStatus[] => [],
     /** The name of the socket and the secret, for the status page; undefined if there is no socket. */
     address: undefined as string | undefined,
     /** Requests the stacks of all ranks at the same time. Takes about 2 seconds at most. */
     async text(): Promise<string> {
-      const uses = new Map(requests.readStatus().map((status) => [status.rank, useOf(status)]))
-      await pause(MEASURED)
       const isNode = kind !== 'program'
       const stacks = await Promise.all(
-        requests.ranks
+        ranks
           .filter(({ fate }) => fate !== 'ended')
           .map(async (process) => ({
             rank: process.rank,
@@ -78,11 +67,7 @@ export async function openStackRequests({ kind }: ProgramOptions) {
             report: isNode ? await process.stack() : undefined,
           })),
       )
-      const states = requests.readStatus().map((status) => ({
-        ...status,
-        computing: computingShare(uses.get(status.rank), useOf(status)),
-      }))
-      return stacksText(stacks, states)
+      return stacksText(stacks, requests.readStatus())
     },
     close(): void {
       server.close()
@@ -97,7 +82,6 @@ export async function openStackRequests({ kind }: ProgramOptions) {
   return requests
 }
 
-/** The stack of one rank. */
 export interface RankStack {
   readonly rank: number
   readonly pid: number
@@ -109,19 +93,8 @@ export interface RankStack {
   readonly report: Pick<StackReport, 'stack'> | undefined
 }
 
-interface MeasuredStatus extends RankStatus {
-  /** The fraction of the time outside operations that this rank spent computing. */
-  readonly computing?: number | undefined
-}
-
-/**
- * Formats the stacks of ranks, each below a line with the rank's state and operation. Ranks with equal
- * stacks share one.
- */
-export function stacksText(
-  stacks: readonly RankStack[],
-  states: readonly MeasuredStatus[],
-): string {
+/** Formats stacks, each below the state and operation of its rank. Ranks with equal stacks share one. */
+export function stacksText(stacks: readonly RankStack[], states: readonly RankStatus[]): string {
   if (stacks.length === 0) return 'no rank runs here now\n'
   const alike = new Map<string, string[]>()
   for (const stack of stacks) {
@@ -136,9 +109,9 @@ export function stacksText(
   return [...alike].map(([text, titles]) => `${titles.join('\n')}\n${text}`).join('')
 }
 
-function describeState(status: MeasuredStatus): string {
+function describeState(status: RankStatus): string {
   const { state, since, operation, sequence, group, waitsFor } = status
-  const activity = activityOf(status, status.computing)
+  const activity = activityOf(status)
   const time = formatSeconds(Math.max(0, monotonicNow() - since) / 1000)
   const what = ['left', 'died'].includes(activity) ? activity : `${activity} for ${time}`
   if (operation === undefined) return `${what}, no operation yet`

@@ -7,10 +7,7 @@ import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
 import type { FaultOrder } from '../../protocol/control.ts'
 
-/**
- * The bytes that `drop` removes, and the bytes after which `truncate` ends the stream. Both are shorter
- * than a frame header.
- */
+/** The bytes that `drop` removes, and those that `truncate` still sends: less than a frame header. */
 const [DROPPED, LET_THROUGH] = [16, 32]
 
 type Diverted = ReturnType<typeof divertSocket>
@@ -78,19 +75,13 @@ function open({ inner, outer }: Diverted): void {
 
 function damage(relay: Relay, bytes: Buffer): Buffer {
   const { fault } = relay
-  if (fault === undefined) return bytes
-  switch (fault.kind) {
-    case 'drop': {
-      const left = Math.min(fault.left, bytes.length)
-      fault.left -= left
-      if (fault.left === 0) relay.fault = undefined
-      return bytes.subarray(left)
-    }
-    case 'corrupt':
-      relay.fault = undefined
-      bytes[0]! ^= 1
-      return bytes
-    default:
-      return bytes
+  if (fault?.kind === 'corrupt') {
+    relay.fault = undefined
+    bytes[0]! ^= 1
   }
+  if (fault?.kind !== 'drop') return bytes
+  const left = Math.min(fault.left, bytes.length)
+  fault.left -= left
+  if (fault.left === 0) relay.fault = undefined
+  return bytes.subarray(left)
 }

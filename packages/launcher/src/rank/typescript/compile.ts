@@ -11,7 +11,7 @@ interface Esbuild {
 }
 
 /**
- * Makes a function that strips the types of a module, with the esbuild that tsx uses. It is loaded only for
+ * Makes a function that strips the types of a module with the esbuild that tsx uses. Loads esbuild only for
  * a source that is not cached.
  */
 export function openCompiler(tsx: string, settings: Settings) {
@@ -50,7 +50,7 @@ function openCache(): string | undefined {
   try {
     mkdirSync(folder, { mode: 0o700 })
   } catch {
-    // It may exist already.
+    // The folder may exist already.
   }
   try {
     const status = lstatSync(folder)
@@ -76,6 +76,6 @@ function write(file: string, code: string): void {
     writeFileSync(unfinished, code)
     renameSync(unfinished, file)
   } catch {
-    // It is compiled again next time.
+    // The module is compiled again next time.
   }
 }

@@ -20,7 +20,7 @@ interface Tsx {
 export interface LoaderData {
   /** The URL of tsx's entry file. */
   readonly tsx: string
-  /** The script's. */
+  /** The folder of the script. */
   readonly folder: string
 }
 

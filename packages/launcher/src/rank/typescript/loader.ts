@@ -1,7 +1,7 @@
 /**
  * Runs TypeScript on a Node that does not strip types itself (before 22.18): `node --import` of this
- * module, with the URL of tsx and the path of the script in its query. Modules that follow the rules of newer Nodes
- * take a cheap fast path. All others are left to tsx; see `hooks.ts`.
+ * module, with the URL of tsx and the path of the script in its query. Modules that follow the rules of
+ * newer Nodes take a cheap fast path. All others are left to tsx; see `hooks.ts`.
  */
 import { accessSync, constants } from 'node:fs'
 import { createRequire, register } from 'node:module'
@@ -15,14 +15,14 @@ if (tsx !== null) {
   if (!isWritable(tmpdir())) process.env['TSX_DISABLE_CACHE'] = '1'
   const data: LoaderData = { tsx, folder: dirname(searchParams.get('script') ?? '') }
   const { noDeprecation = false } = process
-  // Node 26 warns of the only way that Node 20 has.
+  // Node 26 deprecates `register`, the only way to add hooks in Node 20.
   process.noDeprecation = true
   register('./typescript-hooks.js', import.meta.url, { data })
   process.noDeprecation = noDeprecation
   loadTsxOnRequire(createRequire(tsx))
 }
 
-/** tsx fails, or hangs, if it cannot make the folder of its cache. */
+/** tsx fails or hangs if the temporary folder, which holds its cache, cannot be written. */
 function isWritable(folder: string): boolean {
   try {
     accessSync(`${folder}/.`, constants.W_OK)

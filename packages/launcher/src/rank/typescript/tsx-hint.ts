@@ -26,10 +26,13 @@ function runsLoader(): boolean {
 
 const USE_TSX = 'NODE_OPTIONS="--import tsx" (npm install -D tsx)'
 
-/** The stack of a syntax error begins with the place and the line. An @ in a text or comment is none. */
+/**
+ * Matches a decorator in the stack of a syntax error, which begins with the location and the source line.
+ * Ignores an @ in a text or comment.
+ */
 const DECORATED = /^.+\.[cm]?ts:\d+\n(?:[^'"`/\n]*[ \t({,;])?@\w/
 
-/** What only tsx runs, by the code of Node's error. */
+/** Features that only tsx supports, by the code of Node's error. */
 const features: Readonly<Record<string, string>> = {
   decorator: 'decorators',
   ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING: 'packages in TypeScript',
