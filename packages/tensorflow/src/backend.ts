@@ -65,7 +65,7 @@ export const tensorflowBackend: TensorBackend = {
 
 function sumOf(x: Tensor, y: Tensor): Tensor {
   const eager = currentEager()!
-  return eager.take(eager.add(eager.handleOf(x), eager.handleOf(y)), x.shape)
+  return eager.take(eager.add(x, y), x.shape)
 }
 
 function createFrom(
@@ -135,7 +135,7 @@ function crossEntropyOfRows(
   labels: Tensor,
   weight: number,
 ): EvaluatedLoss {
-  const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
+  const { losses, gradient } = eager.crossEntropy(logits, labels)
   const loss = eager.sum(losses)
   eager.free(losses)
   const value = eager.takeScoped(scaled(eager, loss, weight), [])

@@ -151,6 +151,6 @@ function installColumnSum(): void {
     const isOfSize = columns >= FEWEST_COLUMNS && rows > 0 && rows <= MOST_ROWS
     const isFloat = x.dtype === 'float32' && keepDims !== true
     if (!isOfColumns || !isOfSize || !isFloat || !eager.isOnHost) return original(call)
-    return eager.takeScoped(eager.biasGradient(eager.handleOf(x)), [columns])
+    return eager.takeScoped(eager.biasGradient(x), [columns])
   })
 }

@@ -118,13 +118,8 @@ function withUnevenStrides(
     ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
     ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
   ]
-  const missing = size.map((all, axis): [number, number] => [
-    0,
-    Math.max(0, all - apart.shape[axis]!),
-  ])
-  const begin = size.map(() => 0)
-  const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
-  return compute({ ...call, inputs: { ...inputs, dy: every } })
+  const beyond = size.map((all, axis): [number, number] => [0, all - apart.shape[axis]!])
+  return compute({ ...call, inputs: { ...inputs, dy: padded(apart, beyond, 0) } })
 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
@@ -158,7 +153,7 @@ function partsInside({ inputs, attrs, border }: Call): Tensor {
   return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
 }
 
-function reshaped(x: TensorInfo, shape: number[]): Tensor {
+export function reshaped(x: TensorInfo, shape: number[]): Tensor {
   return runKernel('Reshape', { x }, { shape })
 }
 

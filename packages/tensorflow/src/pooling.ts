@@ -2,12 +2,12 @@ import {
   type KernelCall,
   poolingPlaces,
   replaceKernel,
-  runKernel,
   type Tensor,
   tf,
   type WindowAttributes,
 } from '@tsrun/training/backends'
 import { currentEager } from './eager.ts'
+import { reshaped } from './padding.ts'
 import { repeat } from './repeated.ts'
 
 /** Windows with more values are left to TensorFlow. */
@@ -73,8 +73,4 @@ function distribute(
     reshaped(tf.concat(all.slice(i * width, (i + 1) * width), 1), [lines[0]!, 1, lines[2]!]),
   )
   return reshaped(tf.concat(gradients, 1), [...x.shape])
-}
-
-function reshaped(x: Tensor, shape: number[]): Tensor {
-  return runKernel('Reshape', { x }, { shape })
 }
