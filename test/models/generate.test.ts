@@ -69,15 +69,17 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
 
   it('draws the same tokens with and without a cache, which grows, and frees it when a callback throws', async () => {
     const model = livelyGpt({ block: 150 })
-    const options = { maxTokens: 80, temperature: 0 }
+    // The cache has room for 64 positions first.
+    const long = Array.from({ length: 60 }, (_, i) => (7 * i) % 10)
+    const options = { maxTokens: 10, temperature: 0 }
     const before = tf.memory().numTensors
-    const found = await generate(model, prompt, options)
-    expect(await generate(model, prompt, { ...options, cache: false })).toEqual(found)
+    const found = await generate(model, long, options)
+    expect(await generate(model, long, { ...options, cache: false })).toEqual(found)
     let tokens = 0
     const onToken = () => {
-      if (++tokens === 70) throw new Error('enough')
+      if (++tokens === 8) throw new Error('enough')
     }
-    await expect(generate(model, prompt, { ...options, onToken })).rejects.toThrow('enough')
+    await expect(generate(model, long, { ...options, onToken })).rejects.toThrow('enough')
     expect(tf.memory().numTensors).toBe(before)
     disposeModule(model)
   })
@@ -121,6 +123,15 @@ describe('generate', () => {
     })
     expect(found).toEqual(all.slice(0, all.indexOf(stop)))
     expect(told).toEqual(found)
+    disposeModule(model)
+  })
+
+  it('never gives a model more tokens than its table of positions has', async () => {
+    const [short, long] = [8, 100]
+    const model = livelyGpt({ block: short })
+    const draw = (block: number) =>
+      generate(model, prompt, { maxTokens: 20, temperature: 0, block })
+    expect(await draw(long)).toEqual(await draw(short))
     disposeModule(model)
   })
 

@@ -74,10 +74,7 @@ export async function exportPretrained(
   })
 }
 
-/**
- * Converts parameters to the names and shapes in GPT-2 files, in which joint attention weights are
- * matrices.
- */
+/** Converts parameters to the names and shapes of GPT-2 files: joint attention weights are matrices. */
 function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
   return new Map(
     Array.from(whole, ([name, { shape, values }]) => {
