@@ -37,9 +37,7 @@ export function examplesFrom(
   return examplesAt(records, rules, (row) => ({ path: where, record: row + 1 }))
 }
 
-/**
- * The origin of a record, for error messages: the file, and the number of the record in the file, from 1.
- */
+/** The origin of a record, for error messages: its file, and its number there, from 1. */
 export interface RecordPlace {
   readonly path: string
   readonly record: number

@@ -178,8 +178,7 @@ interface PlacedRecord extends RecordPlace {
 /**
  * Yields the contents of the shuffle buffers, each with the position of its first record.
  *
- * @param usual - the number of records of a buffer. The first buffer has the size in the saved
- *   state, because the order of its records depends on the size.
+ * @param usual - the records of a buffer. The first one has the size in `from`, on which its order depends.
  */
 async function* windowsOf(
   shards: readonly string[],
