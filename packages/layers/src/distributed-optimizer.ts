@@ -16,10 +16,7 @@ import {
 } from '@tsrun/training/parts'
 import { weightsOf, type LayersModel } from './model.ts'
 
-/**
- * A weight of an optimizer of tf.train. The first weight that `getWeights` returns is the number of
- * steps.
- */
+/** A weight of an optimizer of tf.train. The first one is the number of steps. */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
 interface Gradient {
@@ -185,10 +182,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     for (const { name } of fresh) this.#shared.add(name)
   }
 
-  /**
-   * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers have
-   * made the same steps. Skips the check if neither has changed on this rank since the last step.
-   */
+  /** Compares variables and steps between ranks, unless neither has changed since the last step. */
   #compare(gradients: readonly Gradient[]) {
     const described = describeParameters(gradients)
     const signature = described.join('\n')
@@ -248,11 +242,7 @@ function warnOfCpu() {
   createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
 }
 
-/**
- * Yields the optimizer weights of rank 0 on all ranks of the group, as new tensors.
- *
- * @param weights - the weights of this rank; only those of rank 0 are used
- */
+/** Yields the weights that rank 0 passes, as new tensors on all ranks. */
 async function* weightsOfRoot(weights: readonly OptimizerWeight[], group: ProcessGroup) {
   const options = { label: 'weights of the optimizer' }
   const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
@@ -275,7 +265,7 @@ interface FitParameters {
 
 const nothing = (): void => undefined
 
-/** The callback that compares `fit` between ranks. tf.layers creates one for each call of `fit`. */
+/** tf.layers creates one for each call of `fit`. */
 class FitComparison {
   #parameters: FitParameters | undefined
   #optimizer: Partial<DistributedOptimizer> | undefined
@@ -310,9 +300,8 @@ class FitComparison {
 const compared = new WeakSet()
 
 /**
- * Makes `fit` of tf.layers compare numbers of examples, batches and epochs between ranks before the first
- * step, for models with a `DistributedOptimizer`. If a rank had more batches than other ranks, it would wait
- * forever in its next step.
+ * Makes `fit` with a `DistributedOptimizer` compare numbers of examples, batches and epochs between ranks
+ * first. A rank with more batches than others would wait forever.
  */
 function compareFits() {
   for (const library of loadedLayers()) {
@@ -322,7 +311,6 @@ function compareFits() {
   }
 }
 
-/** The exports of tf.layers that register callbacks for all calls of `fit`. */
 interface Layers {
   registerCallbackConstructor(verbosity: number, callback: new () => object): void
 }
