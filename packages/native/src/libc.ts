@@ -1,6 +1,5 @@
 import { closeSync, existsSync, fstatSync, openSync, statSync, type BigIntStats } from 'node:fs'
 import { createRequire } from 'node:module'
-import { constants } from 'node:os'
 import { getSystemErrorName } from 'node:util'
 import { tsrError } from '@tsrun/core/errors'
 import { isMainThread } from 'node:worker_threads'
@@ -142,17 +141,22 @@ export function addressOf(view: ArrayBufferView): number {
   return Number(loaded().koffi.address(view))
 }
 
-/** Numbers of errors that callers compare with. */
-export const {
-  EADDRINUSE,
-  EAGAIN,
-  ECONNREFUSED,
-  ECONNRESET,
-  EINPROGRESS,
-  EINTR,
-  EPIPE,
-  ETIMEDOUT,
-} = constants.errno
+/** Linux error numbers that callers compare with. */
+export const EINTR = 4
+/** `errno`: the call would block. */
+export const EAGAIN = 11
+/** `errno`: the other end is closed. */
+export const EPIPE = 32
+/** `errno`: another socket uses the address. */
+export const EADDRINUSE = 98
+/** `errno`: the peer has reset the connection. */
+export const ECONNRESET = 104
+/** `errno`: the connection has timed out. */
+export const ETIMEDOUT = 110
+/** `errno`: no process listens at the address. */
+export const ECONNREFUSED = 111
+/** `errno`: the connection is being made. */
+export const EINPROGRESS = 115
 
 /** The name of an error number: ECONNRESET for 104. */
 export function errnoName(errno: number): string {
