@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { argumentError, createLogger, host, where } from '@tsrun/core'
+import { argumentError, createLogger, having, host } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -9,7 +9,6 @@ import {
   checkGroup,
   compareParameters,
   compareReplicas,
-  describe,
   describeParameters,
   partsOf,
   registerGradients,
@@ -141,9 +140,18 @@ export class DistributedOptimizer extends tf.Optimizer {
       await this.inner.setWeights(weights)
       return
     }
+    const options = { label: 'weights of the optimizer' }
+    const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
+    const ofRoot = await this.#group.broadcastObject(own, 0, options)
+    const isRoot = this.#group.rank === 0
     const shared: OptimizerWeight[] = []
     try {
-      for await (const weight of weightsOfRoot(weights, this.#group)) shared.push(weight)
+      for (const [i, { name, shape, dtype }] of ofRoot.entries()) {
+        const tensor = isRoot ? weights[i]!.tensor : tf.zeros(shape, dtype)
+        const received = broadcastTensor(this.#group, tensor, 0, options)
+        if (!isRoot) tensor.dispose()
+        shared.push({ name, tensor: await received })
+      }
       await this.inner.setWeights(shared)
       this.#steps = this.inner.iterations
     } finally {
@@ -226,33 +234,15 @@ export class DistributedOptimizer extends tf.Optimizer {
   }
 }
 
-const trainOptimizer = where<tfc.Optimizer>(
-  (value) => {
-    const { applyGradients, iterations } =
-      (value as Partial<tfc.Optimizer> | undefined | null) ?? {}
-    return typeof applyGradients === 'function' && typeof iterations === 'number'
-  },
+const trainOptimizer = having<tfc.Optimizer>(
+  ['applyGradients', 'getWeights'],
   'an optimizer of tf.train',
-  describe,
 )
 
 function warnOfCpu() {
   if (tf.getBackend() !== 'cpu' || host.env['TSRUN_BACKEND'] === 'cpu') return
   const advice = 'before you make the model, await loadBackend() of @tsrun/training'
   createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
-}
-
-/** Yields the weights that rank 0 passes, as new tensors on all ranks. */
-async function* weightsOfRoot(weights: readonly OptimizerWeight[], group: ProcessGroup) {
-  const options = { label: 'weights of the optimizer' }
-  const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
-  const described = await group.broadcastObject(own, 0, options)
-  for (const [i, { name, shape, dtype }] of described.entries()) {
-    const tensor = group.rank === 0 ? weights[i]!.tensor : tf.zeros(shape, dtype)
-    const received = broadcastTensor(group, tensor, 0, options)
-    if (group.rank !== 0) tensor.dispose()
-    yield { name, tensor: await received }
-  }
 }
 
 interface FitParameters {

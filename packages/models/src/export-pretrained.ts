@@ -54,10 +54,10 @@ export async function exportPretrained(
   { model, recipe }: ExportedState,
   ranks?: ProcessGroup,
 ): Promise<void> {
-  const trained = 'state' in model ? model : undefined
-  const group = ranks ?? trained?.layout?.world
+  const { state, layout }: Trained = 'state' in model ? model : { state: { model } }
+  const group = ranks ?? layout?.world
   checkPlace(directory, group)
-  const [owner] = ownersOf({ model: 'state' in model ? model.state.model : model })
+  const [owner] = ownersOf({ model: state.model })
   const options = (recipe as Partial<ExportedState['recipe']> | undefined)?.options
   if (options === undefined) {
     throw argumentError('recipe', describe(recipe), 'gpt(...), or the result of pretrainedGPT')
