@@ -32,12 +32,9 @@ interface Binding {
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   tensorDataSync(id: Handle): ArrayBufferView
   deleteTensor(id: Handle): void
-  /** Absent in a binding that tfjs-node itself has built. */
+  /** Absent in older bindings, and in one that tfjs-node itself has built. */
   readonly kernels?: BindingKernels | undefined
-  /**
-   * Absent in older bindings and in those that tfjs-node has built. Source:
-   * packages/doctor/src/setup/native/functions.h
-   */
+  /** Absent like `kernels`. Source: packages/doctor/src/setup/native/functions.h */
   readonly functions?:
     | {
         define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
@@ -223,17 +220,13 @@ function createEager(backend: NodeBackend) {
       return { float32: float, int32 }[dtype]
     },
 
-    /**
-     * Copies the values of a tensor on any device into `target`; false if the binding does not support
-     * that.
-     */
+    /** Copies values from any device into `target`. Returns false if the binding cannot. */
     copyOut(tensor: TensorInfo, target: Float32Array) {
       const { kernels } = backend.binding
       kernels?.copyOut(Int32Array.of(handleOf(tensor)), target)
       return kernels !== undefined
     },
 
-    /** Creates a tensor from a copy of an array. */
     copyIn,
 
     /**
