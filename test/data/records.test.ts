@@ -110,6 +110,9 @@ describe('records', () => {
     ['a.jsonl', '{"a":1,"b":2,"kind":"x"}\nnull', /line 2 is null, not an object/],
     ['a.jsonl', '[1,2]', /line 1 is .*, not an object/],
     ['a.jsonl', '7', /line 1 is 7, not an object/],
+    ['a.jsonl', '{"a":[1],"b":2,"a":3}', /line 1 is an object with the key "a" twice/],
+    ['a.jsonl', '{"a":{"b":"}","\\u0062":2}}', /line 1 is .* with the key "b" twice/],
+    ['a.jsonl', '{"\\"a":{"b":2},"b":"b","\\"a":3}', /line 1 is .* with the key "\\"a" twice/],
     [
       'a.jsonl',
       '\n{"a":1,"b":"0b1","kind":"x"}',

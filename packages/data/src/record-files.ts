@@ -76,15 +76,48 @@ export async function* jsonlRecords(path: string): AsyncGenerator<DataRecord> {
   for await (const line of linesOf(path)) {
     count++
     if (line.trim() === '') continue
-    let record: unknown
-    try {
-      record = JSON.parse(line)
-    } catch (error) {
-      throw unusable(path, `line ${count} is not JSON: ${messageOf(error)}`, error)
-    }
-    if (!isObject(record)) throw unusable(path, `line ${count} is ${shown(record)}, not an object`)
+    const record = objectIn(line, (problem, cause) =>
+      unusable(path, `line ${count} is ${problem}`, cause),
+    )
     yield withLine(record, count)
   }
+}
+
+function objectIn(line: string, refused: (problem: string, cause?: unknown) => Error) {
+  let value: unknown
+  try {
+    value = JSON.parse(line)
+  } catch (error) {
+    throw refused(`not JSON: ${messageOf(error)}`, error)
+  }
+  if (!isObject(value)) throw refused(`${shown(value)}, not an object`)
+  const key = repeatedKey(line)
+  if (key !== undefined) throw refused(`an object with the key ${key} twice`)
+  return value
+}
+
+const COLON = /\s*:/y
+
+/** Returns a key that an object in valid JSON has twice. JSON.parse keeps only its last value. */
+function repeatedKey(json: string) {
+  const open: Set<string>[] = []
+  for (let at = 0; at < json.length; at++) {
+    const character = json[at]
+    if (character === '{') open.push(new Set())
+    if (character === '}') open.pop()
+    if (character !== '"') continue
+    const start = at++
+    while (json[at] !== '"') at += json[at] === '\\' ? 2 : 1
+    COLON.lastIndex = at + 1
+    if (!COLON.test(json)) continue
+    const text = json.slice(start, at + 1)
+    // A key may be written with escapes.
+    const key = text.includes('\\') ? JSON.stringify(JSON.parse(text)) : text
+    const keys = open.at(-1)!
+    if (keys.has(key)) return key
+    keys.add(key)
+  }
+  return undefined
 }
 
 /**
