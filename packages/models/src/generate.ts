@@ -44,10 +44,7 @@ export interface GenerateOptions {
    * none except `PositionEmbedding` number them.
    */
   readonly cache?: boolean
-  /**
-   * The largest number of input tokens; default: the size of the model's table of positions, which is also
-   * the maximum.
-   */
+  /** The largest number of input tokens; default and maximum: the positions of the model. */
   readonly block?: number
   /** Called with each token as soon as it has been drawn, for example to print it. */
   readonly onToken?: (token: number) => void

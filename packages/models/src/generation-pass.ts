@@ -28,10 +28,11 @@ const generating = new WeakSet<Module>()
  * `end` restores the modules.
  *
  * @param keeps - whether to cache keys and values; if not, each input is a whole sequence
- * @param longest - the largest number of input tokens, if the modules have no smaller limit
- * @throws ERR_TSR_ARGUMENT if a text is being generated with one of the modules
+ * @param longest - the largest number of input tokens; default: the positions of the modules
+ * @throws ERR_TSR_ARGUMENT if a text is being generated with one of the modules, or `longest` exceeds
+ *   their positions
  */
-export function startGeneration(modules: readonly Module[], keeps: boolean, longest = Infinity) {
+export function startGeneration(modules: readonly Module[], keeps: boolean, longest?: number) {
   const all = modules.flatMap((root) => [
     root,
     ...Array.from(modulesOf(root), (each) => each.module),
@@ -41,7 +42,11 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
   }
   const shared = all.filter(isSequenceParallel)
   const undo: (() => void)[] = []
-  const block = Math.min(longest, ...all.map(blockOf))
+  const most = Math.min(...all.map(blockOf))
+  const block = longest ?? most
+  if (block > most) {
+    throw argumentError('block', block, `at most ${most}, the number of positions of the model`)
+  }
   const caches = keeps ? keyValueCaches(block) : undefined
   /** The number of positions computed so far, without the padding of the last input. */
   let computed = 0
