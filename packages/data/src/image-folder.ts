@@ -132,7 +132,7 @@ export async function readImage(path: string, options: ImageFolderOptions): Prom
   return Float32Array.from(bytes, normalization(channels, mean, deviation))
 }
 
-/** @returns a function of a byte and its index in an image [height, width, channels] */
+/** @returns a function that normalizes the byte at an index of an image [height, width, channels] */
 function normalization(
   channels: number,
   mean: number | readonly number[],
@@ -151,7 +151,7 @@ function normalization(
   return (byte, place) => table[byte * channels + (place % channels)]!
 }
 
-/** The size limits of a file and of an image prevent that a damaged file exhausts memory. */
+/** Limits of files and images, so that a damaged file cannot exhaust memory. */
 const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
@@ -275,7 +275,7 @@ const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
 const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
 /** The largest ratio of decompressed to compressed bytes in Deflate. */
 const RATIO = 1032
-/** Bytes that a decoder may allocate without a check. */
+/** The number of bytes that a decoder may always allocate. */
 const HARMLESS = 2 ** 26
 
 /**
@@ -298,7 +298,7 @@ function checkedPng(file: Buffer, mostPixels: number) {
   for (let at = 8; at + 8 <= file.length; at += file.readUInt32BE(at) + 12) {
     const end = at + file.readUInt32BE(at) + 12
     const type = file.toString('latin1', at + 4, at + 8)
-    // Decoders take the last header, which was not checked.
+    // Decoders use the last header, but only the first one is checked.
     if (type === 'IHDR' && at > 8) throw new Error('it has more than one header')
     if (NEEDED.has(type)) kept.push(file.subarray(at, end))
     if (type === 'IDAT') data.push(file.subarray(at + 8, end - 4))

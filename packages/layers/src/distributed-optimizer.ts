@@ -15,7 +15,7 @@ import {
 } from '@tsrun/training/parts'
 import { weightsOf, type LayersModel } from './model.ts'
 
-/** A weight of an optimizer of tf.train. The first one is the number of steps. */
+/** A weight of an optimizer of tf.train. The first weight of an optimizer is its number of steps. */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
 interface Gradient {
@@ -190,7 +190,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     for (const { name } of fresh) this.#shared.add(name)
   }
 
-  /** Compares variables and steps between ranks, unless neither has changed since the last step. */
+  /** Compares variables and steps between ranks, unless this rank has the same as after the last step. */
   #compare(gradients: readonly Gradient[]) {
     const described = describeParameters(gradients)
     const signature = described.join('\n')
@@ -255,7 +255,7 @@ interface FitParameters {
 
 const nothing = (): void => undefined
 
-/** tf.layers creates one for each call of `fit`. */
+/** A callback of `fit`. tf.layers creates a new one for each call. */
 class FitComparison {
   #parameters: FitParameters | undefined
   #optimizer: Partial<DistributedOptimizer> | undefined
@@ -279,7 +279,7 @@ class FitComparison {
     compareReplicas(await group.allGatherObject(facts), group, 'options')
   }
 
-  // tf.layers calls these methods of every callback too.
+  // tf.layers requires these methods of every callback.
   readonly onTrainEnd = nothing
   readonly onEpochBegin = nothing
   readonly onEpochEnd = nothing
@@ -290,8 +290,8 @@ class FitComparison {
 const compared = new WeakSet()
 
 /**
- * Makes `fit` with a `DistributedOptimizer` compare numbers of examples, batches and epochs between ranks
- * first. A rank with more batches than others would wait forever.
+ * Makes `fit` with a `DistributedOptimizer` first compare numbers of examples, batches and epochs between
+ * ranks, because a rank with more batches than others would wait forever.
  */
 function compareFits() {
   for (const library of loadedLayers()) {

@@ -95,7 +95,7 @@ export function parallelizeLayers<M extends LayersModel>(
 
 const other = (): Module => ({ parameters: [], forward: (x) => x })
 
-/** Makes a module of the layers. Lists them as `layers` only if the model is sequential. */
+/** Makes a module whose children are the layers. Lists them as `layers` if the model is sequential. */
 function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   const row = {
     children,
@@ -137,7 +137,7 @@ function replaceCall(layer: DenseLayer, shared: Module) {
     })
 }
 
-/** Makes a parameter the variable of the layer. Both then share one tensor. */
+/** Makes a parameter's tensor the variable of the layer. */
 function adopt(variable: DenseVariable, parameter: Parameter) {
   const { shard } = parameter
   const part = tf.variable(parameter.value, variable.val.trainable)

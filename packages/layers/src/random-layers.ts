@@ -22,8 +22,8 @@ const DROPOUT = new Set(['Dropout', 'SpatialDropout1D'])
 const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 
 /**
- * Makes a dropout layer without a seed draw the same random values on all ranks. They depend on its name and
- * the number of the call.
+ * Makes a dropout layer without a seed draw the same random values on all ranks. The values depend on the
+ * name of the layer and the number of the call.
  *
  * @throws ERR_TSR_ARGUMENT for a noise layer, which takes no seed
  */
@@ -41,8 +41,8 @@ export function drawAlike(layer: RandomLayer): void {
 }
 
 /**
- * Runs a model. The random values of dropout layers without a seed depend only on the step and the row of the
- * current pass, so that a recomputed pass drops the same values.
+ * Runs a model. The random values of dropout layers without a seed depend only on the step and the row of
+ * the current pass, so that a recomputed pass drops the same values.
  *
  * @throws ERR_TSR_ARGUMENT in a recomputed pass, for layers that would draw different values
  */

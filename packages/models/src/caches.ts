@@ -23,12 +23,12 @@ import {
 } from '@tsrun/training/parts'
 import { GPT } from './gpt.ts'
 
-/** The positions of the smallest caches. */
+/** The number of positions in the smallest caches. */
 const SMALLEST = 64
 /** The score of a position that a query does not attend to; see `causalAttention`. */
 const MASKED = -1e30
 
-/** Modules that run the same operations for each token outside of training. */
+/** Classes of modules that run the same operations for each token outside of training. */
 const PLAIN: readonly unknown[] = [GPT, Block, CausalSelfAttention, FeedForward, Embedding, Dropout]
 
 const numbers = new WeakMap<Module, number>()
@@ -132,7 +132,7 @@ export function keyValueCaches(block: number) {
   return {
     truncate,
 
-    /** The attention core of the next layer. */
+    /** Returns the attention core of the next layer. */
     core(): AttentionCore {
       const layer = layers++
       const pass = currentBackend().cachedAttention
@@ -170,7 +170,7 @@ export function keyValueCaches(block: number) {
     },
 
     /**
-     * Lets the backend repeat the passes of single tokens, if all modules inside `module` are plain.
+     * Lets the backend repeat the passes of single tokens, if they run the same operations for each token.
      *
      * @returns a function that restores the module
      */

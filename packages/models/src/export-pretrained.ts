@@ -74,7 +74,7 @@ export async function exportPretrained(
   })
 }
 
-/** Converts parameters to the names and shapes of GPT-2 files: joint attention weights are matrices. */
+/** Converts to the format of GPT-2 files, where weights of queries, keys and values are one matrix. */
 function asGPT2(whole: ReadonlyMap<string, Piece>): Map<string, TensorData> {
   return new Map(
     Array.from(whole, ([name, { shape, values }]) => {

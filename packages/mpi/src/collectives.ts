@@ -160,7 +160,7 @@ function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
   return !reducing.has(name) || reductionHandles(abi.handles, reduction, dtype) !== undefined
 }
 
-/** Gives a reduce-scatter in place another output, because libmpi needs one. */
+/** Gives an in-place reduce-scatter a separate output, which libmpi requires. */
 function apart(channel: Channel, operation: Operation): Operation {
   const { name, input, output, count, dtype } = operation
   const slice = count * dtypes[dtype].bytes
@@ -170,7 +170,7 @@ function apart(channel: Channel, operation: Operation): Operation {
   return { ...operation, output: channel.scratch(slice) }
 }
 
-/** @param request - the address to which libmpi writes the request */
+/** Starts a collective. libmpi writes its request to the address `request`. */
 function startCollective(
   mpi: Mpi,
   channel: Channel,
@@ -186,7 +186,7 @@ function startCollective(
   const part = [count, movedType(handles, dtype)] as const
   const end = [communicator, request] as const
   const ownAt = rank * count * dtypes[dtype].bytes
-  /** The input or the output, unless the slice of the root, or of every rank, is already in place. */
+  // MPI_IN_PLACE replaces a buffer whose slice for this rank already lies in the other buffer.
   const sent = input === output + ownAt ? inPlace : from
   const received = output === input + ownAt ? inPlace : to
   const reduced = [count, ...(reductionHandles(handles, reduction, dtype) ?? [])]

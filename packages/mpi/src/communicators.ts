@@ -1,7 +1,7 @@
 import { until, type RunningOperation, type Waited } from '@tsrun/distributed/transport'
 import { low, type Mpi } from './libmpi.ts'
 
-/** What an operation awaits to create a communicator: its turn, or the go-ahead. */
+/** The event that an operation awaits before it creates a communicator: its turn, or the go-ahead. */
 interface Signal {
   readonly running: RunningOperation
   done: boolean
@@ -20,7 +20,7 @@ export function duplicateWorld({ abi, call, address, handle }: Mpi): number {
   return communicator
 }
 
-/** All ranks of the world must call this function together. */
+/** Prepares communicators for groups. All ranks of the world must call it together. */
 export function openCommunicators(mpi: Mpi) {
   const { abi, call, address, handle } = mpi
   /** The communicator for the go-ahead messages of `make`. */

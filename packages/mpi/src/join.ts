@@ -71,7 +71,7 @@ interface Place {
   readonly variable: string
 }
 
-/** Compares the launcher's variables with libmpi. */
+/** Checks that the launcher's variables agree with libmpi. */
 function checkPlace({ worldSize, rank, variable }: Place, actual: MpiProcess) {
   const fits =
     (worldSize ?? actual.worldSize) === actual.worldSize && (rank ?? actual.rank) === actual.rank

@@ -22,7 +22,7 @@ import { layOut, low, mpiOn, SENDS, type LibMpi } from './libmpi.ts'
 /** Milliseconds of constant polling after data has moved, without and with a running collective. */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
-/** Milliseconds between two polls: first after constant polling, then after SECOND. */
+/** Milliseconds between two polls: NAP for a second after constant polling, LONG_NAP afterwards. */
 const NAP = 0.1
 const LONG_NAP = 2
 const SECOND = 1000

@@ -48,7 +48,7 @@ const programCalls = bindFunctions({
  * Replaces this process by another program (execv), with the same environment, process ID and open
  * files.
  *
- * @param path - of the executable file
+ * @param path - the path of the executable file
  * @param args - all arguments, including the program name as the first
  * @throws ERR_TSR_SYSTEM_CALL if it cannot be started; otherwise it does not return
  */
@@ -70,18 +70,18 @@ const limitCalls = bindFunctions({
   setrlimit: 'int setrlimit(int, size_t)',
 })
 
-/** The bytes of address space that this process may use. Without a limit, more than any machine has. */
+/** The bytes of address space that this process may use; a huge number if there is no limit. */
 export function addressSpaceLimit(): number {
   return Number(limitsOf('addressSpace')[0])
 }
 
 /**
- * Limits a resource of this process. What it uses already stays. Beyond the limit:
+ * Limits a resource of this process. Open descriptors and mapped memory beyond the limit stay.
  *
- * - `fileSize`, in bytes: a write raises SIGXFSZ, which ends a process that does not handle it; otherwise
- *   the write fails with EFBIG
- * - `openFiles`, the lowest number that a descriptor cannot have: opening fails with EMFILE
- * - `addressSpace`, in bytes: mapping memory fails with ENOMEM
+ * - `fileSize`: bytes of a file. A longer write raises SIGXFSZ, which ends a process that does not handle
+ *   it; otherwise the write fails with EFBIG
+ * - `openFiles`: descriptors. Opening fails with EMFILE if the new descriptor would reach the limit
+ * - `addressSpace`: bytes. Mapping more fails with ENOMEM
  *
  * @throws ERR_TSR_SYSTEM_CALL
  */

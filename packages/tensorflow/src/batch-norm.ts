@@ -37,8 +37,8 @@ export const batchNorm: Backend['batchNorm'] = (
 }
 
 /**
- * As an epsilon, its sum with the variance 1 - EPSILON is exactly 1. Whether the reciprocal of the root is 1 as
- * well depends on the CPU, where it may be an estimate.
+ * The epsilon to pass with a variance of 1 - EPSILON, so that their sum is exactly 1. The reciprocal of its
+ * root may still differ from 1, because some CPUs only estimate it.
  */
 const EPSILON = 2 ** -10
 

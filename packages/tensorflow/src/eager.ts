@@ -34,7 +34,7 @@ interface Binding {
   deleteTensor(id: Handle): void
   /** Absent in older bindings, and in one that tfjs-node itself has built. */
   readonly kernels?: BindingKernels | undefined
-  /** Absent like `kernels`. Source: packages/doctor/src/setup/native/functions.h */
+  /** Absent in the same bindings as `kernels`. Source: packages/doctor/src/setup/native/functions.h */
   readonly functions?:
     | {
         define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
@@ -78,7 +78,7 @@ export interface Attribute {
   readonly value: unknown
 }
 
-/** An input of an operation. A tensor still owns its handle. */
+/** An input of an operation. A tensor remains the owner of its handle. */
 export type Input = Handle | TensorInfo
 
 /**

@@ -197,8 +197,8 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
 }
 
 /**
- * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN, whose call takes
- * longer than the product of a small matrix. The sums are rounded in another way.
+ * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN. A call of
+ * oneDNN takes longer than the product of a small matrix. The sums are rounded in another way.
  */
 export function withoutOneDnn(nodes: readonly GraphNode[]): GraphNode[] {
   return nodes.map((node) => {

@@ -144,8 +144,9 @@ function kernelPasses(
   }
 
   /**
-   * @param results - gradients of the weights, then of the biases; none if they are in the arrays of the
-   *   listener. If it throws, the rest of them and `dx` are freed.
+   * Reports gradients. If the listener throws, frees the remaining gradients and `dx`.
+   *
+   * @param results - gradients of the weights, then of the biases; empty if the listener's arrays have them
    */
   const report = (results: readonly Handle[], onGradient: GradientListener, dx?: Tensor) => {
     const remaining = new Set(results)

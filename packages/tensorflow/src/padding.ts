@@ -85,9 +85,9 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
 }
 
 /**
- * Computes a depthwise convolution with different strides of rows and columns at each place, and takes
- * those of the strides. TensorFlow supports such strides only with oneDNN, which it does not use on every
- * CPU.
+ * Computes a depthwise convolution whose strides of rows and columns differ: computes it with stride 1,
+ * and takes the results at the strides. TensorFlow supports such strides only with oneDNN, which it does
+ * not use on every CPU.
  */
 function withUnevenStrides(
   compute: (call: Call) => Tensor,
@@ -102,7 +102,7 @@ function withUnevenStrides(
     const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
     return everyStride(all, end, strides)
   }
-  // Put zeros between the gradients of the places that the strides take.
+  // Give the places that the strides skip a gradient of zero.
   const [batch, height, width, channels] = dy.shape as Shape
   const { strideHeight, strideWidth } = info
   const split = reshaped(dy, [batch, height, 1, width, 1, channels])

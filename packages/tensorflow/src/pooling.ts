@@ -16,8 +16,8 @@ const LARGEST_WINDOW = 16
 /**
  * Computes the gradient of max pooling on the CPU by operations on whole tensors, if the windows divide the
  * images without overlap. TensorFlow's kernel visits each value with a branch, which takes four to six
- * times as long. Of equal values, the first in a window gets the gradient, as in that kernel. The first value
- * also gets it if it is NaN, or if no value equals the output.
+ * times as long. Of equal values, the first in a window gets the gradient, as in that kernel. The first
+ * value also gets it if it is NaN, or if no value equals the output.
  */
 export function installPoolGradient(): void {
   type Call = KernelCall<'dy' | 'input' | 'output', WindowAttributes>

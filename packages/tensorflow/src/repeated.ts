@@ -23,7 +23,7 @@ interface Computation {
   readonly places: readonly number[]
 }
 
-/** By name of the computation and shapes of its inputs; undefined after the first run. */
+/** Computations by name and by shapes of the inputs; undefined after the first run. */
 const computations = new Map<string, Map<string, Computation | undefined>>()
 const untraceable = new Set<string>()
 
@@ -74,7 +74,7 @@ export function repeat(
   return outputs
 }
 
-/** A traced part of a pass, which returns the gradients of the input and of parameters, then other values. */
+/** A traced part of a pass. It returns gradients of the input and of parameters, then other values. */
 interface Step {
   readonly run: TracedFunction
   readonly hasInputGradient: boolean
@@ -297,7 +297,7 @@ function repeatedPass(plan: Plan, x: Tensor): Recording {
     const found = key === plan.outputGradient ? outputGradient : tensor
     return kept.get(key) ?? found
   }
-  /** Whether all inputs of the step are available. Another plan's forward pass may have kept fewer. */
+  /** Whether all inputs of the step are available. A forward pass of another plan may keep fewer. */
   const has = ({ run }: Step) => run.inputs.every((key) => find(key) !== undefined)
   const step = (
     { run, hasInputGradient, parameters }: Step,

@@ -4,8 +4,8 @@ import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
 /**
- * The most elements (1 MiB) for a binding kernel, which uses one thread. Beyond, TensorFlow's threads are
- * faster. The bits are the same.
+ * The most elements (1 MiB) for a binding kernel, which uses one thread. For larger tensors, TensorFlow's
+ * threads are faster. The resulting bits are the same.
  */
 const LARGEST_CALL = 2 ** 18
 
@@ -44,8 +44,8 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
   }
   /**
    * @param kernel - updates with a kernel of the binding
-   * @param operation - the operation of TensorFlow, whose inputs are the variables, the numbers `before`, the
-   *   gradient, and the numbers `after`
+   * @param operation - the operation of TensorFlow. Its inputs are the variables, the numbers `before`,
+   *   the gradient, and the numbers `after`
    */
   const update = (
     tensors: readonly Tensor[],
