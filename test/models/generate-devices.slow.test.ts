@@ -97,22 +97,6 @@ describeIt.each(['CPU', 'GPU'] as const)(
       expect(calls).toEqual({ functions: 20, operations: 0 })
     })
 
-    it('gives positions beyond the table its last row', async () => {
-      const { drawn, tensors } = (await run(`
-      const model = livelyGpt({ block: 64 })
-      const before = tf.memory().numTensors
-      const drawn = []
-      for (const cache of [true, false]) {
-        drawn.push(await generate(model, prompt, { ...options, cache, block: 100, maxTokens: 120 }))
-      }
-      const tensors = tf.memory().numTensors - before
-      disposeModule(model)
-      return { drawn, tensors }`)) as { drawn: number[][]; tensors: number }
-      expect(drawn[0]).toHaveLength(120)
-      expect(drawn[0]).toEqual(drawn[1])
-      expect(tensors).toBe(0)
-    })
-
     it('calls and keeps a forward method that the user has replaced', async () => {
       const counts = await run(`
       const counts = []

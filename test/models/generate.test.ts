@@ -69,15 +69,17 @@ describe.each(['wasm', 'cpu'] as const)('generate on %s', (backend) => {
 
   it('draws the same tokens with and without a cache, which grows, and frees it when a callback throws', async () => {
     const model = livelyGpt({ block: 150 })
-    const options = { maxTokens: 80, temperature: 0 }
+    // The cache has room for 64 positions first.
+    const long = Array.from({ length: 60 }, (_, i) => (7 * i) % 10)
+    const options = { maxTokens: 10, temperature: 0 }
     const before = tf.memory().numTensors
-    const found = await generate(model, prompt, options)
-    expect(await generate(model, prompt, { ...options, cache: false })).toEqual(found)
+    const found = await generate(model, long, options)
+    expect(await generate(model, long, { ...options, cache: false })).toEqual(found)
     let tokens = 0
     const onToken = () => {
-      if (++tokens === 70) throw new Error('enough')
+      if (++tokens === 8) throw new Error('enough')
     }
-    await expect(generate(model, prompt, { ...options, onToken })).rejects.toThrow('enough')
+    await expect(generate(model, long, { ...options, onToken })).rejects.toThrow('enough')
     expect(tf.memory().numTensors).toBe(before)
     disposeModule(model)
   })
@@ -121,6 +123,13 @@ describe('generate', () => {
     })
     expect(found).toEqual(all.slice(0, all.indexOf(stop)))
     expect(told).toEqual(found)
+    disposeModule(model)
+  })
+
+  it('refuses a block longer than the table of positions', async () => {
+    const model = livelyGpt({ block: 8 })
+    const refused = failure('ERR_TSR_ARGUMENT', /block.* 9.*at most 8/)
+    await expect(generate(model, prompt, { block: 9 })).rejects.toEqual(refused)
     disposeModule(model)
   })
 

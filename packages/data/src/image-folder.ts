@@ -17,7 +17,6 @@ import {
 } from '@tsrun/core'
 import { examples, type Examples } from '@tsrun/training'
 import { datasetError, fileProblem, sizeOf } from '@tsrun/training/parts'
-import type { DecodedPng } from 'fast-png'
 
 /** Options of `imageFolder`. */
 export interface ImageFolderOptions {
@@ -59,7 +58,6 @@ export interface ImageFolder extends Examples {
   readonly paths: readonly string[]
 }
 
-/** A decoded image with `channels` values for each pixel. */
 interface Image {
   readonly width: number
   readonly height: number
@@ -134,7 +132,7 @@ export async function readImage(path: string, options: ImageFolderOptions): Prom
   return Float32Array.from(bytes, normalization(channels, mean, deviation))
 }
 
-/** @returns a function of a byte and its index in an image [height, width, channels] */
+/** @returns a function that normalizes the byte at an index of an image [height, width, channels] */
 function normalization(
   channels: number,
   mean: number | readonly number[],
@@ -153,7 +151,7 @@ function normalization(
   return (byte, place) => table[byte * channels + (place % channels)]!
 }
 
-/** The size limits of a file and of an image prevent that a damaged file exhausts memory. */
+/** Limits of files and images, so that a damaged file cannot exhaust memory. */
 const MOST_BYTES = 64 * 2 ** 20
 const MOST_PIXELS = 64e6
 
@@ -212,28 +210,21 @@ async function decodersFor(paths: readonly string[]): Promise<(path: string) => 
       }
       const image = png!.decode(checkedPng(file, MOST_PIXELS))
       const { width, height, depth } = image
-      const colors = image.palette?.[0]?.length
-      if (colors !== undefined) {
-        const data = png!.convertIndexedToRgb(image)
-        return { width, height, data, channels: colors, white: 255 }
+      // Gray pixels of 1, 2 or 4 bits are packed like indices of a palette.
+      const palette = image.palette ?? (depth < 8 ? graysOf(depth) : undefined)
+      if (palette !== undefined) {
+        const data = png!.convertIndexedToRgb({ ...image, palette })
+        return { width, height, data, channels: palette[0]!.length, white: 255 }
       }
-      const data = depth < 8 ? unpacked(image) : image.data
-      return { width, height, data, channels: image.channels, white: 2 ** depth - 1 }
+      return { width, height, data: image.data, channels: image.channels, white: 2 ** depth - 1 }
     } catch (error) {
       throw datasetError(path, fileProblem(path, error), error)
     }
   }
 }
 
-/** Unpacks gray pixels of 1, 2 or 4 bits into bytes. Each row begins at a byte boundary. */
-function unpacked({ data, width, height, depth }: DecodedPng) {
-  const length = Math.ceil((width * depth) / 8)
-  return Uint8Array.from({ length: width * height }, (_, i) => {
-    const bit = (i % width) * depth
-    const byte = data[Math.floor(i / width) * length + (bit >> 3)]!
-    return (byte >> (8 - depth - (bit & 7))) & (2 ** depth - 1)
-  })
-}
+const graysOf = (depth: number) =>
+  Array.from({ length: 2 ** depth }, (_, value) => [(value * 255) / (2 ** depth - 1)])
 
 /** Scales an image by linear interpolation between the centers of pixels. Returns bytes. */
 function resize(image: Image, [height, width]: readonly [number, number], channels: 1 | 3) {
@@ -278,16 +269,13 @@ function sample(
   return 0.299 * data[at]! + 0.587 * data[at + 1]! + 0.114 * data[at + 2]!
 }
 
-/**
- * The chunk types that determine the pixels. Other chunks, such as profiles and texts, may be
- * compressed and could decompress to huge sizes.
- */
+/** The chunks that determine the pixels. Others, such as texts, could decompress to huge sizes. */
 const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
 /** The number of channels, indexed by the color type of the header. */
 const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
 /** The largest ratio of decompressed to compressed bytes in Deflate. */
 const RATIO = 1032
-/** The number of bytes that a decoder may allocate without a check. */
+/** The number of bytes that a decoder may always allocate. */
 const HARMLESS = 2 ** 26
 
 /**
@@ -310,7 +298,7 @@ function checkedPng(file: Buffer, mostPixels: number) {
   for (let at = 8; at + 8 <= file.length; at += file.readUInt32BE(at) + 12) {
     const end = at + file.readUInt32BE(at) + 12
     const type = file.toString('latin1', at + 4, at + 8)
-    // Decoders take the last header, which was not checked.
+    // Decoders use the last header, but only the first one is checked.
     if (type === 'IHDR' && at > 8) throw new Error('it has more than one header')
     if (NEEDED.has(type)) kept.push(file.subarray(at, end))
     if (type === 'IDAT') data.push(file.subarray(at + 8, end - 4))

@@ -98,7 +98,7 @@ function objectIn(line: string, refused: (problem: string, cause?: unknown) => E
 
 const COLON = /\s*:/y
 
-/** Returns a key that an object in valid JSON has twice. JSON.parse would keep only its last value. */
+/** Returns a key that an object in valid JSON has twice. JSON.parse keeps only its last value. */
 function repeatedKey(json: string) {
   const open: Set<string>[] = []
   for (let at = 0; at < json.length; at++) {

@@ -11,7 +11,7 @@ import {
 } from '@tsrun/training'
 import { dtypeRule, fits } from '@tsrun/training/parts'
 
-/** The key of the line at which a record ends in its file. */
+/** The property of a record with the number of its last line in the file. */
 const LINE = Symbol('line')
 
 /** Adds a line for error messages, in a property that is not enumerable. */
@@ -37,9 +37,7 @@ export function examplesFrom(
   return examplesAt(records, rules, (row) => ({ path: where, record: row + 1 }))
 }
 
-/**
- * The origin of a record, for error messages: the file, and the number of the record in the file, from 1.
- */
+/** The origin of a record, for error messages: its file, and its number there, from 1. */
 export interface RecordPlace {
   readonly path: string
   readonly record: number
@@ -150,7 +148,7 @@ export function separatorHint(names: readonly string[]): string {
     : `; if ${separator} separates the values, see csvRecords(path, ${separator})`
 }
 
-/** Removes empty values, because a function would convert them to 0. */
+/** Removes empty values, because a user's function may convert them to 0. */
 function withoutEmpty(record: DataRecord): DataRecord {
   const values = Object.entries(record).filter(([, value]) => value !== '' && value !== null)
   return Object.fromEntries(values)
@@ -182,7 +180,7 @@ function shapeOf(parts: readonly (readonly number[])[], isList: boolean) {
 /** Matches a number as data files write it. `Number` would also accept 0x10 and Infinity. */
 const DECIMAL = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*$/i
 
-/** The types that become numbers. A date or another object would become one through `valueOf`. */
+/** The types of values that become numbers. Objects do not, although `Number` would convert a date. */
 const NUMBERS: readonly string[] = ['number', 'bigint', 'boolean']
 
 function numberFrom(

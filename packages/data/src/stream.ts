@@ -76,7 +76,7 @@ export interface StreamState {
   readonly seed: number
 }
 
-/** Yields batches of records, which it reads while it is used. */
+/** Yields batches of records, and reads them during the loop. */
 export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   /** The current or next epoch. */
   readonly epoch: number
@@ -178,8 +178,8 @@ interface PlacedRecord extends RecordPlace {
 /**
  * Yields the contents of the shuffle buffers, each with the position of its first record.
  *
- * @param usual - the number of records of a buffer. The first buffer has the size in the saved
- *   state, because the order of its records depends on the size.
+ * @param usual - the number of records in a buffer. The first buffer has the saved size instead, because
+ *   the order of its records depends on its size.
  */
 async function* windowsOf(
   shards: readonly string[],

@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { argumentError, createLogger, host, where } from '@tsrun/core'
+import { argumentError, createLogger, having, host } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type * as tfc from '@tensorflow/tfjs-core'
 import type { Tensor } from '@tensorflow/tfjs-core'
@@ -9,17 +9,13 @@ import {
   checkGroup,
   compareParameters,
   compareReplicas,
-  describe,
   describeParameters,
   partsOf,
   registerGradients,
 } from '@tsrun/training/parts'
 import { weightsOf, type LayersModel } from './model.ts'
 
-/**
- * A weight of an optimizer of tf.train. The first weight that `getWeights` returns is the number of
- * steps.
- */
+/** A weight of an optimizer of tf.train. The first weight of an optimizer is its number of steps. */
 type OptimizerWeight = Awaited<ReturnType<tfc.Optimizer['saveIterations']>>
 
 interface Gradient {
@@ -144,9 +140,18 @@ export class DistributedOptimizer extends tf.Optimizer {
       await this.inner.setWeights(weights)
       return
     }
+    const options = { label: 'weights of the optimizer' }
+    const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
+    const ofRoot = await this.#group.broadcastObject(own, 0, options)
+    const isRoot = this.#group.rank === 0
     const shared: OptimizerWeight[] = []
     try {
-      for await (const weight of weightsOfRoot(weights, this.#group)) shared.push(weight)
+      for (const [i, { name, shape, dtype }] of ofRoot.entries()) {
+        const tensor = isRoot ? weights[i]!.tensor : tf.zeros(shape, dtype)
+        const received = broadcastTensor(this.#group, tensor, 0, options)
+        if (!isRoot) tensor.dispose()
+        shared.push({ name, tensor: await received })
+      }
       await this.inner.setWeights(shared)
       this.#steps = this.inner.iterations
     } finally {
@@ -185,10 +190,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     for (const { name } of fresh) this.#shared.add(name)
   }
 
-  /**
-   * Checks that all ranks have gradients of the same variables, and that their wrapped optimizers have
-   * made the same steps. Skips the check if neither has changed on this rank since the last step.
-   */
+  /** Compares variables and steps between ranks, unless this rank has the same as after the last step. */
   #compare(gradients: readonly Gradient[]) {
     const described = describeParameters(gradients)
     const signature = described.join('\n')
@@ -232,37 +234,15 @@ export class DistributedOptimizer extends tf.Optimizer {
   }
 }
 
-const trainOptimizer = where<tfc.Optimizer>(
-  (value) => {
-    const { applyGradients, iterations } =
-      (value as Partial<tfc.Optimizer> | undefined | null) ?? {}
-    return typeof applyGradients === 'function' && typeof iterations === 'number'
-  },
+const trainOptimizer = having<tfc.Optimizer>(
+  ['applyGradients', 'getWeights'],
   'an optimizer of tf.train',
-  describe,
 )
 
 function warnOfCpu() {
   if (tf.getBackend() !== 'cpu' || host.env['TSRUN_BACKEND'] === 'cpu') return
   const advice = 'before you make the model, await loadBackend() of @tsrun/training'
   createLogger('layers').warn({}, `fit runs on the slow backend cpu: ${advice}`)
-}
-
-/**
- * Yields the optimizer weights of rank 0 on all ranks of the group, as new tensors.
- *
- * @param weights - the weights of this rank; only those of rank 0 are used
- */
-async function* weightsOfRoot(weights: readonly OptimizerWeight[], group: ProcessGroup) {
-  const options = { label: 'weights of the optimizer' }
-  const own = weights.map(({ name, tensor: { shape, dtype } }) => ({ name, shape, dtype }))
-  const described = await group.broadcastObject(own, 0, options)
-  for (const [i, { name, shape, dtype }] of described.entries()) {
-    const tensor = group.rank === 0 ? weights[i]!.tensor : tf.zeros(shape, dtype)
-    const received = broadcastTensor(group, tensor, 0, options)
-    if (group.rank !== 0) tensor.dispose()
-    yield { name, tensor: await received }
-  }
 }
 
 interface FitParameters {
@@ -275,7 +255,7 @@ interface FitParameters {
 
 const nothing = (): void => undefined
 
-/** The callback that compares `fit` between ranks. tf.layers creates one for each call of `fit`. */
+/** A callback of `fit`. tf.layers creates a new one for each call. */
 class FitComparison {
   #parameters: FitParameters | undefined
   #optimizer: Partial<DistributedOptimizer> | undefined
@@ -299,7 +279,7 @@ class FitComparison {
     compareReplicas(await group.allGatherObject(facts), group, 'options')
   }
 
-  // tf.layers calls these methods of every callback too.
+  // tf.layers requires these methods of every callback.
   readonly onTrainEnd = nothing
   readonly onEpochBegin = nothing
   readonly onEpochEnd = nothing
@@ -310,9 +290,8 @@ class FitComparison {
 const compared = new WeakSet()
 
 /**
- * Makes `fit` of tf.layers compare numbers of examples, batches and epochs between ranks before the first
- * step, for models with a `DistributedOptimizer`. If a rank had more batches than other ranks, it would wait
- * forever in its next step.
+ * Makes `fit` with a `DistributedOptimizer` first compare numbers of examples, batches and epochs between
+ * ranks, because a rank with more batches than others would wait forever.
  */
 function compareFits() {
   for (const library of loadedLayers()) {
@@ -322,7 +301,6 @@ function compareFits() {
   }
 }
 
-/** The exports of tf.layers that register callbacks for all calls of `fit`. */
 interface Layers {
   registerCallbackConstructor(verbosity: number, callback: new () => object): void
 }

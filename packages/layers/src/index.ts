@@ -1,10 +1,4 @@
-export {
-  denseNames,
-  ownerOfLayers,
-  ownerOfTrainOptimizer,
-  type LayerNames,
-  type TrainOptimizerLike,
-} from './checkpoint.ts'
+export { denseNames, ownerOfLayers, type LayerNames } from './checkpoint.ts'
 export {
   averageMetrics,
   broadcastWeights,

@@ -80,10 +80,7 @@ function layersModule(model: LayersModel): ReturnType<AdaptedLayers['build']> {
   }
 }
 
-/**
- * Creates a parameter with a copy of a weight's value. The weight then reads its value from the
- * parameter.
- */
+/** Creates a parameter with a copy of a weight's value. The weight then reads the parameter's value. */
 function take({ variable, name, shape }: LayersWeight): Parameter {
   // Clone the value, because the variable of tf.layers keeps its own value until `restore`.
   const parameter = { name, shape: [...shape], value: tf.keep(tf.clone(variable.read())) }

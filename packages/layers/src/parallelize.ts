@@ -95,10 +95,7 @@ export function parallelizeLayers<M extends LayersModel>(
 
 const other = (): Module => ({ parameters: [], forward: (x) => x })
 
-/**
- * Makes a module whose children are the layers. It lists them as `layers` only if the model is
- * sequential.
- */
+/** Makes a module whose children are the layers. Lists them as `layers` if the model is sequential. */
 function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   const row = {
     children,
@@ -140,10 +137,7 @@ function replaceCall(layer: DenseLayer, shared: Module) {
     })
 }
 
-/**
- * Makes this rank's part of a weight the variable of the layer. The module's parameter then shares its
- * tensor.
- */
+/** Makes a parameter's tensor the variable of the layer. */
 function adopt(variable: DenseVariable, parameter: Parameter) {
   const { shard } = parameter
   const part = tf.variable(parameter.value, variable.val.trainable)
@@ -176,12 +170,7 @@ const ELEMENTWISE = new Set([
   'tanh',
 ])
 
-/**
- * Checks that the parts of a dense layer compute the same results as the whole layer.
- *
- * @param shared - this rank's part of the layer
- * @throws ERR_TSR_ARGUMENT
- */
+/** Checks that the parts of a dense layer compute the same results as the whole layer. */
 function checkPart(layer: DenseOptions, shared: Module) {
   const [kernel, bias] = shared.parameters
   const { kind, gather } = shared as Module & { readonly gather?: string }

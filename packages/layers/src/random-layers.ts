@@ -22,9 +22,8 @@ const DROPOUT = new Set(['Dropout', 'SpatialDropout1D'])
 const NOISE = new Set(['GaussianNoise', 'GaussianDropout', 'AlphaDropout'])
 
 /**
- * Makes a dropout layer draw the same random values on all ranks, because tensor parallel layers
- * need the same input on all ranks. The values depend on the layer's name and the number of the
- * call. If the user has set a seed, the layer keeps it.
+ * Makes a dropout layer without a seed draw the same random values on all ranks. The values depend on the
+ * name of the layer and the number of the call.
  *
  * @throws ERR_TSR_ARGUMENT for a noise layer, which takes no seed
  */
@@ -42,9 +41,8 @@ export function drawAlike(layer: RandomLayer): void {
 }
 
 /**
- * Runs a model so that the random values of its dropout layers depend only on the step and the row
- * of the current pass. A recomputed pass then drops the same values. If the user has set a seed, a
- * layer keeps it.
+ * Runs a model. The random values of dropout layers without a seed depend only on the step and the row of
+ * the current pass, so that a recomputed pass drops the same values.
  *
  * @throws ERR_TSR_ARGUMENT in a recomputed pass, for layers that would draw different values
  */

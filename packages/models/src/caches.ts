@@ -7,7 +7,6 @@ import {
   Embedding,
   FeedForward,
   type Module,
-  type PositionEmbedding,
   type Tensor,
   currentPass,
   tf,
@@ -24,12 +23,12 @@ import {
 } from '@tsrun/training/parts'
 import { GPT } from './gpt.ts'
 
-/** The smallest number of positions for which caches have room. */
+/** The number of positions in the smallest caches. */
 const SMALLEST = 64
 /** The score of a position that a query does not attend to; see `causalAttention`. */
 const MASKED = -1e30
 
-/** Modules that run the same operations for each token outside of training. */
+/** Classes of modules that run the same operations for each token outside of training. */
 const PLAIN: readonly unknown[] = [GPT, Block, CausalSelfAttention, FeedForward, Embedding, Dropout]
 
 const numbers = new WeakMap<Module, number>()
@@ -105,16 +104,13 @@ export function keyValueCaches(block: number) {
     places.set(key, tensor)
     return tensor
   }
-  /** Positions beyond the table have its last row. */
-  const positionsOf = ({ weight }: PositionEmbedding, count: number) => {
-    const last = weight.shape[0]! - 1
-    return place(`positions ${last} ${count}`, () =>
+  const positionsOf = (count: number) =>
+    place(`positions ${count}`, () =>
       tf.tensor1d(
-        Int32Array.from({ length: count }, (_, i) => Math.min(length + i, last)),
+        Int32Array.from({ length: count }, (_, i) => length + i),
         'int32',
       ),
     )
-  }
   /** Returns the place [sequence and head, position] of each new key in a cache. */
   const rowsOf = (sequences: number, count: number) =>
     place(`rows ${sequences} ${count}`, () => {
@@ -174,7 +170,7 @@ export function keyValueCaches(block: number) {
     },
 
     /**
-     * Lets the backend repeat the passes of single tokens, if all modules inside `module` are plain.
+     * Lets the backend repeat the passes of single tokens, if they run the same operations for each token.
      *
      * @returns a function that restores the module
      */
@@ -187,8 +183,7 @@ export function keyValueCaches(block: number) {
       const { parameters } = module
       const positions = parts.filter(hasPositions)
       for (const part of positions) {
-        part.forward = (x) =>
-          tf.add(x, tf.gather(part.weight.value, positionsOf(part, x.shape[1]!)))
+        part.forward = (x) => tf.add(x, tf.gather(part.weight.value, positionsOf(x.shape[1]!)))
       }
       module.forward = (x) => {
         const isFirst = caches.size < 2 * layers
@@ -197,7 +192,7 @@ export function keyValueCaches(block: number) {
         first!.isRepeatable?.(x)
         reserve(length + 1)
         for (const cache of caches.values()) rowsOf(cache.shape[0], 1)
-        for (const part of positions) positionsOf(part, 1)
+        if (positions.length > 0) positionsOf(1)
         maskOf(1)
         const inputs = [
           x,

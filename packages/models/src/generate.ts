@@ -44,7 +44,7 @@ export interface GenerateOptions {
    * none except `PositionEmbedding` number them.
    */
   readonly cache?: boolean
-  /** The largest number of input tokens; default: the size of the model's table of positions. */
+  /** The largest number of input tokens; default and maximum: the positions of the model. */
   readonly block?: number
   /** Called with each token as soon as it has been drawn, for example to print it. */
   readonly onToken?: (token: number) => void
@@ -159,7 +159,7 @@ export async function generate(
       scores.dispose()
     }
   }
-  const { block = pass.block } = complete
+  const { block } = pass
   let begin = Math.max(0, length - block)
   try {
     while (text.length < length + maxTokens) {

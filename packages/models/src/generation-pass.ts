@@ -20,7 +20,6 @@ import {
 import { keyValueCaches } from './caches.ts'
 import { isGPT, type GPT } from './gpt.ts'
 
-/** The modules with which texts are being generated. */
 const generating = new WeakSet<Module>()
 
 /**
@@ -29,10 +28,11 @@ const generating = new WeakSet<Module>()
  * `end` restores the modules.
  *
  * @param keeps - whether to cache keys and values; if not, each input is a whole sequence
- * @param longest - the largest number of input tokens; default: `block`
- * @throws ERR_TSR_ARGUMENT if a text is being generated with one of the modules
+ * @param longest - the largest number of input tokens; default: the positions of the modules
+ * @throws ERR_TSR_ARGUMENT if a text is being generated with one of the modules, or `longest` exceeds
+ *   their positions
  */
-export function startGeneration(modules: readonly Module[], keeps: boolean, longest = 0) {
+export function startGeneration(modules: readonly Module[], keeps: boolean, longest?: number) {
   const all = modules.flatMap((root) => [
     root,
     ...Array.from(modulesOf(root), (each) => each.module),
@@ -42,46 +42,39 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
   }
   const shared = all.filter(isSequenceParallel)
   const undo: (() => void)[] = []
-  const block = Math.min(...all.map(blockOf))
-  const caches = keeps ? keyValueCaches(Math.max(block, longest)) : undefined
+  const most = Math.min(...all.map(blockOf))
+  const block = longest ?? most
+  if (block > most) {
+    throw argumentError('block', block, `at most ${most}, the number of positions of the model`)
+  }
+  const caches = keeps ? keyValueCaches(block) : undefined
   /** The number of positions computed so far, without the padding of the last input. */
   let computed = 0
 
-  /**
-   * Replaces the core of an attention layer. Without a cache, each context parallel rank then computes
-   * the whole sequence.
-   */
-  const replaceCore = (module: CausalSelfAttention) => {
-    const { core } = module
-    if (caches !== undefined) {
-      module.core = caches.core()
-    } else if (core.dividesSequences === true) {
-      module.core = causalAttention
-    }
+  const replace = <T, K extends keyof T>(owner: T, key: K, value: T[K]) => {
+    const original = owner[key]
+    owner[key] = value
     undo.push(() => {
-      module.core = core
+      owner[key] = original
     })
   }
+  const replaceCore = (module: CausalSelfAttention) => {
+    if (caches !== undefined) replace(module, 'core', caches.core())
+    // Without a cache, each context parallel rank computes the whole sequence.
+    else if (module.core.dividesSequences === true) replace(module, 'core', causalAttention)
+  }
   const replacePositions = (module: PositionEmbedding, positions: Positions) => {
-    const { positions: original } = module
     const last = module.weight.shape[0]! - 1
     // Give all padding positions the last valid index, because they may lie beyond the table.
-    module.positions = (length) =>
-      positions(length).map((position) => Math.min(position + computed, last))
-    undo.push(() => {
-      module.positions = original
-    })
+    replace(module, 'positions', (length) =>
+      positions(length).map((position) => Math.min(position + computed, last)),
+    )
   }
   const shortenHead = ({ children }: GPT) => {
     const { lm_head: head } = children
     if (head === undefined) return
-    children['lm_head'] = {
-      parameters: head.parameters,
-      forward: (x) => head.forward(lastPosition(x)),
-    }
-    undo.push(() => {
-      children['lm_head'] = head
-    })
+    const forward = (x: Tensor) => head.forward(lastPosition(x))
+    replace(children, 'lm_head', { parameters: head.parameters, forward })
   }
   const repeats = currentBackend().repeat !== undefined
   for (const module of modules) {
@@ -99,7 +92,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
   for (const module of all) generating.add(module)
 
   return {
-    /** The largest number of input tokens; Infinity if no module limits it. */
+    /** The largest number of input tokens; Infinity without a limit. */
     block,
     /** A divisor of the number of input positions. The input is padded to a multiple of it. */
     multiple: shared[0]?.ranks ?? 1,

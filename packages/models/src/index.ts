@@ -8,15 +8,5 @@ export {
   type GPTOptions,
   type GptPlanOptions,
 } from './gpt.ts'
-export {
-  gpt2Names,
-  pretrainedGPT,
-  type GPT2NamesOptions,
-  type PretrainedGPT,
-} from './pretrained-gpt.ts'
-export {
-  loadTokenizer,
-  trainTokenizer,
-  type Tokenizer,
-  type TrainTokenizerOptions,
-} from './tokenizer.ts'
+export { gpt2Names, pretrainedGPT, type PretrainedGPT } from './pretrained-gpt.ts'
+export { loadTokenizer, type Tokenizer } from './tokenizer.ts'

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { choice, declareOptions, isObject, readFileText, tsrError, type Rules } from '@tsrun/core'
+import { isObject, readFileText, tsrError } from '@tsrun/core'
 import type { NameMapping } from '@tsrun/training'
 import { fillFrom, openModelFiles } from '@tsrun/training/parts'
 import { GPT, gpt, type CompleteGPTOptions, type GPTOptions } from './gpt.ts'
@@ -35,42 +35,22 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const make = (range?: readonly [from: number, to: number]): GPT => {
     // Skip random initial values, because the weights of the files replace them.
     const model = new GPT({ ...options, deviation: 0, ...(range && { range }) })
-    fillFrom(files, model.parameters, gpt2Names())
+    fillFrom(files, model.parameters, gpt2Names)
     return model
   }
   const { textEnds } = config
   return { layers, options, textEnds, build: () => make(), slice: (from, to) => make([from, to]) }
 }
 
-/** Options of `gpt2Names`. */
-export interface GPT2NamesOptions {
-  /**
-   * The layout of linear weights in the file: [inputs, outputs] (`conv1d`, default), as in the
-   * original GPT-2, or [outputs, inputs] (`linear`), as in torch.nn.Linear.
-   */
-  readonly weights?: 'conv1d' | 'linear'
-}
-
-const readGPT2Options = declareOptions({
-  weights: choice('conv1d', 'linear').default('conv1d'),
-} satisfies Rules<GPT2NamesOptions>)
-
 /**
  * Maps the parameters of a `GPT` to the tensors of a GPT-2 file from the Hugging Face Hub. Tensor names
  * may start with `transformer.`. If the file has no `lm_head.weight`, the parameter is read from
  * `wte.weight`.
- *
- * @throws ERR_TSR_ARGUMENT
  */
-export function gpt2Names(options: GPT2NamesOptions = {}): NameMapping {
-  const { weights } = readGPT2Options(options)
-  return (name, names) => {
-    const wanted = name === 'lm_head.weight' && !names.has(name) ? 'wte.weight' : name
-    const prefixed = `transformer.${wanted}`
-    const tensor = names.has(prefixed) ? prefixed : wanted
-    const isLinear = /\.c_(attn|proj|fc)\.weight$/.test(name)
-    return { tensor, transpose: isLinear && weights === 'linear' }
-  }
+export const gpt2Names: NameMapping = (name, names) => {
+  const wanted = name === 'lm_head.weight' && !names.has(name) ? 'wte.weight' : name
+  const prefixed = `transformer.${wanted}`
+  return { tensor: names.has(prefixed) ? prefixed : wanted }
 }
 
 /** The tokens at the beginning and the end of a text; null if there are none. */

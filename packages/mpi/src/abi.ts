@@ -7,7 +7,7 @@ import type { SharedLibrary } from '@tsrun/native'
  * mpi.h.
  */
 
-/** A handle: an address, or an integer from mpi.h. */
+/** An MPI handle: an address, or an integer from mpi.h. */
 export type Handle = number
 
 /** The definitions of mpi.h in one family of libraries. */
@@ -18,9 +18,7 @@ export interface MpiAbi {
   readonly handleBytes: 4 | 8
   readonly world: Handle
   readonly errorsReturn: Handle
-  /**
-   * Handles of types and reductions, by the end of their C name: `float`, `int32_t`, `byte`, `sum`.
-   */
+  /** Handles of types and reductions, by the end of their C name: `float`, `sum`. */
   readonly handles: Readonly<Record<HandleName, Handle>>
   readonly inPlace: number | bigint
   readonly statusIgnore: number
@@ -42,7 +40,6 @@ const mpich = {
 
 export type HandleName = keyof typeof mpich
 
-/** Determines the family of a library by its exported symbols. */
 export function abiOf(library: SharedLibrary): MpiAbi {
   const world = library.symbol('ompi_mpi_comm_world')
   return world === undefined ? mpichAbi : openMpiAbi(library, world)
@@ -109,10 +106,7 @@ export function movedType(handles: Handles, dtype: DType): Handle {
   }
 }
 
-/**
- * Returns the handles of a type and a reduction. Returns undefined if libmpi lacks the reduction or
- * computes other results than tsrun promises.
- */
+/** Returns a type and a reduction; undefined if libmpi lacks them or would give results of another kind. */
 export function reductionHandles(
   handles: Handles,
   reduction: ReduceOp,

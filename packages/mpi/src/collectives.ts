@@ -16,7 +16,6 @@ import { duplicateWorld, type Communicators } from './communicators.ts'
 import { low, type Mpi } from './libmpi.ts'
 import { movedType, reductionHandles } from './abi.ts'
 
-/** A collective that libmpi runs, or will run once the communicator of its group exists. */
 interface Request {
   readonly running: RunningOperation
   readonly operation: Operation
@@ -26,7 +25,6 @@ interface Request {
   error: Error | undefined
 }
 
-/** The communicator of a group, and the requests that wait for it. */
 interface MpiGroup {
   communicator: number | undefined
   /** Requests that wait for the communicator, in call order, which is the same on all ranks. */
@@ -45,11 +43,9 @@ export interface MpiCollectives extends TransportCollectives {
   abandon(): void
 }
 
-/** Runs collectives in libmpi. */
 export function mpiCollectives(mpi: Mpi, communicators: Communicators): MpiCollectives {
   const { integers } = mpi
   const groups = new Map<number, MpiGroup>()
-  /** Requests that libmpi is running. */
   let active: Request[] = []
   /** Requests that failed before libmpi accepted them. */
   const refused: Request[] = []
@@ -164,7 +160,7 @@ function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
   return !reducing.has(name) || reductionHandles(abi.handles, reduction, dtype) !== undefined
 }
 
-/** Separates input and output of a reduce-scatter in place, which libmpi does not support. */
+/** Gives an in-place reduce-scatter a separate output, which libmpi requires. */
 function apart(channel: Channel, operation: Operation): Operation {
   const { name, input, output, count, dtype } = operation
   const slice = count * dtypes[dtype].bytes
@@ -174,10 +170,7 @@ function apart(channel: Channel, operation: Operation): Operation {
   return { ...operation, output: channel.scratch(slice) }
 }
 
-/**
- * Starts a collective. libmpi writes the request to the address `request`.
- * @throws ERR_TSR_MPI
- */
+/** Starts a collective. libmpi writes its request to the address `request`. */
 function startCollective(
   mpi: Mpi,
   channel: Channel,
@@ -193,7 +186,7 @@ function startCollective(
   const part = [count, movedType(handles, dtype)] as const
   const end = [communicator, request] as const
   const ownAt = rank * count * dtypes[dtype].bytes
-  /** The input or the output, unless the slice of the root, or of every rank, is already in place. */
+  // MPI_IN_PLACE replaces a buffer whose slice for this rank already lies in the other buffer.
   const sent = input === output + ownAt ? inPlace : from
   const received = output === input + ownAt ? inPlace : to
   const reduced = [count, ...(reductionHandles(handles, reduction, dtype) ?? [])]

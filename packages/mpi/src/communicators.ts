@@ -1,9 +1,7 @@
 import { until, type RunningOperation, type Waited } from '@tsrun/distributed/transport'
 import { low, type Mpi } from './libmpi.ts'
 
-/**
- * The event that an operation waits for while it creates a communicator: its turn, or the go-ahead.
- */
+/** The event that an operation awaits before it creates a communicator: its turn, or the go-ahead. */
 interface Signal {
   readonly running: RunningOperation
   done: boolean
@@ -22,10 +20,7 @@ export function duplicateWorld({ abi, call, address, handle }: Mpi): number {
   return communicator
 }
 
-/**
- * The communicators of libmpi. A communicator of a group other than the world is created on first
- * use. All ranks of the world must call this function together.
- */
+/** Prepares communicators for groups. All ranks of the world must call it together. */
 export function openCommunicators(mpi: Mpi) {
   const { abi, call, address, handle } = mpi
   /** The communicator for the go-ahead messages of `make`. */
@@ -68,8 +63,6 @@ export function openCommunicators(mpi: Mpi) {
      * another group. The members commit in the order of their world ranks, so there can be no cycle.
      * The last member sends the go-ahead. It bypasses the engine, because the engine moves no frames
      * during the call.
-     *
-     * @returns the handle of the communicator
      */
     *make(running: RunningOperation): Generator<Waited, number, void> {
       const { ranks, rank } = running.group

@@ -71,10 +71,7 @@ interface Place {
   readonly variable: string
 }
 
-/**
- * Compares the launcher's variables with libmpi.
- * @throws ERR_TSR_MPI_LAUNCH if they differ
- */
+/** Checks that the launcher's variables agree with libmpi. */
 function checkPlace({ worldSize, rank, variable }: Place, actual: MpiProcess) {
   const fits =
     (worldSize ?? actual.worldSize) === actual.worldSize && (rank ?? actual.rank) === actual.rank
@@ -148,15 +145,12 @@ async function hostStore(
  */
 const THREAD_SERIALIZED = 2
 
-/** Bytes that ranks exchange when they enter MPI. */
 const WORDS_BYTES = 1024
 
 type MpiProcess = ReturnType<typeof enter>
 
-/** MPI can be entered only once in a process. */
 let entered: (MpiProcess & { leave?: (code: number) => void }) | undefined
 
-/** @throws ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_MPI */
 function enterMpi(): MpiProcess {
   entered ??= enter(openLibMpi())
   return entered
@@ -180,9 +174,7 @@ function enter(lib: LibMpi) {
     library: lib.name,
     rank: ask('Comm_rank', abi.world),
     worldSize,
-    /**
-     * Returns on all ranks the text that rank 0 passes, at most 1 KiB. All ranks call it together.
-     */
+    /** Returns the text that rank 0 passes, at most 1 KiB. All ranks call it together. */
     broadcast: (text: string): string => {
       const words = new TextEncoder().encode(text)
       bytes.fill(0)

@@ -132,10 +132,7 @@ function bind(library: SharedLibrary) {
 
 export type Mpi = ReturnType<typeof mpiOn>
 
-/**
- * Returns libmpi with functions that convert for a rank's heap: offsets to addresses, and numbers to C
- * values.
- */
+/** Returns libmpi with functions that take offsets in the heap of a rank. */
 export function mpiOn(bytes: Uint8Array, { abi, call }: LibMpi) {
   const base = addressOf(bytes)
   const integers = new Int32Array(bytes.buffer)
@@ -184,8 +181,8 @@ const LARGEST_SLOT = 64 * 1024
 const SMALLEST_SLOT = 4096
 
 /**
- * Lays out the slots, for one message and its request each, in at most a quarter of the engine's
- * memory. Returns undefined if that is too little.
+ * Lays out slots, each for a message and its request, in at most a quarter of the engine's memory. Returns
+ * undefined if that is too little.
  */
 export function layOut(worldSize: number, engineBytes: number) {
   const slots = RECEIVES + SENDS * worldSize

@@ -19,13 +19,10 @@ import { layOut, low, mpiOn, SENDS, type LibMpi } from './libmpi.ts'
  * cannot wake a waiting thread, so the thread polls: constantly at first, then less and less often.
  */
 
-/**
- * Milliseconds for which to poll constantly after data has moved: first without, then with a
- * running collective.
- */
+/** Milliseconds of constant polling after data has moved, without and with a running collective. */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
-/** Milliseconds between two polls: first after constant polling, then after SECOND. */
+/** Milliseconds between two polls: NAP for a second after constant polling, LONG_NAP afterwards. */
 const NAP = 0.1
 const LONG_NAP = 2
 const SECOND = 1000
@@ -75,7 +72,6 @@ export function openMpiTransport(
     posted.push(slot)
   }
 
-  /** Reads the messages that have arrived, in the order in which MPI fills the receives. */
   const look = () => {
     for (let slot = posted[0]; slot !== undefined; slot = posted[0]) {
       if (!mpi.isDone(receives[slot]!.request, address(low.status))) return

@@ -14,7 +14,7 @@ const calls = bindFunctions({
 
 const SINK_BYTES = 4096
 const buffers = lazy(() => {
-  // An eventfd takes eight bytes.
+  // A write to an eventfd must have eight bytes.
   const [one, sink] = [BigUint64Array.of(1n), new Uint8Array(SINK_BYTES)]
   return { one: addressOf(one), sink: addressOf(sink), held: [one, sink] }
 })

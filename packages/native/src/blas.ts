@@ -4,7 +4,7 @@ import { loadKoffi, openLibrary } from './libc.ts'
 
 /** The matrix products of a library, for row-major matrices at addresses. */
 export interface Blas {
-  /** The name or the path that was loaded. */
+  /** The name or path of the loaded library. */
   readonly library: string
   /** The kernels that the library selected, for example `SkylakeX`; undefined if it does not say. */
   readonly kernels: string | undefined
@@ -30,7 +30,7 @@ export interface Blas {
   ) => void
 }
 
-/** Numbers of the C interface of BLAS (cblas.h). */
+/** Constants of the C interface of BLAS (cblas.h). */
 const [ROW_MAJOR, PLAIN, TRANSPOSED] = [101, 111, 112] as const
 
 /** The wheel scipy-openblas32 adds a prefix to all names, so that two builds can be loaded together. */

@@ -14,7 +14,7 @@ interface Texts {
   readonly 'str *': readonly (string | null)[]
 }
 
-/** The values for the parameters of a C prototype, as `size_t, int`. */
+/** The types of the arguments for a list of C parameters such as `size_t, int`. */
 type Values<List extends string> = List extends ''
   ? []
   : List extends `${infer First}, ${infer Rest}`
@@ -263,7 +263,7 @@ export function closeNative(fd: number): void {
   calls().close(fd)
 }
 
-/** The functions of node:fs in Deno take numbers that Deno gives, not those of the system. */
+/** In Deno, the functions of node:fs take Deno's own file numbers instead of descriptors. */
 const hasOwnNumbers = process.versions['deno'] !== undefined
 
 /**

@@ -48,7 +48,7 @@ const programCalls = bindFunctions({
  * Replaces this process by another program (execv), with the same environment, process ID and open
  * files.
  *
- * @param path - of the executable file
+ * @param path - the path of the executable file
  * @param args - all arguments, including the program name as the first
  * @throws ERR_TSR_SYSTEM_CALL if it cannot be started; otherwise it does not return
  */
@@ -62,59 +62,39 @@ export function becomeProgram(path: string, args: readonly string[]): never {
   throw systemCallError('execv')
 }
 
-const RLIMIT_FSIZE = 1
-const RLIMIT_NOFILE = 7
-const RLIMIT_AS = 9
+/** The numbers of RLIMIT_FSIZE, RLIMIT_NOFILE and RLIMIT_AS. */
+const resources = { fileSize: 1, openFiles: 7, addressSpace: 9 } as const
 
 const limitCalls = bindFunctions({
   getrlimit: 'int getrlimit(int, size_t)',
   setrlimit: 'int setrlimit(int, size_t)',
 })
 
-/**
- * Limits the size of the files that this process writes. A write beyond it raises SIGXFSZ, which ends a
- * process that does not handle it; otherwise the write fails with EFBIG.
- *
- * @throws ERR_TSR_SYSTEM_CALL
- */
-export function limitFileSize(bytes: number): void {
-  limit(RLIMIT_FSIZE, bytes)
-}
-
-/**
- * Limits the descriptors of this process. Opening fails with EMFILE if the new descriptor would
- * reach the limit. Open descriptors above the limit stay open.
- *
- * @throws ERR_TSR_SYSTEM_CALL
- */
-export function limitOpenFiles(count: number): void {
-  limit(RLIMIT_NOFILE, count)
-}
-
-/**
- * Limits the address space of this process. Mapping more fails with ENOMEM. Existing mappings stay.
- *
- * @throws ERR_TSR_SYSTEM_CALL
- */
-export function limitAddressSpace(bytes: number): void {
-  limit(RLIMIT_AS, bytes)
-}
-
-/** The bytes of address space that this process may use. Without a limit, more than any machine has. */
+/** The bytes of address space that this process may use; a huge number if there is no limit. */
 export function addressSpaceLimit(): number {
-  return Number(limitsOf(RLIMIT_AS)[0])
+  return Number(limitsOf('addressSpace')[0])
 }
 
-function limit(resource: number, value: number): void {
+/**
+ * Limits a resource of this process. Open descriptors and mapped memory beyond the limit stay.
+ *
+ * - `fileSize`: bytes of a file. A longer write raises SIGXFSZ, which ends a process that does not handle
+ *   it; otherwise the write fails with EFBIG
+ * - `openFiles`: descriptors. Opening fails with EMFILE if the new descriptor would reach the limit
+ * - `addressSpace`: bytes. Mapping more fails with ENOMEM
+ *
+ * @throws ERR_TSR_SYSTEM_CALL
+ */
+export function limitResource(resource: keyof typeof resources, value: number): void {
   const limits = limitsOf(resource)
   limits[0] = BigInt(value)
-  check('setrlimit', limitCalls().setrlimit(resource, addressOf(limits)))
+  check('setrlimit', limitCalls().setrlimit(resources[resource], addressOf(limits)))
 }
 
 /** Returns the struct rlimit: the soft limit, then the hard limit. */
-function limitsOf(resource: number): BigUint64Array {
+function limitsOf(resource: keyof typeof resources): BigUint64Array {
   const limits = new BigUint64Array(2)
-  check('getrlimit', limitCalls().getrlimit(resource, addressOf(limits)))
+  check('getrlimit', limitCalls().getrlimit(resources[resource], addressOf(limits)))
   return limits
 }
 

@@ -14,7 +14,7 @@ export interface Endpoint {
 
 /** Encodes an endpoint as `struct sockaddr_in` or `sockaddr_in6`. */
 export function encodeSocketAddress({ host, port }: Endpoint): Uint8Array {
-  // The first test for IPv6 takes milliseconds.
+  // Test for IPv4, because the first test for IPv6 in a process takes milliseconds.
   const isShort = isIPv4(host)
   const bytes = new Uint8Array(isShort ? 16 : SOCKET_ADDRESS_BYTES)
   const view = new DataView(bytes.buffer)

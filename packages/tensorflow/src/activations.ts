@@ -5,8 +5,7 @@ type Backend = Required<TensorBackend>
 
 export const reluGradient: Backend['reluGradient'] = (dy, output) => {
   const eager = currentEager()!
-  const gradient = eager.reluGradient(eager.handleOf(dy), eager.handleOf(output))
-  return eager.takeScoped(gradient, dy.shape)
+  return eager.takeScoped(eager.reluGradient(dy, output), dy.shape)
 }
 
 export const gate: Backend['gate'] = (x, linear, cubic) => {
@@ -18,7 +17,7 @@ export const gate: Backend['gate'] = (x, linear, cubic) => {
       const eager = currentEager()!
       const [x, gates] = saved as [Tensor, Tensor]
       const slopes = tf.mul(x, polynomial(x, linear, 3 * cubic))
-      const bend = eager.sigmoidGradient(eager.handleOf(gates), eager.handleOf(slopes))
+      const bend = eager.sigmoidGradient(gates, slopes)
       return [tf.mul(dy, tf.add(gates, eager.takeScoped(bend, x.shape)))]
     },
   }

@@ -37,7 +37,7 @@ export const attention: Required<TensorBackend>['attention'] = (rows, size) => {
   }
 }
 
-/** TensorFlow's own operation rounds in another way in functions, where it is that of oneDNN. */
+/** Avoids TensorFlow's softmax, which rounds differently in functions, because these use oneDNN. */
 function softmax(scores: Tensor): Tensor {
   const powers = tf.exp(tf.sub(scores, tf.max(scores, -1, true)))
   return tf.div(powers, tf.sum(powers, -1, true))

@@ -65,7 +65,7 @@ export const tensorflowBackend: TensorBackend = {
 
 function sumOf(x: Tensor, y: Tensor): Tensor {
   const eager = currentEager()!
-  return eager.take(eager.add(eager.handleOf(x), eager.handleOf(y)), x.shape)
+  return eager.take(eager.add(x, y), x.shape)
 }
 
 function createFrom(
@@ -79,7 +79,7 @@ function createFrom(
   return eager.take(eager.copyIn(source as Float32Array, shape), shape)
 }
 
-/** Returns undefined if values must be copied through new arrays. */
+/** Returns undefined unless values can be copied without new arrays. */
 function eagerFor(dtype: string): Eager | undefined {
   const eager = dtype === 'float32' ? currentEager() : undefined
   return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager
@@ -135,14 +135,14 @@ function crossEntropyOfRows(
   labels: Tensor,
   weight: number,
 ): EvaluatedLoss {
-  const { losses, gradient } = eager.crossEntropy(eager.handleOf(logits), eager.handleOf(labels))
+  const { losses, gradient } = eager.crossEntropy(logits, labels)
   const loss = eager.sum(losses)
   eager.free(losses)
   const value = eager.takeScoped(scaled(eager, loss, weight), [])
   return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
 }
 
-/** Returns factor x. Frees `x` unless it is the result. */
+/** Returns `x` times `factor`. Frees `x`, unless the factor is 1 and the result is `x` itself. */
 function scaled(eager: Eager, x: Handle, factor: number): Handle {
   if (factor === 1) return x
   const scalar = eager.scalar(factor)

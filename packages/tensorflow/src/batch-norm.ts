@@ -17,7 +17,7 @@ export const batchNorm: Backend['batchNorm'] = (
   const center = tf.mean(rows, [0, 1, 2])
   const centered = tf.sub(rows, center)
   const inputs = [centered, weight, bias, tf.sub(mean, center), variance]
-  const outputs = eager.batchNorm(eager.handlesOf(inputs), epsilon, true, momentum)
+  const outputs = eager.batchNorm(inputs, epsilon, true, momentum)
   const [y, nextMean, nextVariance, ...saved] = outputs.map(({ id, shape }) =>
     eager.takeScoped(id, shape),
   ) as [Tensor, Tensor, Tensor, ...Tensor[]]
@@ -29,7 +29,7 @@ export const batchNorm: Backend['batchNorm'] = (
     gradients(dy, inputs) {
       const eager = currentEager()!
       const [dx, ...others] = eager
-        .batchNormGradient(eager.handlesOf([asImages(dy), ...inputs]), epsilon, true)
+        .batchNormGradient([asImages(dy), ...inputs], epsilon, true)
         .map(({ id, shape }) => eager.takeScoped(id, shape))
       return [tf.reshape(dx!, dy.shape), ...others]
     },
@@ -37,8 +37,8 @@ export const batchNorm: Backend['batchNorm'] = (
 }
 
 /**
- * As an epsilon, its sum with the variance 1 - EPSILON is exactly 1. Whether the reciprocal of the root is 1 as
- * well depends on the CPU, where it may be an estimate.
+ * The epsilon to pass with a variance of 1 - EPSILON, so that their sum is exactly 1. The reciprocal of its
+ * root may still differ from 1, because some CPUs only estimate it.
  */
 const EPSILON = 2 ** -10
 
@@ -51,7 +51,7 @@ export const columns: Backend['columns'] = {
     const zeros = new Float64Array(center.length)
     // Sums of centered values lose fewer digits.
     const factor = isSame ? columns.combine(x, x, { a: zeros, b: scale, c: zeros, center }) : y
-    const images = eager.handlesOf([asImages(factor), asImages(x)])
+    const images = [asImages(factor), asImages(x)]
     const [dx, ofProducts, ofFactor] = withVectors(eager, [scale, center, variance], (given) =>
       eager.batchNormGradient([...images, ...given, given[0]!], EPSILON, false),
     )
@@ -76,7 +76,7 @@ export const columns: Backend['columns'] = {
     const offset = c.map((value, i) => value + b[i]! * (Math.fround(center[i]!) - center[i]!))
     const linear = (images: Tensor, ...factors: Float64Array[]) =>
       withVectors(eager, [...factors, variance], (given) => {
-        const inputs = [eager.handleOf(asImages(images)), ...given]
+        const inputs = [asImages(images), ...given]
         const [value, ...rest] = eager.batchNorm(inputs, EPSILON, false)
         for (const { id } of rest) eager.free(id)
         return tf.reshape(eager.takeScoped(value!.id, value!.shape), x.shape)

@@ -32,12 +32,9 @@ interface Binding {
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   tensorDataSync(id: Handle): ArrayBufferView
   deleteTensor(id: Handle): void
-  /** Absent in a binding that tfjs-node itself has built. */
+  /** Absent in older bindings, and in one that tfjs-node itself has built. */
   readonly kernels?: BindingKernels | undefined
-  /**
-   * Absent in older bindings and in those that tfjs-node has built. Source:
-   * packages/doctor/src/setup/native/functions.h
-   */
+  /** Absent in the same bindings as `kernels`. Source: packages/doctor/src/setup/native/functions.h */
   readonly functions?:
     | {
         define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number): number
@@ -81,6 +78,9 @@ export interface Attribute {
   readonly value: unknown
 }
 
+/** An input of an operation. A tensor remains the owner of its handle. */
+export type Input = Handle | TensorInfo
+
 /**
  * TensorFlow operations on float32 that bypass the TensorFlow.js engine. On small tensors, the engine
  * takes as long as the operation itself. Results are handles; `take` makes a tensor from a handle.
@@ -119,15 +119,23 @@ function createEager(backend: NodeBackend) {
   /** The tensor [0], which selects the axis for the sum of a vector. It is never freed. */
   const firstAxis = backend.binding.createTensor([1], int32, new Int32Array(1))
 
+  const handleOf = (input: Input) =>
+    typeof input === 'number' ? input : backend.getInputTensorIds([input])[0]!
+  // With a function as its second argument, Int32Array.from takes three times as long.
+  const handlesOf = (inputs: readonly Input[]) => Int32Array.from(inputs.map(handleOf))
   // `observe` replaces the binding, so look it up at each call.
-  const run = (name: string, attributes: readonly Attribute[], inputs: readonly Handle[]) =>
-    backend.binding.executeOp(name, attributes, inputs, 1)[0]!.id
+  const runAll = (
+    name: string,
+    attributes: readonly Attribute[],
+    inputs: readonly Input[],
+    outputs: number,
+  ) => backend.binding.executeOp(name, attributes, inputs.map(handleOf), outputs)
+  const run = (name: string, attributes: readonly Attribute[], inputs: readonly Input[]) =>
+    runAll(name, attributes, inputs, 1)[0]!.id
   const kernels = () => {
     const { kernels } = backend.binding
     return isOnHost && kernels?.takesArrays === true ? kernels : undefined
   }
-  const handlesOf = (tensors: readonly TensorInfo[]) => backend.getInputTensorIds(tensors)
-  const handleOf = (tensor: TensorInfo) => handlesOf([tensor])[0]!
   const copyIn = (source: Float32Array, shape: readonly number[]) =>
     // On the CPU, TensorFlow takes over the array; on a GPU, TensorFlow copies it.
     kernels()?.copyIn(Int32Array.from(shape), source)[0] ??
@@ -203,8 +211,8 @@ function createEager(backend: NodeBackend) {
     define(outputs: Int32Array, graph: Uint8Array, inputs: number, index: number) {
       return backend.binding.functions!.define(outputs, graph, inputs, index)
     },
-    call(definition: number, inputs: readonly Handle[]) {
-      return backend.binding.functions!.call!(Int32Array.from(inputs), definition)
+    call(definition: number, inputs: readonly Input[]) {
+      return backend.binding.functions!.call!(handlesOf(inputs), definition)
     },
 
     /** Returns TensorFlow's number for a dtype; undefined if a function cannot take that dtype. */
@@ -212,17 +220,13 @@ function createEager(backend: NodeBackend) {
       return { float32: float, int32 }[dtype]
     },
 
-    /**
-     * Copies the values of a tensor on any device into `target`; false if the binding does not support
-     * that.
-     */
+    /** Copies values from any device into `target`. Returns false if the binding cannot. */
     copyOut(tensor: TensorInfo, target: Float32Array) {
       const { kernels } = backend.binding
       kernels?.copyOut(Int32Array.of(handleOf(tensor)), target)
       return kernels !== undefined
     },
 
-    /** Creates a tensor from a copy of an array. */
     copyIn,
 
     /**
@@ -237,7 +241,6 @@ function createEager(backend: NodeBackend) {
     /** Whether to pass a tensor to a function by `bitsOf`. */
     takesBits: ({ dtype }: TensorInfo) => dtype === 'int32' && !isOnHost,
 
-    /** Returns the handle of a tensor. The tensor still owns the handle. */
     handleOf,
     handlesOf,
 
@@ -247,22 +250,17 @@ function createEager(backend: NodeBackend) {
      * `momentum` is the weight of the statistics of x in the second and third output, which are the new
      * mean and unbiased variance; the others are the arguments of `batchNormGradient`.
      */
-    batchNorm(inputs: readonly Handle[], epsilon: number, isTraining: boolean, momentum = 1) {
+    batchNorm(inputs: readonly Input[], epsilon: number, isTraining: boolean, momentum = 1) {
       const attributes = [
         ...normsOf(epsilon, isTraining),
         decimal('exponential_avg_factor', momentum),
       ]
-      return backend.binding.executeOp('FusedBatchNormV3', attributes, inputs, 6)
+      return runAll('FusedBatchNormV3', attributes, inputs, 6)
     },
     /** Inputs: dy, x, scale, and the last three outputs of `batchNorm`. Outputs: dx, dscale, doffset. */
-    batchNormGradient(inputs: readonly Handle[], epsilon: number, isTraining: boolean) {
+    batchNormGradient(inputs: readonly Input[], epsilon: number, isTraining: boolean) {
       const name = 'FusedBatchNormGradV3'
-      const [dx, dScale, dOffset, ...rest] = backend.binding.executeOp(
-        name,
-        normsOf(epsilon, isTraining),
-        inputs,
-        5,
-      )
+      const [dx, dScale, dOffset, ...rest] = runAll(name, normsOf(epsilon, isTraining), inputs, 5)
       for (const { id } of rest) backend.binding.deleteTensor(id)
       return [dx!, dScale!, dOffset!] as const
     },
@@ -302,27 +300,27 @@ function createEager(backend: NodeBackend) {
     },
     scalar: (value: number) => backend.binding.createTensor([], float, Float32Array.of(value)),
 
-    matMul(a: Handle, b: Handle, transposeA = false, transposeB = false) {
+    matMul(a: Input, b: Input, transposeA = false, transposeB = false) {
       const attributes = products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
       // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the heap.
       return run('BatchMatMulV2', attributes, [a, b])
     },
-    addBias: (x: Handle, bias: Handle) => run('BiasAdd', floats, [x, bias]),
-    biasGradient: (dy: Handle) => run('BiasAddGrad', floats, [dy]),
-    relu: (x: Handle) => run('Relu', floats, [x]),
+    addBias: (x: Input, bias: Input) => run('BiasAdd', floats, [x, bias]),
+    biasGradient: (dy: Input) => run('BiasAddGrad', floats, [dy]),
+    relu: (x: Input) => run('Relu', floats, [x]),
     /** Returns `dy` where the output of the ReLU is positive, else 0. */
-    reluGradient: (dy: Handle, output: Handle) => run('ReluGrad', floats, [dy, output]),
+    reluGradient: (dy: Input, output: Input) => run('ReluGrad', floats, [dy, output]),
     /** Returns `dy` times the slope of the sigmoid where its value is `output`. */
-    sigmoidGradient: (output: Handle, dy: Handle) => run('SigmoidGrad', floats, [output, dy]),
-    add: (a: Handle, b: Handle) => run('AddV2', floats, [a, b]),
+    sigmoidGradient: (output: Input, dy: Input) => run('SigmoidGrad', floats, [output, dy]),
+    add: (a: Input, b: Input) => run('AddV2', floats, [a, b]),
     multiply: (a: Handle, b: Handle) => run('Mul', floats, [a, b]),
     sum: (x: Handle) => run('Sum', sums, [x, firstAxis]),
 
     /** Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. */
-    crossEntropy(logits: Handle, labels: Handle) {
+    crossEntropy(logits: Input, labels: Input) {
       const name = 'SparseSoftmaxCrossEntropyWithLogits'
-      const outputs = backend.binding.executeOp(name, losses, [logits, labels], 2)
-      return { losses: outputs[0]!.id, gradient: outputs[1]!.id }
+      const [values, gradient] = runAll(name, losses, [logits, labels], 2)
+      return { losses: values!.id, gradient: gradient!.id }
     },
 
     /** Returns the TensorFlow variable of this name. Variables are never freed. */
@@ -340,12 +338,12 @@ function createEager(backend: NodeBackend) {
      * Assigns the values of a tensor to a variable. Variable and tensor share memory until one of
      * them changes.
      */
-    assign(variable: Handle, value: Handle) {
-      backend.binding.executeOp('AssignVariableOp', variables, [variable, value], 0)
+    assign(variable: Handle, value: Input) {
+      runAll('AssignVariableOp', variables, [variable, value], 0)
     },
     read: (variable: Handle) => run('ReadVariableOp', variables, [variable]),
-    apply(name: string, inputs: readonly Handle[]) {
-      backend.binding.executeOp(name, floats, inputs, 0)
+    apply(name: string, inputs: readonly Input[]) {
+      runAll(name, floats, inputs, 0)
     },
   }
 }

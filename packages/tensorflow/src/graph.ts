@@ -22,10 +22,7 @@ export interface Constant {
   readonly values: ArrayBufferView
 }
 
-/*
- * The part of the Protocol Buffers wire format that a GraphDef needs. Source:
- * tensorflow/core/framework/{graph,node_def,attr_value,tensor,tensor_shape}.proto
- */
+// Source: tensorflow/core/framework/{graph,node_def,attr_value,tensor,tensor_shape}.proto
 
 type Bytes = Uint8Array
 
@@ -124,10 +121,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
   const uses = nodes.map(() => 0)
   for (const { node } of [...nodes.flatMap(({ inputs }) => inputs), ...outputs]) uses[node]!++
 
-  /**
-   * Returns the node that computes this value, if its operation is in `ops` and no other node uses
-   * the value.
-   */
+  /** The node that computes this value, if it is one of `ops` and no other node uses the value. */
   const only = (value: Value | undefined, ...ops: readonly string[]): GraphNode | undefined => {
     const node = value && nodes[value.node]!
     return node !== undefined && ops.includes(node.op) && uses[value!.node] === 1 ? node : undefined
@@ -203,8 +197,8 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
 }
 
 /**
- * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN, whose call takes
- * longer than the product of a small matrix. The sums are rounded in another way.
+ * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN. A call of
+ * oneDNN takes longer than the product of a small matrix. The sums are rounded in another way.
  */
 export function withoutOneDnn(nodes: readonly GraphNode[]): GraphNode[] {
   return nodes.map((node) => {

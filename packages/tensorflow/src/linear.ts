@@ -11,17 +11,11 @@ import {
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
-/**
- * The largest number of multiplications for a forward pass in one call (0.3 ms), if TensorFlow
- * would use several threads.
- */
+/** The most multiplications of a forward pass in one call (0.3 ms), if TensorFlow has several threads. */
 const MOST_MULTIPLICATIONS = 2 ** 24
 /** The largest number of weights for a pass in one call (4 MiB). */
 const MOST_ELEMENTS = 2 ** 20
-/**
- * Up to this number of rows, our kernels are faster than TensorFlow for weights of any size; see
- * `few-rows.h`.
- */
+/** The most rows for which our kernels are faster for weights of any size; see `few-rows.h`. */
 const FEW_ROWS = 32
 
 export function linearPasses(
@@ -61,9 +55,8 @@ function eagerPasses(
   needsInputGradient: boolean,
 ): LinearPasses {
   const input = tf.keep(tf.clone(x))
-  const weights = () => eager.handleOf(weight.value)
-  const product = eager.matMul(eager.handleOf(input), weights())
-  const sum = eager.addBias(product, eager.handleOf(bias.value))
+  const product = eager.matMul(input, weight.value)
+  const sum = eager.addBias(product, bias.value)
   eager.free(product)
   const isLinear = activation === 'linear'
   const output = eager.take(isLinear ? sum : eager.relu(sum), [x.shape[0], bias.shape[0]!])
@@ -72,32 +65,29 @@ function eagerPasses(
   let saved: Tensor | undefined
 
   const backwardInput = (dy: Tensor) => {
-    saved = isLinear
-      ? tf.keep(tf.clone(dy))
-      : eager.take(eager.reluGradient(eager.handleOf(dy), eager.handleOf(output)), dy.shape)
+    saved = isLinear ? tf.keep(tf.clone(dy)) : eager.take(eager.reluGradient(dy, output), dy.shape)
     if (!needsInputGradient) return undefined
-    return eager.take(eager.matMul(eager.handleOf(saved), weights(), false, true), input.shape)
+    return eager.take(eager.matMul(saved, weight.value, false, true), input.shape)
   }
-  const report = (dz: Handle, onGradient: GradientListener) => {
-    const from = eager.handleOf(input)
+  const report = (dz: Tensor, onGradient: GradientListener) => {
     // With one thread, our kernels are as fast as TensorFlow. With several threads, TensorFlow is faster.
     const kernels = eager.threads === 1 ? eager.kernels : undefined
     const places = kernels && placesOf(onGradient, [weight, bias])
     if (kernels !== undefined && places !== undefined) {
-      kernels.linearBackwardParameters(Int32Array.of(from, dz), places.values, places.adds)
+      kernels.linearBackwardParameters(eager.handlesOf([input, dz]), places.values, places.adds)
       onGradient.memory!.written(bias)
       onGradient.memory!.written(weight)
       return
     }
     onGradient(bias, eager.take(eager.biasGradient(dz), bias.shape))
-    onGradient(weight, eager.take(eager.matMul(from, dz, true), weight.shape))
+    onGradient(weight, eager.take(eager.matMul(input, dz, true), weight.shape))
   }
   const release = () => {
     saved?.dispose()
     saved = undefined
   }
   const backwardParameters = (onGradient: GradientListener) => {
-    report(eager.handleOf(saved!), onGradient)
+    report(saved!, onGradient)
     release()
   }
 
@@ -133,27 +123,18 @@ function kernelPasses(
   const relu = Uint8Array.from(layers, ({ activation }) => Number(activation === 'relu'))
   const parameters = [...layers.map(({ weight }) => weight), ...layers.map(({ bias }) => bias)]
   const inputs = [x, ...parameters.map(({ value }) => value)]
-  const all = kernels.linearForward(Int32Array.from(eager.handlesOf(inputs)), relu)
+  const all = kernels.linearForward(eager.handlesOf(inputs), relu)
   const input = tf.keep(tf.clone(x))
   // Handles of all outputs but the last, which is a tensor.
   const outputs = all.slice(0, -1)
   const output = eager.take(all.at(-1)!, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
-  /**
-   * The gradient of each layer before its activation, kept from `backwardInput` to `backwardParameters`.
-   */
+  /** The gradient of each layer before its activation, from `backwardInput` to `backwardParameters`. */
   let saved: readonly Handle[] = []
 
   /** Returns the weights and outputs in the argument order of the kernels. */
-  const layersForBackward = () => {
-    const handles = eager.handlesOf([...layers.map(({ weight }) => weight.value), output])
-    const last = handles.pop()!
-    return [...handles, ...outputs, last]
-  }
+  const layersForBackward = () => [...layers.map(({ weight }) => weight.value), ...outputs, output]
 
-  /**
-   * Returns the sums for the weights, then for the biases. Returns undefined unless all exist and
-   * can be added to in place.
-   */
+  /** The sums for the weights, then for the biases; undefined unless all can be added to in place. */
   const sumsOf = ({ sums }: GradientListener) => {
     if (sums === undefined) return undefined
     const names = new Set(parameters.map(({ name }) => name))
@@ -163,8 +144,9 @@ function kernelPasses(
   }
 
   /**
-   * @param results - gradients of the weights, then of the biases; none if they are in the arrays of the
-   *   listener. If it throws, the rest of them and `dx` are freed.
+   * Reports gradients. If the listener throws, frees the remaining gradients and `dx`.
+   *
+   * @param results - gradients of the weights, then of the biases; empty if the listener's arrays have them
    */
   const report = (results: readonly Handle[], onGradient: GradientListener, dx?: Tensor) => {
     const remaining = new Set(results)
@@ -196,10 +178,10 @@ function kernelPasses(
   return {
     value: output,
     backward(dy, onGradient) {
-      const given = [...eager.handlesOf([input, dy]), ...layersForBackward()]
-      const run = (sums: readonly Handle[], places?: GradientPlaces) =>
+      const given = [input, dy, ...layersForBackward()]
+      const run = (sums: readonly Tensor[], places?: GradientPlaces) =>
         kernels.linearBackward(
-          Int32Array.from([...given, ...sums]),
+          eager.handlesOf([...given, ...sums]),
           relu,
           needsInputGradient,
           places?.values,
@@ -213,7 +195,7 @@ function kernelPasses(
         return dx
       }
       const sums = sumsOf(onGradient)
-      const added = sums !== undefined && run(eager.handlesOf(sums))
+      const added = sums !== undefined && run(sums)
       if (added !== false) return inputGradient(added[0])
       const results = run([]) as Handle[]
       const dx = inputGradient(results[parameters.length])
@@ -221,13 +203,13 @@ function kernelPasses(
       return dx
     },
     backwardInput(dy) {
-      const given = Int32Array.of(eager.handleOf(dy), ...layersForBackward())
+      const given = eager.handlesOf([dy, ...layersForBackward()])
       const results = kernels.linearBackwardInput(given, relu, needsInputGradient)
       saved = results.slice(0, layers.length)
       return inputGradient(results[layers.length])
     },
     backwardParameters(onGradient) {
-      const given = Int32Array.of(eager.handleOf(input), ...saved, ...outputs)
+      const given = eager.handlesOf([input, ...saved, ...outputs])
       const places = placesOf(onGradient, parameters)
       report(kernels.linearBackwardParameters(given, places?.values, places?.adds), onGradient)
     },

@@ -29,7 +29,7 @@ const permissions: Readonly<Record<string, string>> = {
   ERR_DLOPEN_DISABLED: 'give Node --allow-addons',
   ERR_ACCESS_DENIED: 'give Node --allow-fs-read for that folder',
 }
-/** In milliseconds, for nvidia-smi. The GPU driver is already loaded. */
+/** The time limit of nvidia-smi in milliseconds. The GPU driver is already loaded. */
 const NVIDIA_SMI_TIMEOUT = 10_000
 
 /** Loads TensorFlow through the binding of @tensorflow/tfjs-node that `tsrun setup` has built. */
@@ -130,13 +130,13 @@ function installStep(): void {
   })
 }
 
-/** The fewest columns, and the most rows, for which sums of columns use another operation. */
+/** The fewest columns and the most rows of sums of columns that `installColumnSum` replaces. */
 const [FEWEST_COLUMNS, MOST_ROWS] = [16, 2 ** 20]
 
 /**
- * Sums the columns on the CPU by the operation for the gradient of a bias. For rows of many values, it takes
- * a third to a fifth of the time of TensorFlow's sum. The order of its additions, and so the rounding, depends
- * on the number of threads.
+ * Sums the columns on the CPU by the operation for the gradient of a bias. For rows of many values, it
+ * takes a third to a fifth of the time of TensorFlow's sum. The order of its additions, and so the
+ * rounding, depends on the number of threads.
  */
 function installColumnSum(): void {
   replaceKernel<KernelCall<'x'>>('Sum', 'tensorflow', (original) => (call) => {
@@ -151,6 +151,6 @@ function installColumnSum(): void {
     const isOfSize = columns >= FEWEST_COLUMNS && rows > 0 && rows <= MOST_ROWS
     const isFloat = x.dtype === 'float32' && keepDims !== true
     if (!isOfColumns || !isOfSize || !isFloat || !eager.isOnHost) return original(call)
-    return eager.takeScoped(eager.biasGradient(eager.handleOf(x)), [columns])
+    return eager.takeScoped(eager.biasGradient(x), [columns])
   })
 }

@@ -85,9 +85,9 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
 }
 
 /**
- * Computes a depthwise convolution with different strides of rows and columns at each place, and takes
- * those of the strides. TensorFlow supports such strides only with oneDNN, which it does not use on every
- * CPU.
+ * Computes a depthwise convolution whose strides of rows and columns differ: computes it with stride 1,
+ * and takes the results at the strides. TensorFlow supports such strides only with oneDNN, which it does
+ * not use on every CPU.
  */
 function withUnevenStrides(
   compute: (call: Call) => Tensor,
@@ -102,7 +102,7 @@ function withUnevenStrides(
     const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
     return everyStride(all, end, strides)
   }
-  // Put zeros between the gradients of the places that the strides take.
+  // Give the places that the strides skip a gradient of zero.
   const [batch, height, width, channels] = dy.shape as Shape
   const { strideHeight, strideWidth } = info
   const split = reshaped(dy, [batch, height, 1, width, 1, channels])
@@ -118,13 +118,8 @@ function withUnevenStrides(
     ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
     ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
   ]
-  const missing = size.map((all, axis): [number, number] => [
-    0,
-    Math.max(0, all - apart.shape[axis]!),
-  ])
-  const begin = size.map(() => 0)
-  const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
-  return compute({ ...call, inputs: { ...inputs, dy: every } })
+  const beyond = size.map((all, axis): [number, number] => [0, all - apart.shape[axis]!])
+  return compute({ ...call, inputs: { ...inputs, dy: padded(apart, beyond, 0) } })
 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
@@ -158,7 +153,7 @@ function partsInside({ inputs, attrs, border }: Call): Tensor {
   return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
 }
 
-function reshaped(x: TensorInfo, shape: number[]): Tensor {
+export function reshaped(x: TensorInfo, shape: number[]): Tensor {
   return runKernel('Reshape', { x }, { shape })
 }
 

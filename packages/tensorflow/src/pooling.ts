@@ -2,12 +2,12 @@ import {
   type KernelCall,
   poolingPlaces,
   replaceKernel,
-  runKernel,
   type Tensor,
   tf,
   type WindowAttributes,
 } from '@tsrun/training/backends'
 import { currentEager } from './eager.ts'
+import { reshaped } from './padding.ts'
 import { repeat } from './repeated.ts'
 
 /** Windows with more values are left to TensorFlow. */
@@ -16,8 +16,8 @@ const LARGEST_WINDOW = 16
 /**
  * Computes the gradient of max pooling on the CPU by operations on whole tensors, if the windows divide the
  * images without overlap. TensorFlow's kernel visits each value with a branch, which takes four to six
- * times as long. Of equal values, the first in a window gets the gradient, as in that kernel. The first value
- * also gets it if it is NaN, or if no value equals the output.
+ * times as long. Of equal values, the first in a window gets the gradient, as in that kernel. The first
+ * value also gets it if it is NaN, or if no value equals the output.
  */
 export function installPoolGradient(): void {
   type Call = KernelCall<'dy' | 'input' | 'output', WindowAttributes>
@@ -73,8 +73,4 @@ function distribute(
     reshaped(tf.concat(all.slice(i * width, (i + 1) * width), 1), [lines[0]!, 1, lines[2]!]),
   )
   return reshaped(tf.concat(gradients, 1), [...x.shape])
-}
-
-function reshaped(x: Tensor, shape: number[]): Tensor {
-  return runKernel('Reshape', { x }, { shape })
 }

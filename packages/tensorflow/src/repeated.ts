@@ -11,13 +11,10 @@ import {
   tf,
 } from '@tsrun/training/backends'
 import type { Handle } from './binding-kernels.ts'
-import { currentEager, type Eager } from './eager.ts'
+import { currentEager, type Eager, type Input } from './eager.ts'
 import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'
 
-/**
- * The largest number of functions of a computation, and of plans of a module: one for each combination of
- * input shapes.
- */
+/** The largest number of input shapes for which a computation or a module gets functions. */
 const MOST_FUNCTIONS = 8
 
 interface Computation {
@@ -26,10 +23,7 @@ interface Computation {
   readonly places: readonly number[]
 }
 
-/**
- * TensorFlow functions by name of the computation and shapes of its inputs; undefined after the
- * first run.
- */
+/** Computations by name and by shapes of the inputs; undefined after the first run. */
 const computations = new Map<string, Map<string, Computation | undefined>>()
 const untraceable = new Set<string>()
 
@@ -52,7 +46,7 @@ export function repeat(
       const { traced, places } = known
       const given = places.map((place) => {
         const input = inputs[place]!
-        if (!eager.takesBits(input)) return eager.handleOf(input)
+        if (!eager.takesBits(input)) return input
         bits.push(eager.bitsOf(input))
         return bits.at(-1)!
       })
@@ -80,10 +74,7 @@ export function repeat(
   return outputs
 }
 
-/**
- * A traced part of a pass. The function of the part returns the gradients of the input and of parameters,
- * then other values.
- */
+/** A traced part of a pass. It returns gradients of the input and of parameters, then other values. */
 interface Step {
   readonly run: TracedFunction
   readonly hasInputGradient: boolean
@@ -296,7 +287,7 @@ function repeatedPass(plan: Plan, x: Tensor): Recording {
     outputGradient = undefined
   }
   /** @returns tensors of the first `count` results. The other results are kept. */
-  const call = (run: TracedFunction, given: readonly Handle[], count: number) => {
+  const call = (run: TracedFunction, given: readonly Input[], count: number) => {
     const results = eager.call(run.definition, given)
     results.slice(count).forEach((handle, i) => kept.set(run.outputs[count + i]!, handle))
     return results.slice(0, count).map((handle, i) => eager.take(handle, run.shapes[i]!))
@@ -304,9 +295,9 @@ function repeatedPass(plan: Plan, x: Tensor): Recording {
   const find = (key: string) => {
     const tensor = key === INPUT ? input : parameters.get(key)
     const found = key === plan.outputGradient ? outputGradient : tensor
-    return kept.get(key) ?? (found && eager.handleOf(found))
+    return kept.get(key) ?? found
   }
-  /** Whether all inputs of the step are available. Another plan's forward pass may have kept fewer. */
+  /** Whether all inputs of the step are available. A forward pass of another plan may keep fewer. */
   const has = ({ run }: Step) => run.inputs.every((key) => find(key) !== undefined)
   const step = (
     { run, hasInputGradient, parameters }: Step,
@@ -333,7 +324,7 @@ function repeatedPass(plan: Plan, x: Tensor): Recording {
       }
       if (eager.takesBits(x)) kept.set(INPUT, eager.bitsOf(x))
       const valueOf = (key: string) =>
-        kept.get(key) ?? eager.handleOf(key === INPUT ? input : plan.parameterOf(key)!.value)
+        kept.get(key) ?? (key === INPUT ? input : plan.parameterOf(key)!.value)
       return call(plan.forward!, plan.forward!.inputs.map(valueOf), 1)[0]!
     } catch (error) {
       free()

@@ -79,14 +79,11 @@ export function createTrace(eager: Eager) {
   }
   const run = <T>(compute: () => T) => eager.observe(observer, compute)
 
-  /**
-   * Returns the keys of tensors. A tensor that is neither an argument nor a traced result makes the
-   * trace incomplete, so that `define` throws.
-   */
+  /** Makes `define` throw if a tensor is neither an argument nor a traced result. */
   const keysOf = (tensors: readonly Tensor[]) =>
-    valuesOf(run(() => eager.handlesOf(tensors))).map(keyOf)
+    valuesOf(run(() => tensors.map(eager.handleOf))).map(keyOf)
 
-  /** Returns the arguments and node indices that the values depend on, in the order of the trace. */
+  /** Returns the arguments and nodes that the values depend on. */
   const nodesBehind = (from: readonly Value[], isArgument: (node: number) => boolean) => {
     const found = new Map<string, Value>()
     const needed = new Set<number>()

@@ -4,17 +4,14 @@ import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
 /**
- * The largest number of elements (1 MiB) for a binding kernel, which uses one thread. For larger tensors,
- * TensorFlow's threads are faster. The bits are the same.
+ * The most elements (1 MiB) for a binding kernel, which uses one thread. For larger tensors, TensorFlow's
+ * threads are faster. The resulting bits are the same.
  */
 const LARGEST_CALL = 2 ** 18
 
 type Kernel = (kernels: BindingKernels, handles: Int32Array, gradient?: Float32Array) => boolean
 
-/**
- * Updates small tensors with kernels of the binding, and large ones with the optimizer operations of
- * TensorFlow.
- */
+/** Updates small tensors with kernels of the binding, large ones with operations of TensorFlow. */
 function eagerUpdates(eager: Eager): UpdatesInPlace {
   const variables = ['first', 'second', 'third'].map((name) => eager.variable(name))
   const empty = eager.scalar(0)
@@ -37,7 +34,7 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     try {
       const array = ArrayBuffer.isView(gradient) ? gradient : undefined
       const inputs = ArrayBuffer.isView(gradient) ? tensors : [...tensors, gradient]
-      isDone = kernel(kernels, Int32Array.from(eager.handlesOf(inputs)), array)
+      isDone = kernel(kernels, eager.handlesOf(inputs), array)
     } catch (error) {
       store([...tensors])
       throw error
@@ -47,14 +44,17 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
   }
   /**
    * @param kernel - updates with a kernel of the binding
-   * @param apply - updates with an operation of TensorFlow
+   * @param operation - the operation of TensorFlow. Its inputs are the variables, the numbers `before`,
+   *   the gradient, and the numbers `after`
    */
   const update = (
     tensors: readonly Tensor[],
     gradient: Gradient,
     store: Store,
     kernel: Kernel,
-    apply: (variables: readonly Handle[], gradient: Handle) => void,
+    operation: string,
+    before: readonly number[],
+    after: readonly number[] = [],
   ) => {
     if (call(tensors, gradient, store, kernel)) return
     const isArray = ArrayBuffer.isView(gradient)
@@ -62,13 +62,15 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     const copy = isArray ? eager.copyIn(gradient, shapes[0]!) : undefined
     areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
-      eager.assign(variables[i]!, eager.handleOf(tensor))
+      eager.assign(variables[i]!, tensor)
     }
     // Dispose the tensors first: TensorFlow copies values before it changes them if another tensor refers
     // to them.
     for (const tensor of tensors) tensor.dispose()
     try {
-      apply(variables.slice(0, tensors.length), copy ?? eager.handleOf(gradient as Tensor))
+      const used = variables.slice(0, tensors.length)
+      const given = copy ?? (gradient as Tensor)
+      eager.apply(operation, [...used, ...before.map(scalarOf), given, ...after.map(scalarOf)])
     } finally {
       if (copy !== undefined) eager.free(copy)
       store(shapes.map((shape, i) => eager.take(eager.read(variables[i]!), shape)))
@@ -82,9 +84,8 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
         gradient,
         store,
         (kernels, handles, array) => kernels.descend(handles, rate, array),
-        ([variable], given) => {
-          eager.apply('ResourceApplyGradientDescent', [variable!, scalarOf(rate), given])
-        },
+        'ResourceApplyGradientDescent',
+        [rate],
       )
     },
 
@@ -94,10 +95,9 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
         gradient,
         store,
         (kernels, handles, array) => kernels.descendWithMomentum(handles, rate, momentum, array),
-        (variables, given) => {
-          const inputs = [...variables, scalarOf(rate), given, scalarOf(momentum)]
-          eager.apply('ResourceApplyMomentum', inputs)
-        },
+        'ResourceApplyMomentum',
+        [rate],
+        [momentum],
       )
     },
 
@@ -116,9 +116,8 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
         gradient,
         store,
         (kernels, handles, array) => kernels.adam(handles, ...factors, array),
-        (variables, given) => {
-          eager.apply('ResourceApplyAdam', [...variables, ...factors.map(scalarOf), given])
-        },
+        'ResourceApplyAdam',
+        factors,
       )
     },
 

@@ -149,7 +149,7 @@ print(json.dumps((norm(x, "ln_f") @ w("wte.weight").T).flatten().tolist()))`
     const expected = runPython(program, path) as number[]
     const sizes = { vocabulary: 11, block: 8, layers: 2, heads: 2, width: 6 }
     const model = new GPT({ ...sizes, tied: true })
-    const { unused } = await loadPretrained(path, model, gpt2Names())
+    const { unused } = await loadPretrained(path, model, gpt2Names)
     expect(unused).toEqual(['transformer.h.0.attn.bias', 'transformer.h.1.attn.bias'])
     const scores = model.forward(tf.tensor2d([[1, 2, 3, 10]], [1, 4], 'int32')).dataSync()
     const errors = expected.map((value, i) => Math.abs(value - scores[i]!) / (1 + Math.abs(value)))

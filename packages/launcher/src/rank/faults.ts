@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { limitAddressSpace, limitFileSize, limitOpenFiles, statusOf } from '@tsrun/native'
+import { limitResource, statusOf } from '@tsrun/native'
 import { INJECT } from '../protocol/channel.ts'
 import type { FaultOrder } from '../protocol/control.ts'
 import { disconnect, disturb } from './wire-faults.ts'
@@ -46,15 +46,15 @@ function inject(fault: FaultOrder, storePort: number): void {
       moveClock(fault.bySeconds * 1000)
       return
     case 'descriptors':
-      limitOpenFiles(firstFree())
+      limitResource('openFiles', firstFree())
       return
     case 'disk':
       // The kernel also sends SIGXFSZ, which would end the process.
       process.on('SIGXFSZ', () => undefined)
-      limitFileSize(0)
+      limitResource('fileSize', 0)
       return
     case 'address-space':
-      limitAddressSpace(mappedBytes())
+      limitResource('addressSpace', mappedBytes())
       return
     case 'disconnect':
       disconnect(storePort, 'both')

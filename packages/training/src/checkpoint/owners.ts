@@ -134,7 +134,7 @@ export interface CheckpointState {
 const owner = having<PieceOwner>(['pieces', 'parts', 'load'], 'an owner of tensors')
 const stateful = having<StatefulOptimizer>(
   ['state', 'loadState'],
-  'an object with state() and loadState(), or ownerOfTrainOptimizer() of @tsrun/layers',
+  'an object with state() and loadState(), such as Adam',
 )
 
 /** The keys of `SavedState`. A saved state object can also be passed to `loadCheckpoint`. */

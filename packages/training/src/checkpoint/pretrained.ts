@@ -45,7 +45,7 @@ export interface PretrainedReport {
  * @param mapping - default: the same names
  *
  * @example
- * await loadPretrained('gpt2/model.safetensors', model, gpt2Names())
+ * await loadPretrained('gpt2/model.safetensors', model, gpt2Names)
  *
  * @throws ERR_TSR_SAFETENSORS_TENSOR when a tensor is missing, ERR_TSR_CHECKPOINT_SHAPE when it has
  *   another shape, ERR_TSR_SAFETENSORS when the file is missing or damaged, ERR_TSR_ARGUMENT for a model
