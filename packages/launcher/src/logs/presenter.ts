@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { endingColours, visibleText } from '@tsrun/core'
+import { visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { jsonLine, collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
@@ -47,7 +47,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
       jsonLine({ time: new Date(time()).toISOString(), rank, stream, line }),
     )
   }
-  // A single rank has the console to itself, so its progress bars may overwrite lines.
+  // A single rank has the console to itself, so its progress bars may overwrite their line.
   const isAlone = worldSize === 1
   if (format === 'raw') {
     return isAlone ? asWritten((text) => text) : inWholeLines(stream, (text) => `${text}\n`)
@@ -57,8 +57,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const colour = how.colour[stream]
   const template = how.prefix
   if (isAlone && template === undefined) {
-    const end = colour ? endingColours : withoutCodes
-    return asWritten((text) => end(make(text)))
+    return asWritten((text) => (colour ? visibleText(make(text), true) : withoutCodes(make(text))))
   }
   const usual = rankPrefix(rank, worldSize, colour)
   const prefix =
