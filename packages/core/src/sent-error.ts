@@ -3,8 +3,8 @@ import { TsrError, tsrError, type SerializedTsrError } from './errors/tsr-error.
 
 /** Accepts the facts of an error: texts and numbers by name. */
 export const errorFacts = record(
-  where<string | number | bigint>(
-    (value) => ['string', 'number', 'bigint'].includes(typeof value),
+  where<string | number>(
+    (value) => ['string', 'number'].includes(typeof value),
     'a text or a number',
   ),
 )

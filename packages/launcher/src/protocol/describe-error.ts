@@ -73,6 +73,6 @@ function waitOf({ code, facts }: TsrError): TimedOutWait {
   }
 }
 
-function ranksIn(text: string | number | bigint | undefined): number[] {
+function ranksIn(text: string | number | undefined): number[] {
   return [...String(text ?? '').matchAll(/\d+/g)].map(([digits]) => Number(digits))
 }
