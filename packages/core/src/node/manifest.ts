@@ -8,6 +8,7 @@ import {
   choice,
   list,
   object,
+  parseJson,
   record,
   text,
   where,
@@ -40,20 +41,13 @@ function readManifest<T>(name: string, of: Schema<T>, env: Environment): T | und
   try {
     json = readFileText(path)
   } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) {
-      return undefined
-    }
+    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return undefined
     throw unusable(messageOf(error))
   }
   const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(dirname(path))
   if (distrust !== undefined) throw unusable(`${distrust}; name another folder in TSRUN_HOME`)
-  let manifest: unknown
-  try {
-    manifest = JSON.parse(json)
-  } catch {
-    throw unusable('it is not valid JSON')
-  }
-  if (!of.is(manifest)) throw unusable('another version of tsrun wrote it')
+  const manifest = parseJson(json, of)
+  if (manifest === undefined) throw unusable('it is damaged, or another version of tsrun wrote it')
   return manifest
 }
 
