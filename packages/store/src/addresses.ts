@@ -9,10 +9,7 @@ import { tsrError, waitOrAbort, type Deadline } from '@tsrun/core'
 
 /** Resolves names, and lists the addresses of this host. Tests can replace it. */
 export interface Names {
-  /**
-   * Returns all addresses of a host, the preferred address first.
-   * @throws the resolver's error
-   */
+  /** Returns all addresses of a host, the preferred one first, or throws the resolver's error. */
   lookup(host: string): Promise<readonly string[]>
   /** Returns the addresses of this host's interfaces. */
   own(): readonly string[]

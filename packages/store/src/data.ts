@@ -286,10 +286,7 @@ function createQueues(room: ReturnType<typeof createRoom>) {
     forget(queue: string, value: Uint8Array) {
       room.free(costOf(queue, value.byteLength))
     },
-    /**
-     * Takes the oldest value; undefined if the queue is empty. The value counts towards the memory
-     * limit until `forget` or `putBack`.
-     */
+    /** Takes the oldest value, if any. It counts towards the memory limit until `forget`. */
     take(queue: string): Uint8Array | undefined {
       const queued = values.get(queue)
       const value = queued?.shift()

@@ -39,10 +39,7 @@ const BYTES_32 = 0xc6
 /** Bytes of an encoded empty binary value. */
 const EMPTY_BYTES = 2
 
-/**
- * Maximum number of MessagePack arrays, maps and extensions in a request. A valid request needs
- * four: the request, its list of keys, and two values.
- */
+/** Maximum containers in a request. A valid request needs four: itself, its keys, and two values. */
 const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {
@@ -203,10 +200,7 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
   return parts
 }
 
-/**
- * Returns the parts of a frame with values.
- * @param bare - the message with empty arrays in place of its values
- */
+/** Puts the values at the end of a message, whose values are empty. */
 function sharedParts(bare: unknown, values: readonly Uint8Array[]) {
   const empty = encode(new Uint8Array(0))
   const start = empty.subarray(0, empty.length - EMPTY_BYTES)
