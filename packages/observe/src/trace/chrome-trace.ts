@@ -205,12 +205,7 @@ const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
 
 type Tracks = ReturnType<typeof assignTracks>
 
-/**
- * Assigns the spans of one rank to tracks (threads of the trace). Slices of one track are nested or
- * disjoint. A slice that would overlap partially gets an additional track.
- *
- * @param onNew - called for each new track
- */
+/** Assigns the spans of a rank to tracks (threads of the trace), in which slices are nested or disjoint. */
 function assignTracks(rank: number, onNew: (tid: number, name: string) => void) {
   /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
   const main: number[][] = []
