@@ -38,10 +38,7 @@ export function createLogger(name: string): Logger {
   }
 }
 
-/**
- * Returns the rank for log lines. Unlike `readRankEnvironment`, it ignores invalid variables, which
- * must not prevent logging.
- */
+/** Unlike `readRankEnvironment`, ignores invalid variables, which must not prevent logging. */
 function rankOf(env: Environment) {
   const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
   if (rank === undefined) return {}

@@ -25,10 +25,7 @@ class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
 
-/**
- * Constructors of the byte containers, by class name, besides ArrayBuffer. They create instances in
- * the realm of the reader.
- */
+/** By class name, the constructors of typed arrays and DataView in the realm of the reader. */
 const byteClasses: ReadonlyMap<unknown, new (buffer: ArrayBuffer) => unknown> = new Map(
   [
     Int8Array,
@@ -165,10 +162,7 @@ export function toEncodable(message: unknown, most: number): unknown {
   return convert(message)
 }
 
-/**
- * Returns the value that JSON would encode for an object. Dates and Buffers are kept; a RegExp
- * becomes its source text.
- */
+/** Returns what JSON would encode, but keeps Dates and Buffers. A RegExp becomes its source text. */
 function jsonOf(value: object): unknown {
   if (host.types.isRegExp(value)) return String(value)
   const { toJSON } = value as { readonly toJSON?: unknown }

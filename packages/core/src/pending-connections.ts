@@ -1,7 +1,4 @@
-/**
- * Number of connections to sample at the limit. The sampled connection from the busiest network is
- * dropped.
- */
+/** Sampled connections at the limit. Of these, the one from the busiest network is dropped. */
 const SAMPLE = 16
 
 /**
@@ -76,9 +73,7 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   return loser[0]
 }
 
-/**
- * Returns the network of an address: for IPv6 the /64, because one host usually has a whole /64.
- */
+/** For IPv6 the /64, because one host usually has a whole /64. */
 function networkOf(address: string) {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

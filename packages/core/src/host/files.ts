@@ -56,10 +56,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   return fd
 }
 
-/**
- * Opens a file and checks the open descriptor, because the file may have been replaced since its
- * name was checked.
- */
+/** Also checks the open descriptor, because another file may have got the name meanwhile. */
 function openChecked(
   path: string,
   flags: number,
@@ -168,10 +165,7 @@ function makeFolder(path: string, mode: number | undefined) {
   }
 }
 
-/**
- * Returns the status of a path. It uses `bigint` because of a bug in Node, which `statusOf` of
- * @tsrun/native explains.
- */
+/** Uses `bigint` because of a bug in Node, which `statusOf` of @tsrun/native explains. */
 function statusOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
 }

@@ -58,10 +58,7 @@ export const host = {
   pathOf: (url: string | URL): string => fileURLToPath(url),
   relativePath: (path: string): string => relative(process.cwd(), path),
   isBuffer: (value: object): boolean => Buffer.isBuffer(value),
-  /**
-   * Converts a value to a Buffer, which the codec sends unchanged. Text becomes UTF-8; other values
-   * are not copied.
-   */
+  /** Returns a Buffer, which the codec sends unchanged. Text becomes UTF-8; other values are not copied. */
   bytesOf(value: string | ArrayBufferView | ArrayBufferLike): Uint8Array {
     if (typeof value === 'string') return Buffer.from(value)
     return ArrayBuffer.isView(value)
@@ -81,10 +78,7 @@ export const host = {
       }
     }
   },
-  /**
-   * Creates or replaces a file that only this user can read. Creates its folder if necessary.
-   * @returns the path of the file
-   */
+  /** Creates or replaces a file that only this user can read, and makes its folder. Returns its path. */
   writeOwnFile(folder: string, name: string, text: string): string {
     const path = `${folder}/${name}`
     makeOwnFolder(folder)
@@ -98,11 +92,8 @@ type Severity = 'debug' | 'info' | 'warn' | 'error'
 type HostTypes = Pick<
   typeof types,
   | 'isAnyArrayBuffer'
-  | 'isBigInt64Array'
-  | 'isBigUint64Array'
   | 'isDate'
   | 'isFloat32Array'
-  | 'isFloat64Array'
   | 'isInt32Array'
   | 'isMap'
   | 'isNativeError'
