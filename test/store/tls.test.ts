@@ -26,14 +26,14 @@ afterEach(async () => {
   refused.length = 0
 })
 
-async function serve(tls?: StoreTls | boolean): Promise<StoreServer> {
+async function serve(tls?: StoreTls | false): Promise<StoreServer> {
   const onRefused = (_: string, reason: string): void => void refused.push(reason)
   const server = await startStoreServer({ token, onRefused, ...(tls && { tls }) })
   open.push(server)
   return server
 }
 
-async function join(server: StoreServer, tls?: StoreTls | boolean, secret = token): Promise<Store> {
+async function join(server: StoreServer, tls?: StoreTls | false, secret = token): Promise<Store> {
   const { endpoint } = server
   const store = await connectStore({
     ...endpoint,

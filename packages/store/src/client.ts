@@ -72,23 +72,21 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_PROTECTION,
  *   ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
  */
-export async function connectStore(options: StoreConnectOptions): Promise<ConnectedStore> {
-  const { host, port, token, timeout, signal, onRetry, ...given } = readOptions(options)
-  const tls = toTls(given.tls, token)
+export async function connectStore(given: StoreConnectOptions): Promise<ConnectedStore> {
+  const options = readOptions(given)
+  const { host, port, timeout, signal, onRetry } = options
+  const tls = toTls(options.tls, options.token)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
   try {
-    const socket = await retry(
-      async () => await dial({ host, port, token, tls, endpoint, deadline, signal }),
-      {
-        deadline,
-        isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
-        onFailure: (error) => {
-          onRetry?.(reasonOf(error))
-        },
-        signal,
+    const socket = await retry(async () => await dial(options, tls, deadline), {
+      deadline,
+      isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
+      onFailure: (error) => {
+        onRetry?.(reasonOf(error))
       },
-    )
+      signal,
+    })
     const { localAddress = host, remoteAddress = host } = socket
     return { ...storeOver(socket, endpoint, timeout), localAddress, remoteAddress }
   } catch (error) {
@@ -131,23 +129,16 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
   return linked.store
 }
 
-interface DialOptions {
-  readonly host: string
-  readonly port: number
-  readonly token: string
-  readonly tls: StoreTls | undefined
-  /** Host and port of the store, for error messages. */
-  readonly endpoint: string
-  readonly deadline: Deadline
-  readonly signal: AbortSignal | undefined
-}
-
 /**
  * Makes one attempt to connect. Returns a socket on which both sides have proven the token. Throws an
  * error of tsrun if a retry would fail as well.
  */
-async function dial(options: DialOptions): Promise<Socket> {
-  const { host, port, token, tls, endpoint, deadline, signal } = options
+async function dial(
+  { host, port, token, signal }: ReturnType<typeof readOptions>,
+  tls: StoreTls | undefined,
+  deadline: Deadline,
+): Promise<Socket> {
+  const endpoint = nameEndpoint(host, port)
   signal?.throwIfAborted()
   const socket = createConnection({
     host,

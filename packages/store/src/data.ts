@@ -262,9 +262,6 @@ function createQueues(room: ReturnType<typeof createRoom>) {
   }
 
   return {
-    get size() {
-      return values.size
-    },
     get waiting() {
       return takers.size
     },

@@ -24,7 +24,7 @@ import {
 /* The messages between clients and the store, and their limits. */
 
 /** Longest key or queue name, in bytes of UTF-8. */
-export const KEY_LIMIT = 8 * 1024
+const KEY_LIMIT = 8 * 1024
 /** Longest value in bytes. */
 export const VALUE_LIMIT = 8 * 1024 * 1024
 /** Maximum bytes of all keys, values and queues of a store, including overhead. */

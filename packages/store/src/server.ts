@@ -61,8 +61,6 @@ export interface StoreServerState {
   readonly connections: number
   readonly unauthenticated: number
   readonly keys: number
-  /** Number of queues that are not empty. */
-  readonly queues: number
   /** Number of calls that wait for a key or a queue. */
   readonly waiting: number
   readonly watches: number
@@ -156,7 +154,6 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
       connections: connections.size,
       unauthenticated: admission.size,
       keys: data.size,
-      queues: data.queues.size,
       waiting: data.waiters.size + data.queues.waiting,
       watches: data.watches,
     }),
