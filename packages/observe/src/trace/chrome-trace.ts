@@ -6,9 +6,6 @@ import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { findTracedRun } from './traced-run.ts'
 
-/** Number of spans that are sorted at once. */
-const CHUNK = 50_000
-
 /** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */
 const SHORTEST = 0.001
 
@@ -64,10 +61,10 @@ function writeEvents(files: readonly SpanFileReader[], path: string) {
         })
         tracks.set(key, own)
       }
-      for (const chunk of chunksOf(file.spans())) {
-        chunk.sort((a, b) => a.start - b.start || b.end - a.end)
-        for (const span of chunk) writeSpan(output, span, { pid, offset, restartCount }, own)
-        count += chunk.length
+      for (const { spans } of file.parts()) {
+        const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
+        for (const span of sorted) writeSpan(output, span, { pid, offset, restartCount }, own)
+        count += spans.length
       }
     }
     return count
@@ -97,17 +94,6 @@ export function mergeTrace(
   if (run === undefined) return undefined
   const ranks = new Set(run.files.map(({ header }) => header.rank))
   return { spans: writeChromeTrace(run.files, file), ranks }
-}
-
-function* chunksOf(spans: Iterable<Span>): Generator<Span[]> {
-  let chunk: Span[] = []
-  for (const span of spans) {
-    chunk.push(span)
-    if (chunk.length < CHUNK) continue
-    yield chunk
-    chunk = []
-  }
-  yield chunk
 }
 
 function writeSpan(

@@ -13,7 +13,8 @@ import {
 import { noticedEnd } from './division.ts'
 
 const LONGEST_HEADER = 16 * 1024
-const CHUNK = 256 * 1024
+/** Bytes of a part, which holds tens of thousands of spans. */
+const PART = 2 ** 20
 
 /**
  * Reads the spans that a rank has written, in parts. Skips an incomplete last record, and everything
@@ -64,7 +65,7 @@ export class SpanFileReader {
     try {
       for (let at = from; at < to;) {
         const spans: Span[] = []
-        const used = decode(readAt(fd, at, Math.min(CHUNK, to - at)), isSkipped ? undefined : spans)
+        const used = decode(readAt(fd, at, Math.min(PART, to - at)), isSkipped ? undefined : spans)
         if (used === 0) return
         yield { spans, from: at, to: at + used }
         at += used
