@@ -117,13 +117,8 @@ function factText(fact: unknown) {
 
 /** Whether `value` is an error of tsrun, from any thread or realm. */
 export function isTsrError(value: unknown): value is TsrError {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'code' in value &&
-    typeof value.code === 'string' &&
-    Object.hasOwn(errorTable, value.code)
-  )
+  const code: unknown = codeOf(value)
+  return typeof code === 'string' && Object.hasOwn(errorTable, code)
 }
 
 /** Finds the first TsrError among a thrown value and its causes. */
