@@ -79,10 +79,7 @@ export function formOf(type: number): 'tag' | 'whole' | undefined {
   return whole.has(type) ? 'whole' : undefined
 }
 
-/**
- * Registers the extensions with msgpackr. It replaces msgpackr's own readers of the same types,
- * some of which trust their input.
- */
+/** Registers the tags, also in place of msgpackr's own readers, some of which trust their input. */
 export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtension'>): void {
   for (const [type, tag] of Object.entries(tags)) {
     addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })

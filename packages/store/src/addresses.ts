@@ -29,10 +29,7 @@ export interface ListenAddress {
   readonly publish: string | undefined
 }
 
-/**
- * The result for a name that does not resolve to this host. The DNS entry of a new host may appear
- * late.
- */
+/** The name does not resolve to this host, perhaps not yet: the DNS entry of a new host may be late. */
 export interface OtherHost {
   /** Whether the name resolves to any host. */
   readonly isKnown: boolean

@@ -25,10 +25,7 @@ function purposeOn(socket: Socket | TLSSocket) {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }
 
-/**
- * Authenticates both ends, on the client side: each proves that it knows the token.
- * @returns why the client refuses the server; undefined on success
- */
+/** Authenticates both ends by the token. Returns why the client refuses the server, if it does. */
 export async function greetServer(
   socket: Socket,
   token: string,
@@ -129,10 +126,7 @@ interface Candidate {
   readonly close: () => void
 }
 
-/**
- * Keeps the unauthenticated sockets of a server.
- * @throws an Error of OpenSSL for an invalid certificate or key
- */
+/** Keeps the unauthenticated sockets of a server. @throws an Error of OpenSSL for a bad certificate */
 export function createAdmission(options: AdmissionOptions) {
   const { token, tls, handshakeTimeout, maxUnauthenticated, onRefused } = options
   const candidates = new PendingConnections<Candidate>({

@@ -36,10 +36,7 @@ export const tlsRule = where<StoreTls | false>(
   .secret()
   .default(false)
 
-/**
- * Returns how connections are encrypted.
- * @throws ERR_TSR_ARGUMENT
- */
+/** @throws ERR_TSR_ARGUMENT for encryption by an empty token */
 export function toTls(tls: StoreTls | false, token: string): StoreTls | undefined {
   if (tls === true && token === '') {
     const expected = `${TOKEN_EXPECTED}, from which the keys of tls come`

@@ -14,10 +14,7 @@ export function memoryStore(): Store {
   return localStore(createStoreData(), 'memory').store
 }
 
-/**
- * Creates a store over data of this process. The returned `lost` ends all calls, like a lost
- * connection.
- */
+/** Creates a store over data of this process. `lost` ends all calls, like a lost connection. */
 export function localStore(data: StoreData, endpoint: string) {
   const session = createSession(data, {
     send: (message) => {

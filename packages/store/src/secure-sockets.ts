@@ -88,10 +88,7 @@ export function acceptsPeer(socket: TLSSocket, tls: StoreTls): boolean {
   return tls === true || socket.authorized
 }
 
-/**
- * Starts TLS on a connected socket, on the client side.
- * @throws an Error of OpenSSL
- */
+/** Starts TLS on a connected socket, on the client side. @throws an Error of OpenSSL */
 export async function secureClient(
   socket: Socket,
   tls: StoreTls,
@@ -108,10 +105,7 @@ export async function secureClient(
   return secure
 }
 
-/**
- * Returns keying material that only the two ends of this connection know. The proofs of the token
- * cover it.
- */
+/** Keying material that only the two ends of the connection know, which the proofs cover. */
 export function bindingOf(socket: TLSSocket): string {
   return socket.exportKeyingMaterial(32, 'tsrun store', Buffer.alloc(0)).toString('hex')
 }

@@ -235,10 +235,7 @@ function refuseOthers(path: string, status: BigIntStats | undefined) {
 const OWN_FILE = 0o600
 const OWN_FOLDER = 0o700
 
-/**
- * Makes a folder and its missing parents. Only this user gets access. Existing folders keep their
- * permissions.
- */
+/** Makes a folder and its missing parents for this user only. Existing ones keep their permissions. */
 export function makeOwnFolder(path: string): void {
   makeFolders(path, OWN_FOLDER)
 }
@@ -253,10 +250,7 @@ export function openOwnFile(path: string): number {
   return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, OWN_FILE)
 }
 
-/**
- * Writes all bytes, because `writeSync` may write fewer on a nearly full disk.
- * @throws the errors of `writeSync`, such as ENOSPC
- */
+/** Writes all bytes. `writeSync` may write fewer on a nearly full disk, and its errors are thrown. */
 export function writeWhole(fd: number, bytes: Uint8Array): void {
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
 }

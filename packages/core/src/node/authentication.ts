@@ -55,10 +55,7 @@ export interface Challenge {
   readonly serverNonce: Uint8Array
 }
 
-/**
- * Why a client ends the handshake: the peer has another protocol, version, protection or token, or
- * it rejected the client's certificate.
- */
+/** Why a client ends the handshake: the peer differs in this, or rejects the client's certificate. */
 export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
 export function makeNonce(): Uint8Array {

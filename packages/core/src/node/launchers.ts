@@ -19,10 +19,7 @@ export interface LaunchedPlace {
   readonly variable: string
 }
 
-/**
- * Returns the place that srun, mpirun or mpiexec gave this process; undefined if none of them
- * started it.
- */
+/** Returns the place that srun, mpirun or mpiexec gave this process, if one of them started it. */
 export function launchedPlace(env: Environment): LaunchedPlace | undefined {
   const slurm = ofSlurm(env)
   const mpi =

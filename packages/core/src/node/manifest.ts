@@ -51,10 +51,7 @@ function readManifest<T>(name: string, of: Schema<T>, env: Environment): T | und
   return manifest
 }
 
-/**
- * Replaces the manifest of `tsrun setup NAME` atomically: a reader sees either the old manifest or the
- * new one.
- */
+/** Replaces the manifest of `tsrun setup NAME` atomically. */
 export function writeManifest(
   name: string,
   manifest: object,
@@ -196,10 +193,7 @@ export function readTensorFlowManifest(
   return readManifest('tensorflow', tensorflowManifest, env)
 }
 
-/**
- * Returns LD_LIBRARY_PATH for a process that loads this TensorFlow: the manifest's folders first,
- * then the existing ones.
- */
+/** LD_LIBRARY_PATH of a process that loads this TensorFlow: the manifest's folders come first. */
 export function libraryPath(
   { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
   env: Environment = process.env,
