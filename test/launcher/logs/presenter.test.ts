@@ -47,6 +47,16 @@ it('does not change the output of a single rank', () => {
   expect(make('pretty', 1).present({ text: '10 %', end: '\r' })).toBe('10 %\r')
 })
 
+it.each(['\x1b[K', '\x1b[2K', '\x1b[1G'])(
+  'progress bars of a single rank erase their line and move the cursor in it, by %j',
+  (code) => {
+    const line = { text: `${code}10 %`, end: '\r' } as const
+    expect(make('pretty', 1, undefined, true).present(line)).toBe(`${code}10 %\r`)
+    expect(make('pretty', 1).present(line)).toBe('10 %\r')
+    expect(make('pretty', 4, undefined, true).present(line)).toContain('␛[')
+  },
+)
+
 it('the JSON format writes both streams to stdout', () => {
   const presenter = make('json', 1)
   expect(presenter.output).toBe('stdout')
