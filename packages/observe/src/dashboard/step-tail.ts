@@ -112,7 +112,7 @@ function openSpanTail(path: string) {
   /** Reads up to a position. @param isSkipped - whether to skip the spans, which is much faster */
   const advance = (to: number, isSkipped: boolean) => {
     const added: Span[] = []
-    for (const part of file.parts(decode, at, to, isSkipped)) {
+    for (const part of file.parts(END_BYTES, decode, at, to, isSkipped)) {
       at = part.to
       added.push(...part.spans)
     }

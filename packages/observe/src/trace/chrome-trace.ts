@@ -6,6 +6,9 @@ import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { findTracedRun } from './traced-run.ts'
 
+/** Bytes of spans that are sorted at once: some ten thousand spans. */
+const SORTED_BYTES = 2 ** 21
+
 /** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */
 const SHORTEST = 0.001
 
@@ -61,7 +64,7 @@ function writeEvents(files: readonly SpanFileReader[], path: string) {
         })
         tracks.set(key, own)
       }
-      for (const { spans } of file.parts()) {
+      for (const { spans } of file.parts(SORTED_BYTES)) {
         const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
         for (const span of sorted) writeSpan(output, span, { pid, offset, restartCount }, own)
         count += spans.length
