@@ -25,7 +25,7 @@ class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
 
-/** By class name, the constructors of typed arrays and DataView in the realm of the reader. */
+/** Constructors of typed arrays and DataView in the realm of the reader, by class name. */
 const byteClasses: ReadonlyMap<unknown, new (buffer: ArrayBuffer) => unknown> = new Map(
   [
     Int8Array,
@@ -79,7 +79,7 @@ export function formOf(type: number): 'tag' | 'whole' | undefined {
   return whole.has(type) ? 'whole' : undefined
 }
 
-/** Registers the tags, also in place of msgpackr's own readers, some of which trust their input. */
+/** Registers the tags. They replace readers of msgpackr, some of which trust their input. */
 export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtension'>): void {
   for (const [type, tag] of Object.entries(tags)) {
     addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })

@@ -1,4 +1,4 @@
-/** Sampled connections at the limit. Of these, the one from the busiest network is dropped. */
+/** Connections to sample at the limit. The one from the busiest network is dropped. */
 const SAMPLE = 16
 
 /**
@@ -71,7 +71,7 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   return loser
 }
 
-/** For IPv6 the /64, because one host usually has a whole /64. */
+/** The network of an address: for IPv6 the /64, because one host usually has all of it. */
 function networkOf(address: string) {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

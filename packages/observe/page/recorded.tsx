@@ -83,7 +83,7 @@ interface ChoiceProperties {
   readonly show: (step: StepView) => void
 }
 
-/** Selects a step by a slider or its number. Of a number that is missing, selects the step before it. */
+/** Selects a step by a slider or by number. A missing number selects the step before it. */
 function StepChoice({ numbers, shown, show }: ChoiceProperties) {
   const asked = useRef<AbortController>(undefined)
   const [isLost, setLost] = useState(false)

@@ -29,7 +29,7 @@ export interface ListenAddress {
   readonly publish: string | undefined
 }
 
-/** The name does not resolve to this host, perhaps not yet: the DNS entry of a new host may be late. */
+/** A name that does not resolve to this host, or not yet: the DNS entry of a new host may be late. */
 export interface OtherHost {
   /** Whether the name resolves to any host. */
   readonly isKnown: boolean

@@ -38,7 +38,7 @@ export async function greetServer(
   return handshake.trusts(await readExactly(socket, PROOF_BYTES)) ? undefined : 'token'
 }
 
-/** Returns whether a client knows the token. Decodes no bytes of it except the handshake. */
+/** Returns whether a client knows the token. Decodes no bytes of the client but the handshake. */
 async function greetClient(socket: Socket, token: string, advance: () => void): Promise<boolean> {
   const handshake = serverHandshake(token, purposeOn(socket))
   const start = await readExactly(socket, HELLO_START_BYTES)
@@ -59,7 +59,7 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
   return accepted
 }
 
-/** Waits until the kernel has the bytes, because the caller destroys the connection next. */
+/** Waits until the kernel has the written bytes, because the caller destroys the connection next. */
 async function write(socket: Socket, bytes: Uint8Array) {
   await new Promise((resolve) => socket.write(bytes, resolve))
 }

@@ -42,7 +42,7 @@ interface PendingCall {
  * Implements `Store` over a link: checks the arguments, sends each call as a request, and receives the
  * answers. Any number of calls may be pending, each with its own time-out.
  *
- * @returns also functions for the answers, and for the end of the link
+ * @returns the store, and functions to call with each answer and at the end of the link
  */
 export function linkedStore(link: Link, defaultTimeout = DEFAULT_TIMEOUT) {
   /** Resolvers of the pending calls, by id. */

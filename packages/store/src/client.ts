@@ -49,7 +49,7 @@ export interface StoreConnectOptions {
   readonly onRetry?: (reason: string) => void
 }
 
-/** A store over a connection, whose addresses show which of several addresses a host uses. */
+/** A store over a connection, with the addresses of both ends. A host may have several addresses. */
 export interface ConnectedStore extends Store {
   readonly localAddress: string
   readonly remoteAddress: string

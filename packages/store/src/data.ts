@@ -4,7 +4,7 @@ import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.t
 const LONGEST_TIMER = 0x7fffffff
 
 interface Entry {
-  /** Replaced, never changed in place, because readers may hold it. */
+  /** Never changed in place, only replaced, because readers may hold these bytes. */
   readonly value: Uint8Array
   readonly expires: number | undefined
   timer?: NodeJS.Timeout

@@ -39,7 +39,7 @@ const BYTES_32 = 0xc6
 /** Bytes of an encoded empty binary value. */
 const EMPTY_BYTES = 2
 
-/** Maximum containers in a request. A valid request needs four: itself, its keys, and two values. */
+/** Maximum arrays, maps and extensions in a request. The request, its keys and two values make four. */
 const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {
@@ -200,7 +200,10 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
   return parts
 }
 
-/** Puts the values at the end of a message, whose values are empty. */
+/**
+ * Returns the parts of a frame.
+ * @param bare - the message with empty values, which are its last bytes
+ */
 function sharedParts(bare: unknown, values: readonly Uint8Array[]) {
   const empty = encode(new Uint8Array(0))
   const start = empty.subarray(0, empty.length - EMPTY_BYTES)

@@ -23,7 +23,7 @@ import type { Store } from './store.ts'
 const BACKLOG = 4096
 /** Milliseconds for clients to read their last answers when the server closes. */
 const FAREWELL = 1000
-/** A client that leaves more bytes unread gets no answers until it has read some. */
+/** A client that leaves this many bytes unread gets no answers until it has read some. */
 const ANSWER_BACKLOG_LIMIT = 16 * 1024 * 1024
 /** A client that watches keys is dropped when it leaves this many bytes unread. */
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
@@ -32,7 +32,7 @@ const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 export interface StoreServerOptions {
   /** Address to listen at; `::` means all IPv6 and IPv4 addresses. Default: 127.0.0.1. */
   readonly host?: string
-  /** Default: 0, for which the kernel picks a free port; `endpoint` has the result. */
+  /** Default: 0. The kernel then picks a free port, which `endpoint` shows. */
   readonly port?: number
   /**
    * Every client must prove that it knows this secret. '' admits every client, and is rejected if other

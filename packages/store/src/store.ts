@@ -81,7 +81,7 @@ export interface Store {
   close(): Promise<void>
 }
 
-/** The methods whose first argument is a key, keys or a queue, and whose result names none. */
+/** Methods whose first argument is a key, a list of keys or a queue, and whose result has no names. */
 const forwarded = [
   'set',
   'get',

@@ -1,10 +1,10 @@
 import { infrastructureError, userError, type ErrorSection, type Facts } from './definition.ts'
 
 interface Mistake {
-  /** Matches the text that `shown` returns. */
+  /** Matches the text that describes the wrong value. */
   readonly value: RegExp
   readonly advice: string
-  /** Matches the text that says what the call expects. Without it, any text matches. */
+  /** Matches the text that says what the call expects; undefined: any text. */
   readonly expected?: RegExp
 }
 

@@ -157,7 +157,7 @@ function adviceOf(code: TsrErrorCode, facts: Facts) {
   return adviseOn?.(facts) ?? advice
 }
 
-/** Falls back for an unknown code, which a process with another version of tsrun may send. */
+/** Uses ERR_TSR_INTERNAL for an unknown code, which another version of tsrun may send. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }

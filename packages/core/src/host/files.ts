@@ -56,7 +56,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   return fd
 }
 
-/** Also checks the open descriptor, because another file may have got the name meanwhile. */
+/** Opens a file and then checks what it opened, because another file may have taken the name. */
 function openChecked(
   path: string,
   flags: number,
@@ -127,7 +127,7 @@ export function readFileText(path: string, most?: number): string {
   return readFileBytes(path, most).toString('utf8')
 }
 
-/** The names in a folder, also those in its folders if `recursive`; none if it cannot be read. */
+/** The names in a folder, and in its subfolders if `recursive`; none if it cannot be read. */
 export function namesIn(folder: string, recursive = false): string[] {
   try {
     return readdirSync(folder, { recursive, encoding: 'utf8' })
@@ -165,7 +165,7 @@ function makeFolder(path: string, mode: number | undefined) {
   }
 }
 
-/** Uses `bigint` because of a bug in Node, which `statusOf` of @tsrun/native explains. */
+/** Uses `bigint` because of a bug in Node that `statusOf` of @tsrun/native explains. */
 function statusOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
 }

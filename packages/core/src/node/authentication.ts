@@ -55,7 +55,7 @@ export interface Challenge {
   readonly serverNonce: Uint8Array
 }
 
-/** Why a client ends the handshake: the peer differs in this, or rejects the client's certificate. */
+/** Why a client ends the handshake: what differs at the server, or that its certificate is rejected. */
 export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
 export function makeNonce(): Uint8Array {
@@ -235,7 +235,7 @@ type KeyPair = ReturnType<typeof makeKeyPair>
 /** The bytes before an X25519 public key in SPKI format (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
 
-/** Ephemeral (X25519, RFC 7748), so recorded traffic stays unreadable if the token leaks later. */
+/** Makes ephemeral keys (X25519, RFC 7748): recorded traffic stays unreadable if the token leaks later. */
 function makeKeyPair() {
   const { publicKey, privateKey } = generateKeyPairSync('x25519')
   const spki = publicKey.export({ format: 'der', type: 'spki' })

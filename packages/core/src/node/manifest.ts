@@ -103,11 +103,11 @@ const systemLibraries: readonly string[] =
       : ['libopenblas.so.0', 'libmkl_rt.so.2', 'libblis.so.4']
 
 /**
- * Returns the libraries to try, the preferred one first, each with its origin: the one that TSRUN_BLAS names,
- * or none for `off`; else the one that `tsrun setup blas` installed, those of npm packages beside this one or
- * the working directory, and those of the system.
+ * Returns the libraries to try, the preferred one first, each with its origin. TSRUN_BLAS names the only
+ * one, or `off` for none. By default they are that of `tsrun setup blas`, those of npm packages beside this
+ * one or the working directory, and those of the system.
  *
- * @param report - called if it is unknown what `tsrun setup blas` installed
+ * @param report - called with the reason if the manifest of `tsrun setup blas` cannot be used
  */
 export function blasLibraries(
   report: (problem: string) => void,

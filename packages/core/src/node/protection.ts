@@ -8,7 +8,7 @@ import { flag, readVariable, type Environment } from '../schema.ts'
  */
 export type Protection = 'none' | 'encrypted'
 
-/** How a hello of a handshake encodes the protection. */
+/** The number of a protection in the hello of a handshake. */
 export function protectionCode(protection: Protection): number {
   return protection === 'none' ? 0 : 1
 }

@@ -201,7 +201,7 @@ function assignTracks(rank: number, onNew: (tid: number, name: string) => void) 
   /** By track of the engine: when the track becomes free. */
   const engine: number[] = []
   const known = new Set<number>()
-  /** @param number - of several tracks of one kind, from 0 */
+  /** @param number - the index of the track among those of its kind */
   const trackOf = (track: number, kind = '', number = 0) => {
     // Thread ID 0 is reserved for the system.
     const tid = rank * RANK + track + 1

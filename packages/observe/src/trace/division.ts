@@ -164,7 +164,7 @@ export function noticedEnd({ end, noticed = 0 }: Span): number {
   return end + noticed
 }
 
-/** Returns a function that finds the intervals that overlap a window. Windows must come in order. */
+/** Returns a function that finds the intervals that overlap a window. Pass windows in order. */
 export function sweep<T extends { readonly start: number }>(
   intervals: readonly T[],
   endOf: (each: T) => number,
