@@ -17,7 +17,7 @@ const serialized = object({ code: text, message: text, facts: errorFacts, stack:
  */
 export function reviveTsrError(sent: SerializedTsrError, options?: ErrorOptions): TsrError {
   if (!serialized.is(sent)) {
-    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an error that is none' })
+    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an invalid error' })
   }
   const { code, message, facts, stack } = sent
   const error = new TsrError(code, message, facts, options)

@@ -69,7 +69,7 @@ export function createSecureServer(
       return await new Promise<TLSSocket>((resolve, reject) => {
         waiting.set(name, resolve)
         socket.once('close', () => {
-          reject(new Error('the handshake of TLS failed'))
+          reject(new Error('the TLS handshake failed'))
         })
         server.emit('connection', socket)
       })

@@ -199,7 +199,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
           return
         }
         if (held.has(id) || taken.has(id)) {
-          const reason = `another request of the client has its number, ${id}`
+          const reason = `the client has another pending request with the number ${id}`
           throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
         }
         checkRequest(message)
