@@ -68,7 +68,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   return inWholeLines(stream, (text) => withPrefix(prefix(), visibleText(make(text), colour)))
 }
 
-/** Also keeps the codes that erase in the line (CSI K), or move the cursor in it (CSI G). */
+/** Unlike `visibleText`, keeps the codes that erase in a line (CSI K) or move the cursor in it (CSI G). */
 function visibleLine(text: string) {
   return visibleText(text, true).replaceAll(/␛(?=\[\d?[GK])/g, '\x1b')
 }

@@ -11,7 +11,7 @@ export type ErrorDescription = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 /**
  * Describes a thrown value. Throws if its properties do.
  *
- * @param print - returns its text in the report
+ * @param print - returns the text of the value in the report
  */
 export function describeThrown(
   thrown: unknown,
