@@ -65,17 +65,11 @@ async function takeJob() {
     await pause(3000)
     await take(dark, 'dashboard-dark')
     await take(narrow, 'dashboard-narrow')
-    // The processes of the ranks are those that the launcher has started.
-    const pid = await live.evaluate(
-      `new Promise((resolve) => {
-        const source = new EventSource('/events')
-        source.addEventListener('snapshot', ({ data }) => {
-          source.close()
-          resolve(JSON.parse(data).job.ranks[2].pid)
-        })
-      })`,
-    )
-    process.kill(Number(pid), 'SIGKILL')
+    const { stdout } = spawnSync(process.execPath, [tsrun, 'ps', '--json'], { encoding: 'utf8' })
+    const jobs = JSON.parse(stdout)
+    const own = jobs.find((/** @type {any} */ { launcherPid }) => launcherPid === job.pid)
+    const { pid } = own.ranks.find((/** @type {any} */ { rank }) => rank === 2)
+    process.kill(pid, 'SIGKILL')
     await live.getByRole('region', { name: 'Report of the failure' }).waitFor()
     await live.getByRole('status').getByText('failed').waitFor()
     await take(live, 'dashboard-failure')

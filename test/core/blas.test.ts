@@ -36,7 +36,7 @@ it('the BLAS manifest is undefined until it is written, and then read unchanged'
 })
 
 it.each([
-  ['{"format":1', 'it is not valid JSON'],
+  ['{"format":1', 'it is damaged, or another version of tsrun wrote it'],
   [JSON.stringify({ ...manifest, format: 2 }), 'another version of tsrun wrote it'],
   [JSON.stringify({ ...manifest, library: 1 }), 'another version of tsrun wrote it'],
 ])('the BLAS manifest %s is refused, with the command that replaces it', (text, problem) => {

@@ -21,7 +21,6 @@ describe('an error of tsrun', () => {
       name: 'TsrError',
       code: 'ERR_TSR_ARGUMENT',
       category: 'user',
-      isConsequence: false,
       message:
         'rank is -1; expected at least 0. Fix the argument at the first line of your script in the stack trace. (ERR_TSR_ARGUMENT)',
       advice: 'Fix the argument at the first line of your script in the stack trace.',
@@ -35,11 +34,6 @@ describe('an error of tsrun', () => {
     expect(first).toContain('errors.test.ts')
   })
 
-  it('records whether it is only a consequence of a failure on another rank', () => {
-    const facts = { endpoint: 'a:1', reason: 'gone' }
-    expect(tsrError('ERR_TSR_STORE_CLOSED', facts).isConsequence).toBe(true)
-  })
-
   it('is the same after passing a thread, a process or a file', () => {
     const error = make()
     for (const copy of [structuredClone(error.toJSON()), JSON.parse(JSON.stringify(error))]) {
@@ -48,14 +42,6 @@ describe('an error of tsrun', () => {
       expect(revived.stack).toBe(error.stack)
       expect(revived.category).toBe('user')
     }
-  })
-
-  it('survives JSON with facts that JSON does not support', () => {
-    const what = (2n ** 60n) as never
-    const text = JSON.stringify(tsrError('ERR_TSR_INTERNAL', { what }))
-    expect(reviveTsrError(JSON.parse(text) as SerializedTsrError).message).toContain(
-      String(2n ** 60n),
-    )
   })
 
   it('can be restored even if this version does not know its code', () => {

@@ -61,7 +61,7 @@ it('the tensorflow manifest is kept if a new one cannot be written', () => {
 })
 
 it.each([
-  ['{"format":1', 'it is not valid JSON'],
+  ['{"format":1', 'it is damaged, or another version of tsrun wrote it'],
   ['null', 'another version of tsrun wrote it'],
   ['{"format":2}', 'another version of tsrun wrote it'],
 ])('the tensorflow manifest %s is refused', (text, problem) => {

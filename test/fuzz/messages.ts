@@ -315,7 +315,7 @@ export const messageTargets: readonly Target[] = [
     isJson: true,
     run: (input) => {
       const revived = reviveTsrError(parsed(input) as SerializedTsrError)
-      return [revived.category, revived.isConsequence, revived.advice, revived.toJSON()]
+      return [revived.category, revived.advice, revived.toJSON()]
     },
   },
 ]

@@ -24,7 +24,7 @@ describe('a connection to the store', () => {
   it('rejects every pending call when the server closes', async () => {
     const server = await startStoreServer({ token })
     const store = await connectStore({ ...server.endpoint, token })
-    const closed = { code: 'ERR_TSR_STORE_CLOSED', isConsequence: true }
+    const closed = { code: 'ERR_TSR_STORE_CLOSED' }
     const pending = [
       store.get('k'),
       store.wait(['k', 'l'], { timeout: Infinity }),

@@ -26,14 +26,14 @@ afterEach(async () => {
   refused.length = 0
 })
 
-async function serve(tls?: StoreTls | boolean): Promise<StoreServer> {
+async function serve(tls?: StoreTls | false): Promise<StoreServer> {
   const onRefused = (_: string, reason: string): void => void refused.push(reason)
   const server = await startStoreServer({ token, onRefused, ...(tls && { tls }) })
   open.push(server)
   return server
 }
 
-async function join(server: StoreServer, tls?: StoreTls | boolean, secret = token): Promise<Store> {
+async function join(server: StoreServer, tls?: StoreTls | false, secret = token): Promise<Store> {
   const { endpoint } = server
   const store = await connectStore({
     ...endpoint,
@@ -54,7 +54,7 @@ async function refusalOf(joining: Promise<Store>): Promise<unknown> {
 
 it('the option tls: true encrypts with keys from the token', async () => {
   const server = await serve(true)
-  const store = await join(server, 'token')
+  const store = await join(server, true)
   await store.set('a', 'b')
   const again = await join(server, true)
   expect(Buffer.from(await again.get('a')).toString()).toBe('b')
@@ -86,7 +86,7 @@ it('the option tls: true is refused with an empty token', async () => {
 })
 
 describe.each([
-  ['the token', 'token'],
+  ['the token', true],
   ['certificates', certificate('host')],
 ] as [string, StoreTls][])('a store that is encrypted with %s', (_, tls) => {
   it('serves small and large values, and many clients', async () => {
@@ -157,7 +157,7 @@ describe.each([
 it.each([
   ['of another authority', certificate('stranger', 'authority'), 'does not accept the certificate'],
   ['that trusts another authority', certificate('host', 'stranger'), ''],
-  ['that has none', 'token', ''],
+  ['that has none', true, ''],
 ] as [string, StoreTls, string][])(
   'a store with a certificate refuses a client %s',
   async (_, tls, reason) => {
@@ -170,16 +170,16 @@ it.each([
 )
 
 it('a client that requires a certificate fails if the store has none', async () => {
-  const error = await refusalOf(join(await serve('token'), certificate('host')))
+  const error = await refusalOf(join(await serve(true), certificate('host')))
   expect(error).toMatchObject({ code: 'ERR_TSR_STORE_TLS' })
 })
 
 it('a client with a long round trip connects while many others dial', async () => {
-  const server = await serve('token')
+  const server = await serve(true)
   // round trips of 500 ms, from another address than that of the crowd
   const relay = await relayTo(server.endpoint.port, (bytes) => bytes, 250)
   const state = { isIn: false }
-  const joining = join({ ...server, endpoint: { host: '127.0.0.1', port: relay } }, 'token')
+  const joining = join({ ...server, endpoint: { host: '127.0.0.1', port: relay } }, true)
   void joining.finally(() => (state.isIn = true))
   const crowd: Socket[] = []
   while (!state.isIn) {

@@ -5,10 +5,7 @@ import { addExtensions, formOf, toEncodable } from './msgpack-values.ts'
 /** Largest control message in bytes. Tensors never go through the codec. */
 export const MESSAGE_LIMIT = 16 * 1024 * 1024
 
-/**
- * Maximum number of arrays, objects, Maps and Sets in a message. Each takes about a hundred bytes
- * of memory.
- */
+/** Maximum number of arrays, objects, Maps and Sets in a message. Each takes about 100 bytes of memory. */
 const MOST_CONTAINERS = 1 << 20
 
 addExtensions(msgpackr)
@@ -97,12 +94,7 @@ interface Open {
   readonly isMap: boolean
 }
 
-/**
- * Checks that a message is exactly one value, in the form that our encoder writes.
- *
- * @param most - limit on containers: arrays, maps and extensions
- * @throws Error that describes why the message is invalid
- */
+/** Throws an Error unless a message is exactly one value, in the form that our encoder writes. */
 function scanMessage(bytes: Uint8Array, most: number) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const stack: Open[] = [{ missing: 1, isMap: false }]

@@ -3,10 +3,7 @@ import { visibleText } from './visible-text.ts'
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
 
-/**
- * Formats a number of bytes, as in `512 B`, `4 KiB` or `1.5 GiB`. Numbers below ten have one
- * decimal, unless it is zero.
- */
+/** Formats bytes, as in `512 B`, `4 KiB` or `1.5 GiB`: with one decimal at most, below ten only. */
 export function formatBytes(bytes: number): string {
   let value = bytes
   let unit = 0
@@ -40,13 +37,10 @@ export function formatRankList(ranks: Iterable<number>): string {
   return ranges.map(([from, to]) => (from === to ? String(from) : `${from}-${to}`)).join(', ')
 }
 
-/** Width of a line in characters, for an output without a width. */
+/** Default width of a line in characters. */
 const USUAL_WIDTH = 80
 
-/**
- * Returns how many characters fit on a line of standard output. The width is `COLUMNS`, otherwise
- * the width of the terminal, otherwise 80.
- */
+/** Characters of a line of standard output: `COLUMNS`, else the width of the terminal, else 80. */
 export function textWidth(
   env = host.env,
   output: { readonly columns?: number } = host.output,

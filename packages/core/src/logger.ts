@@ -38,10 +38,7 @@ export function createLogger(name: string): Logger {
   }
 }
 
-/**
- * Returns the rank for log lines. Unlike `readRankEnvironment`, it ignores invalid variables, which
- * must not prevent logging.
- */
+/** Unlike `readRankEnvironment`, ignores invalid variables, which must not prevent logging. */
 function rankOf(env: Environment) {
   const { RANK: rank, NODE_RANK: nodeRank = 0, TSRUN_RUN_ID: runId = 'none' } = env
   if (rank === undefined) return {}
@@ -49,10 +46,7 @@ function rankOf(env: Environment) {
   return { rank: Number(rank), localRank: Number(localRank), nodeRank: Number(nodeRank), runId }
 }
 
-/**
- * Reads TSRUN_LOG_LEVEL. An early call rejects an invalid level before the first line is logged.
- * @throws ERR_TSR_ENVIRONMENT
- */
+/** Reads TSRUN_LOG_LEVEL. An early call rejects a wrong level at once. @throws ERR_TSR_ENVIRONMENT */
 export function readLogLevel(env: Environment = host.env): Level {
   return readVariable('TSRUN_LOG_LEVEL', levelRule, env)
 }

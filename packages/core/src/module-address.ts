@@ -3,7 +3,7 @@ import { tsrError } from './errors/tsr-error.ts'
 /**
  * Returns `import.meta.url` of a module.
  *
- * @throws ERR_TSR_BUILT_FILE in a bundle of CommonJS, which has none
+ * @throws ERR_TSR_BUILT_FILE in a CommonJS bundle, which has none
  */
 export function moduleAddress(url: string | undefined): string {
   if (url !== undefined) return url

@@ -25,10 +25,7 @@ class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
 
-/**
- * Constructors of the byte containers, by class name, besides ArrayBuffer. They create instances in
- * the realm of the reader.
- */
+/** Constructors of typed arrays and DataView in the realm of the reader, by class name. */
 const byteClasses: ReadonlyMap<unknown, new (buffer: ArrayBuffer) => unknown> = new Map(
   [
     Int8Array,
@@ -82,10 +79,7 @@ export function formOf(type: number): 'tag' | 'whole' | undefined {
   return whole.has(type) ? 'whole' : undefined
 }
 
-/**
- * Registers the extensions with msgpackr. It replaces msgpackr's own readers of the same types,
- * some of which trust their input.
- */
+/** Registers the tags. They replace readers of msgpackr, some of which trust their input. */
 export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtension'>): void {
   for (const [type, tag] of Object.entries(tags)) {
     addExtension({ ...tag, type: Number(type), write: ({ list }: Tagged) => list })
@@ -165,10 +159,7 @@ export function toEncodable(message: unknown, most: number): unknown {
   return convert(message)
 }
 
-/**
- * Returns the value that JSON would encode for an object. Dates and Buffers are kept; a RegExp
- * becomes its source text.
- */
+/** Returns what JSON would encode, but keeps Dates and Buffers. A RegExp becomes its source text. */
 function jsonOf(value: object): unknown {
   if (host.types.isRegExp(value)) return String(value)
   const { toJSON } = value as { readonly toJSON?: unknown }

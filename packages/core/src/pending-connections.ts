@@ -1,7 +1,4 @@
-/**
- * Number of connections to sample at the limit. The sampled connection from the busiest network is
- * dropped.
- */
+/** Connections to sample at the limit. The one from the busiest network is dropped. */
 const SAMPLE = 16
 
 /**
@@ -68,17 +65,13 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   const sizes = new Map<string, number>()
   for (const network of stage.values()) sizes.set(network, (sizes.get(network) ?? 0) + 1)
   const older = [...stage].slice(0, Math.ceil(stage.size / 2))
-  let loser = older[Math.floor(Math.random() * older.length)]!
-  for (let i = 1; i < SAMPLE; i++) {
-    const other = older[Math.floor(Math.random() * older.length)]!
-    if (sizes.get(other[1])! > sizes.get(loser[1])!) loser = other
-  }
-  return loser[0]
+  const random = () => older[Math.floor(Math.random() * older.length)]!
+  const sample = Array.from({ length: SAMPLE }, random)
+  const [loser] = sample.reduce((a, b) => (sizes.get(b[1])! > sizes.get(a[1])! ? b : a))
+  return loser
 }
 
-/**
- * Returns the network of an address: for IPv6 the /64, because one host usually has a whole /64.
- */
+/** The network of an address: for IPv6 the /64, because one host usually has all of it. */
 function networkOf(address: string) {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

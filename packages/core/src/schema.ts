@@ -20,10 +20,7 @@ interface Facts {
 
 /** The accepted values of type `T`. */
 export class Schema<T> {
-  /**
-   * Whether a value from another process or a file is valid. Does not convert the value or fill in
-   * defaults.
-   */
+  /** Whether a value from another process or a file is valid as it is, without defaults. */
   readonly is: (value: unknown) => value is T
   /** The text after `expected` in an error. */
   readonly expected: string

@@ -3,8 +3,8 @@ import { TsrError, tsrError, type SerializedTsrError } from './errors/tsr-error.
 
 /** Accepts the facts of an error: texts and numbers by name. */
 export const errorFacts = record(
-  where<string | number | bigint>(
-    (value) => ['string', 'number', 'bigint'].includes(typeof value),
+  where<string | number>(
+    (value) => ['string', 'number'].includes(typeof value),
     'a text or a number',
   ),
 )
@@ -17,7 +17,7 @@ const serialized = object({ code: text, message: text, facts: errorFacts, stack:
  */
 export function reviveTsrError(sent: SerializedTsrError, options?: ErrorOptions): TsrError {
   if (!serialized.is(sent)) {
-    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an error that is none' })
+    return tsrError('ERR_TSR_INTERNAL', { what: 'another process sent an invalid error' })
   }
   const { code, message, facts, stack } = sent
   const error = new TsrError(code, message, facts, options)

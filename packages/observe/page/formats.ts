@@ -7,11 +7,6 @@ export function bytesText(bytes: number | undefined): string {
   return `${value >= 100 || unit === 0 ? Math.round(value) : value.toPrecision(3)} ${units[unit]!}`
 }
 
-export function secondsText(seconds: number): string {
-  if (seconds < 1) return `${Math.round(1000 * seconds)} ms`
-  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min`
-}
-
 export function durationText(seconds: number): string {
   const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60]
   if (hours > 0) return `${hours} h ${minutes} min`

@@ -80,7 +80,7 @@ function joined<T>(before: readonly T[] = [], more: readonly T[], most: number) 
   return more.length === 0 ? before : [...before, ...more].slice(-most)
 }
 
-/** Outside operations, uses the measured fraction of computing. */
+/** Outside of operations, divides the time by the measured fraction of computing. */
 function partsOf({ state, computing }: RankView): ActivityParts {
   const isMeasured = ['computing', 'idle', 'running'].includes(state) && computing !== undefined
   if (!isMeasured) return { [state]: 1 }

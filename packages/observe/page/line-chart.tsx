@@ -1,7 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { ChartPoint } from '../src/dashboard/views.ts'
-import { useDark } from './dark.ts'
 import { isKnown, numberText } from './formats.ts'
 
 interface Properties {
@@ -18,7 +17,6 @@ const HEIGHT = 150
 export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
-  const isDark = useDark()
   useEffect(() => {
     const element = place.current!
     const made = new uPlot(optionsFor(element, title, over), [[], []], element)
@@ -31,10 +29,10 @@ export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
       observer.disconnect()
       made.destroy()
     }
-  }, [title, over, isDark])
+  }, [title, over])
   useEffect(() => {
     plot.current?.setData([points.map(({ at }) => at), points.map((point) => point[of] ?? null)])
-  }, [points, of, over, isDark])
+  }, [points, of, over])
   const latest = points.findLast((point) => isKnown(point[of]))?.[of]
   return (
     <section aria-label={title}>
@@ -52,7 +50,8 @@ export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
 
 function optionsFor(element: HTMLElement, label: string, over: 'seconds' | 'steps'): uPlot.Options {
   const style = getComputedStyle(element)
-  const colour = (name: string) => style.getPropertyValue(`--${name}`)
+  // A function, because the colour scheme may change before the next drawing.
+  const colour = (name: string) => () => style.getPropertyValue(`--${name}`)
   const axis = {
     stroke: colour('muted'),
     grid: { stroke: colour('lane'), width: 1 },

@@ -50,7 +50,7 @@ function Live({ state }: { readonly state: JobState }) {
   return (
     <>
       <section aria-labelledby="ranks">
-        <h2 id="ranks">Ranks on {job.host || 'this host'}</h2>
+        <h2 id="ranks">Ranks on {job.host}</h2>
         <RankTable ranks={job.ranks} />
       </section>
       <section aria-labelledby="activity">

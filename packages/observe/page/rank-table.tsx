@@ -1,5 +1,5 @@
 import type { RankView } from '../src/dashboard/views.ts'
-import { bytesText, numberText, percentText, secondsText } from './formats.ts'
+import { bytesText, durationText, numberText, percentText } from './formats.ts'
 import { Table } from './table.tsx'
 
 export function RankTable({ ranks }: { readonly ranks: readonly RankView[] }) {
@@ -39,7 +39,7 @@ function Row({ rank: one, onGpus }: { readonly rank: RankView; readonly onGpus: 
         <span class={`dot ${one.state}`} aria-hidden="true" />
         {one.state}
       </td>
-      <td>{hasEnded ? '–' : secondsText(one.seconds)}</td>
+      <td>{hasEnded ? '–' : durationText(one.seconds)}</td>
       <td>{waits ? one.waitsFor.join(', ') : '–'}</td>
       <td>{stepText(one)}</td>
       <td>{numberText(one.loss, 4)}</td>

@@ -1,10 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type {
-  ChartPoint,
-  RecordedStepView,
-  RecordedView,
-  StepView,
-} from '../src/dashboard/views.ts'
+import type { ChartPoint, RecordedView, StepView } from '../src/dashboard/views.ts'
 import { timeShares } from '../src/trace/shares.ts'
 import { Collectives } from './collectives.tsx'
 import { millisecondsText, percentText } from './formats.ts'
@@ -20,7 +15,7 @@ interface Properties {
 
 /** A recorded run: how its time was spent, and each of its steps. */
 export function Recorded({ view, last, points }: Properties) {
-  const [shown, setShown] = useState<RecordedStepView>({ index: view.steps - 1, view: last })
+  const [shown, show] = useState(last)
   const { steps } = view.summary
   return (
     <>
@@ -33,9 +28,9 @@ export function Recorded({ view, last, points }: Properties) {
         <Summary view={view} />
       </section>
       <section aria-labelledby="step">
-        <h2 id="step">Step {shown.view.step}</h2>
-        {view.steps > 1 && <StepChoice count={view.steps} shown={shown} show={setShown} />}
-        <StepChart step={shown.view} />
+        <h2 id="step">Step {shown.step}</h2>
+        {view.steps.length > 1 && <StepChoice numbers={view.steps} shown={shown} show={show} />}
+        <StepChart step={shown} />
       </section>
       {points.length > 0 && (
         <div class="charts">
@@ -44,8 +39,8 @@ export function Recorded({ view, last, points }: Properties) {
         </div>
       )}
       <section aria-labelledby="collectives">
-        <h2 id="collectives">Collectives of step {shown.view.step}</h2>
-        <Collectives step={shown.view} />
+        <h2 id="collectives">Collectives of step {shown.step}</h2>
+        <Collectives step={shown} />
       </section>
     </>
   )
@@ -82,75 +77,50 @@ function Summary({ view }: { readonly view: RecordedView }) {
 }
 
 interface ChoiceProperties {
-  readonly count: number
-  readonly shown: RecordedStepView
-  readonly show: (step: RecordedStepView) => void
+  /** The numbers of all steps, in order. */
+  readonly numbers: readonly number[]
+  readonly shown: StepView
+  readonly show: (step: StepView) => void
 }
 
-/** Selects a step by buttons, a slider, or its number. */
-function StepChoice({ count, shown, show }: ChoiceProperties) {
-  const [index, setIndex] = useState(shown.index)
+/** Selects a step by a slider or by number. A missing number selects the step before it. */
+function StepChoice({ numbers, shown, show }: ChoiceProperties) {
   const asked = useRef<AbortController>(undefined)
   const [isLost, setLost] = useState(false)
   useEffect(() => () => asked.current?.abort(), [])
-  const ask = (query: string) => {
+  const ask = (number: number) => {
     asked.current?.abort()
     const controller = new AbortController()
     asked.current = controller
-    fetch(`/step?${query}`, { signal: controller.signal })
+    fetch(`/step?number=${number}`, { signal: controller.signal })
       .then(async (response) => {
-        const step = (await response.json()) as RecordedStepView
+        const step = (await response.json()) as StepView
         setLost(false)
-        setIndex(step.index)
         show(step)
       })
       .catch(() => {
         if (!controller.signal.aborted) setLost(true)
       })
   }
-  const go = (to: number) => {
-    const next = Math.max(0, Math.min(count - 1, to))
-    setIndex(next)
-    ask(`index=${next}`)
-  }
-  const buttons = [
-    ['First', 0],
-    ['Previous', index - 1],
-    ['Next', index + 1],
-    ['Last', count - 1],
-  ] as const
   return (
     <div class="filters">
-      {buttons.map(([name, to]) => (
-        <button
-          key={name}
-          type="button"
-          disabled={name === 'First' || name === 'Previous' ? index === 0 : index === count - 1}
-          onClick={() => {
-            go(to)
-          }}
-        >
-          {name}
-        </button>
-      ))}
       <input
         type="range"
         min={0}
-        max={count - 1}
-        value={index}
+        max={numbers.length - 1}
+        value={numbers.indexOf(shown.step)}
         aria-label="Position among the recorded steps"
         onInput={({ currentTarget }) => {
-          go(Number(currentTarget.value))
+          ask(numbers[Number(currentTarget.value)]!)
         }}
       />
       <label>
         Step{' '}
         <input
           type="number"
-          min={0}
-          value={shown.view.step}
-          onChange={({ currentTarget }) => {
-            if (/^\d+$/.test(currentTarget.value)) ask(`number=${currentTarget.value}`)
+          value={shown.step}
+          onChange={({ currentTarget: { valueAsNumber } }) => {
+            ask(numbers.findLast((each) => each <= valueAsNumber) ?? shown.step)
           }}
         />
       </label>

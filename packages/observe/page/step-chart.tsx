@@ -2,10 +2,7 @@ import { barKinds, type Bar, type BarKind, type StepView } from '../src/dashboar
 import { Drawing, type Surface } from './drawing.tsx'
 import { millisecondsText, percentText } from './formats.ts'
 
-/**
- * Heights in pixels of a rank's measured and ideal lanes and of the gaps after them, and the width of
- * the labels.
- */
+/** Pixels: heights of the measured and ideal lanes and of the gaps after them, and width of labels. */
 const [MEASURED, IDEAL, INNER, GAP, MARGIN] = [20, 9, 2, 7, 36]
 
 const words: Readonly<Record<BarKind, string>> = {

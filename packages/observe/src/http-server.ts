@@ -10,8 +10,22 @@ const timing = {
   connectionsCheckingInterval: 1000,
 } as const
 
-/** Stages of a connection: it has sent a request, or its client is known. New connections have 0. */
+/** Maximum connections in each stage, so that silent connections cannot lock out other clients. */
+const MOST_CONNECTIONS = 128
+
+/** Stages of a connection that has sent a request, or whose client is known. It begins in stage 0. */
 const [ASKED, KNOWN] = [1, 2]
+
+/** The headers of all answers. */
+const headers = {
+  'Content-Security-Policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; " +
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Cache-Control': 'no-store',
+}
 
 /** Answers a request with a text. */
 export type Send = (status: number, text: string, headers?: Record<string, string>) => void
@@ -24,27 +38,20 @@ interface Exchange {
   readonly admit: () => void
 }
 
-interface HttpOptions {
-  readonly host: string
-  /** 0: any free port. */
-  readonly port: number
-  /** Maximum connections in each stage, so that silent connections cannot lock out other clients. */
-  readonly limit: number
-  /** Maximum requests of a connection; 0: no limit. */
-  readonly requests: number
-  /** The headers of all answers. */
-  readonly headers: Readonly<Record<string, string>>
-  /** Whether a request may use this host name for this address, as a defence against DNS rebinding. */
-  readonly isOwnName: (name: string, address: AddressInfo) => boolean
-  /** Answers a GET or HEAD. */
-  readonly answer: (exchange: Exchange) => void
-}
-
-/** Opens a server that does not keep the process alive. @throws the system's error if it cannot listen */
-export async function openHttpServer(options: HttpOptions) {
-  const { host, port, limit, requests, headers, isOwnName, answer } = options
+/**
+ * Opens a server that does not keep the process alive.
+ *
+ * @param port - 0: any free port
+ * @param answer - answers a GET or HEAD
+ * @throws the system's error if it cannot listen
+ */
+export async function openHttpServer(
+  host: string,
+  port: number,
+  answer: (exchange: Exchange) => void,
+) {
   const pending = new PendingConnections<Socket>({
-    limit,
+    limit: MOST_CONNECTIONS,
     drop: (socket) => {
       socket.destroy()
     },
@@ -52,27 +59,28 @@ export async function openHttpServer(options: HttpOptions) {
   const server = createServer(timing, (request, response) => {
     const { socket, method } = request
     pending.advance(socket, ASKED)
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
     const send: Send = (status, text, more) => {
       response.writeHead(status, {
-        ...headers,
         'Content-Type': 'text/plain; charset=utf-8',
         'Content-Length': String(Buffer.byteLength(text)),
         ...more,
       })
-      response.end(method === 'HEAD' ? undefined : text)
+      response.end(text)
     }
     const admit = () => {
       pending.advance(socket, KNOWN)
     }
     try {
-      if (!isOwnName(request.headers.host ?? '', address)) {
+      // On a loopback address, reject other host names, even if they resolve to it (DNS rebinding).
+      if (isLoopback(address.address) && !isLoopbackName(request.headers.host ?? '')) {
         send(421, 'not a name of this server\n')
       } else if (method !== 'GET' && method !== 'HEAD') {
         send(405, 'only GET\n', { Allow: 'GET, HEAD' })
       } else answer({ request, response, send, admit })
     } catch (error) {
       // A failed request must never end a job, for example if a file is missing.
-      if (!response.headersSent) response.writeHead(500, headers)
+      if (!response.headersSent) response.writeHead(500)
       if (!response.writableEnded) response.end(`${(error as Error).message}\n`)
     }
   }).unref()
@@ -80,7 +88,8 @@ export async function openHttpServer(options: HttpOptions) {
     socket.once('close', () => pending.delete(socket))
     pending.add(socket, socket.remoteAddress ?? '')
   })
-  server.maxRequestsPerSocket = requests
+  // Pipelined requests would keep the launcher busy.
+  server.maxRequestsPerSocket = 1
   await once(server.listen(port, host), 'listening')
   const address = server.address() as AddressInfo
   return {
@@ -97,4 +106,13 @@ export async function openHttpServer(options: HttpOptions) {
       clearTimeout(late)
     },
   }
+}
+
+function isLoopback(address: string) {
+  return address === '::1' || address.startsWith('127.')
+}
+
+function isLoopbackName(host: string) {
+  const name = host.replace(/:\d+$/, '')
+  return name === 'localhost' || name === '[::1]' || /^127(\.\d{1,3}){3}$/.test(name)
 }

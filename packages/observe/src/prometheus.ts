@@ -6,7 +6,6 @@ import type { AttemptFacts, ObserveHost } from './host.ts'
 import { openHttpServer } from './http-server.ts'
 
 const PATH = '/metrics'
-const MOST_CONNECTIONS = 64
 
 /** Options of `openJobMetrics`. */
 export interface MetricsOptions {
@@ -55,34 +54,15 @@ export async function openJobMetrics({ host, port, script }: MetricsOptions, to:
  * @throws the system's error if the address or port cannot be used
  */
 export async function serveMetrics(host: string, port: number, read: () => string) {
-  const server = await openHttpServer({
-    host,
-    port,
-    limit: MOST_CONNECTIONS,
-    headers: { 'Cache-Control': 'no-store' },
-    // Pipelined requests would keep the launcher busy.
-    requests: 1,
-    // On a loopback address, reject other host names (DNS rebinding).
-    isOwnName: (name, { address }) => !isLoopback(address) || isLoopbackName(name),
-    answer: ({ request: { url = '' }, send }) => {
-      if (url.split('?', 1)[0] === PATH) send(200, read(), { 'Content-Type': EXPOSITION_TYPE })
-      else send(404, `The metrics are at ${PATH}.\n`)
-    },
+  const server = await openHttpServer(host, port, ({ request: { url = '' }, send }) => {
+    if (url.split('?', 1)[0] === PATH) send(200, read(), { 'Content-Type': EXPOSITION_TYPE })
+    else send(404, `The metrics are at ${PATH}.\n`)
   })
   const { address, port: own } = server.address
   return {
     url: `http://${isIPv6(address) ? `[${address}]` : address}:${own}${PATH}`,
     close: () => server.close(0),
   }
-}
-
-function isLoopback(address: string) {
-  return address === '::1' || address.startsWith('127.')
-}
-
-function isLoopbackName(host: string) {
-  const name = host.replace(/:\d+$/, '')
-  return name === 'localhost' || name === '[::1]' || /^127(\.\d{1,3}){3}$/.test(name)
 }
 
 /** A job and its ranks on one host. */

@@ -9,10 +9,7 @@ import { tsrError, waitOrAbort, type Deadline } from '@tsrun/core'
 
 /** Resolves names, and lists the addresses of this host. Tests can replace it. */
 export interface Names {
-  /**
-   * Returns all addresses of a host, the preferred address first.
-   * @throws the resolver's error
-   */
+  /** Returns all addresses of a host, the preferred one first, or throws the resolver's error. */
   lookup(host: string): Promise<readonly string[]>
   /** Returns the addresses of this host's interfaces. */
   own(): readonly string[]
@@ -32,10 +29,7 @@ export interface ListenAddress {
   readonly publish: string | undefined
 }
 
-/**
- * The result for a name that does not resolve to this host. The DNS entry of a new host may appear
- * late.
- */
+/** A name that does not resolve to this host, or not yet: the DNS entry of a new host may be late. */
 export interface OtherHost {
   /** Whether the name resolves to any host. */
   readonly isKnown: boolean

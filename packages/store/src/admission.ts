@@ -20,18 +20,12 @@ import { acceptsPeer, bindingOf, createSecureServer, type StoreTls } from './sec
 /** First byte of a TLS connection. */
 const TLS_HANDSHAKE = 0x16
 
-/**
- * Returns the purpose that the proofs cover. Within TLS, it contains keying material of the
- * connection, so proofs cannot be relayed.
- */
+/** Within TLS, proofs cover keying material of the connection, so they cannot be relayed. */
 function purposeOn(socket: Socket | TLSSocket) {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }
 
-/**
- * Authenticates both ends, on the client side: each proves that it knows the token.
- * @returns why the client refuses the server; undefined on success
- */
+/** Authenticates both ends by the token. Returns why the client refuses the server, if it does. */
 export async function greetServer(
   socket: Socket,
   token: string,
@@ -44,12 +38,7 @@ export async function greetServer(
   return handshake.trusts(await readExactly(socket, PROOF_BYTES)) ? undefined : 'token'
 }
 
-/**
- * Authenticates a client, on the server side. No bytes of the client except the handshake are
- * decoded. Returns whether the client knows the token.
- *
- * @param advance - called for each step of the handshake
- */
+/** Returns whether a client knows the token. Decodes no bytes of the client but the handshake. */
 async function greetClient(socket: Socket, token: string, advance: () => void): Promise<boolean> {
   const handshake = serverHandshake(token, purposeOn(socket))
   const start = await readExactly(socket, HELLO_START_BYTES)
@@ -70,18 +59,12 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
   return accepted
 }
 
-/**
- * Writes bytes and waits until the kernel has them, because the caller destroys the connection
- * next.
- */
+/** Waits until the kernel has the written bytes, because the caller destroys the connection next. */
 async function write(socket: Socket, bytes: Uint8Array) {
   await new Promise((resolve) => socket.write(bytes, resolve))
 }
 
-/**
- * Starts TLS on the server side. Returns undefined if the client does not use TLS, or if its
- * certificate is rejected.
- */
+/** Starts TLS. Returns undefined if the client does not use TLS, or if its certificate is rejected. */
 async function encrypt(
   socket: Socket,
   secure: ReturnType<typeof createSecureServer>,
@@ -143,10 +126,7 @@ interface Candidate {
   readonly close: () => void
 }
 
-/**
- * Keeps the unauthenticated sockets of a server.
- * @throws an Error of OpenSSL for an invalid certificate or key
- */
+/** Keeps the unauthenticated sockets of a server. @throws an Error of OpenSSL for a bad certificate */
 export function createAdmission(options: AdmissionOptions) {
   const { token, tls, handshakeTimeout, maxUnauthenticated, onRefused } = options
   const candidates = new PendingConnections<Candidate>({

@@ -29,24 +29,20 @@ export const tokenRule = text
 const certificate = object({ cert: text, key: text })
 
 /** Errors must not show the key of a certificate. */
-export const tlsRule = where<StoreTls | boolean | undefined>(
-  (tls) => [undefined, true, false, 'token'].includes(tls as undefined) || certificate.is(tls),
-  "true or 'token' for keys that come from the token, { cert, key, ca } in the format PEM, or false",
-).secret()
+export const tlsRule = where<StoreTls | false>(
+  (tls) => typeof tls === 'boolean' || certificate.is(tls),
+  'true for keys that come from the token, { cert, key, ca } in the format PEM, or false',
+)
+  .secret()
+  .default(false)
 
-/**
- * Returns how connections are encrypted.
- * @throws ERR_TSR_ARGUMENT
- */
-export function toTls(tls: StoreTls | boolean | undefined, token: string): StoreTls | undefined {
-  if (tls === undefined || tls === false) return undefined
-  if (typeof tls === 'object') return tls
-  if (token !== '') return 'token'
-  throw argumentError(
-    'token',
-    'an empty text',
-    `${TOKEN_EXPECTED}, from which the keys of tls come`,
-  )
+/** @throws ERR_TSR_ARGUMENT for encryption by an empty token */
+export function toTls(tls: StoreTls | false, token: string): StoreTls | undefined {
+  if (tls === true && token === '') {
+    const expected = `${TOKEN_EXPECTED}, from which the keys of tls come`
+    throw argumentError('token', 'an empty text', expected)
+  }
+  return tls === false ? undefined : tls
 }
 
 export function checkKeys(keys: readonly string[]): readonly string[] {

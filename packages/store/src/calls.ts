@@ -13,6 +13,8 @@ import {
 } from './protocol.ts'
 import type { Store, StoreCallOptions } from './store.ts'
 
+/** Default time-out of calls in milliseconds. */
+export const DEFAULT_TIMEOUT = 300_000
 const LONGEST_TIMER = 0x7fffffff
 /** Milliseconds to wait for the answer to a cancellation. */
 const CANCEL_GRACE = 5000
@@ -28,9 +30,7 @@ export interface Link {
   close(): Promise<void>
 }
 
-/**
- * How a call ended: with an answer, because the link closed, or because no answer arrived in time.
- */
+/** How a call ended: with an answer, with the end of the link, or without an answer in time. */
 type Outcome = Answer | { readonly closed: string } | { readonly silent: true }
 
 interface PendingCall {
@@ -42,9 +42,9 @@ interface PendingCall {
  * Implements `Store` over a link: checks the arguments, sends each call as a request, and receives the
  * answers. Any number of calls may be pending, each with its own time-out.
  *
- * @returns also functions for the answers, and for the end of the link
+ * @returns the store, and functions to call with each answer and at the end of the link
  */
-export function linkedStore(link: Link, defaultTimeout: number) {
+export function linkedStore(link: Link, defaultTimeout = DEFAULT_TIMEOUT) {
   /** Resolvers of the pending calls, by id. */
   const settlers = new Map<number, (outcome: Outcome) => void>()
   const watchers = new Map<number, (change: Change) => void>()
@@ -60,16 +60,14 @@ export function linkedStore(link: Link, defaultTimeout: number) {
 
   const finish = async <Op extends Operation>(
     operation: Op,
-    call: PendingCall,
-  ): Promise<Results[Op]> => unwrap(operation, defaultTimeout, await settled(call))
-
-  const settled = async ({ id, outcome }: PendingCall) => {
+    { id, outcome }: PendingCall,
+  ): Promise<Results[Op]> => {
     const timer = startTimer(defaultTimeout, () => {
       settle(id, { silent: true })
     })
     const end = await outcome
     clearTimeout(timer)
-    return end
+    return unwrap(operation, defaultTimeout, end)
   }
 
   const open = (request: Request) => {
@@ -224,9 +222,10 @@ export function linkedStore(link: Link, defaultTimeout: number) {
       }
       return async () => {
         if (!watchers.delete(id)) return
-        const end = await settled(open({ op: 'unwatch', watch: id }))
-        // Nothing to stop if the connection has closed: the watch has ended with it.
-        if (!('closed' in end)) unwrap('unwatch', defaultTimeout, end)
+        await call({ op: 'unwatch', watch: id }).catch((error: unknown) => {
+          // If the connection has closed, the watch has ended with it.
+          if (closed === undefined) throw error
+        })
       }
     },
     close: async () => {

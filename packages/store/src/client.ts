@@ -9,7 +9,6 @@ import {
   declareOptions,
   isTsrError,
   messageOf,
-  monotonicNow,
   retry,
   filled,
   tsrError,
@@ -18,9 +17,8 @@ import {
 import { nameEndpoint } from './addresses.ts'
 import { greetServer } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
-import { linkedStore, throwIfAborted } from './calls.ts'
+import { DEFAULT_TIMEOUT, linkedStore, throwIfAborted } from './calls.ts'
 import { openConnection } from './connection.ts'
-import { DEFAULT_TIMEOUT } from './memory-store.ts'
 import { decodeServerMessage, encodeRequest } from './protocol.ts'
 import {
   isOtherToken,
@@ -36,36 +34,23 @@ const ATTEMPT_TIMEOUT = 10_000
 /** Milliseconds before the next address of the name is tried in parallel. */
 const ADDRESS_TIMEOUT = 1000
 
-/** A failed attempt to reach the store, which will be retried. */
-export interface StoreProgress {
-  readonly endpoint: string
-  readonly attempt: number
-  /** Milliseconds since the first attempt. */
-  readonly elapsed: number
-  /** The reason, for example 'connect ECONNREFUSED 10.0.0.1:29500'. */
-  readonly reason: string
-}
-
 /** Options of `connectStore`. */
 export interface StoreConnectOptions {
   readonly host: string
   readonly port: number
   readonly token: string
   /** How the store encrypts its connections, as in `StoreServerOptions`. Default: no encryption. */
-  readonly tls?: StoreTls | boolean | undefined
+  readonly tls?: StoreTls | false | undefined
   /** Milliseconds to keep trying to connect, and the default time-out of calls. Default: 300 000. */
   readonly timeout?: number | undefined
   /** Aborts connecting. Has no effect once the store is connected. */
   readonly signal?: AbortSignal | undefined
-  readonly onProgress?: (progress: StoreProgress) => void
-  /** Called with the addresses of the connection once it is established. */
-  readonly onConnect?: (ends: StoreConnection) => void
+  /** Called before each retry with the reason, for example 'connect ECONNREFUSED 10.0.0.1:29500'. */
+  readonly onRetry?: (reason: string) => void
 }
 
-/**
- * The two addresses of a connection. Needed because a host or its name may have several addresses.
- */
-export interface StoreConnection {
+/** A store over a connection, with the addresses of both ends. A host may have several addresses. */
+export interface ConnectedStore extends Store {
   readonly localAddress: string
   readonly remoteAddress: string
 }
@@ -74,11 +59,10 @@ const readOptions = declareOptions({
   host: filled(),
   port: count({ from: 1, to: 65535 }),
   token: tokenRule,
-  tls: tlsRule.optional(),
+  tls: tlsRule,
   timeout: durationRule.default(DEFAULT_TIMEOUT),
   signal: anything<AbortSignal>(),
-  onProgress: callback<(progress: StoreProgress) => void>().optional(),
-  onConnect: callback<(ends: StoreConnection) => void>().optional(),
+  onRetry: callback<(reason: string) => void>().optional(),
 })
 
 /**
@@ -88,29 +72,23 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_STORE_UNREACHABLE, ERR_TSR_STORE_AUTHENTICATION, ERR_TSR_STORE_PROTECTION,
  *   ERR_TSR_STORE_TLS, ERR_TSR_ABORTED, ERR_TSR_ARGUMENT
  */
-export async function connectStore(options: StoreConnectOptions): Promise<Store> {
-  const { host, port, token, timeout, signal, onProgress, onConnect, ...given } =
-    readOptions(options)
-  const tls = toTls(given.tls, token)
+export async function connectStore(given: StoreConnectOptions): Promise<ConnectedStore> {
+  const options = readOptions(given)
+  const { host, port, timeout, signal, onRetry } = options
+  const tls = toTls(options.tls, options.token)
   const endpoint = nameEndpoint(host, port)
   const deadline = Deadline.after(timeout)
-  const started = monotonicNow()
   try {
-    const socket = await retry(
-      async () => await dial({ host, port, token, tls, endpoint, deadline, signal }),
-      {
-        deadline,
-        isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
-        onFailure: (error, attempt) => {
-          const elapsed = monotonicNow() - started
-          onProgress?.({ endpoint, attempt, elapsed, reason: reasonOf(error) })
-        },
-        signal,
+    const socket = await retry(async () => await dial(options, tls, deadline), {
+      deadline,
+      isTransient: (error) => signal?.aborted !== true && !isTsrError(error) && !isDenied(error),
+      onFailure: (error) => {
+        onRetry?.(reasonOf(error))
       },
-    )
+      signal,
+    })
     const { localAddress = host, remoteAddress = host } = socket
-    onConnect?.({ localAddress, remoteAddress })
-    return storeOver(socket, endpoint, timeout)
+    return { ...storeOver(socket, endpoint, timeout), localAddress, remoteAddress }
   } catch (error) {
     throwIfAborted(`connecting to ${endpoint}`, signal)
     if (isTsrError(error) || isDenied(error)) throw error
@@ -151,23 +129,16 @@ function storeOver(socket: Socket, endpoint: string, timeout: number): Store {
   return linked.store
 }
 
-interface DialOptions {
-  readonly host: string
-  readonly port: number
-  readonly token: string
-  readonly tls: StoreTls | undefined
-  /** Host and port of the store, for error messages. */
-  readonly endpoint: string
-  readonly deadline: Deadline
-  readonly signal: AbortSignal | undefined
-}
-
 /**
  * Makes one attempt to connect. Returns a socket on which both sides have proven the token. Throws an
  * error of tsrun if a retry would fail as well.
  */
-async function dial(options: DialOptions): Promise<Socket> {
-  const { host, port, token, tls, endpoint, deadline, signal } = options
+async function dial(
+  { host, port, token, signal }: ReturnType<typeof readOptions>,
+  tls: StoreTls | undefined,
+  deadline: Deadline,
+): Promise<Socket> {
+  const endpoint = nameEndpoint(host, port)
   signal?.throwIfAborted()
   const socket = createConnection({
     host,
@@ -219,7 +190,7 @@ async function encrypt(
     return secure
   } catch (cause) {
     if (isPlainPeer(cause)) throw protectionError(endpoint, false, cause)
-    if (tls === 'token' && isOtherToken(cause)) {
+    if (tls === true && isOtherToken(cause)) {
       throw tsrError('ERR_TSR_STORE_AUTHENTICATION', { endpoint }, { cause })
     }
     if (!isTlsError(cause)) throw cause

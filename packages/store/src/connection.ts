@@ -6,10 +6,7 @@ import { FRAME_LIMIT, totalBytes } from './protocol.ts'
 const PIECE = 256 * 1024
 
 export interface ConnectionEvents {
-  /**
-   * Receives a whole frame. If it throws, the connection is destroyed, with the error as the
-   * reason.
-   */
+  /** Receives a whole frame. If it throws, the connection is destroyed for this reason. */
   readonly onFrame: (frame: Uint8Array) => void
   /** Called whenever the socket has accepted part of the unsent data. */
   readonly onDrain?: () => void
@@ -101,11 +98,7 @@ export function openConnection(socket: Socket, events: ConnectionEvents, waitFor
     start: read,
     /** Returns the number of bytes that the kernel has not accepted yet. */
     backlog: () => unsentBytes + socket.writableLength,
-    /**
-     * Sends one frame.
-     * @param parts - the bytes of the frame. They must not change, because connections may share
-     * them.
-     */
+    /** Sends a frame in parts, which must not change, because connections may share them. */
     send(...parts: readonly Uint8Array[]) {
       if (socket.destroyed) return
       const length = totalBytes(parts)
@@ -138,10 +131,7 @@ function readLength(socket: Socket) {
   return length
 }
 
-/**
- * Reads `length` bytes. Returns undefined if the socket has fewer bytes: an ended socket would
- * return what remains.
- */
+/** Returns undefined if the socket has fewer bytes. (`read` of an ended socket returns the rest.) */
 export function readBytes(socket: Socket, length: number): Buffer | undefined {
   const bytes = socket.read(length) as Buffer | null
   return bytes?.byteLength === length ? bytes : undefined

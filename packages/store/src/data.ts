@@ -4,7 +4,7 @@ import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.t
 const LONGEST_TIMER = 0x7fffffff
 
 interface Entry {
-  /** Replaced, never changed in place, because readers may hold it. */
+  /** Never changed in place, only replaced, because readers may hold these bytes. */
   readonly value: Uint8Array
   readonly expires: number | undefined
   timer?: NodeJS.Timeout
@@ -262,9 +262,6 @@ function createQueues(room: ReturnType<typeof createRoom>) {
   }
 
   return {
-    get size() {
-      return values.size
-    },
     get waiting() {
       return takers.size
     },
@@ -286,10 +283,7 @@ function createQueues(room: ReturnType<typeof createRoom>) {
     forget(queue: string, value: Uint8Array) {
       room.free(costOf(queue, value.byteLength))
     },
-    /**
-     * Takes the oldest value; undefined if the queue is empty. The value counts towards the memory
-     * limit until `forget` or `putBack`.
-     */
+    /** Takes the oldest value, if any. It counts towards the memory limit until `forget`. */
     take(queue: string): Uint8Array | undefined {
       const queued = values.get(queue)
       const value = queued?.shift()

@@ -1,9 +1,4 @@
-export {
-  connectStore,
-  type StoreConnection,
-  type StoreConnectOptions,
-  type StoreProgress,
-} from './client.ts'
+export { connectStore, type ConnectedStore, type StoreConnectOptions } from './client.ts'
 export {
   addressOfInterface,
   awaitListenAddress,
@@ -19,8 +14,8 @@ export {
   type ListenAddress,
   type Names,
 } from './addresses.ts'
-export { memoryStore, type MemoryStoreOptions } from './memory-store.ts'
-export { FRAME_LIMIT, KEY_LIMIT, VALUE_LIMIT } from './protocol.ts'
+export { memoryStore } from './memory-store.ts'
+export { VALUE_LIMIT } from './protocol.ts'
 export { storeTlsOf, type StoreTls } from './secure-sockets.ts'
 export {
   startStoreServer,

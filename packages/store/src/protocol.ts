@@ -24,7 +24,7 @@ import {
 /* The messages between clients and the store, and their limits. */
 
 /** Longest key or queue name, in bytes of UTF-8. */
-export const KEY_LIMIT = 8 * 1024
+const KEY_LIMIT = 8 * 1024
 /** Longest value in bytes. */
 export const VALUE_LIMIT = 8 * 1024 * 1024
 /** Maximum bytes of all keys, values and queues of a store, including overhead. */
@@ -39,10 +39,7 @@ const BYTES_32 = 0xc6
 /** Bytes of an encoded empty binary value. */
 const EMPTY_BYTES = 2
 
-/**
- * Maximum number of MessagePack arrays, maps and extensions in a request. A valid request needs
- * four: the request, its list of keys, and two values.
- */
+/** Maximum arrays, maps and extensions in a request. The request, its keys and two values make four. */
 const REQUEST_CONTAINERS = 16
 
 export function checkLimit(what: string, bytes: number, limit: number): void {
@@ -204,8 +201,8 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
 }
 
 /**
- * Returns the parts of a frame with values.
- * @param bare - the message with empty arrays in place of its values
+ * Returns the parts of a frame.
+ * @param bare - the message with empty values, which are its last bytes
  */
 function sharedParts(bare: unknown, values: readonly Uint8Array[]) {
   const empty = encode(new Uint8Array(0))

@@ -17,12 +17,12 @@ import { nameEndpoint } from './addresses.ts'
  * recorded traffic stays unreadable if the token or a certificate's key leaks later.
  */
 
-/** How the sockets of a store are encrypted: by the token, or by certificates. */
-export type StoreTls = 'token' | Certificate
+/** How the sockets of a store are encrypted: by the token (true), or by certificates. */
+export type StoreTls = true | Certificate
 
 /** Returns how the store of a job is encrypted; undefined without encryption. */
 export function storeTlsOf({ protection, certificate }: ProtectionSettings): StoreTls | undefined {
-  return protection === 'none' ? undefined : (certificate ?? 'token')
+  return protection === 'none' ? undefined : (certificate ?? true)
 }
 
 /** OpenSSL offers pre-shared keys only with ciphers that use SHA-256. */
@@ -35,7 +35,7 @@ function keyOf(token: string) {
 
 function commonOptions(tls: StoreTls): ConnectionOptions & TlsOptions {
   const options = { minVersion: 'TLSv1.3', maxVersion: 'TLSv1.3' } as const
-  if (tls === 'token') return { ...options, ciphers: TOKEN_CIPHER }
+  if (tls === true) return { ...options, ciphers: TOKEN_CIPHER }
   const { cert, key, ca = cert } = tls
   return { ...options, cert, key, ca }
 }
@@ -55,7 +55,7 @@ export function createSecureServer(
   const waiting = new Map<string, (socket: TLSSocket) => void>()
   const server = createServer({
     ...commonOptions(tls),
-    ...(tls === 'token'
+    ...(tls === true
       ? { pskCallback: (_: TLSSocket, name: string) => (name === IDENTITY ? keyOf(token) : null) }
       : // Accept any certificate here. `acceptsPeer` checks it later, so that the client can be told.
         { requestCert: true, rejectUnauthorized: false }),
@@ -69,7 +69,7 @@ export function createSecureServer(
       return await new Promise<TLSSocket>((resolve, reject) => {
         waiting.set(name, resolve)
         socket.once('close', () => {
-          reject(new Error('the handshake of TLS failed'))
+          reject(new Error('the TLS handshake failed'))
         })
         server.emit('connection', socket)
       })
@@ -85,13 +85,10 @@ function nameOf({ remoteAddress = '', remotePort = 0 }: Socket) {
 
 /** Whether this side's authority has signed the peer's certificate. */
 export function acceptsPeer(socket: TLSSocket, tls: StoreTls): boolean {
-  return tls === 'token' || socket.authorized
+  return tls === true || socket.authorized
 }
 
-/**
- * Starts TLS on a connected socket, on the client side.
- * @throws an Error of OpenSSL
- */
+/** Starts TLS on a connected socket, on the client side. @throws an Error of OpenSSL */
 export async function secureClient(
   socket: Socket,
   tls: StoreTls,
@@ -100,7 +97,7 @@ export async function secureClient(
   const secure = connect({
     ...commonOptions(tls),
     socket,
-    ...(tls === 'token' && { pskCallback: () => ({ psk: keyOf(token), identity: IDENTITY }) }),
+    ...(tls === true && { pskCallback: () => ({ psk: keyOf(token), identity: IDENTITY }) }),
     // Skip the host name: the token, not the certificate, authenticates the peer.
     checkServerIdentity: () => undefined,
   })
@@ -108,10 +105,7 @@ export async function secureClient(
   return secure
 }
 
-/**
- * Returns keying material that only the two ends of this connection know. The proofs of the token
- * cover it.
- */
+/** Keying material that only the two ends of the connection know, which the proofs cover. */
 export function bindingOf(socket: TLSSocket): string {
   return socket.exportKeyingMaterial(32, 'tsrun store', Buffer.alloc(0)).toString('hex')
 }

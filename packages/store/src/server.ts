@@ -14,7 +14,7 @@ import { createAdmission } from './admission.ts'
 import { durationRule, tlsRule, tokenRule, toTls } from './arguments.ts'
 import { openConnection, type Connection } from './connection.ts'
 import { createStoreData, type StoreData } from './data.ts'
-import { DEFAULT_TIMEOUT, localStore } from './memory-store.ts'
+import { localStore } from './memory-store.ts'
 import { decodeClientMessage, encodeAnswer } from './protocol.ts'
 import { createSession } from './session.ts'
 import type { StoreTls } from './secure-sockets.ts'
@@ -23,10 +23,7 @@ import type { Store } from './store.ts'
 const BACKLOG = 4096
 /** Milliseconds for clients to read their last answers when the server closes. */
 const FAREWELL = 1000
-/**
- * A client with at least this many unsent bytes gets no more answers until it has read some of
- * them.
- */
+/** A client that leaves this many bytes unread gets no answers until it has read some. */
 const ANSWER_BACKLOG_LIMIT = 16 * 1024 * 1024
 /** A client that watches keys is dropped when it leaves this many bytes unread. */
 const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
@@ -35,10 +32,7 @@ const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 export interface StoreServerOptions {
   /** Address to listen at; `::` means all IPv6 and IPv4 addresses. Default: 127.0.0.1. */
   readonly host?: string
-  /**
-   * Port to listen on. Default: 0, for which the kernel picks a free port; `endpoint` has the
-   * result.
-   */
+  /** Default: 0. The kernel then picks a free port, which `endpoint` shows. */
   readonly port?: number
   /**
    * Every client must prove that it knows this secret. '' admits every client, and is rejected if other
@@ -46,12 +40,10 @@ export interface StoreServerOptions {
    */
   readonly token: string
   /**
-   * Encrypts all connections: by the token (`true` or 'token'), or by a certificate. Clients need the
-   * same setting. Default: no encryption.
+   * Encrypts all connections: by the token (`true`) or by a certificate. Clients need the same setting.
+   * Default: no encryption.
    */
-  readonly tls?: StoreTls | boolean | undefined
-  /** Default time-out of the calls of `local`, in milliseconds. Default: 300 000. */
-  readonly timeout?: number
+  readonly tls?: StoreTls | false | undefined
   /** Milliseconds for a connection to prove the token. Default: 5 000. */
   readonly handshakeTimeout?: number
   /**
@@ -69,8 +61,6 @@ export interface StoreServerState {
   readonly connections: number
   readonly unauthenticated: number
   readonly keys: number
-  /** Number of queues that are not empty. */
-  readonly queues: number
   /** Number of calls that wait for a key or a queue. */
   readonly waiting: number
   readonly watches: number
@@ -98,8 +88,7 @@ const readOptions = declareOptions({
   host: filled().default('127.0.0.1'),
   port: count({ to: 65535 }).default(0),
   token: tokenRule,
-  tls: tlsRule.optional(),
-  timeout: durationRule.default(DEFAULT_TIMEOUT),
+  tls: tlsRule,
   handshakeTimeout: durationRule.default(5000),
   maxUnauthenticated: count({ from: 1 }).default(1024),
   onRefused: callback<(peer: string, reason: string) => void>().optional(),
@@ -115,7 +104,7 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_STORE_PORT_TAKEN, ERR_TSR_STORE_LISTEN, ERR_TSR_ARGUMENT
  */
 export async function startStoreServer(options: StoreServerOptions): Promise<StoreServer> {
-  const { host, port, timeout, tls, token, ...limits } = readOptions(options)
+  const { host, port, tls, token, ...limits } = readOptions(options)
   if (token === '' && (await isReachable(host))) {
     throw argumentError(
       'token',
@@ -142,7 +131,7 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
     })
   })
   const endpoint = { host, port: await listen(server, host, port) }
-  const local = localStore(data, nameEndpoint(host, endpoint.port), timeout)
+  const local = localStore(data, nameEndpoint(host, endpoint.port))
   const close = async () => {
     if (!server.listening) return
     const closed = once(server, 'close')
@@ -165,7 +154,6 @@ export async function startStoreServer(options: StoreServerOptions): Promise<Sto
       connections: connections.size,
       unauthenticated: admission.size,
       keys: data.size,
-      queues: data.queues.size,
       waiting: data.waiters.size + data.queues.waiting,
       watches: data.watches,
     }),

@@ -14,7 +14,7 @@ import {
 
 type Result = Results[keyof Results]
 
-/** Most bytes of keys, with their overhead, that a client may wait for or watch at a time. */
+/** Maximum bytes of the keys that a client waits for or watches, with their overhead. */
 const WAITING_LIMIT = 64 * 1024 * 1024
 
 /** Sends messages to a client. */
@@ -26,7 +26,7 @@ export interface Outlet {
 
 /** A wait or a watch of a client. */
 interface Held {
-  /** Bytes that it counts towards the limit. */
+  /** Bytes of its keys that count towards WAITING_LIMIT. */
   readonly cost: number
   /** Undefined once the wait has ended. */
   wait?: Wait | undefined
@@ -199,7 +199,7 @@ export function createSession(data: StoreData, outlet: Outlet) {
           return
         }
         if (held.has(id) || taken.has(id)) {
-          const reason = `another request of the client has its number, ${id}`
+          const reason = `the client has another pending request with the number ${id}`
           throw tsrError('ERR_TSR_MESSAGE_INVALID', { bytes: 0, reason })
         }
         checkRequest(message)

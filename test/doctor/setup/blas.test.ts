@@ -154,7 +154,7 @@ withCompiler.describe('tsrun setup blas', () => {
     const { code, stdout } = await setUp({}, '--check')
     expect(code).toBe(1)
     expect(stdout).toMatch(
-      /The manifest of `npx tsrun setup blas`, .*: another version of tsrun wrote it/,
+      /The manifest of `npx tsrun setup blas`, .*: it is damaged, or another version of tsrun wrote it/,
     )
     expect((await setUp()).code).toBe(0)
   })

@@ -49,6 +49,16 @@ it('does not change the output of a single rank', () => {
   expect(make('pretty', 1).present({ text: '10 %', end: '\r' })).toBe('10 %\r')
 })
 
+it.each(['\x1b[K', '\x1b[2K', '\x1b[1G'])(
+  'progress bars of a single rank erase their line and move the cursor in it, by %j',
+  (code) => {
+    const line = { text: `${code}10 %`, end: '\r' } as const
+    expect(make('pretty', 1, undefined, true).present(line)).toBe(`${code}10 %\r`)
+    expect(make('pretty', 1).present(line)).toBe('10 %\r')
+    expect(make('pretty', 4, undefined, true).present(line)).toContain('␛[')
+  },
+)
+
 it('the JSON format writes both streams to stdout', () => {
   const presenter = make('json', 1)
   expect(presenter.output).toBe('stdout')
@@ -67,10 +77,10 @@ it('the JSON format escapes control characters that a terminal obeys', () => {
 })
 
 it.each(['\x1b[\x008mhidden', '\x1b[1\x7f;8mhidden', '\u009b8mhidden', '\x1b]0;hidden'])(
-  'control codes of a single rank cannot hide later output, and never reach a pipe: %j',
+  'control codes of a single rank reach neither a terminal nor a pipe: %j',
   (text) => {
     const line = { text, end: '\n' } as const
-    expect(make('pretty', 1, undefined, true).present(line)).toMatch(/\x1b\[0m\n$/)
+    expect(make('pretty', 1, undefined, true).present(line)).not.toMatch(/[\0\x1b\x7f\x9b]/)
     expect(make('pretty', 1).present(line)).not.toMatch(/[\x1b\x9b]/)
   },
 )

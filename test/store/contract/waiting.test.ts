@@ -126,7 +126,7 @@ describeEveryStore((stores) => {
   describe('closing a store', () => {
     it('fails pending and later calls', async () => {
       const { one } = stores()
-      const closed = { code: 'ERR_TSR_STORE_CLOSED', isConsequence: true }
+      const closed = { code: 'ERR_TSR_STORE_CLOSED' }
       const pending = [one.get('k'), one.queuePop('q')].map((call) =>
         expect(call).rejects.toMatchObject(closed),
       )

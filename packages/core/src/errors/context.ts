@@ -1,6 +1,6 @@
 import type { TsrError } from './tsr-error.ts'
 
-/** Prefixes an error with the label of a call, which also becomes one of its facts. */
+/** Puts the label of a call before the message of an error, and adds it to the facts. */
 export function addLabel(error: TsrError, label: string): void {
   const { message, facts, stack } = error
   error.message = `${label}: ${message}`
@@ -10,12 +10,12 @@ export function addLabel(error: TsrError, label: string): void {
   Object.assign(error, { facts: { ...facts, label: all } })
 }
 
-/** Puts stack lines on top of those of an error, unless it has the first one. */
+/** Adds lines at the top of an error's stack, unless the stack has the first of them already. */
 export function addFrames(error: { stack?: string }, frames: readonly string[]): void {
   const [first] = frames
   const { stack = '' } = error
   if (first === undefined) return
-  // Without the column, which differs between a call and its `await`.
+  // Compare without the column, which differs between a call and its `await`.
   const place = /[^\s(]+:\d+:(?=\d+\)?$)/.exec(first)?.[0] ?? first
   if (stack.includes(place)) return
   const start = stack.indexOf('\n    at ')

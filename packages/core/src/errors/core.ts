@@ -1,10 +1,10 @@
-import { infrastructureError, userError, type ErrorSection } from './definition.ts'
+import { infrastructureError, userError, type ErrorSection, type Facts } from './definition.ts'
 
 interface Mistake {
-  /** Matches the text that `shown` returns. */
+  /** Matches the text that describes the wrong value. */
   readonly value: RegExp
   readonly advice: string
-  /** Matches the text that says what the call expects. Without it, any text matches. */
+  /** Matches the text that says what the call expects; undefined: any text. */
   readonly expected?: RegExp
 }
 
@@ -44,14 +44,7 @@ const mistakes: readonly Mistake[] = [
   },
 ]
 
-/**
- * Returns advice for a wrong argument, given the text of its value (from `shown`) and what the call
- * expects.
- */
-function adviseOnArgument({
-  value = '',
-  expected = '',
-}: Readonly<Record<string, string | number | bigint>>): string | undefined {
+function adviseOnArgument({ value = '', expected = '' }: Facts) {
   const mistake = mistakes.find(
     (each) => each.value.test(String(value)) && (each.expected?.test(String(expected)) ?? true),
   )

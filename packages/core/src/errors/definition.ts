@@ -4,6 +4,9 @@
  */
 export type ErrorCategory = 'user' | 'infrastructure' | 'internal'
 
+/** The facts of an error by name. */
+export type Facts = Readonly<Record<string, string | number>>
+
 /** An entry of the error table. */
 export interface ErrorDefinition {
   readonly category: ErrorCategory
@@ -12,9 +15,7 @@ export interface ErrorDefinition {
   /** What the user should do now. */
   readonly advice: string
   /** Computes better advice from the facts; undefined: `advice`. */
-  readonly adviseOn?: (
-    facts: Readonly<Record<string, string | number | bigint>>,
-  ) => string | undefined
+  readonly adviseOn?: (facts: Facts) => string | undefined
   /**
    * True if the error only follows from another rank's failure (a lost peer, an abort). A failure
    * report blames such a rank only if no other cause is known.
@@ -25,17 +26,14 @@ export interface ErrorDefinition {
 export type ErrorSection = Readonly<Record<`ERR_TSR_${string}`, ErrorDefinition>>
 
 /** Defines an error of the category `user`. */
-export function userError<const Message extends string, const Advice extends string>(
-  message: Message,
-  advice: Advice,
-) {
+export function userError<const Message extends string>(message: Message, advice: string) {
   return { category: 'user', message, advice } as const
 }
 
 /** Defines an error of the category `infrastructure`. */
-export function infrastructureError<const Message extends string, const Advice extends string>(
+export function infrastructureError<const Message extends string>(
   message: Message,
-  advice: Advice,
+  advice: string,
 ) {
   return { category: 'infrastructure', message, advice } as const
 }

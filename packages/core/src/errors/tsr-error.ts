@@ -1,6 +1,6 @@
 import { host } from '#host'
 import { coreErrors, nativeErrors } from './core.ts'
-import type { ErrorCategory, ErrorDefinition } from './definition.ts'
+import type { ErrorCategory, ErrorDefinition, Facts } from './definition.ts'
 import { distributedErrors } from './distributed.ts'
 import { launcherErrors } from './launcher.ts'
 import { storeErrors } from './store.ts'
@@ -26,7 +26,7 @@ type Placeholders<Text extends string> = Text extends `${string}{${infer Name}}$
 
 /** The facts that fill the message of `Code`. */
 export type ErrorFacts<Code extends TsrErrorCode> = Readonly<
-  Record<Placeholders<(typeof errorTable)[Code]['message']>, string | number | bigint>
+  Record<Placeholders<(typeof errorTable)[Code]['message']>, string | number>
 >
 
 /**
@@ -37,15 +37,10 @@ export type ErrorFacts<Code extends TsrErrorCode> = Readonly<
  */
 export class TsrError extends Error {
   readonly code: TsrErrorCode
-  readonly facts: Readonly<Record<string, string | number | bigint>>
+  readonly facts: Facts
   readonly advice: string
 
-  constructor(
-    code: TsrErrorCode,
-    message: string,
-    facts: TsrError['facts'],
-    options?: ErrorOptions,
-  ) {
+  constructor(code: TsrErrorCode, message: string, facts: Facts, options?: ErrorOptions) {
     super(message, options)
     this.code = code
     this.facts = facts
@@ -56,23 +51,10 @@ export class TsrError extends Error {
     return definitionOf(this.code).category
   }
 
-  /** True when another rank's failure caused this one. */
-  get isConsequence(): boolean {
-    return definitionOf(this.code).consequence === true
-  }
-
-  /**
-   * Converts the error to a plain object for another thread or process. `reviveTsrError` restores
-   * it.
-   */
+  /** Converts the error to plain data for another thread or process. `reviveTsrError` restores it. */
   toJSON(): SerializedTsrError {
-    const { code, message, stack = '' } = this
-    // JSON cannot encode a bigint.
-    const facts = Object.entries(this.facts).map(([name, fact]) => [
-      name,
-      typeof fact === 'bigint' ? String(fact) : fact,
-    ])
-    return { code, message, facts: Object.fromEntries(facts) as TsrError['facts'], stack }
+    const { code, message, facts, stack = '' } = this
+    return { code, message, facts, stack }
   }
 }
 Object.defineProperty(TsrError.prototype, 'name', { value: 'TsrError' })
@@ -81,7 +63,7 @@ Object.defineProperty(TsrError.prototype, 'name', { value: 'TsrError' })
 export interface SerializedTsrError {
   readonly code: TsrErrorCode
   readonly message: string
-  readonly facts: Readonly<Record<string, string | number | bigint>>
+  readonly facts: Facts
   readonly stack: string
 }
 
@@ -93,13 +75,13 @@ export interface SerializedTsrError {
  */
 export function tsrError<Code extends TsrErrorCode>(
   code: Code,
-  facts: ErrorFacts<Code> & TsrError['facts'],
+  facts: ErrorFacts<Code> & Facts,
   options?: ErrorOptions,
 ): TsrError {
   const { message } = definitionOf(code)
   const advice = adviceOf(code, facts)
   const filled = message.replace(/\{(\w+)\}/g, (_, name: string) =>
-    factText((facts as TsrError['facts'])[name]),
+    factText((facts as Facts)[name]),
   )
   const error = new TsrError(code, `${filled}. ${advice} (${code})`, facts, options)
   Error.captureStackTrace(error, tsrError)
@@ -114,7 +96,7 @@ export function tsrError<Code extends TsrErrorCode>(
  */
 export function argumentError(
   name: string,
-  value: string | number | bigint,
+  value: string | number,
   expected: string,
   options?: ErrorOptions,
 ): TsrError {
@@ -135,13 +117,8 @@ function factText(fact: unknown) {
 
 /** Whether `value` is an error of tsrun, from any thread or realm. */
 export function isTsrError(value: unknown): value is TsrError {
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    'code' in value &&
-    typeof value.code === 'string' &&
-    Object.hasOwn(errorTable, value.code)
-  )
+  const code: unknown = codeOf(value)
+  return typeof code === 'string' && Object.hasOwn(errorTable, code)
 }
 
 /** Finds the first TsrError among a thrown value and its causes. */
@@ -175,19 +152,12 @@ const WAITS: ReadonlySet<TsrErrorCode> = new Set([
 ])
 const LEAVES: ReadonlySet<TsrErrorCode> = new Set(['ERR_TSR_PEER_LEFT', 'ERR_TSR_GROUP_LEFT'])
 
-function adviceOf(code: TsrErrorCode, facts: TsrError['facts']) {
+function adviceOf(code: TsrErrorCode, facts: Facts) {
   const { advice, adviseOn } = definitionOf(code)
-  try {
-    return adviseOn?.(facts) ?? advice
-  } catch {
-    // Keep the advice: a process with another version of tsrun may send other facts.
-    return advice
-  }
+  return adviseOn?.(facts) ?? advice
 }
 
-/**
- * Returns a fallback for an unknown code, which a process with another version of tsrun may send.
- */
+/** Uses ERR_TSR_INTERNAL for an unknown code, which another version of tsrun may send. */
 function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }

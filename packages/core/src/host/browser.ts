@@ -23,11 +23,8 @@ export const host: Host = {
   cores: () => page.navigator.hardwareConcurrency,
   types: {
     isAnyArrayBuffer: isOf('ArrayBuffer', 'SharedArrayBuffer'),
-    isBigInt64Array: isOf('BigInt64Array'),
-    isBigUint64Array: isOf('BigUint64Array'),
     isDate: isOf('Date'),
     isFloat32Array: isOf('Float32Array'),
-    isFloat64Array: isOf('Float64Array'),
     isInt32Array: isOf('Int32Array'),
     isMap: isOf('Map'),
     isNativeError: isOf('Error', 'DOMException'),

@@ -56,10 +56,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   return fd
 }
 
-/**
- * Opens a file and checks the open descriptor, because the file may have been replaced since its
- * name was checked.
- */
+/** Opens a file and then checks what it opened, because another file may have taken the name. */
 function openChecked(
   path: string,
   flags: number,
@@ -130,7 +127,7 @@ export function readFileText(path: string, most?: number): string {
   return readFileBytes(path, most).toString('utf8')
 }
 
-/** The names in a folder, also those in its folders if `recursive`; none if it cannot be read. */
+/** The names in a folder, and in its subfolders if `recursive`; none if it cannot be read. */
 export function namesIn(folder: string, recursive = false): string[] {
   try {
     return readdirSync(folder, { recursive, encoding: 'utf8' })
@@ -168,10 +165,7 @@ function makeFolder(path: string, mode: number | undefined) {
   }
 }
 
-/**
- * Returns the status of a path. It uses `bigint` because of a bug in Node, which `statusOf` of
- * @tsrun/native explains.
- */
+/** Uses `bigint` because of a bug in Node that `statusOf` of @tsrun/native explains. */
 function statusOf(path: string): BigIntStats | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })
 }
@@ -241,10 +235,7 @@ function refuseOthers(path: string, status: BigIntStats | undefined) {
 const OWN_FILE = 0o600
 const OWN_FOLDER = 0o700
 
-/**
- * Makes a folder and its missing parents. Only this user gets access. Existing folders keep their
- * permissions.
- */
+/** Makes a folder and its missing parents for this user only. Existing ones keep their permissions. */
 export function makeOwnFolder(path: string): void {
   makeFolders(path, OWN_FOLDER)
 }
@@ -259,10 +250,7 @@ export function openOwnFile(path: string): number {
   return openFile(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, OWN_FILE)
 }
 
-/**
- * Writes all bytes, because `writeSync` may write fewer on a nearly full disk.
- * @throws the errors of `writeSync`, such as ENOSPC
- */
+/** Writes all bytes. `writeSync` may write fewer on a nearly full disk, and its errors are thrown. */
 export function writeWhole(fd: number, bytes: Uint8Array): void {
   for (let at = 0; at < bytes.length;) at += writeSync(fd, bytes, at)
 }

@@ -7,13 +7,13 @@ import { types } from 'node:util'
 import { makeOwnFolder, replaceFile } from './files.ts'
 
 const STDERR = 2
-/** Milliseconds. */
+/** Milliseconds until the next attempt to write to a full pipe. */
 const RETRY_AFTER = 10
 
 /** In Bun and Deno, `process.hrtime` starts at 0 in each process, so use a clock that processes share. */
 const hasOwnClock = ['bun', 'deno'].some((name) => name in process.versions)
 
-/** Not read at each call, because `process` is a getter. */
+/** Read once, because `process` is a getter. */
 const { hrtime } = process
 
 /**
@@ -58,17 +58,14 @@ export const host = {
   pathOf: (url: string | URL): string => fileURLToPath(url),
   relativePath: (path: string): string => relative(process.cwd(), path),
   isBuffer: (value: object): boolean => Buffer.isBuffer(value),
-  /**
-   * Converts a value to a Buffer, which the codec sends unchanged. Text becomes UTF-8; other values
-   * are not copied.
-   */
+  /** Returns a Buffer, which the codec sends unchanged. Text becomes UTF-8; other values are not copied. */
   bytesOf(value: string | ArrayBufferView | ArrayBufferLike): Uint8Array {
     if (typeof value === 'string') return Buffer.from(value)
     return ArrayBuffer.isView(value)
       ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
       : Buffer.from(value)
   },
-  /** Writes a line of the log before it returns. A reader that has gone loses it. */
+  /** Writes a line of the log before it returns. Drops the line if its reader has gone. */
   writeLog(_severity: Severity, line: object): void {
     const bytes = Buffer.from(`${JSON.stringify(line)}\n`)
     for (let written = 0; written < bytes.length;) {
@@ -81,10 +78,7 @@ export const host = {
       }
     }
   },
-  /**
-   * Creates or replaces a file that only this user can read. Creates its folder if necessary.
-   * @returns the path of the file
-   */
+  /** Creates or replaces a file that only this user can read, and makes its folder. Returns its path. */
   writeOwnFile(folder: string, name: string, text: string): string {
     const path = `${folder}/${name}`
     makeOwnFolder(folder)
@@ -98,11 +92,8 @@ type Severity = 'debug' | 'info' | 'warn' | 'error'
 type HostTypes = Pick<
   typeof types,
   | 'isAnyArrayBuffer'
-  | 'isBigInt64Array'
-  | 'isBigUint64Array'
   | 'isDate'
   | 'isFloat32Array'
-  | 'isFloat64Array'
   | 'isInt32Array'
   | 'isMap'
   | 'isNativeError'

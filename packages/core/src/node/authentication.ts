@@ -55,10 +55,7 @@ export interface Challenge {
   readonly serverNonce: Uint8Array
 }
 
-/**
- * Why a client ends the handshake: the peer has another protocol, version, protection or token, or
- * it rejected the client's certificate.
- */
+/** Why a client ends the handshake: what differs at the server, or that its certificate is rejected. */
 export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
 export function makeNonce(): Uint8Array {
@@ -238,20 +235,14 @@ type KeyPair = ReturnType<typeof makeKeyPair>
 /** The bytes before an X25519 public key in SPKI format (RFC 8410). */
 const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
 
-/**
- * Makes an ephemeral X25519 key pair (RFC 7748) for one connection. If the token leaks later,
- * recorded traffic of the connection stays unreadable.
- */
+/** Makes ephemeral keys (X25519, RFC 7748): recorded traffic stays unreadable if the token leaks later. */
 function makeKeyPair() {
   const { publicKey, privateKey } = generateKeyPairSync('x25519')
   const spki = publicKey.export({ format: 'der', type: 'spki' })
   return {
     /** 32 bytes. */
     publicKey: new Uint8Array(spki.subarray(SPKI_PREFIX.length)),
-    /**
-     * Computes the secret that both ends share.
-     * @throws an Error if the bytes are not a public key
-     */
+    /** Computes the shared secret. Throws an Error if the bytes are not a public key. */
     agree: (theirs: Uint8Array) => diffieHellman({ privateKey, publicKey: publicKeyOf(theirs) }),
   }
 }
@@ -261,10 +252,7 @@ function publicKeyOf(bytes: Uint8Array): KeyObject {
   return createPublicKey({ key, format: 'der', type: 'spki' })
 }
 
-/**
- * Derives the keys of both directions (HKDF-SHA256, RFC 5869). The result is from the client's
- * view.
- */
+/** Derives the keys of both directions (HKDF-SHA256, RFC 5869), named from the client's view. */
 function deriveKeys(secret: Uint8Array, salt: Uint8Array, context: string): SessionKeys {
   const expand = (direction: string) => {
     const info = `tsrun ${direction}\0${context}`

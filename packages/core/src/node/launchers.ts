@@ -19,10 +19,7 @@ export interface LaunchedPlace {
   readonly variable: string
 }
 
-/**
- * Returns the place that srun, mpirun or mpiexec gave this process; undefined if none of them
- * started it.
- */
+/** Returns the place that srun, mpirun or mpiexec gave this process, if one of them started it. */
 export function launchedPlace(env: Environment): LaunchedPlace | undefined {
   const slurm = ofSlurm(env)
   const mpi =
@@ -120,10 +117,7 @@ function stepOf(env: Environment) {
   return numberOf(env['SLURM_STEP_ID'] ?? env['SLURM_STEPID'])
 }
 
-/**
- * Returns the number of tasks of a node. In Slurm's notation, `2(x3),1` means three nodes with two
- * tasks and one node with one.
- */
+/** In Slurm's notation, `2(x3),1` means three nodes with two tasks and one node with one. */
 function tasksOfNode(list: string, node: number) {
   let first = 0
   for (const [, tasks, nodes = '1'] of list.matchAll(/(\d+)(?:\(x(\d+)\))?/g)) {

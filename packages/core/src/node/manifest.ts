@@ -8,6 +8,7 @@ import {
   choice,
   list,
   object,
+  parseJson,
   record,
   text,
   where,
@@ -40,27 +41,17 @@ function readManifest<T>(name: string, of: Schema<T>, env: Environment): T | und
   try {
     json = readFileText(path)
   } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) {
-      return undefined
-    }
+    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return undefined
     throw unusable(messageOf(error))
   }
   const distrust = distrustOf(tsrunHome(env)) ?? distrustOf(dirname(path))
   if (distrust !== undefined) throw unusable(`${distrust}; name another folder in TSRUN_HOME`)
-  let manifest: unknown
-  try {
-    manifest = JSON.parse(json)
-  } catch {
-    throw unusable('it is not valid JSON')
-  }
-  if (!of.is(manifest)) throw unusable('another version of tsrun wrote it')
+  const manifest = parseJson(json, of)
+  if (manifest === undefined) throw unusable('it is damaged, or another version of tsrun wrote it')
   return manifest
 }
 
-/**
- * Replaces the manifest of `tsrun setup NAME` atomically: a reader sees either the old manifest or the
- * new one.
- */
+/** Replaces the manifest of `tsrun setup NAME` atomically. */
 export function writeManifest(
   name: string,
   manifest: object,
@@ -112,11 +103,11 @@ const systemLibraries: readonly string[] =
       : ['libopenblas.so.0', 'libmkl_rt.so.2', 'libblis.so.4']
 
 /**
- * Returns the libraries to try, the preferred one first, each with its origin: the one that TSRUN_BLAS names,
- * or none for `off`; else the one that `tsrun setup blas` installed, those of npm packages beside this one or
- * the working directory, and those of the system.
+ * Returns the libraries to try, the preferred one first, each with its origin. TSRUN_BLAS names the only
+ * one, or `off` for none. By default they are that of `tsrun setup blas`, those of npm packages beside this
+ * one or the working directory, and those of the system.
  *
- * @param report - called if it is unknown what `tsrun setup blas` installed
+ * @param report - called with the reason if the manifest of `tsrun setup blas` cannot be used
  */
 export function blasLibraries(
   report: (problem: string) => void,
@@ -202,10 +193,7 @@ export function readTensorFlowManifest(
   return readManifest('tensorflow', tensorflowManifest, env)
 }
 
-/**
- * Returns LD_LIBRARY_PATH for a process that loads this TensorFlow: the manifest's folders first,
- * then the existing ones.
- */
+/** LD_LIBRARY_PATH of a process that loads this TensorFlow: the manifest's folders come first. */
 export function libraryPath(
   { libraryFolders }: Pick<TensorFlowManifest, 'libraryFolders'>,
   env: Environment = process.env,

@@ -6,10 +6,7 @@ import { monotonicNow } from '../time.ts'
 const LINE_EVERY = 3000
 const REDRAW_EVERY = 100
 
-/**
- * Shows progress on standard output: rewrites one line on a terminal, and prints a line every few
- * seconds elsewhere.
- */
+/** Shows progress: rewrites one line on a terminal, and prints a line every few seconds elsewhere. */
 export class ProgressLine {
   readonly #inPlace = process.stdout.isTTY
   #shown = monotonicNow()

@@ -8,10 +8,9 @@ import { flag, readVariable, type Environment } from '../schema.ts'
  */
 export type Protection = 'none' | 'encrypted'
 
-const protections: readonly Protection[] = ['none', 'encrypted']
-
+/** The number of a protection in the hello of a handshake. */
 export function protectionCode(protection: Protection): number {
-  return protections.indexOf(protection)
+  return protection === 'none' ? 0 : 1
 }
 
 /** The command-line flag that selects each protection, for error messages. */

@@ -1,6 +1,6 @@
 import { StringDecoder } from 'node:string_decoder'
 import { stripVTControlCharacters } from 'node:util'
-import { endingColours, visibleText } from '@tsrun/core'
+import { visibleText } from '@tsrun/core'
 
 export type StreamName = 'stdout' | 'stderr'
 
@@ -58,10 +58,7 @@ export function lineSplitter(limit = LINE_LIMIT) {
 export function withoutCodes(text: string): string {
   // Most lines have no control characters, and this test is faster than the search.
   if (!/[\x0e\x0f\x1b\x80-\x9f]/.test(text)) return text
-  return stripVTControlCharacters(endingColours(text)).replaceAll(
-    /[\x0e\x0f\x1b\x90\x98\x9b\x9d-\x9f]/g,
-    '',
-  )
+  return stripVTControlCharacters(text).replaceAll(/[\x0e\x0f\x1b\x90\x98\x9b\x9d-\x9f]/g, '')
 }
 
 /** Milliseconds between two states of a progress bar that are shown as lines. */

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util'
-import { endingColours, visibleText } from '@tsrun/core'
+import { visibleText } from '@tsrun/core'
 import { fillTemplate, type RankFacts } from '../args/log-prefix.ts'
 import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { jsonLine, collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
@@ -46,7 +46,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
       jsonLine({ time: new Date(time()).toISOString(), rank, stream, line }),
     )
   }
-  // A single rank has the console to itself, so its progress bars may overwrite lines.
+  // A single rank has the console to itself, so its progress bars may overwrite and erase their line.
   const isAlone = worldSize === 1
   if (format === 'raw') {
     return isAlone ? asWritten((text) => text) : inWholeLines(stream, (text) => `${text}\n`)
@@ -56,8 +56,8 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   const colour = how.colour[stream]
   const template = how.prefix
   if (isAlone && template === undefined) {
-    const end = colour ? endingColours : withoutCodes
-    return asWritten((text) => end(make(text)))
+    const show = colour ? visibleLine : withoutCodes
+    return asWritten((text) => show(make(text)))
   }
   const usual = rankPrefix(rank, worldSize, colour)
   const prefix =
@@ -65,6 +65,11 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
       ? () => usual
       : () => coloured(fillTemplate(template, { facts, stream, time: time() }), rank, colour)
   return inWholeLines(stream, (text) => withPrefix(prefix(), visibleText(make(text), colour)))
+}
+
+/** Unlike `visibleText`, keeps the codes that erase in a line (CSI K) or move the cursor in it (CSI G). */
+function visibleLine(text: string) {
+  return visibleText(text, true).replaceAll(/␛(?=\[\d?[GK])/g, '\x1b')
 }
 
 /** Characters of the prefix of a rank's lines. With a template, the width may vary. */

@@ -5,10 +5,10 @@ import {
   addressOfInterface,
   connectStore,
   isLoopback,
+  nameEndpoint,
   storeTlsOf,
   systemNames,
   type Store,
-  type StoreConnection,
 } from '@tsrun/store'
 import type { Job, JobContext } from '../job/job.ts'
 import { isLeave, type Conclusion, type Nodes } from '../job/nodes.ts'
@@ -57,9 +57,9 @@ export async function joinNodes(
 ): Promise<Joined | undefined> {
   const { iface } = job.placement
   const waiting = announceWait(context.announcer, 'node 0')
-  const reached = await connect(job, context, waiting, isHere)
-  if (reached === undefined) return undefined
-  const { store, localAddress, remoteAddress: storeAddress } = reached
+  const store = await connect(job, context, waiting, isHere)
+  if (store === undefined) return undefined
+  const { localAddress, remoteAddress: storeAddress } = store
   try {
     const id = randomBytes(8).toString('hex')
     const address = iface === undefined ? localAddress : addressOfInterface(iface)
@@ -97,18 +97,17 @@ async function connect(
   const here = new AbortController()
   let failures = 0
   let hint = ''
-  let ends: StoreConnection | undefined
   try {
-    const store = await connectStore({
+    return await connectStore({
       host,
       port,
       token: identity.token,
       tls: storeTlsOf(protection),
       timeout,
       signal: AbortSignal.any([interrupts.stop, here.signal]),
-      onProgress: ({ endpoint, reason }) => {
+      onRetry: (reason) => {
         failures++
-        waiting.whom = `node 0 at ${endpoint}: ${reason}${hint}`
+        waiting.whom = `node 0 at ${nameEndpoint(host, port)}: ${reason}${hint}`
         const look = async (): Promise<void> => {
           if ((await isHere?.()) === true) here.abort()
           const [address = '', ...others] = await systemNames.lookup(host)
@@ -116,9 +115,7 @@ async function connect(
         }
         look().catch(() => undefined)
       },
-      onConnect: (connection) => (ends = connection),
     })
-    return { store, ...ends! }
   } catch (error) {
     waiting.end()
     if (here.signal.aborted && !interrupts.stop.aborted) return undefined

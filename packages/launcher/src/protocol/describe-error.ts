@@ -8,7 +8,11 @@ const LONGEST_NAME = 200
 /** What a report says about a thrown value. */
 export type ErrorDescription = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
-/** Describes a thrown value. Throws if its properties do. @param print - returns its text in the report */
+/**
+ * Describes a thrown value. Throws if its properties do.
+ *
+ * @param print - returns the text of the value in the report
+ */
 export function describeThrown(
   thrown: unknown,
   print: (thrown: unknown) => string,
@@ -69,6 +73,6 @@ function waitOf({ code, facts }: TsrError): TimedOutWait {
   }
 }
 
-function ranksIn(text: string | number | bigint | undefined): number[] {
+function ranksIn(text: string | number | undefined): number[] {
   return [...String(text ?? '').matchAll(/\d+/g)].map(([digits]) => Number(digits))
 }

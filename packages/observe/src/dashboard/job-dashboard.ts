@@ -200,8 +200,8 @@ function toView(status: RankStatus, now: number, rates: RankRates | undefined): 
   }
 }
 
-function ended({ rank, pid, end = 'ended', step, of, loss, ...last }: RankStatus): RankView {
+function ended({ rank, end = 'ended', step, of, loss, ...last }: RankStatus): RankView {
   const { operation: name, sequence, group = '' } = last
   const operation = name === undefined ? undefined : `${name} #${sequence} of ${group}`
-  return { rank, pid, operation, step, of, loss, state: end, waitsFor: [], seconds: 0 }
+  return { rank, operation, step, of, loss, state: end, waitsFor: [], seconds: 0 }
 }

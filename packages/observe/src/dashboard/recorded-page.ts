@@ -40,25 +40,20 @@ export function servePage(port: number, options: RecordedPageOptions) {
 function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOptions): PageSource {
   const steps = readSteps(trace)
   const { numbers, ranks } = steps
-  const step: NonNullable<PageSource['step']> = ({ index, number }) => {
-    const next = numbers.findIndex((each) => each >= (number ?? 0))
-    const place = index ?? (next < 0 ? numbers.length - 1 : next)
-    const chosen = numbers[place]
-    if (chosen === undefined) return undefined
-    const view = stepView(
-      chosen,
-      ranks
-        .map(({ header, windows, spansBetween }) => {
-          const window = windows.get(chosen)!
-          return { rank: header.rank, window, spans: spansBetween(window.start, window.end) }
-        })
-        .sort((a, b) => a.rank - b.rank),
+  const step = (number: number) => {
+    if (!numbers.includes(number)) return undefined
+    const shown = ranks.map(({ header, windows, spansBetween }) => {
+      const window = windows.get(number)!
+      return { rank: header.rank, window, spans: spansBetween(window.start, window.end) }
+    })
+    return stepView(
+      number,
+      shown.sort((a, b) => a.rank - b.rank),
     )
-    return { index: place, view }
   }
   const summary = summarizeSteps(steps)
   const recorded = summary && {
-    steps: numbers.length,
+    steps: numbers,
     summary,
     sentences: summarySentences(summary),
   }
@@ -66,7 +61,7 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
     at: 0,
     job: { ...run, phase: 'recorded', ...placeOf(steps, lines) },
     points: pointsOf(steps),
-    step: recorded && step({ index: recorded.steps - 1 })?.view,
+    step: step(numbers.at(-1) ?? NaN),
     lines,
     dropped,
     report,
@@ -84,23 +79,15 @@ function recordedPage({ trace, lines, dropped, report, ...run }: RecordedPageOpt
 function placeOf(
   steps: RecordedSteps,
   lines: readonly LogLine[],
-): Pick<JobView, 'host' | 'worldSize' | 'restartCount' | 'ranks'> {
+): Pick<JobView, 'worldSize' | 'restartCount' | 'ranks'> {
   const headers = steps.ranks.map(({ header }) => header)
   const ranks = new Set([...headers, ...lines].map(({ rank }) => rank))
-  const pids = new Map(headers.map(({ rank, pid }) => [rank, pid]))
   return {
-    host: [...new Set(headers.map(({ host }) => host))].join(', '),
     worldSize: headers[0]?.worldSize ?? ranks.size,
     restartCount: steps.restartCount,
     ranks: [...ranks]
       .sort((a, b) => a - b)
-      .map((rank): RankView => ({
-        rank,
-        pid: pids.get(rank) ?? 0,
-        state: 'ended',
-        waitsFor: [],
-        seconds: 0,
-      })),
+      .map((rank): RankView => ({ rank, state: 'ended', waitsFor: [], seconds: 0 })),
   }
 }
 

@@ -10,23 +10,12 @@ const INTERVAL = 100
 const IDLE_INTERVAL = 1000
 /** Maximum open pages; more are rejected. */
 const MOST_PAGES = 16
-const MOST_CONNECTIONS = 128
 
 const files: ReadonlyMap<string, readonly [file: string, type: string]> = new Map([
   ['/', ['dashboard.html', 'text/html; charset=utf-8']],
   ['/dashboard.js', ['dashboard.js', 'text/javascript; charset=utf-8']],
   ['/dashboard.css', ['dashboard.css', 'text/css; charset=utf-8']],
 ])
-
-const securityHeaders = {
-  'Content-Security-Policy':
-    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; " +
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-  'X-Content-Type-Options': 'nosniff',
-  'Referrer-Policy': 'no-referrer',
-  'Cross-Origin-Resource-Policy': 'same-origin',
-  'Cache-Control': 'no-store',
-}
 
 interface OpenPage {
   readonly response: ServerResponse
@@ -63,16 +52,12 @@ export async function serveDashboard(port: number, feed: PageSource) {
     timer = setTimeout(sendUpdate, pages.size > 0 ? INTERVAL : IDLE_INTERVAL).unref()
   }
 
-  const stream = (request: IncomingMessage, response: ServerResponse, send: Send) => {
+  const stream = (response: ServerResponse, send: Send) => {
     if (pages.size >= MOST_PAGES) {
       send(503, `${MOST_PAGES} pages are open\n`)
       return
     }
-    response.writeHead(200, { ...securityHeaders, 'Content-Type': 'text/event-stream' })
-    if (request.method === 'HEAD') {
-      response.end()
-      return
-    }
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
     const page = { response, isBehind: true }
     pages.add(page)
     response.on('error', () => undefined).on('close', () => pages.delete(page))
@@ -84,48 +69,37 @@ export async function serveDashboard(port: number, feed: PageSource) {
     return a.length === b.length && timingSafeEqual(a, b)
   }
 
-  const server = await openHttpServer({
-    host: '127.0.0.1',
-    port,
-    limit: MOST_CONNECTIONS,
-    requests: 0,
-    headers: securityHeaders,
-    // Reject other host names, even if they resolve to 127.0.0.1 (DNS rebinding).
-    isOwnName: (name, { port: own }) => [`127.0.0.1:${own}`, `localhost:${own}`].includes(name),
-    answer: ({ request, response, send, admit }) => {
-      // URL would parse a path that begins with `//` as another host.
-      const [pathname = '', query] = (request.url ?? '').split('?', 2)
-      const searchParams = new URLSearchParams(query)
-      const given = searchParams.get('token')
-      const cookie = `tsrun-dashboard-${server.address.port}`
-      const isEntry = given !== null && isToken(given)
-      if (!isEntry && !isToken(cookieOf(request, cookie))) {
-        send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
-        return
+  const server = await openHttpServer('127.0.0.1', port, (exchange) => {
+    const { request, response, send, admit } = exchange
+    // URL would parse a path that begins with `//` as another host.
+    const [pathname = '', query] = (request.url ?? '').split('?', 2)
+    const searchParams = new URLSearchParams(query)
+    const given = searchParams.get('token')
+    const cookie = `tsrun-dashboard-${server.address.port}`
+    const isEntry = given !== null && isToken(given)
+    if (!isEntry && !isToken(cookieOf(request, cookie))) {
+      send(403, 'Open the address that tsrun has printed: it ends with the token.\n')
+      return
+    }
+    admit()
+    if (isEntry) {
+      // Redirect, so that the token disappears from the address bar and the history.
+      const value = `${cookie}=${token}; HttpOnly; SameSite=Strict; Path=/`
+      send(303, '', { 'Set-Cookie': value, Location: '/' })
+    } else if (pathname === '/events') {
+      stream(response, send)
+    } else if (pathname === '/step' && feed.step !== undefined) {
+      const step = feed.step(Number(searchParams.get('number') ?? NaN))
+      if (step === undefined) send(404, 'no such step\n')
+      else send(200, JSON.stringify(step), { 'Content-Type': 'application/json' })
+    } else {
+      const [file, type] = files.get(pathname) ?? []
+      if (file === undefined) send(404, 'not found\n')
+      else {
+        const text = readFileSync(new URL(`dist/${file}`, packageFolder), 'utf8')
+        send(200, text, { 'Content-Type': type! })
       }
-      admit()
-      if (isEntry) {
-        // Redirect, so that the token disappears from the address bar and the history.
-        const value = `${cookie}=${token}; HttpOnly; SameSite=Strict; Path=/`
-        send(303, '', { 'Set-Cookie': value, Location: '/' })
-      } else if (pathname === '/events') {
-        stream(request, response, send)
-      } else if (pathname === '/step' && feed.step !== undefined) {
-        const step = feed.step({
-          index: numberOf(searchParams, 'index'),
-          number: numberOf(searchParams, 'number'),
-        })
-        if (step === undefined) send(404, 'no such step\n')
-        else send(200, JSON.stringify(step), { 'Content-Type': 'application/json' })
-      } else {
-        const [file, type] = files.get(pathname) ?? []
-        if (file === undefined) send(404, 'not found\n')
-        else {
-          const text = readFileSync(new URL(`dist/${file}`, packageFolder), 'utf8')
-          send(200, text, { 'Content-Type': type! })
-        }
-      }
-    },
+    }
   })
   sendUpdate()
   return {
@@ -141,12 +115,6 @@ export async function serveDashboard(port: number, feed: PageSource) {
       await server.close(200)
     },
   }
-}
-
-/** Reads a non-negative integer; undefined for any other text. */
-function numberOf(parameters: URLSearchParams, name: string) {
-  const text = parameters.get(name) ?? ''
-  return /^\d{1,15}$/.test(text) ? Number(text) : undefined
 }
 
 function eventText(event: string, data: unknown) {

@@ -1,9 +1,9 @@
-import { closeSync, fstatSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { namesIn, openFile } from '@tsrun/core'
+import { namesIn } from '@tsrun/core'
 import { parseSpanFileName, type Span } from '@tsrun/distributed/record'
 import type { Window } from '../trace/division.ts'
-import { readAt, spanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
+import { spanDecoder, SpanFileReader } from '../trace/span-file-reader.ts'
 import { stepView } from './step-view.ts'
 
 /** Maximum bytes read by one poll, over all files. */
@@ -13,8 +13,6 @@ const LOOK_BYTES = 32 * 2 ** 20
  * ends must be long enough to have steps in common.
  */
 const END_BYTES = 2 ** 19
-/** Maximum bytes decoded together. */
-const PART_BYTES = 2 ** 20
 /**
  * Minimum steps whose spans are kept, besides those of the last KEPT_TIME milliseconds. Ranks write every
  * 250 ms at different times, so their last steps may differ.
@@ -76,9 +74,10 @@ type SpanTail = ReturnType<typeof openSpanTail>
 
 /** @throws Error if the file is no span file */
 function openSpanTail(path: string) {
-  const { header, begin } = new SpanFileReader(path)
+  const file = new SpanFileReader(path)
+  const { header } = file
   const decode = spanDecoder(header)
-  let at = begin
+  let at = file.begin
   /** All spans since this time have been read. Infinity after a skipped part, until the next step ends. */
   let from = header.monotonic
 
@@ -110,23 +109,14 @@ function openSpanTail(path: string) {
     forget()
   }
 
-  /** Returns appended bytes, or marks a part as skipped because it is too old. */
-  const readAdded = (most: number) => {
-    let fd: number
-    try {
-      fd = openFile(path)
-    } catch {
-      // A newer file has replaced this file.
-      return { bytes: Buffer.alloc(0), isPassedOver: false }
+  /** Reads up to a position. @param isSkipped - whether to skip the spans, which is much faster */
+  const advance = (to: number, isSkipped: boolean) => {
+    const added: Span[] = []
+    for (const part of file.parts(END_BYTES, decode, at, to, isSkipped)) {
+      at = part.to
+      added.push(...part.spans)
     }
-    try {
-      const added = Math.max(0, fstatSync(fd).size - at)
-      const isPassedOver = added > 1.5 * END_BYTES
-      const length = Math.min(most, isPassedOver ? Math.min(added - END_BYTES, PART_BYTES) : added)
-      return { bytes: readAt(fd, at, length), isPassedOver }
-    } finally {
-      closeSync(fd)
-    }
+    return added
   }
 
   const tail = {
@@ -138,21 +128,22 @@ function openSpanTail(path: string) {
     begun: header.monotonic,
     /** Reads up to `most` appended bytes. @returns the number of bytes read */
     read(most: number) {
-      let total = 0
-      for (let isBehind = true; isBehind && total < most;) {
-        const { bytes, isPassedOver } = readAdded(most - total)
-        const added: Span[] = []
-        const used = decode(bytes, isPassedOver ? undefined : added)
-        at += used
-        total += used
-        isBehind = isPassedOver && used > 0
-        if (isPassedOver) {
+      const begin = at
+      let added: readonly Span[] = []
+      try {
+        const { size } = statSync(path)
+        if (size - at > 1.5 * END_BYTES) {
+          advance(Math.min(size - END_BYTES, begin + most), true)
           tail.spans = []
           tail.windows.clear()
           from = Infinity
-        } else add(added)
+        }
+        added = advance(Math.min(size, begin + most), false)
+      } catch {
+        // A newer file has replaced this file.
       }
-      return total
+      add(added)
+      return at - begin
     },
   }
   return tail

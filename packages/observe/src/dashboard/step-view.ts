@@ -3,15 +3,17 @@ import {
   Arrivals,
   divideWindow,
   noticedEnd,
+  sharesOf,
   sweep,
   type Piece,
   type Window,
 } from '../trace/division.ts'
 import { balancedSchedule } from '../trace/balanced-schedule.ts'
-import { shareOfPart, sharesOf } from '../trace/shares.ts'
+import { shareOfPart } from '../trace/shares.ts'
 import {
   barKinds,
   type Bar,
+  type BarKind,
   type CollectiveView,
   type StepRankView,
   type StepView,
@@ -73,22 +75,21 @@ function barsOf(
   milliseconds: number,
 ) {
   const bars: Bar[] = []
-  const add = (kind: (typeof barKinds)[number], { start, end }: Window, microbatch = -1) => {
+  const add = (kind: BarKind, { start, end }: Window, microbatch = -1) => {
     if (end - start < milliseconds * SHORTEST) return
     bars.push([barKinds.indexOf(kind), rounded(start - origin), rounded(end - origin), microbatch])
   }
   for (const span of spans) {
     if (computations.has(span.kind)) add(span.kind as 'F', span, span.microbatch)
   }
-  let last: { readonly kind: (typeof barKinds)[number]; start: number; end: number } | undefined
+  let last: { readonly kind: BarKind; start: number; end: number } | undefined
   const flush = () => {
     if (last !== undefined) add(last.kind, last)
     last = undefined
   }
   for (const { part, start, end } of pieces) {
     const share = part === 'waiting' ? 'waiting' : shareOfPart[part]
-    const kind =
-      share === 'compute' || share === 'bubble' || share === 'imbalance' ? undefined : share
+    const kind = share === 'compute' ? undefined : share
     if (last?.kind !== kind) flush()
     if (kind === undefined) continue
     if (last === undefined) last = { kind, start, end }

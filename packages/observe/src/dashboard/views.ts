@@ -6,7 +6,6 @@ import type { TraceSummary } from '../trace/summary.ts'
 /** A rank on the page. Unknown values are undefined. */
 export interface RankView extends Partial<RankRates> {
   readonly rank: number
-  readonly pid: number
   readonly state: RankActivity
   readonly operation?: string | undefined
   /** The ranks whose messages this rank waits for. */
@@ -28,7 +27,8 @@ export interface JobView extends AttemptFacts {
   readonly command?: string
   /** Seconds since the job was started, or its duration; undefined for a recorded job. */
   readonly seconds?: number
-  readonly host: string
+  /** Undefined for a recorded job. */
+  readonly host?: string
   readonly phase: JobPhase
   readonly ranks: readonly RankView[]
 }
@@ -107,17 +107,11 @@ export interface LinksView {
 
 /** The trace of a recorded job. */
 export interface RecordedView {
-  /** Number of steps that all ranks have. */
-  readonly steps: number
+  /** The numbers of the steps that all ranks have, in order. */
+  readonly steps: readonly number[]
   readonly summary: TraceSummary
   /** Sentences that describe the summary, without the table of ranks. */
   readonly sentences: readonly string[]
-}
-
-/** A step of a recorded job, with its position among the steps. */
-export interface RecordedStepView {
-  readonly index: number
-  readonly view: StepView
 }
 
 /** The data source of a page. */
@@ -132,16 +126,8 @@ export interface PageSource {
   update(isWatched: boolean): DashboardUpdate
   /** All kept data, including the changes in this update. */
   snapshot(update: DashboardUpdate): DashboardUpdate
-  /**
-   * Returns one of the recorded steps.
-   *
-   * @param place - a position among the recorded steps, or a step number; a missing number selects
-   *   the next step
-   */
-  step?(place: {
-    readonly index?: number | undefined
-    readonly number?: number | undefined
-  }): RecordedStepView | undefined
+  /** Returns a recorded step; undefined for an unknown number. */
+  step?(number: number): StepView | undefined
 }
 
 /** A server-sent event: the changes since the last event, or a snapshot of all data. */

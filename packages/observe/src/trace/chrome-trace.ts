@@ -6,8 +6,8 @@ import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { findTracedRun } from './traced-run.ts'
 
-/** Number of spans that are sorted at once. */
-const CHUNK = 50_000
+/** Bytes of spans that are sorted at once: some ten thousand spans. */
+const SORTED_BYTES = 2 ** 21
 
 /** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */
 const SHORTEST = 0.001
@@ -64,10 +64,10 @@ function writeEvents(files: readonly SpanFileReader[], path: string) {
         })
         tracks.set(key, own)
       }
-      for (const chunk of chunksOf(file.spans())) {
-        chunk.sort((a, b) => a.start - b.start || b.end - a.end)
-        for (const span of chunk) writeSpan(output, span, { pid, offset, restartCount }, own)
-        count += chunk.length
+      for (const { spans } of file.parts(SORTED_BYTES)) {
+        const sorted = spans.toSorted((a, b) => a.start - b.start || b.end - a.end)
+        for (const span of sorted) writeSpan(output, span, { pid, offset, restartCount }, own)
+        count += spans.length
       }
     }
     return count
@@ -97,17 +97,6 @@ export function mergeTrace(
   if (run === undefined) return undefined
   const ranks = new Set(run.files.map(({ header }) => header.rank))
   return { spans: writeChromeTrace(run.files, file), ranks }
-}
-
-function* chunksOf(spans: Iterable<Span>): Generator<Span[]> {
-  let chunk: Span[] = []
-  for (const span of spans) {
-    chunk.push(span)
-    if (chunk.length < CHUNK) continue
-    yield chunk
-    chunk = []
-  }
-  yield chunk
 }
 
 function writeSpan(
@@ -205,19 +194,14 @@ const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
 
 type Tracks = ReturnType<typeof assignTracks>
 
-/**
- * Assigns the spans of one rank to tracks (threads of the trace). Slices of one track are nested or
- * disjoint. A slice that would overlap partially gets an additional track.
- *
- * @param onNew - called for each new track
- */
+/** Assigns the spans of a rank to tracks (threads of the trace), in which slices are nested or disjoint. */
 function assignTracks(rank: number, onNew: (tid: number, name: string) => void) {
   /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
   const main: number[][] = []
   /** By track of the engine: when the track becomes free. */
   const engine: number[] = []
   const known = new Set<number>()
-  /** @param number - of several tracks of one kind, from 0 */
+  /** @param number - the index of the track among those of its kind */
   const trackOf = (track: number, kind = '', number = 0) => {
     // Thread ID 0 is reserved for the system.
     const tid = rank * RANK + track + 1

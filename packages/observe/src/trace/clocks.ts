@@ -29,32 +29,23 @@ export function hostOf({ node, host }: SpanFileHeader): string {
  */
 export function alignClocks(files: readonly SpanFileReader[]): Map<string, number> {
   const offsets = new Map<string, number>()
-  const [first] = files
-  if (first === undefined) return offsets
-  const own = hostOf(first.header)
-  offsets.set(own, 0)
-  const others = files.filter(({ header }) => hostOf(header) !== own)
-  if (others.length === 0) return offsets
+  const hosts = new Set(files.map(({ header }) => hostOf(header)))
+  const [own] = hosts
+  if (own !== undefined) offsets.set(own, 0)
+  if (hosts.size < 2) return offsets
   const bounds = boundsBetween(partsOf(files))
-  // Align a host that shares no operations with the first host through a third host.
-  for (let isNew = true; isNew;) {
-    isNew = false
-    for (const { header } of others) {
-      const host = hostOf(header)
-      if (offsets.has(host)) continue
-      for (const [known, offset] of offsets) {
-        const [forth, back] = [bounds.get(`${known}>${host}`), bounds.get(`${host}>${known}`)]
-        if (forth === undefined || back === undefined) continue
-        offsets.set(host, offset - (forth - back) / 2)
-        isNew = true
-        break
-      }
+  // The loop also visits the hosts that it adds, so a third host can connect two others.
+  for (const [known, offset] of offsets) {
+    for (const host of hosts) {
+      const [forth, back] = [bounds.get(`${known}>${host}`), bounds.get(`${host}>${known}`)]
+      if (offsets.has(host) || forth === undefined || back === undefined) continue
+      offsets.set(host, offset - (forth - back) / 2)
     }
   }
-  for (const { header } of others) {
+  const { time, monotonic } = files[0]!.header
+  for (const { header } of files) {
     const host = hostOf(header)
-    if (offsets.has(host)) continue
-    offsets.set(host, header.time - header.monotonic - (first.header.time - first.header.monotonic))
+    if (!offsets.has(host)) offsets.set(host, header.time - header.monotonic - (time - monotonic))
   }
   return offsets
 }

@@ -1,5 +1,6 @@
 import type { Span } from '@tsrun/distributed/record'
-import type { Arrivals, Piece, StepPart, Window } from './division.ts'
+import type { Arrivals, Piece, Window } from './division.ts'
+import type { StepPart } from './shares.ts'
 
 /** The time that one rank spends in one part on the critical path. */
 export interface PathShare {

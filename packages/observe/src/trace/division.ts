@@ -1,28 +1,5 @@
 import { isOperationKind, type Span, type SpanKind } from '@tsrun/distributed/record'
-
-/**
- * A part of a rank's time. Each instant belongs to a span of the main thread or, if there is none,
- * to the operation that the rank waits for. `reduce` is arithmetic of the main thread on buffers.
- * `waiting` lasts until the peers of an operation have arrived, and `transfer` from then until the
- * operation ends. `wakeUp` lasts from the end of the operation until the main thread resumes.
- */
-export type StepPart =
-  | 'input'
-  | 'batch'
-  | 'forward'
-  | 'backward'
-  | 'alloc'
-  | 'pack'
-  | 'call'
-  | 'waiting'
-  | 'transfer'
-  | 'wakeUp'
-  | 'reduce'
-  | 'unpack'
-  | 'update'
-  | 'checkpoint'
-  | 'gc'
-  | 'unexplained'
+import { shareOfPart, sharesFrom, type StepPart, type TimeShare } from './shares.ts'
 
 /** An interval in milliseconds. */
 export interface Window {
@@ -187,10 +164,7 @@ export function noticedEnd({ end, noticed = 0 }: Span): number {
   return end + noticed
 }
 
-/**
- * Returns a function that finds the intervals that overlap a window. Its windows must come in the
- * order of time.
- */
+/** Returns a function that finds the intervals that overlap a window. Pass windows in order. */
 export function sweep<T extends { readonly start: number }>(
   intervals: readonly T[],
   endOf: (each: T) => number,
@@ -203,4 +177,21 @@ export function sweep<T extends { readonly start: number }>(
     active = active.filter((each) => endOf(each) > start)
     return active
   }
+}
+
+/**
+ * Returns the milliseconds of each share in a step.
+ *
+ * @param idle - milliseconds of waiting inherent in the pipeline schedule
+ */
+export function sharesOf(pieces: readonly Piece[], idle: number): Record<TimeShare, number> {
+  const shares = sharesFrom(() => 0)
+  let waiting = 0
+  for (const { part, start, end } of pieces) {
+    if (part === 'waiting') waiting += end - start
+    else shares[shareOfPart[part]] += end - start
+  }
+  shares.bubble = Math.min(waiting, idle)
+  shares.imbalance = waiting - shares.bubble
+  return shares
 }

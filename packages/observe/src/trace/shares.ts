@@ -1,5 +1,3 @@
-import type { Piece, StepPart } from './division.ts'
-
 /**
  * Classifies the time of steps. `bubble` is the waiting inherent in the schedule of a pipeline while it
  * fills and drains. `imbalance` is any other waiting for late ranks. `communication` is the transfer
@@ -19,8 +17,8 @@ export type TimeShare = (typeof timeShares)[number]
 /** Milliseconds of each share in a step. */
 export type TimeShares = Readonly<Record<TimeShare, number>>
 
-/** The share that each part counts as. */
-export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShare>> = {
+/** The share that each part counts as, except `waiting`. */
+export const shareOfPart = {
   input: 'input',
   batch: 'input',
   forward: 'compute',
@@ -36,26 +34,17 @@ export const shareOfPart: Readonly<Record<Exclude<StepPart, 'waiting'>, TimeShar
   checkpoint: 'overhead',
   gc: 'overhead',
   unexplained: 'overhead',
-}
+} as const satisfies Readonly<Record<string, TimeShare>>
+
+/**
+ * A part of a rank's time. Each instant belongs to a span of the main thread or, if there is none,
+ * to the operation that the rank waits for. `reduce` is arithmetic of the main thread on buffers.
+ * `waiting` lasts until the peers of an operation have arrived, and `transfer` from then until the
+ * operation ends. `wakeUp` lasts from the end of the operation until the main thread resumes.
+ */
+export type StepPart = keyof typeof shareOfPart | 'waiting'
 
 /** Makes an object with a number for each share. */
 export function sharesFrom(of: (share: TimeShare) => number): Record<TimeShare, number> {
   return Object.fromEntries(timeShares.map((share) => [share, of(share)])) as never
-}
-
-/**
- * Returns the milliseconds of each share in a step.
- *
- * @param idle - milliseconds of waiting inherent in the pipeline schedule
- */
-export function sharesOf(pieces: readonly Piece[], idle: number): Record<TimeShare, number> {
-  const shares = sharesFrom(() => 0)
-  let waiting = 0
-  for (const { part, start, end } of pieces) {
-    if (part === 'waiting') waiting += end - start
-    else shares[shareOfPart[part]] += end - start
-  }
-  shares.bubble = Math.min(waiting, idle)
-  shares.imbalance = waiting - shares.bubble
-  return shares
 }

@@ -13,7 +13,8 @@ import {
 import { noticedEnd } from './division.ts'
 
 const LONGEST_HEADER = 16 * 1024
-const CHUNK = 256 * 1024
+/** Bytes of a part. A step is shown from whole parts, so smaller parts are faster. */
+const PART = 2 ** 18
 
 /**
  * Reads the spans that a rank has written, in parts. Skips an incomplete last record, and everything
@@ -50,20 +51,23 @@ export class SpanFileReader {
   /**
    * Yields the spans of successive parts of the file.
    *
+   * @param most - maximum bytes of a part
    * @param decode - must have read the names of the file, unless `from` is the beginning of the file
    * @param from - start of a record
-   * @param to - end of a record
+   * @param isSkipped - whether to skip the spans, which is much faster
    */
   *parts(
+    most = PART,
     decode = spanDecoder(this.header),
     from = this.begin,
     to = Infinity,
+    isSkipped = false,
   ): Generator<SpanFilePart, void, undefined> {
     const fd = openFile(this.#path)
     try {
       for (let at = from; at < to;) {
         const spans: Span[] = []
-        const used = decode(readAt(fd, at, Math.min(CHUNK, to - at)), spans)
+        const used = decode(readAt(fd, at, Math.min(most, to - at)), isSkipped ? undefined : spans)
         if (used === 0) return
         yield { spans, from: at, to: at + used }
         at += used
@@ -75,7 +79,7 @@ export class SpanFileReader {
 }
 
 /** Reads up to `most` bytes of a file from a position. */
-export function readAt(fd: number, position: number, most: number): Buffer {
+function readAt(fd: number, position: number, most: number): Buffer {
   const bytes = Buffer.allocUnsafe(most)
   return bytes.subarray(0, readSync(fd, bytes, 0, most, position))
 }
@@ -99,7 +103,7 @@ export function indexSpans(
   visit: (span: Span) => void,
 ): (start: number, end: number) => Span[] {
   const decode = spanDecoder(file.header)
-  const parts = Array.from(file.parts(decode), ({ from, to, spans }) => {
+  const parts = Array.from(file.parts(PART, decode), ({ from, to, spans }) => {
     let [start, end] = [Infinity, -Infinity]
     for (const span of spans) {
       start = Math.min(start, span.start)
@@ -112,7 +116,7 @@ export function indexSpans(
     const found: Span[] = []
     for (const part of parts) {
       if (part.start > end || part.end < start) continue
-      for (const { spans } of file.parts(decode, part.from, part.to)) {
+      for (const { spans } of file.parts(PART, decode, part.from, part.to)) {
         for (const span of spans)
           if (span.start <= end && noticedEnd(span) >= start) found.push(span)
       }

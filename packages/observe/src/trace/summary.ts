@@ -2,8 +2,8 @@ import type { StepRange } from '@tsrun/distributed/record'
 import { balancedSchedule } from './balanced-schedule.ts'
 import { hostOf } from './clocks.ts'
 import { addCriticalPath, type PathShare, type PathTotals } from './critical-path.ts'
-import { Arrivals, divideWindow, noticedEnd, sweep } from './division.ts'
-import { sharesFrom, sharesOf, timeShares, type TimeShares } from './shares.ts'
+import { Arrivals, divideWindow, noticedEnd, sharesOf, sweep } from './division.ts'
+import { sharesFrom, timeShares, type TimeShares } from './shares.ts'
 import { readSteps, type RecordedSteps, type TracedRun } from './traced-run.ts'
 
 /** The mean step of a rank. */

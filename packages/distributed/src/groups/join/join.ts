@@ -110,21 +110,14 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   const tls = storeTlsOf(settings.protection)
   const common = { port, token, tls }
   const server = isHost ? await hostStore(past, { host: at, ...common }) : undefined
-  let from: string | undefined
-  const connecting = connectStore({
-    ...common,
-    host,
-    timeout,
-    signal,
-    onConnect: ({ localAddress }) => (from = localAddress),
-  })
+  const connecting = connectStore({ ...common, host, timeout, signal })
   const client = await connecting.catch(async (error: unknown) => {
     await server?.close()
     throw error
   })
   return {
     store: client,
-    from,
+    from: client.localAddress,
     isOwn: true,
     close: async () => {
       await client.close()
