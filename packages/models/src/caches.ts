@@ -19,6 +19,7 @@ import {
   isAttention,
   isHostAccessible,
   isRepeatable,
+  MASKED,
   modulesOf,
   repeated,
 } from '@tsrun/training/parts'
@@ -26,8 +27,6 @@ import { GPT } from './gpt.ts'
 
 /** The smallest number of positions for which caches have room. */
 const SMALLEST = 64
-/** The score of a position that a query does not attend to; see `causalAttention`. */
-const MASKED = -1e30
 
 /** Modules that run the same operations for each token outside of training. */
 const PLAIN: readonly unknown[] = [GPT, Block, CausalSelfAttention, FeedForward, Embedding, Dropout]
@@ -165,7 +164,7 @@ export function keyValueCaches(block: number) {
             return columns === capacity ? next : tf.slice(next, [0, 0, 0], [-1, columns, -1])
           }) as [Tensor, Tensor]
           const queries = tf.reshape(q, [sequences, count, size])
-          const scores = tf.mul(tf.matMul(queries, keys, false, true), 1 / Math.sqrt(size))
+          const scores = tf.matMul(queries, keys, false, true)
           const probabilities = tf.softmax(tf.add(scores, maskOf(count, columns)))
           return { output: tf.reshape(tf.matMul(probabilities, values), q.shape), saved: [] }
         },
