@@ -199,8 +199,6 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */
 export class ShardedMLP extends ModuleChain {
-  readonly range: readonly [from: number, to: number]
-
   constructor(options: ShardedMLPOptions = {}) {
     const { layers, inputs, hidden, outputs, seed, range } = readOptions(options)
     const [from, to] = checkRange(range, layers)
@@ -217,7 +215,6 @@ export class ShardedMLP extends ModuleChain {
       })
     }
     super(children)
-    this.range = [from, to]
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
