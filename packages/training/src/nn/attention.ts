@@ -16,13 +16,9 @@ import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, ofKind, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
-/** Options of `CausalSelfAttention`. */
-export interface AttentionOptions {
-  /** The prefix of the names of the parameters: `<name>.c_attn.weight` and so on. */
-  readonly name: string
+/** The initial weights of a part of a transformer block. */
+export interface BranchOptions {
   readonly width: number
-  /** The number of heads, a divisor of the width. */
-  readonly heads: number
   readonly seed?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
@@ -31,17 +27,30 @@ export interface AttentionOptions {
    * residual stream; default `deviation`.
    */
   readonly outputDeviation?: number
+}
+
+/** Validation rules for `BranchOptions`. */
+export const branchRules = {
+  width: count({ from: 1 }),
+  seed: finite().default(0),
+  deviation: finite().default(0.02),
+  outputDeviation: finite().optional(),
+} satisfies Rules<BranchOptions>
+
+/** Options of `CausalSelfAttention`. */
+export interface AttentionOptions extends BranchOptions {
+  /** The prefix of the names of the parameters: `<name>.c_attn.weight` and so on. */
+  readonly name: string
+  /** The number of heads, a divisor of the width. */
+  readonly heads: number
   /** The dropout rate of the attention probabilities during training; default 0. */
   readonly attentionDropout?: number
 }
 
 const readOptions = declareOptions({
+  ...branchRules,
   name: filled('the prefix of the names of its parameters, as in h.0.attn'),
-  width: count({ from: 1 }),
   heads: count({ from: 1 }),
-  seed: finite().default(0),
-  deviation: finite().default(0.02),
-  outputDeviation: finite().optional(),
   attentionDropout: dropoutRate.default(0),
 } satisfies Rules<AttentionOptions>)
 
@@ -142,60 +151,34 @@ export function checkHeads(width: number, heads: number): void {
 }
 
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
-export function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
+function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
   if (!isHostAccessible()) {
     const split = tf.reshape(rows, [batch, length, parts, heads, size])
     return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
   }
-  const shape: HeadsShape = [batch, heads, length, size]
   return Array.from({ length: parts }, (_, part) =>
-    scopedTensor(shape, (out) => {
+    scopedTensor([batch, heads, length, size], (out) => {
       const from = viewOf(rows)
-      eachRun(shape, parts, part, (inRows, inHeads) => {
-        for (let i = 0; i < size; i++) out[inHeads + i] = from[inRows + i]!
-      })
+      let next = 0
+      for (let b = 0; b < batch; b++) {
+        for (let head = 0; head < heads; head++) {
+          for (let at = 0; at < length; at++) {
+            const start = (((b * length + at) * parts + part) * heads + head) * size
+            for (let i = 0; i < size; i++) out[next++] = from[start + i]!
+          }
+        }
+      }
     }),
   )
 }
 
 /** Inverts `splitHeads`. */
-export function joinHeads(all: readonly Tensor[]): Tensor {
-  const parts = all.length
-  const headsShape = all[0]!.shape as HeadsShape
-  const [batch, heads, length, size] = headsShape
-  const shape = [batch, length, parts * heads * size]
-  if (!isHostAccessible()) {
-    return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), shape)
-  }
-  return scopedTensor(shape, (out) => {
-    all.forEach((each, part) => {
-      const from = viewOf(each)
-      eachRun(headsShape, parts, part, (inRows, inHeads) => {
-        for (let i = 0; i < size; i++) out[inRows + i] = from[inHeads + i]!
-      })
-    })
-  })
-}
-
-type HeadsShape = [batch: number, heads: number, length: number, size: number]
-
-/** For each head at each position, calls `visit` with the index of the first value in both layouts. */
-function eachRun(
-  [batch, heads, length, size]: HeadsShape,
-  parts: number,
-  part: number,
-  visit: (inRows: number, inHeads: number) => void,
-): void {
-  for (let b = 0; b < batch; b++) {
-    for (let head = 0; head < heads; head++) {
-      for (let at = 0; at < length; at++) {
-        const inRows = (((b * length + at) * parts + part) * heads + head) * size
-        visit(inRows, ((b * heads + head) * length + at) * size)
-      }
-    }
-  }
+function joinHeads(all: readonly Tensor[]): Tensor {
+  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
+  const rows = tf.transpose(tf.concat([...all], 1), [0, 2, 1, 3])
+  return tf.reshape(rows, [batch, length, all.length * heads * size])
 }
 
 /**

@@ -1,5 +1,4 @@
 import {
-  argumentError,
   choice,
   count,
   declareOptions,
@@ -127,17 +126,9 @@ export function recordLayers(
   const stack = layers.filter(isStackable)
   const [first] = stack
   const onTape = () => record((input) => module.forward(input), x, module.parameters, options)
-  if (first === undefined || stack.length < layers.length) return onTape()
-  const { name, shape } = first.weight
-  checkInput(x, first.weight, ['batch', shape[0]!])
-  // The kernels would read out of bounds.
-  if (x.size === 0) {
-    throw argumentError(
-      `the input of ${name}`,
-      `a tensor of shape [0, ${shape[0]!}]`,
-      `float32 [batch, ${shape[0]!}]`,
-    )
-  }
+  // The kernels would read out of bounds in a batch without rows.
+  if (first === undefined || stack.length < layers.length || x.size === 0) return onTape()
+  checkInput(x, first.weight, ['batch', first.weight.shape[0]!])
   const weights = stack.map(({ weight }) => weight.value)
   const passes = currentBackend().linearPasses?.(stack, x, options.needsInputGradient) ?? onTape()
   return checkedRecording(passes.value, passes, () => {
