@@ -91,10 +91,7 @@ export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }
 
-/**
- * Like tf.tidy, but `compute` can claim tensors, which the caller then owns. Claiming a tensor that existed
- * before, or that was already claimed, returns a clone.
- */
+/** Like tf.tidy, but `compute` can claim tensors for the caller. Claims an older or claimed one as a clone. */
 function inScope<T extends TensorContainer>(compute: (claim: (tensor: Tensor) => Tensor) => T): T {
   engine.startScope()
   const { id } = engine.state.activeScope!
@@ -126,7 +123,6 @@ export function cloneOf(tensor: Tensor): Tensor {
   return clone
 }
 
-/** What an operation computes, and the tensors that its gradients need. */
 interface Operated {
   readonly value: Tensor
   readonly saved: readonly Tensor[]
@@ -134,10 +130,7 @@ interface Operated {
   readonly gradients: (dy: Tensor, saved: Tensor[]) => Thunks
 }
 
-/**
- * Runs an operation as one node of the tape. `tf.customGrad` does so with a kernel call for each saved
- * tensor.
- */
+/** Runs an operation as one node of the tape, without the kernel calls of `tf.customGrad` for saved tensors. */
 function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
   const isTapeOn = engine.isTapeOn()
   engine.state.kernelDepth++

@@ -10,10 +10,7 @@ interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
 
-/**
- * Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and all other
- * nodes (`rest`).
- */
+/** Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and the `rest`. */
 export function dependentNodes(
   tape: readonly TapeNode[],
   sources: ReadonlySet<number>,
@@ -163,7 +160,7 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
 type Gradients = ReturnType<typeof gradientSums>
 
 /**
- * Creates sums of gradients, by the id of the tensor that they belong to. They own all sums except `dy`.
+ * Creates sums of gradients by tensor id, which own their tensors except `dy`.
  *
  * @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed
  */
@@ -193,10 +190,7 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
       return sum === dy ? tf.keep(tf.clone(sum)) : sum
     },
 
-    /**
-     * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
-     * sums.
-     */
+    /** Adds the gradients of a node's targets, computed from those of its outputs, to the sums. */
     propagate(node: DependentNode) {
       const dys = node.outputs.map(({ id }) => sums.get(id))
       const results = ownedResults(() => inputGradients(node, dys))

@@ -162,7 +162,6 @@ async function sumsOfSquares(gradients: readonly Gradient[]): Promise<number[]> 
   return sums
 }
 
-/** @param values - the values of the gradient */
 function sumOfSquares(values: HostArray, gradient: Gradient): number {
   const sum = ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient)
   if (sum !== undefined) return sum

@@ -45,7 +45,6 @@ export function parameterStates(names: readonly string[]) {
   const vectors = new Map<string, readonly Tensor[]>()
   /** Loaded values that no step has used yet: only a step knows the shapes of parameters. */
   const loaded = new Map<string, readonly Float32Array[]>()
-  const reused = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
   const check = (parameter: string, { steps, values }: ParameterState) => {
     const found = Object.keys(values)
@@ -60,8 +59,7 @@ export function parameterStates(names: readonly string[]) {
   }
   const dispose = () => {
     tf.dispose([...vectors.values()].flat())
-    for (const { tensor } of reused.values()) tensor.dispose()
-    for (const map of [reused, vectors, loaded, stepsOf]) map.clear()
+    for (const map of [vectors, loaded, stepsOf]) map.clear()
   }
 
   const states = {
@@ -111,16 +109,6 @@ export function parameterStates(names: readonly string[]) {
         if (tensor !== tensors[i]) tensor.dispose()
       })
       vectors.set(parameter, tensors)
-    },
-
-    /** Returns a tensor of `values`. The tensor is reused until the values change. */
-    numbers(update: string, values: readonly number[]) {
-      const kept = reused.get(update)
-      if (kept?.values.join() === values.join()) return kept.tensor
-      const tensor = tensorFrom(Float32Array.from(values), [values.length])
-      kept?.tensor.dispose()
-      reused.set(update, { values, tensor })
-      return tensor
     },
 
     hold(): HeldState {
