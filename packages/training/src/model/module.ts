@@ -101,9 +101,7 @@ export function communicates(
   return module.communicates ?? insideOf(module).some(communicates)
 }
 
-/**
- * Whether modules that are applied in sequence are all repeatable. `x` is the input of the first module.
- */
+/** Whether modules that are applied in sequence are all repeatable. `x` is the input of the first one. */
 export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
   return modules.every((module, i) => isRepeatable(module, i === 0 ? x : undefined))
 }

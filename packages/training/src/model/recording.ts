@@ -129,7 +129,6 @@ export interface GradientMemory {
   written(parameter: Parameter): void
 }
 
-/** Host memory for the gradient of one parameter. */
 export interface GradientPlace {
   /** The array for the gradient, in row-major order. */
   readonly values: Float32Array
@@ -137,7 +136,6 @@ export interface GradientPlace {
   readonly adds: boolean
 }
 
-/** Arrays for the gradients of several parameters. */
 export interface GradientPlaces {
   readonly values: readonly Float32Array[]
   readonly adds: boolean

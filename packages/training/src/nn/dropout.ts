@@ -22,7 +22,6 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
-/** Accepts the probability that a value is dropped: at least 0 and less than 1. */
 export const dropoutRate = where<number>(
   (value) => typeof value === 'number' && value >= 0 && value < 1,
   'at least 0 and less than 1',
@@ -66,7 +65,6 @@ export class Dropout implements Module {
     return pass === undefined ? x : tf.tidy(() => tf.mul(x, this.#mask(x.shape, pass)))
   }
 
-  /** Makes a mask: 0 with the probability `rate`, else 1 / (1 - rate). */
   #mask(shape: readonly number[], pass: Pass): Tensor {
     const [rows = 1, ...rest] = shape
     const width = sizeOf(rest)

@@ -109,10 +109,9 @@ export class Linear implements Module {
 export const isLinear = ofKind<Linear>('linear')
 
 /**
- * Records a module that applies layers one after the other: on the tape, or on wasm and tensorflow without it
- * if the layers are a stack of linear layers. The gradients are the same.
- *
- * The parameters of a stack must keep their values until the backward pass is done.
+ * Records a module that applies layers one after the other: a stack of linear layers without the tape on
+ * wasm and tensorflow, with the same gradients. Its parameters must keep their values until the backward
+ * pass is done.
  *
  * @param layers - an empty list to use the tape
  * @param x - for a stack: [batch, inputs of the first layer]
@@ -139,7 +138,6 @@ export function recordLayers(
   })
 }
 
-/** Whether a layer may be a part of a stack of linear layers. */
 function isStackable(layer: Module): layer is Linear & LinearLayer {
   return (
     isLinear(layer) && layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)

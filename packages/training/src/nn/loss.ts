@@ -153,10 +153,7 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
   return tf.tidy(() => countAnswers(logits, labels)[0].dataSync<'int32'>()[0]!)
 }
 
-/**
- * Like `countCorrect`, but works on every backend. Skips labels that are out of range or equal to
- * `ignored`.
- */
+/** Like `countCorrect` on every backend. Skips labels that are no class or equal to `ignored`. */
 export async function answersOf(
   logits: Tensor,
   labels: Tensor,

@@ -9,9 +9,8 @@ import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
 /**
- * Applies its children one after the other. It has no `record`, because on the backend tensorflow, if its
- * binding has kernels of its own, passes do not become functions if the module and all its layers have a
- * `record`.
+ * Applies its children one after the other. It has no `record`: with a binding that has kernels of its own,
+ * passes on tensorflow do not become functions if the module and all its layers have a `record`.
  */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>
