@@ -176,6 +176,8 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
       [5, 5, 1],
       [-3, -2, -1],
     ])
-    expect(countCorrect(logits, tf.tensor1d([1, 0, 0], 'int32'))).toBe(2)
+    const labels = tf.tensor1d([1, 0, 0], 'int32')
+    expect(countCorrect(logits, labels)).toBe(2)
+    expect(countCorrect(logits, tf.expandDims(labels, -1))).toBe(2)
   })
 })

@@ -127,6 +127,16 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
     )
   })
 
+  it.each([crossEntropy, meanSquaredError, binaryCrossEntropy])(
+    '%p refuses a third argument',
+    (loss) => {
+      const untyped = loss as (...args: unknown[]) => Tensor
+      expect(() => untyped(logits(), logits(), 'sum')).toThrow(
+        /the third argument of \w+ is "sum"; expected none; call \w+\.summed for the sum/,
+      )
+    },
+  )
+
   it('crossEntropyWith excludes ignored labels from the loss and the mean', () => {
     const labels = classes(0, -100, 2, 1)
     const loss = crossEntropyWith({ ignoreIndex: -100 })

@@ -1,3 +1,4 @@
+import { argumentError, shown } from '@tsrun/core'
 import { record } from '../autograd/record.ts'
 import { currentBackend, repeated } from '../backend/current.ts'
 import { shared } from '../backend/held-values.ts'
@@ -90,7 +91,11 @@ export function meanAndSum(
   tags: Pick<Loss, 'count' | 'countCorrect'> = {},
 ): Record<'mean' | 'summed', Loss> {
   const lossOn = (reduction: Reduction) => {
-    const loss = (outputs: Tensor, labels: Tensor) => {
+    const loss = (outputs: Tensor, labels: Tensor, other?: unknown) => {
+      if (other !== undefined) {
+        const sum = `${name}.summed for the sum`
+        throw argumentError(`the third argument of ${name}`, shown(other), `none; call ${sum}`)
+      }
       const differentiable = tf.customGrad((input, save) => {
         const { value, gradient } = evaluate(input as Tensor, labels, reduction)
         ;(save as (tensors: Tensor[]) => void)([gradient])
@@ -173,7 +178,8 @@ function countAnswers(
   const isClass = tf.logicalAnd(tf.greaterEqual(labels, 0), tf.less(labels, classes))
   const counts =
     ignored === undefined ? isClass : tf.logicalAnd(isClass, tf.notEqual(labels, ignored))
-  const isRight = tf.logicalAnd(tf.equal(tf.argMax(logits, -1), labels), counts)
+  const found = tf.reshape(tf.argMax(logits, -1), labels.shape)
+  const isRight = tf.logicalAnd(tf.equal(found, labels), counts)
   const sumOf = (each: Tensor) => tf.sum(tf.cast(each, 'int32'))
   return [sumOf(isRight), sumOf(counts)]
 }
