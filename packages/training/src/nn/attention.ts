@@ -280,7 +280,7 @@ export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): 
 /** The score of a masked key: far below all real scores, but finite, so that differences are not NaN. */
 export const MASKED = -1e30
 
-/** Returns q k', with `MASKED` for the keys that a query does not attend to. */
+/** Returns q k'. Keys that a query does not attend to get a score whose probability is 0. */
 function scoresOf(q: Tensor, k: Tensor, mask: Mask): Tensor {
   const scores = tf.matMul(q, k, false, true)
   // TensorFlow.js cannot extend a mask to a batch of no sequences.
@@ -292,8 +292,9 @@ function scoresOf(q: Tensor, k: Tensor, mask: Mask): Tensor {
   }
   return scopedTensor(scores.shape, (out) => {
     out.set(viewOf(scores))
+    scores.dispose()
     for (let row = 0; row * length < out.length; row++) {
-      out.fill(MASKED, row * length + (row % length) + 1, (row + 1) * length)
+      out.fill(-Infinity, row * length + (row % length) + 1, (row + 1) * length)
     }
   })
 }
