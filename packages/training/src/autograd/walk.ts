@@ -51,7 +51,7 @@ export function tapePasses(
   nodes: readonly DependentNode[],
   { value, x, wanted, needsInputGradient }: TapedPass,
 ): BackwardPasses {
-  /** What the first half of a backward pass keeps for the second. */
+  /** The state that `backwardInput` keeps for `backwardParameters`. */
   let half: { readonly gradients: Gradients; readonly later: DependentNode[] } | undefined
 
   const inputGradient = (gradients: Gradients) =>
@@ -85,7 +85,7 @@ export function tapePasses(
           const rest = node.targets.filter((key) => !now.includes(key))
           if (now.length > 0) gradients.propagate({ ...node, targets: now })
           if (rest.length > 0) later.unshift({ ...node, targets: rest })
-          // Keep the gradients of the outputs only for nodes that the second half needs.
+          // Keep the gradients of outputs only for nodes that `backwardParameters` needs.
           else gradients.releaseOutputs(node)
         }
         const gradient = inputGradient(gradients)
@@ -160,7 +160,7 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
 type Gradients = ReturnType<typeof gradientSums>
 
 /**
- * Creates sums of gradients by tensor id, which own their tensors except `dy`.
+ * Creates sums of gradients by tensor id. Owns all tensors in the sums except `dy`.
  *
  * @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed
  */

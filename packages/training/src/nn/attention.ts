@@ -141,7 +141,7 @@ export class CausalSelfAttention implements Module {
   }
 }
 
-/** Whether a module is an attention whose heads tensor parallelism has not divided. */
+/** Whether a module is a `CausalSelfAttention`, by its `kind`. */
 export const isAttention = ofKind<CausalSelfAttention>('attention')
 
 /** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
@@ -174,7 +174,7 @@ function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   )
 }
 
-/** Inverts `splitHeads`. */
+/** The inverse of `splitHeads`. */
 function joinHeads(all: readonly Tensor[]): Tensor {
   const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
   const rows = tf.transpose(tf.concat([...all], 1), [0, 2, 1, 3])
@@ -190,7 +190,7 @@ export interface AttentionCore {
   readonly dividesSequences?: boolean
 
   /**
-   * Computes `forward` and `backward` without dropout in one pass. If present, it is called instead of them.
+   * Attention without dropout in one pass, which replaces `forward` and `backward`.
    *
    * @param rows - [batch, length, 3 x heads x size]: the queries, keys and values of all heads
    * @returns the output [batch, length, heads x size]
@@ -263,7 +263,7 @@ export type Mask = 'causal' | 'full'
 export function attend(q: Tensor, k: Tensor, mask: Mask) {
   const scores = scoresOf(q, k, mask)
   const largest = tf.max(scores, -1, true)
-  // Not tf.softmax: in TensorFlow functions it is oneDNN's, which rounds in another way.
+  // Avoid tf.softmax: within TensorFlow functions, oneDNN computes it and rounds in another way.
   const powers = tf.exp(tf.sub(scores, largest))
   const total = tf.sum(powers, -1, true)
   return {
@@ -283,7 +283,7 @@ export const MASKED = -1e30
 /** Returns q k'. Keys that a query does not attend to get a score whose probability is 0. */
 function scoresOf(q: Tensor, k: Tensor, mask: Mask): Tensor {
   const scores = tf.matMul(q, k, false, true)
-  // TensorFlow.js cannot extend a mask to a batch of no sequences.
+  // TensorFlow.js cannot broadcast a mask to an empty batch.
   if (mask === 'full' || scores.size === 0) return scores
   const length = scores.shape[2]!
   if (!isHostAccessible()) {

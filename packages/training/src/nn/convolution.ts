@@ -112,7 +112,7 @@ function convolve({ weight, bias, options }: Conv2d, x: Tensor, isPooled = false
   const operands = { x, filter: weight.value, bias: bias.value }
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
   const fused = activation === 'relu' ? 'relu' : 'linear'
-  // The results of `reluGradient` have no gradients.
+  // A nested gradient needs operations with gradients, which `reluGradient` lacks.
   const pass = isTapeNested() ? undefined : currentBackend().reluGradient
   const y = withLazyGradients(operands, {
     saves: ['x', 'filter'],
@@ -138,7 +138,7 @@ function pairOf(size: number | Pair): [number, number] {
   return typeof size === 'number' ? [size, size] : [...size]
 }
 
-/** Explicit padding: given a number, TensorFlow.js computes wrong output sizes for some kernels. */
+/** Returns explicit padding: given a number, TensorFlow.js computes wrong sizes for some kernels. */
 function around(padding: number): [Ends, Ends, Ends, Ends] {
   return [
     [0, 0],
@@ -219,7 +219,7 @@ export function convolveAndPool(
   )
 }
 
-/** Whether a layer has the `forward` of the class, and no subclass changes it. */
+/** Whether a layer is of exactly this class, and has its `forward`. */
 function isPlain<M extends Module>(
   layer: Module | undefined,
   type: { readonly prototype: M },

@@ -44,7 +44,7 @@ export function checkLabels(labels: Int32Array, classes: number): void {
 }
 
 /**
- * Computes the loss and its gradient without fetching values.
+ * Computes the loss and its gradient without reading values on the host.
  *
  * @param targets - [..., classes]
  * @param weights - the weights of the rows, a scalar or [..., 1]

@@ -58,7 +58,7 @@ export class Dropout implements Module {
 
   /**
    * @param x - [batch, ...]
-   * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
+   * @throws ERR_TSR_ARGUMENT when a recorded pass has no step number; see `inPass`
    */
   forward(x: Tensor): Tensor {
     const pass = droppingPass(this.#options)
@@ -103,7 +103,7 @@ export type ProbabilityMask = (of: Probabilities) => Tensor
  * drops nothing. Every layout drops the same probabilities.
  *
  * @param firstHead - the index of the rank's first head
- * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
+ * @throws ERR_TSR_ARGUMENT when a recorded pass has no step number; see `inPass`
  */
 export function probabilityMask(
   options: Required<DropoutOptions>,

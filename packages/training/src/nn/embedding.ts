@@ -45,7 +45,7 @@ export class Embedding implements Module {
     return [this.weight]
   }
 
-  /** False for ids that another module computes, because checking them requires reading their values. */
+  /** False for ids that another module computes: to check such ids, the host would have to read them. */
   isRepeatable(ids?: Tensor): boolean {
     if (ids !== undefined) checkIds(ids, this.weight)
     return ids !== undefined

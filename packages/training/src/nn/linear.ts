@@ -105,13 +105,13 @@ export class Linear implements Module {
   }
 }
 
-/** True for a `Linear` that tensor parallelism has not replaced. */
+/** Whether a module is a `Linear` whose parameters tensor parallelism has not split. */
 export const isLinear = ofKind<Linear>('linear')
 
 /**
- * Records a module that applies layers one after the other: a stack of linear layers without the tape on
- * wasm and tensorflow, with the same gradients. Its parameters must keep their values until the backward
- * pass is done.
+ * Records a module that applies layers one after the other. On wasm and tensorflow, records a stack of
+ * linear layers without the tape, with the same gradients. The parameters of a stack must keep their
+ * values until the backward pass is done.
  *
  * @param layers - an empty list to use the tape
  * @param x - for a stack: [batch, inputs of the first layer]
@@ -125,7 +125,7 @@ export function recordLayers(
   const stack = layers.filter(isStackable)
   const [first] = stack
   const onTape = () => record((input) => module.forward(input), x, module.parameters, options)
-  // The kernels would read out of bounds in a batch without rows.
+  // For a batch without rows, the kernels would read out of bounds.
   if (first === undefined || stack.length < layers.length || x.size === 0) return onTape()
   checkInput(x, first.weight, ['batch', first.weight.shape[0]!])
   const weights = stack.map(({ weight }) => weight.value)
@@ -200,7 +200,7 @@ export class JointLinear implements Module {
 /** x W + b [..., outputs] */
 function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linear'): Tensor {
   const { x, weight, bias } = operands
-  // The kernels do not compute a product over no rows, and their gradients have no gradients.
+  // The kernels need at least one row, and do not support nested gradients.
   const pass = x.size === 0 || isTapeNested() ? undefined : currentBackend().linear
   if (pass !== undefined) return withLazyGradients(operands, pass(operands, activation === 'relu'))
   return onRows(x, (a) =>

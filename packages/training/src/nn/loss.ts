@@ -158,7 +158,7 @@ export function countCorrect(logits: Tensor, labels: Tensor): number {
   return tf.tidy(() => countAnswers(logits, labels)[0].dataSync<'int32'>()[0]!)
 }
 
-/** Like `countCorrect` on every backend. Skips labels that are no class or equal to `ignored`. */
+/** Like `countCorrect`, on every backend. Skips labels that are not a class or equal `ignored`. */
 export async function answersOf(
   logits: Tensor,
   labels: Tensor,

@@ -64,7 +64,7 @@ export function partLoss(given: Loss) {
   functionRule.check('loss.summed', summed)
   const loss = summed ?? given
   const known = summed === undefined ? declared : 'sum'
-  /** If unknown, determined by a trial. */
+  /** Undefined until a trial determines it. */
   let reduction = known
   const countLabels = given.count ?? summed?.count
   const countCorrect = given.countCorrect ?? summed?.countCorrect
@@ -173,10 +173,10 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
 /** Rounding errors alone may cause a loss below this value. */
 const TINY = 1e-6
 
-/** The loss of the examples and its largest gradient, then both again with each example twice. */
+/** The loss and its largest gradient for some examples, then both for each of the examples twice. */
 type Figures = readonly [a: number, slope: number, b: number, other: number]
 
-/** @returns undefined if the values cannot tell, because they are 0 or not finite @throws ERR_TSR_ARGUMENT */
+/** @returns undefined if the figures are 0 or not finite @throws ERR_TSR_ARGUMENT */
 function reductionOf([a, slope, b, other]: Figures): 'mean' | 'sum' | undefined {
   // Ignore non-finite losses here: the training step reports them.
   if (![a, b, slope, other].every(Number.isFinite)) return undefined

@@ -9,8 +9,8 @@ import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
 /**
- * Applies its children one after the other. It has no `record`: with a binding that has kernels of its own,
- * passes on tensorflow do not become functions if the module and all its layers have a `record`.
+ * Applies its children one after the other. It has no `record`, because of the backend tensorflow: if a
+ * module and all its layers have one, the backend does not turn passes into TensorFlow functions.
  */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>

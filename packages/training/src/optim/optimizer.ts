@@ -132,8 +132,8 @@ export const decayRules = {
 }
 
 /**
- * Writes the next values of a parameter and of its state. The gradient already contains weight decay that
- * is added to it. Must not allocate tensors.
+ * Writes the next values of a parameter and of its state. The gradient already includes L2 weight decay.
+ * Must not allocate tensors.
  */
 export type HostUpdate = (arrays: UpdateArrays) => void
 
@@ -146,8 +146,8 @@ export interface DeviceUpdate {
   /** Numbers that may change from step to step. */
   readonly factors: readonly number[]
   /**
-   * @param gradient - already contains weight decay that is added to it
-   * @returns the next value, and the next state in the order of its names. Called in a tf.tidy.
+   * @param gradient - including L2 weight decay
+   * @returns the next value, then the next state vectors; the caller disposes all other new tensors
    */
   readonly compute: (
     value: Tensor,

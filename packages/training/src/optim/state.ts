@@ -34,8 +34,7 @@ const lost = new FinalizationRegistry<Map<string, readonly Tensor[]>>((vectors) 
 export type ParameterStates = ReturnType<typeof parameterStates>
 
 /**
- * Creates the state of an optimizer. It lies where the tensors of the parameters lie, and can be copied
- * to arrays.
+ * Creates the state of an optimizer, in the memory of the backend. It can be copied to arrays.
  *
  * @param names - the names of the state vectors of each parameter
  */
@@ -102,7 +101,7 @@ export function parameterStates(names: readonly string[]) {
       return tensors
     },
 
-    /** Replaces the state tensors of a parameter. @param tensors - as `tensorsOf` returns them */
+    /** Replaces the state tensors of a parameter. @param tensors - in the order of `tensorsOf` */
     put(parameter: string, tensors: readonly Tensor[]) {
       const former = vectors.get(parameter)
       former?.forEach((tensor, i) => {
