@@ -79,7 +79,7 @@ describe('a GPT that ranks share', () => {
       expect(traffic).toEqual({
         allGather: { count: edges, bytes: edges * activation },
         reduceScatter: { count: edges, bytes: edges * activation },
-        allReduce: { count: norms + 2 * layers + 1 + 2, bytes: small + scores },
+        allReduce: { count: 2 * norms + 2 * layers + 1 + 2, bytes: small + scores },
       })
     }
   })

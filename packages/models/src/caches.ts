@@ -18,6 +18,7 @@ import {
   isAttention,
   isHostAccessible,
   isRepeatable,
+  MASKED,
   modulesOf,
   repeated,
 } from '@tsrun/training/parts'
@@ -25,8 +26,6 @@ import { GPT } from './gpt.ts'
 
 /** The number of positions in the smallest caches. */
 const SMALLEST = 64
-/** The score of a position that a query does not attend to; see `causalAttention`. */
-const MASKED = -1e30
 
 /** Classes of modules that run the same operations for each token outside of training. */
 const PLAIN: readonly unknown[] = [GPT, Block, CausalSelfAttention, FeedForward, Embedding, Dropout]
@@ -161,7 +160,7 @@ export function keyValueCaches(block: number) {
             return columns === capacity ? next : tf.slice(next, [0, 0, 0], [-1, columns, -1])
           }) as [Tensor, Tensor]
           const queries = tf.reshape(q, [sequences, count, size])
-          const scores = tf.mul(tf.matMul(queries, keys, false, true), 1 / Math.sqrt(size))
+          const scores = tf.matMul(queries, keys, false, true)
           const probabilities = tf.softmax(tf.add(scores, maskOf(count, columns)))
           return { output: tf.reshape(tf.matMul(probabilities, values), q.shape), saved: [] }
         },

@@ -104,7 +104,6 @@ const readOptions = declareOptions({
  */
 export class GPT extends ModuleChain {
   readonly kind = 'gpt'
-  readonly range: readonly [from: number, to: number]
   /** The largest number of tokens in a sequence. */
   readonly block: number
 
@@ -162,7 +161,6 @@ export class GPT extends ModuleChain {
       )
     }
     super(children)
-    this.range = [from, to]
     this.block = block
   }
 }

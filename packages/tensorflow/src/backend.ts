@@ -14,7 +14,6 @@ import {
 import { currentEager, type Eager, type NodeBackend } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
 import { gate, reluGradient } from './activations.ts'
-import { attention } from './attention.ts'
 import { batchNorm, columns } from './batch-norm.ts'
 import { linearPasses } from './linear.ts'
 import { repeat, repeatPass } from './repeated.ts'
@@ -53,7 +52,6 @@ export const tensorflowBackend: TensorBackend = {
   linearPasses,
   crossEntropy,
   sumOf,
-  attention,
   batchNorm,
   columns,
   gate,

@@ -23,7 +23,6 @@ export type {
   TensorBackend,
   UpdatesInPlace,
 } from './tfjs/backend.ts'
-export { joinHeads, splitHeads } from './nn/attention.ts'
 export { genericBackend } from './tfjs/generic-backend.ts'
 export { countCopy, type HostArray, type HostDType, sizeOf } from './tfjs/host-arrays.ts'
 export { everyStride } from './tfjs/single-windows.ts'

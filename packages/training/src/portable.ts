@@ -40,7 +40,6 @@ export {
   perplexity,
   summedCrossEntropy,
   type CrossEntropyOptions,
-  type Reduction,
 } from './nn/cross-entropy.ts'
 export { Dropout, type DropoutOptions } from './nn/dropout.ts'
 export {
@@ -60,7 +59,14 @@ export {
   summedBinaryCrossEntropy,
   summedMeanSquaredError,
 } from './nn/regression-losses.ts'
-export { countCorrect, lossOf, recordLoss, type Answers, type Loss } from './nn/loss.ts'
+export {
+  countCorrect,
+  lossOf,
+  recordLoss,
+  type Answers,
+  type Loss,
+  type Reduction,
+} from './nn/loss.ts'
 export {
   moduleOf,
   Sequential,

@@ -98,6 +98,18 @@ it.each([3, 5, 8])(
   },
 )
 
+it.each([undefined, definition])(
+  'attention to large scores does not see later positions',
+  (core) => {
+    const sizes = { batch: 8, length: 3, heads: 1, size: 4 }
+    const x = tf.mul(input(sizes), 1e18)
+    const first = (of: Tensor) => tf.slice(of, [0, 0, 0], [-1, 1, -1])
+    const [all] = attend(sizes, x, core)
+    const [alone] = attend(sizes, first(x), core)
+    expect(distance(first(all), alone)).toBeLessThan(1e-6)
+  },
+)
+
 describe('the attention pass of wasm', () => {
   const sizes = { batch: 2, length: 70, heads: 2, size: 4 }
 

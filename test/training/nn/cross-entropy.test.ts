@@ -92,11 +92,11 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
       labels: tf.slice(labels, [from!], [count!]),
     }))
     const sum = parts
-      .map((part) => crossEntropy(part.logits, part.labels, 'sum').dataSync()[0]!)
+      .map((part) => summedCrossEntropy(part.logits, part.labels).dataSync()[0]!)
       .reduce((a, b) => a + b)
     expect(sum / 7).toBeCloseTo(crossEntropy(logits, labels).dataSync()[0]!, 5)
     const whole = gradientOf((x) => crossEntropy(x, labels), logits).dataSync()
-    const first = gradientOf((x) => crossEntropy(x, parts[0]!.labels, 'sum'), parts[0]!.logits)
+    const first = gradientOf((x) => summedCrossEntropy(x, parts[0]!.labels), parts[0]!.logits)
     first.dataSync().forEach((g, i) => {
       expect(g / 7).toBeCloseTo(whole[i]!, 6)
     })
@@ -176,6 +176,8 @@ describe.each(['wasm', 'cpu'] as const)('cross-entropy on %s', (backend) => {
       [5, 5, 1],
       [-3, -2, -1],
     ])
-    expect(countCorrect(logits, tf.tensor1d([1, 0, 0], 'int32'))).toBe(2)
+    const labels = tf.tensor1d([1, 0, 0], 'int32')
+    expect(countCorrect(logits, labels)).toBe(2)
+    expect(countCorrect(logits, tf.expandDims(labels, -1))).toBe(2)
   })
 })

@@ -116,7 +116,7 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       y.reduce((sum, v, i) => sum + answers[i]! * log(v) + (1 - answers[i]!) * log(-v), 0)
     expectFormula(binaryCrossEntropy, scores, [4, 3], targets, (y) => total(y) / 12)
     expectFormula(summedBinaryCrossEntropy, scores, [4, 3], targets, (y) => total(y) / 3)
-    expect(binaryCrossEntropy.countCorrect(logits(), targets)).toBe(5)
+    expect(binaryCrossEntropy.countCorrect!(logits(), targets)).toBe(5)
     const yes = tf.tensor2d([1, 0, 0], [3, 1], 'bool')
     expect(evaluate(binaryCrossEntropy, tf.zeros([3, 1]), yes)[0]).toBeCloseTo(Math.log(2), 6)
   })
@@ -126,6 +126,16 @@ describe.each(['wasm', 'cpu'] as const)('on %s', (backend) => {
       /a tensor of shape \[4\]; expected the shape of the outputs, \[4, 1\]/,
     )
   })
+
+  it.each([crossEntropy, meanSquaredError, binaryCrossEntropy])(
+    '%p refuses a third argument',
+    (loss) => {
+      const untyped = loss as (...args: unknown[]) => Tensor
+      expect(() => untyped(logits(), logits(), 'sum')).toThrow(
+        /the third argument of \w+ is "sum"; expected none; call \w+\.summed for the sum/,
+      )
+    },
+  )
 
   it('crossEntropyWith excludes ignored labels from the loss and the mean', () => {
     const labels = classes(0, -100, 2, 1)

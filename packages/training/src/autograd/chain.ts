@@ -226,10 +226,7 @@ export async function recordChain(
   }
 }
 
-/**
- * Reports the gradient of each parameter once. If several segments use a parameter, reports the sum after
- * the backward passes of all these segments.
- */
+/** Reports each gradient once: for a parameter of several segments, their sum after the last one. */
 function sharedGradients(segments: readonly LocalSegment[], onGradient: GradientListener) {
   /** The number of pending backward passes of each parameter that several segments use. */
   const left = new Map<Parameter, number>()

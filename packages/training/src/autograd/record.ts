@@ -38,7 +38,6 @@ export function record(
   return recordOnTape(forward, x, parameters, options)
 }
 
-/** Whether `prepareTape` has tested the tape in this process. */
 let isPrepared = false
 
 /**
@@ -102,9 +101,8 @@ export function recordModule(
 }
 
 /**
- * A forward pass with activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory
- * Cost", 2016). Its recording can be freed, and is recomputed before the backward pass. The gradients
- * have the same bits.
+ * A forward pass with activation checkpointing (Chen et al., 2016): its recording can be freed, and is
+ * recomputed before the backward pass. The gradients have the same bits.
  */
 export class RepeatableRecording {
   readonly #segment: LocalSegment
@@ -142,15 +140,11 @@ export class RepeatableRecording {
   }
 }
 
-/**
- * Runs the forward pass of a module without recording it. Returns a tensor that the caller disposes, even
- * if `forward` returned its input or a tensor that the module keeps.
- */
+/** Runs a forward pass without recording it. The caller disposes the result, even if it is `x`. */
 export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
   return ownedResults(() => [module.forward(x)])[0]!
 }
 
-/** @throws ERR_TSR_ARGUMENT when the value of the parameter is disposed or a tf.Variable */
 function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
   // Only a tf.Variable has the property `trainable`.

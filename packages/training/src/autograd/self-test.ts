@@ -1,8 +1,7 @@
 import { messageOf, tsrError } from '@tsrun/core'
-import type { Tensor, Tensor2D } from '@tensorflow/tfjs-core'
-import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
-import { tf } from '../tfjs/tfjs.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { withGradients } from './tape.ts'
 
 type RecordOnTape = (
@@ -13,48 +12,49 @@ type RecordOnTape = (
 ) => Recording
 
 /**
- * Checks the private parts of TensorFlow.js that recordings rely on. Computes the gradients of a small
- * function by a recording and by tf.grads, and compares the bits. The function uses one tensor twice, and its
- * recording has a node of `withGradients`.
+ * Checks the private parts of TensorFlow.js that recordings rely on: compares the gradients of a small
+ * function by a recording with those of tf.grads. The function uses one tensor twice, and its recording
+ * has a node of `withGradients`.
  *
- * @throws ERR_TSR_AUTOGRAD when they differ
+ * @throws ERR_TSR_AUTOGRAD when the gradients differ or the recording leaks tensors
  */
 export function testTape(record: RecordOnTape): void {
-  let problem: string | undefined
-  const tensorsBefore = tf.memory().numTensors
+  const fail = (problem: string, options?: ErrorOptions) =>
+    tsrError('ERR_TSR_AUTOGRAD', { version: tf.version_core, problem }, options)
+  const before = tf.memory().numTensors
+  let isEqual: boolean
   try {
-    tf.tidy(() => {
-      problem = compare(record)
-    })
-    if (tf.memory().numTensors !== tensorsBefore) problem ??= 'a recording leaks tensors'
+    isEqual = tf.tidy(() => compare(record))
   } catch (cause) {
-    throw autogradError(messageOf(cause), { cause })
+    throw fail(messageOf(cause), { cause })
   }
-  if (problem !== undefined) throw autogradError(problem)
+  if (!isEqual) throw fail('its gradients differ from tf.grads')
+  if (tf.memory().numTensors !== before) throw fail('a recording leaks tensors')
 }
 
-function compare(record: RecordOnTape): string | undefined {
+function compare(record: RecordOnTape): boolean {
   const x = tf.tensor2d([0.5, -1, 2, 3, -0.25, 1], [2, 3])
   const value = tf.tensor2d([1, -2, 0.5, 0.75, -1, 3, 2, 0.1, -0.3], [3, 3])
   const weight = { name: 'weight', shape: [3, 3], value }
-  const f = (h: Tensor, w: Tensor, square: (y: Tensor) => Tensor) => {
-    const y = square(tf.relu(tf.matMul(h as Tensor2D, w as Tensor2D)))
-    return tf.add(tf.matMul(y as Tensor2D, w as Tensor2D), tf.sigmoid(y))
+  const f = (h: Tensor, w: Tensor, square: (y: Tensor) => Tensor): Tensor => {
+    const y = square(tf.relu(tf.matMul(h, w)))
+    return tf.add(tf.matMul(y, w), tf.sigmoid(y))
   }
-  const [dx, dw] = tf.grads((h: Tensor, w: Tensor) => f(h, w, tf.square))([x, value])
-  const forward = (h: Tensor) => f(h, weight.value, squareNode)
-  const recording = record(forward, x, [weight], { needsInputGradient: true })
-  const received: Tensor[] = []
-  const input = recording.backward(tf.onesLike(recording.value), (_, gradient) => {
-    received.push(gradient)
+  const expected = tf.grads((h: Tensor, w: Tensor) => f(h, w, tf.square))([x, value])
+  const recording = record((h) => f(h, value, squareNode), x, [weight], {
+    needsInputGradient: true,
   })
-  const problem =
-    received.length === 1 && isEqual(input!, dx!) && isEqual(received[0]!, dw!)
-      ? undefined
-      : 'its gradients differ from tf.grads'
-  for (const tensor of [...received, input!]) tensor.dispose()
+  const found: Tensor[] = []
+  const dx = recording.backward(tf.onesLike(recording.value), (_, gradient) => {
+    found.push(gradient)
+  })
+  found.unshift(dx!)
+  const bitsOf = (gradients: readonly Tensor[]) =>
+    gradients.map((gradient) => gradient.dataSync().join()).join(';')
+  const isEqual = bitsOf(found) === bitsOf(expected)
+  tf.dispose(found)
   recording.dispose()
-  return problem
+  return isEqual
 }
 
 /** tf.square as a node of `withGradients`. */
@@ -64,13 +64,4 @@ function squareNode(x: Tensor): Tensor {
     saved: [x],
     gradients: (dy, [saved]) => [tf.mul(dy, tf.mul(saved!, 2))],
   }))
-}
-
-function isEqual(a: Tensor, b: Tensor): boolean {
-  const expected = b.dataSync()
-  return a.dataSync().every((value, i) => value === expected[i])
-}
-
-function autogradError(problem: string, options?: ErrorOptions) {
-  return tsrError('ERR_TSR_AUTOGRAD', { version: tf.version_core, problem }, options)
 }

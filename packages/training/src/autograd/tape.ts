@@ -91,10 +91,7 @@ export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }
 
-/**
- * Like tf.tidy, but `compute` can claim tensors, which the caller then owns. Claiming a tensor that existed
- * before, or that was already claimed, returns a clone.
- */
+/** Like tf.tidy, but the caller owns claimed tensors. A tensor that is older or claimed twice is cloned. */
 function inScope<T extends TensorContainer>(compute: (claim: (tensor: Tensor) => Tensor) => T): T {
   engine.startScope()
   const { id } = engine.state.activeScope!
@@ -109,7 +106,7 @@ function inScope<T extends TensorContainer>(compute: (claim: (tensor: Tensor) =>
   }
 }
 
-/** Runs `compute` and returns its tensors, which the caller then owns. Frees the others that it creates. */
+/** Runs `compute` and returns its tensors, which the caller then owns. Frees all others. */
 export function ownedResults(compute: () => readonly Tensor[]): Tensor[] {
   let results: Tensor[] = []
   inScope((claim) => {
@@ -126,7 +123,6 @@ export function cloneOf(tensor: Tensor): Tensor {
   return clone
 }
 
-/** What an operation computes, and the tensors that its gradients need. */
 interface Operated {
   readonly value: Tensor
   readonly saved: readonly Tensor[]
@@ -134,10 +130,7 @@ interface Operated {
   readonly gradients: (dy: Tensor, saved: Tensor[]) => Thunks
 }
 
-/**
- * Runs an operation as one node of the tape. `tf.customGrad` does so with a kernel call for each saved
- * tensor.
- */
+/** Runs an operation as one node of the tape, without the kernel calls of `tf.customGrad` for saved tensors. */
 function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
   const isTapeOn = engine.isTapeOn()
   engine.state.kernelDepth++
@@ -145,7 +138,7 @@ function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
     return inScope((claim) => {
       const { value, saved, gradients } = run()
       const save = (tensor: Tensor) => {
-        // The outer tape needs to see a clone, to find the gradients of saved tensors.
+        // Record a clone on the outer tape, so that it finds the gradients of saved tensors.
         if (isTapeNested()) return tf.keep(engine.clone(tensor))
         return tensor === value ? shared(tensor) : claim(tensor)
       }

@@ -10,10 +10,7 @@ interface DependentNode extends TapeNode {
   readonly targets: readonly string[]
 }
 
-/**
- * Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and all other
- * nodes (`rest`).
- */
+/** Splits the tape into the nodes on paths from `sources` (tensor ids) to `y`, in order, and the `rest`. */
 export function dependentNodes(
   tape: readonly TapeNode[],
   sources: ReadonlySet<number>,
@@ -54,7 +51,7 @@ export function tapePasses(
   nodes: readonly DependentNode[],
   { value, x, wanted, needsInputGradient }: TapedPass,
 ): BackwardPasses {
-  /** What the first half of a backward pass keeps for the second. */
+  /** The state that `backwardInput` keeps for `backwardParameters`. */
   let half: { readonly gradients: Gradients; readonly later: DependentNode[] } | undefined
 
   const inputGradient = (gradients: Gradients) =>
@@ -88,7 +85,7 @@ export function tapePasses(
           const rest = node.targets.filter((key) => !now.includes(key))
           if (now.length > 0) gradients.propagate({ ...node, targets: now })
           if (rest.length > 0) later.unshift({ ...node, targets: rest })
-          // Keep the gradients of the outputs only for nodes that the second half needs.
+          // Keep the gradients of outputs only for nodes that `backwardParameters` needs.
           else gradients.releaseOutputs(node)
         }
         const gradient = inputGradient(gradients)
@@ -163,7 +160,7 @@ function inputGradients(node: DependentNode, dys: (Tensor | undefined)[]): Tenso
 type Gradients = ReturnType<typeof gradientSums>
 
 /**
- * Creates sums of gradients, by the id of the tensor that they belong to. They own all sums except `dy`.
+ * Creates sums of gradients by tensor id. Owns all tensors in the sums except `dy`.
  *
  * @param outlives - whether to clone `dy`, for a pass that continues after `dy` may be disposed
  */
@@ -193,10 +190,7 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
       return sum === dy ? tf.keep(tf.clone(sum)) : sum
     },
 
-    /**
-     * Computes the gradients of a node's targets from the gradients of its outputs, and adds them to the
-     * sums.
-     */
+    /** Adds the gradients of a node's targets, computed from those of its outputs, to the sums. */
     propagate(node: DependentNode) {
       const dys = node.outputs.map(({ id }) => sums.get(id))
       const results = ownedResults(() => inputGradients(node, dys))

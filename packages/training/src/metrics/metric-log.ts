@@ -61,16 +61,16 @@ const readOptions = declareOptions({
   ranks: choice('first', 'all').default('first'),
 } satisfies Rules<MetricLogOptions>)
 
-/** What a log has under a name at a step: a number, a text, or values whose distribution it shows. */
+/** A logged value: a number, a text, or numbers whose distribution is shown. */
 export type Entry = { value: number } | { text: string } | { values: ArrayLike<number> }
 
 /** The format of a log. */
 export interface LogFormat {
-  /** Returns the path of the file; if all ranks write, that of a rank. */
+  /** Returns the path of the log file. `rank` is given if all ranks write. */
   fileOf(path: string, rank?: number): string
-  /** Returns what to write first, given the size and the last byte of an existing file. */
+  /** Returns the first bytes to write, given the size and the last byte of an existing file. */
   begin(size: number, last: number | undefined): Uint8Array
-  /** Returns what to write for an entry; an empty array to skip it. */
+  /** Returns the bytes of an entry; an empty array skips the entry. */
   encode(name: string, step: number, entry: Entry): Uint8Array
 }
 

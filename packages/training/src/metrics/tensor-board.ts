@@ -38,10 +38,7 @@ function event(step: number, content: Uint8Array): Uint8Array {
   return join([doubleField(1, Date.now() / 1000), varintField(2, step), content])
 }
 
-/**
- * Encodes a summary value: a TensorProto with one string, and the name of the TensorBoard plugin
- * for texts.
- */
+/** Encodes a TensorProto with one string, and the name of the TensorBoard plugin for texts. */
 function textValue(text: string): Uint8Array {
   const [STRING, TENSOR] = [7, 2]
   const shape = bytesField(2, varintField(1, 1))
@@ -80,9 +77,7 @@ function masked(checksum: number) {
   return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0
 }
 
-/**
- * The CRC-32C lookup table: one entry per byte value, with the reflected polynomial of Castagnoli (1993).
- */
+/** The CRC-32C of each byte value, by the reflected polynomial of Castagnoli (1993). */
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
   let value = byte
   for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? 0x82f63b78 : 0)
@@ -131,10 +126,7 @@ function doubles(values: readonly number[]): Uint8Array {
   return new Uint8Array(Float64Array.from(values).buffer)
 }
 
-/**
- * Encodes a varint: seven bits per byte, lowest bits first. The highest bit of a byte is set unless
- * the byte is the last.
- */
+/** Encodes seven bits per byte, lowest first. All bytes but the last have the highest bit set. */
 function varint(value: number): Uint8Array {
   const bytes: number[] = []
   let rest = value

@@ -51,7 +51,7 @@ function contentOf(entry: Entry): object {
 
 const NEWLINE = 10
 
-/** The format of a file of lines. @param lineOf - returns the line of an entry; empty to skip it */
+/** The format of a file of lines. @param lineOf - returns the line of an entry; an empty line is skipped */
 function textFormat(
   header: string,
   lineOf: (...entry: Parameters<LogFormat['encode']>) => string,

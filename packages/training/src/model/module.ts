@@ -101,9 +101,7 @@ export function communicates(
   return module.communicates ?? insideOf(module).some(communicates)
 }
 
-/**
- * Whether modules that are applied in sequence are all repeatable. `x` is the input of the first module.
- */
+/** Whether modules that are applied in sequence are all repeatable. `x` is the input of the first one. */
 export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
   return modules.every((module, i) => isRepeatable(module, i === 0 ? x : undefined))
 }
@@ -120,7 +118,7 @@ export function isRepeatable(module: Module, x?: Tensor): boolean {
   return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
-/** Returns the modules in order if it is a chain of them, otherwise the model; none without `forward`. */
+/** Returns the layers of a chain in order; otherwise the model itself, or nothing without `forward`. */
 export function chainOf(model: Partial<Module>): readonly Module[] {
   if (model.forward === undefined) return []
   return model.layers ?? [model as Module]

@@ -17,7 +17,7 @@ export interface Shard {
  */
 export interface Parameter {
   readonly name: string
-  /** Mutable for TensorFlow.js, for example `tf.reshape`. */
+  /** A mutable array, because functions such as `tf.reshape` do not take readonly arrays. */
   readonly shape: number[]
   /** Present if the tensor is sharded over ranks. `shape` and `value` then describe this rank's part. */
   readonly shard?: Shard

@@ -61,7 +61,7 @@ export interface Recording {
 export type BackwardPasses = Omit<Required<Recording>, 'value'>
 
 /**
- * A recording that checks the order of its calls, and the gradient of its output.
+ * Makes a recording that checks the order of its calls, and the gradient of its output.
  *
  * @param check - further checks before a backward pass
  */
@@ -129,7 +129,6 @@ export interface GradientMemory {
   written(parameter: Parameter): void
 }
 
-/** Host memory for the gradient of one parameter. */
 export interface GradientPlace {
   /** The array for the gradient, in row-major order. */
   readonly values: Float32Array
@@ -137,7 +136,6 @@ export interface GradientPlace {
   readonly adds: boolean
 }
 
-/** Arrays for the gradients of several parameters. */
 export interface GradientPlaces {
   readonly values: readonly Float32Array[]
   readonly adds: boolean
@@ -206,7 +204,7 @@ export function checkOutputGradient(dy: Tensor, output: Tensor): void {
 }
 
 /**
- * @param what - what has the expected shape, for the error message
+ * @param what - text before the expected shape in the error message
  * @throws ERR_TSR_ARGUMENT when the tensor has another shape
  */
 export function checkShape(

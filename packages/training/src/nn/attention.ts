@@ -16,13 +16,9 @@ import { JointLinear, Linear } from './linear.ts'
 import { areRepeatable, ofKind, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 
-/** Options of `CausalSelfAttention`. */
-export interface AttentionOptions {
-  /** The prefix of the names of the parameters: `<name>.c_attn.weight` and so on. */
-  readonly name: string
+/** The initial weights of a part of a transformer block. */
+export interface BranchOptions {
   readonly width: number
-  /** The number of heads, a divisor of the width. */
-  readonly heads: number
   readonly seed?: number
   /** The standard deviation of the initial weights; default 0.02. */
   readonly deviation?: number
@@ -31,17 +27,30 @@ export interface AttentionOptions {
    * residual stream; default `deviation`.
    */
   readonly outputDeviation?: number
+}
+
+/** Validation rules for `BranchOptions`. */
+export const branchRules = {
+  width: count({ from: 1 }),
+  seed: finite().default(0),
+  deviation: finite().default(0.02),
+  outputDeviation: finite().optional(),
+} satisfies Rules<BranchOptions>
+
+/** Options of `CausalSelfAttention`. */
+export interface AttentionOptions extends BranchOptions {
+  /** The prefix of the names of the parameters: `<name>.c_attn.weight` and so on. */
+  readonly name: string
+  /** The number of heads, a divisor of the width. */
+  readonly heads: number
   /** The dropout rate of the attention probabilities during training; default 0. */
   readonly attentionDropout?: number
 }
 
 const readOptions = declareOptions({
+  ...branchRules,
   name: filled('the prefix of the names of its parameters, as in h.0.attn'),
-  width: count({ from: 1 }),
   heads: count({ from: 1 }),
-  seed: finite().default(0),
-  deviation: finite().default(0.02),
-  outputDeviation: finite().optional(),
   attentionDropout: dropoutRate.default(0),
 } satisfies Rules<AttentionOptions>)
 
@@ -109,6 +118,7 @@ export class CausalSelfAttention implements Module {
     const { c_attn: joint, c_proj: back } = this.children
     const { core } = this
     const size = this.#headSize
+    const scale = 1 / Math.sqrt(size)
     const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / size
     const mask = probabilityMask(this.#dropout, firstHead)
     const fused = core === causalAttention ? currentBackend().attention : core.fused
@@ -116,13 +126,14 @@ export class CausalSelfAttention implements Module {
     const attended = withGradients([joint.forward(x)], (rows) => {
       if (pass !== undefined) return pass(rows, size)
       const [q, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
-      const { output, saved } = core.forward(q, k, v, mask)
+      const { output, saved } = core.forward(tf.mul(q, scale), k, v, mask)
       return {
         value: joinHeads([output]),
         saved,
         gradients(dy, tensors) {
           const [gradient] = splitHeads(dy, 1, size) as [Tensor]
-          return [joinHeads(core.backward(gradient, tensors, mask))]
+          const [dq, dk, dv] = core.backward(gradient, tensors, mask)
+          return [joinHeads([tf.mul(dq, scale), dk, dv])]
         },
       }
     })
@@ -130,7 +141,7 @@ export class CausalSelfAttention implements Module {
   }
 }
 
-/** Whether a module is an attention whose heads tensor parallelism has not divided. */
+/** Whether a module is a `CausalSelfAttention`, by its `kind`. */
 export const isAttention = ofKind<CausalSelfAttention>('attention')
 
 /** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
@@ -140,74 +151,46 @@ export function checkHeads(width: number, heads: number): void {
 }
 
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
-export function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
+function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
   if (!isHostAccessible()) {
     const split = tf.reshape(rows, [batch, length, parts, heads, size])
     return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
   }
-  const shape: HeadsShape = [batch, heads, length, size]
   return Array.from({ length: parts }, (_, part) =>
-    scopedTensor(shape, (out) => {
+    scopedTensor([batch, heads, length, size], (out) => {
       const from = viewOf(rows)
-      eachRun(shape, parts, part, (inRows, inHeads) => {
-        for (let i = 0; i < size; i++) out[inHeads + i] = from[inRows + i]!
-      })
+      let next = 0
+      for (let b = 0; b < batch; b++) {
+        for (let head = 0; head < heads; head++) {
+          for (let at = 0; at < length; at++) {
+            const start = (((b * length + at) * parts + part) * heads + head) * size
+            for (let i = 0; i < size; i++) out[next++] = from[start + i]!
+          }
+        }
+      }
     }),
   )
 }
 
-/** Inverts `splitHeads`. */
-export function joinHeads(all: readonly Tensor[]): Tensor {
-  const parts = all.length
-  const headsShape = all[0]!.shape as HeadsShape
-  const [batch, heads, length, size] = headsShape
-  const shape = [batch, length, parts * heads * size]
-  if (!isHostAccessible()) {
-    return tf.reshape(tf.transpose(tf.stack([...all]), [1, 3, 0, 2, 4]), shape)
-  }
-  return scopedTensor(shape, (out) => {
-    all.forEach((each, part) => {
-      const from = viewOf(each)
-      eachRun(headsShape, parts, part, (inRows, inHeads) => {
-        for (let i = 0; i < size; i++) out[inRows + i] = from[inHeads + i]!
-      })
-    })
-  })
+/** The inverse of `splitHeads`. */
+function joinHeads(all: readonly Tensor[]): Tensor {
+  const [batch, heads, length, size] = all[0]!.shape as [number, number, number, number]
+  const rows = tf.transpose(tf.concat([...all], 1), [0, 2, 1, 3])
+  return tf.reshape(rows, [batch, length, all.length * heads * size])
 }
 
-type HeadsShape = [batch: number, heads: number, length: number, size: number]
-
-/** For each head at each position, calls `visit` with the index of the first value in both layouts. */
-function eachRun(
-  [batch, heads, length, size]: HeadsShape,
-  parts: number,
-  part: number,
-  visit: (inRows: number, inHeads: number) => void,
-): void {
-  for (let b = 0; b < batch; b++) {
-    for (let head = 0; head < heads; head++) {
-      for (let at = 0; at < length; at++) {
-        const inRows = (((b * length + at) * parts + part) * heads + head) * size
-        visit(inRows, ((b * heads + head) * length + at) * size)
-      }
-    }
-  }
-}
-
-/*
- * Attention of queries to keys and values, forward and backward. All three have the shape [batch,
- * heads, length, size]. The open tf.tidy or recorded pass owns the results.
+/**
+ * An attention function of queries, keys and values [batch, heads, length, size], with its gradients.
+ * The queries are already divided by sqrt(size). The open tf.tidy or recorded pass owns the results.
  */
-
-/** An attention function of queries, keys and values [batch, heads, length, size], with its gradients. */
 export interface AttentionCore {
   /** Whether each rank of a group holds only a part of the positions of a sequence. */
   readonly dividesSequences?: boolean
 
   /**
-   * Computes `forward` and `backward` without dropout in one pass. If present, it is called instead of them.
+   * Attention without dropout in one pass, which replaces `forward` and `backward`.
    *
    * @param rows - [batch, length, 3 x heads x size]: the queries, keys and values of all heads
    * @returns the output [batch, length, heads x size]
@@ -234,8 +217,8 @@ export interface AttentionCore {
 }
 
 /**
- * softmax(q k' / sqrt(size)) v, where each position attends to itself and to earlier positions (Vaswani
- * et al., 2017). The backward pass reuses the probabilities [batch, heads, length, length].
+ * softmax(q k') v, where each position attends to itself and to earlier positions (Vaswani et al., 2017).
+ * The backward pass reuses the probabilities [batch, heads, length, length].
  */
 export const causalAttention: AttentionCore = {
   forward(q, k, v, mask) {
@@ -250,7 +233,7 @@ export const causalAttention: AttentionCore = {
     const kept = saved[5]
     const products = tf.sum(tf.mul(dy, output), -1, true)
     const dProbabilities = times(tf.matMul(dy, v, false, true), kept)
-    const dScores = scoreGradient(probabilities, dProbabilities, products, q.shape[3]!)
+    const dScores = tf.mul(probabilities, tf.sub(dProbabilities, products))
     return [
       tf.matMul(dScores, k),
       tf.matMul(dScores, q, true, false),
@@ -274,109 +257,44 @@ function probabilitiesOf({ shape }: Tensor): Probabilities {
 export type Mask = 'causal' | 'full'
 
 /**
- * Returns softmax(q k' / sqrt(size)) under the mask: the probabilities [batch, heads, queries, keys],
- * whose rows sum to 1, and log(sum(exp(scores))) of each row [batch, heads, queries, 1].
+ * Returns softmax(q k') under the mask: the probabilities [batch, heads, queries, keys], whose rows
+ * sum to 1, and log(sum(exp(scores))) of each row [batch, heads, queries, 1].
  */
 export function attend(q: Tensor, k: Tensor, mask: Mask) {
-  const scores = tf.matMul(q, k, false, true)
-  const scale = 1 / Math.sqrt(q.shape[3]!)
-  return isHostAccessible() ? softmaxOnHost(scores, scale, mask) : softmax(scores, scale, mask)
+  const scores = scoresOf(q, k, mask)
+  const largest = tf.max(scores, -1, true)
+  // Avoid tf.softmax: within TensorFlow functions, oneDNN computes it and rounds in another way.
+  const powers = tf.exp(tf.sub(scores, largest))
+  const total = tf.sum(powers, -1, true)
+  return {
+    probabilities: tf.div(powers, total),
+    logSums: () => tf.add(largest, tf.log(total)),
+  }
 }
 
 /** Recomputes attention probabilities from the `logSums` of their rows. */
 export function attendAgain(q: Tensor, k: Tensor, mask: Mask, logSums: Tensor): Tensor {
-  const scores = tf.matMul(q, k, false, true)
-  const scale = 1 / Math.sqrt(q.shape[3]!)
-  if (!isHostAccessible()) return tf.exp(tf.sub(masked(tf.mul(scores, scale), mask), logSums))
-  return scopedTensor(scores.shape, (out) => {
-    const [from, sums] = [viewOf(scores), viewOf(logSums)]
-    out.fill(0)
-    eachRow(scores, mask, (start, count, row) => {
-      for (let i = start; i < start + count; i++) out[i] = Math.exp(from[i]! * scale - sums[row]!)
-    })
-  })
-}
-
-/**
- * Returns the gradient of q k': probabilities (dProbabilities - products) / sqrt(size).
- *
- * @param dProbabilities - [batch, heads, queries, keys]
- * @param products - the output times its gradient, summed over the last axis: [batch, heads,
- *   queries, 1]
- */
-export function scoreGradient(
-  probabilities: Tensor,
-  dProbabilities: Tensor,
-  products: Tensor,
-  size: number,
-): Tensor {
-  const scale = 1 / Math.sqrt(size)
-  if (!isHostAccessible()) {
-    return tf.mul(tf.mul(probabilities, tf.sub(dProbabilities, products)), scale)
-  }
-  return scopedTensor(probabilities.shape, (out) => {
-    const [p, d, sums] = [viewOf(probabilities), viewOf(dProbabilities), viewOf(products)]
-    eachRow(probabilities, 'full', (start, count, row) => {
-      for (let i = start; i < start + count; i++) out[i] = p[i]! * (d[i]! - sums[row]!) * scale
-    })
-  })
-}
-
-function softmax(scores: Tensor, scale: number, mask: Mask) {
-  const visible = masked(tf.mul(scores, scale), mask)
-  const logSums = tf.logSumExp(visible, -1, true)
-  return { probabilities: tf.exp(tf.sub(visible, logSums)), logSums }
-}
-
-function softmaxOnHost(scores: Tensor, scale: number, mask: Mask) {
-  const [batch, heads, queries] = scores.shape as [number, number, number]
-  const sums = new Float32Array(batch * heads * queries)
-  const probabilities = scopedTensor(scores.shape, (out) => {
-    const from = viewOf(scores)
-    out.fill(0)
-    eachRow(scores, mask, (start, count, row) => {
-      const end = start + count
-      let largest = -Infinity
-      for (let i = start; i < end; i++) if (from[i]! > largest) largest = from[i]!
-      let total = 0
-      for (let i = start; i < end; i++) {
-        const exponential = Math.exp((from[i]! - largest) * scale)
-        out[i] = exponential
-        total += exponential
-      }
-      for (let i = start; i < end; i++) out[i]! /= total
-      sums[row] = largest * scale + Math.log(total)
-    })
-  })
-  const logSums = scopedTensor([batch, heads, queries, 1], (out) => {
-    out.set(sums)
-  })
-  return { probabilities, logSums }
-}
-
-/**
- * Calls `visit` with the index of the first value of each row, and the number of keys that the
- * row's query attends to.
- */
-function eachRow(
-  { shape, size }: Tensor,
-  mask: Mask,
-  visit: (start: number, count: number, row: number) => void,
-): void {
-  const [, , queries, keys] = shape as [number, number, number, number]
-  for (let row = 0; row < size / keys; row++) {
-    visit(row * keys, mask === 'full' ? keys : (row % queries) + 1, row)
-  }
+  return tf.exp(tf.sub(scoresOf(q, k, mask), logSums))
 }
 
 /** The score of a masked key: far below all real scores, but finite, so that differences are not NaN. */
-const MASKED = -1e30
+export const MASKED = -1e30
 
-function masked(scores: Tensor, mask: Mask): Tensor {
-  if (mask === 'full') return scores
-  const [queries, keys] = scores.shape.slice(2) as [number, number]
-  const bias = Float32Array.from({ length: queries * keys }, (_, i) =>
-    i % keys > Math.floor(i / keys) ? MASKED : 0,
-  )
-  return tf.add(scores, tf.tensor2d(bias, [queries, keys]))
+/** Returns q k'. Keys that a query does not attend to get a score whose probability is 0. */
+function scoresOf(q: Tensor, k: Tensor, mask: Mask): Tensor {
+  const scores = tf.matMul(q, k, false, true)
+  // TensorFlow.js cannot broadcast a mask to an empty batch.
+  if (mask === 'full' || scores.size === 0) return scores
+  const length = scores.shape[2]!
+  if (!isHostAccessible()) {
+    const keys = tf.range(0, length)
+    return tf.where(tf.lessEqual(keys, tf.reshape(keys, [length, 1])), scores, MASKED)
+  }
+  return scopedTensor(scores.shape, (out) => {
+    out.set(viewOf(scores))
+    scores.dispose()
+    for (let row = 0; row * length < out.length; row++) {
+      out.fill(-Infinity, row * length + (row % length) + 1, (row + 1) * length)
+    }
+  })
 }

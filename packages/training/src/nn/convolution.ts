@@ -63,12 +63,6 @@ const readOptions = declareOptions({
 } satisfies Rules<Conv2dOptions>)
 
 /**
- * Applies a layer and its ReLU. The caller multiplies the gradient of the result by that of the ReLU.
- * Returns undefined for a layer without a bias or a ReLU.
- */
-let convolveUnmasked: (conv: Conv2d, x: Tensor) => Tensor | undefined
-
-/**
  * A 2-D convolution of images [batch, height, width, channels]. The kernel [height, width, inputs,
  * outputs] is initialized He uniform, and the bias [outputs] with zeros.
  *
@@ -77,15 +71,14 @@ let convolveUnmasked: (conv: Conv2d, x: Tensor) => Tensor | undefined
 export class Conv2d implements Module {
   readonly weight: Parameter
   readonly bias: Parameter | undefined
-  readonly #options: ReturnType<typeof readOptions>
+  readonly options: Readonly<Required<Conv2dOptions>>
 
   constructor(options: Conv2dOptions) {
-    const complete = readOptions(options)
-    const { name, inputs, outputs, kernel, seed, bias } = complete
+    this.options = readOptions(options)
+    const { name, inputs, outputs, kernel, seed, bias } = this.options
     const shape = [...pairOf(kernel), inputs, outputs]
     this.weight = createParameter(`${name}.weight`, shape, heUniform(), seed)
     this.bias = bias ? createParameter(`${name}.bias`, [outputs], zeros) : undefined
-    this.#options = complete
   }
 
   get parameters(): readonly Parameter[] {
@@ -102,47 +95,29 @@ export class Conv2d implements Module {
    * @throws ERR_TSR_ARGUMENT for other inputs
    */
   forward(x: Tensor): Tensor {
-    return this.#forward(x, false)
-  }
-
-  /** @param isPooled - whether the gradient of the output already includes that of the ReLU */
-  #forward(x: Tensor, isPooled: boolean): Tensor {
-    const { inputs, stride, padding, activation } = this.#options
-    checkInput(x, this.weight, ['batch', 'height', 'width', inputs])
-    const images = x as Tensor4D
-    const filter = this.weight.value as Tensor4D
-    const pad = typeof padding === 'number' ? around(padding) : padding
-    const strides = pairOf(stride)
-    if (this.bias === undefined)
-      return activate(activation, tf.conv2d(images, filter, strides, pad))
-    const fused = activation === 'relu' ? 'relu' : 'linear'
-    const y = convolve({ x, filter, bias: this.bias.value }, strides, pad, fused, isPooled)
-    return fused === 'relu' ? y : activate(activation, y)
-  }
-
-  static {
-    convolveUnmasked = (conv, x) =>
-      conv.bias !== undefined && conv.#options.activation === 'relu'
-        ? conv.#forward(x, true)
-        : undefined
+    return convolve(this, x)
   }
 }
 
-/** A convolution with a bias and an activation in one pass, whose gradients share one mask. */
-function convolve(
-  inputs: Record<'x' | 'filter' | 'bias', Tensor>,
-  strides: [number, number],
-  pad: Padding,
-  activation: 'relu' | 'linear',
-  isPooled: boolean,
-): Tensor {
+/** @param isPooled - whether the gradient of the output already includes that of the ReLU */
+function convolve({ weight, bias, options }: Conv2d, x: Tensor, isPooled = false): Tensor {
+  const { inputs, padding, activation } = options
+  checkInput(x, weight, ['batch', 'height', 'width', inputs])
+  const pad = typeof padding === 'number' ? around(padding) : padding
+  const strides = pairOf(options.stride)
+  if (bias === undefined) {
+    const y = tf.conv2d(x as Tensor4D, weight.value as Tensor4D, strides, pad)
+    return activate(activation, y)
+  }
+  const operands = { x, filter: weight.value, bias: bias.value }
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
-  // The results of `reluGradient` have no gradients.
+  const fused = activation === 'relu' ? 'relu' : 'linear'
+  // A nested gradient needs operations with gradients, which `reluGradient` lacks.
   const pass = isTapeNested() ? undefined : currentBackend().reluGradient
-  return withLazyGradients(inputs, {
+  const y = withLazyGradients(operands, {
     saves: ['x', 'filter'],
-    savesOutput: activation === 'relu' && !isPooled,
-    forward: () => runKernel('FusedConv2D', inputs, { ...attributes, activation }),
+    savesOutput: fused === 'relu' && !isPooled,
+    forward: () => runKernel('FusedConv2D', operands, { ...attributes, activation: fused }),
     gradients(dy, { x, filter }, output) {
       const masked = (y: Tensor) => pass?.(dy, y) ?? tf.mul(dy, tf.step(y))
       const slopes = output === undefined ? dy : masked(output)
@@ -156,18 +131,14 @@ function convolve(
       }
     },
   })
+  return fused === 'relu' ? y : activate(activation, y)
 }
-
-type Padding = ReturnType<typeof around> | 'valid' | 'same'
 
 function pairOf(size: number | Pair): [number, number] {
   return typeof size === 'number' ? [size, size] : [...size]
 }
 
-/**
- * Returns explicit padding. Given only a number, TensorFlow.js computes wrong output sizes for some
- * kernels.
- */
+/** Returns explicit padding: given a number, TensorFlow.js computes wrong sizes for some kernels. */
 function around(padding: number): [Ends, Ends, Ends, Ends] {
   return [
     [0, 0],
@@ -192,20 +163,17 @@ const readPoolOptions = declareOptions({
   stride: sizeRule.optional(),
 } satisfies Rules<PoolOptions>)
 
-let windowsOf: (pool: Pool2d) => Readonly<Record<'filterSize' | 'strides', Pair>>
-
 abstract class Pool2d implements Module {
   readonly parameters: readonly Parameter[] = []
-  readonly #size: Pair
-  readonly #stride: Pair
+  readonly size: [number, number]
+  readonly stride: [number, number]
+  protected abstract readonly pool: typeof tf.maxPool
 
   constructor(options: PoolOptions) {
     const { size, stride = size } = readPoolOptions(options)
-    this.#size = pairOf(size)
-    this.#stride = pairOf(stride)
+    this.size = pairOf(size)
+    this.stride = pairOf(stride)
   }
-
-  protected abstract pool(x: Tensor4D, size: Pair, stride: Pair): Tensor
 
   isRepeatable(): boolean {
     return true
@@ -216,19 +184,13 @@ abstract class Pool2d implements Module {
    * @returns [batch, floor((height - size) / stride) + 1, ..., channels]
    */
   forward(x: Tensor): Tensor {
-    return this.pool(x as Tensor4D, this.#size, this.#stride)
-  }
-
-  static {
-    windowsOf = (pool) => ({ filterSize: pool.#size, strides: pool.#stride })
+    return this.pool(x as Tensor4D, this.size, this.stride, 'valid')
   }
 }
 
 /** The largest value of each window, channel by channel. Windows do not extend past the image. */
 export class MaxPool2d extends Pool2d {
-  protected pool(x: Tensor4D, size: Pair, stride: Pair): Tensor {
-    return tf.maxPool(x, [...size], [...stride], 'valid')
-  }
+  protected readonly pool = tf.maxPool
 }
 
 /**
@@ -242,9 +204,10 @@ export function convolveAndPool(
 ): Tensor | undefined {
   if (currentBackend().rectifiesPooling !== true || isTapeNested()) return undefined
   if (!isPlain(conv, Conv2d) || !isPlain(pool, MaxPool2d)) return undefined
-  const y = convolveUnmasked(conv, x)
-  if (y === undefined) return undefined
-  const attributes = { ...windowsOf(pool), pad: 'valid', isRectified: true }
+  if (conv.bias === undefined || conv.options.activation !== 'relu') return undefined
+  const y = convolve(conv, x, true)
+  const { size: filterSize, stride: strides } = pool
+  const attributes = { filterSize, strides, pad: 'valid', isRectified: true }
   return withLazyGradients(
     { x: y },
     {
@@ -256,7 +219,7 @@ export function convolveAndPool(
   )
 }
 
-/** Whether a layer has the `forward` of the class, and no subclass changes it. */
+/** Whether a layer is of exactly this class, and has its `forward`. */
 function isPlain<M extends Module>(
   layer: Module | undefined,
   type: { readonly prototype: M },
@@ -266,9 +229,7 @@ function isPlain<M extends Module>(
 
 /** The mean of each window, channel by channel. Windows do not extend past the image. */
 export class AvgPool2d extends Pool2d {
-  protected pool(x: Tensor4D, size: Pair, stride: Pair): Tensor {
-    return tf.avgPool(x, [...size], [...stride], 'valid')
-  }
+  protected readonly pool = tf.avgPool
 }
 
 /** Flattens each example to a vector: [batch, ...] to [batch, size]. */

@@ -1,104 +1,40 @@
 import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
-import { checkedRecording, type Recording } from '../model/recording.ts'
-import { currentBackend, repeated } from '../backend/current.ts'
-import { shared } from '../backend/held-values.ts'
+import { currentBackend } from '../backend/current.ts'
 import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { EvaluatedLoss, LabelTargets } from '../tfjs/backend.ts'
-import type { HostArray } from '../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { answersOf, type Loss } from './loss.ts'
+import { answersOf, meanAndSum, type Loss, type Reduction } from './loss.ts'
+
+const entropies = meanAndSum('crossEntropy', (logits, labels, reduction) =>
+  evaluate(logits, labels, {
+    reduction,
+    ignoreIndex: undefined,
+    labelSmoothing: 0,
+    summedWeight: logits.shape[0] / labels.size,
+  }),
+)
 
 /**
- * Whether to average or to sum the losses of the examples. The loss of one example is the mean over
- * its tokens.
- */
-export type Reduction = 'mean' | 'sum'
-
-/**
- * The cross-entropy between the softmax of `logits` and the labels: -log p(label).
+ * The mean cross-entropy between the softmax of logits and labels: -log p(label). The logits are float32
+ * [batch, classes] or [..., classes], for example for each token of a text. The labels are int32 [batch]
+ * or [...], each in [0, classes).
  *
- * Differentiable in `logits`. The gradient, softmax - one-hot, is computed together with the loss.
+ * Differentiable in the logits. The gradient, softmax - one-hot, is computed together with the loss.
  * The largest logit is subtracted before the exponential, so nothing overflows.
  *
- * @param logits - [batch, classes] float32; or [..., classes], for example for each token of a text
- * @param labels - [batch] int32, or [...], each in [0, classes)
- * @param reduction - `mean` over the batch (default), or `sum`. The sums over all micro-batches
- *   divided by the batch size are the mean over the batch.
- * @returns a scalar
- * @throws ERR_TSR_ARGUMENT when the shapes do not match, when a label is out of range, or when the
- *   logits cover only this rank's part of the classes: see `vocabParallelCrossEntropy`
+ * Throws ERR_TSR_ARGUMENT when the shapes do not match, when a label is out of range, or when the
+ * logits cover only this rank's part of the classes: see `vocabParallelCrossEntropy`.
  *
  * @example
  * const loss = crossEntropy(model.forward(x), labels)
  */
-export function crossEntropy(
-  logits: Tensor,
-  labels: Tensor,
-  reduction: Reduction = 'mean',
-): Tensor {
-  return differentiable((input) => evaluate(input, labels, reduction), logits)
-}
-
-/** Makes a loss a differentiable operation whose gradient is computed together with its value. */
-export function differentiable(
-  evaluateLoss: (outputs: Tensor) => EvaluatedLoss,
-  outputs: Tensor,
-): Tensor {
-  const loss = tf.customGrad((input, save) => {
-    const { value, gradient } = evaluateLoss(input as Tensor)
-    ;(save as (tensors: Tensor[]) => void)([gradient])
-    gradient.dispose()
-    return { value, gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy) }
-  })
-  return loss(outputs)
-}
-crossEntropy.reduction = 'mean' as const
-crossEntropy.record = (logits: Tensor, labels: Tensor) =>
-  recordEvaluated(evaluate(logits, labels, 'mean'))
+export const crossEntropy: Loss = entropies.mean
 
 /**
- * The cross-entropy summed over the examples (the first axis) instead of averaged. A pipeline adds
- * these sums over micro-batches.
+ * The cross-entropy summed over the examples (the first axis) instead of averaged. The loss of one
+ * example is the mean over its tokens.
  */
-export function summedCrossEntropy(logits: Tensor, labels: Tensor): Tensor {
-  return crossEntropy(logits, labels, 'sum')
-}
-summedCrossEntropy.reduction = 'sum' as const
-crossEntropy.summed = summedCrossEntropy
-summedCrossEntropy.record = (logits: Tensor, labels: Tensor) =>
-  recordEvaluated(evaluate(logits, labels, 'sum'))
-
-/** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
-export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
-  const backward = (dy: Tensor) => {
-    const { scale, view } = currentBackend()
-    if (scale !== undefined && view !== undefined) return scale(shared(gradient), view(dy)[0]!)
-    return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
-  }
-  return checkedRecording(tf.keep(value), {
-    backward,
-    backwardInput: backward,
-    backwardParameters: () => undefined,
-    dispose() {
-      tf.dispose([value, gradient])
-    },
-  })
-}
-
-function evaluate(logits: Tensor, labels: Tensor, reduction: Reduction): EvaluatedLoss {
-  const [rows, classes] = checkShapes(logits, labels)
-  const right = valuesAtHand(labels) as Int32Array | undefined
-  if (right !== undefined) checkLabels(right, classes)
-  const weight = (reduction === 'mean' ? 1 : logits.shape[0]) / rows
-  return (
-    currentBackend().crossEntropy?.(logits, labels, weight, plain) ??
-    evaluateOnDevice(() => {
-      return [logits, tf.oneHot(labels, classes, 1, 0, 'float32'), tf.scalar(weight)]
-    })
-  )
-}
-
-const plain: LabelTargets = { ignoreIndex: undefined, labelSmoothing: 0 }
+export const summedCrossEntropy: Loss = entropies.summed
 
 /** @throws ERR_TSR_ARGUMENT for a label outside of [0, classes) */
 export function checkLabels(labels: Int32Array, classes: number): void {
@@ -108,32 +44,22 @@ export function checkLabels(labels: Int32Array, classes: number): void {
 }
 
 /**
- * Computes the loss without fetching values. Labels that only the device holds are not checked.
+ * Computes the loss and its gradient without reading values on the host.
  *
- * @param make - returns the logits and the targets, both [..., classes], and the weights of the rows, a
- *   scalar or [..., 1]
+ * @param targets - [..., classes]
+ * @param weights - the weights of the rows, a scalar or [..., 1]
  */
-function evaluateOnDevice(
-  make: () => readonly [logits: Tensor, targets: Tensor, weights: Tensor],
-): EvaluatedLoss {
-  const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
-    const [logits, targets, weights] = make()
-    const shifted = tf.sub(logits, tf.max(logits, -1, true))
-    const exponentials = tf.exp(shifted)
-    const totals = tf.sum(exponentials, -1, true)
-    // Where the target is 0, skip the product: 0 times a logit of -Infinity is NaN.
-    const own = tf.where(tf.greater(targets, 0), tf.mul(targets, shifted), tf.zerosLike(shifted))
-    const losses = tf.sub(tf.log(totals), tf.sum(own, -1, true))
-    const slopes = tf.sub(tf.div(exponentials, totals), targets)
-    return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, weights))]
-  })
-  return { value, gradient }
+function evaluateOnDevice(logits: Tensor, targets: Tensor, weights: Tensor): [Tensor, Tensor] {
+  const shifted = tf.sub(logits, tf.max(logits, -1, true))
+  const exponentials = tf.exp(shifted)
+  const totals = tf.sum(exponentials, -1, true)
+  // Where the target is 0, skip the product: 0 times a logit of -Infinity is NaN.
+  const own = tf.where(tf.greater(targets, 0), tf.mul(targets, shifted), tf.zerosLike(shifted))
+  const losses = tf.sub(tf.log(totals), tf.sum(own, -1, true))
+  const slopes = tf.sub(tf.div(exponentials, totals), targets)
+  return [tf.sum(tf.mul(losses, weights)), tf.keep(tf.mul(slopes, weights))]
 }
 
-/**
- * @throws ERR_TSR_ARGUMENT unless there is one int32 label for each row of logits, and the logits
- *   cover all classes. For logits of only some classes, the loss would be wrong.
- */
 function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: number] {
   if (isPartial(logits)) {
     throw argumentError(
@@ -161,10 +87,7 @@ function checkShapes(logits: Tensor, labels: Tensor): [rows: number, classes: nu
   return [rows, logits.shape.at(-1)!]
 }
 
-/**
- * Data ids of logits that cover only some classes. A script may pass clones or reshaped tensors,
- * which have the same data id as the layer's output.
- */
+/** Data ids of logits that cover only some classes. Clones and reshaped tensors have the same ids. */
 const partialScores = new WeakSet<object>()
 
 /** Marks the output of a layer whose last axis is split among ranks. */
@@ -197,8 +120,6 @@ export const readCrossEntropyOptions = declareOptions({
   reduction: choice('mean', 'sum').default('mean'),
 } satisfies Rules<CrossEntropyOptions>)
 
-type Complete = ReturnType<typeof readCrossEntropyOptions>
-
 /**
  * Returns a cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015). With smoothing
  * s, the target of class k is (1 - s) [k = label] + s / classes. The loss is -sum target log p.
@@ -212,55 +133,74 @@ type Complete = ReturnType<typeof readCrossEntropyOptions>
  * const loss = crossEntropyWith({ ignoreIndex: -100, labelSmoothing: 0.1 })
  */
 export function crossEntropyWith(options: CrossEntropyOptions): Loss {
-  const complete = readCrossEntropyOptions(options)
-  const summed = lossWith({ ...complete, reduction: 'sum' })
-  return complete.reduction === 'sum' ? summed : Object.assign(lossWith(complete), { summed })
-}
-
-function lossWith(options: Complete): Loss {
-  const { ignoreIndex, reduction } = options
-  const loss = (logits: Tensor, labels: Tensor) =>
-    differentiable((input) => evaluateWith(input, labels, options), logits)
-  return Object.assign(loss, {
-    reduction,
-    record: (logits: Tensor, labels: Tensor) =>
-      recordEvaluated(evaluateWith(logits, labels, options)),
-    count: (labels: Tensor) => countLabels(labels, ignoreIndex),
-    countCorrect: (logits: Tensor, labels: Tensor) => answersOf(logits, labels, ignoreIndex),
-  })
+  const { reduction, ...targets } = readCrossEntropyOptions(options)
+  const { ignoreIndex } = targets
+  const { mean, summed } = meanAndSum(
+    'crossEntropyWith',
+    (logits, labels, reduction) =>
+      evaluate(logits, labels, { ...targets, reduction, summedWeight: 1 }),
+    {
+      count: (labels) => countLabels(labels, ignoreIndex),
+      countCorrect: (logits, labels) => answersOf(logits, labels, ignoreIndex),
+    },
+  )
+  return reduction === 'sum' ? summed : mean
 }
 
 /** Counts the labels that are not ignored. */
-export function countLabels(labels: Tensor, ignored: number | undefined): number | Promise<number> {
+export async function countLabels(labels: Tensor, ignored: number | undefined): Promise<number> {
   if (ignored === undefined) return labels.size
-  const count = (values: HostArray) =>
-    (values as Int32Array).reduce((n, label) => (label === ignored ? n : n + 1), 0)
-  const values = valuesAtHand(labels)
-  return values === undefined ? labels.data<'int32'>().then(count) : count(values)
+  return withoutIgnored(await labels.data<'int32'>(), ignored).length
 }
 
-function evaluateWith(logits: Tensor, labels: Tensor, options: Complete): EvaluatedLoss {
-  const [, classes] = checkShapes(logits, labels)
-  const { ignoreIndex, labelSmoothing, reduction } = options
+/** Returns the labels that are not ignored. */
+export function withoutIgnored(labels: Int32Array, ignored: number | undefined): Int32Array {
+  return ignored === undefined ? labels : labels.filter((label) => label !== ignored)
+}
+
+interface Evaluation extends LabelTargets {
+  /** `mean`: over the labels that are not ignored. */
+  readonly reduction: Reduction
+  /** The weight of each label with the reduction `sum`. */
+  readonly summedWeight: number
+}
+
+/** Evaluates the loss. Labels that only the device holds are not checked. */
+function evaluate(
+  logits: Tensor,
+  labels: Tensor,
+  { reduction, summedWeight, ...targets }: Evaluation,
+): EvaluatedLoss {
+  const [rows, classes] = checkShapes(logits, labels)
+  const { ignoreIndex, labelSmoothing } = targets
+  const weightOf = (count: number) => (reduction === 'mean' ? 1 / Math.max(1, count) : summedWeight)
   const right = valuesAtHand(labels) as Int32Array | undefined
   if (right !== undefined) {
-    const counting = right.filter((label) => label !== ignoreIndex)
+    const counting = withoutIgnored(right, ignoreIndex)
     checkLabels(counting, classes)
-    const weight = reduction === 'mean' ? 1 / Math.max(1, counting.length) : 1
-    const evaluated = currentBackend().crossEntropy?.(logits, labels, weight, options)
+    const weight = weightOf(counting.length)
+    const evaluated = currentBackend().crossEntropy?.(logits, labels, weight, targets)
     if (evaluated !== undefined) return evaluated
   }
-  return evaluateOnDevice(() => {
-    const isCounted = tf.notEqual(labels, tf.scalar(ignoreIndex ?? -1, 'int32'))
+  const share = labelSmoothing / classes
+  const targetsOf = (known: Tensor) =>
+    tf.oneHot(known, classes, 1 - labelSmoothing + share, share, 'float32')
+  const [value, gradient] = tf.tidy<[Tensor, Tensor]>(() => {
+    if (ignoreIndex === undefined) {
+      return evaluateOnDevice(logits, targetsOf(labels), tf.scalar(weightOf(rows)))
+    }
+    const isCounted = tf.notEqual(labels, tf.scalar(ignoreIndex, 'int32'))
     const counts = tf.cast(isCounted, 'float32')
+    const weights =
+      reduction === 'mean'
+        ? tf.div(counts, tf.maximum(tf.sum(counts), 1))
+        : tf.mul(counts, summedWeight)
     // Replace the logits of ignored rows: 0 times an infinite loss is NaN.
     const scores = tf.where(tf.expandDims(isCounted, -1), logits, tf.zerosLike(logits))
-    const weights = reduction === 'mean' ? tf.div(counts, tf.maximum(tf.sum(counts), 1)) : counts
-    const known = tf.cast(tf.mul(tf.cast(labels, 'float32'), counts), 'int32')
-    const right = tf.oneHot(known, classes, 1, 0, 'float32')
-    const targets = tf.add(tf.mul(right, 1 - labelSmoothing), labelSmoothing / classes)
-    return [scores, targets, tf.expandDims(weights, -1)]
+    const known = tf.where(isCounted, labels, tf.zerosLike(labels))
+    return evaluateOnDevice(scores, targetsOf(known), tf.expandDims(weights, -1))
   })
+  return { value, gradient }
 }
 
 /** Returns exp of the mean cross-entropy per token: the equivalent number of equally likely tokens. */

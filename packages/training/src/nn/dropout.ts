@@ -22,7 +22,6 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
-/** Accepts the probability that a value is dropped: at least 0 and less than 1. */
 export const dropoutRate = where<number>(
   (value) => typeof value === 'number' && value >= 0 && value < 1,
   'at least 0 and less than 1',
@@ -59,14 +58,13 @@ export class Dropout implements Module {
 
   /**
    * @param x - [batch, ...]
-   * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
+   * @throws ERR_TSR_ARGUMENT when a recorded pass has no step number; see `inPass`
    */
   forward(x: Tensor): Tensor {
     const pass = droppingPass(this.#options)
     return pass === undefined ? x : tf.tidy(() => tf.mul(x, this.#mask(x.shape, pass)))
   }
 
-  /** Makes a mask: 0 with the probability `rate`, else 1 / (1 - rate). */
   #mask(shape: readonly number[], pass: Pass): Tensor {
     const [rows = 1, ...rest] = shape
     const width = sizeOf(rest)
@@ -105,7 +103,7 @@ export type ProbabilityMask = (of: Probabilities) => Tensor
  * drops nothing. Every layout drops the same probabilities.
  *
  * @param firstHead - the index of the rank's first head
- * @throws ERR_TSR_ARGUMENT when a recorded pass does not know its step
+ * @throws ERR_TSR_ARGUMENT when a recorded pass has no step number; see `inPass`
  */
 export function probabilityMask(
   options: Required<DropoutOptions>,

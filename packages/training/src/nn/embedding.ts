@@ -1,6 +1,6 @@
 import type { Rank } from '@tensorflow/tfjs-core'
 import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
-import { cloneOf, withGradients, withLazyGradients } from '../autograd/tape.ts'
+import { withGradients, withLazyGradients } from '../autograd/tape.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -45,7 +45,7 @@ export class Embedding implements Module {
     return [this.weight]
   }
 
-  /** False for ids that another module computes, because checking them requires reading their values. */
+  /** False for ids that another module computes: to check such ids, the host would have to read them. */
   isRepeatable(ids?: Tensor): boolean {
     if (ids !== undefined) checkIds(ids, this.weight)
     return ids !== undefined
@@ -68,13 +68,10 @@ export function lookUp(table: Tensor, ids: Tensor): Tensor {
   return withGradients([table], () => ({
     value: tf.gather(table, ids),
     saved: [ids],
-    gradients: (dy, [ids]) => [sumByToken(dy, ids!, count)],
+    gradients: (dy, [ids]) => [
+      tf.unsortedSegmentSum(rowsOf(dy), tf.reshape<Rank.R1>(ids!, [-1]), count),
+    ],
   }))
-}
-
-/** Returns the gradient of a table from those of the rows that were looked up. */
-function sumByToken(dy: Tensor, ids: Tensor, count: number): Tensor {
-  return tf.unsortedSegmentSum(rowsOf(dy), tf.reshape<Rank.R1>(ids, [-1]), count)
 }
 
 /**
@@ -136,20 +133,7 @@ export class PositionEmbedding extends Embedding implements Separable {
         `at most ${count}, the block size`,
       )
     }
-    const ids = tf.tensor1d(positions, 'int32')
-    if (x.rank !== 3 || x.shape[2] !== table!.shape[1]) return tf.add(x, lookUp(table!, ids))
-    return withLazyGradients<'x' | 'table' | 'ids'>(
-      { x, table: table!, ids },
-      {
-        saves: ['ids'],
-        forward: () => tf.add(x, tf.gather(table!, ids)),
-        gradients: (dy, { ids }) => ({
-          x: () => cloneOf(dy),
-          table: () => sumByToken(tf.sum(dy, 0), ids, count),
-          ids: () => tf.zerosLike(ids),
-        }),
-      },
-    )
+    return tf.add(x, lookUp(table!, tf.tensor1d(positions, 'int32')))
   }
 }
 

@@ -4,7 +4,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
 import type { Initializer } from './init.ts'
 
-/** Drawing so many values takes a second or more. */
+/** The number of random values that take a second or more to draw. */
 const MANY = 2 ** 20
 
 /**
@@ -28,7 +28,7 @@ export function createParameter(
 ): Parameter {
   nameRule.check('name', name)
   shapeRule.check(`the shape of ${name}`, shape)
-  // First check that a backend is loaded and has the memory.
+  // Before drawing, check that a backend is loaded and has enough memory.
   const isDrawn = typeof values === 'function' && sizeOf(shape) >= MANY
   if (isDrawn) createTensor(shape, () => undefined).dispose()
   const filled: unknown = typeof values === 'function' ? values({ name, shape, seed }) : values

@@ -1,5 +1,4 @@
 import {
-  argumentError,
   choice,
   count,
   declareOptions,
@@ -106,14 +105,13 @@ export class Linear implements Module {
   }
 }
 
-/** True for a `Linear` that tensor parallelism has not replaced. */
+/** Whether a module is a `Linear` whose parameters tensor parallelism has not split. */
 export const isLinear = ofKind<Linear>('linear')
 
 /**
- * Records a module that applies layers one after the other: on the tape, or on wasm and tensorflow without it
- * if the layers are a stack of linear layers. The gradients are the same.
- *
- * The parameters of a stack must keep their values until the backward pass is done.
+ * Records a module that applies layers one after the other. On wasm and tensorflow, records a stack of
+ * linear layers without the tape, with the same gradients. The parameters of a stack must keep their
+ * values until the backward pass is done.
  *
  * @param layers - an empty list to use the tape
  * @param x - for a stack: [batch, inputs of the first layer]
@@ -127,17 +125,9 @@ export function recordLayers(
   const stack = layers.filter(isStackable)
   const [first] = stack
   const onTape = () => record((input) => module.forward(input), x, module.parameters, options)
-  if (first === undefined || stack.length < layers.length) return onTape()
-  const { name, shape } = first.weight
-  checkInput(x, first.weight, ['batch', shape[0]!])
-  // The kernels would read out of bounds.
-  if (x.size === 0) {
-    throw argumentError(
-      `the input of ${name}`,
-      `a tensor of shape [0, ${shape[0]!}]`,
-      `float32 [batch, ${shape[0]!}]`,
-    )
-  }
+  // For a batch without rows, the kernels would read out of bounds.
+  if (first === undefined || stack.length < layers.length || x.size === 0) return onTape()
+  checkInput(x, first.weight, ['batch', first.weight.shape[0]!])
   const weights = stack.map(({ weight }) => weight.value)
   const passes = currentBackend().linearPasses?.(stack, x, options.needsInputGradient) ?? onTape()
   return checkedRecording(passes.value, passes, () => {
@@ -148,7 +138,6 @@ export function recordLayers(
   })
 }
 
-/** Whether a layer may be a part of a stack of linear layers. */
 function isStackable(layer: Module): layer is Linear & LinearLayer {
   return (
     isLinear(layer) && layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)
@@ -211,7 +200,7 @@ export class JointLinear implements Module {
 /** x W + b [..., outputs] */
 function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linear'): Tensor {
   const { x, weight, bias } = operands
-  // The kernels do not compute a product over no rows, and their gradients have no gradients.
+  // The kernels need at least one row, and do not support nested gradients.
   const pass = x.size === 0 || isTapeNested() ? undefined : currentBackend().linear
   if (pass !== undefined) return withLazyGradients(operands, pass(operands, activation === 'relu'))
   return onRows(x, (a) =>

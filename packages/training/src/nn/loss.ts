@@ -1,10 +1,16 @@
+import { argumentError, shown } from '@tsrun/core'
 import { record } from '../autograd/record.ts'
-import { isHostAccessible } from '../backend/current.ts'
-import { takeScalar, viewOf } from '../backend/host-memory.ts'
-import { checkAlive, type Recording } from '../model/recording.ts'
+import { currentBackend, repeated } from '../backend/current.ts'
+import { shared } from '../backend/held-values.ts'
+import { takeScalar } from '../backend/host-memory.ts'
+import { checkAlive, checkedRecording, type Recording } from '../model/recording.ts'
+import type { EvaluatedLoss } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 export type Maybe<T> = T | Promise<T>
+
+/** Whether to average or to sum the losses of the examples. */
+export type Reduction = 'mean' | 'sum'
 
 /** The number of correct answers, and the number of all answers. */
 export interface Answers {
@@ -26,7 +32,7 @@ export interface Loss {
    * Whether the loss is a mean or a sum. If undefined, the first examples with a loss other than 0
    * determine the answer.
    */
-  readonly reduction?: 'mean' | 'sum'
+  readonly reduction?: Reduction
 
   /**
    * Returns the denominator of the mean, for losses that do not count every example once (padding,
@@ -75,6 +81,56 @@ export function lossOf(
 }
 
 /**
+ * Makes a loss as a mean and as a sum, from a function that computes value and gradient together.
+ *
+ * @param name - the name of the mean, for error messages
+ */
+export function meanAndSum(
+  name: string,
+  evaluate: (outputs: Tensor, labels: Tensor, reduction: Reduction) => EvaluatedLoss,
+  tags: Pick<Loss, 'count' | 'countCorrect'> = {},
+): Record<'mean' | 'summed', Loss> {
+  const lossOn = (reduction: Reduction) => {
+    const loss = (outputs: Tensor, labels: Tensor, other?: unknown) => {
+      if (other !== undefined) {
+        const sum = `${name}.summed for the sum`
+        throw argumentError(`the third argument of ${name}`, shown(other), `none; call ${sum}`)
+      }
+      const differentiable = tf.customGrad((input, save) => {
+        const { value, gradient } = evaluate(input as Tensor, labels, reduction)
+        ;(save as (tensors: Tensor[]) => void)([gradient])
+        gradient.dispose()
+        return { value, gradFunc: (dy: Tensor, saved: Tensor[]) => tf.mul(saved[0]!, dy) }
+      })
+      return differentiable(outputs)
+    }
+    const record = (outputs: Tensor, labels: Tensor) =>
+      recordEvaluated(evaluate(outputs, labels, reduction))
+    return Object.assign(loss, { reduction, record, ...tags })
+  }
+  const summed = Object.defineProperty(lossOn('sum'), 'name', { value: `${name}.summed` })
+  const mean = Object.defineProperty(lossOn('mean'), 'name', { value: name })
+  return { summed, mean: Object.assign(mean, { summed }) }
+}
+
+/** Returns a recording of a loss whose gradient is already computed, so that it needs no tape. */
+export function recordEvaluated({ value, gradient }: EvaluatedLoss): Recording {
+  const backward = (dy: Tensor) => {
+    const { scale, view } = currentBackend()
+    if (scale !== undefined && view !== undefined) return scale(shared(gradient), view(dy)[0]!)
+    return repeated('loss gradient', [gradient, dy], () => [tf.mul(gradient, dy)])[0]!
+  }
+  return checkedRecording(tf.keep(value), {
+    backward,
+    backwardInput: backward,
+    backwardParameters: () => undefined,
+    dispose() {
+      tf.dispose([value, gradient])
+    },
+  })
+}
+
+/**
  * Records a loss. The `backward` of the recording takes the gradient of the loss, a scalar, and
  * returns the gradient of the outputs.
  *
@@ -99,49 +155,31 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
  * @param labels - [...] int32
  */
 export function countCorrect(logits: Tensor, labels: Tensor): number {
-  return answersAtHand(logits, labels, undefined).correct
+  return tf.tidy(() => countAnswers(logits, labels)[0].dataSync<'int32'>()[0]!)
 }
 
-/**
- * Like `countCorrect`, but works on every backend. Skips labels that are out of range or equal to
- * `ignored`.
- */
-export function answersOf(logits: Tensor, labels: Tensor, ignored?: number): Maybe<Answers> {
-  return isHostAccessible()
-    ? answersAtHand(logits, labels, ignored)
-    : fetchAnswers(logits, labels, ignored)
-}
-
-function answersAtHand(logits: Tensor, labels: Tensor, ignored: number | undefined): Answers {
-  const classes = logits.shape.at(-1)!
-  const right = labels.dataSync<'int32'>()
-  const values = viewOf(logits)
-  let [correct, of] = [0, 0]
-  right.forEach((label, row) => {
-    if (label === ignored || label < 0 || label >= classes) return
-    const scores = values.subarray(row * classes, (row + 1) * classes)
-    let best = 0
-    for (let k = 1; k < classes; k++) if (scores[k]! > scores[best]!) best = k
-    of++
-    if (best === label) correct++
-  })
-  return { correct, of }
-}
-
-async function fetchAnswers(
+/** Like `countCorrect`, on every backend. Skips labels that are not a class or equal `ignored`. */
+export async function answersOf(
   logits: Tensor,
   labels: Tensor,
-  ignored: number | undefined,
+  ignored?: number,
 ): Promise<Answers> {
-  const classes = logits.shape.at(-1)!
-  const [right, counting] = tf.tidy<[Tensor, Tensor]>(() => {
-    const isClass = tf.logicalAnd(tf.greaterEqual(labels, 0), tf.less(labels, classes))
-    const counts =
-      ignored === undefined ? isClass : tf.logicalAnd(isClass, tf.notEqual(labels, ignored))
-    const isRight = tf.logicalAnd(tf.equal(tf.argMax(logits, -1), labels), counts)
-    const sumOf = (each: Tensor) => tf.sum(tf.cast(each, 'int32'))
-    return [sumOf(isRight), sumOf(counts)]
-  })
+  const [right, counting] = tf.tidy(() => countAnswers(logits, labels, ignored))
   const [correct, of] = await Promise.all([takeScalar(right), takeScalar(counting)])
   return { correct, of }
+}
+
+function countAnswers(
+  logits: Tensor,
+  labels: Tensor,
+  ignored?: number,
+): [correct: Tensor, of: Tensor] {
+  const classes = logits.shape.at(-1)!
+  const isClass = tf.logicalAnd(tf.greaterEqual(labels, 0), tf.less(labels, classes))
+  const counts =
+    ignored === undefined ? isClass : tf.logicalAnd(isClass, tf.notEqual(labels, ignored))
+  const found = tf.reshape(tf.argMax(logits, -1), labels.shape)
+  const isRight = tf.logicalAnd(tf.equal(found, labels), counts)
+  const sumOf = (each: Tensor) => tf.sum(tf.cast(each, 'int32'))
+  return [sumOf(isRight), sumOf(counts)]
 }

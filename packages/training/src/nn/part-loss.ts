@@ -3,8 +3,8 @@ import { record } from '../autograd/record.ts'
 import { takeScalar } from '../backend/host-memory.ts'
 import type { Recording } from '../model/recording.ts'
 import { isTensor, tf, type Tensor } from '../tfjs/tfjs.ts'
-import { isPartial, recordEvaluated } from './cross-entropy.ts'
-import { answersOf, recordLoss, type Answers, type Loss, type Maybe } from './loss.ts'
+import { isPartial } from './cross-entropy.ts'
+import { answersOf, recordEvaluated, recordLoss, type Answers, type Loss } from './loss.ts'
 
 /** The results of an evaluation on a part of the data. The tallies of all parts and ranks can be added. */
 export interface Tally {
@@ -64,19 +64,17 @@ export function partLoss(given: Loss) {
   functionRule.check('loss.summed', summed)
   const loss = summed ?? given
   const known = summed === undefined ? declared : 'sum'
-  /** If unknown, determined by a trial. */
+  /** Undefined until a trial determines it. */
   let reduction = known
   const countLabels = given.count ?? summed?.count
   const countCorrect = given.countCorrect ?? summed?.countCorrect
   functionRule.check('loss.count', countLabels)
   functionRule.check('loss.countCorrect', countCorrect)
 
-  const count = ({ size, allLabels }: Countable): Maybe<number> => {
+  const count = async ({ size, allLabels }: Countable): Promise<number> => {
     if (countLabels === undefined || size === 0) return size
     const labels = allLabels()
-    const check = (value: unknown) => countRule.check('the count of the loss', value)
-    const made: unknown = tidied(() => countLabels(labels))
-    return isPromise(made) ? made.then(check) : check(made)
+    return countRule.check('the count of the loss', await tidied(() => countLabels(labels)))
   }
   const countOf = (labels: Tensor) => count({ size: labels.shape[0], allLabels: () => labels })
   const computed = (outputs: Tensor, labels: Tensor) =>
@@ -92,29 +90,14 @@ export function partLoss(given: Loss) {
     tf.dispose([one, gradient])
     return [value, slope] as const
   }
-  /** @returns a promise unless it is known whether the loss is a mean or a sum */
-  const attempt = (outputs: Tensor, labels: Tensor) => {
-    if (reduction !== undefined) return undefined
+  const determineReduction = async (outputs: Tensor, labels: Tensor) => {
+    if (reduction !== undefined) return
     const double = (tensor: Tensor) => tf.concat([tensor, tensor], 0)
     const once = probe(outputs, labels)
     const twofold = [double(outputs), double(labels)] as const
-    const figures = [...once, ...probe(...twofold)]
+    const figures = [...once, ...probe(...twofold)].map(async (figure) => await figure)
     tf.dispose([...twofold])
-    return Promise.all(figures.map(async (figure) => await figure)).then((numbers) => {
-      reduction = reductionOf(numbers as unknown as Figures)
-    })
-  }
-  const recordSum = (outputs: Tensor, labels: Tensor): Maybe<Recording> => {
-    if (reduction === 'sum') {
-      if (loss.record !== undefined) return recordLoss(loss, outputs, labels)
-      return taped((x) => computed(x, labels), outputs)
-    }
-    const scaled = (factor: number) =>
-      factor === 0
-        ? recordEvaluated({ value: tf.scalar(0), gradient: tf.keep(tf.zerosLike(outputs)) })
-        : taped((x) => tf.mul(computed(x, labels), factor), outputs)
-    const counted = countOf(labels)
-    return typeof counted === 'number' ? scaled(counted) : counted.then(scaled)
+    reduction = reductionOf((await Promise.all(figures)) as unknown as Figures)
   }
 
   return {
@@ -140,16 +123,21 @@ export function partLoss(given: Loss) {
      *
      * @throws ERR_TSR_ARGUMENT when the loss is not a scalar, or neither a mean nor a sum
      */
-    record(outputs: Tensor, labels: Tensor) {
-      const tried = attempt(outputs, labels)
-      return tried === undefined
-        ? recordSum(outputs, labels)
-        : tried.then(() => recordSum(outputs, labels))
+    async record(outputs: Tensor, labels: Tensor): Promise<Recording> {
+      await determineReduction(outputs, labels)
+      if (reduction === 'sum') {
+        if (loss.record !== undefined) return recordLoss(loss, outputs, labels)
+        return taped((x) => computed(x, labels), outputs)
+      }
+      const counted = await countOf(labels)
+      return counted === 0
+        ? recordEvaluated({ value: tf.scalar(0), gradient: tf.keep(tf.zerosLike(outputs)) })
+        : taped((x) => tf.mul(computed(x, labels), counted), outputs)
     },
 
     /** Computes the sum of the losses, and counts the correct answers. The caller still owns both tensors. */
     async tally(outputs: Tensor, labels: Tensor): Promise<Tally> {
-      await attempt(outputs, labels)
+      await determineReduction(outputs, labels)
       const counted = await countOf(labels)
       const isMean = reduction !== 'sum'
       const value =
@@ -185,10 +173,10 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
 /** Rounding errors alone may cause a loss below this value. */
 const TINY = 1e-6
 
-/** The loss of the examples and its largest gradient, then both again with each example twice. */
+/** The loss and its largest gradient for some examples, then both for each of the examples twice. */
 type Figures = readonly [a: number, slope: number, b: number, other: number]
 
-/** @returns undefined if the values cannot tell, because they are 0 or not finite @throws ERR_TSR_ARGUMENT */
+/** @returns undefined if the figures are 0 or not finite @throws ERR_TSR_ARGUMENT */
 function reductionOf([a, slope, b, other]: Figures): 'mean' | 'sum' | undefined {
   // Ignore non-finite losses here: the training step reports them.
   if (![a, b, slope, other].every(Number.isFinite)) return undefined
@@ -239,8 +227,4 @@ function tidied<T>(compute: () => T): T {
     result = compute()
   })
   return result as T
-}
-
-function isPromise(value: unknown): value is Promise<unknown> {
-  return typeof (value as Partial<Promise<unknown>> | null | undefined)?.then === 'function'
 }

@@ -9,9 +9,8 @@ import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
 /**
- * Applies its children one after the other. It has no `record`, because on the backend tensorflow, if its
- * binding has kernels of its own, passes do not become functions if the module and all its layers have a
- * `record`.
+ * Applies its children one after the other. It has no `record`, because of the backend tensorflow: if a
+ * module and all its layers have one, the backend does not turn passes into TensorFlow functions.
  */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>
@@ -199,8 +198,6 @@ const readOptions = declareOptions({
  * @throws ERR_TSR_ARGUMENT when a size or the range is invalid, or for an unknown option
  */
 export class ShardedMLP extends ModuleChain {
-  readonly range: readonly [from: number, to: number]
-
   constructor(options: ShardedMLPOptions = {}) {
     const { layers, inputs, hidden, outputs, seed, range } = readOptions(options)
     const [from, to] = checkRange(range, layers)
@@ -217,7 +214,6 @@ export class ShardedMLP extends ModuleChain {
       })
     }
     super(children)
-    this.range = [from, to]
   }
 
   record(x: Tensor, options: RecordOptions): Recording {

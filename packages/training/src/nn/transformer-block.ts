@@ -1,13 +1,15 @@
-import { count, declareOptions, filled, finite, positive, type Rules } from '@tsrun/core'
+import { count, declareOptions, filled, positive, type Rules } from '@tsrun/core'
 import { cloneOf, withGradients } from '../autograd/tape.ts'
-import { addScaled } from '../backend/arithmetic.ts'
-import { isHostAccessible } from '../backend/current.ts'
-import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { gelu } from './activations.ts'
-import { CausalSelfAttention, type AttentionOptions } from './attention.ts'
+import {
+  branchRules,
+  CausalSelfAttention,
+  type AttentionOptions,
+  type BranchOptions,
+} from './attention.ts'
 import { Dropout, dropoutRate } from './dropout.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { Linear } from './linear.ts'
@@ -24,12 +26,9 @@ export interface BlockOptions extends AttentionOptions {
 const size = count({ from: 1 })
 
 const commonRules = {
+  ...branchRules,
   name: filled('the prefix of the names of its parameters, as in h.0'),
-  width: size,
   hidden: size.optional(),
-  seed: finite().default(0),
-  deviation: finite().default(0.02),
-  outputDeviation: finite().optional(),
 }
 
 const readBlock = declareOptions({
@@ -93,36 +92,19 @@ export class Block implements Module {
 /** x + y. Unlike `tf.add`, saves no tensors for the gradients. */
 function addResidual(x: Tensor, y: Tensor): Tensor {
   return withGradients([x, y], () => ({
-    value: add(x, y),
+    value: tf.add(x, y),
     saved: [],
     // Not dy itself: tf.grad may dispose a gradient, and dy may belong to the caller.
     gradients: (dy) => [cloneOf(dy), cloneOf(dy)],
   }))
 }
 
-function add(x: Tensor, y: Tensor): Tensor {
-  const isFloat = x.dtype === 'float32' && y.dtype === 'float32'
-  if (!isFloat || x.shape.join() !== y.shape.join() || !isHostAccessible()) return tf.add(x, y)
-  return scopedTensor(x.shape, (sum) => {
-    addScaled(sum, viewOf(x), 1, viewOf(y))
-  })
-}
-
 /** Options of `FeedForward`. */
-export interface FeedForwardOptions {
+export interface FeedForwardOptions extends BranchOptions {
   /** The prefix of the names of the parameters: `<name>.c_fc.weight` and so on. */
   readonly name: string
-  readonly width: number
   /** The number of hidden values; default 4 x width. */
   readonly hidden?: number
-  readonly seed?: number
-  /** The standard deviation of the initial weights; default 0.02. */
-  readonly deviation?: number
-  /**
-   * The standard deviation of the initial weights of `c_proj`, whose output is added to the
-   * residual stream; default `deviation`.
-   */
-  readonly outputDeviation?: number
 }
 
 const readFeedForward = declareOptions(commonRules satisfies Rules<FeedForwardOptions>)

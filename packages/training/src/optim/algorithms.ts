@@ -128,7 +128,6 @@ abstract class AdamOptimizer extends BaseOptimizer {
   }
 }
 
-/** Returns beta former + (1 - beta) next. */
 function decay(beta: number, former: Tensor, next: Tensor): Tensor {
   return tf.add(tf.mul(former, beta), tf.mul(next, 1 - beta))
 }

@@ -7,7 +7,7 @@ import type { Gradient } from '../tfjs/backend.ts'
 import { sizeOf, type HostArray } from '../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-/** The groups whose ranks hold different parts of a model. */
+/** The groups of ranks that hold different parts of a model. */
 export interface ClipGroups {
   /**
    * The tensor parallel group. Its ranks hold different parts of each parameter with a `shard`, and
@@ -78,7 +78,7 @@ export async function clipGradients(
   options: ClipOptions,
 ): Promise<number> {
   const { maxNorm, tensor, shard: flat, pipeline } = readOptions(options)
-  // A parameter that is listed twice has one gradient, so count it once.
+  // Count the gradient of a parameter that is listed twice only once.
   const byName = new Map(parameters.map((parameter) => [parameter.name, parameter]))
   const counted: Gradient[] = []
   const names: string[] = []
@@ -162,7 +162,6 @@ async function sumsOfSquares(gradients: readonly Gradient[]): Promise<number[]> 
   return sums
 }
 
-/** @param values - the values of the gradient */
 function sumOfSquares(values: HostArray, gradient: Gradient): number {
   const sum = ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient)
   if (sum !== undefined) return sum

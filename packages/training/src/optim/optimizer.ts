@@ -54,12 +54,7 @@ export interface Optimizer {
   dispose(): void
 }
 
-/**
- * Returns each parameter that has a gradient, once, together with the gradient.
- *
- * @throws ERR_TSR_ARGUMENT when a gradient does not fit its parameter, or when there are gradients
- *   but none of these parameters
- */
+/** Returns each parameter that has a gradient, once, together with the gradient. */
 function withGradients(
   parameters: readonly Parameter[],
   gradients: Gradients,
@@ -104,7 +99,6 @@ const gradientsRule = having<Map<string, Gradient>>(
   'a Map of gradients by parameter name, after the parameters',
 )
 
-/** @throws ERR_TSR_ARGUMENT unless a tensor has the parameter's shape, or an array its size */
 function checkGradient({ name, shape }: Parameter, gradient: Gradient): void {
   const isArray = ArrayBuffer.isView(gradient)
   // Compare with `shape`: reading the parameter's value would allocate the tensor of a sharded parameter.
@@ -138,8 +132,8 @@ export const decayRules = {
 }
 
 /**
- * Writes the next values of a parameter and of its state. The gradient already contains weight decay that
- * is added to it. Must not allocate tensors.
+ * Writes the next values of a parameter and of its state. The gradient already includes L2 weight decay.
+ * Must not allocate tensors.
  */
 export type HostUpdate = (arrays: UpdateArrays) => void
 
@@ -152,8 +146,8 @@ export interface DeviceUpdate {
   /** Numbers that may change from step to step. */
   readonly factors: readonly number[]
   /**
-   * @param gradient - already contains weight decay that is added to it
-   * @returns the next value, and the next state in the order of its names. Called in a tf.tidy.
+   * @param gradient - including L2 weight decay
+   * @returns the next value, then the next state vectors; the caller disposes all other new tensors
    */
   readonly compute: (
     value: Tensor,
@@ -316,7 +310,7 @@ export abstract class BaseOptimizer implements Optimizer {
     }
     const isRepeated = currentBackend().repeat !== undefined
     for (const { step, rows } of groups.values()) {
-      const results = isRepeated ? together(step, rows, this.kept) : eachAlone(step, rows)
+      const results = isRepeated ? together(step, rows) : eachAlone(step, rows)
       for (const [i, { parameter, tensors }] of rows.entries()) {
         const [next, ...vectors] = results[i]!
         parameter.value = next!
@@ -329,10 +323,7 @@ export abstract class BaseOptimizer implements Optimizer {
 
 type Pairs = ReturnType<typeof withGradients>
 
-/**
- * Parameters with at least this number of values are updated separately, because joining them costs more
- * than extra calls.
- */
+/** Larger parameters are updated separately, because joining them costs more than extra calls. */
 const LARGE = 2 ** 22
 
 const isLarge = ({ shape }: Parameter) => sizeOf(shape) >= LARGE
@@ -343,7 +334,6 @@ interface Row {
   readonly tensors: readonly Tensor[]
 }
 
-/** Adds `added` times the value to the gradient of an update. */
 function withDecay(update: DeviceUpdate, added: number): DeviceUpdate {
   if (added === 0) return update
   const { name, factors, compute } = update
@@ -364,14 +354,10 @@ function eachAlone({ factors, compute }: DeviceUpdate, rows: readonly Row[]): Te
   )
 }
 
-function together(
-  { name, factors, compute }: DeviceUpdate,
-  rows: readonly Row[],
-  state: ParameterStates,
-): Tensor[][] {
+function together({ name, factors, compute }: DeviceUpdate, rows: readonly Row[]): Tensor[][] {
   const width = rows[0]!.tensors.length
   const shapes = rows.map(({ parameter: { shape } }) => [...shape])
-  const numbers = state.numbers(name, factors)
+  const numbers = tf.tensor1d([...factors])
   const results = repeated(
     isLarge(rows[0]!.parameter) ? `${name} ${shapes.join()}` : name,
     [...rows.flatMap(({ tensors }) => tensors), numbers],
@@ -387,6 +373,7 @@ function together(
       )
     },
   )
+  numbers.dispose()
   return rows.map((_, i) => results.filter((_, place) => place % rows.length === i))
 }
 

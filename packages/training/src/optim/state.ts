@@ -34,8 +34,7 @@ const lost = new FinalizationRegistry<Map<string, readonly Tensor[]>>((vectors) 
 export type ParameterStates = ReturnType<typeof parameterStates>
 
 /**
- * Creates the state of an optimizer. It lies where the tensors of the parameters lie, and can be copied
- * to arrays.
+ * Creates the state of an optimizer, in the memory of the backend. It can be copied to arrays.
  *
  * @param names - the names of the state vectors of each parameter
  */
@@ -45,7 +44,6 @@ export function parameterStates(names: readonly string[]) {
   const vectors = new Map<string, readonly Tensor[]>()
   /** Loaded values that no step has used yet: only a step knows the shapes of parameters. */
   const loaded = new Map<string, readonly Float32Array[]>()
-  const reused = new Map<string, { values: readonly number[]; tensor: Tensor }>()
 
   const check = (parameter: string, { steps, values }: ParameterState) => {
     const found = Object.keys(values)
@@ -60,8 +58,7 @@ export function parameterStates(names: readonly string[]) {
   }
   const dispose = () => {
     tf.dispose([...vectors.values()].flat())
-    for (const { tensor } of reused.values()) tensor.dispose()
-    for (const map of [reused, vectors, loaded, stepsOf]) map.clear()
+    for (const map of [vectors, loaded, stepsOf]) map.clear()
   }
 
   const states = {
@@ -104,23 +101,13 @@ export function parameterStates(names: readonly string[]) {
       return tensors
     },
 
-    /** Replaces the state tensors of a parameter. @param tensors - as `tensorsOf` returns them */
+    /** Replaces the state tensors of a parameter. @param tensors - in the order of `tensorsOf` */
     put(parameter: string, tensors: readonly Tensor[]) {
       const former = vectors.get(parameter)
       former?.forEach((tensor, i) => {
         if (tensor !== tensors[i]) tensor.dispose()
       })
       vectors.set(parameter, tensors)
-    },
-
-    /** Returns a tensor of `values`. The tensor is reused until the values change. */
-    numbers(update: string, values: readonly number[]) {
-      const kept = reused.get(update)
-      if (kept?.values.join() === values.join()) return kept.tensor
-      const tensor = tensorFrom(Float32Array.from(values), [values.length])
-      kept?.tensor.dispose()
-      reused.set(update, { values, tensor })
-      return tensor
     },
 
     hold(): HeldState {

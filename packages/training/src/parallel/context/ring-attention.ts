@@ -6,7 +6,7 @@ import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import {
   attend,
   attendAgain,
-  scoreGradient,
+  MASKED,
   times,
   type AttentionCore,
   type Mask,
@@ -309,7 +309,7 @@ function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor)
   const output = tf.matMul(times(probabilities, kept), values)
   return {
     output: whole(output, view.queries, 0),
-    logSums: whole(logSums, view.queries, UNSEEN),
+    logSums: whole(logSums(), view.queries, MASKED),
   }
 }
 
@@ -347,16 +347,13 @@ function blockGradients(
   const [ownK, ownV] = [half(k, keys), half(v, keys)]
   const probabilities = attendAgain(ownQ, ownK, mask, half(logSums, queries))
   const dProbabilities = times(tf.matMul(ownDy, ownV, false, true), kept)
-  const dScores = scoreGradient(probabilities, dProbabilities, half(products, queries), q.shape[3]!)
+  const dScores = tf.mul(probabilities, tf.sub(dProbabilities, half(products, queries)))
   return {
     dq: whole(tf.matMul(dScores, ownK), queries, 0),
     dk: whole(tf.matMul(dScores, ownQ, true, false), keys, 0),
     dv: whole(tf.matMul(times(probabilities, kept), ownDy, true, false), keys, 0),
   }
 }
-
-/** A score that stands for a masked key. It is finite, because -Infinity would produce NaN. */
-const UNSEEN = -1e30
 
 /** A part of a rank's positions: both sections, or only the early or the late one. */
 type Part = 'all' | 'early' | 'late'

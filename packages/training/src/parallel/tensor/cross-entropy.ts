@@ -9,10 +9,10 @@ import {
   crossEntropyWith,
   readCrossEntropyOptions,
   summedCrossEntropy,
+  withoutIgnored,
   type CrossEntropyOptions,
-  type Reduction,
 } from '../../nn/cross-entropy.ts'
-import type { Answers, Loss } from '../../nn/loss.ts'
+import type { Answers, Loss, Reduction } from '../../nn/loss.ts'
 import type { Differentiable, LabelTargets } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
@@ -42,7 +42,7 @@ export function vocabParallelCrossEntropy(
     const { ignoreIndex } = targets
     const loss = (of: Reduction) => {
       const weightOf = (labels: Int32Array) =>
-        of === 'sum' ? 1 : 1 / Math.max(1, without(ignoreIndex, labels).length)
+        of === 'sum' ? 1 : 1 / Math.max(1, withoutIgnored(labels, ignoreIndex).length)
       return Object.assign(lossOn(group, of, targets, weightOf), {
         count: (labels: Tensor) => countLabels(labels, ignoreIndex),
       })
@@ -85,10 +85,6 @@ function lossOn(
   })
 }
 
-function without(ignored: number | undefined, labels: Int32Array): Int32Array {
-  return labels.filter((label) => label !== ignored)
-}
-
 /**
  * Counts the rows in which the correct class has the largest score. Skips ignored rows. If classes
  * have equal scores, the lowest class wins.
@@ -102,7 +98,7 @@ function countCorrect(
   checkShapes(logits, labels)
   const right = labels.dataSync<'int32'>()
   const { own, overall, offset, all } = shareLargest(logits, right.length, group)
-  const counting = without(ignored, right)
+  const counting = withoutIgnored(right, ignored)
   checkLabels(counting, all)
   const classes = logits.size / right.length
   const scores = viewOf(logits)
@@ -125,7 +121,7 @@ function evaluate(
   const rows = labels.length
   const classes = logits.size / rows
   const { overall: largest, offset, all } = shareLargest(logits, rows, group)
-  checkLabels(without(ignoreIndex, labels), all)
+  checkLabels(withoutIgnored(labels, ignoreIndex), all)
   const shared = labelSmoothing / all
   const exponentials = new Float32Array(logits.size)
   const sums = new Float32Array((shared > 0 ? 3 : 2) * rows)
