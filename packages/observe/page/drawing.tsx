@@ -1,4 +1,5 @@
 import { useEffect, useRef } from 'preact/hooks'
+import { useDark } from './dark.ts'
 
 /** A canvas with lengths in CSS pixels, and colours of the style sheet. */
 export type Surface = ReturnType<typeof surfaceOf>
@@ -34,8 +35,9 @@ interface Properties {
 /** A canvas as wide as its container. */
 export function Drawing({ label, height, draw, input }: Properties) {
   const canvas = useRef<HTMLCanvasElement>(null)
+  const isDark = useDark()
   useEffect(() => {
     draw(surfaceOf(canvas.current!, height))
-  }, [input, height])
+  }, [input, height, isDark])
   return <canvas ref={canvas} role="img" style={{ height: `${height}px` }} aria-label={label} />
 }

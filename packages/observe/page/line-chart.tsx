@@ -1,6 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { ChartPoint } from '../src/dashboard/views.ts'
+import { useDark } from './dark.ts'
 import { isKnown, numberText } from './formats.ts'
 
 interface Properties {
@@ -17,6 +18,7 @@ const HEIGHT = 150
 export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
   const place = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot>(undefined)
+  const isDark = useDark()
   useEffect(() => {
     const element = place.current!
     const made = new uPlot(optionsFor(element, title, over), [[], []], element)
@@ -29,10 +31,10 @@ export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
       observer.disconnect()
       made.destroy()
     }
-  }, [title, over])
+  }, [title, over, isDark])
   useEffect(() => {
     plot.current?.setData([points.map(({ at }) => at), points.map((point) => point[of] ?? null)])
-  }, [points, of, over])
+  }, [points, of, over, isDark])
   const latest = points.findLast((point) => isKnown(point[of]))?.[of]
   return (
     <section aria-label={title}>
@@ -50,8 +52,7 @@ export function LineChart({ title, points, of, over = 'seconds' }: Properties) {
 
 function optionsFor(element: HTMLElement, label: string, over: 'seconds' | 'steps'): uPlot.Options {
   const style = getComputedStyle(element)
-  // A function, because the colour scheme may change before the next drawing.
-  const colour = (name: string) => () => style.getPropertyValue(`--${name}`)
+  const colour = (name: string) => style.getPropertyValue(`--${name}`)
   const axis = {
     stroke: colour('muted'),
     grid: { stroke: colour('lane'), width: 1 },
