@@ -4,8 +4,9 @@ import {
   formatAction,
   needsOf,
   peakInFlight,
+  placeOf,
   productOf,
-  stuckError,
+  scheduleError,
   type ActionKind,
   type ActionLists,
   type PlacedAction,
@@ -151,7 +152,8 @@ export function simulateSchedule(
     const action = actions[rank]![position]
     if (action === undefined) continue
     const missing = needsOf(action, extent.stages).find((need) => !producers.has(need))!
-    throw stuckError({ ...action, rank, position }, missing)
+    const place = placeOf(rank, position)
+    throw scheduleError(`${place}${formatAction(action)} waits for ever for ${missing}`)
   }
   return summarize(
     spans.sort((a, b) => a.end - b.end || a.rank - b.rank),
