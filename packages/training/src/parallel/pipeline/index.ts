@@ -11,7 +11,6 @@ export type {
 } from './options.ts'
 export type { Pipeline } from './pipeline.ts'
 export {
-  messageTime,
   pipelineReport,
   StepMeter,
   type MeasuredPass,
