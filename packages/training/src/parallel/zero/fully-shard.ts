@@ -37,7 +37,7 @@ import {
 } from './options.ts'
 import { reduceScatterExchange, type ReduceScatterExchange } from './reduce-scatter.ts'
 import { planUnits, shardedValues, type UnitPlan } from './sharded-values.ts'
-import { unshardedValues, type GradientSink, type Values } from './values.ts'
+import { unshardedValues, type Values } from './values.ts'
 
 /**
  * Enables ZeRO for a model, like torch's FullyShardedDataParallel (Rajbhandari et al., 2020). The
@@ -82,7 +82,7 @@ export async function fullyShard<M extends Replicated>(
   const exchange = reduceScatterExchange(groups, buckets, accounting, given)
   const values =
     stage === 3
-      ? await shardedValues(module, units, groups.shard, accounting, given)
+      ? await shardedValues(module, units, groups.shard, exchange, accounting, given)
       : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
   const sharded = new FullyShard(module, {
@@ -122,7 +122,7 @@ interface Parts {
 
 /**
  * One rank's part of a sharded model; made by `fullyShard`. For a checkpoint, pass it as `model`,
- * and `stateOf(optimizer)` as `optimizer`. Each rank saves its own part.
+ * and `stateOf(optimizer)` as `optimizer`.
  */
 export class FullyShard<M extends Replicated = Replicated>
   extends Replica<M>
@@ -131,7 +131,6 @@ export class FullyShard<M extends Replicated = Replicated>
   override readonly shard: ProcessGroup
   protected override readonly exchange: ReduceScatterExchange
   readonly #parts: Parts
-  readonly #sink: GradientSink
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
@@ -141,13 +140,6 @@ export class FullyShard<M extends Replicated = Replicated>
     this.exchange = exchange
     this.#parts = parts
     this.#owner = withBuffers(values, parameters.buffers)
-    this.#sink = {
-      onGradient: this.onGradient,
-      makeRoom: () => exchange.makeRoom(),
-      close: (end) => {
-        if (this.synchronizes) exchange.startUntil(end)
-      },
-    }
   }
 
   get stage(): ZeroStage {
@@ -196,7 +188,7 @@ export class FullyShard<M extends Replicated = Replicated>
     options: RecordOptions = { needsInputGradient: false },
   ): Promise<ShardedRecording> {
     this.#checkStepped('record()')
-    return await this.#parts.values.record(x, options, this.#sink)
+    return await this.#parts.values.record(x, options, this)
   }
 
   /**

@@ -105,9 +105,12 @@ export function shardsOf(
         isNew = false
       },
 
-      /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
+      /**
+       * Holds the values of the share: in their place until a step reads them, then in the tensor of the
+       * step.
+       */
       piece(): HeldPiece {
-        let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
+        let held: HeldValues = holdArray(place)
         const preserve = (tensor: Tensor) => {
           held.release()
           held = holdTensor(tensor)

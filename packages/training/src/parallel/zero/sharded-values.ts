@@ -10,6 +10,7 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { recomputedLayers } from '../recipe.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ShardingOptions } from './options.ts'
+import type { ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardsOf, type ShardParameter } from './shard-parameter.ts'
 import {
   asModule,
@@ -19,39 +20,22 @@ import {
   type Values,
 } from './values.ts'
 
-/** A part of the model in a chain of parts: its input is the output of the previous part. */
-interface Link {
-  readonly unit: Unit
-  /** The number of gradient buckets that are complete after this part's backward pass. */
-  readonly bucketEnd: number
-}
-
 /** ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a time. */
 export async function shardedValues(
   model: Replicated,
   plans: readonly UnitPlan[],
   group: ProcessGroup,
+  exchange: ReduceScatterExchange,
   accounting: MemoryAccounting,
-  { reshardAfterForward, recompute }: ShardingOptions,
+  { recompute }: ShardingOptions,
 ): Promise<Values> {
   const modules = plans.flatMap(({ module }) => module ?? [])
   const chosen = recomputedLayers(recompute, model.whole ?? model, modules)
   const all: Unit[] = []
-  const links: Link[] = []
-  /** The parameters that several parts use. They are unsharded from the first of these parts to the last. */
-  let root: Unit | undefined
-  // Gradients are computed from the last unit to the first.
-  let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
-  for (const plan of plans) {
-    const unit = await createUnit(plan, group, accounting)
-    all.push(unit)
-    if (plan.module === undefined) {
-      root = unit
-      continue
-    }
-    links.push({ unit, bucketEnd })
-    if (plan.trained !== undefined) bucketEnd--
-  }
+  for (const plan of plans) all.push(await createUnit(plan, group, accounting))
+  /** The parameters that several units use. They are unsharded during the whole pass. */
+  const root = all.find(({ isRoot }) => isRoot)
+  const chain = all.filter(({ isRoot }) => !isRoot)
   const shards = all.flatMap((unit) => unit.shards)
   const owned = all.flatMap((unit) => unit.owned)
 
@@ -63,11 +47,11 @@ export async function shardedValues(
   return {
     shards,
     gathered: all.flatMap((unit) =>
-      unit === root || !reshardAfterForward ? unit.lengths : [...unit.lengths, ...unit.lengths],
+      unit === root ? unit.lengths : [...unit.lengths, ...unit.lengths],
     ),
     async record(x, recording, sink) {
       asModule(model)
-      const hooks = unitHooks(links, root, reshardAfterForward, sink)
+      const hooks = unitHooks(chain, root, exchange, sink)
       try {
         const recorded = await recordChain(modules, x, { ...recording, hooks, recompute: chosen })
         return {
@@ -75,7 +59,7 @@ export async function shardedValues(
           async backward(dy) {
             const dx = await recorded.backward(dy, sink.onGradient)
             hooks.release()
-            sink.close()
+            if (sink.synchronizes) exchange.startUntil()
             return dx
           },
           dispose() {
@@ -108,13 +92,13 @@ export async function shardedValues(
 }
 
 /**
- * Unshards the parameters of each part of the model while it computes, and prefetches the
- * parameters of the next part. Sends the gradients of a part after its backward pass.
+ * Unshards each unit while it computes, and prefetches the next one. Sends the gradients of a unit after
+ * its backward pass.
  */
 function unitHooks(
-  links: readonly Link[],
+  chain: readonly Unit[],
   root: Unit | undefined,
-  reshardAfterForward: boolean,
+  exchange: ReduceScatterExchange,
   sink: GradientSink,
 ): ChainHooks & { release(): void } {
   const held = new Map<Unit, Promise<void>>()
@@ -130,23 +114,23 @@ function unitHooks(
   return {
     async beforeForward(index) {
       const shared = root && hold(root)
-      const own = hold(links[index]!.unit)
+      const own = hold(chain[index]!)
       await shared
       await own
-      if (index + 1 < links.length) void hold(links[index + 1]!.unit)
+      if (index + 1 < chain.length) void hold(chain[index + 1]!)
     },
     afterForward(index) {
-      if (reshardAfterForward) release(links[index]!.unit)
+      release(chain[index]!)
     },
     async beforeBackward(index) {
-      await hold(links[index]!.unit)
-      if (index > 0) void hold(links[index - 1]!.unit)
-      await sink.makeRoom()
+      await hold(chain[index]!)
+      if (index > 0) void hold(chain[index - 1]!)
+      await exchange.makeRoom()
     },
     afterBackward(index) {
-      const { unit, bucketEnd } = links[index]!
-      release(unit)
-      sink.close(bucketEnd)
+      release(chain[index]!)
+      const done = chain.slice(index).filter(({ isTrained }) => isTrained)
+      if (sink.synchronizes) exchange.startUntil(done.length)
     },
     /** Ends the pass: releases all units that the pass still holds. */
     release() {
@@ -201,7 +185,7 @@ type Unit = Awaited<ReturnType<typeof createUnit>>
 
 /** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
 async function createUnit(
-  { trained, frozen }: UnitPlan,
+  { module, trained, frozen }: UnitPlan,
   group: ProcessGroup,
   accounting: MemoryAccounting,
 ) {
@@ -249,6 +233,8 @@ async function createUnit(
 
   reshard()
   return {
+    isRoot: module === undefined,
+    isTrained: trained !== undefined,
     /** The number of elements of each bucket, including the padding. */
     lengths: buckets.map(({ bucket }) => bucket.padded),
     /** This rank's shards of the unit's parameters. */

@@ -8,8 +8,8 @@ import { ownerOfParameters } from '../../checkpoint/owners.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
-import type { GradientListener, RecordOptions } from '../../model/recording.ts'
-import type { Replicated, ShardedRecording } from '../gradients/averaging.ts'
+import type { RecordOptions } from '../../model/recording.ts'
+import type { Averaging, Replicated, ShardedRecording } from '../gradients/averaging.ts'
 import type { SharedBucket } from '../gradients/exchange.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
@@ -17,20 +17,11 @@ import type { ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardsOf, type ShardParameter } from './shard-parameter.ts'
 
 /** Takes the gradients that a backward pass computes. */
-export interface GradientSink {
-  readonly onGradient: GradientListener
-  /** Waits until memory for another gradient bucket is available. */
-  makeRoom(): Promise<void>
-  /**
-   * Reports that the buckets before index `end` (default: all buckets) have all their gradients of
-   * this pass.
-   */
-  close(end?: number): void
-}
+export type GradientSink = Pick<Averaging, 'onGradient' | 'synchronizes'>
 
 /**
- * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only
- * while in use (stage 3). Each rank saves a different part of them in checkpoints.
+ * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only while in
+ * use (stage 3). Checkpoints take unsharded values from any rank, and shards from their owners.
  */
 export interface Values extends PieceOwner {
   /** This rank's shards of the trained parameters, as an optimizer sees them. */
@@ -123,7 +114,6 @@ export function unshardedValues(
   accounting: MemoryAccounting,
 ): Values {
   const parameters = [...new Set(module.parameters)]
-  const owner = ownerOfParameters(parameters)
   const shared = buckets.map((bucket, i): SharedValues => {
     const label = `values, bucket ${i}: ${bucket.slots[0]!.parameter.name}`
     // Stage 1: the memory of the bucket, and a prepared all-gather, are kept between steps.
@@ -135,6 +125,7 @@ export function unshardedValues(
   for (const { value } of parameters) accounting.count('parameters', 4 * value.size)
 
   return {
+    ...ownerOfParameters(parameters),
     shards,
     gathered: buckets.map(({ padded }) => padded),
     async record(x, options, sink) {
@@ -157,17 +148,6 @@ export function unshardedValues(
         replaceValue(parameter, tensorFrom(values, parameter.shape))
       })
     },
-    /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
-    async pieces() {
-      const trained = new Set(
-        buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
-      )
-      const frozen = parameters.filter(({ name }) => !trained.has(name))
-      const pieces = await ownerOfParameters(frozen).pieces()
-      return [...pieces, ...shards.map((shard) => shard.piece())]
-    },
-    parts: () => owner.parts(new Set()),
-    load: (pieces) => owner.load(pieces),
     dispose() {
       for (const shard of shards) shard.release()
       for (const { kept } of shared) if (kept !== undefined) freeAfterRun(kept.gather)
