@@ -92,7 +92,7 @@ export function createActivations(
       const { direction, stage } = message
       if (direction === 'backward' && !shapes.needsGradient(stage + 1)) continue
       const next = prepared(message, rows[message.microbatch]! * sizeOf(shape))
-      messages.receive(next)
+      next.operation.start()
       posted.push(next)
     }
   }
@@ -319,10 +319,10 @@ function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): 
 interface PooledBuffer {
   readonly buffer: Float32Array
   readonly operations: Map<number, PersistentOperation>
-  /** The operation that is using the buffer; undefined while the buffer is free. */
+  /** The operation of the last message; undefined before the first. */
   current: PersistentOperation | undefined
-  /** Whether `current` is a send. The buffer of a send is free again when the send ends. */
-  isSending: boolean
+  /** Whether the last message has not been sent yet, or has not been read yet. */
+  isHeld: boolean
 }
 
 /**
@@ -333,7 +333,8 @@ export function preparedMessages(group: ProcessGroup) {
   const pool = new Map<number, PooledBuffer[]>()
   return {
     /**
-     * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
+     * Returns a message with a free buffer of undefined contents. Call `send`, or start its operation to
+     * receive and `release` it after reading.
      *
      * @param key - identifies the message; the same in every pass
      * @param prepare - prepares the message's operation for a buffer; called once per buffer and key
@@ -346,35 +347,30 @@ export function preparedMessages(group: ProcessGroup) {
       const buffers = pool.get(length) ?? []
       pool.set(length, buffers)
       let pooled = buffers.find(
-        ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
+        ({ current, isHeld }) => !isHeld && current?.isCompleted() !== false,
       )
       if (pooled === undefined) {
         const buffer = group.allocUnsafe('float32', length)
-        pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
+        pooled = { buffer, operations: new Map(), current: undefined, isHeld: false }
         buffers.push(pooled)
       }
-      pooled.isSending = false
       const { buffer, operations } = pooled
       const operation = operations.get(key) ?? prepare(buffer)
       operations.set(key, operation)
       pooled.current = operation
+      pooled.isHeld = true
       return { buffer, operation, pooled }
     },
 
     /** Sends a message. Its buffer stays in use until the send completes. */
     send({ operation, pooled }: PreparedMessage) {
       operation.start()
-      pooled.isSending = true
-    },
-
-    /** Receives a message. Its buffer stays in use until `release`. */
-    receive({ operation }: PreparedMessage) {
-      operation.start()
+      pooled.isHeld = false
     },
 
     /** Returns the buffer of a received message to the pool. */
     release({ pooled }: PreparedMessage) {
-      pooled.current = undefined
+      pooled.isHeld = false
     },
 
     /** Frees each buffer as soon as no message is using it. */
