@@ -1,6 +1,5 @@
 import { host, monotonicNow } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/distributed/record'
-import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Message, StageMessages } from './activations.ts'
@@ -109,22 +108,6 @@ export function stageWorker(
     })
   }
   /**
-   * Returns the gradients of all stages of this rank. Sums the gradients of parameters that several
-   * stages share.
-   */
-  const takeGradients = () => {
-    const gradients = new Map<string, Tensor>()
-    const add = sumInto(gradients)
-    for (const stage of stages.values()) {
-      const own = stage.takeGradients()
-      for (const parameter of new Set(stage.parameters)) {
-        const gradient = own.get(parameter.name)
-        if (gradient !== undefined) add(parameter, gradient)
-      }
-    }
-    return gradients
-  }
-  /**
    * Runs only forward passes.
    *
    * @param take - called with each output of the last stage; the output is disposed when `take` has
@@ -152,9 +135,13 @@ export function stageWorker(
     await messages?.end()
   }
 
+  /** The gradients of the batch in progress, or of a batch that failed, by parameter name. */
+  let gradients = new Map<string, Tensor>()
   /** Frees the activations and gradients of a batch that failed. */
   const abandon = () => {
     for (const stage of stages.values()) stage.reset()
+    for (const gradient of gradients.values()) gradient.dispose()
+    gradients = new Map()
   }
 
   return {
@@ -168,7 +155,8 @@ export function stageWorker(
      *   micro-batches whose activations this rank held at one time
      */
     async train(actions: readonly Action[], batch: Microbatches, plan: GradientPlan) {
-      for (const stage of stages.values()) stage.begin(plan)
+      abandon()
+      for (const stage of stages.values()) stage.begin(plan, gradients)
       await begin(batch, actions)
       const ends = new Map<number, Action>()
       for (const action of actions) if ('BW'.includes(action.kind)) ends.set(action.stage, action)
@@ -178,7 +166,9 @@ export function stageWorker(
       }
       await messages?.end()
       const loss = (await stages.get(last)?.summedLoss()) ?? 0
-      return { loss, peakInFlight: peakInFlight(actions), gradients: takeGradients() }
+      const taken = gradients
+      gradients = new Map()
+      return { loss, peakInFlight: peakInFlight(actions), gradients: taken }
     },
 
     /**

@@ -188,12 +188,8 @@ export function openCalls(group: ProcessGroup | undefined) {
      */
     async alone<T>(call: string, run: () => Promise<T>): Promise<T> {
       if (isDisposed) {
-        const what = group === undefined ? 'model' : 'pipeline'
-        throw argumentError(
-          `the ${what}`,
-          `one that was disposed before ${call}`,
-          `a ${what} that was not disposed: create another one to continue`,
-        )
+        const value = `one that was disposed before ${call}`
+        throw argumentError('the pipeline or model', value, 'one that was not disposed')
       }
       refuseWhile(underWay.get(key), call)
       underWay.set(key, call)

@@ -65,21 +65,23 @@ export interface Reader {
  *
  * @param count - the number of micro-batches; if the batch has fewer examples, one micro-batch per
  *   example
- * @param reader - which parts of the batch are read; default: both
- * @param fill - whether to always make `count` micro-batches, even if the last ones have no examples
- * @throws ERR_TSR_ARGUMENT when `batch` is not a batch, when a part that is read is missing, or
- *   when the size is unknown or differs from the size of the tensors
+ * @throws ERR_TSR_ARGUMENT when `batch` is not a batch, when a part is missing, or when the size is
+ *   unknown or differs from the size of the tensors
  * @example
  * const parts = cutBatch({ inputs, labels }, 8)
  * const first = parts.inputs(0) // [parts.rows[0], ...]
  */
-export function cutBatch(
-  batch: Batch,
-  count: number,
-  reader: Reader = { isFirst: true, isLast: true },
-  fill = false,
-): Microbatches {
-  checkBatch(batch, reader)
+export function cutBatch(batch: Batch, count: number): Microbatches {
+  checkBatch(batch, { isFirst: true, isLast: true })
+  return divideBatch(batch, count)
+}
+
+/**
+ * Divides a batch that was checked.
+ *
+ * @param fill - whether to always make `count` micro-batches, even if the last ones have no examples
+ */
+export function divideBatch(batch: Batch, count: number, fill = false): Microbatches {
   const size = fill && isEmptyBatch(batch) ? 0 : sizeOf(batch)
   const parts = fill ? count : Math.min(count, size)
   const rows = equalParts(size, parts)

@@ -11,7 +11,14 @@ import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/av
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { stageWorker } from './executor.ts'
 import { openCalls, type StageLinks } from './links.ts'
-import { checkBatch, cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
+import {
+  checkBatch,
+  cutBatch,
+  divideBatch,
+  isEmptyBatch,
+  type Batch,
+  type BatchPlace,
+} from './microbatches.ts'
 import {
   evaluationOf,
   type CheckedModelOptions,
@@ -127,7 +134,7 @@ export class Pipeline implements Replicated {
   averageBy(averaging: Averaging | undefined): void {
     if (averaging !== undefined && this.#averaging !== undefined) {
       throw argumentError(
-        this.whole === undefined ? 'the pipeline' : 'the model',
+        'the pipeline or model',
         'one whose gradients are already averaged',
         'one call of dataParallel or fullyShard, over all replicas',
       )
@@ -204,7 +211,8 @@ export class Pipeline implements Replicated {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
       const count = Math.max(this.#plan.microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
-      const parts = cutBatch(batch, count, this)
+      checkBatch(batch, this)
+      const parts = divideBatch(batch, count)
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts))
         return tallyOf(await this.#links.tell(figuresOf(sums)))
@@ -226,7 +234,7 @@ export class Pipeline implements Replicated {
   async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
     return await this.#calls.alone('infer', async () => {
       // Pass the inputs as labels too: `cutBatch` requires labels, but no stage reads them here.
-      const parts = cutBatch({ inputs, labels: inputs }, 1, { isFirst: true, isLast: false })
+      const parts = cutBatch({ inputs, labels: inputs }, 1)
       try {
         return await this.#pass(async () => {
           let result: T | undefined
@@ -276,7 +284,7 @@ export class Pipeline implements Replicated {
       })
     }
     const parts = timeSpan(this.#spans, 'batch', {}, () =>
-      cutBatch(batch, this.#plan.microbatches, this, fill),
+      divideBatch(batch, this.#plan.microbatches, fill),
     )
     try {
       const { actions } = this.#plan.for(parts.rows.length)
@@ -346,9 +354,9 @@ export class Pipeline implements Replicated {
       const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
       if (all.size > 0) {
         if (averaged === undefined) tf.dispose([...(gradients.values() as Iterable<Tensor>)])
-        const { ranks, rank } = this.#links.group ?? this.#averaging?.axes[0] ?? alone
-        const parameters = [...all].join(', ')
-        throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
+        const group = this.#links.group ?? this.#averaging?.axes[0]
+        const facts = { rank: group?.ranks[group.rank] ?? 0, parameters: [...all].join(', ') }
+        throw tsrError('ERR_TSR_UNUSED_PARAMETERS', facts)
       }
     }
     this.#isChecked = true
@@ -366,16 +374,10 @@ export class Pipeline implements Replicated {
   #optimizer() {
     const { optimizer } = this.#options
     if (optimizer !== undefined) return optimizer
-    const where = this.whole === undefined ? 'the options of pipeline()' : 'the options'
-    throw argumentError(
-      'optimizer',
-      'undefined',
-      `an optimizer in ${where}; forwardBackward() needs none`,
-    )
+    const expected = 'an optimizer in the options; forwardBackward() needs none'
+    throw argumentError('optimizer', 'undefined', expected)
   }
 }
-
-const alone = { ranks: [0], rank: 0 }
 
 /** How a loss reduces, encoded in messages as the index in this list. */
 const FOUND = [undefined, 'mean', 'sum'] as const

@@ -32,15 +32,9 @@ export interface GradientPlan {
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
   readonly averaging: Averaging | undefined
-  /**
-   * Takes each gradient as soon as it is summed over all micro-batches. Default: `takeGradients`
-   * returns the gradients.
-   */
+  /** Takes each gradient as soon as it is summed over all micro-batches. Default: they are returned. */
   readonly onGradient: GradientListener | undefined
-  /**
-   * Whether other stages share a parameter. The gradient of a shared parameter stays for `takeGradients`,
-   * which sums it.
-   */
+  /** Whether other stages share a parameter. Its gradient is returned even with `onGradient`. */
   readonly isShared: (name: string) => boolean
 }
 
@@ -76,9 +70,9 @@ export function pipelineStage(
   const runner = stageRunner(module, isWhole, options)
   const needsPass = usesPass(module)
   const inFlight = new Map<number, InFlight>()
-  let gradients = new Map<string, Tensor>()
-  /** The plan of the batch; set by `begin`. */
+  /** The plan of the batch, and the sums of its gradients; set by `begin`. */
   let plan!: GradientPlan
+  let gradients: Map<string, Tensor>
   let losses: (number | Promise<number>)[] = []
 
   const free = (microbatch: number) => {
@@ -90,11 +84,9 @@ export function pipelineStage(
       for (const each of [loss, labels, input]) each?.dispose()
     })
   }
-  /** Frees the activations and gradients of a batch that failed. */
+  /** Frees the activations of a batch that failed. */
   const reset = () => {
     for (const microbatch of [...inFlight.keys()]) free(microbatch)
-    for (const gradient of gradients.values()) gradient.dispose()
-    gradients = new Map()
     losses = []
   }
   const lossOf = async (flight: InFlight) => {
@@ -145,9 +137,10 @@ export function pipelineStage(
     },
     reset,
 
-    begin(next: GradientPlan) {
-      reset()
+    /** @param sums - the gradients of the batch, which all stages of the rank add to, by parameter name */
+    begin(next: GradientPlan, sums: Map<string, Tensor>) {
       plan = next
+      gradients = sums
     },
 
     /** Frees all tensors that are held for a micro-batch. */
@@ -254,16 +247,6 @@ export function pipelineStage(
       // Pass on sums to which the last micro-batch added no gradient.
       if (isLast) for (const parameter of module.parameters) handOver(parameter)
       return inputGradient
-    },
-
-    /**
-     * Returns the gradients that were not passed to a listener, by parameter name. The caller
-     * disposes them.
-     */
-    takeGradients() {
-      const taken = gradients
-      gradients = new Map()
-      return taken
     },
 
     /** Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output. */
