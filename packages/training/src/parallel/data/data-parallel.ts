@@ -1,10 +1,9 @@
 import { declareOptions, having, type Rules } from '@tsrun/core'
-import type { PersistentOperation, ProcessGroup, Work } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
-import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averages, Replicated } from '../gradients/averaging.ts'
@@ -23,6 +22,7 @@ import {
   type GradientOptions,
   type ModelParameters,
 } from '../gradients/options.ts'
+import { joinedLoop, type JoinedLoop } from '../gradients/joined.ts'
 import { Replica } from '../gradients/replica.ts'
 import { broadcastParameters, broadcastState, replicate } from '../gradients/replicas.ts'
 import { freeAfterRun } from '../group-buffers.ts'
@@ -67,7 +67,6 @@ export async function dataParallel<M extends Replicated>(
 /** A rank's replica of a model; made by `dataParallel`. */
 export class DataParallel<M extends Replicated = Replicated> extends Replica<M> {
   readonly #group: ProcessGroup
-  readonly #trained: readonly Parameter[]
   protected override exchange: AllReduceExchange
   #isReordered = false
   #steps = 0
@@ -81,7 +80,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
   ) {
     super(module, [group], parameters, options, replicas, true)
     this.#group = group
-    this.#trained = parameters.trained
     this.exchange = this.#open(parameters.trained.toReversed())
   }
 
@@ -103,7 +101,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
    */
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.takeGradients(tokens)
-    const shapes = new Map(this.#trained.map(({ name, shape }) => [name, shape]))
+    const shapes = new Map(this.parameters.trained.map(({ name, shape }) => [name, shape]))
     return new Map(
       Array.from(taken, ([name, values]) => [name, tensorFrom(values, shapes.get(name)!)]),
     )
@@ -154,8 +152,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
         await this.#shadow(joined)
         const steps = await this.#group.allGatherObject(own)
         const root = steps.indexOf(Math.max(...steps))
-        const all = [...new Set(this.module.parameters), ...buffersOf(this.module)]
-        await broadcastParameters(all, this.#group, root)
+        const { all, buffers } = this.parameters
+        await broadcastParameters([...all, ...buffers], this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
         joined.dispose()
@@ -199,9 +197,10 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
     this.#isReordered = true
     const order = await this.#group.broadcastObject([...arrivals], 0)
     const place = new Map(order.map((name, i) => [name, i]))
-    if (place.size !== this.#trained.length) return
+    const { trained } = this.parameters
+    if (place.size !== trained.length) return
     this.exchange.dispose()
-    const sorted = this.#trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
+    const sorted = trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
     this.exchange = this.#open(sorted)
   }
 
@@ -306,46 +305,3 @@ const readJoinOptions = declareOptions({
     'the optimizer of the loop, whose state ranks that run out of data need',
   ),
 } satisfies Rules<JoinOptions>)
-
-const noop = () => undefined
-
-type JoinedLoop = ReturnType<typeof joinedLoop>
-
-/** Counts the ranks that still have data in each step of a loop of `join`. */
-function joinedLoop(group: ProcessGroup) {
-  const live = new Float64Array(1)
-  let announced: Work | undefined
-  const countLive = async () => {
-    await announced
-    return live[0]!
-  }
-  return {
-    /** Whether this rank has already called `announce` in the current step. */
-    isAnnounced: () => announced !== undefined,
-
-    /**
-     * Announces whether this rank has data for the step. Only the first call per step counts, and it
-     * must precede the step's gradients.
-     */
-    announce(hasData: boolean) {
-      if (announced !== undefined) return
-      live[0] = hasData ? 1 : 0
-      announced = group.allReduce(live, { label: 'ranks that still have data' })
-    },
-
-    /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
-    live: countLive,
-
-    /** Ends the announcements of the step. @returns the divisor of the summed gradients */
-    async next() {
-      const count = await countLive()
-      announced = undefined
-      return count
-    },
-
-    /** Ends the loop. If it has failed, nobody awaits its last announcement. */
-    dispose() {
-      announced?.then(noop, noop)
-    },
-  }
-}

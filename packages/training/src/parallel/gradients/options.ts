@@ -141,11 +141,9 @@ export function checkFrozen(frozen: NamePatterns, names: readonly string[]): voi
 function checkModule(module: Replicated): void {
   const { parameters } = (module as Partial<Replicated> | undefined | null) ?? {}
   if (Array.isArray(parameters)) return
-  const value = describe(module)
-  const advice = {
-    'a recipe': 'a module: build() makes one from a recipe, and so does a pipeline',
-    'a model of tf.layers':
-      'a module; for a model of tf.layers there is DistributedOptimizer of @tsrun/layers',
-  }[value]
-  throw argumentError('module', value, advice ?? 'a module, which has parameters')
+  throw argumentError(
+    'module',
+    describe(module),
+    'a module: build() makes one from a recipe; for a model of tf.layers there is DistributedOptimizer',
+  )
 }

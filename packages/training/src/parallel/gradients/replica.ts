@@ -6,6 +6,7 @@ import type { GradientListener } from '../../model/recording.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import type { Averaged, Averages, Replicated, OwnTotals, StepTotals } from './averaging.ts'
 import { gradientListener, type GradientExchange } from './exchange.ts'
+import type { JoinedLoop } from './joined.ts'
 import type { GradientOptions, ModelParameters } from './options.ts'
 import { bufferSharing, markReplicated } from './replicas.ts'
 
@@ -31,10 +32,11 @@ export abstract class Replica<M extends Replicated> {
    */
   synchronizes = true
   readonly shard: ProcessGroup | undefined = undefined
+  protected readonly parameters: ModelParameters
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
   /** The loop of `DataParallel.join`, while it runs. */
-  protected joined: Joined | undefined
+  protected joined: JoinedLoop | undefined
   readonly #share: ReturnType<typeof bufferSharing>
   readonly #sum: TotalsSum
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
@@ -49,7 +51,7 @@ export abstract class Replica<M extends Replicated> {
   constructor(
     module: M,
     axes: readonly ProcessGroup[],
-    { trained, buffers }: ModelParameters,
+    parameters: ModelParameters,
     options: GradientOptions,
     replicas: readonly ProcessGroup[],
     keepsBuckets: boolean,
@@ -57,12 +59,13 @@ export abstract class Replica<M extends Replicated> {
     this.module = module
     this.axes = axes
     this.replicas = replicas
+    this.parameters = parameters
     this.options = options
     // Before the first step. Creating a replica multiplies no matrices.
     if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
-    this.#share = bufferSharing(buffers, axes)
-    this.#sum = totalsSum(axes, options, trained.length)
+    this.#share = bufferSharing(parameters.buffers, axes)
+    this.#sum = totalsSum(axes, options, parameters.trained.length)
     const open = () => {
       this.lifetime.checkAwaited('a backward pass')
       if (this.synchronizes) this.joined?.announce(true)
@@ -129,7 +132,7 @@ export abstract class Replica<M extends Replicated> {
     this.close()
     this.#sum.dispose()
     for (const group of this.replicas) group.destroy().catch(() => undefined)
-    markReplicated(this.module.parameters, false)
+    markReplicated(this.parameters.all, false)
   }
 
   /** Waits for the averages, in a training loop that did not multiply the loss by `scaleFor` before. */
@@ -173,14 +176,6 @@ export abstract class Replica<M extends Replicated> {
   #keepScale(factor: number): void {
     if (factor > 0) this.#scale = 2 ** Math.round(Math.log2(factor))
   }
-}
-
-/** A loop in which a rank may run out of data before the others. */
-interface Joined {
-  /** Announces whether this rank has data for the step. */
-  announce(hasData: boolean): void
-  /** Ends the announcements of the step. @returns the divisor of the summed gradients */
-  next(): Promise<number>
 }
 
 /** The calls that must be awaited before the next backward pass. */
