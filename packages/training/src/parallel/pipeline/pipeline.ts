@@ -30,7 +30,6 @@ import {
 import type { LayerRange } from './split.ts'
 import { pipelineStage, type PipelineStage } from './stage.ts'
 
-/** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
   readonly modules: readonly Module[]
   readonly chunks: readonly LayerRange[]
@@ -49,7 +48,6 @@ export class Pipeline implements Replicated {
   readonly modules: readonly Module[]
   /** The module, if it is the whole model; otherwise undefined. */
   readonly whole: Module | undefined
-  readonly layers: LayerRange
   /** The range of layers of each stage of this rank. */
   readonly chunks: readonly LayerRange[]
   /** The parameters of all stages of this rank. Parameters with the same name are one parameter. */
@@ -82,7 +80,6 @@ export class Pipeline implements Replicated {
     this.module = modules[0]!
     this.modules = modules
     this.whole = isWhole ? this.module : undefined
-    this.layers = chunks[0]!
     this.chunks = chunks
     this.parameters = links.parameters
     this.isFirst = links.rank === plan.placement[0]
