@@ -1,5 +1,5 @@
 import { runWorld } from '@tsrun/distributed'
-import { SpanRecorder, type Span } from '@tsrun/distributed/record'
+import { SpanRecorder } from '@tsrun/distributed/record'
 import { parseSchedule, schedule, type ActionKind } from '@tsrun/training/planning'
 import {
   loadBackend,
