@@ -68,7 +68,6 @@ export async function dataParallel<M extends Replicated>(
 export class DataParallel<M extends Replicated = Replicated> extends Replica<M> {
   readonly #group: ProcessGroup
   protected override exchange: AllReduceExchange
-  #isReordered = false
   #steps = 0
 
   constructor(
@@ -166,7 +165,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
     const order = this.exchange.order()
     const taken = this.exchange.take(factor, unused)
     this.#steps++
-    if (this.#isReordered) return taken
+    if (this.#steps > 1) return taken
     // Copy the averages, because the buckets that hold them are replaced below.
     for (const [name, values] of taken) taken.set(name, values.slice())
     await this.#reorder(order)
@@ -177,13 +176,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
     this.exchange.dispose()
   }
 
-  /**
-   * Takes part in the steps of the ranks that still have data, with zero gradients, until no rank has
-   * data.
-   */
+  /** Takes part in the steps of the ranks that still have data, with zero gradients. */
   async #shadow(loop: JoinedLoop): Promise<void> {
-    // Drop accumulated gradients of a step that this rank never announced: other ranks do not wait for
-    // that step.
+    // Drop the gradients of a step that this rank never announced: no rank waits for it.
     if (!loop.isAnnounced()) this.exchange.clear()
     for (;;) {
       loop.announce(false)
@@ -194,7 +189,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
   /** Rebuilds the buckets after the first step, in the order in which rank 0 computed its gradients. */
   async #reorder(arrivals: readonly string[]): Promise<void> {
-    this.#isReordered = true
     const order = await this.#group.broadcastObject([...arrivals], 0)
     const place = new Map(order.map((name, i) => [name, i]))
     const { trained } = this.parameters
@@ -212,7 +206,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
 type AllReduceExchange = ReturnType<typeof allReduceExchange>
 
-/** Averages the gradients over a group with all-reduce. Every rank gets all averages. */
+/** Averages the gradients over a group with all-reduce: every rank gets all of them. */
 function allReduceExchange(
   group: ProcessGroup,
   buckets: readonly Bucket[],
@@ -260,10 +254,10 @@ function allReduceExchange(
     finished: () => waitForAll((work) => work.done()),
 
     /**
-     * Ends the step and returns the averaged gradients.
+     * Ends the step.
      *
-     * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
-     *   arrays are parts of the buckets, valid until the first gradient of the next step
+     * @returns the averages times `factor`, by parameter name, except for the names in `without`: parts of
+     *   the buckets, valid until the first gradient of the next step
      */
     take(factor: number, without: ReadonlySet<string>) {
       const averages = new Map<string, Float32Array>()

@@ -14,8 +14,8 @@ import { freeAfterRun } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
 
 /**
- * A message between neighbouring stages. A `forward` message takes an activation to the next stage.
- * A `backward` message takes its gradient to the previous stage.
+ * A message between neighbouring stages: `forward` with an activation to the next stage, `backward` with its
+ * gradient to the previous one.
  */
 export interface Message {
   readonly direction: 'forward' | 'backward'
@@ -24,7 +24,6 @@ export interface Message {
   readonly microbatch: number
 }
 
-/** Exchanges messages between the pipeline stages of this rank and the neighbouring stages. */
 export type StageMessages = ReturnType<typeof createActivations>
 
 /** A message: its buffer and the prepared operation that sends or receives it. */
@@ -39,10 +38,7 @@ const MICROBATCHES = 2 ** 17
 
 interface Exchanged extends Message, PreparedMessage {}
 
-/**
- * The number of receives that are posted before they are needed, so that messages arrive in their
- * buffers.
- */
+/** The number of receives that are posted before they are needed, so that messages arrive in their buffers. */
 const LOOKAHEAD = 4
 
 /**
@@ -112,12 +108,7 @@ export function createActivations(
   }
 
   return {
-    /**
-     * Starts a pass.
-     *
-     * @param coming - the messages that this rank's stages receive in the pass, in the order in
-     *   which they are used
-     */
+    /** Starts a pass. @param coming - the messages to this rank in the pass, in the order of their use */
     async begin(batch: Microbatches, coming: readonly Message[]) {
       await shapes.begin(batch)
       rows = batch.rows.map((count) => Math.max(1, count))
@@ -176,8 +167,7 @@ export function createActivations(
      * Sends an activation or a gradient to another stage.
      *
      * @param needsGradient - for an activation: whether the sender wants its gradient
-     * @returns undefined if the caller may dispose the tensor at once; otherwise a promise that
-     *   resolves when the caller may dispose it
+     * @returns a promise that resolves when the caller may dispose the tensor; undefined if at once
      */
     send(message: Message, tensor: Tensor, needsGradient = false) {
       const announced =
@@ -228,11 +218,10 @@ interface Announcement {
 }
 
 /**
- * The shapes of activations between neighbouring stages, without the batch axis. Gradients have the
- * same shapes.
+ * The shapes of activations between neighbouring stages, and of their gradients, without the batch axis.
  *
- * Shapes depend on the shape of the inputs, which the first rank broadcasts while it computes. If
- * the input shape is the same as in the previous pass, all receives are posted at once.
+ * They depend on the shape of the inputs, which the first rank broadcasts while it computes. If that is the
+ * same as in the previous pass, all receives are posted at once.
  */
 function createShapes(group: ProcessGroup, placement: readonly number[]) {
   const known = new Map<number, Announcement>()
@@ -282,11 +271,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
       known.set(stage, announcement as Announcement)
     },
 
-    /**
-     * Announces the shape of an activation to the next stage, unless that stage knows it already.
-     *
-     * @returns whether an announcement was sent
-     */
+    /** Announces a shape to the next stage, unless it knows the shape. @returns whether it was announced */
     announce({ stage }: Message, tensor: Tensor, needsGradient: boolean) {
       if (known.has(stage)) return false
       const announcement = { shape: tensor.shape.slice(1), needsGradient }
@@ -306,7 +291,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
   }
 }
 
-/** Returns the tag of a message. It identifies the message in a pass. */
+/** Returns the tag of a message, which identifies it in a pass. */
 function tagOf({ direction, stage, microbatch }: Message) {
   return 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
 }
@@ -326,8 +311,8 @@ interface PooledBuffer {
 }
 
 /**
- * The float32 messages of a pipeline, in the arena of its group. All passes exchange messages with
- * the same keys and lengths, so buffers and prepared operations are reused.
+ * The messages of a pipeline, in the arena of its group. All passes exchange messages with the same keys and
+ * lengths, so buffers and prepared operations are reused.
  */
 export function preparedMessages(group: ProcessGroup) {
   const pool = new Map<number, PooledBuffer[]>()

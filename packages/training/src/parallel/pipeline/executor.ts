@@ -12,8 +12,8 @@ import type { GradientPlan, PipelineStage } from './stage.ts'
  *
  * @param stages - the stages of this rank by stage number
  * @param last - the number of the pipeline's last stage
- * @param messages - undefined if the only stage is the whole model, which exchanges none
- * @param recorder - records each action as a span; undefined if the stage records its own passes
+ * @param messages - undefined for a whole model
+ * @param recorder - undefined if the stage records its own passes
  */
 export function stageWorker(
   stages: ReadonlyMap<number, PipelineStage>,
@@ -107,12 +107,7 @@ export function stageWorker(
       }
     })
   }
-  /**
-   * Runs only forward passes.
-   *
-   * @param take - called with each output of the last stage; the output is disposed when `take` has
-   *   settled
-   */
+  /** Runs only forward passes. @param take - called with each output of the last stage, which it may read */
   const infer = async (
     batch: Microbatches,
     take: (stage: PipelineStage, output: Tensor, microbatch: number) => Promise<void>,
@@ -171,11 +166,7 @@ export function stageWorker(
       return { loss, peakInFlight: peakInFlight(actions), gradients: taken }
     },
 
-    /**
-     * Runs only forward passes.
-     *
-     * @returns the sums of losses and correct answers over the batch, on the last stage
-     */
+    /** Runs only forward passes. @returns on the last stage the sums over the batch */
     async evaluate(batch: Microbatches) {
       let sums = noTally
       await infer(batch, async (stage, output, microbatch) => {

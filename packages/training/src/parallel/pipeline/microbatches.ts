@@ -50,10 +50,7 @@ export interface Microbatches {
   dispose(): void
 }
 
-/**
- * Which parts of a batch a rank reads. The rank of the first stage reads inputs, that of the last stage
- * labels.
- */
+/** The rank of the first stage reads inputs, that of the last stage labels. */
 export interface Reader {
   readonly isFirst: boolean
   readonly isLast: boolean
@@ -76,11 +73,7 @@ export function cutBatch(batch: Batch, count: number): Microbatches {
   return divideBatch(batch, count)
 }
 
-/**
- * Divides a batch that was checked.
- *
- * @param fill - whether to always make `count` micro-batches, even if the last ones have no examples
- */
+/** @param fill - whether to always make `count` micro-batches, even if the last ones have no examples */
 export function divideBatch(batch: Batch, count: number, fill = false): Microbatches {
   const size = fill && isEmptyBatch(batch) ? 0 : sizeOf(batch)
   const parts = fill ? count : Math.min(count, size)
@@ -102,7 +95,6 @@ export function divideBatch(batch: Batch, count: number, fill = false): Microbat
   }
 }
 
-/** Returns the index in the batch of the first row of a micro-batch. */
 export function firstRow(rows: Microbatches['rows'], microbatch: number): number {
   return rows.slice(0, microbatch).reduce((sum, count) => sum + count, 0)
 }
@@ -145,7 +137,6 @@ function sizeOf({ size, inputs, labels }: Batch) {
   return given
 }
 
-/** Returns the number of rows of a tensor; undefined for other values. */
 export function rowsIn(part: unknown): number | undefined {
   return isTensor(part) ? part.shape[0] : undefined
 }
@@ -182,7 +173,6 @@ function openPart(name: string, from: Tensor | (() => Tensor), size: number) {
     }
     return tensor
   }
-  /** Returns the shape of one row of the tensor. */
   const shape = () => whole().shape.slice(1)
   return {
     whole,

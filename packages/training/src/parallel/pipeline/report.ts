@@ -170,10 +170,7 @@ export function pipelineReport(
   }
 }
 
-/**
- * Returns the simulator's durations for a step. If no halves were measured, the simulator halves the
- * backward passes.
- */
+/** If no halves were measured, the simulator halves the backward passes. */
 function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches }: Schedule,

@@ -22,7 +22,7 @@ interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
   loss: Recording | undefined
 }
 
-/** How a stage scales the gradients of a batch, and who receives them. */
+/** How the stages of a rank compute the gradients of a batch, and who receives them. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
   readonly place: BatchPlace
@@ -55,10 +55,8 @@ export interface Arrival {
 export type PipelineStage = ReturnType<typeof pipelineStage>
 
 /**
- * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its
- * forward to its backward pass. Sums parameter gradients over the micro-batches.
- *
- * @param isWhole - whether the stage is the whole model
+ * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its forward to
+ * its backward pass. Sums parameter gradients over the micro-batches.
  */
 export function pipelineStage(
   module: Module,
@@ -93,10 +91,7 @@ export function pipelineStage(
     flight.loss ??= await loss.record(recorded(flight).value, flight.labels!)
     return flight.loss
   }
-  /**
-   * Returns the gradient of the loss times the scale. All micro-batches use the same scale, so their
-   * gradients can be added even if their sizes differ.
-   */
+  /** Returns the gradient of the loss times the scale, which all micro-batches share. */
   const lossGradient = async (flight: InFlight) => {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(recorded(flight).value))
     const lossRecording = await lossOf(flight)
@@ -143,7 +138,6 @@ export function pipelineStage(
       gradients = sums
     },
 
-    /** Frees all tensors that are held for a micro-batch. */
     free,
 
     /** Returns the loss summed over the batch. Call it after all forward passes, on the last stage. */
@@ -190,10 +184,7 @@ export function pipelineStage(
       return output
     },
 
-    /**
-     * Frees all tensors of a micro-batch except its input, if `recompute` is set. Call it when the
-     * output is no longer needed.
-     */
+    /** Call it when the output is no longer needed: if only inputs are kept, frees all other tensors. */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
       if (!runner.keepsInput || !('free' in flight.pass)) return
@@ -269,7 +260,6 @@ export function pipelineStage(
   }
 }
 
-/** A forward pass of a stage. The backward pass may run any time later. */
 type StagePass = RepeatableRecording | SegmentedRecording
 
 /** Returns the recording of a micro-batch's pass. Runs the forward pass unless it has run and was kept. */
@@ -277,7 +267,7 @@ function recorded({ pass }: InFlight) {
   return 'recording' in pass ? pass.recording : pass
 }
 
-/** A module with its own `record` may not support halves. Then `I` runs the whole backward pass. */
+/** Whether a pass has halves. If not, `I` runs the whole backward pass. */
 function hasHalves(
   pass: Recording | SegmentedRecording,
 ): pass is Recording & Pick<Required<Recording>, 'backwardInput'> {
@@ -293,9 +283,9 @@ interface RunnerOptions {
 }
 
 /**
- * Runs the forward and backward passes of a stage's module. If all layers are recomputed, one of several
- * stages keeps only its input until the backward pass. The whole model keeps the input of each layer: if
- * it kept only the first, the repeated forward pass would need as much memory as the original.
+ * Runs the forward passes of a stage's module. If all layers are recomputed, one of several stages keeps only
+ * its input until the backward pass. The whole model keeps the input of each layer: with the first only, the
+ * repeated forward pass would need as much memory as the original.
  *
  * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer of the whole model
  */
@@ -312,11 +302,6 @@ function stageRunner(
   return {
     /** Whether a stage keeps only its input until the backward pass. */
     keepsInput,
-    /**
-     * Runs and records a forward pass.
-     *
-     * @param averaging - for a whole model: averages the gradients of each pass
-     */
     record(
       x: Tensor,
       needsInputGradient: boolean,

@@ -7,7 +7,6 @@ import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import { broadcastParameters } from '../gradients/replicas.ts'
 
-/** A parameter whose name occurs on several ranks, and the group of these ranks. */
 interface Tie {
   readonly parameter: Parameter
   readonly group: ProcessGroup
@@ -33,15 +32,12 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
   let ties: readonly Tie[] | undefined
 
   return {
-    /** The parameters of all stages of this rank. A parameter of several stages is listed once. */
+    /** The parameters of all stages of this rank, each once. */
     parameters: [...byName.values()] as readonly Parameter[],
 
     /**
-     * The first call copies each shared parameter from the first rank that has it to the other ranks.
-     * From then on, only that first rank counts the parameter in gradient norms. All ranks of the
-     * pipeline call it.
-     *
-     * @param ranks - the properties of all ranks
+     * The first call copies each shared parameter from the first rank that has it to the others. From then
+     * on, only that rank counts the parameter in gradient norms. All ranks of the pipeline call it.
      */
     async tie(ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[]) {
       if (ties !== undefined) return
@@ -73,10 +69,7 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
     /** Whether the name occurs in several stages. Other ranks are included only after `tie`. */
     isShared: (name: string) => shared.has(name),
 
-    /**
-     * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. A
-     * parameter without a gradient on any rank still has none.
-     */
+    /** Replaces the gradients of shared parameters by their sums over the ranks that have one. */
     sumShared: async (gradients: Map<string, Tensor>) => {
       for (const { parameter, group: tied } of ties ?? []) {
         const gradient = gradients.get(parameter.name)
@@ -93,12 +86,7 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
   }
 }
 
-/**
- * Sums the tensors of all ranks of a group.
- *
- * @param tensor - this rank's tensor; undefined stands for zeros
- * @returns undefined if no rank has a tensor
- */
+/** Returns the sum of the tensors of all ranks; undefined if no rank has one. */
 async function sumOver(
   group: ProcessGroup,
   { name, shape }: Parameter,

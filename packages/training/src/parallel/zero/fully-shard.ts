@@ -99,10 +99,7 @@ export async function fullyShard<M extends Replicated>(
   return sharded
 }
 
-/**
- * Orders the buckets as gradients become complete: from the last unit to the first, and the root at
- * the end.
- */
+/** Orders the buckets as gradients become complete: from the last unit to the first, then the root. */
 function bucketsOf(units: readonly UnitPlan[]) {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
@@ -273,13 +270,9 @@ export class FullyShard<M extends Replicated = Replicated>
     this.exchange.dispose()
   }
 
-  /**
-   * Throws if an optimizer has updated the shards without `step`, because the model still has the
-   * old values.
-   */
+  /** Throws if an optimizer has updated the shards without `step`: the model still has the old values. */
   #checkStepped(what: string) {
     this.lifetime.checkAwaited(what, ['step()'])
-    // In stage 3 the shards hold the values themselves, and the next gather sends them.
     this.#parts.values.checkPublished?.()
   }
 }

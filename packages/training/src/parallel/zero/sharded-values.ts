@@ -39,7 +39,6 @@ export async function shardedValues(
   const shards = all.flatMap((unit) => unit.shards)
   const owned = all.flatMap((unit) => unit.owned)
 
-  /** Ends a step: completes the updates of shards, and then gathers unsharded parameters again. */
   const settle = async (changed: readonly ShardParameter[]) => {
     for (const shard of changed) shard.settle()
     for (const unit of all) await unit.refresh()
@@ -139,24 +138,15 @@ function unitHooks(
   }
 }
 
-/**
- * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
- * and one of frozen parameters.
- */
+/** A part of the model whose parameters are gathered together, in a bucket of trained and one of frozen ones. */
 export interface UnitPlan {
-  /**
-   * The module of the unit. Undefined for the *root* unit, which has all parameters that belong to
-   * several modules or to none.
-   */
+  /** Undefined for the *root* unit, which has all parameters that belong to several modules or to none. */
   readonly module?: Module
   readonly trained: SharedBucket | undefined
   readonly frozen: SharedBucket | undefined
 }
 
-/**
- * Divides a model into units: its layers, or the whole model. If parameters belong to several units or to
- * none, the last unit is the root.
- */
+/** Divides a model into units: its layers, or the whole model. The root, if there is one, is the last. */
 export function planUnits(
   model: Replicated,
   trained: ReadonlySet<Parameter>,
@@ -180,10 +170,9 @@ export function planUnits(
   return rest.length === 0 ? plans : [...plans, plan(rest)]
 }
 
-/** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
 type Unit = Awaited<ReturnType<typeof createUnit>>
 
-/** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
+/** Copies this rank's shares of a unit, and frees the parameters until a holder needs them. */
 async function createUnit(
   { module, trained, frozen }: UnitPlan,
   group: ProcessGroup,
@@ -237,9 +226,8 @@ async function createUnit(
     isTrained: trained !== undefined,
     /** The number of elements of each bucket, including the padding. */
     lengths: buckets.map(({ bucket }) => bucket.padded),
-    /** This rank's shards of the unit's parameters. */
     owned,
-    /** This rank's shards of the unit's trained parameters. */
+    /** Those of `owned` that are trained. */
     shards: owned.filter(({ name }) => names.has(name)),
 
     /**
@@ -252,7 +240,6 @@ async function createUnit(
       return unsharded
     },
 
-    /** Releases the unit. When no holder is left, its parameters are resharded. */
     release() {
       holders--
       if (!isGathering) reshardUnheld()
@@ -313,10 +300,7 @@ function reshardable(parameter: Parameter, accounting: MemoryAccounting) {
   }
 }
 
-/**
- * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
- * disposed.
- */
+/** Returns a placeholder for a tensor whose memory is freed. It counts as disposed. */
 function withoutValues(parameter: string, tensor: Tensor) {
   const refuse = (): never => {
     throw tsrError('ERR_TSR_SHARDED', { parameter })

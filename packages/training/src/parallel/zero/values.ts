@@ -26,11 +26,11 @@ export type GradientSink = Pick<Averaging, 'onGradient' | 'synchronizes'>
 export interface Values extends PieceOwner {
   /** This rank's shards of the trained parameters, as an optimizer sees them. */
   readonly shards: readonly ShardParameter[]
-  /** The number of elements, including the padding, of each all-gather of a step. */
+  /** The number of elements of each all-gather of a step. */
   readonly gathered: readonly number[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** Checks that all updates of shards were published to the other ranks. @throws ERR_TSR_ARGUMENT */
+  /** Checks that all updates of shards were published. Absent in stage 3, whose next gather sends them. */
   checkPublished?(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
@@ -40,23 +40,21 @@ export interface Values extends PieceOwner {
   dispose(): void
 }
 
-/** A bucket of parameter values. Each rank has a share of it. */
 export interface SharedValues {
   readonly bucket: SharedBucket
   readonly share: Float32Array
   /** The label of the all-gather, for error messages. */
   readonly label: string
-  /** The memory of the whole bucket with a prepared all-gather, if both are kept between steps. */
+  /** The memory of the whole bucket, and a prepared all-gather, if they are kept between steps. */
   readonly kept?:
     { readonly memory: Float32Array; readonly gather: PersistentOperation } | undefined
 }
 
-/** The number of buckets with parameter values that are in flight at one time. */
+/** The number of buckets that are in flight at one time. */
 const UNDER_WAY = 2
 
 /**
- * Gathers the shares of all ranks. Only a few buckets are in flight at a time. The first collectives start
- * before the call returns.
+ * Gathers the shares of all ranks. The first collectives start before the call returns.
  *
  * @param take - called with the values of each parameter, which are valid until it returns
  */
@@ -77,9 +75,8 @@ export async function gatherShares(
     done.catch(() => undefined)
     return { memory: kept.memory, done }
   }
-  const started: ReturnType<typeof start>[] = []
+  const started = buckets.slice(0, UNDER_WAY).map(start)
   for (const [i, { bucket, kept }] of buckets.entries()) {
-    for (const next of buckets.slice(started.length, i + UNDER_WAY)) started.push(start(next))
     const { memory, done } = started[i]!
     await timeWait(group.spans, { name: 'values' }, () => done)
     timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
@@ -88,6 +85,8 @@ export async function gatherShares(
       }
     })
     if (kept === undefined) accounting.free('parameters', memory)
+    const next = buckets[i + UNDER_WAY]
+    if (next !== undefined) started.push(start(next))
   }
 }
 
@@ -102,10 +101,7 @@ export function asModule(module: Replicated): Module {
   )
 }
 
-/**
- * ZeRO stages 1 and 2: every rank has all parameters. After a step, it gathers the values that
- * other ranks have updated.
- */
+/** ZeRO stages 1 and 2: every rank has all parameters. After a step it gathers what others have updated. */
 export function unshardedValues(
   module: Replicated,
   group: ProcessGroup,
@@ -141,7 +137,6 @@ export function unshardedValues(
         '`await sharded.step(optimizer, gradients)` instead of `optimizer.step`',
       )
     },
-    /** Gathers the shares of all ranks, which hold new parameter values, and updates the parameters. */
     async publish() {
       for (const shard of shards) shard.settle()
       await gatherShares(shared, group, accounting, (parameter, values) => {

@@ -87,7 +87,6 @@ export const orders = {
 
 const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
-/** Returns the number of stages per rank that the order `name` supports. */
 export function stagesPerRank(name: unknown): 1 | 2 | 'any' {
   if ((chunkedNames as readonly unknown[]).includes(name)) return 'any'
   return name === 'zb-v' || name === 'dualpipe-v' ? 2 : 1
@@ -112,7 +111,7 @@ function passesOf(size: number, rank: number, ranks: number, microbatches: numbe
   return { forwards, backwards }
 }
 
-/** After `warmup` forward passes, or all if there are fewer, forward and backward passes alternate. */
+/** Forward and backward passes alternate after `warmup` forward passes, or all if there are fewer. */
 function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup: number) {
   const first = forwards.slice(0, warmup)
   const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
