@@ -53,13 +53,12 @@ export async function dataParallel<M extends Replicated>(
   options: DataParallelOptions = {},
 ): Promise<DataParallel<M>> {
   checkGroup(group)
-  const given = readDataParallelOptions(options)
-  const { frozen, ...checked } = given
-  const parameters = checkedParameters(module, { ...checked, frozen }, group.size)
+  const checked = readDataParallelOptions(options)
+  const parameters = checkedParameters(module, checked, group.size)
   const buckets = planBuckets(parameters.trained.toReversed(), checked).map(labelOf)
   const facts = { kind: 'dataParallel', ...checked, buckets }
   const replicas = await replicate(module, parameters, facts, [group])
-  const replica = new DataParallel(module, group, parameters, given, replicas)
+  const replica = new DataParallel(module, group, parameters, checked, replicas)
   module.averageBy?.(replica)
   return replica
 }

@@ -64,11 +64,10 @@ export async function fullyShard<M extends Replicated>(
   options: FullyShardOptions = {},
 ): Promise<FullyShard<M>> {
   const groups = readShardingGroups(group)
-  const given = readFullyShardOptions(options)
-  const { frozen, ...checked } = given
+  const checked = readFullyShardOptions(options)
   const { stage } = checked
   const axes = axesOf(groups)
-  const parameters = checkedParameters(module, { ...checked, frozen }, countRanks(axes))
+  const parameters = checkedParameters(module, checked, countRanks(axes))
   const { trained } = parameters
   const ranks = groups.shard.size
   const units = stage === 3 ? planUnits(module.whole ?? module, new Set(trained), ranks) : []
@@ -79,16 +78,16 @@ export async function fullyShard<M extends Replicated>(
   const facts = { kind: 'fullyShard', ...checked, buckets: buckets.map(labelOf) }
   const replicas = await replicate(module, parameters, facts, axes)
   const accounting = new MemoryAccounting(groups.shard)
-  const exchange = reduceScatterExchange(groups, buckets, accounting, given)
+  const exchange = reduceScatterExchange(groups, buckets, accounting, checked)
   const values =
     stage === 3
-      ? await shardedValues(module, units, groups.shard, exchange, accounting, given)
+      ? await shardedValues(module, units, groups.shard, exchange, accounting, checked)
       : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
   const sharded = new FullyShard(module, {
     groups,
     buckets,
-    options: given,
+    options: checked,
     replicas,
     accounting,
     exchange,
