@@ -61,7 +61,7 @@ export type Recompute = boolean | NamePatterns
 
 export const recomputeRule = either(flag, namePatterns)
 
-/** @returns in `chosen` for each layer of a model, whether its activations are recomputed */
+/** Returns in `chosen`, for each layer of a model, whether its activations are recomputed. */
 export function searchRecomputed(
   recompute: Recompute,
   model: Partial<Module>,

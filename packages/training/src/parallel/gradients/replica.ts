@@ -25,7 +25,7 @@ export abstract class Replica<M extends Replicated> {
    *   after a failed step or `dispose`
    */
   readonly onGradient: GradientListener
-  /** Whether the next backward pass is the last one of this step; default true. While false, none is sent. */
+  /** Whether the next backward pass is the last one of this step; default true. Otherwise it sends nothing. */
   synchronizes = true
   readonly shard: ProcessGroup | undefined = undefined
   protected readonly parameters: ModelParameters

@@ -271,7 +271,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
       known.set(stage, announcement as Announcement)
     },
 
-    /** Announces a shape to the next stage, unless it knows the shape. @returns whether it was announced */
+    /** Announces a shape to the next stage, unless that stage knows it. @returns whether it was announced */
     announce({ stage }: Message, tensor: Tensor, needsGradient: boolean) {
       if (known.has(stage)) return false
       const announcement = { shape: tensor.shape.slice(1), needsGradient }

@@ -32,7 +32,7 @@ export interface GradientPlan {
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
   readonly averaging: Averaging | undefined
-  /** Takes each gradient as soon as it is summed over all micro-batches. Default: they are returned. */
+  /** Takes each gradient as soon as it is summed over all micro-batches. By default, the sums are returned. */
   readonly onGradient: GradientListener | undefined
   /** Whether other stages share a parameter. Its gradient is returned even with `onGradient`. */
   readonly isShared: (name: string) => boolean
@@ -184,7 +184,7 @@ export function pipelineStage(
       return output
     },
 
-    /** Call it when the output is no longer needed: if only inputs are kept, frees all other tensors. */
+    /** If the stage keeps only inputs, frees all other tensors. Call it when the output is not needed. */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
       if (!runner.keepsInput || !('free' in flight.pass)) return

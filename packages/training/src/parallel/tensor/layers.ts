@@ -210,8 +210,8 @@ export interface VocabParallelOptions {
 }
 
 /**
- * A vocabulary parallel embedding: each rank has the table rows of some tokens, and zeros for the tokens of
- * other ranks. The results are summed over the ranks.
+ * A vocabulary parallel embedding: each rank has the table rows of some tokens, and looks up zeros for the
+ * others. The results are summed over the ranks.
  */
 export function vocabParallelEmbedding(
   { weight: table }: Embedding,

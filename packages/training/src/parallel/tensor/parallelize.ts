@@ -234,7 +234,7 @@ function divideDropouts(model: Module, group: ProcessGroup) {
   }
 }
 
-/** Refuses modules with stored lists of layers or parameters, which keep what was replaced. */
+/** Refuses modules that store lists of layers or parameters, because the lists still have what was replaced. */
 function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>) {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children, layers, parameters } = module

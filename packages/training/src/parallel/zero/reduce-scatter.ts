@@ -156,7 +156,7 @@ type BucketExchange = ReturnType<typeof exchangeBucket>
 /**
  * Averages one bucket: a reduce-scatter among the ranks of a replica, then an all-reduce between replicas.
  *
- * @param previous - the exchange of the previous bucket, whose all-reduce must start first
+ * @param previous - the exchange of the previous bucket, which must end before the all-reduce starts
  */
 function exchangeBucket(
   groups: ShardingGroups,
