@@ -1,6 +1,7 @@
 import { argumentError } from '@tsrun/core'
 import type { ProcessGroup, Work } from '@tsrun/distributed'
 import { timeSpan } from '@tsrun/distributed/record'
+import type { TensorContainer } from '@tensorflow/tfjs-core'
 import { scopedTensorFrom, writeTo } from '../../backend/host-memory.ts'
 import {
   attend,
@@ -11,6 +12,7 @@ import {
   type Mask,
 } from '../../nn/attention.ts'
 import type { ProbabilityMask } from '../../nn/dropout.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks, checkGroup } from '../requirements.ts'
@@ -78,23 +80,22 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
     dividesSequences: true,
     forward(q, k, v, mask) {
       checkBackendBlocks()
-      let pair: Pair = [k, v]
-      let seen: Partial | undefined
-      for (let step = 0; step < size; step++) {
-        const here = pair
-        const sent = step < size - 1 ? here : undefined
-        const { arrived, result } = shiftWhile(group, sent, KEYS, () =>
-          tf.tidy(() => attendTo(here, step, seen)),
-        )
-        if (seen !== undefined) tf.dispose({ ...seen })
-        if (step > 0) tf.dispose([...here])
-        seen = result
-        pair = arrived ?? here
+      const keys = pairRing(group, k.shape, KEYS)
+      try {
+        let seen = startRound(keys, [k, v], () => attendTo([k, v], 0))
+        for (let step = 1; step < size; step++) {
+          const here = nextPair(keys, step < size - 1)
+          seen = replace(seen, () => attendTo(here, step, seen))
+          tf.dispose([...here])
+        }
+        keys.finish()
+        const { output, logSums } = seen
+        return { output, saved: [q, k, v, output, logSums] }
+      } finally {
+        keys.dispose()
       }
-      const { output, logSums } = seen!
-      return { output, saved: [q, k, v, output, logSums] }
 
-      function attendTo([k, v]: Pair, step: number, before: Partial | undefined): Partial {
+      function attendTo([k, v]: Pair, step: number, before?: Partial): Partial {
         const block = attendBlock(q, k, v, view(step), keptAt(step, q, mask))
         return before === undefined ? block : merge(before, block)
       }
@@ -104,29 +105,34 @@ export function ringAttention(group: ProcessGroup): AttentionCore {
       const [q, k, v, output, logSums] = saved as [Tensor, Tensor, Tensor, Tensor, Tensor]
       const products = tf.tidy(() => tf.sum(tf.mul(dy, output), -1, true))
       const queries = { q, dy, logSums, products }
-      const own = shiftWhile(group, [k, v], KEYS, () => tf.tidy(() => gradientsOf([k, v], 0)))
-      let { dq } = own.result
-      let pair = own.arrived!
-      // The gradients of a rank's keys travel round the ring, starting at the next rank. Each rank adds
-      // its contribution, and the last message returns them to their owner.
-      let sums: Pair | undefined
-      for (let step = 1; step < size; step++) {
-        const here = pair
-        const sent = step < size - 1 ? here : undefined
-        const { arrived, result: keys } = shiftWhile(group, sums, GRADIENTS, () =>
-          shiftWhile(group, sent, KEYS, () => tf.tidy(() => gradientsOf(here, step))),
-        )
-        const { dk, dv, ...part } = keys.result
-        const total = tf.add(dq, part.dq)
-        tf.dispose([dq, part.dq, ...here, ...(sums ?? [])])
-        dq = total
-        sums = arrived === undefined ? [dk, dv] : sum([dk, dv], arrived)
-        pair = keys.arrived ?? here
+      const keys = pairRing(group, k.shape, KEYS)
+      const gradients = pairRing(group, k.shape, GRADIENTS)
+      try {
+        const own = startRound(keys, [k, v], () => gradientsOf([k, v], 0))
+        let { dq } = own
+        // The gradients of a rank's keys travel round the ring, starting at the next rank. Each
+        // rank adds its contribution, and the last step returns them to their owner.
+        for (let step = 1; step < size; step++) {
+          const here = nextPair(keys, step < size - 1)
+          if (step > 1) gradients.expect()
+          const part = tf.tidy(() => gradientsOf(here, step))
+          tf.dispose([...here])
+          dq = replace(dq, () => tf.add(dq, part.dq))
+          part.dq.dispose()
+          const pair = [part.dk, part.dv] as const
+          const made = step > 1 ? sum(pair, gradients.receive()) : pair
+          gradients.send(made)
+          tf.dispose([...made])
+        }
+        gradients.expect()
+        const [dk, dv] = sum([own.dk, own.dv], gradients.receive())
+        keys.finish()
+        gradients.finish()
+        return [dq, dk, dv]
+      } finally {
+        keys.dispose()
+        gradients.dispose()
       }
-      const { arrived } = shiftWhile(group, sums, GRADIENTS, () => undefined)
-      tf.dispose([...sums!])
-      const [dk, dv] = sum([own.result.dk, own.result.dv], arrived!)
-      return [dq, dk, dv]
 
       function gradientsOf([k, v]: Pair, step: number) {
         return blockGradients(queries, k, v, view(step), keptAt(step, q, mask))
@@ -147,45 +153,110 @@ function positionsOf(place: Place, length: number, part: Part) {
 
 type Pair = readonly [Tensor, Tensor]
 
+interface PairBuffer {
+  readonly values: Float32Array
+  work: Work<unknown> | undefined
+}
+
+type PairRing = ReturnType<typeof pairRing>
+
 /**
- * Sends a pair of tensors to the next rank of the ring and receives one from the previous rank while
- * `compute` runs. The call blocks. All ranks make the same calls.
+ * Passes pairs of tensors round a ring of ranks while this rank computes. Each rank sends to the
+ * next rank and receives from the previous one. Two buffers suffice for any number of ranks,
+ * because at most one pair is sent and one received at a time.
  *
- * @param pair - undefined to send and receive nothing
- * @param options - a tag that differs between pairs that travel at the same time, and a label for errors
- * @returns the pair that has arrived, owned by the current pass, and the result of `compute`
+ * Create one ring per pass. All ranks must make the same calls.
+ *
+ * @param shape - the shape of each tensor
+ * @param options - a tag that differs between the rings of a pass, and a label for error messages
  */
-function shiftWhile<T>(
+function pairRing(
   group: ProcessGroup,
-  pair: Pair | undefined,
+  shape: readonly number[],
   options: { readonly tag: number; readonly label: string },
-  compute: () => T,
-): { arrived: Pair | undefined; result: T } {
-  if (pair === undefined) return { arrived: undefined, result: compute() }
-  const { next, previous, spans } = group
-  const [first, second] = pair
-  const length = first.size
+) {
+  const { rank, size, spans } = group
+  const length = sizeOf(shape)
   const facts = { name: options.label, bytes: 8 * length }
-  const buffers = [0, 1].map(() => group.alloc('float32', 2 * length))
-  const [sent, received] = buffers as [Float32Array, Float32Array]
-  const works: Work<unknown>[] = []
-  try {
-    timeSpan(spans, 'pack', facts, () => {
-      void writeTo(first, sent.subarray(0, length))
-      void writeTo(second, sent.subarray(length))
-    })
-    works.push(group.send(sent, next, options), group.recv(received, previous, options))
-    const result = compute()
-    for (const work of works) work.wait()
-    const [a, b] = timeSpan(spans, 'unpack', facts, () =>
-      [0, length].map((from) =>
-        scopedTensorFrom(received.subarray(from, from + length), first.shape),
-      ),
-    )
-    return { arrived: [a!, b!], result }
-  } finally {
-    for (const [i, buffer] of buffers.entries()) freeAfter(works[i], group, buffer)
+  const alloc = (): PairBuffer => ({ values: group.alloc('float32', 2 * length), work: undefined })
+  let outgoing = alloc()
+  let incoming = alloc()
+
+  const finish = () => {
+    outgoing.work?.wait()
   }
+  const start = () => {
+    outgoing.work = group.send(outgoing.values, (rank + 1) % size, options)
+  }
+  return {
+    /** Starts to send a pair to the next rank. The caller may dispose the pair at once. */
+    send([first, second]: Pair) {
+      finish()
+      timeSpan(spans, 'pack', facts, () => {
+        void writeTo(first, outgoing.values.subarray(0, length))
+        void writeTo(second, outgoing.values.subarray(length))
+      })
+      start()
+    },
+
+    /** Sends the last received pair on to the next rank. */
+    forward() {
+      finish()
+      const { values } = incoming
+      incoming = { values: outgoing.values, work: undefined }
+      outgoing = { values, work: undefined }
+      start()
+    },
+
+    /** Starts to receive a pair from the previous rank. */
+    expect() {
+      incoming.work = group.recv(incoming.values, (rank + size - 1) % size, options)
+    },
+
+    /** Waits for the pair of the previous rank. The current pass or tf.tidy disposes its tensors. */
+    receive(): Pair {
+      const { work, values } = incoming
+      work?.wait()
+      const [first, second] = timeSpan(spans, 'unpack', facts, () =>
+        [0, length].map((from) => scopedTensorFrom(values.subarray(from, from + length), shape)),
+      )
+      return [first!, second!]
+    },
+
+    /** Waits until the last pair has been sent. */
+    finish,
+
+    /** Frees each buffer as soon as no message uses it. Call it after failed passes too. */
+    dispose() {
+      for (const { values, work } of [outgoing, incoming]) freeAfter(work, group, values)
+    },
+  }
+}
+
+/** Starts to send this rank's pair round the ring, and computes with the pair meanwhile. */
+function startRound<T extends TensorContainer>(ring: PairRing, pair: Pair, compute: () => T) {
+  ring.send(pair)
+  ring.expect()
+  return tf.tidy(compute)
+}
+
+/**
+ * Waits for the pair of the previous rank. If `goesOn` is true, forwards the pair and starts to
+ * receive another.
+ */
+function nextPair(ring: PairRing, goesOn: boolean): Pair {
+  const pair = ring.receive()
+  if (goesOn) {
+    ring.forward()
+    ring.expect()
+  }
+  return pair
+}
+
+function replace<T extends TensorContainer>(old: T, make: () => T) {
+  const next = tf.tidy(make)
+  tf.dispose(old)
+  return next
 }
 
 function sum(a: Pair, b: Pair): Pair {
