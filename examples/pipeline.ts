@@ -148,7 +148,9 @@ const facts = await group.allGatherObject({
 })
 const busy = await group.allGatherObject(utilisation!)
 const cores = availableParallelism()
+const message = training.messageTime(spans)
 const report = training.pipelineReport(samples, schedule, { cores })
+const withMessages = training.pipelineReport(samples, schedule, { cores, transfer: message })
 
 if (flags.messages) {
   for (const { kind, bytes = 0, peer } of meter.lastSpans) {
@@ -164,7 +166,7 @@ if (speaks) {
     console.log(`\nThe schedule, ideal:\n${schedule.grid()}\n\n${gridLegend}`)
   }
   console.log(`\n${describeUtilisation(busy)}`)
-  console.log(explainBubble(schedule, report, cores))
+  console.log(explainBubble(schedule, report, withMessages, message, cores))
   if (!flags.report) console.log('For the time of each rank and the schedule, add --report.')
   printResult({
     accuracy,

@@ -40,18 +40,26 @@ export function formatReport(
   return formatTable([headers, ...rows], 'right').join('\n')
 }
 
-/** Explains the measured, the predicted and the ideal bubble. */
-export function explainBubble(schedule: Schedule, report: PipelineReport, cores: number): string {
+/** Explains the bubbles, and how much messages add to the predicted one. */
+export function explainBubble(
+  schedule: Schedule,
+  report: PipelineReport,
+  withMessages: PipelineReport,
+  message: number,
+  cores: number,
+): string {
   const { stepTime, predictedStepTime, bubble, predictedBubble, steps } = report
   const ranks = report.ranks.length
   const milliseconds = (time: number): string => `${time.toFixed(1)} ms`
   return [
     wrap(
-      `${milliseconds(stepTime)} measured, ${milliseconds(predictedStepTime)} predicted`,
+      `${milliseconds(stepTime)} measured, ${milliseconds(predictedStepTime)} predicted, ` +
+        `${milliseconds(withMessages.predictedStepTime)} with ${message.toFixed(2)} ms per message`,
       'Step     ',
     ),
     wrap(
-      `${percent(bubble)} measured, ${percent(predictedBubble)} predicted (medians of ${steps} steps)`,
+      `${percent(bubble)} measured, ${percent(predictedBubble)} predicted, ` +
+        `${percent(withMessages.predictedBubble)} with messages (medians of ${steps} steps)`,
       'Bubble   ',
     ),
     wrap(describeIdeal(schedule), 'Ideal    '),
@@ -63,7 +71,7 @@ export function explainBubble(schedule: Schedule, report: PipelineReport, cores:
       cores < ranks
         ? `${ranks} ranks share ${cores} cores, so at most ${cores} can compute at a time. Measured and ` +
             'predicted figures use the CPU times of F and B, and the simulated ranks also wait for a free core.'
-        : 'The simulator uses the measured times of F and B. Its messages take no time.',
+        : 'The simulator uses the measured times of F and B.',
     ),
   ].join('\n')
 }

@@ -36,7 +36,9 @@ for (const { name, pipe, meter } of runs) {
   const stages = group.size * pipe.chunks.length
   const parts = Math.min(microbatches, size)
   const plan = schedule(name, { stages, ranks: group.size, microbatches: parts })
-  const report = training.pipelineReport(await meter.gather(group), plan)
+  const spans = (await group.allGatherObject(meter.lastSpans)).flat()
+  const transfer = training.messageTime(spans)
+  const report = training.pipelineReport(await meter.gather(group), plan, { transfer })
   measured.push({ schedule: name, ...report })
 }
 if (group.rank === 0) writeFileSync(output, JSON.stringify(measured))

@@ -1,8 +1,9 @@
 import { runWorld } from '@tsrun/distributed'
-import { SpanRecorder } from '@tsrun/distributed/record'
+import { SpanRecorder, type Span } from '@tsrun/distributed/record'
 import { parseSchedule, schedule, type ActionKind } from '@tsrun/training/planning'
 import {
   loadBackend,
+  messageTime,
   pipeline,
   pipelineReport,
   SGD,
@@ -98,6 +99,26 @@ describe('pipelineReport', () => {
     expect(shared.bubble).toBeCloseTo(1 - 12 / 30, 12)
     expect(shared.ranks[0]).toMatchObject({ forward: 0.5, backward: 1, compute: 6 })
     expect(pipelineReport(samples, plan, { cores: 2 }).predictedStepTime).toBe(15)
+  })
+})
+
+describe('messageTime', () => {
+  it('is the time from the later of send and receive to the arrival', () => {
+    const span = (rank: number, kind: Span['kind'], peer: number, start: number, end: number) => ({
+      ...{ rank, kind, peer, start, end, microbatch: 0, bytes: 4 },
+    })
+    const early = [span(0, 'send', 1, 10, 12), span(1, 'recv', 0, 2, 13)]
+    const late = [span(1, 'send', 0, 20, 31), span(0, 'recv', 1, 30, 32)]
+    expect(messageTime(early)).toBe(3)
+    expect(messageTime(late)).toBe(2)
+    expect(messageTime([...early, ...late])).toBe(2.5)
+    expect(messageTime([])).toBe(0)
+  })
+
+  it('is added by the simulator to every transfer', () => {
+    const samples = [[sample()], [sample()]]
+    const { predictedStepTime } = pipelineReport(samples, schedule('naive', plan), { transfer: 2 })
+    expect(predictedStepTime).toBe(microbatches * (2 * 3 + 2 * 2))
   })
 })
 

@@ -11,6 +11,7 @@ export type {
 } from './options.ts'
 export type { Pipeline } from './pipeline.ts'
 export {
+  messageTime,
   pipelineReport,
   StepMeter,
   type MeasuredPass,

@@ -90,10 +90,17 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   }
 }
 
+/** The largest number of steps to simulate, spread evenly over the measured steps. */
+const SIMULATED = 32
+
 /** Options of `pipelineReport`. */
 export interface ReportOptions {
   /** The number of CPU cores that all ranks share; default: enough for all ranks. */
   readonly cores?: number
+  /**
+   * The simulated time of a message between ranks in milliseconds; default 0. `messageTime` measures it.
+   */
+  readonly transfer?: number
 }
 
 /** The mean values of one rank over all measured steps. Times are in milliseconds. */
@@ -144,7 +151,7 @@ export interface PipelineReport {
 export function pipelineReport(
   samples: readonly (readonly StepSample[])[],
   schedule: Schedule,
-  { cores = Infinity }: ReportOptions = {},
+  { cores = Infinity, transfer = 0 }: ReportOptions = {},
 ): PipelineReport {
   const shared = cores < samples.length
   const times = shared ? samples.map((rank) => rank.map(onCpu)) : samples
@@ -154,9 +161,16 @@ export function pipelineReport(
     const busy = sum(ranks.map(computeOf))
     return { time, bubble: 1 - busy / (ranks.length * time) }
   })
-  const predicted = steps.map((ranks) =>
-    schedule.simulate({ ...durationsOf(ranks, schedule), cores: shared ? cores : Infinity }),
-  )
+  const every = Math.ceil(steps.length / SIMULATED)
+  const predicted = steps
+    .filter((_, at) => at % every === 0)
+    .map((ranks) =>
+      schedule.simulate({
+        ...durationsOf(ranks, schedule),
+        transfer,
+        cores: shared ? cores : Infinity,
+      }),
+    )
   return {
     steps: steps.length,
     stepTime: median(measured.map(({ time }) => time)),
@@ -168,6 +182,32 @@ export function pipelineReport(
     ),
     ranks: times.map((rank) => rankReport(rank, mean(measured.map(({ time }) => time)))),
   }
+}
+
+/**
+ * Returns the median time of a message in milliseconds, from the later of its send and its receive until
+ * its arrival.
+ *
+ * @param spans - the spans that all ranks of one machine recorded in one step; see
+ *   `StepMeter.lastSpans`
+ */
+export function messageTime(spans: readonly Span[]): number {
+  const inOrder = [...spans].sort((a, b) => a.start - b.start)
+  const sends = inOrder.filter(({ kind }) => kind === 'send')
+  const times = inOrder
+    .filter(({ kind }) => kind === 'recv')
+    .map((span) => {
+      const at = sends.findIndex(
+        ({ rank, peer, microbatch, stage }) =>
+          rank === span.peer &&
+          peer === span.rank &&
+          microbatch === span.microbatch &&
+          stage === span.stage,
+      )
+      const [sent = span] = at < 0 ? [] : sends.splice(at, 1)
+      return span.end - Math.max(sent.start, span.start)
+    })
+  return times.length === 0 ? 0 : median(times)
 }
 
 /** If no halves were measured, the simulator halves the backward passes. */
