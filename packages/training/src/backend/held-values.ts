@@ -20,20 +20,19 @@ export interface HeldValues {
   release(): void
 }
 
-/** Holds the values [from, to) of a float32 tensor; default: all. */
-export function holdTensor(tensor: Tensor, from = 0, to = tensor.size): HeldValues {
+/** Holds the values of a float32 tensor. */
+export function holdTensor(tensor: Tensor): HeldValues {
   const held = isFreeable(tensor) ? tf.tidy(() => tf.keep(tf.mul(tensor, 1))) : shared(tensor)
   const heap = currentHeap()
   return {
-    length: to - from,
-    ...(heap && { view: () => heap.floats(heap.addressOf(held) + 4 * from, to - from) }),
-    async read(target, at) {
-      const start = from + at
+    length: tensor.size,
+    ...(heap && { view: () => heap.floats(heap.addressOf(held), tensor.size) }),
+    async read(target, from) {
       if (isHostAccessible()) {
-        target.set(viewOf(held).subarray(start, start + target.length))
+        target.set(viewOf(held).subarray(from, from + target.length))
         return
       }
-      const flat = tf.tidy(() => tf.slice(tf.reshape(held, [-1]), start, target.length))
+      const flat = tf.tidy(() => tf.slice(tf.reshape(held, [-1]), from, target.length))
       await writeTo(flat, target)
       flat.dispose()
     },

@@ -45,7 +45,7 @@ export function zigzagPositions(length: number, place: Place): Int32Array {
     throw argumentError(
       'the length of a sequence',
       length,
-      `a positive multiple of ${sections}, the sections into which ${size} ranks divide it`,
+      `a positive multiple of ${sections} for a group of ${size}`,
     )
   }
   const late = sections - 1 - rank

@@ -99,7 +99,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
    */
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.takeGradients(tokens)
-    const shapes = new Map(this.parameters.trained.map(({ name, shape }) => [name, shape]))
+    const shapes = new Map(this.replicated.trained.map(({ name, shape }) => [name, shape]))
     return new Map(
       Array.from(taken, ([name, values]) => [name, tensorFrom(values, shapes.get(name)!)]),
     )
@@ -150,7 +150,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
         await this.#shadow(joined)
         const steps = await this.#group.allGatherObject(own)
         const root = steps.indexOf(Math.max(...steps))
-        const { all, buffers } = this.parameters
+        const { all, buffers } = this.replicated
         await broadcastParameters([...all, ...buffers], this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
@@ -177,7 +177,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
   /** Takes part in the steps of the ranks that still have data, with zero gradients. */
   async #shadow(loop: JoinedLoop): Promise<void> {
-    // Drop the gradients of a step that this rank never announced: no rank waits for it.
+    // Drop the gradients of a step that this rank never announced: no rank waits for them.
     if (!loop.isAnnounced()) this.exchange.clear()
     for (;;) {
       loop.announce(false)
@@ -190,7 +190,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
   async #reorder(arrivals: readonly string[]): Promise<void> {
     const order = await this.#group.broadcastObject([...arrivals], 0)
     const place = new Map(order.map((name, i) => [name, i]))
-    const { trained } = this.parameters
+    const { trained } = this.replicated
     if (place.size !== trained.length) return
     this.exchange.dispose()
     const sorted = trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
@@ -222,7 +222,7 @@ function allReduceExchange(
     const work = group.allReduceInit(encoded ?? gradients, { op, deterministic, label })
     return { bucket, gradients, encoded, work }
   })
-  // Exchange buckets only after the backward pass if doing so during it would not be faster.
+  // Exchange buckets after the backward pass, unless it is faster to do so during the pass.
   const isDeferred = fillings.every(({ work }) => work.prefersRun)
 
   const start = (index: number) => {

@@ -136,6 +136,7 @@ function checkModule(module: Replicated): void {
   throw argumentError(
     'module',
     describe(module),
-    'a module: build() makes one from a recipe; for a model of tf.layers there is DistributedOptimizer',
+    'a module: build() makes one from a recipe; for a model of tf.layers there is DistributedOptimizer ' +
+      'of @tsrun/layers',
   )
 }

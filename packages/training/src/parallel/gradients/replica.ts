@@ -25,16 +25,16 @@ export abstract class Replica<M extends Replicated> {
    *   after a failed step or `dispose`
    */
   readonly onGradient: GradientListener
-  /** Whether the next backward pass is the last one of this step; default true. Otherwise it sends nothing. */
+  /** Whether the next backward pass is the last one of this step; default true. If false, it sends nothing. */
   synchronizes = true
   readonly shard: ProcessGroup | undefined = undefined
-  protected readonly parameters: ModelParameters
+  protected readonly replicated: ModelParameters
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
   /** The loop of `DataParallel.join`, while it runs. */
   protected joined: JoinedLoop | undefined
   readonly #share: ReturnType<typeof bufferSharing>
-  /** Undefined if the options need no totals. */
+  /** Sums the totals of a step; undefined if the options need none. */
   readonly #sum: ReturnType<typeof totalsSum> | undefined
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
   #scale: number | undefined
@@ -53,9 +53,9 @@ export abstract class Replica<M extends Replicated> {
     this.module = module
     this.axes = axes
     this.replicas = replicas
-    this.parameters = parameters
+    this.replicated = parameters
     this.options = options
-    // Before the first step. Creating a replica multiplies no matrices.
+    // Matrix products are exact from the first step on, because creating a replica computes none.
     if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(parameters.buffers, axes)
@@ -128,10 +128,10 @@ export abstract class Replica<M extends Replicated> {
     this.close()
     this.#sum?.dispose()
     for (const group of this.replicas) group.destroy().catch(() => undefined)
-    markReplicated(this.parameters.all, false)
+    markReplicated(this.replicated.all, false)
   }
 
-  /** Waits for the averages, in a training loop that did not multiply the loss by `scaleFor` before. */
+  /** Waits for the averages of a loss that was not multiplied by the factor of `scaleFor`. */
   protected async takeGradients(tokens: number | undefined): Promise<Averages> {
     const isRight =
       this.reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
@@ -166,7 +166,7 @@ export abstract class Replica<M extends Replicated> {
 
   /**
    * Keeps the power of two nearest to a factor, because multiplying by a power of two is exact. If the factor
-   * is one itself, as with most batch sizes, the gradients need no extra pass to be scaled.
+   * is itself a power of two, as with most batch sizes, no extra pass scales the gradients.
    */
   #keepScale(factor: number): void {
     if (factor > 0) this.#scale = 2 ** Math.round(Math.log2(factor))
@@ -254,7 +254,7 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
 /**
  * Sums the totals of each step over all ranks.
  *
- * @param marks - the number of parameters whose use is summed too
+ * @param marks - the number of parameters for which the sum also tells whether any rank used them
  */
 function totalsSum(axes: readonly ProcessGroup[], marks: number) {
   const group = axes[0]!
