@@ -178,7 +178,7 @@ export class BatchNorm implements Module {
 /** Returns the number of examples, then the mean of each channel, then its sum of squared deviations. */
 function statisticsOf(x: Tensor, channels: number): Float64Array {
   const examples = x.size / channels
-  // Sums in double precision need no better centers than the values of the first row.
+  // Sums are in double precision, so the values of the first row are good enough as centers.
   const centers = new Float64Array(channels)
   if (isHostAccessible()) centers.set(viewOf(x).subarray(0, channels))
   else {

@@ -39,11 +39,14 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
    * share equal, because sharded values could not be replaced later.
    */
   prepare?(): Promise<void>
-  /** Sets how the `step` of a pipeline averages gradients over replicas; undefined: not at all. */
+  /** Sets how the `step` of a pipeline averages gradients over replicas. With undefined, it does not. */
   averageBy?(averaging: Averaging | undefined): void
 }
 
-/** Averaged gradients by parameter name: parts of the buckets, or copies; with ZeRO, of this rank's shares. */
+/**
+ * Averaged gradients by parameter name, as parts of the buckets or as copies. With ZeRO they cover only this
+ * rank's shares.
+ */
 export type Averages = ReadonlyMap<string, Float32Array>
 
 /** The averaged gradients and the totals of a step. */
@@ -60,7 +63,7 @@ export interface Averaging {
   /** Copies of `axes` for modules that communicate in their passes; see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
-  /** `mean`, or `token`: gradients of a summed loss are divided by the total number of tokens. */
+  /** With `token`, gradients of a summed loss are divided by the total number of tokens. */
   readonly reduction: 'mean' | 'token'
   /** The parameters that `update` changes: whole parameters, or this rank's shards. */
   readonly updated: readonly Parameter[]

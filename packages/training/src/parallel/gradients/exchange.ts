@@ -115,7 +115,7 @@ export interface Traffic {
   readonly bytes: number
 }
 
-/** The place of a gradient. */
+/** The place of a gradient in the buckets, and what has arrived in this step. */
 interface Place {
   /** The index of its bucket. */
   readonly index: number

@@ -37,7 +37,7 @@ export function joinedLoop(group: ProcessGroup) {
       return count
     },
 
-    /** Ends the loop. If it has failed, nobody awaits its last announcement. */
+    /** Ends the loop. If the loop failed, nobody awaits its last announcement, so errors are ignored. */
     dispose() {
       announced?.then(noop, noop)
     },

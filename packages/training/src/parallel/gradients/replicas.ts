@@ -15,8 +15,8 @@ type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | 
  * Makes equal replicas of a model on all ranks of the axes: checks that they have the same parameters and
  * options, and copies the parameters of the first rank to the others.
  *
- * @returns copies of the axes, for collectives inside passes. On the axes themselves, their order relative
- *   to the collectives of buckets would differ between ranks
+ * @returns copies of the axes for collectives inside passes, because the order of these collectives and of
+ *   those of buckets differs between ranks
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank; ERR_TSR_ARGUMENT
  */
 export async function replicate(

@@ -220,8 +220,8 @@ interface Announcement {
 /**
  * The shapes of activations between neighbouring stages, and of their gradients, without the batch axis.
  *
- * They depend on the shape of the inputs, which the first rank broadcasts while it computes. If that is the
- * same as in the previous pass, all receives are posted at once.
+ * They depend on the shape of the inputs, which the first rank broadcasts while it computes. If the inputs have
+ * the same shape as in the previous pass, all receives are posted at once.
  */
 function createShapes(group: ProcessGroup, placement: readonly number[]) {
   const known = new Map<number, Announcement>()
@@ -256,7 +256,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
 
     /**
      * Waits for another rank's announcement of an activation's shape.
-     * @throws ERR_TSR_ARGUMENT in a world with the transport fake
+     * @throws ERR_TSR_ARGUMENT in a world with the transport `fake`
      */
     async learn({ stage }: Message) {
       const from = placement[stage - 1]!
@@ -306,7 +306,7 @@ interface PooledBuffer {
   readonly operations: Map<number, PersistentOperation>
   /** The operation of the last message; undefined before the first. */
   current: PersistentOperation | undefined
-  /** Whether the last message has not been sent yet, or has not been read yet. */
+  /** Whether the last message is still to be sent, or to be read. */
   isHeld: boolean
 }
 

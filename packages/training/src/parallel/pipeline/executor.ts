@@ -107,7 +107,7 @@ export function stageWorker(
       }
     })
   }
-  /** Runs only forward passes. @param take - called with each output of the last stage, which it may read */
+  /** Runs only forward passes. @param take - called with each output of the last stage, which it must not keep */
   const infer = async (
     batch: Microbatches,
     take: (stage: PipelineStage, output: Tensor, microbatch: number) => Promise<void>,
@@ -166,7 +166,7 @@ export function stageWorker(
       return { loss, peakInFlight: peakInFlight(actions), gradients: taken }
     },
 
-    /** Runs only forward passes. @returns on the last stage the sums over the batch */
+    /** Runs only forward passes. @returns the sums over the batch, on the rank of the last stage */
     async evaluate(batch: Microbatches) {
       let sums = noTally
       await infer(batch, async (stage, output, microbatch) => {

@@ -30,7 +30,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
     messages: createActivations(group, placement, recorder) as StageMessages | undefined,
     ...tied,
 
-    /** The first call checks the ranks. @returns whether any stage communicates with replicas in its passes */
+    /** Compares the ranks in the first call. @returns whether any stage communicates with replicas in its passes */
     async compare() {
       facts ??= await compareRanks(
         {
@@ -43,7 +43,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
       return facts.some(({ communicates }) => communicates)
     },
 
-    /** The first call sets a parameter that several ranks share to the same value on all of them. */
+    /** Gives a parameter that several ranks share the same value on all of them, in the first call. */
     tie: () => tied.tie(facts!),
 
     /** Broadcasts numbers from the rank of the last stage. */

@@ -118,7 +118,7 @@ export class Pipeline implements Replicated {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
-  /** Compares the ranks, and makes parameters that they share equal, as the first pass does otherwise. */
+  /** Compares the ranks, and makes parameters that they share equal. Without this call, the first pass does. */
   async prepare(): Promise<void> {
     await this.#calls.alone('prepare', () => this.#pass(() => Promise.resolve()))
   }

@@ -184,7 +184,7 @@ export function pipelineStage(
       return output
     },
 
-    /** If the stage keeps only inputs, frees all other tensors. Call it when the output is not needed. */
+    /** If the stage keeps only inputs, frees all other tensors. Call it when the output is no longer needed. */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
       if (!runner.keepsInput || !('free' in flight.pass)) return
@@ -283,9 +283,9 @@ interface RunnerOptions {
 }
 
 /**
- * Runs the forward passes of a stage's module. If all layers are recomputed, one of several stages keeps only
- * its input until the backward pass. The whole model keeps the input of each layer: with the first only, the
- * repeated forward pass would need as much memory as the original.
+ * Runs the forward passes of a stage's module. If all layers are recomputed, a stage keeps only its input until
+ * the backward pass. A stage that is the whole model keeps the input of each layer: with the first input only,
+ * the repeated forward pass would need as much memory as the original.
  *
  * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer of the whole model
  */

@@ -66,10 +66,10 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
       }
     },
 
-    /** Whether the name occurs in several stages. Other ranks are included only after `tie`. */
+    /** Whether the name occurs in several stages. Stages of other ranks count only after `tie`. */
     isShared: (name: string) => shared.has(name),
 
-    /** Replaces the gradients of shared parameters by their sums over the ranks that have one. */
+    /** Replaces each gradient of a shared parameter by its sum over the ranks that have the parameter. */
     sumShared: async (gradients: Map<string, Tensor>) => {
       for (const { parameter, group: tied } of ties ?? []) {
         const gradient = gradients.get(parameter.name)
@@ -93,7 +93,7 @@ async function sumOver(
   tensor: Tensor | undefined,
 ) {
   const size = sizeOf(shape)
-  // The last number counts the ranks that have a tensor.
+  // Append a number that is 1 on ranks with a tensor, so that its sum counts them.
   const buffer = group.alloc('float32', size + 1)
   try {
     const values = buffer.subarray(0, size)

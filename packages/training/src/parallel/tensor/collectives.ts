@@ -24,10 +24,10 @@ export interface TensorFacts {
 }
 
 export interface PreparedOperation extends TensorFacts {
-  /** The buffer for the values of this rank's tensor, if it passes one, before `start`. */
+  /** The buffer to fill before `start` with the values of this rank's tensor, if it passes one. */
   readonly input: HostArray
   readonly start: () => Work<unknown>
-  /** Returns the values of the result, before the buffer is freed; undefined if this rank gets none. */
+  /** Returns the values of the result. Call it before freeing the buffer. Undefined if this rank gets none. */
   readonly output: (() => HostArray) | undefined
   /** The buffer of all values, to free after use. */
   readonly buffer: HostArray
@@ -101,8 +101,8 @@ type Content = 'part' | 'whole'
  * Prepares an operation on parts. A `whole` input is cut before the start; a `whole` output is
  * joined after the end.
  *
- * @param contents - what this rank's tensor is, if it passes one, and its result, if it gets one
- * @param start - gets the buffers of the result and of the tensor; use only those that this rank has
+ * @param contents - whether this rank's tensor and its result are a part or a whole; undefined if it has none
+ * @param start - gets the buffers of the result and of the tensor, which are empty if this rank has none
  */
 export function onParts(
   cut: Cut,

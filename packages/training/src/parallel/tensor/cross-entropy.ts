@@ -89,7 +89,7 @@ function without(ignored: number | undefined, labels: Int32Array): Int32Array {
   return labels.filter((label) => label !== ignored)
 }
 
-/** Counts the rows whose correct class has the largest score. Of equal scores, that of the lowest class wins. */
+/** Counts the rows whose correct class has the largest score. If scores are equal, the lowest class wins. */
 function countCorrect(
   logits: Tensor,
   labels: Tensor,

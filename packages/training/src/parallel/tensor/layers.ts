@@ -74,7 +74,7 @@ export function columnParallelLinear(
   let isBehindPartial = false
 
   /**
-   * In one piece, the input gradient is summed over the ranks while the weight gradient is computed. If the
+   * A layer in one piece sums its input gradient over the ranks while it computes the weight gradient. If the
    * layer is cut, this sum is a separate segment before the product.
    */
   const describe = (form: 'in one piece' | 'cut'): readonly LayerSegment[] => {
@@ -192,7 +192,7 @@ function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string
             early = result
             return value
           },
-          // tf.grads may have disposed the gradient that was computed early.
+          // Compute the gradient again if tf.grads has disposed the early one.
           w: () => (early === undefined || early.isDisposed ? ofWeight() : early),
         }
       },

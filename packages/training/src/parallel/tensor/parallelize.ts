@@ -234,7 +234,7 @@ function divideDropouts(model: Module, group: ProcessGroup) {
   }
 }
 
-/** Refuses modules that store lists of layers or parameters, because the lists still have what was replaced. */
+/** Refuses modules that store lists of layers or parameters, because these lists still have the old ones. */
 function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>) {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children, layers, parameters } = module
@@ -276,8 +276,7 @@ function refuseHalfSharded(model: Module) {
 }
 
 /**
- * Marks each layer that follows a `partial` gather, which sums the gradient of that layer's input. If the layer
- * summed it too, the gradient would be too large by the number of ranks.
+ * Marks each layer that follows a `partial` gather, which sums the gradient of that layer's input. If the layer summed it too, the gradient would be multiplied by the number of ranks.
  *
  * @throws ERR_TSR_ARGUMENT when the layer is not column parallel: its input gradient is then not partial
  */

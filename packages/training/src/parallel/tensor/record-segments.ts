@@ -80,7 +80,7 @@ function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   ]
 }
 
-/** Hides the segment's own `record`: on the tape, results have the bits of the whole model in one piece. */
+/** Hides the segment's own `record`. Recorded on the tape, results equal those of the whole model to the bit. */
 function asLocal(segment: LocalSegment): LocalSegment {
   return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

@@ -91,7 +91,7 @@ export function reduceScatterExchange(
   return {
     ...filled,
 
-    /** The memory of each bucket, for other data between steps. */
+    /** The memory of each bucket, which holds other data between steps. */
     kept: fillings.map(({ share, memory }) => ({ share, memory })),
 
     async makeRoom() {

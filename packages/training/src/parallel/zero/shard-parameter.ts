@@ -73,7 +73,7 @@ export function shardsOf(
       name,
       shape,
       part,
-      /** With tensor parallelism: the part of a tensor that the parameter itself is. */
+      /** The part of a tensor that the parameter itself is, with tensor parallelism. */
       ...(shard !== undefined && shard.shape.join() !== whole.join() && { shard }),
 
       get countedElsewhere() {
@@ -100,7 +100,7 @@ export function shardsOf(
         isNew = false
       },
 
-      /** Holds the values of the share: in their place until a step reads them, then in its tensor. */
+      /** Holds the values for a checkpoint: in the share until a step reads them, then in the tensor that it reads. */
       piece(): HeldPiece {
         let held: HeldValues = holdArray(place)
         const preserve = (tensor: Tensor) => {

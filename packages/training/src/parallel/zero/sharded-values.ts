@@ -138,9 +138,9 @@ function unitHooks(
   }
 }
 
-/** A part of the model whose parameters are gathered together, in a bucket of trained and one of frozen ones. */
+/** A part of the model whose trained parameters are gathered as one bucket, and its frozen ones as another. */
 export interface UnitPlan {
-  /** Undefined for the *root* unit, which has all parameters that belong to several modules or to none. */
+  /** The module; undefined for the *root* unit, whose parameters belong to several modules or to none. */
   readonly module?: Module
   readonly trained: SharedBucket | undefined
   readonly frozen: SharedBucket | undefined
@@ -172,7 +172,7 @@ export function planUnits(
 
 type Unit = Awaited<ReturnType<typeof createUnit>>
 
-/** Copies this rank's shares of a unit, and frees the parameters until a holder needs them. */
+/** Copies this rank's shares of a unit, and frees the parameters until `hold` gathers them. */
 async function createUnit(
   { module, trained, frozen }: UnitPlan,
   group: ProcessGroup,
@@ -227,7 +227,7 @@ async function createUnit(
     /** The number of elements of each bucket, including the padding. */
     lengths: buckets.map(({ bucket }) => bucket.padded),
     owned,
-    /** Those of `owned` that are trained. */
+    /** The shards among `owned` that are trained. */
     shards: owned.filter(({ name }) => names.has(name)),
 
     /**

@@ -130,8 +130,8 @@ type Phase = readonly [count: number, actions: string]
  * stage r (the first) and stage 2 x ranks - 1 - r (the second). So rank 0 has the first and the last
  * stage, and the last rank has the two middle stages.
  *
- * @param phases - second halves of backward passes that they leave out come last. They may have surplus
- *   micro-batches, to fill the pipeline; the actions of these are removed
+ * @param phases - the parts of the schedule. Second halves of backward passes that no part lists come last.
+ *   Parts may list surplus micro-batches, to fill the pipeline; their actions are removed
  */
 function inPhases(rank: number, ranks: number, microbatches: number, phases: readonly Phase[]) {
   const stages = [rank, 2 * ranks - 1 - rank]

@@ -287,7 +287,7 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   const { rank, ready } = next
   const action = formatAction(next)
   const computed = cause === undefined ? start : Math.max(start, cause.end)
-  // Without a cause, the periods before `ready` are empty.
+  // Without a cause, the rank waited for nothing before `ready`.
   const from = cause ?? next
   const periods = [
     [
