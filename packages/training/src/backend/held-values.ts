@@ -20,19 +20,20 @@ export interface HeldValues {
   release(): void
 }
 
-/** Holds the values of a float32 tensor. */
-export function holdTensor(tensor: Tensor): HeldValues {
+/** Holds the values [from, to) of a float32 tensor; default: all. */
+export function holdTensor(tensor: Tensor, from = 0, to = tensor.size): HeldValues {
   const held = isFreeable(tensor) ? tf.tidy(() => tf.keep(tf.mul(tensor, 1))) : shared(tensor)
   const heap = currentHeap()
   return {
-    length: tensor.size,
-    ...(heap && { view: () => heap.floats(heap.addressOf(held), tensor.size) }),
-    async read(target, from) {
+    length: to - from,
+    ...(heap && { view: () => heap.floats(heap.addressOf(held) + 4 * from, to - from) }),
+    async read(target, at) {
+      const start = from + at
       if (isHostAccessible()) {
-        target.set(viewOf(held).subarray(from, from + target.length))
+        target.set(viewOf(held).subarray(start, start + target.length))
         return
       }
-      const flat = tf.tidy(() => tf.slice(tf.reshape(held, [-1]), from, target.length))
+      const flat = tf.tidy(() => tf.slice(tf.reshape(held, [-1]), start, target.length))
       await writeTo(flat, target)
       flat.dispose()
     },

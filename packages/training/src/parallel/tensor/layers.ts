@@ -283,6 +283,7 @@ export function vocabParallelHead(
   return module
 }
 
+/** Whether a module is an output head whose vocabulary the ranks share. */
 export const isVocabParallelHead = ofKind<VocabParallelHead>('vocab-parallel-head')
 
 export type SequenceParallel = ReturnType<typeof sequenceParallelLayer>
@@ -315,6 +316,7 @@ export function sequenceParallelLayer(layer: Separable, { group, name }: LayerCo
   return module
 }
 
+/** Whether a module computes on a part of each sequence. */
 export const isSequenceParallel = ofKind<SequenceParallel>('sequence-parallel')
 
 /** Maps positions in this rank's part of a sequence to positions in the whole sequence. */

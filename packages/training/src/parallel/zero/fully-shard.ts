@@ -118,7 +118,7 @@ interface Parts {
 
 /**
  * One rank's part of a sharded model; made by `fullyShard`. For a checkpoint, pass it as `model`,
- * and `stateOf(optimizer)` as `optimizer`.
+ * and `stateOf(optimizer)` as `optimizer`. Each rank saves its own part.
  */
 export class FullyShard<M extends Replicated = Replicated>
   extends Replica<M>

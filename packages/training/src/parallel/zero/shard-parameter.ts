@@ -100,9 +100,9 @@ export function shardsOf(
         isNew = false
       },
 
-      /** Holds the values for a checkpoint: in the share until a step reads them, then in the tensor that it reads. */
+      /** Holds the values for a checkpoint: where they are until a step reads them, then in the tensor that it reads. */
       piece(): HeldPiece {
-        let held: HeldValues = holdArray(place)
+        let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
         const preserve = (tensor: Tensor) => {
           held.release()
           held = holdTensor(tensor)

@@ -21,7 +21,7 @@ export type GradientSink = Pick<Averaging, 'onGradient' | 'synchronizes'>
 
 /**
  * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only while in
- * use (stage 3). Checkpoints take unsharded values from any rank, and shards from their owners.
+ * use (stage 3). Each rank saves only its shards in checkpoints, and frozen parameters that it has whole.
  */
 export interface Values extends PieceOwner {
   /** This rank's shards of the trained parameters, as an optimizer sees them. */
@@ -142,6 +142,11 @@ export function unshardedValues(
       await gatherShares(shared, group, accounting, (parameter, values) => {
         replaceValue(parameter, tensorFrom(values, parameter.shape))
       })
+    },
+    async pieces() {
+      const trained = new Set(buckets.flatMap(({ slots }) => slots.map((slot) => slot.parameter)))
+      const frozen = ownerOfParameters(parameters.filter((parameter) => !trained.has(parameter)))
+      return [...(await frozen.pieces()), ...shards.map((shard) => shard.piece())]
     },
     dispose() {
       for (const shard of shards) shard.release()
