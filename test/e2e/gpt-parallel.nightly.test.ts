@@ -73,7 +73,8 @@ describe('a GPT that ranks share', () => {
         })
         continue
       }
-      // every sum is a scatter and a gather: the same bytes in twice the operations
+      // every sum is a scatter and a gather: the same bytes in twice the operations; the gradients of
+      // norms, biases and positions are summed one by one
       const norms = 2 * layers + 1
       const small = (2 * norms + 2 * layers + block) * width * FLOAT
       expect(traffic).toEqual({

@@ -49,16 +49,9 @@ export type PartLoss = ReturnType<typeof partLoss>
  * same, and its gradient per example halves. A sum doubles, and its gradient per example stays the
  * same. If value and gradient are 0, later examples are tried.
  *
- * @throws ERR_TSR_ARGUMENT unless the loss is a function with valid properties
+ * @throws ERR_TSR_ARGUMENT when a property of the loss is invalid
  */
 export function partLoss(given: Loss) {
-  if (typeof given !== 'function') {
-    throw argumentError(
-      'loss',
-      typeof given,
-      'a function of the outputs and the labels, for example crossEntropy',
-    )
-  }
   const { summed } = given
   const declared = reductionRule.check('loss.reduction', given.reduction)
   functionRule.check('loss.summed', summed)

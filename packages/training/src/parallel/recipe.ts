@@ -61,11 +61,7 @@ export type Recompute = boolean | NamePatterns
 
 export const recomputeRule = either(flag, namePatterns)
 
-/**
- * Finds the layers of a model whose activations are recomputed.
- *
- * @returns the search, and in `chosen` for each layer, whether its activations are recomputed
- */
+/** Returns in `chosen`, for each layer of a model, whether its activations are recomputed. */
 export function searchRecomputed(
   recompute: Recompute,
   model: Partial<Module>,

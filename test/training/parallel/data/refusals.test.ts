@@ -42,7 +42,7 @@ describe('ranks with different settings', () => {
 
   it.each<[string, FullyShardOptions, FullyShardOptions]>([
     ['stage', { stage: 1 }, { stage: 2 }],
-    ['reshardAfterForward', { reshardAfterForward: false }, {}],
+    ['recompute', { recompute: true }, {}],
   ])('get an error that names %s', async (name, ...options) => {
     await runWorld({ size: 2, seed: 1 }, async (group) => {
       const module = new Points('a', 'b')
@@ -78,7 +78,7 @@ describe('options of replicas', () => {
     })
   })
 
-  it.each([{ stage: 4 }, { stage: '3' }, { reshardAfterForward: 0 }, { recompute: 'yes' }])(
+  it.each([{ stage: 4 }, { stage: '3' }, { recompute: 'yes' }])(
     'of fullyShard are refused if invalid: %j',
     async (options) => {
       await runWorld({ size: 1 }, async (group) => {

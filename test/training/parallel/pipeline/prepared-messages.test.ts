@@ -42,7 +42,7 @@ describe('preparedMessages', () => {
             messages.send(message)
             await message.operation.done()
           } else {
-            messages.receive(message)
+            message.operation.start()
             await message.operation.done()
             expect(message.buffer.every((value) => value === 10 * pass + key)).toBe(true)
             messages.release(message)

@@ -30,7 +30,6 @@ describe.each(stages)('ZeRO stage %i', (stage) => {
     { replicas: 1, options: {} },
     { replicas: 1, options: { wire: 'bfloat16' } },
     { replicas: 2, options: {} },
-    { replicas: 1, options: { reshardAfterForward: false } },
   ] as const)('sends as many bytes as the formula says: %j', async ({ replicas, options }) => {
     const ranks = 2
     await runWorld({ size: ranks * replicas, seed: 2 }, async (world) => {
@@ -42,7 +41,7 @@ describe.each(stages)('ZeRO stage %i', (stage) => {
       const sharded = await fullyShard(module, groups, { stage, ...sizes, ...options })
       const layers = [16 * 4 + 4, 16 * 16 + 16, 16 * 16 + 16, 12 * 16 + 16]
       const gradientBytes = 'wire' in options ? 2 : 4
-      const gathers = stage === 3 && !('reshardAfterForward' in options) ? 2 : 1
+      const gathers = stage === 3 ? 2 : 1
       const formula = stepTraffic(stage, {
         buckets: layers,
         ranks,

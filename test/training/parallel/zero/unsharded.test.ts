@@ -5,6 +5,7 @@ import {
   loadBackend,
   loadCheckpoint,
   saveCheckpoint,
+  SGD,
   tf,
   type Module,
   type Tensor,
@@ -41,6 +42,20 @@ describe('unsharded parameters', () => {
       })
     },
   )
+})
+
+describe('a checkpoint of a sharded model', () => {
+  it('refuses an optimizer without the owner of its shards', async () => {
+    await runWorld({ size: 1 }, async (group) => {
+      const model = await fullyShard(build(), group, { stage: 1 })
+      const state = { model, optimizer: new SGD({ learningRate: 1 }), step: 1 }
+      const error = await errorOf(() => saveCheckpoint(makeFolder(), state, group))
+      expect(error).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
+      expect(error?.message).toContain('an owner of the state of the optimizer')
+      model.dispose()
+      disposeModule(model.module)
+    })
+  })
 })
 
 describe('a backward pass through units', () => {

@@ -39,21 +39,18 @@ export interface Place {
 export function zigzagPositions(length: number, place: Place): Int32Array {
   checkGroup(place)
   const { rank, size } = place
-  const grain = size === 1 ? 1 : 2 * size
-  if (!(Number.isSafeInteger(length) && length > 0 && length % grain === 0)) {
+  const sections = size === 1 ? 1 : 2 * size
+  const section = length / sections
+  if (!(Number.isSafeInteger(section) && section > 0)) {
     throw argumentError(
       'the length of a sequence',
       length,
-      size === 1
-        ? 'a positive integer'
-        : `a multiple of ${grain}, two sections for each of the ${size} ranks that share it`,
+      `a positive multiple of ${sections} for a group of ${size}`,
     )
   }
-  if (size === 1) return Int32Array.from({ length }, (_, position) => position)
-  const section = length / (2 * size)
-  const late = (2 * size - 1 - rank) * section
-  return Int32Array.from({ length: 2 * section }, (_, i) =>
-    i < section ? rank * section + i : late + i - section,
+  const late = sections - 1 - rank
+  return Int32Array.from({ length: length / size }, (_, i) =>
+    i < section ? rank * section + i : (late - 1) * section + i,
   )
 }
 
@@ -269,12 +266,11 @@ function sum(a: Pair, b: Pair): Pair {
 }
 
 /*
- * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022). It
- * processes the keys and values of one rank at a time, as a block. Tensors have the shape [batch, heads,
- * length, size]. The log-sum-exp of the scores has the shape [batch, heads, length, 1].
+ * Attention with an online softmax (Milakov & Gimelshein, 2018; Dao et al., FlashAttention, 2022): keys and
+ * values come in blocks, one from each rank. Tensors have the shape [batch, heads, length, size].
  */
 
-/** Attention over the keys seen so far: the output, and the log-sum-exp of the scores. */
+/** Attention over the keys seen so far: the output, and the log-sum-exp of the scores [..., length, 1]. */
 type Partial = Readonly<Record<'output' | 'logSums', Tensor>>
 
 /** Which queries of this rank attend to which keys of another rank under causal masking. */
@@ -285,10 +281,9 @@ interface View {
 }
 
 /**
- * Returns the part of the attention between this rank's queries and the keys of rank `holder`. Each
- * rank has an early and a late section of the sequence. If `holder` is lower, its early section
- * precedes both sections of this rank. If `holder` is higher, both its sections lie between the two
- * sections of this rank.
+ * Returns the part of the attention between this rank's queries and the keys of rank `holder`. Each rank has an
+ * early and a late section of the sequence. The early section of a lower rank precedes both sections of this
+ * rank. Both sections of a higher rank lie between them.
  */
 function viewOn(holder: number, rank: number): View {
   if (holder === rank) return { mask: 'causal', queries: 'all', keys: 'all' }
@@ -297,12 +292,7 @@ function viewOn(holder: number, rank: number): View {
     : { mask: 'full', queries: 'late', keys: 'all' }
 }
 
-/**
- * Computes attention of the queries to one block of keys. Queries that see no key of the block get
- * a `logSums` of -1e30.
- *
- * @param kept - the dropout mask of the attention probabilities
- */
+/** Computes attention of the queries to one block of keys. @param kept - the dropout mask */
 function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor): Partial {
   const [queries, keys, values] = [half(q, view.queries), half(k, view.keys), half(v, view.keys)]
   const { probabilities, logSums } = attend(queries, keys, view.mask)

@@ -175,13 +175,10 @@ export class BatchNorm implements Module {
   }
 }
 
-/**
- * Returns the statistics of one rank: the number of examples, the mean of each channel, and the sum
- * of squared deviations of each channel.
- */
+/** Returns the number of examples, then the mean of each channel, then its sum of squared deviations. */
 function statisticsOf(x: Tensor, channels: number): Float64Array {
   const examples = x.size / channels
-  // Sums in double precision need no better centers than the values of the first row.
+  // Sums are in double precision, so the values of the first row are good enough as centers.
   const centers = new Float64Array(channels)
   if (isHostAccessible()) centers.set(viewOf(x).subarray(0, channels))
   else {
@@ -201,7 +198,6 @@ function statisticsOf(x: Tensor, channels: number): Float64Array {
   return Float64Array.of(examples, ...means, ...squares)
 }
 
-/** Returns factors times the values of a tensor. */
 function scaled(factors: Float64Array, tensor: Tensor): Float64Array {
   const values = viewOf(tensor)
   return factors.map((factor, c) => factor * values[c]!)

@@ -1,10 +1,9 @@
 import { declareOptions, having, type Rules } from '@tsrun/core'
-import type { PersistentOperation, ProcessGroup, Work } from '@tsrun/distributed'
+import type { PersistentOperation, ProcessGroup } from '@tsrun/distributed'
 import { timeSpan, timeWait, type SpanRecorder } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Parameter } from '../../model/parameter.ts'
 import { tensorFrom } from '../../backend/host-memory.ts'
-import { buffersOf } from '../../model/module.ts'
 import type { ClippedGradients } from '../../optim/clip.ts'
 import type { Optimizer } from '../../optim/optimizer.ts'
 import type { Averages, Replicated } from '../gradients/averaging.ts'
@@ -23,6 +22,7 @@ import {
   type GradientOptions,
   type ModelParameters,
 } from '../gradients/options.ts'
+import { joinedLoop, type JoinedLoop } from '../gradients/joined.ts'
 import { Replica } from '../gradients/replica.ts'
 import { broadcastParameters, broadcastState, replicate } from '../gradients/replicas.ts'
 import { freeAfterRun } from '../group-buffers.ts'
@@ -53,13 +53,12 @@ export async function dataParallel<M extends Replicated>(
   options: DataParallelOptions = {},
 ): Promise<DataParallel<M>> {
   checkGroup(group)
-  const given = readDataParallelOptions(options)
-  const { frozen, ...checked } = given
-  const parameters = checkedParameters(module, { ...checked, frozen }, group.size)
+  const checked = readDataParallelOptions(options)
+  const parameters = checkedParameters(module, checked, group.size)
   const buckets = planBuckets(parameters.trained.toReversed(), checked).map(labelOf)
   const facts = { kind: 'dataParallel', ...checked, buckets }
   const replicas = await replicate(module, parameters, facts, [group])
-  const replica = new DataParallel(module, group, parameters, given, replicas)
+  const replica = new DataParallel(module, group, parameters, checked, replicas)
   module.averageBy?.(replica)
   return replica
 }
@@ -67,9 +66,7 @@ export async function dataParallel<M extends Replicated>(
 /** A rank's replica of a model; made by `dataParallel`. */
 export class DataParallel<M extends Replicated = Replicated> extends Replica<M> {
   readonly #group: ProcessGroup
-  readonly #trained: readonly Parameter[]
   protected override exchange: AllReduceExchange
-  #isReordered = false
   #steps = 0
 
   constructor(
@@ -81,7 +78,6 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
   ) {
     super(module, [group], parameters, options, replicas, true)
     this.#group = group
-    this.#trained = parameters.trained
     this.exchange = this.#open(parameters.trained.toReversed())
   }
 
@@ -103,7 +99,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
    */
   async gradients(tokens?: number): Promise<Map<string, Tensor>> {
     const taken = await this.takeGradients(tokens)
-    const shapes = new Map(this.#trained.map(({ name, shape }) => [name, shape]))
+    const shapes = new Map(this.replicated.trained.map(({ name, shape }) => [name, shape]))
     return new Map(
       Array.from(taken, ([name, values]) => [name, tensorFrom(values, shapes.get(name)!)]),
     )
@@ -154,8 +150,8 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
         await this.#shadow(joined)
         const steps = await this.#group.allGatherObject(own)
         const root = steps.indexOf(Math.max(...steps))
-        const all = [...new Set(this.module.parameters), ...buffersOf(this.module)]
-        await broadcastParameters(all, this.#group, root)
+        const { all, buffers } = this.replicated
+        await broadcastParameters([...all, ...buffers], this.#group, root)
         await broadcastState(optimizer, this.#group, root)
       } finally {
         joined.dispose()
@@ -168,7 +164,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
     const order = this.exchange.order()
     const taken = this.exchange.take(factor, unused)
     this.#steps++
-    if (this.#isReordered) return taken
+    if (this.#steps > 1) return taken
     // Copy the averages, because the buckets that hold them are replaced below.
     for (const [name, values] of taken) taken.set(name, values.slice())
     await this.#reorder(order)
@@ -179,13 +175,9 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
     this.exchange.dispose()
   }
 
-  /**
-   * Takes part in the steps of the ranks that still have data, with zero gradients, until no rank has
-   * data.
-   */
+  /** Takes part in the steps of the ranks that still have data, with zero gradients. */
   async #shadow(loop: JoinedLoop): Promise<void> {
-    // Drop accumulated gradients of a step that this rank never announced: other ranks do not wait for
-    // that step.
+    // Drop the gradients of a step that this rank never announced: no rank waits for them.
     if (!loop.isAnnounced()) this.exchange.clear()
     for (;;) {
       loop.announce(false)
@@ -196,12 +188,12 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
   /** Rebuilds the buckets after the first step, in the order in which rank 0 computed its gradients. */
   async #reorder(arrivals: readonly string[]): Promise<void> {
-    this.#isReordered = true
     const order = await this.#group.broadcastObject([...arrivals], 0)
     const place = new Map(order.map((name, i) => [name, i]))
-    if (place.size !== this.#trained.length) return
+    const { trained } = this.replicated
+    if (place.size !== trained.length) return
     this.exchange.dispose()
-    const sorted = this.#trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
+    const sorted = trained.toSorted((a, b) => place.get(a.name)! - place.get(b.name)!)
     this.exchange = this.#open(sorted)
   }
 
@@ -213,7 +205,7 @@ export class DataParallel<M extends Replicated = Replicated> extends Replica<M> 
 
 type AllReduceExchange = ReturnType<typeof allReduceExchange>
 
-/** Averages the gradients over a group with all-reduce. Every rank gets all averages. */
+/** Averages the gradients over a group with all-reduce: every rank gets all of them. */
 function allReduceExchange(
   group: ProcessGroup,
   buckets: readonly Bucket[],
@@ -230,7 +222,7 @@ function allReduceExchange(
     const work = group.allReduceInit(encoded ?? gradients, { op, deterministic, label })
     return { bucket, gradients, encoded, work }
   })
-  // Exchange buckets only after the backward pass if doing so during it would not be faster.
+  // Exchange buckets after the backward pass, unless it is faster to do so during the pass.
   const isDeferred = fillings.every(({ work }) => work.prefersRun)
 
   const start = (index: number) => {
@@ -261,10 +253,10 @@ function allReduceExchange(
     finished: () => waitForAll((work) => work.done()),
 
     /**
-     * Ends the step and returns the averaged gradients.
+     * Ends the step.
      *
-     * @returns the averages times `factor`, by parameter name, except for the names in `without`. The
-     *   arrays are parts of the buckets, valid until the first gradient of the next step
+     * @returns the averages times `factor`, by parameter name, except for the names in `without`: parts of
+     *   the buckets, valid until the first gradient of the next step
      */
     take(factor: number, without: ReadonlySet<string>) {
       const averages = new Map<string, Float32Array>()
@@ -306,46 +298,3 @@ const readJoinOptions = declareOptions({
     'the optimizer of the loop, whose state ranks that run out of data need',
   ),
 } satisfies Rules<JoinOptions>)
-
-const noop = () => undefined
-
-type JoinedLoop = ReturnType<typeof joinedLoop>
-
-/** Counts the ranks that still have data in each step of a loop of `join`. */
-function joinedLoop(group: ProcessGroup) {
-  const live = new Float64Array(1)
-  let announced: Work | undefined
-  const countLive = async () => {
-    await announced
-    return live[0]!
-  }
-  return {
-    /** Whether this rank has already called `announce` in the current step. */
-    isAnnounced: () => announced !== undefined,
-
-    /**
-     * Announces whether this rank has data for the step. Only the first call per step counts, and it
-     * must precede the step's gradients.
-     */
-    announce(hasData: boolean) {
-      if (announced !== undefined) return
-      live[0] = hasData ? 1 : 0
-      announced = group.allReduce(live, { label: 'ranks that still have data' })
-    },
-
-    /** Waits for the announcements of all ranks. @returns the number of ranks that have data */
-    live: countLive,
-
-    /** Ends the announcements of the step. @returns the divisor of the summed gradients */
-    async next() {
-      const count = await countLive()
-      announced = undefined
-      return count
-    },
-
-    /** Ends the loop. If it has failed, nobody awaits its last announcement. */
-    dispose() {
-      announced?.then(noop, noop)
-    },
-  }
-}

@@ -15,10 +15,7 @@ export interface OwnTotals {
   /** The divisor of the summed loss: the number of examples, or of labels that are not ignored. */
   readonly count: number
   readonly examples: number
-  /**
-   * Whether the loss is a mean or a sum, as measured at run time. Undefined if the loss declares
-   * `reduction`.
-   */
+  /** Whether a loss without `reduction` was found to be a mean or a sum. */
   readonly found?: 'mean' | 'sum' | undefined
 }
 
@@ -35,26 +32,20 @@ export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly whole?: Module | undefined
   /** Whether passes communicate with replicas; see `Module.communicates`. */
   readonly communicates?: boolean
-  /**
-   * Whether the loss counts labels. Replicas then have different counts, so a plain mean over
-   * replicas would weigh labels unequally.
-   */
+  /** Whether the loss counts labels. A plain mean over replicas would then weigh labels unequally. */
   readonly countsLabels?: boolean
   /**
-   * Called before the model is replicated, on all ranks. Pipelines make parameters that several stages
-   * share equal: sharded values could not be replaced later.
+   * Called on all ranks before the model is replicated. Pipelines make parameters that several stages
+   * share equal, because sharded values could not be replaced later.
    */
   prepare?(): Promise<void>
-  /**
-   * Sets how the model's own `step` averages gradients over replicas. Pipelines have such a `step`. With
-   * undefined, gradients are not averaged.
-   */
+  /** Sets how the `step` of a pipeline averages gradients over replicas. With undefined, it does not. */
   averageBy?(averaging: Averaging | undefined): void
 }
 
 /**
- * Averaged gradients by parameter name: parts of the buckets, or copies. With ZeRO, those of this rank's
- * shares.
+ * Averaged gradients by parameter name, as parts of the buckets or as copies. With ZeRO they cover only this
+ * rank's shares.
  */
 export type Averages = ReadonlyMap<string, Float32Array>
 
@@ -67,15 +58,12 @@ export interface Averaged {
 
 /** Gradient averaging over replicas, for a trainer with its own `step`, such as a pipeline. */
 export interface Averaging {
-  /** The groups over which gradients are averaged, in this order. */
+  /** The groups over which gradients are averaged. */
   readonly axes: readonly ProcessGroup[]
   /** Copies of `axes` for modules that communicate in their passes; see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
-  /**
-   * `mean`: gradients are averaged. `token`: gradients of a summed loss are divided by the total
-   * number of tokens.
-   */
+  /** With `token`, gradients of a summed loss are divided by the total number of tokens. */
   readonly reduction: 'mean' | 'token'
   /** The parameters that `update` changes: whole parameters, or this rank's shards. */
   readonly updated: readonly Parameter[]
@@ -83,8 +71,7 @@ export interface Averaging {
   readonly shard: ProcessGroup | undefined
   /**
    * With `reduction: 'token'`: returns a factor by which to multiply the summed loss before the backward
-   * pass. The factor approximates the final one, so gradients need little or no scaling afterwards. All
-   * replicas call this method; a pipeline calls it on its last stage.
+   * pass, so that gradients need little or no scaling afterwards. All replicas call it on the last stage.
    *
    * @param count - the divisor of this replica's summed loss
    */
@@ -108,14 +95,11 @@ export interface Averaging {
   /** Whether the next backward pass is the last one of its step; see `DataParallel.synchronizes`. */
   synchronizes: boolean
   /**
-   * Drops the gradients of a failed step. If some gradients were already sent, all later steps
-   * throw. Otherwise the next step throws unless this step failed on all ranks.
+   * Drops the gradients of a failed step. If some were already sent, all later steps throw. Otherwise the
+   * next step throws unless this step failed on all ranks.
    */
   abandon(error: unknown): void
-  /**
-   * Runs the model forward, and unshards the parameters of one unit at a time. The backward pass of
-   * the recording sends its gradients itself, so it takes no listener.
-   */
+  /** Runs the model forward, and unshards the parameters of one unit at a time. */
   readonly recordUnits?:
     ((x: Tensor, options: RecordOptions) => Promise<ShardedRecording>) | undefined
   /** Unshards all parameters; `release` shards them again. */

@@ -14,9 +14,9 @@ import {
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /*
- * The layout of gradient buckets. A *bucket* holds several gradients, one after the other, which
- * are sent together. With ZeRO, a bucket is padded with zeros and divided into equal *shares*, one
- * per rank. A parameter that crosses the border of two shares is owned by both ranks.
+ * A *bucket* holds several gradients, one after the other, which are sent together. With ZeRO, a bucket is
+ * padded with zeros and divided into equal *shares*, one per rank. A parameter that crosses the border of two
+ * shares is owned by both ranks.
  */
 
 /** The position of a parameter's gradient in its bucket, in elements. */
@@ -38,12 +38,8 @@ const ELEMENT = 4
 const REST = 1 / 8
 
 /**
- * Divides parameters into buckets, in the order in which their gradients are expected. A gradient
- * that is larger than a bucket gets its own bucket. If the second bucket would be small, it is
- * merged into the first.
- *
- * @param sizes - the largest sizes in bytes of float32, of the first bucket and of others. A small first
- *   bucket starts communication early
+ * Divides parameters into buckets, in the order in which their gradients are expected. A gradient that is
+ * larger than a bucket gets its own bucket. If the second bucket would be small, it is merged into the first.
  */
 export function planBuckets(
   parameters: readonly Parameter[],
@@ -81,7 +77,6 @@ export function bucketOf(parameters: readonly Parameter[]): Bucket {
   return { slots, length }
 }
 
-/** Returns the label of a bucket's collectives, for error messages. */
 export function labelOf({ slots }: Bucket, index: number): string {
   const more = slots.length > 1 ? ` to ${slots.at(-1)!.parameter.name}` : ''
   return `gradients, bucket ${index}: ${slots[0]!.parameter.name}${more}`
@@ -95,15 +90,14 @@ export interface SharedBucket extends Bucket {
   readonly padded: number
 }
 
-/** Pads a bucket to a multiple of `ranks` elements, so that all shares are equal. */
 export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
   const share = Math.ceil(bucket.length / ranks)
   return { ...bucket, share, padded: share * ranks }
 }
 
 /**
- * Returns the ranges [from, to) of a bucket's parameters that a rank owns, in row-major order: at most one
- * range per parameter. `at` is the offset of the range in the rank's share of the bucket, in elements.
+ * Returns the ranges [from, to) of a bucket's parameters that a rank owns. `at` is the offset of the range in
+ * the rank's share, in elements.
  */
 export function ownedRanges({ slots, share }: SharedBucket, rank: number) {
   const begin = rank * share
@@ -121,22 +115,18 @@ export interface Traffic {
   readonly bytes: number
 }
 
-interface Arrivals {
+/** The place of a gradient in the buckets, and what has arrived in this step. */
+interface Place {
+  /** The index of its bucket. */
   readonly index: number
-  readonly bucket: Bucket
-  /** Names of parameters that have received a gradient. Later passes may still add to it. */
-  readonly present: Set<string>
-  /** Names of parameters whose gradient has all its contributions in this step. */
-  readonly complete: Set<string>
-}
-
-interface Place extends Arrivals {
   readonly slot: Slot
+  /** Whether there is a gradient in this step. Later passes add to it until it is complete. */
+  isPresent: boolean
+  isComplete: boolean
   /** The part of the bucket's memory that holds the gradient; set by `placeOf`. */
   values: Float32Array | undefined
 }
 
-/** The exchange of gradients between ranks, with all-reduce or reduce-scatter. */
 export interface GradientExchange extends ReturnType<typeof fillBuckets> {
   /** Completes all work that must precede another collective over the same ranks. */
   beforeTotals(): Promise<void>
@@ -145,11 +135,10 @@ export interface GradientExchange extends ReturnType<typeof fillBuckets> {
 }
 
 /**
- * Creates the gradient listener of a replica; see `Averaging.onGradient`.
+ * Creates the gradient listener of a replica.
  *
  * @param open - checks that the replica may take gradients now. Returns the exchange of the step, and whether
  *   the pass is the last one of the step
- * @param fail - called with each error; returns it
  * @param keepsBuckets - whether backward passes can write into the buckets
  */
 export function gradientListener(
@@ -188,12 +177,8 @@ export function gradientListener(
 }
 
 /**
- * Fills buckets with the gradients of a step during the backward pass, and starts to exchange them, one
- * bucket at a time. Every rank starts the buckets in the same order, even if gradients are computed in
- * different orders.
- *
- * @param memoryOf - returns the memory of a bucket
- * @param start - starts to exchange a bucket
+ * Fills buckets with the gradients of a step, and starts to exchange each bucket that is complete. Every rank
+ * starts them in the same order, even if gradients are computed in different orders.
  */
 export function fillBuckets(
   buckets: readonly Bucket[],
@@ -201,46 +186,32 @@ export function fillBuckets(
   memoryOf: (index: number) => Float32Array,
   start: (index: number) => void,
 ) {
-  const all = buckets.map((bucket, index): Arrivals => {
-    return { index, bucket, present: new Set(), complete: new Set() }
-  })
-  // The copies in `places` share the sets: `clear` empties the sets and never replaces them.
-  const places = new Map<string, Place>()
-  for (const arrivals of all) {
-    for (const slot of arrivals.bucket.slots) {
-      places.set(slot.parameter.name, { ...arrivals, slot, values: undefined })
-    }
-  }
+  const empty = { isPresent: false, isComplete: false }
+  const all = buckets.map(({ slots }, index) =>
+    slots.map((slot): Place => ({ index, slot, values: undefined, ...empty })),
+  )
+  const places = new Map(all.flat().map((place) => [place.slot.parameter.name, place]))
   let started = 0
   let order: string[] = []
 
-  const partOf = (index: number, { offset, length }: Slot) =>
+  const partOf = ({ index, slot: { offset, length } }: Place) =>
     memoryOf(index).subarray(offset, offset + length)
   const startComplete = () => {
-    for (;;) {
-      const next = all[started]
-      if (next === undefined || next.complete.size < next.bucket.slots.length) return
-      started++
-      start(next.index)
-    }
+    while (all[started]?.every(({ isComplete }) => isComplete)) start(started++)
   }
-  const arrive = (name: string, { present, complete }: Place, isLast: boolean) => {
-    present.add(name)
+  const arrive = (place: Place, isLast: boolean) => {
+    place.isPresent = true
     if (!isLast) return
-    complete.add(name)
-    order.push(name)
+    place.isComplete = true
+    order.push(place.slot.parameter.name)
     startComplete()
   }
   const clear = () => {
-    for (const { present, complete } of all) {
-      present.clear()
-      complete.clear()
-    }
+    for (const place of places.values()) Object.assign(place, empty)
     started = 0
     order = []
   }
   return {
-    /** The number of buckets whose exchange has started. */
     started: () => started,
 
     /** Names of parameters in the order in which their gradients became complete. */
@@ -250,7 +221,7 @@ export function fillBuckets(
     names: () => [...places.keys()],
 
     /** For each parameter in `names`: whether it has a gradient in this step. */
-    used: () => Array.from(places, ([name, { present }]) => present.has(name)),
+    used: () => Array.from(places.values(), ({ isPresent }) => isPresent),
 
     /**
      * Adds a gradient to its bucket, and starts all buckets that are now complete. Ignores the gradients of
@@ -263,11 +234,10 @@ export function fillBuckets(
     add({ name, shape }: Parameter, gradient: Tensor, isLast: boolean) {
       const place = places.get(name)
       if (place === undefined) return
-      const { index, slot, present, complete } = place
-      if (complete.has(name)) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
+      if (place.isComplete) throw tsrError('ERR_TSR_GRADIENT_TWICE', { parameter: name })
       checkShape(`the gradient of ${name}`, gradient, shape)
-      const isFirst = !present.has(name)
-      const target = partOf(index, slot)
+      const isFirst = !place.isPresent
+      const target = partOf(place)
       const facts = { name, bytes: target.byteLength }
       timeSpan(group.spans, isFirst ? 'pack' : 'reduce', facts, () => {
         if (!isFirst) {
@@ -280,45 +250,37 @@ export function fillBuckets(
         // `viewOf` throws ERR_TSR_SYNC_READ, because the values can only be read asynchronously.
         viewOf(gradient)
       })
-      arrive(name, place, isLast)
+      arrive(place, isLast)
     },
 
     /**
-     * Returns the memory in which a backward pass can write or accumulate the gradient of a
-     * parameter, instead of calling `add`. Requires buckets that keep their memory between steps.
-     *
-     * @returns undefined for a parameter whose gradient `add` would ignore or refuse
+     * Returns the memory into which a backward pass can write a gradient instead of calling `add`; undefined
+     * if `add` would ignore or refuse it. Requires buckets that keep their memory between steps.
      */
     placeOf({ name }: Parameter): GradientPlace | undefined {
       const place = places.get(name)
-      if (place === undefined || place.complete.has(name)) return undefined
-      place.values ??= partOf(place.index, place.slot)
-      return { values: place.values, adds: place.present.has(name) }
+      if (place === undefined || place.isComplete) return undefined
+      place.values ??= partOf(place)
+      return { values: place.values, adds: place.isPresent }
     },
 
     /** Reports that a gradient was written to the memory that `placeOf` returned. */
     written({ name }: Parameter, isLast: boolean) {
-      arrive(name, places.get(name)!, isLast)
+      arrive(places.get(name)!, isLast)
     },
 
     /** Starts all buckets before index `end` that have not started. Missing gradients are sent as zeros. */
     startUntil(end = all.length) {
       while (started < end) {
-        const { index, bucket, present, complete } = all[started]!
-        for (const slot of bucket.slots) {
-          const { name } = slot.parameter
-          if (!present.has(name)) partOf(index, slot).fill(0)
-          complete.add(name)
+        for (const place of all[started]!) {
+          if (!place.isPresent) partOf(place).fill(0)
+          place.isComplete = true
         }
         startComplete()
       }
     },
 
-    /**
-     * Drops the gradients of this step, unless some were already sent.
-     *
-     * @returns whether the gradients were dropped
-     */
+    /** Drops the gradients of this step, unless some were already sent. @returns whether they were dropped */
     abandon() {
       if (started > 0) return false
       clear()

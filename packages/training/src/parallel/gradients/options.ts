@@ -80,15 +80,11 @@ export const readDataParallelOptions = declareOptions(
   gradientRules satisfies Rules<DataParallelOptions>,
 )
 
-/** Returns the number of bytes per gradient element on the wire. */
 export function wireBytes(wire: WireFormat): number {
   return wire === 'float32' ? 4 : 2
 }
 
-/**
- * The parameters of a module, the trained ones among them, and the buffers. A tied parameter is listed
- * once.
- */
+/** The parameters of a module, the trained ones among them, and the buffers. Each is listed once. */
 export type ModelParameters = ReturnType<typeof checkedParameters>
 
 /**
@@ -127,11 +123,7 @@ export function checkedParameters(
   return { all, trained, buffers: buffersOf(module) }
 }
 
-/**
- * Checks that each pattern matches a parameter name.
- *
- * @throws ERR_TSR_ARGUMENT when a pattern matches no name
- */
+/** @throws ERR_TSR_ARGUMENT when a pattern matches no name */
 export function checkFrozen(frozen: NamePatterns, names: readonly string[]): void {
   const [unknown] = unmatched(frozen, names)
   if (unknown === undefined) return
@@ -141,11 +133,10 @@ export function checkFrozen(frozen: NamePatterns, names: readonly string[]): voi
 function checkModule(module: Replicated): void {
   const { parameters } = (module as Partial<Replicated> | undefined | null) ?? {}
   if (Array.isArray(parameters)) return
-  const value = describe(module)
-  const advice = {
-    'a recipe': 'a module: build() makes one from a recipe, and so does a pipeline',
-    'a model of tf.layers':
-      'a module; for a model of tf.layers there is DistributedOptimizer of @tsrun/layers',
-  }[value]
-  throw argumentError('module', value, advice ?? 'a module, which has parameters')
+  throw argumentError(
+    'module',
+    describe(module),
+    'a module: build() makes one from a recipe; for a model of tf.layers there is DistributedOptimizer ' +
+      'of @tsrun/layers',
+  )
 }

@@ -6,6 +6,7 @@ import type { GradientListener } from '../../model/recording.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import type { Averaged, Averages, Replicated, OwnTotals, StepTotals } from './averaging.ts'
 import { gradientListener, type GradientExchange } from './exchange.ts'
+import type { JoinedLoop } from './joined.ts'
 import type { GradientOptions, ModelParameters } from './options.ts'
 import { bufferSharing, markReplicated } from './replicas.ts'
 
@@ -15,41 +16,36 @@ export abstract class Replica<M extends Replicated> {
   readonly axes: readonly ProcessGroup[]
   readonly replicas: readonly ProcessGroup[]
   /**
-   * The gradient listener for `backward`. It copies each gradient into a bucket, and sends a bucket
-   * as soon as it is full. With `dataParallel` and stage 1 of `fullyShard` it has `memory`, so a
-   * backward pass writes gradients directly into the buckets. It drops the gradients of passes
-   * without examples (`Pass.isEmpty`).
+   * The gradient listener for `backward`. It copies each gradient into a bucket, and sends a bucket as soon as
+   * it is full. With `dataParallel` and stage 1 of `fullyShard`, backward passes write directly into the
+   * buckets. Gradients of passes without examples (`Pass.isEmpty`) are dropped.
    *
    * @throws ERR_TSR_GRADIENT_TWICE; ERR_TSR_ARGUMENT when a gradient does not have the shape of its
    *   parameter, and while `gradients` is pending; ERR_TSR_SYNC_READ on webgpu; ERR_TSR_REPLICA_ENDED
    *   after a failed step or `dispose`
    */
   readonly onGradient: GradientListener
-  /**
-   * Whether the next backward pass is the last one of this step; initially true. While false,
-   * gradients are accumulated and nothing is sent.
-   */
+  /** Whether the next backward pass is the last one of this step; default true. If false, it sends nothing. */
   synchronizes = true
   readonly shard: ProcessGroup | undefined = undefined
+  protected readonly replicated: ModelParameters
   protected readonly options: GradientOptions
   protected readonly lifetime: Lifetime
   /** The loop of `DataParallel.join`, while it runs. */
-  protected joined: Joined | undefined
+  protected joined: JoinedLoop | undefined
   readonly #share: ReturnType<typeof bufferSharing>
-  readonly #sum: TotalsSum
+  /** Sums the totals of a step; undefined if the options need none. */
+  readonly #sum: ReturnType<typeof totalsSum> | undefined
   /** The factor that `scaleFor` returns; undefined until a step has counted labels. */
   #scale: number | undefined
   /** The number of steps that failed on this rank before any gradient was sent. */
   #abandoned = 0
 
-  /**
-   * @param keepsBuckets - whether buckets keep their memory between steps, so that backward passes can
-   *   write into them
-   */
+  /** @param keepsBuckets - whether buckets keep their memory between steps; see `gradientListener` */
   constructor(
     module: M,
     axes: readonly ProcessGroup[],
-    { trained, buffers }: ModelParameters,
+    parameters: ModelParameters,
     options: GradientOptions,
     replicas: readonly ProcessGroup[],
     keepsBuckets: boolean,
@@ -57,12 +53,15 @@ export abstract class Replica<M extends Replicated> {
     this.module = module
     this.axes = axes
     this.replicas = replicas
+    this.replicated = parameters
     this.options = options
-    // Before the first step. Creating a replica multiplies no matrices.
+    // Matrix products are exact from the first step on, because creating a replica computes none.
     if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
-    this.#share = bufferSharing(buffers, axes)
-    this.#sum = totalsSum(axes, options, trained.length)
+    this.#share = bufferSharing(parameters.buffers, axes)
+    const marks = options.unused === 'error' ? 0 : parameters.trained.length
+    const isSummed = options.reduction === 'token' || marks > 0
+    this.#sum = isSummed ? totalsSum(axes, marks) : undefined
     const open = () => {
       this.lifetime.checkAwaited('a backward pass')
       if (this.synchronizes) this.joined?.announce(true)
@@ -127,12 +126,12 @@ export abstract class Replica<M extends Replicated> {
     if (!this.lifetime.dispose()) return
     this.module.averageBy?.(undefined)
     this.close()
-    this.#sum.dispose()
+    this.#sum?.dispose()
     for (const group of this.replicas) group.destroy().catch(() => undefined)
-    markReplicated(this.module.parameters, false)
+    markReplicated(this.replicated.all, false)
   }
 
-  /** Waits for the averages, in a training loop that did not multiply the loss by `scaleFor` before. */
+  /** Waits for the averages of a loss that was not multiplied by the factor of `scaleFor`. */
   protected async takeGradients(tokens: number | undefined): Promise<Averages> {
     const isRight =
       this.reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined
@@ -154,7 +153,7 @@ export abstract class Replica<M extends Replicated> {
     exchange.startUntil()
     await exchange.beforeTotals()
     const ranks = (await joined?.next()) ?? countRanks(axes)
-    const totals = await this.#sum.sum(exchange, own, this.#abandoned)
+    const totals = await this.#sum?.sum(exchange, own, this.#abandoned)
     await exchange.finished()
     // In a loop of `join` the first rank may have finished, so its buffers may be outdated. At the
     // end `join` broadcasts the buffers of the rank that made the most steps.
@@ -166,21 +165,12 @@ export abstract class Replica<M extends Replicated> {
   }
 
   /**
-   * Keeps the power of two nearest to a factor. Multiplying the loss by a power of two and later dividing
-   * the gradient by it is exact. If the factor itself is a power of two, as with most batch sizes, the
-   * gradients need no extra pass to be scaled.
+   * Keeps the power of two nearest to a factor, because multiplying by a power of two is exact. If the factor
+   * is itself a power of two, as with most batch sizes, no extra pass scales the gradients.
    */
   #keepScale(factor: number): void {
     if (factor > 0) this.#scale = 2 ** Math.round(Math.log2(factor))
   }
-}
-
-/** A loop in which a rank may run out of data before the others. */
-interface Joined {
-  /** Announces whether this rank has data for the step. */
-  announce(hasData: boolean): void
-  /** Ends the announcements of the step. @returns the divisor of the summed gradients */
-  next(): Promise<number>
 }
 
 /** The calls that must be awaited before the next backward pass. */
@@ -188,10 +178,7 @@ type Call = 'gradients()' | 'step()'
 
 type Lifetime = ReturnType<typeof trackLifetime>
 
-/**
- * Tracks whether a replica is usable. A replica becomes unusable after `dispose`, and after its
- * first failed step, because ranks may have diverged.
- */
+/** Tracks whether a replica is usable: until `dispose`, or a failed step, after which ranks may differ. */
 function trackLifetime({ rank, ranks }: ProcessGroup) {
   /** The reason why the replica is unusable; undefined while it is usable. */
   let end: string | undefined
@@ -260,33 +247,26 @@ function trackLifetime({ rank, ranks }: ProcessGroup) {
 
 const DISPOSED = 'it was disposed'
 
-/** Returns the number of ranks of all axes together. */
 export function countRanks(axes: readonly ProcessGroup[]): number {
   return axes.reduce((product, { size }) => product * size, 1)
 }
 
-type TotalsSum = ReturnType<typeof totalsSum>
-
 /**
- * Sums the totals of each step over all ranks. Uses one prepared all-reduce per axis, or none if
- * the options need no totals.
+ * Sums the totals of each step over all ranks.
  *
- * @param parameters - the number of trained parameters
+ * @param marks - the number of parameters for which the sum also tells whether any rank used them
  */
-function totalsSum(axes: readonly ProcessGroup[], options: GradientOptions, parameters: number) {
+function totalsSum(axes: readonly ProcessGroup[], marks: number) {
   const group = axes[0]!
-  const marks = options.unused === 'error' ? 0 : parameters
-  const isNeeded = options.reduction === 'token' || marks > 0
   /** The totals, then one flag per parameter: whether it was used. */
-  const totals = isNeeded ? new Float64Array(MARKS + marks) : undefined
+  const totals = new Float64Array(MARKS + marks)
   const label = 'loss, counts, used parameters'
-  const sums = totals ? axes.map((axis) => axis.allReduceInit(totals, { label })) : []
+  const sums = axes.map((axis) => axis.allReduceInit(totals, { label }))
   return {
     /**
      * Sums the totals of this step over all ranks.
      *
      * @param abandoned - the number of steps that failed on this rank
-     * @returns undefined if the options need no totals
      * @throws ERR_TSR_REPLICA_ENDED on all ranks when a step failed on some ranks only, because later
      *   steps would not match between ranks
      */
@@ -294,11 +274,10 @@ function totalsSum(axes: readonly ProcessGroup[], options: GradientOptions, para
       { used, names }: GradientExchange,
       own: OwnTotals,
       abandoned: number,
-    ): Promise<StepTotals | undefined> {
-      if (totals === undefined) return undefined
+    ): Promise<StepTotals> {
       const [asMean, asSum] = [Number(own.found === 'mean'), Number(own.found === 'sum')]
       totals.set([own.loss, own.count, own.examples, abandoned, asMean, asSum])
-      if (totals.length > MARKS) totals.set(used().map(Number), MARKS)
+      if (marks > 0) totals.set(used().map(Number), MARKS)
       await timeWait(group.spans, { name: 'totals' }, async () => {
         for (const sum of sums) {
           sum.start()

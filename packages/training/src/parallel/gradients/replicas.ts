@@ -9,15 +9,14 @@ import type { OptimizerState, ParameterState } from '../../optim/state.ts'
 import type { Replicated } from './averaging.ts'
 import type { ModelParameters } from './options.ts'
 
-/** The properties of a parameter that must be the same on all ranks. */
 type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | undefined }
 
 /**
  * Makes equal replicas of a model on all ranks of the axes: checks that they have the same parameters and
  * options, and copies the parameters of the first rank to the others.
  *
- * @returns copies of the axes, for collectives that modules run inside passes. The axes themselves also run
- *   the collectives of buckets, whose order relative to passes differs between ranks
+ * @returns copies of the axes for collectives inside passes, because the order of these collectives and of
+ *   those of buckets differs between ranks
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank; ERR_TSR_ARGUMENT
  */
 export async function replicate(
@@ -27,26 +26,25 @@ export async function replicate(
   axes: readonly ProcessGroup[],
 ): Promise<readonly ProcessGroup[]> {
   await module.prepare?.()
-  const facts = {
-    parameters: [
-      ...describeParameters(all).map(
-        (own, i) => own + (trained.includes(all[i]!) ? '' : ', frozen'),
-      ),
-      ...describeParameters(buffers).map((buffer) => `${buffer}, a buffer`),
-    ],
-    // One entry per option, in the same order on all ranks.
-    options: Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`),
-  }
+  const own = [
+    ...describeParameters(all).map(
+      (line, i) => line + (trained.includes(all[i]!) ? '' : ', frozen'),
+    ),
+    ...describeParameters(buffers).map((line) => `${line}, a buffer`),
+  ]
+  const given = Object.entries(options).map(([name, value]) => `${name} ${JSON.stringify(value)}`)
   for (const axis of axes) {
     // A difference could make a rank wait forever, or sum unrelated values.
-    const ranks = await axis.allGatherObject(facts)
-    for (const what of ['parameters', 'options'] as const) {
-      compareReplicas(
-        ranks.map((each) => each[what]),
-        axis,
-        what,
-      )
-    }
+    const ranks = await axis.allGatherObject([own, given] as const)
+    compareReplicas(
+      ranks.map(([parameters]) => parameters),
+      axis,
+    )
+    compareReplicas(
+      ranks.map(([, theirs]) => theirs),
+      axis,
+      'options',
+    )
     // A stage of a pipeline may have no parameters.
     if (trained.length === 0 && !('averageBy' in module)) {
       throw argumentError(
@@ -118,7 +116,7 @@ export function markReplicated(parameters: readonly Parameter[], isReplicated: b
   for (const parameter of parameters) parameter.isReplicated = isReplicated
 }
 
-/** Copies the values of parameters from `root` to all ranks, with a message for each. */
+/** Copies the values of parameters from `root` to all ranks, in a message for each. */
 export async function broadcastParameters(
   parameters: readonly Parameter[],
   group: ProcessGroup,
@@ -190,12 +188,10 @@ export async function broadcastState(
 }
 
 /**
- * Keeps the buffers of a replicated model equal on all ranks; see `Module.buffers`. After each step
- * all ranks get the buffers of the first rank, as in torch's DistributedDataParallel. Only changed
- * buffers are sent, so the weights of frozen layers are never sent.
+ * Keeps the buffers of a replicated model equal on all ranks; see `Module.buffers`. As in torch's
+ * DistributedDataParallel, all ranks get the buffers of the first rank.
  *
- * @returns a function that copies changed buffers from the first rank to all ranks of the axes over which
- *   gradients are averaged, axis by axis
+ * @returns a function for the end of a step, which sends the buffers that have changed, axis by axis
  */
 export function bufferSharing(
   buffers: readonly Parameter[],

@@ -14,8 +14,8 @@ import { freeAfterRun } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
 
 /**
- * A message between neighbouring stages. A `forward` message takes an activation to the next stage.
- * A `backward` message takes its gradient to the previous stage.
+ * A message between neighbouring stages: `forward` with an activation to the next stage, `backward` with its
+ * gradient to the previous one.
  */
 export interface Message {
   readonly direction: 'forward' | 'backward'
@@ -24,7 +24,6 @@ export interface Message {
   readonly microbatch: number
 }
 
-/** Exchanges messages between the pipeline stages of this rank and the neighbouring stages. */
 export type StageMessages = ReturnType<typeof createActivations>
 
 /** A message: its buffer and the prepared operation that sends or receives it. */
@@ -39,10 +38,7 @@ const MICROBATCHES = 2 ** 17
 
 interface Exchanged extends Message, PreparedMessage {}
 
-/**
- * The number of receives that are posted before they are needed, so that messages arrive in their
- * buffers.
- */
+/** The number of receives that are posted before they are needed, so that messages arrive in their buffers. */
 const LOOKAHEAD = 4
 
 /**
@@ -92,7 +88,7 @@ export function createActivations(
       const { direction, stage } = message
       if (direction === 'backward' && !shapes.needsGradient(stage + 1)) continue
       const next = prepared(message, rows[message.microbatch]! * sizeOf(shape))
-      messages.receive(next)
+      next.operation.start()
       posted.push(next)
     }
   }
@@ -112,12 +108,7 @@ export function createActivations(
   }
 
   return {
-    /**
-     * Starts a pass.
-     *
-     * @param coming - the messages that this rank's stages receive in the pass, in the order in
-     *   which they are used
-     */
+    /** Starts a pass. @param coming - the messages to this rank in the pass, in the order of their use */
     async begin(batch: Microbatches, coming: readonly Message[]) {
       await shapes.begin(batch)
       rows = batch.rows.map((count) => Math.max(1, count))
@@ -176,8 +167,7 @@ export function createActivations(
      * Sends an activation or a gradient to another stage.
      *
      * @param needsGradient - for an activation: whether the sender wants its gradient
-     * @returns undefined if the caller may dispose the tensor at once; otherwise a promise that
-     *   resolves when the caller may dispose it
+     * @returns a promise that resolves when the caller may dispose the tensor; undefined if at once
      */
     send(message: Message, tensor: Tensor, needsGradient = false) {
       const announced =
@@ -228,11 +218,10 @@ interface Announcement {
 }
 
 /**
- * The shapes of activations between neighbouring stages, without the batch axis. Gradients have the
- * same shapes.
+ * The shapes of activations between neighbouring stages, and of their gradients, without the batch axis.
  *
- * Shapes depend on the shape of the inputs, which the first rank broadcasts while it computes. If
- * the input shape is the same as in the previous pass, all receives are posted at once.
+ * They depend on the shape of the inputs, which the first rank broadcasts while it computes. If the inputs have
+ * the same shape as in the previous pass, all receives are posted at once.
  */
 function createShapes(group: ProcessGroup, placement: readonly number[]) {
   const known = new Map<number, Announcement>()
@@ -267,7 +256,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
 
     /**
      * Waits for another rank's announcement of an activation's shape.
-     * @throws ERR_TSR_ARGUMENT in a world with the transport fake
+     * @throws ERR_TSR_ARGUMENT in a world with the transport `fake`
      */
     async learn({ stage }: Message) {
       const from = placement[stage - 1]!
@@ -282,11 +271,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
       known.set(stage, announcement as Announcement)
     },
 
-    /**
-     * Announces the shape of an activation to the next stage, unless that stage knows it already.
-     *
-     * @returns whether an announcement was sent
-     */
+    /** Announces a shape to the next stage, unless that stage knows it. @returns whether it was announced */
     announce({ stage }: Message, tensor: Tensor, needsGradient: boolean) {
       if (known.has(stage)) return false
       const announcement = { shape: tensor.shape.slice(1), needsGradient }
@@ -306,7 +291,7 @@ function createShapes(group: ProcessGroup, placement: readonly number[]) {
   }
 }
 
-/** Returns the tag of a message. It identifies the message in a pass. */
+/** Returns the tag of a message, which identifies it in a pass. */
 function tagOf({ direction, stage, microbatch }: Message) {
   return 2 * (stage * MICROBATCHES + microbatch) + (direction === 'forward' ? 0 : 1)
 }
@@ -319,21 +304,22 @@ function factsOf({ stage, microbatch }: Message, { byteLength }: Float32Array): 
 interface PooledBuffer {
   readonly buffer: Float32Array
   readonly operations: Map<number, PersistentOperation>
-  /** The operation that is using the buffer; undefined while the buffer is free. */
+  /** The operation of the last message; undefined before the first. */
   current: PersistentOperation | undefined
-  /** Whether `current` is a send. The buffer of a send is free again when the send ends. */
-  isSending: boolean
+  /** Whether the last message is still to be sent, or to be read. */
+  isHeld: boolean
 }
 
 /**
- * The float32 messages of a pipeline, in the arena of its group. All passes exchange messages with
- * the same keys and lengths, so buffers and prepared operations are reused.
+ * The messages of a pipeline, in the arena of its group. All passes exchange messages with the same keys and
+ * lengths, so buffers and prepared operations are reused.
  */
 export function preparedMessages(group: ProcessGroup) {
   const pool = new Map<number, PooledBuffer[]>()
   return {
     /**
-     * Returns a message with a free buffer of undefined contents, for `send` or `receive`.
+     * Returns a message with a free buffer of undefined contents. Call `send`, or start its operation to
+     * receive and `release` it after reading.
      *
      * @param key - identifies the message; the same in every pass
      * @param prepare - prepares the message's operation for a buffer; called once per buffer and key
@@ -346,35 +332,30 @@ export function preparedMessages(group: ProcessGroup) {
       const buffers = pool.get(length) ?? []
       pool.set(length, buffers)
       let pooled = buffers.find(
-        ({ current, isSending }) => current === undefined || (isSending && current.isCompleted()),
+        ({ current, isHeld }) => !isHeld && current?.isCompleted() !== false,
       )
       if (pooled === undefined) {
         const buffer = group.allocUnsafe('float32', length)
-        pooled = { buffer, operations: new Map(), current: undefined, isSending: false }
+        pooled = { buffer, operations: new Map(), current: undefined, isHeld: false }
         buffers.push(pooled)
       }
-      pooled.isSending = false
       const { buffer, operations } = pooled
       const operation = operations.get(key) ?? prepare(buffer)
       operations.set(key, operation)
       pooled.current = operation
+      pooled.isHeld = true
       return { buffer, operation, pooled }
     },
 
     /** Sends a message. Its buffer stays in use until the send completes. */
     send({ operation, pooled }: PreparedMessage) {
       operation.start()
-      pooled.isSending = true
-    },
-
-    /** Receives a message. Its buffer stays in use until `release`. */
-    receive({ operation }: PreparedMessage) {
-      operation.start()
+      pooled.isHeld = false
     },
 
     /** Returns the buffer of a received message to the pool. */
     release({ pooled }: PreparedMessage) {
-      pooled.current = undefined
+      pooled.isHeld = false
     },
 
     /** Frees each buffer as soon as no message is using it. */

@@ -1,6 +1,5 @@
 import { host, monotonicNow } from '@tsrun/core'
 import type { SpanRecorder } from '@tsrun/distributed/record'
-import { sumInto } from '../../autograd/sum-gradients.ts'
 import { addTallies, noTally } from '../../nn/part-loss.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import type { Message, StageMessages } from './activations.ts'
@@ -13,8 +12,8 @@ import type { GradientPlan, PipelineStage } from './stage.ts'
  *
  * @param stages - the stages of this rank by stage number
  * @param last - the number of the pipeline's last stage
- * @param messages - undefined if the only stage is the whole model, which exchanges none
- * @param recorder - records each action as a span; undefined if the stage records its own passes
+ * @param messages - undefined for a whole model
+ * @param recorder - undefined if the stage records its own passes
  */
 export function stageWorker(
   stages: ReadonlyMap<number, PipelineStage>,
@@ -108,28 +107,7 @@ export function stageWorker(
       }
     })
   }
-  /**
-   * Returns the gradients of all stages of this rank. Sums the gradients of parameters that several
-   * stages share.
-   */
-  const takeGradients = () => {
-    const gradients = new Map<string, Tensor>()
-    const add = sumInto(gradients)
-    for (const stage of stages.values()) {
-      const own = stage.takeGradients()
-      for (const parameter of new Set(stage.parameters)) {
-        const gradient = own.get(parameter.name)
-        if (gradient !== undefined) add(parameter, gradient)
-      }
-    }
-    return gradients
-  }
-  /**
-   * Runs only forward passes.
-   *
-   * @param take - called with each output of the last stage; the output is disposed when `take` has
-   *   settled
-   */
+  /** Runs only forward passes. @param take - called with each output of the last stage, which it must not keep */
   const infer = async (
     batch: Microbatches,
     take: (stage: PipelineStage, output: Tensor, microbatch: number) => Promise<void>,
@@ -152,9 +130,13 @@ export function stageWorker(
     await messages?.end()
   }
 
+  /** The gradients of the batch in progress, or of a batch that failed, by parameter name. */
+  let gradients = new Map<string, Tensor>()
   /** Frees the activations and gradients of a batch that failed. */
   const abandon = () => {
     for (const stage of stages.values()) stage.reset()
+    for (const gradient of gradients.values()) gradient.dispose()
+    gradients = new Map()
   }
 
   return {
@@ -168,7 +150,8 @@ export function stageWorker(
      *   micro-batches whose activations this rank held at one time
      */
     async train(actions: readonly Action[], batch: Microbatches, plan: GradientPlan) {
-      for (const stage of stages.values()) stage.begin(plan)
+      abandon()
+      for (const stage of stages.values()) stage.begin(plan, gradients)
       await begin(batch, actions)
       const ends = new Map<number, Action>()
       for (const action of actions) if ('BW'.includes(action.kind)) ends.set(action.stage, action)
@@ -178,14 +161,12 @@ export function stageWorker(
       }
       await messages?.end()
       const loss = (await stages.get(last)?.summedLoss()) ?? 0
-      return { loss, peakInFlight: peakInFlight(actions), gradients: takeGradients() }
+      const taken = gradients
+      gradients = new Map()
+      return { loss, peakInFlight: peakInFlight(actions), gradients: taken }
     },
 
-    /**
-     * Runs only forward passes.
-     *
-     * @returns the sums of losses and correct answers over the batch, on the last stage
-     */
+    /** Runs only forward passes. @returns the sums over the batch, on the rank of the last stage */
     async evaluate(batch: Microbatches) {
       let sums = noTally
       await infer(batch, async (stage, output, microbatch) => {

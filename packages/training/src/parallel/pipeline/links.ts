@@ -1,4 +1,4 @@
-import { argumentError, tsrError } from '@tsrun/core'
+import { argumentError, messageOf, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { SpanRecorder } from '@tsrun/distributed/record'
 import { communicates, type Module } from '../../model/module.ts'
@@ -10,7 +10,6 @@ import type { CheckedOptions, Plan } from './options.ts'
 import type { LayerRange } from './split.ts'
 import { checkTied, tieParameters } from './tied-parameters.ts'
 
-/** The communication between the stages of this rank and those of other ranks. */
 export type StageLinks = ReturnType<typeof groupLinks>
 
 interface Parts {
@@ -23,7 +22,7 @@ interface Parts {
 export function groupLinks(group: ProcessGroup, { modules, placement, recorder, describe }: Parts) {
   const tied = tieParameters(modules, group)
   const root = placement.at(-1)!
-  /** The properties of all ranks, which `compare` gathers; undefined before. */
+  /** The properties of all ranks, set by `compare`. */
   let facts: readonly RankFacts[] | undefined
   return {
     group: group as ProcessGroup | undefined,
@@ -31,11 +30,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
     messages: createActivations(group, placement, recorder) as StageMessages | undefined,
     ...tied,
 
-    /**
-     * The first call checks that all ranks have parts of the same pipeline.
-     *
-     * @returns whether any stage of any rank communicates with replicas in its passes
-     */
+    /** Compares the ranks in the first call. @returns whether any stage communicates with replicas in its passes */
     async compare() {
       facts ??= await compareRanks(
         {
@@ -48,7 +43,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
       return facts.some(({ communicates }) => communicates)
     },
 
-    /** The first call sets a parameter that several ranks share to the same value on all of them. */
+    /** Gives a parameter that several ranks share the same value on all of them, in the first call. */
     tie: () => tied.tie(facts!),
 
     /** Broadcasts numbers from the rank of the last stage. */
@@ -88,7 +83,6 @@ export function noLinks(module: Module): StageLinks {
   }
 }
 
-/** The properties of a rank that the ranks of a pipeline compare before the first pass. */
 interface RankFacts {
   /** The options that must be the same on all ranks, as text for error messages. */
   readonly options: readonly string[]
@@ -103,10 +97,9 @@ interface RankFacts {
 }
 
 /**
- * Checks that all ranks have parts of the same pipeline. Otherwise they might train a wrong model,
- * or wait for messages that are never sent. All ranks call it.
+ * Checks that all ranks have parts of the same pipeline. Otherwise they might train a wrong model, or wait for
+ * messages that are never sent.
  *
- * @returns the properties of all ranks
  * @throws ERR_TSR_REPLICA on all ranks, naming the first option that differs from rank 0;
  *   ERR_TSR_ARGUMENT on all ranks when a layer name matches no layer of any rank, or when
  *   parameters with the same name have different shapes
@@ -132,10 +125,8 @@ async function compareRanks(own: RankFacts, group: ProcessGroup): Promise<readon
 }
 
 /**
- * Describes the options that must be the same on all ranks. Leaves out the loss, because only the
- * last rank uses it, and `recompute`, because it does not change gradients.
- *
- * @param split - the layers of each stage
+ * Describes the options that must be the same on all ranks: not the loss, which only the last rank uses, and
+ * not `recompute`, which does not change gradients.
  */
 export function describeOptions(
   plan: Plan,
@@ -152,10 +143,7 @@ export function describeOptions(
   ]
 }
 
-/**
- * The pipeline call that is in progress on each group. Two concurrent calls on one group would
- * receive each other's messages. A model of one stage has a key of its own instead of a group.
- */
+/** The call in progress on each group. Two concurrent calls would receive each other's messages. */
 const underWay = new WeakMap<object, string>()
 
 /**
@@ -167,7 +155,7 @@ const underWay = new WeakMap<object, string>()
 export function openCalls(group: ProcessGroup | undefined) {
   const key = group ?? {}
   let running: string | undefined
-  let failure: Error | undefined
+  let failure: { readonly cause: unknown } | undefined
   let isDisposed = false
 
   const refuseWhile = (other: string | undefined, call: string) => {
@@ -188,12 +176,8 @@ export function openCalls(group: ProcessGroup | undefined) {
      */
     async alone<T>(call: string, run: () => Promise<T>): Promise<T> {
       if (isDisposed) {
-        const what = group === undefined ? 'model' : 'pipeline'
-        throw argumentError(
-          `the ${what}`,
-          `one that was disposed before ${call}`,
-          `a ${what} that was not disposed: create another one to continue`,
-        )
+        const value = `one that was disposed before ${call}`
+        throw argumentError('the pipeline or model', value, 'one that was not disposed')
       }
       refuseWhile(underWay.get(key), call)
       underWay.set(key, call)
@@ -216,14 +200,14 @@ export function openCalls(group: ProcessGroup | undefined) {
       if (group === undefined) return await run()
       if (failure !== undefined) {
         const { rank, name } = group
-        const facts = { rank, group: name, reason: failure.message }
-        throw tsrError('ERR_TSR_PIPELINE_FAILED', facts, { cause: failure })
+        const facts = { rank, group: name, reason: messageOf(failure.cause) }
+        throw tsrError('ERR_TSR_PIPELINE_FAILED', facts, failure)
       }
       try {
         return await run()
-      } catch (error) {
-        failure = error instanceof Error ? error : new Error(String(error))
-        throw error
+      } catch (cause) {
+        failure = { cause }
+        throw cause
       }
     },
 

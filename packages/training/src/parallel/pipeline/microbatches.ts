@@ -50,10 +50,7 @@ export interface Microbatches {
   dispose(): void
 }
 
-/**
- * Which parts of a batch a rank reads. The rank of the first stage reads inputs, that of the last stage
- * labels.
- */
+/** The rank of the first stage reads inputs, that of the last stage labels. */
 export interface Reader {
   readonly isFirst: boolean
   readonly isLast: boolean
@@ -65,21 +62,19 @@ export interface Reader {
  *
  * @param count - the number of micro-batches; if the batch has fewer examples, one micro-batch per
  *   example
- * @param reader - which parts of the batch are read; default: both
- * @param fill - whether to always make `count` micro-batches, even if the last ones have no examples
- * @throws ERR_TSR_ARGUMENT when `batch` is not a batch, when a part that is read is missing, or
- *   when the size is unknown or differs from the size of the tensors
+ * @throws ERR_TSR_ARGUMENT when `batch` is not a batch, when a part is missing, or when the size is
+ *   unknown or differs from the size of the tensors
  * @example
  * const parts = cutBatch({ inputs, labels }, 8)
  * const first = parts.inputs(0) // [parts.rows[0], ...]
  */
-export function cutBatch(
-  batch: Batch,
-  count: number,
-  reader: Reader = { isFirst: true, isLast: true },
-  fill = false,
-): Microbatches {
-  checkBatch(batch, reader)
+export function cutBatch(batch: Batch, count: number): Microbatches {
+  checkBatch(batch, { isFirst: true, isLast: true })
+  return divideBatch(batch, count)
+}
+
+/** @param fill - whether to always make `count` micro-batches, even if the last ones have no examples */
+export function divideBatch(batch: Batch, count: number, fill = false): Microbatches {
   const size = fill && isEmptyBatch(batch) ? 0 : sizeOf(batch)
   const parts = fill ? count : Math.min(count, size)
   const rows = equalParts(size, parts)
@@ -100,7 +95,6 @@ export function cutBatch(
   }
 }
 
-/** Returns the index in the batch of the first row of a micro-batch. */
 export function firstRow(rows: Microbatches['rows'], microbatch: number): number {
   return rows.slice(0, microbatch).reduce((sum, count) => sum + count, 0)
 }
@@ -143,7 +137,6 @@ function sizeOf({ size, inputs, labels }: Batch) {
   return given
 }
 
-/** Returns the number of rows of a tensor; undefined for other values. */
 export function rowsIn(part: unknown): number | undefined {
   return isTensor(part) ? part.shape[0] : undefined
 }
@@ -180,7 +173,6 @@ function openPart(name: string, from: Tensor | (() => Tensor), size: number) {
     }
     return tensor
   }
-  /** Returns the shape of one row of the tensor. */
   const shape = () => whole().shape.slice(1)
   return {
     whole,

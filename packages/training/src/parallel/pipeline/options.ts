@@ -189,10 +189,8 @@ const readWholeOptions = declareOptions(wholeRules)
 
 const checkClip = declareOptions(clipRules, 'clip')
 
-/** The options of any model, with all defaults filled in. */
 export type CheckedModelOptions = Complete<typeof modelRules>
 
-/** The options of a pipeline, with all defaults filled in. */
 export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
   /** The number of stages per rank. For a schedule with a fixed number, that number. */
   readonly chunks: number
@@ -227,12 +225,9 @@ export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: Given
 export type Plan = ReturnType<typeof planOf>
 
 /**
- * The schedules of one pipeline. There is one for each number of micro-batches, because small batches
- * have fewer.
+ * The schedules of one pipeline. There is one for each number of micro-batches, because small batches have
+ * fewer.
  *
- * @param choice - the name of a schedule, or a schedule for the same number of ranks as the group
- * @param options - `microbatches`: default 8, or the number in the schedule; `chunks`: the number
- *   of stages per rank, for a schedule that is given by name
  * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
  *   actions cannot be executed
  */
@@ -241,7 +236,6 @@ export function planOf(
   ranks: number,
   options: { readonly microbatches: number | undefined; readonly chunks: number },
 ) {
-  const name = typeof choice === 'string' ? choice : undefined
   const own = typeof choice === 'string' ? undefined : customSchedule(choice.actions)
   if (own !== undefined) checkFits(own, ranks, options.microbatches)
   const { stages, microbatches } = own ?? {
@@ -252,20 +246,19 @@ export function planOf(
   const scheduleFor = (count: number) => {
     const known = made.get(count)
     if (known !== undefined) return known
-    if (name === undefined) {
+    if (typeof choice !== 'string') {
       throw argumentError(
         'batch.size',
         count,
         `at least ${microbatches}, the micro-batches of the schedule`,
       )
     }
-    const next = schedule(name, { stages, ranks, microbatches: count })
+    const next = schedule(choice, { stages, ranks, microbatches: count })
     made.set(count, next)
     return next
   }
   const usual = scheduleFor(microbatches)
   return {
-    /** The number of stages in the whole pipeline. */
     stages,
     /** The rank of each stage. */
     placement: usual.placement,
@@ -275,7 +268,9 @@ export function planOf(
     /** Describes the properties of the schedule that must be the same on all ranks. */
     describe() {
       const parts = `microbatches ${microbatches}`
-      if (name !== undefined) return [`schedule ${name}`, `chunks ${stages / ranks}`, parts]
+      if (typeof choice === 'string') {
+        return [`schedule ${choice}`, `chunks ${stages / ranks}`, parts]
+      }
       const lists = formatActions(usual.actions).trim().split('\n')
       return [
         'schedule of actions',
@@ -284,7 +279,6 @@ export function planOf(
       ]
     },
 
-    /** Returns the schedule for a number of micro-batches. */
     for: scheduleFor,
   }
 }

@@ -11,7 +11,14 @@ import type { Averaged, Averaging, OwnTotals, Replicated } from '../gradients/av
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { stageWorker } from './executor.ts'
 import { openCalls, type StageLinks } from './links.ts'
-import { checkBatch, cutBatch, isEmptyBatch, type Batch, type BatchPlace } from './microbatches.ts'
+import {
+  checkBatch,
+  cutBatch,
+  divideBatch,
+  isEmptyBatch,
+  type Batch,
+  type BatchPlace,
+} from './microbatches.ts'
 import {
   evaluationOf,
   type CheckedModelOptions,
@@ -23,7 +30,6 @@ import {
 import type { LayerRange } from './split.ts'
 import { pipelineStage, type PipelineStage } from './stage.ts'
 
-/** The components from which one rank's pipeline is built. */
 export interface PipelineParts {
   readonly modules: readonly Module[]
   readonly chunks: readonly LayerRange[]
@@ -42,7 +48,6 @@ export class Pipeline implements Replicated {
   readonly modules: readonly Module[]
   /** The module, if it is the whole model; otherwise undefined. */
   readonly whole: Module | undefined
-  readonly layers: LayerRange
   /** The range of layers of each stage of this rank. */
   readonly chunks: readonly LayerRange[]
   /** The parameters of all stages of this rank. Parameters with the same name are one parameter. */
@@ -75,7 +80,6 @@ export class Pipeline implements Replicated {
     this.module = modules[0]!
     this.modules = modules
     this.whole = isWhole ? this.module : undefined
-    this.layers = chunks[0]!
     this.chunks = chunks
     this.parameters = links.parameters
     this.isFirst = links.rank === plan.placement[0]
@@ -114,7 +118,7 @@ export class Pipeline implements Replicated {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
-  /** Compares the ranks, and makes parameters that they share equal, as the first pass does otherwise. */
+  /** Compares the ranks, and makes parameters that they share equal. Without this call, the first pass does. */
   async prepare(): Promise<void> {
     await this.#calls.alone('prepare', () => this.#pass(() => Promise.resolve()))
   }
@@ -127,7 +131,7 @@ export class Pipeline implements Replicated {
   averageBy(averaging: Averaging | undefined): void {
     if (averaging !== undefined && this.#averaging !== undefined) {
       throw argumentError(
-        this.whole === undefined ? 'the pipeline' : 'the model',
+        'the pipeline or model',
         'one whose gradients are already averaged',
         'one call of dataParallel or fullyShard, over all replicas',
       )
@@ -204,7 +208,8 @@ export class Pipeline implements Replicated {
     return await this.#calls.alone('evaluate', async () => {
       if (isEmptyBatch(batch)) return await this.#pass(() => Promise.resolve(noTally))
       const count = Math.max(this.#plan.microbatches, this.whole ? 1 : 4 * this.#links.group!.size)
-      const parts = cutBatch(batch, count, this)
+      checkBatch(batch, this)
+      const parts = divideBatch(batch, count)
       try {
         const sums = await this.#pass(() => this.#worker.evaluate(parts))
         return tallyOf(await this.#links.tell(figuresOf(sums)))
@@ -226,7 +231,7 @@ export class Pipeline implements Replicated {
   async infer<T>(inputs: Tensor, read: (outputs: Tensor) => T | Promise<T>): Promise<T> {
     return await this.#calls.alone('infer', async () => {
       // Pass the inputs as labels too: `cutBatch` requires labels, but no stage reads them here.
-      const parts = cutBatch({ inputs, labels: inputs }, 1, { isFirst: true, isLast: false })
+      const parts = cutBatch({ inputs, labels: inputs }, 1)
       try {
         return await this.#pass(async () => {
           let result: T | undefined
@@ -276,7 +281,7 @@ export class Pipeline implements Replicated {
       })
     }
     const parts = timeSpan(this.#spans, 'batch', {}, () =>
-      cutBatch(batch, this.#plan.microbatches, this, fill),
+      divideBatch(batch, this.#plan.microbatches, fill),
     )
     try {
       const { actions } = this.#plan.for(parts.rows.length)
@@ -346,9 +351,9 @@ export class Pipeline implements Replicated {
       const all = new Set((await this.#links.gather([...(own ?? [])])).flat())
       if (all.size > 0) {
         if (averaged === undefined) tf.dispose([...(gradients.values() as Iterable<Tensor>)])
-        const { ranks, rank } = this.#links.group ?? this.#averaging?.axes[0] ?? alone
-        const parameters = [...all].join(', ')
-        throw tsrError('ERR_TSR_UNUSED_PARAMETERS', { rank: ranks[rank]!, parameters })
+        const group = this.#links.group ?? this.#averaging?.axes[0]
+        const facts = { rank: group?.ranks[group.rank] ?? 0, parameters: [...all].join(', ') }
+        throw tsrError('ERR_TSR_UNUSED_PARAMETERS', facts)
       }
     }
     this.#isChecked = true
@@ -366,16 +371,10 @@ export class Pipeline implements Replicated {
   #optimizer() {
     const { optimizer } = this.#options
     if (optimizer !== undefined) return optimizer
-    const where = this.whole === undefined ? 'the options of pipeline()' : 'the options'
-    throw argumentError(
-      'optimizer',
-      'undefined',
-      `an optimizer in ${where}; forwardBackward() needs none`,
-    )
+    const expected = 'an optimizer in the options; forwardBackward() needs none'
+    throw argumentError('optimizer', 'undefined', expected)
   }
 }
-
-const alone = { ranks: [0], rank: 0 }
 
 /** How a loss reduces, encoded in messages as the index in this list. */
 const FOUND = [undefined, 'mean', 'sum'] as const

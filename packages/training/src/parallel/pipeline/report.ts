@@ -90,7 +90,7 @@ function sampleOf(spans: readonly Span[]): Omit<StepSample, 'wall' | 'cpu'> {
   }
 }
 
-/** The largest number of steps to simulate. They are spread evenly over the measured steps. */
+/** The largest number of steps to simulate, spread evenly over the measured steps. */
 const SIMULATED = 32
 
 /** Options of `pipelineReport`. */
@@ -210,10 +210,7 @@ export function messageTime(spans: readonly Span[]): number {
   return times.length === 0 ? 0 : median(times)
 }
 
-/**
- * Returns the simulator's durations for a step. If no halves were measured, the simulator halves the
- * backward passes.
- */
+/** If no halves were measured, the simulator halves the backward passes. */
 function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches }: Schedule,

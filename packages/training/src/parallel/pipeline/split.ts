@@ -42,7 +42,7 @@ export function splitLayers(
   return rangesOf(equalParts(layers, stages))
 }
 
-/** Divides `total` into whole numbers that are as equal as possible, larger ones first. */
+/** Divides a whole number into parts that are as equal as possible, larger ones first. */
 export function equalParts(total: number, parts: number): number[] {
   const each = Math.floor(total / parts)
   return Array.from({ length: parts }, (_, part) => each + (part < total % parts ? 1 : 0))
@@ -88,11 +88,8 @@ function requireCosts(costs: readonly number[], layers: number) {
  * Divides `costs` into `parts` non-empty runs with the smallest possible largest sum. Among such
  * divisions it chooses the one with the least sum of squares, and then the one with longer runs first.
  *
- * It solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design Manual,
- * 10.7), in O(parts x costs^2). The first solution finds the smallest largest sum. The second solution
- * finds the most equal runs within that limit.
- *
- * @returns the lengths of the runs
+ * It solves the linear partition problem by dynamic programming (Skiena, The Algorithm Design Manual, 10.7) in
+ * O(parts x costs^2), first for the smallest largest sum, then for the most equal runs within that limit.
  */
 function leastLargest(costs: readonly number[], parts: number) {
   const before = [0]
@@ -108,11 +105,7 @@ function leastLargest(costs: readonly number[], parts: number) {
 /** Sums whose relative difference is smaller than this count as equal. */
 const ROUNDING = 1e-9
 
-/**
- * Finds the cheapest division of `count` items into `parts` runs.
- *
- * @param price - returns the price of the run [from, to) and all later runs; later runs cost `rest`
- */
+/** @param price - returns the price of the run [from, to) and all later runs, which cost `rest` */
 function partition(
   count: number,
   parts: number,

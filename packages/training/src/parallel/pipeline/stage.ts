@@ -22,7 +22,7 @@ interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
   loss: Recording | undefined
 }
 
-/** How a stage scales the gradients of a batch, and who receives them. */
+/** How the stages of a rank compute the gradients of a batch, and who receives them. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
   readonly place: BatchPlace
@@ -32,15 +32,9 @@ export interface GradientPlan {
   readonly scale: number
   /** Averages the gradients of each pass; only for a stage that is the whole model. */
   readonly averaging: Averaging | undefined
-  /**
-   * Takes each gradient as soon as it is summed over all micro-batches. Default: `takeGradients`
-   * returns the gradients.
-   */
+  /** Takes each gradient as soon as it is summed over all micro-batches. By default, the sums are returned. */
   readonly onGradient: GradientListener | undefined
-  /**
-   * Whether other stages share a parameter. The gradient of a shared parameter stays for `takeGradients`,
-   * which sums it.
-   */
+  /** Whether other stages share a parameter. Its gradient is returned even with `onGradient`. */
   readonly isShared: (name: string) => boolean
 }
 
@@ -61,10 +55,8 @@ export interface Arrival {
 export type PipelineStage = ReturnType<typeof pipelineStage>
 
 /**
- * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its
- * forward to its backward pass. Sums parameter gradients over the micro-batches.
- *
- * @param isWhole - whether the stage is the whole model
+ * Runs the computations of one pipeline stage. Keeps the activations of each micro-batch from its forward to
+ * its backward pass. Sums parameter gradients over the micro-batches.
  */
 export function pipelineStage(
   module: Module,
@@ -76,9 +68,9 @@ export function pipelineStage(
   const runner = stageRunner(module, isWhole, options)
   const needsPass = usesPass(module)
   const inFlight = new Map<number, InFlight>()
-  let gradients = new Map<string, Tensor>()
-  /** The plan of the batch; set by `begin`. */
+  /** The plan of the batch, and the sums of its gradients; set by `begin`. */
   let plan!: GradientPlan
+  let gradients: Map<string, Tensor>
   let losses: (number | Promise<number>)[] = []
 
   const free = (microbatch: number) => {
@@ -90,21 +82,16 @@ export function pipelineStage(
       for (const each of [loss, labels, input]) each?.dispose()
     })
   }
-  /** Frees the activations and gradients of a batch that failed. */
+  /** Frees the activations of a batch that failed. */
   const reset = () => {
     for (const microbatch of [...inFlight.keys()]) free(microbatch)
-    for (const gradient of gradients.values()) gradient.dispose()
-    gradients = new Map()
     losses = []
   }
   const lossOf = async (flight: InFlight) => {
     flight.loss ??= await loss.record(recorded(flight).value, flight.labels!)
     return flight.loss
   }
-  /**
-   * Returns the gradient of the loss times the scale. All micro-batches use the same scale, so their
-   * gradients can be added even if their sizes differ.
-   */
+  /** Returns the gradient of the loss times the scale, which all micro-batches share. */
   const lossGradient = async (flight: InFlight) => {
     if (flight.isEmpty) return tf.keep(tf.zerosLike(recorded(flight).value))
     const lossRecording = await lossOf(flight)
@@ -145,12 +132,12 @@ export function pipelineStage(
     },
     reset,
 
-    begin(next: GradientPlan) {
-      reset()
+    /** @param sums - the gradients of the batch, which all stages of the rank add to, by parameter name */
+    begin(next: GradientPlan, sums: Map<string, Tensor>) {
       plan = next
+      gradients = sums
     },
 
-    /** Frees all tensors that are held for a micro-batch. */
     free,
 
     /** Returns the loss summed over the batch. Call it after all forward passes, on the last stage. */
@@ -197,10 +184,7 @@ export function pipelineStage(
       return output
     },
 
-    /**
-     * Frees all tensors of a micro-batch except its input, if `recompute` is set. Call it when the
-     * output is no longer needed.
-     */
+    /** If the stage keeps only inputs, frees all other tensors. Call it when the output is no longer needed. */
     release(microbatch: number) {
       const flight = inFlight.get(microbatch)!
       if (!runner.keepsInput || !('free' in flight.pass)) return
@@ -256,16 +240,6 @@ export function pipelineStage(
       return inputGradient
     },
 
-    /**
-     * Returns the gradients that were not passed to a listener, by parameter name. The caller
-     * disposes them.
-     */
-    takeGradients() {
-      const taken = gradients
-      gradients = new Map()
-      return taken
-    },
-
     /** Runs a forward pass without a backward pass. Disposes `input`; the caller disposes the output. */
     async infer(input: Tensor) {
       try {
@@ -286,7 +260,6 @@ export function pipelineStage(
   }
 }
 
-/** A forward pass of a stage. The backward pass may run any time later. */
 type StagePass = RepeatableRecording | SegmentedRecording
 
 /** Returns the recording of a micro-batch's pass. Runs the forward pass unless it has run and was kept. */
@@ -294,7 +267,7 @@ function recorded({ pass }: InFlight) {
   return 'recording' in pass ? pass.recording : pass
 }
 
-/** A module with its own `record` may not support halves. Then `I` runs the whole backward pass. */
+/** Whether a pass has halves. If not, `I` runs the whole backward pass. */
 function hasHalves(
   pass: Recording | SegmentedRecording,
 ): pass is Recording & Pick<Required<Recording>, 'backwardInput'> {
@@ -310,9 +283,9 @@ interface RunnerOptions {
 }
 
 /**
- * Runs the forward and backward passes of a stage's module. If all layers are recomputed, one of several
- * stages keeps only its input until the backward pass. The whole model keeps the input of each layer: if
- * it kept only the first, the repeated forward pass would need as much memory as the original.
+ * Runs the forward passes of a stage's module. If all layers are recomputed, a stage keeps only its input until
+ * the backward pass. A stage that is the whole model keeps the input of each layer: with the first input only,
+ * the repeated forward pass would need as much memory as the original.
  *
  * @throws ERR_TSR_ARGUMENT for a pattern of `recompute` that matches no layer of the whole model
  */
@@ -329,11 +302,6 @@ function stageRunner(
   return {
     /** Whether a stage keeps only its input until the backward pass. */
     keepsInput,
-    /**
-     * Runs and records a forward pass.
-     *
-     * @param averaging - for a whole model: averages the gradients of each pass
-     */
     record(
       x: Tensor,
       needsInputGradient: boolean,

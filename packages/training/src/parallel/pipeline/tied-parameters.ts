@@ -7,7 +7,6 @@ import { sizeOf } from '../../tfjs/host-arrays.ts'
 import type { Tensor } from '../../tfjs/tfjs.ts'
 import { broadcastParameters } from '../gradients/replicas.ts'
 
-/** A parameter whose name occurs on several ranks, and the group of these ranks. */
 interface Tie {
   readonly parameter: Parameter
   readonly group: ProcessGroup
@@ -33,15 +32,12 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
   let ties: readonly Tie[] | undefined
 
   return {
-    /** The parameters of all stages of this rank. A parameter of several stages is listed once. */
+    /** The parameters of all stages of this rank, each once. */
     parameters: [...byName.values()] as readonly Parameter[],
 
     /**
-     * The first call copies each shared parameter from the first rank that has it to the other ranks.
-     * From then on, only that first rank counts the parameter in gradient norms. All ranks of the
-     * pipeline call it.
-     *
-     * @param ranks - the properties of all ranks
+     * The first call copies each shared parameter from the first rank that has it to the others. From then
+     * on, only that rank counts the parameter in gradient norms. All ranks of the pipeline call it.
      */
     async tie(ranks: readonly { readonly parameters: readonly Pick<Parameter, 'name'>[] }[]) {
       if (ties !== undefined) return
@@ -70,13 +66,10 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
       }
     },
 
-    /** Whether the name occurs in several stages. Other ranks are included only after `tie`. */
+    /** Whether the name occurs in several stages. Stages of other ranks count only after `tie`. */
     isShared: (name: string) => shared.has(name),
 
-    /**
-     * Sums the gradients of shared parameters over the ranks, and replaces the gradients by the sums. A
-     * parameter without a gradient on any rank still has none.
-     */
+    /** Replaces each gradient of a shared parameter by its sum over the ranks that have the parameter. */
     sumShared: async (gradients: Map<string, Tensor>) => {
       for (const { parameter, group: tied } of ties ?? []) {
         const gradient = gradients.get(parameter.name)
@@ -93,19 +86,14 @@ export function tieParameters(modules: readonly Module[], group: ProcessGroup) {
   }
 }
 
-/**
- * Sums the tensors of all ranks of a group.
- *
- * @param tensor - this rank's tensor; undefined stands for zeros
- * @returns undefined if no rank has a tensor
- */
+/** Returns the sum of the tensors of all ranks; undefined if no rank has one. */
 async function sumOver(
   group: ProcessGroup,
   { name, shape }: Parameter,
   tensor: Tensor | undefined,
 ) {
   const size = sizeOf(shape)
-  // The last number counts the ranks that have a tensor.
+  // Append a number that is 1 on ranks with a tensor, so that its sum counts them.
   const buffer = group.alloc('float32', size + 1)
   try {
     const values = buffer.subarray(0, size)

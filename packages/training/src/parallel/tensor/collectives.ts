@@ -14,9 +14,8 @@ import { freeAfter } from '../group-buffers.ts'
 import { checkBackendBlocks } from '../requirements.ts'
 
 /*
- * Operations of a group on tensors. Values are sent from and received into buffers in the group's
- * arena, which this module allocates and frees. An operation can run inside a pass, where it blocks,
- * or outside, where it is awaited.
+ * Operations of a group on tensors. Values are sent from and received into buffers in the group's arena. An
+ * operation can run inside a pass, where it blocks, or outside, where it is awaited.
  */
 
 export interface TensorFacts {
@@ -25,13 +24,10 @@ export interface TensorFacts {
 }
 
 export interface PreparedOperation extends TensorFacts {
-  /** The buffer for the values of this rank's tensor, if it passes one, before `start`. */
+  /** The buffer to fill before `start` with the values of this rank's tensor, if it passes one. */
   readonly input: HostArray
   readonly start: () => Work<unknown>
-  /**
-   * Returns the values of the result, of the dtype and the shape of this object. Call it after the
-   * operation has completed and before the buffer is freed. Undefined if this rank gets no result.
-   */
+  /** Returns the values of the result. Call it before freeing the buffer. Undefined if this rank gets none. */
   readonly output: (() => HostArray) | undefined
   /** The buffer of all values, to free after use. */
   readonly buffer: HostArray
@@ -99,15 +95,14 @@ function axisOf({ length }: readonly number[], axis: number) {
   throw argumentError('axis', axis, `an axis of a tensor with ${length}`)
 }
 
-/** The values of a buffer: one rank's part, or all parts in rank order. */
 type Content = 'part' | 'whole'
 
 /**
  * Prepares an operation on parts. A `whole` input is cut before the start; a `whole` output is
  * joined after the end.
  *
- * @param contents - what this rank's tensor is, if it passes one, and its result, if it gets one
- * @param start - gets the buffers of the result and of the tensor; use only those that this rank has
+ * @param contents - whether this rank's tensor and its result are a part or a whole; undefined if it has none
+ * @param start - gets the buffers of the result and of the tensor, which are empty if this rank has none
  */
 export function onParts(
   cut: Cut,
@@ -176,9 +171,8 @@ export const reduceScatterAlong =
   }
 
 /**
- * Runs a collective inside a forward or backward pass, and calls `compute` while it is in progress. The
- * call blocks, because a pass cannot await. The result belongs to the current pass, like the results of
- * other operations.
+ * Runs a collective inside a pass, and calls `compute` while it is in progress. The call blocks, because a
+ * pass cannot await. The current pass owns the result.
  *
  * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously
  */
@@ -214,7 +208,7 @@ export function runWhile<T>(
  * the values must be fetched from a device first.
  *
  * @param x - the tensor of this rank, if it passes one; may be disposed as soon as this returns
- * @param label - for the recorded spans; if given, the call and the wait are recorded too
+ * @param label - for the recorded spans
  * @returns a tensor that outlives any tf.tidy and that the caller disposes; undefined if this rank
  *   gets no result
  */
@@ -225,7 +219,7 @@ export async function complete(
   label?: string,
 ): Promise<Tensor | undefined> {
   const { spans } = group
-  const facts = label === undefined ? {} : { name: label }
+  const facts = { name: label }
   let work: Work<unknown> | undefined
   try {
     if (x !== undefined) {
@@ -239,9 +233,9 @@ export async function complete(
         })
       }
     }
-    const started = label === undefined ? start() : timeSpan(spans, 'call', facts, start)
+    const started = timeSpan(spans, 'call', facts, start)
     work = started
-    await (label === undefined ? started : timeWait(spans, facts, () => started))
+    await timeWait(spans, facts, () => started)
     if (output === undefined) return undefined
     const bytes = sizeOf(shape) * buffer.BYTES_PER_ELEMENT
     return timeSpan(spans, 'unpack', { ...facts, bytes }, () =>

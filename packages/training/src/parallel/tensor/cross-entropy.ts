@@ -62,7 +62,7 @@ export function vocabParallelCrossEntropy(
 
 const reductionRule = choice<Reduction>('mean', 'sum')
 
-/** Returns a loss that sums over the labels that are not ignored, times a weight. */
+/** Returns a loss that is the sum over the labels that are not ignored, times a weight. */
 function lossOn(
   group: ProcessGroup,
   reduction: Reduction,
@@ -86,8 +86,8 @@ function lossOn(
 }
 
 /**
- * Counts the rows in which the correct class has the largest score. Skips ignored rows. If classes
- * have equal scores, the lowest class wins.
+ * Counts the rows whose correct class has the largest score. Skips ignored rows. If scores are equal,
+ * the lowest class wins.
  */
 function countCorrect(
   logits: Tensor,

@@ -74,13 +74,11 @@ export function columnParallelLinear(
   let isBehindPartial = false
 
   /**
-   * Returns the segments of the layer. In one piece, the input gradient is summed over the ranks
-   * while the weight gradient is computed. If the layer is cut, this sum is a separate segment
-   * before the product.
+   * A layer in one piece sums its input gradient over the ranks while it computes the weight gradient. If the
+   * layer is cut, this sum is a separate segment before the product.
    */
   const describe = (form: 'in one piece' | 'cut'): readonly LayerSegment[] => {
-    // A gather of sequences already sums the input gradient. So does a previous layer that gathers with
-    // `partial`.
+    // A gather of sequences sums the input gradient, and so does a previous layer that gathers with `partial`.
     const isSummed = isBehindPartial || isSequence
     const isCopied = !isSummed && form === 'cut'
     const compute = (x: Tensor) => {
@@ -106,7 +104,6 @@ export function columnParallelLinear(
     parameters,
     gather,
     input,
-    /** Tells the layer that the previous layer gathers with `partial`. */
     followPartial() {
       isBehindPartial = true
     },
@@ -160,8 +157,7 @@ export function rowParallelLinear(
       parameters: present(bias),
       forward: (x) => {
         if (bias === undefined) return activate(activation, x)
-        // Each rank adds the bias only at its own positions, so the gradient of the bias must be summed
-        // over the ranks.
+        // Each rank adds the bias only at its own positions, so the gradient must be summed over the ranks.
         const seen = isSequence ? copyToRanks(bias.value, group, `${name}.bias`) : bias.value
         return activate(activation, tf.add(x, seen))
       },
@@ -178,8 +174,8 @@ export function rowParallelLinear(
 }
 
 /**
- * Computes x W. In the backward pass, the gradient of x is summed over the ranks while the gradient
- * of W is computed. If the gradient of x is not needed, nothing is sent.
+ * Computes x W. In the backward pass, the gradient of x, if it is needed, is summed over the ranks while the
+ * gradient of W is computed.
  */
 function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string) {
   return withLazyGradients(
@@ -196,8 +192,7 @@ function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string
             early = result
             return value
           },
-          // tf.grads may have disposed the gradient that was computed early. In that case, compute it
-          // again.
+          // Compute the gradient again if tf.grads has disposed the early one.
           w: () => (early === undefined || early.isDisposed ? ofWeight() : early),
         }
       },
@@ -215,9 +210,8 @@ export interface VocabParallelOptions {
 }
 
 /**
- * A vocabulary parallel embedding: each rank has the table rows of some tokens. The numbers of rows
- * differ by at most one. A rank looks up zeros for tokens of other ranks, and the results are summed over
- * the ranks.
+ * A vocabulary parallel embedding: each rank has the table rows of some tokens, and looks up zeros for the
+ * others. The results are summed over the ranks.
  */
 export function vocabParallelEmbedding(
   { weight: table }: Embedding,
@@ -251,15 +245,11 @@ export function vocabParallelEmbedding(
   return module
 }
 
-/**
- * A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of
- * this rank].
- */
+/** A vocabulary parallel output head: each rank computes the scores of its tokens, [..., tokens of this rank]. */
 export interface VocabParallelHead extends Module {
   readonly kind: 'vocab-parallel-head'
   /**
-   * Gathers the scores of the whole vocabulary, the same on all ranks. Used for generation; losses
-   * use the parts directly.
+   * Gathers the scores of the whole vocabulary on all ranks, for generation. Losses use the parts.
    *
    * @param part - the output of `forward` at one position: [tokens of this rank]
    */
@@ -285,8 +275,7 @@ export function vocabParallelHead(
       const { shard, shape } = weight
       const all = new Float32Array(shard?.shape[0] ?? shape[0]!)
       all.set(part, shard?.offset ?? 0)
-      // Use all-reduce instead of all-gather, because the parts may have different sizes. Adding
-      // zeros is exact.
+      // The parts may have different sizes, so use all-reduce. Adding zeros is exact.
       await group.allReduce(all, { label: `${name}: scores` })
       return all
     },

@@ -20,9 +20,8 @@ interface Direction {
   /** Runs the operation inside a pass, and blocks. The result belongs to the current pass. */
   inPass(x: Tensor, group: ProcessGroup, label: string): Tensor
   /**
-   * Runs the operation between passes, on every backend. It starts before the call returns, unless the
-   * values must be fetched from a device first. Do not dispose `x` before the promise has settled. The
-   * caller disposes the result.
+   * Runs the operation between passes, on every backend. Do not dispose `x` before the promise has settled.
+   * The caller disposes the result.
    */
   betweenPasses(x: Tensor, group: ProcessGroup, label: string): Promise<Tensor>
 }
@@ -82,7 +81,6 @@ function operator({
 
 const backwardLabel = (label: string) => `${label}, backward`
 
-/** An operation as a segment of a model. It can run between passes or inside one. */
 interface LayerExchange extends Exchange {
   /** Runs the operation inside a pass, recorded on the tape. The call blocks. */
   inPass(x: Tensor): Tensor
@@ -91,7 +89,7 @@ interface LayerExchange extends Exchange {
 /** A segment of a layer, for `recordSegments` and for `forward` in one piece. */
 export type LayerSegment = LocalSegment | LayerExchange
 
-/** Makes a segment of an operation. @param back - the label of the operation in the backward pass */
+/** @param back - the label of the operation in the backward pass */
 export function exchange(
   operation: ShardingOperation,
   group: ProcessGroup,

@@ -224,10 +224,7 @@ function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGro
   return model
 }
 
-/**
- * Tells each dropout which positions of a sequence this rank has. With sequence parallelism, a dropout
- * between sharded layers sees only these.
- */
+/** Tells each dropout which positions of a sequence this rank has, with sequence parallelism. */
 function divideDropouts(model: Module, group: ProcessGroup) {
   const modules = Array.from(modulesOf(model), ({ module }) => module)
   if (!modules.some(isSequenceParallel)) return
@@ -237,10 +234,7 @@ function divideDropouts(model: Module, group: ProcessGroup) {
   }
 }
 
-/**
- * Refuses a module that stores lists of its layers or parameters. After a layer is replaced, the stored
- * lists still contain the old layer or lack the new parameters.
- */
+/** Refuses modules that store lists of layers or parameters, because these lists still have the old ones. */
 function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>) {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children, layers, parameters } = module
@@ -282,11 +276,9 @@ function refuseHalfSharded(model: Module) {
 }
 
 /**
- * Marks each layer that follows a `partial` gather, which already sums the gradient of that layer's
- * input. If the layer summed it too, the gradient would be too large by a factor of the number of ranks.
+ * Marks each layer that follows a `partial` gather, which sums the gradient of that layer's input. If the layer summed it too, the gradient would be multiplied by the number of ranks.
  *
- * @throws ERR_TSR_ARGUMENT when the layer that follows is not column parallel, because its input
- *   gradient is then not partial
+ * @throws ERR_TSR_ARGUMENT when the layer is not column parallel: its input gradient is then not partial
  */
 function connectPartialGathers(model: Module) {
   const named = Array.from(modulesOf(model))

@@ -66,7 +66,7 @@ function cut(module: Module, name: string): readonly Segment[] {
   return isShared ? inOnePiece(module, name) : [module]
 }
 
-/** Adds a segment. Merges it with the last one if there is no collective between them. */
+/** Adds a segment, merged with the last one if there is no collective between them. */
 function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   const last = segments.at(-1)
   if (!isLocal(next)) return [...segments, next]
@@ -80,10 +80,7 @@ function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   ]
 }
 
-/**
- * Hides the segment's own `record`, so that the tape records it. Results are then bitwise equal to
- * those of the whole model in one piece.
- */
+/** Hides the segment's own `record`. Recorded on the tape, results equal those of the whole model to the bit. */
 function asLocal(segment: LocalSegment): LocalSegment {
   return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

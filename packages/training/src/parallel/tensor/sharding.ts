@@ -5,9 +5,8 @@ import type { Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /**
- * The shard that has replaced each parameter. If a parameter is tied to several layers, it is thus
- * sharded only once. The map is global, because a style receives only a layer, a group and a name, and
- * users may write styles.
+ * The shard that has replaced each parameter, so that a tied one is sharded only once. The map is global,
+ * because a style, which users may write, receives only a layer, a group and a name.
  */
 const shardings = new WeakMap<Parameter, { part: Parameter; group: ProcessGroup; axis: number }>()
 

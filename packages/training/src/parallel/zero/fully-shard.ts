@@ -37,7 +37,7 @@ import {
 } from './options.ts'
 import { reduceScatterExchange, type ReduceScatterExchange } from './reduce-scatter.ts'
 import { planUnits, shardedValues, type UnitPlan } from './sharded-values.ts'
-import { unshardedValues, type GradientSink, type Values } from './values.ts'
+import { unshardedValues, type Values } from './values.ts'
 
 /**
  * Enables ZeRO for a model, like torch's FullyShardedDataParallel (Rajbhandari et al., 2020). The
@@ -64,11 +64,10 @@ export async function fullyShard<M extends Replicated>(
   options: FullyShardOptions = {},
 ): Promise<FullyShard<M>> {
   const groups = readShardingGroups(group)
-  const given = readFullyShardOptions(options)
-  const { frozen, ...checked } = given
+  const checked = readFullyShardOptions(options)
   const { stage } = checked
   const axes = axesOf(groups)
-  const parameters = checkedParameters(module, { ...checked, frozen }, countRanks(axes))
+  const parameters = checkedParameters(module, checked, countRanks(axes))
   const { trained } = parameters
   const ranks = groups.shard.size
   const units = stage === 3 ? planUnits(module.whole ?? module, new Set(trained), ranks) : []
@@ -79,16 +78,16 @@ export async function fullyShard<M extends Replicated>(
   const facts = { kind: 'fullyShard', ...checked, buckets: buckets.map(labelOf) }
   const replicas = await replicate(module, parameters, facts, axes)
   const accounting = new MemoryAccounting(groups.shard)
-  const exchange = reduceScatterExchange(groups, buckets, accounting, given)
+  const exchange = reduceScatterExchange(groups, buckets, accounting, checked)
   const values =
     stage === 3
-      ? await shardedValues(module, units, groups.shard, accounting, given)
+      ? await shardedValues(module, units, groups.shard, exchange, accounting, checked)
       : unshardedValues(module, groups.shard, buckets, exchange, accounting)
   accounting.resetPeak()
   const sharded = new FullyShard(module, {
     groups,
     buckets,
-    options: given,
+    options: checked,
     replicas,
     accounting,
     exchange,
@@ -99,10 +98,7 @@ export async function fullyShard<M extends Replicated>(
   return sharded
 }
 
-/**
- * Orders the buckets as gradients become complete: from the last unit to the first, and the root at
- * the end.
- */
+/** Orders the buckets as gradients become complete: from the last unit to the first, then the root. */
 function bucketsOf(units: readonly UnitPlan[]) {
   const chain = units.filter(({ module }) => module !== undefined).reverse()
   const root = units.filter(({ module }) => module === undefined)
@@ -131,7 +127,6 @@ export class FullyShard<M extends Replicated = Replicated>
   override readonly shard: ProcessGroup
   protected override readonly exchange: ReduceScatterExchange
   readonly #parts: Parts
-  readonly #sink: GradientSink
   readonly #owner: PieceOwner
 
   constructor(module: M, parts: Parts) {
@@ -141,13 +136,6 @@ export class FullyShard<M extends Replicated = Replicated>
     this.exchange = exchange
     this.#parts = parts
     this.#owner = withBuffers(values, parameters.buffers)
-    this.#sink = {
-      onGradient: this.onGradient,
-      makeRoom: () => exchange.makeRoom(),
-      close: (end) => {
-        if (this.synchronizes) exchange.startUntil(end)
-      },
-    }
   }
 
   get stage(): ZeroStage {
@@ -196,7 +184,7 @@ export class FullyShard<M extends Replicated = Replicated>
     options: RecordOptions = { needsInputGradient: false },
   ): Promise<ShardedRecording> {
     this.#checkStepped('record()')
-    return await this.#parts.values.record(x, options, this.#sink)
+    return await this.#parts.values.record(x, options, this)
   }
 
   /**
@@ -281,13 +269,9 @@ export class FullyShard<M extends Replicated = Replicated>
     this.exchange.dispose()
   }
 
-  /**
-   * Throws if an optimizer has updated the shards without `step`, because the model still has the
-   * old values.
-   */
+  /** Throws if an optimizer has updated the shards without `step`: the model still has the old values. */
   #checkStepped(what: string) {
     this.lifetime.checkAwaited(what, ['step()'])
-    // In stage 3 the shards hold the values themselves, and the next gather sends them.
     this.#parts.values.checkPublished?.()
   }
 }

@@ -4,7 +4,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 export interface StateMemory {
   readonly parameters: number
   readonly gradients: number
-  /** The largest sum of both numbers since the model was sharded, or since the last `resetPeak`. */
+  /** The largest sum of `parameters` and `gradients` since the model was sharded, or since `resetPeak`. */
   readonly peak: number
   /** Resets `peak` to the current number of bytes. */
   resetPeak(): void

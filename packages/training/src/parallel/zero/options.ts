@@ -2,7 +2,6 @@ import {
   argumentError,
   choice,
   declareOptions,
-  flag,
   isObject,
   type Complete,
   type Rules,
@@ -24,11 +23,6 @@ export interface FullyShardOptions extends DataParallelOptions {
    */
   readonly stage?: ZeroStage
   /**
-   * Stage 3: whether parameters are resharded between the forward and the backward pass; default
-   * true. If false, they are gathered only once per step.
-   */
-  readonly reshardAfterForward?: boolean
-  /**
    * Stage 3: whether to keep only the input of each unit, and recompute its activations in the
    * backward pass, or for which units; default false.
    */
@@ -38,7 +32,6 @@ export interface FullyShardOptions extends DataParallelOptions {
 const rules = {
   ...gradientRules,
   stage: choice(1, 2, 3).default(3),
-  reshardAfterForward: flag.default(true),
   recompute: recomputeRule.default(false),
 }
 

@@ -26,7 +26,7 @@ const UNDER_WAY = 1
 
 export type ReduceScatterExchange = ReturnType<typeof reduceScatterExchange>
 
-/** Averages gradients with reduce-scatter. Each rank gets its share of the averages. */
+/** Averages gradients with reduce-scatter: each rank gets its share of them. */
 export function reduceScatterExchange(
   groups: ShardingGroups,
   buckets: readonly SharedBucket[],
@@ -34,7 +34,6 @@ export function reduceScatterExchange(
   options: ShardingOptions,
 ) {
   const { wire, deterministic, stage } = options
-  /** Whether the memory of whole buckets is kept for the next step. */
   const keepsBuckets = stage === 1
   const { shard } = groups
   const fillings = buckets.map((bucket, index): Filling => {
@@ -50,9 +49,8 @@ export function reduceScatterExchange(
         : undefined
     return { bucket, label, memory, share, scatter, exchange: undefined }
   })
-  /** The number of buckets whose reduce-scatter has completed. The memory of these buckets is free again. */
+  /** The number of buckets whose reduce-scatter has completed, so that their memory is free again. */
   let scattered = 0
-  let last: BucketExchange | undefined
 
   /** Allocates memory for a bucket. Blocks while too many buckets are in flight. */
   const memoryOf = (index: number) => {
@@ -66,8 +64,7 @@ export function reduceScatterExchange(
   }
   const start = (index: number) => {
     const filling = fillings[index]!
-    filling.exchange = exchangeBucket(groups, last, filling, options)
-    last = filling.exchange
+    filling.exchange = exchangeBucket(groups, fillings[index - 1]?.exchange, filling, options)
     reap()
   }
   const filled = fillBuckets(buckets, shard, memoryOf, start)
@@ -94,10 +91,9 @@ export function reduceScatterExchange(
   return {
     ...filled,
 
-    /** This rank's share of each bucket and, in stage 1, its whole memory, both for other data between steps. */
+    /** The memory of each bucket, which holds other data between steps. */
     kept: fillings.map(({ share, memory }) => ({ share, memory })),
 
-    /** Waits until memory for another whole bucket is available. */
     async makeRoom() {
       while (isFull()) {
         await fillings[scattered]!.exchange!.scattered
@@ -106,9 +102,8 @@ export function reduceScatterExchange(
     },
 
     /**
-     * Waits for the all-reduces between replicas. They start when the reduce-scatters of their buckets
-     * complete, which happens at different times on different ranks. No other collective may come between
-     * them.
+     * Waits for the all-reduces between replicas, which start at different times on different ranks. No other
+     * collective may come between them.
      */
     async beforeTotals() {
       if (groups.replicate !== undefined) await finished()
@@ -137,7 +132,6 @@ export function reduceScatterExchange(
       })
       filled.clear()
       scattered = 0
-      last = undefined
       return gradients
     },
 
@@ -160,11 +154,9 @@ export function reduceScatterExchange(
 type BucketExchange = ReturnType<typeof exchangeBucket>
 
 /**
- * Averages one bucket: a reduce-scatter among the ranks of a replica, then an all-reduce of the
- * share between replicas.
+ * Averages one bucket: a reduce-scatter among the ranks of a replica, then an all-reduce between replicas.
  *
- * @param previous - the exchange of the previous bucket; between replicas, shares must be reduced
- *   in the same order
+ * @param previous - the exchange of the previous bucket, which must end before the all-reduce starts
  */
 function exchangeBucket(
   groups: ShardingGroups,
@@ -220,9 +212,8 @@ function exchangeBucket(
   return {
     /** Resolves when `share` contains the averages. */
     done,
-    /** Resolves when the reduce-scatter has completed. */
+    /** Resolves when the reduce-scatter has completed, so that `memory` is free again. */
     scattered,
-    /** Whether the reduce-scatter has completed, so that `memory` is free again. */
     isScattered: () => operation.isCompleted(),
 
     /** Blocks until `memory` is free again. Returns false at once on a thread that cannot block. */
@@ -236,10 +227,7 @@ function exchangeBucket(
       }
     },
 
-    /**
-     * Decodes a 16-bit share after the reduce-scatter. With several replicas, this method does nothing,
-     * because the all-reduce between replicas comes first.
-     */
+    /** Decodes a 16-bit share after the reduce-scatter, unless an all-reduce between replicas comes first. */
     collect() {
       if (replicate === undefined) decode()
     },

@@ -11,8 +11,7 @@ export type ShardParameter = ReturnType<typeof shardsOf>[number]
 
 /**
  * Returns this rank's shards of the parameters of a bucket, as an optimizer sees them: flat tensors with the
- * names of the parameters. Reading `value` creates a tensor, and setting it copies the values to the share
- * at once.
+ * names of the parameters. Reading `value` creates a tensor; setting it copies the values to the share.
  *
  * @param share - this rank's share of the bucket, which gets new values
  * @param isInShare - whether the share always holds the values. Otherwise the parameters hold them,
@@ -74,10 +73,7 @@ export function shardsOf(
       name,
       shape,
       part,
-      /**
-       * The part of a tensor that the parameter itself is, with tensor parallelism; undefined for a whole
-       * tensor.
-       */
+      /** The part of a tensor that the parameter itself is, with tensor parallelism. */
       ...(shard !== undefined && shard.shape.join() !== whole.join() && { shard }),
 
       get countedElsewhere() {
@@ -93,19 +89,18 @@ export function shardsOf(
         return read()
       },
 
-      /** Copies the values to the share, and then disposes the tensor. */
       set value(next: Tensor) {
         write(next)
       },
 
-      /** Ends a step. Afterwards the share has the current values, whether or not the step updated them. */
+      /** Ends a step. Afterwards the share has the current values, even if the step did not update them. */
       settle() {
         if (!isNew && !isInShare) moveToShare(newTensor())
         release()
         isNew = false
       },
 
-      /** Holds the values: in their place until a step reads them, then in the tensor of the step. */
+      /** Holds the values for a checkpoint: where they are until a step reads them, then in the tensor that it reads. */
       piece(): HeldPiece {
         let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
         const preserve = (tensor: Tensor) => {

@@ -10,6 +10,7 @@ import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { recomputedLayers } from '../recipe.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
 import type { ShardingOptions } from './options.ts'
+import type { ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardsOf, type ShardParameter } from './shard-parameter.ts'
 import {
   asModule,
@@ -19,43 +20,25 @@ import {
   type Values,
 } from './values.ts'
 
-/** A part of the model in a chain of parts: its input is the output of the previous part. */
-interface Link {
-  readonly unit: Unit
-  /** The number of gradient buckets that are complete after this part's backward pass. */
-  readonly bucketEnd: number
-}
-
 /** ZeRO stage 3: every rank has only its shards of the parameters. Units are unsharded one at a time. */
 export async function shardedValues(
   model: Replicated,
   plans: readonly UnitPlan[],
   group: ProcessGroup,
+  exchange: ReduceScatterExchange,
   accounting: MemoryAccounting,
-  { reshardAfterForward, recompute }: ShardingOptions,
+  { recompute }: ShardingOptions,
 ): Promise<Values> {
   const modules = plans.flatMap(({ module }) => module ?? [])
   const chosen = recomputedLayers(recompute, model.whole ?? model, modules)
   const all: Unit[] = []
-  const links: Link[] = []
-  /** The parameters that several parts use. They are unsharded from the first of these parts to the last. */
-  let root: Unit | undefined
-  // Gradients are computed from the last unit to the first.
-  let bucketEnd = plans.filter(({ module, trained }) => module && trained).length
-  for (const plan of plans) {
-    const unit = await createUnit(plan, group, accounting)
-    all.push(unit)
-    if (plan.module === undefined) {
-      root = unit
-      continue
-    }
-    links.push({ unit, bucketEnd })
-    if (plan.trained !== undefined) bucketEnd--
-  }
+  for (const plan of plans) all.push(await createUnit(plan, group, accounting))
+  /** The parameters that several units use. They are unsharded during the whole pass. */
+  const root = all.find(({ isRoot }) => isRoot)
+  const chain = all.filter(({ isRoot }) => !isRoot)
   const shards = all.flatMap((unit) => unit.shards)
   const owned = all.flatMap((unit) => unit.owned)
 
-  /** Ends a step: completes the updates of shards, and then gathers unsharded parameters again. */
   const settle = async (changed: readonly ShardParameter[]) => {
     for (const shard of changed) shard.settle()
     for (const unit of all) await unit.refresh()
@@ -63,11 +46,11 @@ export async function shardedValues(
   return {
     shards,
     gathered: all.flatMap((unit) =>
-      unit === root || !reshardAfterForward ? unit.lengths : [...unit.lengths, ...unit.lengths],
+      unit === root ? unit.lengths : [...unit.lengths, ...unit.lengths],
     ),
     async record(x, recording, sink) {
       asModule(model)
-      const hooks = unitHooks(links, root, reshardAfterForward, sink)
+      const hooks = unitHooks(chain, root, exchange, sink)
       try {
         const recorded = await recordChain(modules, x, { ...recording, hooks, recompute: chosen })
         return {
@@ -75,7 +58,7 @@ export async function shardedValues(
           async backward(dy) {
             const dx = await recorded.backward(dy, sink.onGradient)
             hooks.release()
-            sink.close()
+            if (sink.synchronizes) exchange.startUntil()
             return dx
           },
           dispose() {
@@ -108,13 +91,13 @@ export async function shardedValues(
 }
 
 /**
- * Unshards the parameters of each part of the model while it computes, and prefetches the
- * parameters of the next part. Sends the gradients of a part after its backward pass.
+ * Unshards each unit while it computes, and prefetches the next one. Sends the gradients of a unit after
+ * its backward pass.
  */
 function unitHooks(
-  links: readonly Link[],
+  chain: readonly Unit[],
   root: Unit | undefined,
-  reshardAfterForward: boolean,
+  exchange: ReduceScatterExchange,
   sink: GradientSink,
 ): ChainHooks & { release(): void } {
   const held = new Map<Unit, Promise<void>>()
@@ -130,23 +113,23 @@ function unitHooks(
   return {
     async beforeForward(index) {
       const shared = root && hold(root)
-      const own = hold(links[index]!.unit)
+      const own = hold(chain[index]!)
       await shared
       await own
-      if (index + 1 < links.length) void hold(links[index + 1]!.unit)
+      if (index + 1 < chain.length) void hold(chain[index + 1]!)
     },
     afterForward(index) {
-      if (reshardAfterForward) release(links[index]!.unit)
+      release(chain[index]!)
     },
     async beforeBackward(index) {
-      await hold(links[index]!.unit)
-      if (index > 0) void hold(links[index - 1]!.unit)
-      await sink.makeRoom()
+      await hold(chain[index]!)
+      if (index > 0) void hold(chain[index - 1]!)
+      await exchange.makeRoom()
     },
     afterBackward(index) {
-      const { unit, bucketEnd } = links[index]!
-      release(unit)
-      sink.close(bucketEnd)
+      release(chain[index]!)
+      const done = chain.slice(index).filter(({ isTrained }) => isTrained)
+      if (sink.synchronizes) exchange.startUntil(done.length)
     },
     /** Ends the pass: releases all units that the pass still holds. */
     release() {
@@ -155,24 +138,15 @@ function unitHooks(
   }
 }
 
-/**
- * A unit: a part of the model whose parameters are gathered together. It has one bucket of trained
- * and one of frozen parameters.
- */
+/** A part of the model whose trained parameters are gathered as one bucket, and its frozen ones as another. */
 export interface UnitPlan {
-  /**
-   * The module of the unit. Undefined for the *root* unit, which has all parameters that belong to
-   * several modules or to none.
-   */
+  /** The module; undefined for the *root* unit, whose parameters belong to several modules or to none. */
   readonly module?: Module
   readonly trained: SharedBucket | undefined
   readonly frozen: SharedBucket | undefined
 }
 
-/**
- * Divides a model into units: its layers, or the whole model. If parameters belong to several units or to
- * none, the last unit is the root.
- */
+/** Divides a model into units: its layers, or the whole model. The root, if there is one, is the last. */
 export function planUnits(
   model: Replicated,
   trained: ReadonlySet<Parameter>,
@@ -196,12 +170,11 @@ export function planUnits(
   return rest.length === 0 ? plans : [...plans, plan(rest)]
 }
 
-/** Parameters that are unsharded together. They stay unsharded as long as any holder needs them. */
 type Unit = Awaited<ReturnType<typeof createUnit>>
 
-/** Creates a unit from whole parameters: copies this rank's shares, and frees the parameters. */
+/** Copies this rank's shares of a unit, and frees the parameters until `hold` gathers them. */
 async function createUnit(
-  { trained, frozen }: UnitPlan,
+  { module, trained, frozen }: UnitPlan,
   group: ProcessGroup,
   accounting: MemoryAccounting,
 ) {
@@ -249,11 +222,12 @@ async function createUnit(
 
   reshard()
   return {
+    isRoot: module === undefined,
+    isTrained: trained !== undefined,
     /** The number of elements of each bucket, including the padding. */
     lengths: buckets.map(({ bucket }) => bucket.padded),
-    /** This rank's shards of the unit's parameters. */
     owned,
-    /** This rank's shards of the unit's trained parameters. */
+    /** The shards among `owned` that are trained. */
     shards: owned.filter(({ name }) => names.has(name)),
 
     /**
@@ -266,7 +240,6 @@ async function createUnit(
       return unsharded
     },
 
-    /** Releases the unit. When no holder is left, its parameters are resharded. */
     release() {
       holders--
       if (!isGathering) reshardUnheld()
@@ -327,10 +300,7 @@ function reshardable(parameter: Parameter, accounting: MemoryAccounting) {
   }
 }
 
-/**
- * Returns a placeholder for a tensor whose memory is freed. It has the tensor's shape and counts as
- * disposed.
- */
+/** Returns a placeholder for a tensor whose memory is freed. It counts as disposed. */
 function withoutValues(parameter: string, tensor: Tensor) {
   const refuse = (): never => {
     throw tsrError('ERR_TSR_SHARDED', { parameter })

@@ -8,8 +8,8 @@ import { ownerOfParameters } from '../../checkpoint/owners.ts'
 import type { PieceOwner } from '../../checkpoint/piece.ts'
 import type { Module } from '../../model/module.ts'
 import { replaceValue, type Parameter } from '../../model/parameter.ts'
-import type { GradientListener, RecordOptions } from '../../model/recording.ts'
-import type { Replicated, ShardedRecording } from '../gradients/averaging.ts'
+import type { RecordOptions } from '../../model/recording.ts'
+import type { Averaging, Replicated, ShardedRecording } from '../gradients/averaging.ts'
 import type { SharedBucket } from '../gradients/exchange.ts'
 import { freeAfterRun } from '../group-buffers.ts'
 import type { MemoryAccounting } from './memory-accounting.ts'
@@ -17,29 +17,20 @@ import type { ReduceScatterExchange } from './reduce-scatter.ts'
 import { shardsOf, type ShardParameter } from './shard-parameter.ts'
 
 /** Takes the gradients that a backward pass computes. */
-export interface GradientSink {
-  readonly onGradient: GradientListener
-  /** Waits until memory for another gradient bucket is available. */
-  makeRoom(): Promise<void>
-  /**
-   * Reports that the buckets before index `end` (default: all buckets) have all their gradients of
-   * this pass.
-   */
-  close(end?: number): void
-}
+export type GradientSink = Pick<Averaging, 'onGradient' | 'synchronizes'>
 
 /**
- * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only
- * while in use (stage 3). Each rank saves a different part of them in checkpoints.
+ * The parameter values of a sharded model: always unsharded (stages 1 and 2), or unsharded only while in
+ * use (stage 3). Each rank saves only its shards in checkpoints, and frozen parameters that it has whole.
  */
 export interface Values extends PieceOwner {
   /** This rank's shards of the trained parameters, as an optimizer sees them. */
   readonly shards: readonly ShardParameter[]
-  /** The number of elements, including the padding, of each all-gather of a step. */
+  /** The number of elements of each all-gather of a step. */
   readonly gathered: readonly number[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** Checks that all updates of shards were published to the other ranks. @throws ERR_TSR_ARGUMENT */
+  /** Checks that all updates of shards were published. Absent in stage 3, whose next gather sends them. */
   checkPublished?(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
@@ -49,23 +40,21 @@ export interface Values extends PieceOwner {
   dispose(): void
 }
 
-/** A bucket of parameter values. Each rank has a share of it. */
 export interface SharedValues {
   readonly bucket: SharedBucket
   readonly share: Float32Array
   /** The label of the all-gather, for error messages. */
   readonly label: string
-  /** The memory of the whole bucket with a prepared all-gather, if both are kept between steps. */
+  /** The memory of the whole bucket, and a prepared all-gather, if they are kept between steps. */
   readonly kept?:
     { readonly memory: Float32Array; readonly gather: PersistentOperation } | undefined
 }
 
-/** The number of buckets with parameter values that are in flight at one time. */
+/** The number of buckets that are in flight at one time. */
 const UNDER_WAY = 2
 
 /**
- * Gathers the shares of all ranks. Only a few buckets are in flight at a time. The first collectives start
- * before the call returns.
+ * Gathers the shares of all ranks. The first collectives start before the call returns.
  *
  * @param take - called with the values of each parameter, which are valid until it returns
  */
@@ -86,9 +75,8 @@ export async function gatherShares(
     done.catch(() => undefined)
     return { memory: kept.memory, done }
   }
-  const started: ReturnType<typeof start>[] = []
+  const started = buckets.slice(0, UNDER_WAY).map(start)
   for (const [i, { bucket, kept }] of buckets.entries()) {
-    for (const next of buckets.slice(started.length, i + UNDER_WAY)) started.push(start(next))
     const { memory, done } = started[i]!
     await timeWait(group.spans, { name: 'values' }, () => done)
     timeSpan(group.spans, 'unpack', { name: 'values', bytes: 4 * bucket.length }, () => {
@@ -97,6 +85,8 @@ export async function gatherShares(
       }
     })
     if (kept === undefined) accounting.free('parameters', memory)
+    const next = buckets[i + UNDER_WAY]
+    if (next !== undefined) started.push(start(next))
   }
 }
 
@@ -111,10 +101,7 @@ export function asModule(module: Replicated): Module {
   )
 }
 
-/**
- * ZeRO stages 1 and 2: every rank has all parameters. After a step, it gathers the values that
- * other ranks have updated.
- */
+/** ZeRO stages 1 and 2: every rank has all parameters. After a step it gathers what others have updated. */
 export function unshardedValues(
   module: Replicated,
   group: ProcessGroup,
@@ -123,7 +110,6 @@ export function unshardedValues(
   accounting: MemoryAccounting,
 ): Values {
   const parameters = [...new Set(module.parameters)]
-  const owner = ownerOfParameters(parameters)
   const shared = buckets.map((bucket, i): SharedValues => {
     const label = `values, bucket ${i}: ${bucket.slots[0]!.parameter.name}`
     // Stage 1: the memory of the bucket, and a prepared all-gather, are kept between steps.
@@ -135,6 +121,7 @@ export function unshardedValues(
   for (const { value } of parameters) accounting.count('parameters', 4 * value.size)
 
   return {
+    ...ownerOfParameters(parameters),
     shards,
     gathered: buckets.map(({ padded }) => padded),
     async record(x, options, sink) {
@@ -150,24 +137,17 @@ export function unshardedValues(
         '`await sharded.step(optimizer, gradients)` instead of `optimizer.step`',
       )
     },
-    /** Gathers the shares of all ranks, which hold new parameter values, and updates the parameters. */
     async publish() {
       for (const shard of shards) shard.settle()
       await gatherShares(shared, group, accounting, (parameter, values) => {
         replaceValue(parameter, tensorFrom(values, parameter.shape))
       })
     },
-    /** Returns this rank's shards of the trained parameters, and all frozen parameters. */
     async pieces() {
-      const trained = new Set(
-        buckets.flatMap(({ slots }) => slots.map(({ parameter }) => parameter.name)),
-      )
-      const frozen = parameters.filter(({ name }) => !trained.has(name))
-      const pieces = await ownerOfParameters(frozen).pieces()
-      return [...pieces, ...shards.map((shard) => shard.piece())]
+      const trained = new Set(buckets.flatMap(({ slots }) => slots.map((slot) => slot.parameter)))
+      const frozen = ownerOfParameters(parameters.filter((parameter) => !trained.has(parameter)))
+      return [...(await frozen.pieces()), ...shards.map((shard) => shard.piece())]
     },
-    parts: () => owner.parts(new Set()),
-    load: (pieces) => owner.load(pieces),
     dispose() {
       for (const shard of shards) shard.release()
       for (const { kept } of shared) if (kept !== undefined) freeAfterRun(kept.gather)

@@ -34,7 +34,7 @@ describe('the text format of actions', () => {
 
   it.each([
     ['0F0 0B0\n1F0 1X0', /rank 1, action 1: "1X0" is not an action; write stage/],
-    ['0F0,0SEND_F0', /rank 0, action 1: "0SEND_F0" is not an action; leave out messages/],
+    ['0F0,0SEND_F0', /rank 0, action 1: "0SEND_F0" is not an action; .*leave out messages/],
     ['["0F0", "0B0"]', /rank 0, action 0: "\[\\"0F0\\"" is not an action/],
     ['0F0 0B0\n1B0 1F0', /rank 1, action 0: 1B0 comes before its forward/],
     ['', /no actions/],
@@ -206,9 +206,6 @@ describe('grid', () => {
     expect(schedule('1f1b', { stages: 2, microbatches: 2 }).grid()).toBe(
       ['rank 0 F0 F1 .  B0 .  B1', 'rank 1 .  F0 B0 F1 B1 .'].join('\n'),
     )
-    expect(schedule('gpipe', { stages: 2, microbatches: 2 }).grid({ backward: 2 })).toBe(
-      ['rank 0 F0 F1 .  .  .  B0 == B1 ==', 'rank 1 .  F0 F1 B0 == B1 == .  .'].join('\n'),
-    )
   })
 
   it('is folded if its slots do not fit on a line', () => {
@@ -220,11 +217,5 @@ describe('grid', () => {
       ].join('\n'),
     )
     expect(plan.grid({ width: 24 }).split('\n')).toHaveLength(2)
-  })
-
-  it('refuses slots that are not whole numbers', () => {
-    expect(() => schedule('naive', { stages: 1, microbatches: 1 }).grid({ forward: 0.5 })).toThrow(
-      failure('ERR_TSR_ARGUMENT'),
-    )
   })
 })

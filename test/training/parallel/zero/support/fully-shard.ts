@@ -15,7 +15,6 @@ export const stages = [
   { stage: 2 },
   { stage: 3 },
   { stage: 3, recompute: true },
-  { stage: 3, reshardAfterForward: false },
 ] as const satisfies readonly FullyShardOptions[]
 
 const references = new Map<string, Promise<Trace[]>>()

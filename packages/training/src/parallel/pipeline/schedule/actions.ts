@@ -54,19 +54,21 @@ export function extentOf(actions: ActionLists) {
   return { stages: rankOfStage.length, microbatches, rankOfStage }
 }
 
-/**
- * Names the result of an action that other actions need: the stage's output, or the gradient of its
- * input.
- */
+type Product = 'activation' | 'gradient'
+
+const nameOf = (product: Product, stage: number, microbatch: number) =>
+  `the ${product} of stage ${stage}, micro-batch ${microbatch}`
+
+/** Names the result that other actions need: the stage's output, or the gradient of its input. */
 export function productOf({ kind, stage, microbatch }: Action): string | undefined {
   if (kind === 'W') return undefined
-  return `${kind === 'F' ? 'activation' : 'gradient'} ${stage} ${microbatch}`
+  return nameOf(kind === 'F' ? 'activation' : 'gradient', stage, microbatch)
 }
 
 /** Names the results that an action needs before it can run. */
 export function needsOf({ kind, stage, microbatch }: Action, stages: number): string[] {
-  const activation = (of: number) => `activation ${of} ${microbatch}`
-  const gradient = (of: number) => `gradient ${of} ${microbatch}`
+  const activation = (of: number) => nameOf('activation', of, microbatch)
+  const gradient = (of: number) => nameOf('gradient', of, microbatch)
   switch (kind) {
     case 'F':
       return stage === 0 ? [] : [activation(stage - 1)]
@@ -78,14 +80,6 @@ export function needsOf({ kind, stage, microbatch }: Action, stages: number): st
   }
 }
 
-/** Returns the error about an action that can never run, because it needs what is never computed. */
-export function stuckError(action: PlacedAction, missing: string): TsrError {
-  const [what, stage, microbatch] = missing.split(' ')
-  const needed = `the ${what!} of stage ${stage!}, micro-batch ${microbatch!}`
-  const place = placeOf(action.rank, action.position)
-  return scheduleError(`${place}${formatAction(action)} waits for ever for ${needed}`)
-}
-
 /**
  * Parses one action.
  *
@@ -95,9 +89,7 @@ export function stuckError(action: PlacedAction, missing: string): TsrError {
 export function parseAction(text: string, place = ''): Action {
   const match = /^(\d{1,6})([FBIW])(\d{1,6})$/.exec(text)
   if (match === null) {
-    const expected = /(SEND|RECV|SHARD|REDUCE)/.test(text)
-      ? 'leave out messages, which follow from the other actions'
-      : 'write stage, F, B, I or W, micro-batch, as in 0F3'
+    const expected = 'write stage, F, B, I or W, micro-batch, as in 0F3, and leave out messages'
     throw scheduleError(`${place}${JSON.stringify(text)} is not an action; ${expected}`)
   }
   const [, stage, kind, microbatch] = match

@@ -87,7 +87,6 @@ export const orders = {
 
 const chunkedNames = ['interleaved', 'looped', 'interleaved-zb'] as const
 
-/** Returns the number of stages per rank that the order `name` supports. */
 export function stagesPerRank(name: unknown): 1 | 2 | 'any' {
   if ((chunkedNames as readonly unknown[]).includes(name)) return 'any'
   return name === 'zb-v' || name === 'dualpipe-v' ? 2 : 1
@@ -112,7 +111,7 @@ function passesOf(size: number, rank: number, ranks: number, microbatches: numbe
   return { forwards, backwards }
 }
 
-/** After `warmup` forward passes, or all if there are fewer, forward and backward passes alternate. */
+/** Forward and backward passes alternate after `warmup` forward passes, or all if there are fewer. */
 function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup: number) {
   const first = forwards.slice(0, warmup)
   const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
@@ -131,8 +130,8 @@ type Phase = readonly [count: number, actions: string]
  * stage r (the first) and stage 2 x ranks - 1 - r (the second). So rank 0 has the first and the last
  * stage, and the last rank has the two middle stages.
  *
- * @param phases - second halves of backward passes that they leave out come last. They may have surplus
- *   micro-batches, to fill the pipeline; the actions of these are removed
+ * @param phases - the parts of the schedule. Second halves of backward passes that no part lists come last.
+ *   Parts may list surplus micro-batches, to fill the pipeline; their actions are removed
  */
 function inPhases(rank: number, ranks: number, microbatches: number, phases: readonly Phase[]) {
   const stages = [rank, 2 * ranks - 1 - rank]

@@ -1,4 +1,4 @@
-import { count, textWidth } from '@tsrun/core'
+import { textWidth } from '@tsrun/core'
 import { formatAction, type ActionLists } from './actions.ts'
 import {
   explainSimulation,
@@ -9,40 +9,28 @@ import {
 
 /** Options of `Schedule.grid`. */
 export interface GridOptions {
-  /** Time slots of a forward pass, at least 1; default 1. */
-  readonly forward?: number
-  /** Time slots of a backward pass, or of each half of one, at least 1; default 1. */
-  readonly backward?: number
   /** The number of characters per line; default: the width of the terminal. */
   readonly width?: number
 }
 
-const slots = count({ from: 1 })
+/** A time slot per action, so that the grid shows the order of the actions, not their durations. */
+const slots = { forward: 1, backward: 1, inputGradient: 1, weightGradient: 1 }
 
 /**
  * Draws a schedule as text, with a row per rank and a column per time slot. `F3` is the forward pass of
- * micro-batch 3. `==` continues an action that takes several slots, and `.` is idle time. If a rank has
- * several stages, the stage number precedes the action. If the schedule is too wide for one line, it is
- * drawn as several blocks. Each block starts with the number of its first slot.
+ * micro-batch 3, and `.` is idle time. If a rank has several stages, the stage number precedes the
+ * action. If the schedule is too wide for one line, it is drawn as several blocks. Each block starts
+ * with the number of its first slot.
  */
 export function drawGrid(
   actions: ActionLists,
-  { forward = 1, backward = 1, width: room = textWidth() }: GridOptions = {},
+  { width: room = textWidth() }: GridOptions = {},
 ): string {
-  slots.check('forward', forward)
-  slots.check('backward', backward)
-  const { spans, makespan } = simulateSchedule(actions, {
-    forward,
-    backward,
-    inputGradient: backward,
-    weightGradient: backward,
-  })
+  const { spans, makespan } = simulateSchedule(actions, slots)
   const severalStages = actions.some((list) => new Set(list.map(({ stage }) => stage)).size > 1)
   const rows = actions.map(() => Array<string>(makespan).fill('.'))
-  for (const { rank, stage, kind, microbatch, start, end } of spans) {
-    const label = `${severalStages ? stage : ''}${kind}${microbatch}`
-    rows[rank]!.fill('='.repeat(label.length), start, end)
-    rows[rank]![start] = label
+  for (const { rank, stage, kind, microbatch, start } of spans) {
+    rows[rank]![start] = `${severalStages ? stage : ''}${kind}${microbatch}`
   }
   const width = rows.flat().reduce((widest, cell) => Math.max(widest, cell.length), 0)
   const margin = `rank ${actions.length - 1}`.length

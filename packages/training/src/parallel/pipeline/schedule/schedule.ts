@@ -184,7 +184,7 @@ export function validateSchedule(actions: ActionLists): void {
   simulateSchedule(actions)
 }
 
-/** The actions that may follow, after those that a stage has run for a micro-batch. */
+/** The kinds of actions that may follow, by the kinds that a stage has run for a micro-batch. */
 const NEXT: Readonly<Record<string, readonly ActionKind[]>> = {
   '': ['F'],
   F: ['B', 'I'],

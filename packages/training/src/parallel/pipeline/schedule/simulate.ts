@@ -4,8 +4,9 @@ import {
   formatAction,
   needsOf,
   peakInFlight,
+  placeOf,
   productOf,
-  stuckError,
+  scheduleError,
   type ActionKind,
   type ActionLists,
   type PlacedAction,
@@ -151,7 +152,8 @@ export function simulateSchedule(
     const action = actions[rank]![position]
     if (action === undefined) continue
     const missing = needsOf(action, extent.stages).find((need) => !producers.has(need))!
-    throw stuckError({ ...action, rank, position }, missing)
+    const place = placeOf(rank, position)
+    throw scheduleError(`${place}${formatAction(action)} waits for ever for ${missing}`)
   }
   return summarize(
     spans.sort((a, b) => a.end - b.end || a.rank - b.rank),
@@ -285,7 +287,7 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   const { rank, ready } = next
   const action = formatAction(next)
   const computed = cause === undefined ? start : Math.max(start, cause.end)
-  // Without a cause, the periods before `ready` are empty.
+  // Without a cause, the rank waited for nothing before `ready`.
   const from = cause ?? next
   const periods = [
     [
