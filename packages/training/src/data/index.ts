@@ -14,7 +14,6 @@ export {
   randomSplit,
   sampler,
   subset,
-  type RandomSplitOptions,
   type Sampler,
   type SamplerOptions,
 } from './order.ts'
