@@ -145,10 +145,15 @@ describe('a forged index with a matching checksum', () => {
     await expect(load(folder)).rejects.toMatchObject({ facts: { problem: told } })
   })
 
-  it('does not reveal how another file begins', async () => {
+  it('does not reveal how another file begins', () => {
     const path = join(makeFolder(), 'secret')
     writeFileSync(path, 'root:x:0:0:root:/root:/bin/sh')
-    const error = await openSafetensors(path).catch((thrown: unknown) => thrown)
+    let error: unknown
+    try {
+      openSafetensors(path)
+    } catch (thrown) {
+      error = thrown
+    }
     const first = new DataView(new TextEncoder().encode('root:x:0').buffer).getBigUint64(0, true)
     expect(String(error)).toContain('ERR_TSR_SAFETENSORS')
     expect(String(error)).not.toMatch(new RegExp(`root:x|${first}`))
@@ -191,14 +196,13 @@ describe('a checkpoint of another model', () => {
     return folder
   }
 
-  it('is refused if its tensor names differ, but may have extra tensors if strict is false', async () => {
+  it('is refused if its tensor names differ', async () => {
     const folder = await saved()
     const first = shardedMLP(sizes).slice(0, 1)
     await expect(loadCheckpoint(folder, { model: first })).rejects.toMatchObject({
       code: 'ERR_TSR_CHECKPOINT_MODEL',
       facts: { more: 'layers.1.weight, layers.1.bias', less: 'nothing' },
     })
-    await loadCheckpoint(folder, { model: first }, undefined, { strict: false })
     await expect(
       loadCheckpoint(folder, { model: shardedMLP({ ...sizes, layers: 3 }).build() }),
     ).rejects.toMatchObject({

@@ -115,11 +115,11 @@ export const trainingErrors = {
   ),
   ERR_TSR_CHECKPOINT_MODEL: userError(
     'The checkpoint {path} belongs to another model. Only in the checkpoint: {more}. Only in the model: {less}',
-    'Build the model as it was when it was saved, or pass strict: false to skip what the model does not have.',
+    'Build the model as it was when it was saved.',
   ),
   ERR_TSR_CHECKPOINT_MISSING: userError(
     'The checkpoint {path} has no {tensor}; it has {found}',
-    'Build the model and the optimizer as they were when the checkpoint was saved. With strict: false, buffers such as running statistics may be missing, and keep their values.',
+    'Build the model and the optimizer as they were when the checkpoint was saved.',
   ),
   ERR_TSR_CHECKPOINT_SHAPE: userError(
     '{tensor} is {has} in the checkpoint {path}, but {wants} in the model',

@@ -12,19 +12,15 @@ type Outcome<T> = { readonly call: string } & (
 )
 
 /**
- * Runs a function on every rank. If the function fails on any rank, throws on all ranks: the rank's
- * own error, or else the error of the first rank that failed.
+ * Runs a function on every rank and returns all results. If it fails on any rank, throws on all ranks:
+ * the rank's own error, or else that of the first rank that failed.
  *
- * @param call - the user's call, which must be the same on all ranks
- * @param timeout - the milliseconds to wait for other ranks; default: the time-out of the group
- * @returns the results of all ranks
- * @throws ERR_TSR_ARGUMENT if a rank is in another call
+ * @param call - the user's call. Throws ERR_TSR_ARGUMENT if a rank is in another one
  */
 export async function onAllRanks<T>(
   group: ProcessGroup | undefined,
   call: string,
   run: () => T | Promise<T>,
-  timeout?: number,
 ): Promise<T[]> {
   if (group === undefined || group.size === 1) return [await run()]
   let failure: { readonly error: unknown } | undefined
@@ -37,10 +33,7 @@ export async function onAllRanks<T>(
     const reported = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
     outcome = { call, error: reported.toJSON() }
   }
-  const outcomes = await group.allGatherObject(outcome, {
-    label: 'checkpoint',
-    ...(timeout !== undefined && { timeout }),
-  })
+  const outcomes = await group.allGatherObject(outcome, { label: 'checkpoint' })
   if (failure !== undefined) throw failure.error
   for (const [rank, each] of outcomes.entries()) {
     const other = callOf(each)

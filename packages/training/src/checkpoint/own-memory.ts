@@ -9,10 +9,8 @@ let file: number | undefined
 let isTried = false
 
 /**
- * Opens the memory of this process as a file, which every thread can read at the addresses of `addressOf`.
- *
- * @returns the file descriptor, which stays open; undefined on other systems than Linux, without native
- *   bindings, with a limited address space, or if the file cannot be read
+ * Opens the memory of this process as a file, which every thread can read at the addresses of
+ * `addressOf`. Returns undefined if that is impossible, as on other systems than Linux.
  */
 export function openOwnMemory(): number | undefined {
   if (!isTried) file = tryOpen()

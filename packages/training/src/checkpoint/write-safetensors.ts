@@ -59,11 +59,12 @@ export async function writeSafetensors(
 /**
  * Like `writeSafetensors`, also for held values.
  *
+ * @param path - undefined: writes no file, and only checks
  * @param others - tensors that are only checked
  * @returns the size of the file, and the checks of all tensors
  */
 export async function writeTensors(
-  path: string,
+  path: string | undefined,
   tensors: ReadonlyMap<string, AnyTensorData>,
   others: readonly Values[],
   metadata: Readonly<Record<string, string>>,
@@ -72,7 +73,7 @@ export async function writeTensors(
   const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
   const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
-  const file = { path, header, bytes }
+  const file = path === undefined ? undefined : { path, header, bytes }
   const checks = await streamTensors(all, writer, file)
   return { bytes: header.length + bytes, checks }
 }
@@ -124,109 +125,106 @@ export function writerFor(tensors: readonly Values[]): Writer {
   return isLarge(bytes) ? inWriter : inThisThread
 }
 
-/** What the other thread has, besides the parts. */
-interface SentChunk {
-  readonly memory: SharedArrayBuffer
-  /** The values that the thread reads itself, and their addresses. */
-  readonly inPlace: readonly (readonly [view: () => Float32Array, address: number])[]
-  /** Values of which the thread reads the last part. */
-  readonly ended: readonly HeldValues[]
-  readonly settle: (memory: SharedArrayBuffer) => void
+/** A part of a tensor, and its place in the memory of a chunk in bytes. */
+interface CutPart {
+  readonly tensor: number
+  readonly from: number
+  readonly to: number
+  readonly place: number
 }
 
-/** @throws Error if the values have moved while they were read */
-function checkPlaces(inPlace: SentChunk['inPlace']) {
-  if (inPlace.every(([view, address]) => addressOf(view()) === address)) return
-  throw new Error('the memory of the tensors has moved during the save')
+/** Divides tensors into the parts of chunks. */
+function cutTensors(tensors: readonly Values[]): CutPart[][] {
+  const chunks: CutPart[][] = []
+  let chunk: CutPart[] = []
+  let place = CHUNK
+  for (const [tensor, values] of tensors.entries()) {
+    const each = bytesOf(layoutOf(values).dtype)
+    for (let from = 0; from < values.length;) {
+      if (place === CHUNK || chunk.length === PARTS) {
+        chunk = []
+        chunks.push(chunk)
+        place = 0
+      }
+      const to = Math.min(values.length, from + (CHUNK - place) / each)
+      chunk.push({ tensor, from, to, place })
+      // A multiple of the size of any value.
+      place += Math.ceil(((to - from) * each) / 8) * 8
+      from = to
+    }
+  }
+  return chunks
 }
 
 /**
  * Reads tensors chunk by chunk into memory that is used again, has them checked and written, and
  * releases them. Other work of this process can run between chunks. If the other thread can read the
  * memory of this process, it copies the values that have a view.
- *
- * @param file - receives the first tensors; the others are only checked
- * @returns the checks of each tensor
- * @throws Error if the memory of the tensors moves meanwhile
  */
-export async function streamTensors(
+async function streamTensors(
   tensors: readonly Values[],
   writer: Writer,
-  file?: ChunkFile,
+  file: ChunkFile | undefined,
 ): Promise<Checks[]> {
   const { port1: port, port2 } = new MessageChannel()
   const written = writer('writeChunks', [port2, tensors.length, file], [port2])
   const ownMemory = writer === inThisThread ? undefined : openOwnMemory()
-  const sent: SentChunk[] = []
-  let failed: { readonly error: unknown } | undefined
-  const settle = () => {
-    const { memory, inPlace, ended, settle } = sent.shift()!
-    try {
-      checkPlaces(inPlace)
-      for (const values of ended) values.release()
-    } catch (error) {
-      failed = { error }
-    }
-    settle(memory)
-  }
-  port.on('message', settle)
   const send = (message: ChunkMessage) => {
     port.postMessage(message)
   }
-  const chunks = Array.from(
+  const memories = Array.from(
     { length: UNDER_WAY },
     () => spare.pop() ?? new SharedArrayBuffer(CHUNK),
   )
-  const free: (SharedArrayBuffer | Promise<SharedArrayBuffer>)[] = [...chunks]
-  let memory: SharedArrayBuffer | undefined
-  let used = 0
-  let parts: TensorChunk[] = []
-  let inPlace: SentChunk['inPlace'][number][] = []
-  let ended: HeldValues[] = []
-  const flush = () => {
-    if (memory === undefined) return
-    const kept = { memory, inPlace, ended }
-    send(parts)
-    free.push(new Promise((settle) => sent.push({ ...kept, settle })))
-    memory = undefined
-    used = 0
-    parts = []
-    inPlace = []
-    ended = []
-  }
+  const free = memories.map((memory) => Promise.resolve(memory))
+  /** What to do when the other thread has read a chunk, in the order of the chunks. */
+  const sent: (() => void)[] = []
+  port.on('message', () => {
+    sent.shift()!()
+  })
   try {
-    for (const [tensor, values] of tensors.entries()) {
-      const { dtype } = layoutOf(values)
-      for (let at = 0; at < values.length;) {
-        memory ??= (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
-        if (failed !== undefined) throw failed.error
-        const length = Math.min(values.length - at, (CHUNK - used) / bytesOf(dtype))
-        const chunk = toValues(dtype, memory, length, used)
-        const view = ownMemory !== undefined && 'read' in values ? values.view : undefined
+    for (const cuts of cutTensors(tensors)) {
+      const memory = (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
+      const inPlace: (readonly [view: () => Float32Array, address: number])[] = []
+      const ended: HeldValues[] = []
+      const parts: TensorChunk[] = []
+      for (const { tensor, from, to, place } of cuts) {
+        const values = tensors[tensor]!
+        const chunk = toValues(layoutOf(values).dtype, memory, to - from, place)
+        const isHeld = 'read' in values
+        const view = ownMemory !== undefined && isHeld ? values.view : undefined
         let source: TensorChunk['source']
         if (view !== undefined) {
           const address = addressOf(view())
           inPlace.push([view, address])
-          source = { file: ownMemory!, address: address + 4 * at }
-        } else if ('read' in values) await values.read(chunk as Float32Array, at)
-        else chunk.set(values.subarray(at, at + length) as never)
+          source = { file: ownMemory!, address: address + 4 * from }
+        } else if (isHeld) await values.read(chunk as Float32Array, from)
+        else chunk.set(values.subarray(from, to) as never)
         parts.push({ tensor, values: chunk, source })
-        at += length
-        if ('read' in values && at === values.length) {
-          if (view === undefined) values.release()
-          else ended.push(values)
-        }
-        // A multiple of the size of any value.
-        used = Math.ceil((used + chunk.byteLength) / 8) * 8
-        if (used === CHUNK || parts.length === PARTS) flush()
+        if (!isHeld || to < values.length) continue
+        if (view === undefined) values.release()
+        else ended.push(values)
       }
+      const read = new Promise<SharedArrayBuffer>((resolve, reject) => {
+        sent.push(() => {
+          const isSame = inPlace.every(([view, address]) => addressOf(view()) === address)
+          if (!isSame) reject(new Error('the memory of the tensors has moved during the save'))
+          else {
+            for (const values of ended) values.release()
+            resolve(memory)
+          }
+        })
+      })
+      // An error is thrown where the promise is awaited, if at all.
+      read.catch(() => undefined)
+      send(parts)
+      free.push(read)
     }
-    flush()
     send(null)
     const checks = await written
-    while (sent.length > 0) settle()
-    if (failed !== undefined) throw failed.error
-    if (spare.length === 0) spare.push(...chunks)
+    for (const settle of sent.splice(0)) settle()
+    await Promise.all(free)
+    if (spare.length === 0) spare.push(...memories)
     return checks
   } catch (error) {
     send('cancel')

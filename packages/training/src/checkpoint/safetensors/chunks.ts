@@ -30,18 +30,10 @@ export interface ChunkFile {
   readonly bytes: number
 }
 
-/**
- * What a save sends through its port: chunks, which are answered when their memory is free; at the end
- * null; or `cancel` to remove the file.
- */
+/** A chunk, which is answered when its memory is free; null at the end; `cancel` to remove the file. */
 export type ChunkMessage = readonly TensorChunk[] | 'cancel' | null
 
-/**
- * Checks the tensors that arrive in chunks at a port, and writes their file.
- *
- * @param count - of tensors
- * @returns the checks of each tensor
- */
+/** Checks `count` tensors that arrive in chunks at a port, and writes their file. */
 export async function writeChunks(
   port: MessagePort,
   count: number,
@@ -106,7 +98,6 @@ export interface Checks {
   readonly notFinite?: number | undefined
 }
 
-/** @param former - the checks of the values before these; default: there are none */
 function check(values: TensorValues, former?: Checks): Checks {
   return {
     crc32: crc32(values, former?.crc32),
