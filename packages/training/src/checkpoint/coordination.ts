@@ -36,11 +36,12 @@ export async function onAllRanks<T>(
   const outcomes = await group.allGatherObject(outcome, { label: 'checkpoint' })
   if (failure !== undefined) throw failure.error
   for (const [rank, each] of outcomes.entries()) {
-    const other = callOf(each)
+    // A rank in another call may have sent anything.
+    const { call: other = 'another one' } = Object(each) as Partial<Outcome<T>>
     if (other === call) continue
     throw argumentError(
       `the call of rank ${rank}`,
-      other ?? 'another one',
+      other,
       `${call}, as on rank ${group.rank}: all ranks make the same calls`,
     )
   }
@@ -48,11 +49,4 @@ export async function onAllRanks<T>(
     if ('error' in each) throw reviveTsrError(each.error)
     return each.value
   })
-}
-
-/** The call in which another rank sent this from `onAllRanks`; undefined if it sent it elsewhere. */
-function callOf(received: unknown) {
-  const outcome = Object(received) as { readonly call?: unknown }
-  const isOutcome = 'value' in outcome || 'error' in outcome
-  return isOutcome && typeof outcome.call === 'string' ? outcome.call : undefined
 }

@@ -188,14 +188,14 @@ function checkAgreement(ranks: readonly Readonly<Record<string, unknown>>[]) {
   }
 }
 
-function copyOf<T>(value: T): T {
+function copyOf(value: unknown): unknown {
   let copy: unknown
   try {
     copy = JSON.parse(JSON.stringify(value))
   } catch {
     copy = undefined
   }
-  if (isDeepStrictEqual(copy, value)) return copy as T
+  if (isDeepStrictEqual(copy, value)) return copy
   throw argumentError('data', inspect(value), 'a value that JSON preserves')
 }
 

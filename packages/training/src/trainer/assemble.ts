@@ -10,6 +10,7 @@ import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import { checkFrozen } from '../parallel/gradients/options.ts'
 import { pipeline, wholeModel } from '../parallel/pipeline/create.ts'
+import type { ModelOptions, PipelineOptions } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
@@ -18,7 +19,7 @@ import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { compareOptions } from './agreement.ts'
 import { layoutOf, type Layout } from './layout.ts'
-import { given, readTrainerOptions, type CheckedOptions, type TrainerOptions } from './options.ts'
+import { readTrainerOptions, type CheckedOptions, type TrainerOptions } from './options.ts'
 
 /** A model that is distributed over ranks, with its options. */
 export type Assembly = Awaited<ReturnType<typeof assemble>>
@@ -32,17 +33,21 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
-  const { clip, optimizer, recompute, unused } = checked
+  const { clip, optimizer, recompute, unused, accumulate, microbatches } = checked
   const isDivided = checked.plan?.['lm_head'] !== undefined
   const loss =
     checked.loss ?? (isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy)
   const common = {
-    ...given({ optimizer, recompute, unused, recorder: layout.world.spans, loss }),
-    ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }),
-  }
+    optimizer,
+    recompute,
+    unused,
+    loss,
+    recorder: layout.world.spans,
+    clip: clip && { ...clip, ...(tp.size > 1 && { tensor: tp }) },
+  } as ModelOptions
   let core: Pipeline
   if (pp.size > 1) {
-    const { accumulate, schedule, chunks, split, microbatches } = checked
+    const { schedule, chunks, split } = checked
     if (accumulate !== 1) {
       throw argumentError(
         'accumulate',
@@ -58,9 +63,9 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
       )
     }
     const cut = divide(adapted.recipe, checked, layout)
-    core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
+    const options = { ...common, schedule, chunks, split, microbatches } as PipelineOptions
+    core = pipeline(cut, pp, options)
   } else {
-    const { accumulate, microbatches } = checked
     const parts = accumulate === 1 ? (microbatches ?? 1) : accumulate
     const module = divide(adapted.build(), checked, layout)
     core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })

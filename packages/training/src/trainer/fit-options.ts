@@ -1,4 +1,4 @@
-import { anything, argumentError, count, declareOptions, flag, where } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, filled, flag, where } from '@tsrun/core'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { checkCallback, type FitCallback } from './callbacks.ts'
@@ -112,7 +112,7 @@ const readEvaluate = declareOptions(
 
 const readSave = declareOptions(
   {
-    directory: where<string>((value) => typeof value === 'string', 'the path of a folder'),
+    directory: filled('the path of a folder'),
     every: every.optional(),
     keep: every.default(Infinity),
     best: flag.default(false),

@@ -97,9 +97,3 @@ export function readTrainerOptions(given: TrainerOptions) {
   if (clip === undefined) return { ...options, clip }
   return { ...options, clip: readClip(typeof clip === 'object' ? clip : { maxNorm: clip }) }
 }
-
-/** Returns the options that are not undefined, so that the called function applies its own defaults. */
-export function given<T extends object>(options: T): { [K in keyof T]: NonNullable<T[K]> } {
-  const entries = Object.entries(options).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> }
-}
