@@ -2,7 +2,7 @@ import { argumentError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
-import { isTensor } from '../tfjs/tfjs.ts'
+import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 import type { Reader } from '../parallel/pipeline/microbatches.ts'
 import type { AnyBatch, BatchPart } from './batch.ts'
 import type { Layout } from './layout.ts'
@@ -83,10 +83,6 @@ export async function compareBatches(
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
-  const parts = [
-    ['inputs', inputs, isFirst],
-    ['labels', labels, isLast],
-  ] as const
   const facts: Record<string, string> = {
     size: `${examples} examples`,
     indices: describeValues(indices),
@@ -94,9 +90,12 @@ export async function compareBatches(
   }
   // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
   // examples. Middle pipeline stages may get tensors that they never read.
-  for (const [name, part, isRead] of cp.size === 1 ? parts : []) {
-    if (isRead || ArrayBuffer.isView(part)) facts[name] = describeValues(await valuesOfPart(part))
+  const add = async (name: string, part: BatchPart, isRead: boolean) => {
+    if (cp.size > 1 || !(isRead || ArrayBuffer.isView(part))) return
+    facts[name] = describeValues(isTensor(part) ? await part.data() : part)
   }
+  await add('inputs', inputs, isFirst)
+  await add('labels', labels, isLast)
   const own = { replica: share[0], facts }
   const all = await world.allGatherObject(own, { label: 'batches of the first step' })
   for (const [rank, { replica, facts }] of all.entries()) {
@@ -113,16 +112,11 @@ export async function compareBatches(
   }
 }
 
-/** Returns the values of an array or a tensor; undefined for a function, which is not called. */
-async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefined> {
-  if (isTensor(part)) return await part.data()
-  return ArrayBuffer.isView(part) ? part : undefined
-}
-
 const SHOWN = 4
 
-function describeValues(values: ArrayLike<number> | undefined): string {
-  if (values === undefined) return 'unknown'
+/** Describes the values of a part. A function that makes them is not called. */
+function describeValues(values: Exclude<BatchPart, Tensor> | undefined): string {
+  if (!ArrayBuffer.isView(values)) return 'unknown'
   const all = Array.from(values)
   let hash = 0
   for (const value of all) {

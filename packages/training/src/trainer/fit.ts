@@ -238,10 +238,8 @@ function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOp
     const seconds = (at - begin!) / 1000
     const perSecond = seconds === 0 ? 0 : examples / seconds
     const of = Number.isFinite(steps) ? `/${steps}` : ''
-    const speed =
-      unit === undefined
-        ? `${grouped(perSecond)} examples/s`
-        : `${grouped(perSecond * unit.tokens)} tokens/s`
+    const [each, what] = unit === undefined ? [1, 'examples'] : [unit.tokens, 'tokens']
+    const speed = `${Math.round(perSecond * each).toLocaleString('en-US')} ${what}/s`
     const left = ((steps - step) * seconds) / Math.max(1, step - first - 1)
     const isKnown = Number.isFinite(left) && left > 0 && counted > 0
     const parts = [
@@ -286,10 +284,6 @@ function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOp
       if (last !== undefined) output.log(line(last))
     },
   }
-}
-
-function grouped(value: number): string {
-  return Math.round(value).toLocaleString('en-US')
 }
 
 function short(loss: number): string {
