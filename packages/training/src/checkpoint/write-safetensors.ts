@@ -177,7 +177,7 @@ async function streamTensors(
     () => spare.pop() ?? new SharedArrayBuffer(CHUNK),
   )
   const free = memories.map((memory) => Promise.resolve(memory))
-  /** What to do when the other thread has read a chunk, in the order of the chunks. */
+  /** To be called when the other thread has read a chunk, in the order of the chunks. */
   const sent: (() => void)[] = []
   port.on('message', () => {
     sent.shift()!()
@@ -205,15 +205,12 @@ async function streamTensors(
         if (view === undefined) values.release()
         else ended.push(values)
       }
-      const read = new Promise<SharedArrayBuffer>((resolve, reject) => {
-        sent.push(() => {
-          const isSame = inPlace.every(([view, address]) => addressOf(view()) === address)
-          if (!isSame) reject(new Error('the memory of the tensors has moved during the save'))
-          else {
-            for (const values of ended) values.release()
-            resolve(memory)
-          }
-        })
+      const read = new Promise<void>((resolve) => sent.push(resolve)).then(() => {
+        if (!inPlace.every(([view, address]) => addressOf(view()) === address)) {
+          throw new Error('the memory of the tensors has moved during the save')
+        }
+        for (const values of ended) values.release()
+        return memory
       })
       // An error is thrown where the promise is awaited, if at all.
       read.catch(() => undefined)
