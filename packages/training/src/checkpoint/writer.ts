@@ -1,4 +1,4 @@
-import { once } from 'node:events'
+import { once, setMaxListeners } from 'node:events'
 import { MessageChannel, Worker, type MessagePort, type Transferable } from 'node:worker_threads'
 import { reviveTsrError, type SerializedTsrError } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
@@ -53,6 +53,8 @@ export function startWriter() {
     execArgv: permissions(),
   })
   const ending = new AbortController()
+  // Any number of calls may be in progress.
+  setMaxListeners(0, ending.signal)
   const started = { worker, ended: ending.signal }
   running = started
   // The port of a call in progress keeps the process alive.
