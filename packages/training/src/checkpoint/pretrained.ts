@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { anything, object, parseJson, readFileText, record, tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
@@ -54,7 +55,8 @@ export interface PretrainedReport {
  *
  * @throws ERR_TSR_SAFETENSORS_TENSOR when a tensor is missing, ERR_TSR_CHECKPOINT_SHAPE when it has
  *   another shape, ERR_TSR_SAFETENSORS when the file is missing or damaged, ERR_TSR_ARGUMENT for a model
- *   without parameters, such as a recipe
+ *   without parameters, such as a recipe; errors of the file system. Before the first value is read, all
+ *   names, shapes and dtypes are checked. If reading fails later, some parameters have changed.
  */
 export async function loadPretrained(
   path: string,
@@ -62,28 +64,35 @@ export async function loadPretrained(
   mapping: NameMapping = (tensor) => ({ tensor }),
 ): Promise<PretrainedReport> {
   checkModule(model)
-  return fillFrom(await openModelFiles(path), model.parameters, mapping)
+  const { loads, report } = prepareLoads(await openModelFiles(path), model.parameters, mapping)
+  for (const load of loads) {
+    load()
+    // Let other work of this process run between reads.
+    await setImmediate()
+  }
+  return report
 }
 
 /** Like `loadPretrained`, but synchronous, for recipes that build their parts synchronously. */
-export function fillFrom(
-  files: ModelFiles,
-  parameters: readonly Parameter[],
-  mapping: NameMapping,
-): PretrainedReport {
+export function fillFrom(...from: Parameters<typeof prepareLoads>): void {
+  for (const load of prepareLoads(...from).loads) load()
+}
+
+/** Checks that the files have all parameters. Returns a function for each parameter that loads it. */
+function prepareLoads(files: ModelFiles, parameters: readonly Parameter[], mapping: NameMapping) {
   const names = new Set(files.names)
   const all = Array.from(new Set(parameters), (parameter) => {
     const source = mapping(parameter.name, names)
     return { parameter, source, file: files.fileOf(source.tensor) }
   })
-  // Change nothing unless all tensors fit.
   for (const { parameter, source, file } of all) checkSource(parameter, source, file)
-  for (const { parameter, source, file } of all) {
+  const loads = all.map(({ parameter, source, file }) => () => {
     const values = partOfStored(parameter, source, file.readFloats(source.tensor))
     replaceValue(parameter, tensorFrom(values, parameter.shape))
-  }
+  })
   const used = new Set(all.map(({ source }) => source.tensor))
-  return { loaded: all.length, unused: files.names.filter((name) => !used.has(name)) }
+  const unused = files.names.filter((name) => !used.has(name))
+  return { loads, report: { loaded: all.length, unused } }
 }
 
 /** Throws unless the tensor has floats and the parameter's shape, whose axes may be joined. */
