@@ -1,4 +1,12 @@
-import { readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { runWorld } from '@tsrun/distributed'
@@ -10,6 +18,7 @@ import {
   openSafetensors,
   saveCheckpoint,
   shardedMLP,
+  writeSafetensors,
   type Part,
 } from '@tsrun/training'
 import { describeDamage } from './support/damage.ts'
@@ -133,6 +142,22 @@ describe('a forged index with a matching checksum', () => {
     await expect(load(folder)).rejects.toMatchObject({
       code: 'ERR_TSR_CHECKPOINT_UNFINISHED',
       facts: { problem: expect.stringContaining(problem) as string },
+    })
+  })
+
+  it('cannot pass a smaller tensor off as the whole', async () => {
+    const folder = await folderWith(1)
+    const file = fileOf(folder, 1)
+    const values = Float32Array.of(1, 2, 3, 4)
+    await writeSafetensors(file, new Map([['w', { shape: [4, 1], values }]]))
+    const forged = { ...piece, box: { offset: [0, 0], extent: [4, 1] }, crc32: crc32(values) }
+    forge(folder, (index) => {
+      put(forged)(index)
+      index.files[piece.file] = statSync(file).size
+    })
+    await expect(load(folder)).rejects.toMatchObject({
+      code: 'ERR_TSR_CHECKPOINT_DAMAGED',
+      facts: { problem: 'it has 4 of the 12 values that this rank needs' },
     })
   })
 

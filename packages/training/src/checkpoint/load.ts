@@ -145,7 +145,7 @@ async function readPart(
       if (keyOf(part) === stored.key) {
         // If the layout is the same as when saving, no copy is needed.
         values = found
-        filled = size
+        filled = found.length
       } else {
         values ??= zeros(dtype, size)
         filled += copyCommon({ ...source, values: found }, { ...part, values })
