@@ -1,6 +1,6 @@
 import { chmodSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { runWorld } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import {
   latestCheckpoint,
   loadBackend,
@@ -114,16 +114,22 @@ describe('saving', () => {
     await expect(saving).rejects.toMatchObject({ code: 'ERR_TSR_ARGUMENT', facts: { name } })
   })
 
-  it('refuses unknown options', async () => {
+  it('refuses unknown options, as loading does', async () => {
+    const folder = await folderWith(1)
     const wrong = { keeep: 3 } as never
-    const failed = await runWorld({ size: 2, seed: 1 }, (world) =>
-      saveCheckpoint(makeFolder(), state(2), world, wrong).catch((error: unknown) => error),
-    )
-    for (const error of failed) {
-      expect(error).toMatchObject({
-        code: 'ERR_TSR_ARGUMENT',
-        facts: { value: 'an object with the unknown key "keeep"' },
-      })
+    for (const call of [
+      (world: ProcessGroup) => saveCheckpoint(folder, state(2), world, wrong),
+      (world: ProcessGroup) => loadCheckpoint(folder, state(1), world, wrong),
+    ]) {
+      const failed = await runWorld({ size: 2, seed: 1 }, (world) =>
+        call(world).catch((error: unknown) => error),
+      )
+      for (const error of failed) {
+        expect(error).toMatchObject({
+          code: 'ERR_TSR_ARGUMENT',
+          facts: { value: 'an object with the unknown key "keeep"' },
+        })
+      }
     }
   })
 

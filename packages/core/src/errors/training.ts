@@ -115,7 +115,7 @@ export const trainingErrors = {
   ),
   ERR_TSR_CHECKPOINT_MODEL: userError(
     'The checkpoint {path} belongs to another model. Only in the checkpoint: {more}. Only in the model: {less}',
-    'Build the model as it was when it was saved.',
+    'Build the model as it was when it was saved, or pass strict: false to skip what the model does not have.',
   ),
   ERR_TSR_CHECKPOINT_MISSING: userError(
     'The checkpoint {path} has no {tensor}; it has {found}',

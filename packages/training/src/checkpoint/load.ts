@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
-import { isTsrError, tsrError } from '@tsrun/core'
+import { declareOptions, flag, isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import type { StoredPiece, StoredTensor } from './contents.ts'
@@ -21,6 +21,14 @@ import { keyOf } from './plan.ts'
 import { bytesOf, toValues, type SafetensorsDType } from './safetensors/dtypes.ts'
 import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/format.ts'
 import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
+
+/** Options of `loadCheckpoint`. */
+export interface LoadOptions {
+  /** Whether to throw for tensors that only the checkpoint has, such as those of a head; default true. */
+  readonly strict?: boolean
+}
+
+const readOptions = declareOptions({ strict: flag.default(true) })
 
 /** All loaded values but the tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
@@ -43,13 +51,14 @@ export interface LoadedCheckpoint extends LatestCheckpoint {
  *
  * @throws ERR_TSR_CHECKPOINT_NONE when there is none; ERR_TSR_CHECKPOINT_MODEL when it belongs to
  *   another model, ERR_TSR_CHECKPOINT_MISSING and ERR_TSR_CHECKPOINT_SHAPE for a tensor;
- *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an unknown key of
- *   the state. If one rank throws, all do.
+ *   ERR_TSR_CHECKPOINT_UNFINISHED, ERR_TSR_CHECKPOINT_DAMAGED; ERR_TSR_ARGUMENT for an invalid or
+ *   unknown option or key of the state. If one rank throws, all do.
  */
 export async function loadCheckpoint(
   directory: string,
   state: CheckpointState,
   group?: ProcessGroup,
+  options: LoadOptions = {},
 ): Promise<LoadedCheckpoint> {
   return await traceWait('checkpoint', { name: 'load' }, async () => {
     checkPlace(directory, group)
@@ -72,7 +81,7 @@ export async function loadCheckpoint(
         const facts = { path: latest.path, tensor: 'state of an optimizer', found: 'a model only' }
         throw tsrError('ERR_TSR_CHECKPOINT_MISSING', facts)
       }
-      checkNames(checkpoint, ranks.flat())
+      if (readOptions(options).strict) checkNames(checkpoint, ranks.flat())
       for (const parts of requested) pieces.push(await readParts(checkpoint, parts))
     })
     // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.

@@ -1,6 +1,6 @@
 import { argumentError, declareOptions } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
-import { loadCheckpoint, type LoadedCheckpoint } from '../checkpoint/load.ts'
+import { loadCheckpoint, type LoadedCheckpoint, type LoadOptions } from '../checkpoint/load.ts'
 import { saveCheckpoint, type SavedCheckpoint, type SaveOptions } from '../checkpoint/save.ts'
 import type { CheckpointState } from '../checkpoint/owners.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -269,9 +269,9 @@ export class Trainer {
   }
 
   /** Loads a checkpoint, which may come from another mesh: see `loadCheckpoint`. */
-  async load(directory: string): Promise<LoadedCheckpoint> {
+  async load(directory: string, options: LoadOptions = {}): Promise<LoadedCheckpoint> {
     const loaded = await this.#calls.run('load', () =>
-      loadCheckpoint(directory, this.state, this.layout.world),
+      loadCheckpoint(directory, this.state, this.layout.world, options),
     )
     this.#steps = loaded.step
     return loaded
