@@ -31,8 +31,8 @@ export interface UnusableCheckpoint {
 }
 
 /**
- * Lists the finished checkpoints in a folder, newest save first: a job may have resumed from an earlier
- * step. If the index of a checkpoint is unreadable, its `save` is undefined, and it comes first.
+ * Lists the finished checkpoints in a folder, newest save first. Steps may be in another order, because a
+ * job may resume from an earlier step. A checkpoint with an unreadable index has no `save` and comes first.
  */
 async function listCheckpoints(directory: string) {
   const names = await readdir(directory).catch(noneIfMissing)
@@ -100,7 +100,7 @@ export function newName(directory: string, step: number): string {
   return copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`
 }
 
-/** Creates a folder to write in, removes those of unfinished saves, and returns the number of the save. */
+/** Removes folders of unfinished saves, creates that of a new save, and returns its number. */
 export async function makeUnfinished(directory: string, path: string): Promise<number> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
@@ -112,7 +112,7 @@ export async function makeUnfinished(directory: string, path: string): Promise<n
   return Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1
 }
 
-/** Adds the index to a checkpoint, checks that it is complete, and gives it its name. */
+/** Writes the index of a checkpoint, checks that no file is missing, and renames its folder. */
 export async function publish(path: string, final: string, index: string): Promise<void> {
   await writeDurably(join(path, INDEX), (file) => file.writeFile(index))
   await openCheckpoint(path).catch((error: unknown) => {
@@ -177,7 +177,7 @@ export async function latestCheckpoint(
   return await latestFor('latestCheckpoint', directory, group)
 }
 
-/** `latestCheckpoint` as a part of another call. */
+/** `latestCheckpoint` for use within another call. */
 export async function latestFor(call: string, directory: string, group?: ProcessGroup) {
   const rank = group?.rank ?? 0
   const [latest] = await onAllRanks(group, call, async () =>

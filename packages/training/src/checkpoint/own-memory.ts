@@ -1,10 +1,10 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { addressOf, addressSpaceLimit, isAvailable } from '@tsrun/native'
 
-/** The address space of a process. With less, memory of WebAssembly may move when it grows. */
+/** The usual address space of a process, in bytes. If it is limited, WebAssembly memory may move. */
 const WHOLE_SPACE = 2 ** 47
 
-/** The result of the only try. */
+/** The result of `tryOpen`, which runs once. */
 let opened: { readonly file: number | undefined } | undefined
 
 /**

@@ -30,7 +30,7 @@ export interface Piece extends Part {
   readonly values: PieceValues
 }
 
-/** A part of a tensor with a copy of its values or a reference to them, which its user releases. */
+/** A part of a tensor with a copy of its values or a reference to them, which the caller releases. */
 export interface HeldPiece extends Part {
   readonly values: PieceValues | HeldValues
 }
@@ -69,7 +69,7 @@ export async function copyPieces(owner: PieceOwner): Promise<Piece[]> {
   return copies
 }
 
-/** @throws ERR_TSR_NOT_FINITE if `value`, which is NaN or infinite, is given */
+/** Throws ERR_TSR_NOT_FINITE if a NaN or infinite `value` was found. */
 export function checkFinite(name: string, value: number | undefined): void {
   if (value !== undefined) throw tsrError('ERR_TSR_NOT_FINITE', { what: name, value })
 }
@@ -144,9 +144,9 @@ export function copyCommon(source: Piece, target: Piece): number {
   return count
 }
 
-/** Returns both boxes, with trailing axes merged if both span them, which makes runs longer. */
+/** Returns both boxes. Merges trailing axes that both boxes span completely, so that runs are longer. */
 function mergeAxes(a: Part, b: Part) {
-  // A first axis of length 1 gives also the box of a number an axis.
+  // Add a first axis of length 1, so that the box of a number has an axis too.
   const shape = [1, ...a.shape]
   const boxOf = ({ box }: Part) => ({
     offset: [0, ...(box?.offset ?? a.shape.map(() => 0))],

@@ -34,9 +34,9 @@ export interface PlannedPiece extends PieceFacts {
   readonly rank: number
 }
 
-/** The distinct pieces of a tensor, and who holds them. */
+/** The distinct pieces of a tensor, and the ranks that hold them. */
 interface HeldTensor {
-  /** The description of a piece by the first rank that holds one. */
+  /** The description of a piece, from the first rank that holds one. */
   readonly facts: PieceFacts
   readonly rank: number
   /** The distinct pieces by key, each with the ranks that hold it. */
@@ -44,8 +44,8 @@ interface HeldTensor {
 }
 
 /**
- * Decides which rank writes which piece: of those that hold it, the one with the fewest bytes to write
- * so far. All ranks compute the same plan. Throws if pieces do not form whole tensors.
+ * Decides which rank writes each piece: of the ranks that hold it, the one with the fewest bytes to
+ * write so far. All ranks compute the same plan. Throws if pieces do not form whole tensors.
  */
 export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPiece[] {
   const tensors = new Map<string, HeldTensor>()

@@ -95,7 +95,7 @@ function prepareLoads(files: ModelFiles, parameters: readonly Parameter[], mappi
   return { loads, report: { loaded: all.length, unused } }
 }
 
-/** Throws unless the tensor has floats and the parameter's shape, whose axes may be joined. */
+/** Throws unless the tensor has floats and the shape of the parameter. Axes may be joined. */
 function checkSource(parameter: Parameter, source: PretrainedSource, file: SafetensorsFile) {
   floatsIn(file, source.tensor)
   const { name, shape } = partOfParameter(parameter)
@@ -180,7 +180,7 @@ async function listFiles(path: string) {
       : `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
     throw tsrError('ERR_TSR_SAFETENSORS', { path, problem })
   }
-  // The file names by tensor, which are unchecked. There are none if the file is not an index.
+  // Unchecked file names, by tensor. If the file is not an index, there are none.
   const files = parseJson(readFileText(index), hubIndex)?.weight_map ?? {}
   const names = new Set(Object.values(files))
   const own = [...names].filter(isName)

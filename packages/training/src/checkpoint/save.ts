@@ -120,7 +120,7 @@ export async function prepareSaves(
       startWriter()
       openOwnMemory()
     } catch {
-      // The first save tries again, and fails on all ranks.
+      // The first save tries again. If that fails, it fails on all ranks.
     }
   }
   await writersOf(group)
@@ -251,7 +251,7 @@ async function writersOf(group: ProcessGroup | undefined): Promise<ProcessGroup 
   if (group === undefined || group.size === 1) return undefined
   const queue = queueOf(group)
   const members = Array.from({ length: group.size }, (_, rank) => rank)
-  // Does not use `group`, so that training may use it meanwhile.
+  // `newGroup` sends nothing over `group`, so that training may use it meanwhile.
   queue.writers ??= newGroup(members, { parent: group, name: `checkpoints of ${group.name}` })
   return await queue.writers
 }

@@ -57,7 +57,7 @@ export async function writeSafetensors(
 }
 
 /**
- * Like `writeSafetensors`, also for held values.
+ * Like `writeSafetensors`, but also takes `HeldValues`.
  *
  * @param path - undefined: writes no file, and only checks
  * @param others - tensors that are only checked
@@ -106,17 +106,17 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
 }
 
 const MIB = 1024 * 1024
-/** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
+/** The bytes of a chunk. Free chunks are filled without a pause, in about a millisecond. */
 const CHUNK = 4 * MIB
 /** The number of chunks that are written and checked at one time. */
 const UNDER_WAY = 2
 /** The largest number of tensors in a chunk, because each read of a device takes time. */
 const PARTS = 16
 
-/** Whether a thread writes tensors of this size together. */
+/** Whether another thread writes tensors of this many bytes in total. */
 export const isLarge = (bytes: number): boolean => bytes > MIB
 
-/** Memory for chunks that no save uses. */
+/** Memory for chunks that no save uses at present. */
 const spare: SharedArrayBuffer[] = []
 
 /** Chooses the thread that checks and writes these tensors. */
@@ -148,7 +148,7 @@ function cutTensors(tensors: readonly Values[]): CutPart[][] {
       }
       const to = Math.min(values.length, from + (CHUNK - place) / each)
       chunk.push({ tensor, from, to, place })
-      // A multiple of the size of any value.
+      // Round up to a multiple of 8 bytes, the size of the largest values.
       place += Math.ceil(((to - from) * each) / 8) * 8
       from = to
     }
@@ -157,9 +157,9 @@ function cutTensors(tensors: readonly Values[]): CutPart[][] {
 }
 
 /**
- * Reads tensors chunk by chunk into memory that is used again, has them checked and written, and
- * releases them. Other work of this process can run between chunks. If the other thread can read the
- * memory of this process, it copies the values that have a view.
+ * Reads tensors chunk by chunk into reused memory, has them checked and written, and releases them. Other
+ * work of this process can run between chunks. If the other thread can read the memory of this process,
+ * that thread copies the values that have a view.
  */
 async function streamTensors(
   tensors: readonly Values[],
@@ -177,7 +177,7 @@ async function streamTensors(
     () => spare.pop() ?? new SharedArrayBuffer(CHUNK),
   )
   const free = memories.map((memory) => Promise.resolve(memory))
-  /** To be called when the other thread has read a chunk, in the order of the chunks. */
+  /** One function for each chunk in progress, to call when the other thread has read the chunk. */
   const sent: (() => void)[] = []
   port.on('message', () => {
     sent.shift()!()
@@ -212,7 +212,7 @@ async function streamTensors(
         for (const values of ended) values.release()
         return memory
       })
-      // An error is thrown where the promise is awaited, if at all.
+      // Errors are thrown where `read` is awaited. After a failed save, nothing awaits it.
       read.catch(() => undefined)
       send(parts)
       free.push(read)

@@ -46,7 +46,7 @@ const PERMISSION =
   /^--((experimental[-_])?permission|allow[-_](fs[-_](read|write)|addons|child[-_]process|wasi|worker|net|inspector))(=|$)/
 const TAKES_PATH = /^--allow[-_]fs[-_](read|write)$/
 
-/** Starts the thread that writes checkpoints. It lives as long as the process, which it does not prolong. */
+/** Starts the thread that writes checkpoints. It ends with the process and does not keep it alive. */
 export function startWriter() {
   if (running !== undefined) return running
   const worker = new Worker(new URL('dist/writer-thread.js', packageFolder), {

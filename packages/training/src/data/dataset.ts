@@ -16,7 +16,7 @@ export function folderOfDataset(dataset: string, packageName: string): string {
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
 }
 
-/** Reads a file of a data set of at most `most` bytes. */
+/** Reads a file of a data set. `most` is the limit in bytes. */
 export function readDataFile(path: string, most?: number): Buffer<ArrayBuffer> {
   try {
     return readFileBytes(path, most)

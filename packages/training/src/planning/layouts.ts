@@ -200,7 +200,7 @@ export interface LayoutMemory {
 /** The bytes of a float32. */
 const BYTES = 4
 
-/** The bytes of optimizer state for a parameter. */
+/** The bytes of optimizer state per value of the model. */
 const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
 
 /**

@@ -11,7 +11,7 @@ import type { CheckedOptions } from './options.ts'
 /** The steps at which ranks compare the rates of their learning rate schedules. */
 const SAMPLES = [0, 1, 10, 100, 1000]
 
-/** The options of a trainer that are compared as they are. */
+/** The options of a trainer that ranks compare by value. */
 const COMPARED = [
   'zero',
   'accumulate',
@@ -114,7 +114,7 @@ export async function compareBatches(
 
 const SHOWN = 4
 
-/** Describes the values of a part. A function that makes them is not called. */
+/** Describes values of a batch. A function that makes values is not called. */
 function describeValues(values: Exclude<BatchPart, Tensor> | undefined): string {
   if (!ArrayBuffer.isView(values)) return 'unknown'
   const all = Array.from(values)

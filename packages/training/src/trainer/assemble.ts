@@ -72,7 +72,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
   }
   try {
     const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
-    // Averages gradients. Present if there are several replicas, or sharded state.
+    // `replica` averages gradients. It exists if there are several replicas, or sharded state.
     const replica = await replicate(core, { ...checked, frozen }, layout)
     return { core, replica, layout, options: checked }
   } catch (error) {
@@ -81,7 +81,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
   }
 }
 
-/** Frees the model. A tf.layers model gets its weights back first, while `zero: 3` can gather them. */
+/** Frees the model. A tf.layers model first gets its weights back, which `zero: 3` must gather. */
 export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
   const module: ReturnType<AdaptedModel['build']> = core.module
   module.restore?.()
@@ -175,7 +175,7 @@ export interface LayersModel {
   getClassName(): string
 }
 
-/** What the trainer uses of `@tsrun/layers`, which depends on this package: imported by name at run time. */
+/** Exports of `@tsrun/layers`, which depends on this package: the trainer imports it at run time. */
 interface LayersPackage {
   adaptLayers(model: LayersModel): {
     readonly endsInSoftmax: boolean

@@ -31,7 +31,7 @@ export interface AnyBatch {
    * Default: computed as if all replicas had equally many examples.
    */
   readonly row?: number
-  /** The part of the batch of all replicas that this batch is; undefined if unknown. */
+  /** Which part of the batch of all replicas this batch is; undefined if unknown. */
   readonly share?: Share
   /** The inputs: [size, ...]. */
   readonly inputs: BatchPart
@@ -119,7 +119,7 @@ function partOf(
     )
   }
   const dtype = kind.startsWith('Float') ? 'float32' : 'int32'
-  // Other arrays have no number that would become another one, as 2^32 - 1 would as int32.
+  // Only these arrays can have values that the dtype cannot hold, such as 2^32 - 1 for int32.
   if (/Float64|Uint32/.test(kind)) {
     checkValues(`batch.${name}`, { values: part, scale: 1, shift: 0 }, dtype, true)
   }

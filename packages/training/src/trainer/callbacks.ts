@@ -24,7 +24,7 @@ export interface EvaluationInfo extends Evaluation {
  * rank, training ends on all ranks. Checkpoints do not contain the state of callbacks.
  */
 export interface FitCallback {
-  /** Whether the callback needs evaluations, so that `fit` throws without them; default false. */
+  /** Whether the callback needs evaluations. If so, `fit` throws without `evaluate`. Default false. */
   readonly needsEvaluations?: boolean
   onStep?(info: StepInfo, run: Trainer): unknown
   onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
@@ -181,7 +181,7 @@ export interface FindRateOptions {
 
 /** The result of `findRate`. */
 export interface FoundRate {
-  /** The rate to start with: a tenth of that at which the loss falls fastest, but at least `from`. */
+  /** The rate to start with: a tenth of the rate at which the loss falls fastest, but at least `from`. */
   readonly suggestion: number
   /** The smoothed loss at each learning rate. The curve ends where the loss is four times the smallest. */
   readonly curve: readonly { readonly rate: number; readonly loss: number }[]

@@ -94,7 +94,7 @@ function loaderSource(run: Trainer, loader: Loader): Source {
   }
 }
 
-/** Returns the batches of an epoch. If their number is unknown, all ranks check that they have equally many. */
+/** Returns the batches of an epoch. If their number is unknown, ranks check that all have equally many. */
 function together(run: Trainer, data: Loader | Batches): Batches {
   // `fit` has already compared known lengths.
   return lengthOf(data) === undefined ? checked(run, data) : data
@@ -165,7 +165,7 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
   )
 }
 
-/** Returns the batches of this replica for an evaluation. All ranks must call it. `name` is for errors. */
+/** Returns the batches of this replica for an evaluation. All ranks must call it. Errors use `name`. */
 export async function evaluationData(
   run: Trainer,
   { data, batch }: { readonly data: AnyBatch | EvaluationData; readonly batch: number },
@@ -206,7 +206,7 @@ function otherPosition(state: unknown, expected: string): Error {
   )
 }
 
-/** Yields the values of an iterable, and records the waiting for each in the job's trace, if any. */
+/** Yields the values of an iterable, and records the time waited for each in the job's trace, if any. */
 export async function* traceInput<T>(values: AsyncIterable<T> | Iterable<T>): AsyncGenerator<T> {
   const iterator =
     Symbol.asyncIterator in values ? values[Symbol.asyncIterator]() : values[Symbol.iterator]()

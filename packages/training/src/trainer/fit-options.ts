@@ -53,7 +53,7 @@ export interface SavingOptions {
   readonly every?: number
   /** The number of newest checkpoints to keep; default: all. */
   readonly keep?: number
-  /** Whether to also save the smallest evaluated loss, to `<directory>/best`; default false. */
+  /** Whether evaluations with the smallest loss so far save to `<directory>/best`; default false. */
   readonly best?: boolean
   /** Whether saving throws if a value is NaN or infinite; default true. See `SaveOptions`. */
   readonly finite?: boolean
@@ -138,7 +138,7 @@ export function readFitOptions(given: FitOptions, data: FitData) {
   return { ...options, evaluating, saving, epochs, steps }
 }
 
-/** Rejects options and callbacks that need evaluations without `evaluate`, and data that ends too early. */
+/** Rejects options and callbacks that need `evaluate`, and evaluation data that can be read only once. */
 function checkEvaluation(
   { callbacks }: Pick<FitOptions, 'callbacks'>,
   evaluating: { readonly data: EvaluateOptions['data'] } | undefined,

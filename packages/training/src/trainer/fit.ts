@@ -192,7 +192,7 @@ interface SavedPosition {
   readonly first: { readonly step: number; readonly epoch: number }
 }
 
-/** Throws unless all values are finite: a step with non-finite gradients may have a finite loss. */
+/** Throws unless the model has finite values. A step with non-finite gradients may have a finite loss. */
 async function checkValues({ state, layout }: Trainer): Promise<void> {
   await onAllRanks(layout.world, 'fit', async () => {
     for (const owner of ownersOf(state)) await copyPieces(owner)
@@ -201,7 +201,7 @@ async function checkValues({ state, layout }: Trainer): Promise<void> {
 
 /**
  * Resumes from the newest checkpoint if the option `resume` is `auto`. If it is omitted, rejects a
- * directory with checkpoints of later steps, with which this training would mix its own.
+ * directory with checkpoints of later steps, because the new checkpoints would mix with them.
  */
 async function resumeFrom(run: Trainer, source: Source, { resume, saving }: CheckedFitOptions) {
   if (saving === undefined && resume === 'auto') {

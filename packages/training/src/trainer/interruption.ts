@@ -10,7 +10,7 @@ const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 type Signal = keyof typeof EXIT_CODES
 const SIGNALS = Object.keys(EXIT_CODES) as Signal[]
 
-/** The reasons to stop, from none on. If ranks have different ones, the last of them wins. */
+/** The reasons to stop, in ascending priority; undefined if there is none. */
 const STOPS = [undefined, 'callback', ...SIGNALS] as const
 
 /**
@@ -30,7 +30,7 @@ export function watchSignals() {
      * else undefined. All ranks must call this method after each step.
      */
     async agree(world: ProcessGroup, asked: boolean) {
-      // Yield to the event loop, in which signal handlers run. A step may never yield to it.
+      // Yield to the event loop, which runs signal handlers. Some steps never yield to it.
       await setImmediate()
       const own = received ?? (asked ? 'callback' : undefined)
       const last = Int32Array.of(STOPS.indexOf(own))

@@ -73,7 +73,7 @@ async function ourGroup(): Promise<ProcessGroup> {
   return isInitialized() ? defaultGroup() : await initProcessGroup()
 }
 
-/** Replaces a size of -1. */
+/** Replaces the size -1 of an axis by the number of remaining ranks. */
 function resolved(shape: Record<Axis, number>, ranks: number): Record<Axis, number> {
   const [axis, another] = AXES.filter((each) => shape[each] === -1)
   if (another !== undefined) {

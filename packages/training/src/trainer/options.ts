@@ -41,7 +41,7 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
   readonly loss?: Loss
   /** Clips gradients: scales them down so that the norm over the whole model is at most this value. */
   readonly clip?: number | Pick<ClipOptions, 'maxNorm'>
-  /** What ranks shard. 1: the optimizer state; 2: also gradients; 3: also parameters. Default 0. */
+  /** The ZeRO level. 1 shards the optimizer state, 2 also gradients, 3 also parameters. Default 0. */
   readonly zero?: 0 | ZeroStage
   /** The tensor parallel plan: how the ranks of `tp` shard each layer, for example `gptPlan()`. */
   readonly plan?: ParallelPlan
@@ -91,7 +91,7 @@ const readClip = declareOptions({ maxNorm: clipRules.maxNorm }, 'clip')
 
 export type CheckedOptions = ReturnType<typeof readTrainerOptions>
 
-/** Checks the options, and makes an object of `clip`. */
+/** Checks the options, and turns `clip` into an object. */
 export function readTrainerOptions(given: TrainerOptions) {
   const { clip, ...options } = readOptions(given)
   if (clip === undefined) return { ...options, clip }
