@@ -294,7 +294,7 @@ export class Trainer {
     if (optimizer === undefined || learningRate !== undefined || this.isSharded) {
       throw argumentError(
         'the trainer',
-        'one that cannot be rolled back',
+        'one whose state cannot be restored',
         'one with an optimizer, a constant learning rate, and zero at most 2',
       )
     }
