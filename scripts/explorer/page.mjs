@@ -156,7 +156,6 @@ function plan() {
       ranks: Math.min(512, value('ranks')),
       sequence: value('sequence'),
       batch: value('batch'),
-      dtype: elements.dtype.value,
       optimizer: elements.optimizer.value,
       flops: value('flops') * 1e12,
       link: value('link') * 1e9,

@@ -39,7 +39,7 @@ describe('a crash while a checkpoint is saved', () => {
         'sync',
         'close',
         'rename',
-        'stat',
+        'lstat',
         'rm',
         'none',
       ]),

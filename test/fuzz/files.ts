@@ -97,7 +97,7 @@ export const fileTargets: readonly Target[] = [
     isJson: true,
     run: async (input) => {
       fileOf('model.safetensors.index.json', input)
-      await (await openModelFiles(folder)).close()
+      await openModelFiles(folder)
     },
   },
   {

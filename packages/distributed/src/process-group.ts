@@ -364,7 +364,8 @@ export interface ProcessGroup
    * noticed. The span starts when the engine accepts the operation. In its first `waited`
    * milliseconds the operation waits for peers; the remainder is the transfer.
    * - Starting an operation is a `call`, and blocking on it a `wait`.
-   * - Training over these groups adds the copies of values into and out of buffers.
+   * - Training over these groups adds the copies of values into and out of buffers. A trainer that is
+   *   made afterwards also adds its passes and updates.
    */
   recordSpans(recorder: SpanRecorder | undefined): void
 

@@ -31,7 +31,6 @@ export async function pretrainedGPT(folder: string): Promise<PretrainedGPT> {
   const config = readGPT2Config(join(folder, 'config.json'))
   const { layers, options } = gpt(config.options)
   const files = await openModelFiles(folder)
-  await files.close()
   const make = (range?: readonly [from: number, to: number]): GPT => {
     // Skip random initial values, because the weights of the files replace them.
     const model = new GPT({ ...options, deviation: 0, ...(range && { range }) })

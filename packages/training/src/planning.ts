@@ -7,10 +7,8 @@ export {
   type LayoutMemory,
   type LayoutPlan,
   type ModelShape,
-  type PlanDtype,
   type PlannedLayout,
   type PlanOptimizer,
   type PlanOptions,
   type RankLayout,
-  type StepTime,
 } from './planning/layouts.ts'

@@ -42,7 +42,7 @@ const result = await unlessMissing(async () => {
     const ended = done.finally(() => {
       isDone = true
     })
-    while ((await run.largest(isDone ? 0 : 1)) > 0) sample.during.push(await step())
+    while ((await run.sum(isDone ? 0 : 1))[0] > 0) sample.during.push(await step())
     await ended
     samples.push(sample)
   }

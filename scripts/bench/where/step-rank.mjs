@@ -54,8 +54,9 @@ async function measure(workload, world) {
   const { layers, batch } = workload
   const count = repeats ?? workload.repeats
   const recorder = new SpanRecorder({ rank: world.rank, capacity: 65_536 })
+  world.recordSpans(recorder)
   const run = await trainer(shardedMLP(sizesOf(workload)), {
-    ...{ mesh: layout.mesh, optimizer: new SGD({ learningRate: 1e-3 }), recorder },
+    ...{ mesh: layout.mesh, optimizer: new SGD({ learningRate: 1e-3 }) },
     ...(layout.zero !== undefined && { zero: layout.zero }),
     ...(layout.mesh.tp !== undefined && { plan: planOf(layers) }),
     ...(layout.mesh.pp !== undefined && { microbatches }),

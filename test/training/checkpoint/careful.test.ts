@@ -133,28 +133,6 @@ it('a rank without values of a tensor may pass an empty range at any position', 
   expect(model.held[0]!.values).toEqual(cut(whole, 4).values)
 })
 
-it('ranks wait for a slow writer of a checkpoint until their time-out', async () => {
-  const folder = makeFolder()
-  await runWorld({ size: 2, seed: 1 }, async (world) => {
-    const timeouts: (number | undefined)[] = []
-    const group = new Proxy(world, {
-      get(target, key) {
-        if (key !== 'allGatherObject') return Reflect.get(target, key, target) as unknown
-        return (value: unknown, options?: { timeout?: number }) => {
-          timeouts.push(options?.timeout)
-          return target.allGatherObject(value, options)
-        }
-      },
-    })
-    const state = { model: countingOwner([whole]), step: 1 }
-    await saveCheckpoint(folder, state, group)
-    expect(new Set(timeouts.splice(0))).toEqual(new Set([undefined]))
-    await saveCheckpoint(folder, state, group, { timeout: 3_600_000 })
-    // the files of all, the index, and before them the folder
-    expect(timeouts.filter((timeout) => timeout === 3_600_000)).toHaveLength(3)
-  })
-})
-
 describe('two tensors with the same name', () => {
   it('are refused if their values differ', async () => {
     const twice = (first: number) => {

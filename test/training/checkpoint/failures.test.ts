@@ -1,4 +1,12 @@
-import { readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { runWorld } from '@tsrun/distributed'
@@ -10,6 +18,7 @@ import {
   openSafetensors,
   saveCheckpoint,
   shardedMLP,
+  writeSafetensors,
   type Part,
 } from '@tsrun/training'
 import { describeDamage } from './support/damage.ts'
@@ -136,6 +145,22 @@ describe('a forged index with a matching checksum', () => {
     })
   })
 
+  it('cannot pass a smaller tensor off as the whole', async () => {
+    const folder = await folderWith(1)
+    const file = fileOf(folder, 1)
+    const values = Float32Array.of(1, 2, 3, 4)
+    await writeSafetensors(file, new Map([['w', { shape: [4, 1], values }]]))
+    const forged = { ...piece, box: { offset: [0, 0], extent: [4, 1] }, crc32: crc32(values) }
+    forge(folder, (index) => {
+      put(forged)(index)
+      index.files[piece.file] = statSync(file).size
+    })
+    await expect(load(folder)).rejects.toMatchObject({
+      code: 'ERR_TSR_CHECKPOINT_DAMAGED',
+      facts: { problem: 'it has 4 of the 12 values that this rank needs' },
+    })
+  })
+
   it('cannot reach outside the folder through a link', async () => {
     const folder = await folderWith(1)
     const file = fileOf(folder, 1)
@@ -145,10 +170,15 @@ describe('a forged index with a matching checksum', () => {
     await expect(load(folder)).rejects.toMatchObject({ facts: { problem: told } })
   })
 
-  it('does not reveal how another file begins', async () => {
+  it('does not reveal how another file begins', () => {
     const path = join(makeFolder(), 'secret')
     writeFileSync(path, 'root:x:0:0:root:/root:/bin/sh')
-    const error = await openSafetensors(path).catch((thrown: unknown) => thrown)
+    let error: unknown
+    try {
+      openSafetensors(path)
+    } catch (thrown) {
+      error = thrown
+    }
     const first = new DataView(new TextEncoder().encode('root:x:0').buffer).getBigUint64(0, true)
     expect(String(error)).toContain('ERR_TSR_SAFETENSORS')
     expect(String(error)).not.toMatch(new RegExp(`root:x|${first}`))

@@ -156,6 +156,15 @@ describe('a GPT-2 file', () => {
   })
 })
 
+it('other work of the process runs while pretrained weights are read', async () => {
+  let hasRun = false
+  await loadPretrained(await fileOf(asGPT2(trained())), new GPT(sizes), (tensor, names) => {
+    setImmediate(() => (hasRun = true))
+    return gpt2Names()(tensor, names)
+  })
+  expect(hasRun).toBe(true)
+})
+
 it('a tensor parallel rank loads its part of a pretrained layer', async () => {
   const whole = shardedMLP({ layers: 1, inputs: 3, outputs: 4, seed: 2 }).build()
   const tensors = new Map(
@@ -173,7 +182,6 @@ it('a tensor parallel rank loads its part of a pretrained layer', async () => {
     const mine = weights.filter((_, i) => Math.floor((i % 4) / 2) === world.rank)
     expect([...parameterValues(model)['layers.0.weight']!]).toEqual(mine)
   })
-  const file = await openSafetensors(path)
+  const file = openSafetensors(path)
   expect(file.entry('layers.0.bias').dtype).toBe('F32')
-  await file.close()
 })

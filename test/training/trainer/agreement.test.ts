@@ -244,7 +244,7 @@ describe('fit', () => {
         expect(run.steps).toBe(0)
       })
     })
-    for (const error of errors) expect(error).toContain('evaluate [2,1000,13], not evaluate')
+    for (const error of errors) expect(error).toContain('evaluate [2, 1000, 13], not evaluate')
   })
 
   it('iterates over equally many batches on each rank, epoch by epoch', async () => {

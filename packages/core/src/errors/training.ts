@@ -119,7 +119,7 @@ export const trainingErrors = {
   ),
   ERR_TSR_CHECKPOINT_MISSING: userError(
     'The checkpoint {path} has no {tensor}; it has {found}',
-    'Build the model and the optimizer as they were when the checkpoint was saved. With strict: false, buffers such as running statistics may be missing, and keep their values.',
+    'Build the model and the optimizer as they were when the checkpoint was saved.',
   ),
   ERR_TSR_CHECKPOINT_SHAPE: userError(
     '{tensor} is {has} in the checkpoint {path}, but {wants} in the model',

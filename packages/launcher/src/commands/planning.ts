@@ -44,12 +44,6 @@ export const plan = declareCommand({
     heads: { reads: whole, description: 'of attention; default: one per 128 of the width' },
     sequence: { reads: whole, description: 'the tokens of an example; default 2048' },
     batch: { reads: whole, description: 'the examples of a step; default four per rank' },
-    dtype: {
-      reads: wordOf('float32, bfloat16 or float16', ['float32', 'bfloat16', 'float16']),
-      value: 'float32|bfloat16|float16',
-      fallback: 'float32',
-      description: 'of weights, gradients and activations; tsrun trains in float32',
-    },
     optimizer: {
       reads: wordOf('adam, momentum or sgd', ['adam', 'momentum', 'sgd']),
       value: 'adam|momentum|sgd',
@@ -84,7 +78,7 @@ function planText({ model, batch, layouts, best }: LayoutPlan, table: string[][]
   const end =
     best === undefined
       ? `Nothing fits: the first layout takes the least, ${((layouts[0]?.memory.total ?? 0) / 1e9).toFixed(1)} GB. ` +
-        'Take more ranks, 16-bit\nnumbers, shorter sequences, or a smaller model.'
+        'Take more ranks, shorter\nsequences, or a smaller model.'
       : `${found} of ${layouts.length} layouts fit. Of these the first is the fastest.`
   return [
     `${parameters / 1e9} B parameters: ${layers} layers of width ${width}, ${heads} heads`,

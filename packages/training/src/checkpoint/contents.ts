@@ -73,12 +73,7 @@ export function encodeContents({ save, ...others }: Contents): string {
 /** The number of bytes from the start of an `index.json` that `saveNumberIn` needs. */
 export const HEAD = 128
 
-/**
- * Returns the number of a save from the first bytes of an `index.json`, because the whole file may
- * be long.
- *
- * @returns undefined unless `head` is the beginning of an `index.json`
- */
+/** Returns the number of a save from the first bytes of an `index.json`; undefined for another file. */
 export function saveNumberIn(head: string): number | undefined {
   if (!head.startsWith(`{"format":"${FORMAT}",`)) return undefined
   const [, save = '0'] = /"contents":\{"save":(\d+),/.exec(head) ?? []
@@ -88,8 +83,6 @@ export function saveNumberIn(head: string): number | undefined {
 /**
  * Parses and checks an `index.json` before any file that it lists is opened. The checks are strict,
  * because a checksum does not protect against forgery.
- *
- * @throws Error that describes the problem
  */
 export function decodeContents(text: string): Contents {
   let index: unknown

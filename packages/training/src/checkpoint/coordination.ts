@@ -12,19 +12,15 @@ type Outcome<T> = { readonly call: string } & (
 )
 
 /**
- * Runs a function on every rank. If the function fails on any rank, throws on all ranks: the rank's
- * own error, or else the error of the first rank that failed.
+ * Runs a function on every rank and returns all results. If it fails on any rank, throws on all ranks:
+ * the rank's own error, or else that of the first rank that failed.
  *
- * @param call - the user's call, which must be the same on all ranks
- * @param timeout - the milliseconds to wait for other ranks; default: the time-out of the group
- * @returns the results of all ranks
- * @throws ERR_TSR_ARGUMENT if a rank is in another call
+ * @param call - the user's call. Throws ERR_TSR_ARGUMENT if a rank is in another one
  */
 export async function onAllRanks<T>(
   group: ProcessGroup | undefined,
   call: string,
   run: () => T | Promise<T>,
-  timeout?: number,
 ): Promise<T[]> {
   if (group === undefined || group.size === 1) return [await run()]
   let failure: { readonly error: unknown } | undefined
@@ -37,17 +33,15 @@ export async function onAllRanks<T>(
     const reported = isTsrError(error) ? error : tsrError('ERR_TSR_INTERNAL', { what })
     outcome = { call, error: reported.toJSON() }
   }
-  const outcomes = await group.allGatherObject(outcome, {
-    label: 'checkpoint',
-    ...(timeout !== undefined && { timeout }),
-  })
+  const outcomes = await group.allGatherObject(outcome, { label: 'checkpoint' })
   if (failure !== undefined) throw failure.error
   for (const [rank, each] of outcomes.entries()) {
-    const other = callOf(each)
+    // A rank in another call may have sent anything.
+    const { call: other = 'another one' } = Object(each) as Partial<Outcome<T>>
     if (other === call) continue
     throw argumentError(
       `the call of rank ${rank}`,
-      other ?? 'another one',
+      other,
       `${call}, as on rank ${group.rank}: all ranks make the same calls`,
     )
   }
@@ -55,11 +49,4 @@ export async function onAllRanks<T>(
     if ('error' in each) throw reviveTsrError(each.error)
     return each.value
   })
-}
-
-/** The call in which another rank sent this from `onAllRanks`; undefined if it sent it elsewhere. */
-function callOf(received: unknown) {
-  const outcome = Object(received) as { readonly call?: unknown }
-  const isOutcome = 'value' in outcome || 'error' in outcome
-  return isOutcome && typeof outcome.call === 'string' ? outcome.call : undefined
 }

@@ -15,7 +15,7 @@ import { decodeContents, HEAD, INDEX, saveNumberIn, type Contents } from './cont
 import { onAllRanks } from './coordination.ts'
 import { syncFolder, writeDurably } from './safetensors/durable.ts'
 
-const FINISHED = /^step-(\d+)(?:-(\d+))?$/
+const FINISHED = /^step-\d+(?:-(\d+))?$/
 /** A folder of an unfinished save, or of a checkpoint that was about to be deleted. */
 const LEFTOVER = /^\.step-.*\.(unfinished|old)$/
 /** The folder of a save that is in progress or was interrupted. */
@@ -31,9 +31,8 @@ export interface UnusableCheckpoint {
 }
 
 /**
- * Lists the finished checkpoints in a folder, newest save first. Steps may be in another order, because
- * a job may have resumed from an earlier step. If the index of a checkpoint is unreadable, its `save` is
- * undefined, and it comes first. Other files of a checkpoint are not checked.
+ * Lists the finished checkpoints in a folder, newest save first. Steps may be in another order, because a
+ * job may resume from an earlier step. A checkpoint with an unreadable index has no `save` and comes first.
  */
 async function listCheckpoints(directory: string) {
   const names = await readdir(directory).catch(noneIfMissing)
@@ -42,16 +41,10 @@ async function listCheckpoints(directory: string) {
       .filter((name) => FINISHED.test(name))
       .map(async (name) => ({ name, save: await readSaveNumber(join(directory, name)) })),
   )
-  return listed.sort((a, b) => {
-    if (a.save !== b.save) return (b.save ?? Infinity) - (a.save ?? Infinity)
-    const [[step, copy], [otherStep, otherCopy]] = [numbersIn(b.name), numbersIn(a.name)]
-    return step - otherStep || copy - otherCopy
-  })
-}
-
-function numbersIn(name: string): [step: number, copy: number] {
-  const [, step, copy = '0'] = FINISHED.exec(name)!
-  return [Number(step), Number(copy)]
+  const byName = (a: string, b: string) => a.localeCompare(b, 'en', { numeric: true })
+  return listed.sort(
+    (a, b) => (b.save ?? Infinity) - (a.save ?? Infinity) || byName(b.name, a.name),
+  )
 }
 
 async function readSaveNumber(path: string): Promise<number | undefined> {
@@ -68,25 +61,14 @@ async function readSaveNumber(path: string): Promise<number | undefined> {
   }
 }
 
-/**
- * Reads the index of a checkpoint and checks that its files exist.
- *
- * @throws Error that describes the problem
- */
+/** Reads the index of a checkpoint and checks that its files exist. */
 async function openCheckpoint(path: string) {
-  let text: string
-  try {
-    text = readFileText(join(path, INDEX))
-  } catch (error) {
-    throw new Error(isMissing(error) ? `it has no ${INDEX}` : messageOf(error), {
-      cause: error,
-    })
-  }
   let contents: Contents
   try {
-    contents = decodeContents(text)
-  } catch (error) {
-    throw new Error(`${INDEX} is damaged: ${messageOf(error)}`, { cause: error })
+    contents = decodeContents(readFileText(join(path, INDEX)))
+  } catch (cause) {
+    const problem = isMissing(cause) ? `it has no ${INDEX}` : `${INDEX}: ${messageOf(cause)}`
+    throw new Error(problem, { cause })
   }
   for (const [file, bytes] of Object.entries(contents.files)) {
     const found = await lstat(join(path, file)).catch(() => undefined)
@@ -101,8 +83,8 @@ async function openCheckpoint(path: string) {
 }
 
 /**
- * Returns the name of a new checkpoint. It has a suffix if a checkpoint of that step exists. Reads no
- * file and does not yield, so that a save in the background returns soon.
+ * Returns the name of a new checkpoint, with a suffix if there is one of that step. Does not yield, so
+ * that a save in the background returns soon.
  */
 export function newName(directory: string, step: number): string {
   const name = `step-${String(step).padStart(8, '0')}`
@@ -114,16 +96,11 @@ export function newName(directory: string, step: number): string {
   }
   const copies = names
     .filter((other) => FINISHED.test(other) && (other === name || other.startsWith(`${name}-`)))
-    .map((other) => numbersIn(other)[1])
+    .map((other) => Number(FINISHED.exec(other)![1] ?? 0))
   return copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`
 }
 
-/**
- * Creates the folder `path` in `directory` for writing a checkpoint, and removes unfinished folders of
- * earlier saves.
- *
- * @returns the number of the save; see `Contents`
- */
+/** Removes folders of unfinished saves, creates that of a new save, and returns its number. */
 export async function makeUnfinished(directory: string, path: string): Promise<number> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
@@ -135,25 +112,12 @@ export async function makeUnfinished(directory: string, path: string): Promise<n
   return Math.max(0, ...listed.map(({ save }) => save ?? 0)) + 1
 }
 
-/**
- * Adds the index to a complete checkpoint, and gives it its name.
- *
- * @param files - the size of each file in bytes, and the rank that has written it
- * @throws Error if one is missing; the errors of the file system
- */
-export async function publish(
-  path: string,
-  final: string,
-  index: string,
-  files: ReadonlyMap<string, { readonly bytes: number; readonly rank: number }>,
-): Promise<void> {
-  for (const [file, { bytes, rank }] of files) {
-    const found = await stat(join(path, file)).catch(() => undefined)
-    if (found?.size === bytes) continue
-    const what = `the file of rank ${rank} is missing: do all hosts have access to the same folder?`
-    throw new Error(`${file}: ${what}`)
-  }
+/** Writes the index of a checkpoint, checks that no file is missing, and renames its folder. */
+export async function publish(path: string, final: string, index: string): Promise<void> {
   await writeDurably(join(path, INDEX), (file) => file.writeFile(index))
+  await openCheckpoint(path).catch((error: unknown) => {
+    throw new Error(`${messageOf(error)}: do all hosts have access to the same folder?`)
+  })
   await rename(path, final)
   await syncFolder(dirname(final))
 }
@@ -168,9 +132,8 @@ async function syncParents(last: string, first: string) {
 /** Deletes all but the `keep` newest checkpoints. Unreadable checkpoints count as the oldest. */
 export async function prune(directory: string, keep: number): Promise<void> {
   const listed = await listCheckpoints(directory)
-  const readable = listed.filter(({ save }) => save !== undefined)
-  const others = listed.filter(({ save }) => save === undefined)
-  for (const { name } of [...readable, ...others].slice(keep)) {
+  listed.sort((a, b) => Number(a.save === undefined) - Number(b.save === undefined))
+  for (const { name } of listed.slice(keep)) {
     // Rename the folder first, so that a partly deleted folder is not mistaken for a checkpoint.
     const old = join(directory, `.${name}.old`)
     await rename(join(directory, name), old)
@@ -214,7 +177,7 @@ export async function latestCheckpoint(
   return await latestFor('latestCheckpoint', directory, group)
 }
 
-/** `latestCheckpoint` as a part of another call. */
+/** `latestCheckpoint` for use within another call. */
 export async function latestFor(call: string, directory: string, group?: ProcessGroup) {
   const rank = group?.rank ?? 0
   const [latest] = await onAllRanks(group, call, async () =>

@@ -1,15 +1,16 @@
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
-import { declareOptions, flag, isTsrError, tsrError, type Rules } from '@tsrun/core'
+import { declareOptions, flag, isTsrError, tsrError } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
-import type { StoredPiece } from './contents.ts'
+import type { StoredPiece, StoredTensor } from './contents.ts'
 import { onAllRanks } from './coordination.ts'
 import { latestFor, openFinished, type Checkpoint, type LatestCheckpoint } from './folders.ts'
 import {
   copyCommon,
   haveCommon,
-  isStateName,
+  parseStateName,
   partSize,
   type Part,
   type Piece,
@@ -23,17 +24,11 @@ import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
 
 /** Options of `loadCheckpoint`. */
 export interface LoadOptions {
-  /**
-   * Whether to throw for tensors that exist only in the checkpoint, and for buffers that exist only
-   * in the model. If false, such a buffer keeps its values. A parameter missing in the checkpoint
-   * is always an error. Default true.
-   */
+  /** Whether to throw for tensors that only the checkpoint has, such as those of a head; default true. */
   readonly strict?: boolean
 }
 
-const readOptions = declareOptions({
-  strict: flag.default(true),
-} satisfies Rules<LoadOptions>)
+const readOptions = declareOptions({ strict: flag.default(true) })
 
 /** All loaded values but the tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
@@ -70,15 +65,13 @@ export async function loadCheckpoint(
     const latest = await latestFor('load', directory, group)
     if (latest === undefined) throw tsrError('ERR_TSR_CHECKPOINT_NONE', { directory })
     let owners: readonly PieceOwner[] = []
-    let isStrict = true
     const requested: (readonly Part[])[] = []
     let checkpoint!: Checkpoint
     const ranks = await onAllRanks(group, 'load', async () => {
-      isStrict = readOptions(options).strict
       owners = ownersOf(state)
       checkpoint = await openFinished(latest.path)
       const names = new Set(Object.keys(checkpoint.contents.tensors))
-      for (const owner of owners) requested.push(owner.parts(names, isStrict))
+      for (const owner of owners) requested.push(owner.parts(names))
       return requested.flat().map(({ name }) => name)
     })
     const { data, hasOptimizer } = checkpoint.contents
@@ -88,7 +81,7 @@ export async function loadCheckpoint(
         const facts = { path: latest.path, tensor: 'state of an optimizer', found: 'a model only' }
         throw tsrError('ERR_TSR_CHECKPOINT_MISSING', facts)
       }
-      if (isStrict) checkNames(checkpoint, ranks.flat())
+      if (readOptions(options).strict) checkNames(checkpoint, ranks.flat())
       for (const parts of requested) pieces.push(await readParts(checkpoint, parts))
     })
     // Load the optimizer first: loading throws if the state belongs to another kind of optimizer.
@@ -101,13 +94,11 @@ export async function loadCheckpoint(
   })
 }
 
-/**
- * @param requested - the names of the tensors that any rank requests
- * @throws ERR_TSR_CHECKPOINT_MODEL for tensors that exist only in the checkpoint
- */
+/** Rejects a checkpoint with tensors that no rank requests. */
 function checkNames({ path, contents: { tensors } }: Checkpoint, requested: string[]) {
   const names = new Set(requested)
-  const more = Object.keys(tensors).filter((name) => !isStateName(name) && !names.has(name))
+  const own = Object.keys(tensors).filter((name) => parseStateName(name) === undefined)
+  const more = own.filter((name) => !names.has(name))
   if (more.length === 0) return
   const less = [...names].filter((name) => !Object.hasOwn(tensors, name))
   throw tsrError('ERR_TSR_CHECKPOINT_MODEL', {
@@ -117,48 +108,21 @@ function checkNames({ path, contents: { tensors } }: Checkpoint, requested: stri
   })
 }
 
-interface PartInProgress {
-  readonly part: Part
-  readonly dtype: SafetensorsDType
-  values: PieceValues | undefined
-  /** The number of values read so far. */
-  filled: number
-}
-
-/** The stored pieces to read from one file, each with the requested parts that overlap with it. */
-type ReadTasks = Map<StoredPiece, PartInProgress[]>
-
-/**
- * Reads the requested parts of tensors from the stored pieces that overlap with them. Reads each
- * stored piece once and completely, to check its checksum.
- *
- * @throws ERR_TSR_CHECKPOINT_MISSING, ERR_TSR_CHECKPOINT_SHAPE, ERR_TSR_CHECKPOINT_DAMAGED
- */
+/** Reads parts of tensors. Stored pieces are read completely, to check their checksums. */
 async function readParts(checkpoint: Checkpoint, parts: readonly Part[]): Promise<Piece[]> {
-  const requests = parts.map((part) => requestOf(checkpoint, part))
-  for (const [name, tasks] of tasksByFile(checkpoint, requests)) {
-    const path = join(checkpoint.path, name)
-    const file = await openSafetensors(path).catch((error: unknown) => {
-      const [overlapping] = tasks.values()
-      throw damaged(path, overlapping![0]!.part.name, error)
-    })
-    try {
-      for (const task of tasks) await readTask(file, ...task)
-    } finally {
-      await file.close()
-    }
+  const files = new Map<string, SafetensorsFile>()
+  const open = (path: string) => {
+    const file = files.get(path) ?? openSafetensors(path)
+    files.set(path, file)
+    return file
   }
-  return requests.map((each) => {
-    const size = partSize(each.part)
-    if (each.filled !== size) {
-      const problem = `it has ${each.filled} of the ${size} values that this rank needs`
-      throw damaged(checkpoint.path, each.part.name, new Error(problem))
-    }
-    return { ...each.part, values: valuesOf(each) }
-  })
+  const requests = parts.map((part) => [part, storedTensor(checkpoint, part)] as const)
+  const pieces: Piece[] = []
+  for (const request of requests) pieces.push(await readPart(checkpoint.path, open, ...request))
+  return pieces
 }
 
-function requestOf({ path, contents }: Checkpoint, part: Part): PartInProgress {
+function storedTensor({ path, contents }: Checkpoint, part: Part): StoredTensor {
   const tensor = Object.hasOwn(contents.tensors, part.name)
     ? contents.tensors[part.name]
     : undefined
@@ -166,63 +130,62 @@ function requestOf({ path, contents }: Checkpoint, part: Part): PartInProgress {
     const found = describeNames(Object.keys(contents.tensors))
     throw tsrError('ERR_TSR_CHECKPOINT_MISSING', { path, tensor: part.name, found })
   }
-  const { dtype, shape } = tensor
-  const [has, wants] = [`[${shape.join(', ')}]`, `[${part.shape.join(', ')}]`]
-  if (has === wants) return { part, dtype, values: undefined, filled: 0 }
-  throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', { path, tensor: part.name, has, wants })
+  const [has, wants] = [tensor, part].map(({ shape }) => `[${shape.join(', ')}]`)
+  if (has === wants) return tensor
+  throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', { path, tensor: part.name, has: has!, wants: wants! })
 }
 
-function valuesOf(request: PartInProgress): PieceValues {
-  const { part, dtype } = request
-  const bytes = partSize(part) * bytesOf(dtype)
-  return (request.values ??= toValues(dtype, new ArrayBuffer(bytes)) as PieceValues)
-}
-
-function tasksByFile(
-  { contents }: Checkpoint,
-  requests: readonly PartInProgress[],
-): Map<string, ReadTasks> {
-  const files = new Map<string, ReadTasks>()
-  for (const each of requests) {
-    const { name, shape } = each.part
-    for (const stored of contents.tensors[name]!.pieces) {
-      if (!haveCommon({ ...stored, name, shape }, each.part)) continue
-      const tasks = files.get(stored.file) ?? new Map<StoredPiece, PartInProgress[]>()
-      files.set(stored.file, tasks)
-      tasks.set(stored, [...(tasks.get(stored) ?? []), each])
+async function readPart(
+  folder: string,
+  open: (path: string) => SafetensorsFile,
+  part: Part,
+  { dtype, pieces }: StoredTensor,
+): Promise<Piece> {
+  const { name, shape } = part
+  const size = partSize(part)
+  let values: PieceValues | undefined
+  let filled = 0
+  for (const stored of pieces) {
+    const source = { ...stored, name, shape }
+    if (!haveCommon(source, part)) continue
+    const path = join(folder, stored.file)
+    try {
+      const found = readStored(open(path), source, dtype)
+      if (keyOf(part) === stored.key) {
+        // If the layout is the same as when saving, no copy is needed.
+        values = found
+        filled = found.length
+      } else {
+        values ??= zeros(dtype, size)
+        filled += copyCommon({ ...source, values: found }, { ...part, values })
+      }
+    } catch (error) {
+      throw damaged(path, name, error)
     }
+    // Let other work of this process run between reads.
+    await setImmediate()
   }
-  return files
+  if (filled === size) return { ...part, values: values ?? zeros(dtype, size) }
+  const problem = `it has ${filled} of the ${size} values that this rank needs`
+  throw damaged(folder, name, new Error(problem))
 }
 
-async function readTask(
+function zeros(dtype: SafetensorsDType, size: number) {
+  return toValues(dtype, new ArrayBuffer(size * bytesOf(dtype))) as PieceValues
+}
+
+/** Reads a stored piece. Checks dtype and size too: the header of a file has no checksum. */
+function readStored(
   file: SafetensorsFile,
-  stored: StoredPiece,
-  requests: readonly PartInProgress[],
-) {
-  const { key } = stored
-  const { name, shape } = requests[0]!.part
-  const part = { ...stored, name, shape }
-  try {
-    const values = (await file.read(key)) as PieceValues
-    // Check dtype and size too: the header of the file has no checksum.
-    const isSame = file.entry(key).dtype === requests[0]!.dtype && values.length === partSize(part)
-    if (!isSame) throw new Error(`${key} has another type or shape`)
-    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
-    if (crc32(bytes) !== stored.crc32) throw new Error(`the checksum of ${key} does not match`)
-    const [first] = requests
-    // If the layout is the same as when saving, no copy is needed.
-    if (requests.length === 1 && keyOf(first!.part) === key) {
-      first!.values = values
-      first!.filled = values.length
-      return
-    }
-    for (const each of requests) {
-      each.filled += copyCommon({ ...part, values }, { ...each.part, values: valuesOf(each) })
-    }
-  } catch (error) {
-    throw damaged(file.path, name, error)
-  }
+  piece: StoredPiece & Part,
+  dtype: SafetensorsDType,
+): PieceValues {
+  const { key } = piece
+  const values = file.read(key) as PieceValues
+  const isSame = file.entry(key).dtype === dtype && values.length === partSize(piece)
+  if (!isSame) throw new Error(`${key} has another type or shape`)
+  if (crc32(values) !== piece.crc32) throw new Error(`the checksum of ${key} does not match`)
+  return values
 }
 
 function damaged(path: string, tensor: string, error: unknown) {

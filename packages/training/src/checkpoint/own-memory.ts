@@ -1,37 +1,33 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { addressOf, addressSpaceLimit, isAvailable } from '@tsrun/native'
 
-/** The address space of a process. With less, memory of WebAssembly may move when it grows. */
+/** The usual address space of a process, in bytes. If it is limited, WebAssembly memory may move. */
 const WHOLE_SPACE = 2 ** 47
 
-/** A file of the memory of this process. */
-let file: number | undefined
-let isTried = false
+/** The result of `tryOpen`, which runs once. */
+let opened: { readonly file: number | undefined } | undefined
 
 /**
- * Opens the memory of this process as a file, which every thread can read at the addresses of `addressOf`.
- *
- * @returns the file descriptor, which stays open; undefined on other systems than Linux, without native
- *   bindings, with a limited address space, or if the file cannot be read
+ * Opens the memory of this process as a file, which every thread can read at the addresses of
+ * `addressOf`. Returns undefined if that is impossible, as on other systems than Linux.
  */
 export function openOwnMemory(): number | undefined {
-  if (!isTried) file = tryOpen()
-  isTried = true
-  return file
+  opened ??= { file: tryOpen() }
+  return opened.file
 }
 
 function tryOpen(): number | undefined {
   if (!isAvailable().available || addressSpaceLimit() < WHOLE_SPACE) return undefined
-  let opened: number | undefined
+  let file: number | undefined
   try {
-    opened = openSync('/proc/self/mem', 'r')
+    file = openSync('/proc/self/mem', 'r')
     const bytes = crypto.getRandomValues(new Uint8Array(1024))
     const copy = new Uint8Array(bytes.length)
-    readSync(opened, copy, 0, copy.length, addressOf(bytes))
-    if (Buffer.compare(bytes, copy) === 0) return opened
+    readSync(file, copy, 0, copy.length, addressOf(bytes))
+    if (Buffer.compare(bytes, copy) === 0) return file
   } catch {
     // The permission model, a sandbox or the kernel forbids it.
   }
-  if (opened !== undefined) closeSync(opened)
+  if (file !== undefined) closeSync(file)
   return undefined
 }

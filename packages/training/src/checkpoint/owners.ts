@@ -31,26 +31,17 @@ export function ownerOfParameters(parameters: readonly Parameter[]): PieceOwner 
   }
 }
 
-/**
- * Adds buffers (see `Module.buffers`) to an owner of parameters.
- *
- * @param owner - the owner of the parameters of the same model
- */
+/** Adds buffers (see `Module.buffers`) to an owner of the parameters of the same model. */
 export function withBuffers(owner: PieceOwner, buffers: readonly Parameter[]): PieceOwner {
   if (buffers.length === 0) return owner
   const own = ownerOfParameters(buffers)
-  const names = new Set(buffers.map(({ name }) => name))
   return {
     pieces: async () => [...(await owner.pieces()), ...(await own.pieces())],
-    parts(saved, isStrict = true) {
-      const wanted = own.parts(saved).filter(({ name }) => isStrict || saved.has(name))
-      return [...owner.parts(saved, isStrict), ...wanted]
-    },
+    parts: (names) => [...owner.parts(names), ...own.parts(names)],
     async load(pieces) {
-      await owner.load(pieces.filter(({ name }) => !names.has(name)))
-      const byName = new Map(pieces.map((piece) => [piece.name, piece]))
-      const found = buffers.filter(({ name }) => byName.has(name))
-      await ownerOfParameters(found).load(found.map(({ name }) => byName.get(name)!))
+      const ofOwner = pieces.length - buffers.length
+      await owner.load(pieces.slice(0, ofOwner))
+      await own.load(pieces.slice(ofOwner))
     },
   }
 }
@@ -140,19 +131,13 @@ const stateful = having<StatefulOptimizer>(
 /** The keys of `SavedState`. A saved state object can also be passed to `loadCheckpoint`. */
 const KNOWN = ['model', 'optimizer', 'step', 'data']
 
-/**
- * Returns the owners of the tensors of a state: the model's, then the optimizer's.
- *
- * @throws ERR_TSR_ARGUMENT
- */
+/** Returns the owners of the tensors of a state: the model's, then the optimizer's. */
 export function ownersOf(state: CheckpointState): PieceOwner[] {
   refuseUnknown(state, KNOWN, 'state')
   const { model, optimizer } = state
   const isOwner = owner.is(model)
   if (!isOwner) checkModule(model)
-  const owners = [
-    isOwner ? model : withBuffers(ownerOfParameters(model.parameters), buffersOf(model)),
-  ]
+  const owners = [isOwner ? model : ownerOfParameters([...model.parameters, ...buffersOf(model)])]
   if (optimizer === undefined) return owners
   if (owner.is(optimizer)) return [...owners, optimizer]
   if (!stateful.is(optimizer)) {
@@ -166,11 +151,7 @@ export function ownersOf(state: CheckpointState): PieceOwner[] {
   )
 }
 
-/**
- * Checks the arguments before and after the state, which untyped callers may swap.
- *
- * @throws ERR_TSR_ARGUMENT unless `directory` is a path, and `group` is a group or undefined
- */
+/** Checks the arguments before and after the state, which untyped callers may swap. */
 export function checkPlace(directory: unknown, group: unknown): void {
   if (typeof directory !== 'string') {
     throw argumentError('directory', describe(directory), 'the path of a folder')

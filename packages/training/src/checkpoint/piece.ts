@@ -30,7 +30,7 @@ export interface Piece extends Part {
   readonly values: PieceValues
 }
 
-/** A part of a tensor with a copy of its values or a reference to them, which its user releases. */
+/** A part of a tensor with a copy of its values or a reference to them, which the caller releases. */
 export interface HeldPiece extends Part {
   readonly values: PieceValues | HeldValues
 }
@@ -49,10 +49,8 @@ export interface PieceOwner {
    *
    * @param names - the names of all tensors in the checkpoint. Optimizers need them, because they
    *   hold no state before their first step.
-   * @param isStrict - if false, tensors that the checkpoint lacks, such as buffers, may be skipped;
-   *   default true
    */
-  parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[]
+  parts(names: ReadonlySet<string>): readonly Part[]
 
   /**
    * Receives the parts in the order in which `parts` returned them, and takes ownership of the arrays.
@@ -71,7 +69,7 @@ export async function copyPieces(owner: PieceOwner): Promise<Piece[]> {
   return copies
 }
 
-/** @throws ERR_TSR_NOT_FINITE if `value`, which is NaN or infinite, is given */
+/** Throws ERR_TSR_NOT_FINITE if a NaN or infinite `value` was found. */
 export function checkFinite(name: string, value: number | undefined): void {
   if (value !== undefined) throw tsrError('ERR_TSR_NOT_FINITE', { what: name, value })
 }
@@ -81,11 +79,7 @@ export function partSize({ shape, box, range }: Part): number {
   return range === undefined ? sizeOf(box?.extent ?? shape) : range[1] - range[0]
 }
 
-/**
- * Returns the part of a parameter that this rank holds.
- *
- * @param range - restricts the part to the values [from, to)
- */
+/** Returns the part of a parameter that this rank holds, or the values [from, to) of that part. */
 export function partOfParameter(
   { name, shape, shard }: Pick<Parameter, 'name' | 'shape' | 'shard'>,
   range?: readonly [from: number, to: number],
@@ -101,10 +95,6 @@ export function stateName(parameter: string, kind: string): string {
   return `optimizer/${kind}/${parameter}`
 }
 
-export function isStateName(name: string): boolean {
-  return name.startsWith('optimizer/')
-}
-
 /** Inverts `stateName`. Returns undefined for the name of a parameter. */
 export function parseStateName(name: string) {
   const [, kind, parameter] = /^optimizer\/([^/]+)\/(.+)$/.exec(name) ?? []
@@ -112,9 +102,8 @@ export function parseStateName(name: string) {
 }
 
 /**
- * Yields the overlap of two parts of one tensor, in row-major order, as runs of values that are
- * contiguous in both parts. `from` and `to` are the indices of the first value of a run in the first and
- * in the second part.
+ * Yields the overlap of two parts of one tensor as runs of values that are contiguous in both. A run
+ * begins at index `from` of the first part and `to` of the second.
  */
 function* commonRuns(a: Part, b: Part) {
   const [first, second] = mergeAxes(a, b)
@@ -155,16 +144,15 @@ export function copyCommon(source: Piece, target: Piece): number {
   return count
 }
 
-/**
- * Returns both boxes, with trailing axes merged if both boxes span them completely. That makes
- * contiguous runs longer.
- */
-function mergeAxes(a: Part, b: Part): [Box, Box] {
-  const shape = a.shape.length === 0 ? [1] : [...a.shape]
-  const boxes = [a, b].map(({ box }) => ({
-    offset: box === undefined || box.offset.length === 0 ? shape.map(() => 0) : [...box.offset],
-    extent: box === undefined || box.extent.length === 0 ? [...shape] : [...box.extent],
-  })) as [{ offset: number[]; extent: number[] }, { offset: number[]; extent: number[] }]
+/** Returns both boxes. Merges trailing axes that both boxes span completely, so that runs are longer. */
+function mergeAxes(a: Part, b: Part) {
+  // Add a first axis of length 1, so that the box of a number has an axis too.
+  const shape = [1, ...a.shape]
+  const boxOf = ({ box }: Part) => ({
+    offset: [0, ...(box?.offset ?? a.shape.map(() => 0))],
+    extent: [1, ...(box?.extent ?? a.shape)],
+  })
+  const boxes = [boxOf(a), boxOf(b)] as const
   while (shape.length > 1 && boxes.every(({ extent }) => extent.at(-1) === shape.at(-1))) {
     const length = shape.pop()!
     shape[shape.length - 1]! *= length

@@ -34,60 +34,46 @@ export interface PlannedPiece extends PieceFacts {
   readonly rank: number
 }
 
-interface TensorPieces {
-  /** The description of the piece by the first rank that holds it. */
+/** The distinct pieces of a tensor, and the ranks that hold them. */
+interface HeldTensor {
+  /** The description of a piece, from the first rank that holds one. */
   readonly facts: PieceFacts
   readonly rank: number
-  /** The number of values found so far. */
-  size: number
-  /** The distinct pieces of the tensor. */
-  readonly parts: PieceFacts[]
+  /** The distinct pieces by key, each with the ranks that hold it. */
+  readonly pieces: Map<string, PieceFacts & { readonly key: string; readonly ranks: number[] }>
 }
 
 /**
- * Decides which rank writes which piece. If several ranks hold the same piece, the rank with the
- * fewest bytes to write so far writes it. All ranks compute the same plan.
- *
- * @param held - the pieces of each rank
- * @throws ERR_TSR_CHECKPOINT_PIECES when the pieces of a tensor do not form the whole tensor
+ * Decides which rank writes each piece: of the ranks that hold it, the one with the fewest bytes to
+ * write so far. All ranks compute the same plan. Throws if pieces do not form whole tensors.
  */
 export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPiece[] {
-  const copies = new Map<string, { facts: PieceFacts; ranks: number[] }>()
-  const tensors = new Map<string, TensorPieces>()
+  const tensors = new Map<string, HeldTensor>()
   for (const [rank, pieces] of held.entries()) {
     for (const facts of pieces) {
-      const tensor = tensors.get(facts.name) ?? { facts, rank, size: 0, parts: [] }
+      const tensor: HeldTensor = tensors.get(facts.name) ?? { facts, rank, pieces: new Map() }
       tensors.set(facts.name, tensor)
       checkSame(tensor, facts, rank)
       const key = keyOf(facts)
-      const copy = copies.get(key)
-      if (copy === undefined) {
-        copies.set(key, { facts, ranks: [rank] })
-        tensor.size += partSize(facts)
-        tensor.parts.push(facts)
-      } else {
-        copy.ranks.push(rank)
-      }
+      const piece = tensor.pieces.get(key) ?? { ...facts, key, ranks: [] }
+      tensor.pieces.set(key, piece)
+      piece.ranks.push(rank)
     }
   }
-  for (const tensor of tensors.values()) {
-    checkComplete(tensor)
-    checkDisjoint(tensor.parts)
-  }
   const loads = held.map(() => 0)
-  return Array.from(copies, ([key, { facts, ranks }]) => {
-    const rank = ranks.reduce((least, next) => (loads[next]! < loads[least]! ? next : least))
-    loads[rank]! += facts.bytes
-    return { ...facts, key, rank }
-  })
+  return Array.from(tensors.values(), ({ facts, pieces }) => {
+    const all = [...pieces.values()]
+    checkComplete(facts, all)
+    checkDisjoint(all)
+    return all.map(({ ranks, ...piece }) => {
+      const rank = ranks.reduce((least, next) => (loads[next]! < loads[least]! ? next : least))
+      loads[rank]! += piece.bytes
+      return { ...piece, rank }
+    })
+  }).flat()
 }
 
-/**
- * Checks that replicas are equal.
- *
- * @param checksums - of each rank, the CRC-32 of its pieces by their keys
- * @throws ERR_TSR_CHECKPOINT_PIECES when they differ, because it is unknown which one is right
- */
+/** Checks that replicas are equal, given the CRC-32 of each rank's pieces by key. */
 export function checkReplicas(
   plan: readonly PlannedPiece[],
   checksums: readonly ReadonlyMap<string, number>[],
@@ -97,8 +83,7 @@ export function checkReplicas(
     const wanted = checksums[first!]!.get(key)
     const other = others.find((rank) => checksums[rank]!.get(key) !== wanted)
     if (other === undefined) continue
-    const problem = `ranks ${String(first)} and ${other} have different values of ${key}`
-    throw tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor, problem })
+    throw refused(tensor, `ranks ${String(first)} and ${other} have different values of ${key}`)
   }
 }
 
@@ -117,26 +102,17 @@ function between(from: number, to: number) {
   return `${from}:${to}`
 }
 
-function checkSame(
-  { facts, rank: first }: { facts: PieceFacts; rank: number },
-  found: PieceFacts,
-  rank: number,
-) {
+function checkSame({ facts, rank: first }: HeldTensor, found: PieceFacts, rank: number) {
   const [wanted, has] = [facts, found].map(({ dtype, shape }) => `${dtype} [${shape.join(', ')}]`)
   if (wanted === has) return
-  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
-    tensor: found.name,
-    problem: `it is ${wanted!} on rank ${first} and ${has!} on rank ${rank}`,
-  })
+  throw refused(found.name, `it is ${wanted!} on rank ${first} and ${has!} on rank ${rank}`)
 }
 
-function checkComplete({ facts, size }: TensorPieces) {
-  const whole = sizeOf(facts.shape)
-  if (size === whole) return
-  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
-    tensor: facts.name,
-    problem: `its pieces have ${size} values, but the tensor [${facts.shape.join(', ')}] has ${whole}`,
-  })
+function checkComplete({ name, shape }: PieceFacts, pieces: readonly PieceFacts[]) {
+  const size = pieces.reduce((sum, piece) => sum + partSize(piece), 0)
+  if (size === sizeOf(shape)) return
+  const whole = `the tensor [${shape.join(', ')}] has ${sizeOf(shape)}`
+  throw refused(name, `its pieces have ${size} values, but ${whole}`)
 }
 
 /** @throws ERR_TSR_CHECKPOINT_PIECES when pieces overlap, even if their sizes add up */
@@ -162,24 +138,22 @@ function checkDisjoint(parts: readonly PieceFacts[]) {
 }
 
 function overlap(a: PieceFacts, b: PieceFacts) {
-  const problem = `${keyOf(a)} and ${keyOf(b)} overlap`
-  return tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor: a.name, problem })
+  return refused(a.name, `${keyOf(a)} and ${keyOf(b)} overlap`)
+}
+
+function refused(tensor: string, problem: string) {
+  return tsrError('ERR_TSR_CHECKPOINT_PIECES', { tensor, problem })
 }
 
 /** The largest number of values in a message. */
 const CHUNK = 4 * 1024 * 1024
 
 /**
- * Gathers the whole tensors of a model on rank 0. All ranks that hold a part of the model must call
- * this function.
+ * Gathers the whole tensors of a model on rank 0, by name; returns undefined on other ranks. All ranks
+ * that hold a part of the model must call this function.
  *
  * @param call - the user's call, for `onAllRanks`
- * @param owner - the owner of this rank's part
- * @param names - the names of the model's tensors
- * @param group - the ranks that hold parts; undefined: only this process
- * @returns the tensors by name on rank 0, undefined on other ranks
- * @throws ERR_TSR_CHECKPOINT_PIECES when no rank holds one of the names, ERR_TSR_ARGUMENT when ranks
- *   hold tensors of other names, ERR_TSR_NOT_FINITE; on all ranks
+ * @param names - the names of all tensors of the model
  */
 export async function gatherModel(
   call: string,
@@ -205,13 +179,12 @@ export async function gatherModel(
     )
   }
   if (missing.length === 0) return await gatherPieces(own, plan, group)
-  throw tsrError('ERR_TSR_CHECKPOINT_PIECES', {
-    tensor: missing[0]!,
-    problem: `no rank has it, nor ${missing.length - 1} others of the recipe; pass the group of all ranks that hold a part`,
-  })
+  throw refused(
+    missing[0]!,
+    `no rank has it, nor ${missing.length - 1} others of the recipe; pass the group of all ranks that hold a part`,
+  )
 }
 
-/** @returns the whole tensors by name, on rank 0 */
 async function gatherPieces(
   own: ReadonlyMap<string, Piece>,
   plan: readonly PlannedPiece[],

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { anything, object, parseJson, readFileText, record, tsrError } from '@tsrun/core'
 import { tensorFrom } from '../backend/host-memory.ts'
 import { replaceValue, type Parameter } from '../model/parameter.ts'
@@ -8,7 +9,12 @@ import { sizeOf } from '../tfjs/host-arrays.ts'
 import { INDEX, isName } from './contents.ts'
 import { checkModule } from './owners.ts'
 import { copyCommon, partOfParameter, partSize } from './piece.ts'
-import { describeNames, openSafetensors, type SafetensorsFile } from './safetensors/format.ts'
+import {
+  describeNames,
+  floatsIn,
+  openSafetensors,
+  type SafetensorsFile,
+} from './safetensors/format.ts'
 
 /** The tensor of a file from which a parameter gets its values. */
 export interface PretrainedSource {
@@ -49,7 +55,8 @@ export interface PretrainedReport {
  *
  * @throws ERR_TSR_SAFETENSORS_TENSOR when a tensor is missing, ERR_TSR_CHECKPOINT_SHAPE when it has
  *   another shape, ERR_TSR_SAFETENSORS when the file is missing or damaged, ERR_TSR_ARGUMENT for a model
- *   without parameters, such as a recipe
+ *   without parameters, such as a recipe; errors of the file system. Before the first value is read, all
+ *   names, shapes and dtypes are checked. If reading fails later, some parameters have changed.
  */
 export async function loadPretrained(
   path: string,
@@ -57,42 +64,48 @@ export async function loadPretrained(
   mapping: NameMapping = (tensor) => ({ tensor }),
 ): Promise<PretrainedReport> {
   checkModule(model)
-  const files = await openModelFiles(path)
-  try {
-    const names = new Set(files.names)
-    const all = Array.from(new Set(model.parameters), (parameter) => ({
-      parameter,
-      source: mapping(parameter.name, names),
-    }))
-    for (const { parameter, source } of all) checkShape(parameter, source, files)
-    const read: { parameter: Parameter; values: Float32Array }[] = []
-    for (const { parameter, source } of all) {
-      const stored = await files.readFloats(source.tensor)
-      read.push({ parameter, values: partOfStored(parameter, source, stored) })
-    }
-    for (const { parameter, values } of read) {
-      replaceValue(parameter, tensorFrom(values, parameter.shape))
-    }
-    const used = new Set(all.map(({ source }) => source.tensor))
-    return { loaded: all.length, unused: [...names].filter((name) => !used.has(name)) }
-  } finally {
-    await files.close()
+  const { loads, report } = prepareLoads(await openModelFiles(path), model.parameters, mapping)
+  for (const load of loads) {
+    load()
+    // Let other work of this process run between reads.
+    await setImmediate()
   }
+  return report
 }
 
-/**
- * @throws ERR_TSR_CHECKPOINT_SHAPE unless the tensor has the parameter's shape, except for joined
- *   axes
- */
-function checkShape(parameter: Parameter, source: PretrainedSource, files: ModelFiles) {
+/** Like `loadPretrained`, but synchronous, for recipes that build their parts synchronously. */
+export function fillFrom(...from: Parameters<typeof prepareLoads>): void {
+  for (const load of prepareLoads(...from).loads) load()
+}
+
+/** Checks that the files have all parameters. Returns a function for each parameter that loads it. */
+function prepareLoads(files: ModelFiles, parameters: readonly Parameter[], mapping: NameMapping) {
+  const names = new Set(files.names)
+  const all = Array.from(new Set(parameters), (parameter) => {
+    const source = mapping(parameter.name, names)
+    return { parameter, source, file: files.fileOf(source.tensor) }
+  })
+  for (const { parameter, source, file } of all) checkSource(parameter, source, file)
+  const loads = all.map(({ parameter, source, file }) => () => {
+    const values = partOfStored(parameter, source, file.readFloats(source.tensor))
+    replaceValue(parameter, tensorFrom(values, parameter.shape))
+  })
+  const used = new Set(all.map(({ source }) => source.tensor))
+  const unused = files.names.filter((name) => !used.has(name))
+  return { loads, report: { loaded: all.length, unused } }
+}
+
+/** Throws unless the tensor has floats and the shape of the parameter. Axes may be joined. */
+function checkSource(parameter: Parameter, source: PretrainedSource, file: SafetensorsFile) {
+  floatsIn(file, source.tensor)
   const { name, shape } = partOfParameter(parameter)
-  const found = files.shapeOf(source.tensor)
+  const { shape: found } = file.entry(source.tensor)
   const [rows, ...columns] = shape
   const wanted = source.transpose === true ? [sizeOf(columns), rows!] : shape
   if (areSame(found, wanted)) return
   throw tsrError('ERR_TSR_CHECKPOINT_SHAPE', {
     tensor: name,
-    path: files.path,
+    path: file.path,
     has: `${source.tensor} [${found.join(', ')}]`,
     wants: `[${wanted.join(', ')}]`,
   })
@@ -120,25 +133,6 @@ function partOfStored(
   return piece.values
 }
 
-/**
- * Like `loadPretrained`, but synchronous, for recipes that build their parts synchronously.
- *
- * @param files - may already be closed
- */
-export function fillFrom(
-  files: ModelFiles,
-  parameters: readonly Parameter[],
-  mapping: NameMapping,
-): void {
-  const names = new Set(files.names)
-  for (const parameter of new Set(parameters)) {
-    const source = mapping(parameter.name, names)
-    checkShape(parameter, source, files)
-    const values = partOfStored(parameter, source, files.readFloatsSync(source.tensor))
-    replaceValue(parameter, tensorFrom(values, parameter.shape))
-  }
-}
-
 /** Transposes a matrix from [columns, rows] to [rows, columns]. */
 function transposed(values: Float32Array, rows: number) {
   const columns = values.length / rows
@@ -152,40 +146,22 @@ const hubIndex = object({ weight_map: record(anything()) })
 /** The tensors of a model, in one or several safetensors files. */
 export type ModelFiles = Awaited<ReturnType<typeof openModelFiles>>
 
-/**
- * Opens a model in the format of the Hugging Face Hub: a safetensors file or a folder. The folder
- * contains `model.safetensors`, or several files listed in `model.safetensors.index.json`.
- *
- * @throws ERR_TSR_SAFETENSORS
- */
+/** Finds the tensors of a safetensors file, or of a folder from the Hugging Face Hub. */
 export async function openModelFiles(path: string) {
-  const files: SafetensorsFile[] = []
-  const close = async () => {
-    await Promise.all(files.map((file) => file.close()))
+  const files = new Map<string, SafetensorsFile>()
+  for (const name of await listFiles(path)) {
+    const file = openSafetensors(name)
+    for (const tensor of file.entries.keys()) files.set(tensor, file)
   }
-  try {
-    for (const file of await listFiles(path)) files.push(await openSafetensors(file))
-  } catch (error) {
-    await close()
-    throw error
-  }
-  const fileOf = new Map(
-    files.flatMap((file) => [...file.entries.keys()].map((name) => [name, file])),
-  )
-  const find = (tensor: string) => {
-    const file = fileOf.get(tensor)
-    if (file !== undefined) return file
-    const found = describeNames([...fileOf.keys()])
-    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
-  }
+  const names = [...files.keys()]
   return {
-    path,
-    names: [...fileOf.keys()],
-    shapeOf: (name: string) => find(name).entry(name).shape,
-    readFloats: async (name: string) => await find(name).readFloats(name),
-    /** Like `readFloats`, but synchronous; also works after `close`. */
-    readFloatsSync: (name: string) => find(name).readFloatsSync(name),
-    close,
+    names,
+    /** @throws ERR_TSR_SAFETENSORS_TENSOR when no file has the tensor */
+    fileOf(tensor: string) {
+      const file = files.get(tensor)
+      if (file !== undefined) return file
+      throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found: describeNames(names) })
+    },
   }
 }
 
@@ -204,7 +180,7 @@ async function listFiles(path: string) {
       : `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
     throw tsrError('ERR_TSR_SAFETENSORS', { path, problem })
   }
-  // The file names by tensor, which are unchecked. There are none if the file is not an index.
+  // Unchecked file names, by tensor. If the file is not an index, there are none.
   const files = parseJson(readFileText(index), hubIndex)?.weight_map ?? {}
   const names = new Set(Object.values(files))
   const own = [...names].filter(isName)

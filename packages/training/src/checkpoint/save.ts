@@ -1,15 +1,7 @@
 import { join, resolve } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { inspect, isDeepStrictEqual } from 'node:util'
-import {
-  anything,
-  argumentError,
-  count,
-  declareOptions,
-  flag,
-  where,
-  type Rules,
-} from '@tsrun/core'
+import { argumentError, count, declareOptions, flag, where, type Rules } from '@tsrun/core'
 import { newGroup, type ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import type { Parameter } from '../model/parameter.ts'
@@ -46,16 +38,8 @@ export interface SaveOptions {
    * any replica, for replicas that differ by rounding. Default true.
    */
   readonly compare?: boolean
-  /**
-   * Whether to throw when a parameter, a buffer or the optimizer state contains NaN or an infinite
-   * value. Default true.
-   */
+  /** Whether to throw when a parameter, a buffer or optimizer state is NaN or infinite; default true. */
   readonly finite?: boolean
-  /**
-   * The milliseconds that a rank waits for slower ranks; default: the time-out of the group, which may
-   * be too short for a slow disk.
-   */
-  readonly timeout?: number
 }
 
 const readOptions = declareOptions({
@@ -66,7 +50,6 @@ const readOptions = declareOptions({
   background: flag.default(false),
   compare: flag.default(true),
   finite: flag.default(true),
-  timeout: anything<number>(),
 } satisfies Rules<SaveOptions>)
 
 const stepRule = count()
@@ -137,13 +120,11 @@ export async function prepareSaves(
       startWriter()
       openOwnMemory()
     } catch {
-      // The first save tries again, and fails on all ranks.
+      // The first save tries again. If that fails, it fails on all ranks.
     }
   }
   await writersOf(group)
 }
-
-type CopiedArguments = Pick<RankShare, 'keep' | 'finite'> & Pick<RankShare['facts'], 'data'>
 
 async function save(
   folder: string,
@@ -152,13 +133,13 @@ async function save(
   options: SaveOptions,
   unreported: BackgroundSave['unreported'],
 ): Promise<{ readonly path: string; readonly background?: BackgroundSave }> {
-  const { timeout } = options
   const rank = group?.rank ?? 0
   const pieces: HeldPiece[] = []
   const release = () => {
     for (const { values } of pieces) if ('read' in values) values.release()
   }
-  let copied!: CopiedArguments
+  let own!: Omit<RankShare, 'name'>
+  let isBackground!: boolean
   let writing: BackgroundSave | undefined
   try {
     const ranks = await onAllRanks(group, 'save', async () => {
@@ -167,22 +148,21 @@ async function save(
       const owners = ownersOf(state)
       const { step, data } = state
       stepRule.check('step', step)
-      // Copy the values, which the caller may change while they are written.
-      copied = { keep, finite, data: data === undefined ? null : copyOf(data) }
+      const hasOptimizer = state.optimizer !== undefined
+      // Copy the data, which the caller may change while it is written.
+      const facts = { step, data: data === undefined ? null : copyOf(data), hasOptimizer }
+      own = { folder, pieces, compare, finite, facts, keep }
+      isBackground = background
       for (const owner of owners) pieces.push(...(await owner.pieces()))
       const name = await withSaveErrors(folder, rank, () =>
         rank === 0 ? newName(folder, step) : undefined,
       )
-      const optimizer = state.optimizer !== undefined
-      return { name, common: { step, optimizer, background, compare } }
+      return { name, common: { step, optimizer: hasOptimizer, background, compare } }
     })
     checkAgreement(ranks.map(({ common }) => common))
-    const { step, optimizer: hasOptimizer, background, compare } = ranks[0]!.common
     const name = ranks[0]!.name!
-    const { data, ...kept } = copied
-    const facts = { step, data, hasOptimizer }
-    const share = { folder, name, pieces, compare, facts, ...kept, timeout }
-    if (background) {
+    const share = { ...own, name }
+    if (isBackground) {
       const done = setImmediate().then(async () => writeCheckpoint(share, await writersOf(group)))
       writing = { done: done.finally(release) }
       writing.done.catch((error: unknown) => {
@@ -208,14 +188,14 @@ function checkAgreement(ranks: readonly Readonly<Record<string, unknown>>[]) {
   }
 }
 
-function copyOf<T>(value: T): T {
+function copyOf(value: unknown): unknown {
   let copy: unknown
   try {
     copy = JSON.parse(JSON.stringify(value))
   } catch {
     copy = undefined
   }
-  if (isDeepStrictEqual(copy, value)) return copy as T
+  if (isDeepStrictEqual(copy, value)) return copy
   throw argumentError('data', inspect(value), 'a value that JSON preserves')
 }
 
@@ -233,9 +213,8 @@ interface SaveQueue {
   writers?: Promise<ProcessGroup | undefined>
 }
 
-/** The queues of saves by group. The group is the only object that exists throughout all saves. */
 const queuesOfGroups = new WeakMap<ProcessGroup, SaveQueue>()
-/** The queues of saves without a group, by folder. Empty queues are removed. */
+/** The queues of saves without a group, by folder. */
 const queuesOfFolders = new Map<string, SaveQueue>()
 
 function queueOf(key: ProcessGroup | string): SaveQueue {
@@ -247,10 +226,8 @@ function queueOf(key: ProcessGroup | string): SaveQueue {
 }
 
 /**
- * Runs the saves of a group, or of this process to a folder, one after another.
- *
- * @param key - the group, or the folder
- * @param save - runs a save. Receives the previous save if that save failed in the background
+ * Runs the saves of a group, or of this process to a folder, one after another. `save` receives the
+ * previous save if that save failed in the background.
  */
 async function inOrder<T extends { readonly background?: BackgroundSave }>(
   key: ProcessGroup | string,
@@ -258,7 +235,7 @@ async function inOrder<T extends { readonly background?: BackgroundSave }>(
 ): Promise<T> {
   const queue = queueOf(key)
   const saving = queue.last.then(save)
-  const end = saving.then(
+  queue.last = saving.then(
     ({ background }) =>
       background?.done.then(
         () => undefined,
@@ -266,23 +243,15 @@ async function inOrder<T extends { readonly background?: BackgroundSave }>(
       ),
     () => undefined,
   )
-  queue.last = end
-  void end.then((failed) => {
-    const isEmpty = failed === undefined && queue.last === end
-    if (isEmpty && typeof key === 'string') queuesOfFolders.delete(key)
-  })
   return await saving
 }
 
-/**
- * Returns a second group of the ranks of `group`, for the messages of a background save. The
- * messages need their own group, because each rank writes at its own pace.
- */
+/** Returns a second group of the same ranks, for background saves: each rank writes at its own pace. */
 async function writersOf(group: ProcessGroup | undefined): Promise<ProcessGroup | undefined> {
   if (group === undefined || group.size === 1) return undefined
   const queue = queueOf(group)
   const members = Array.from({ length: group.size }, (_, rank) => rank)
-  // Does not use `group`, so that training may use it meanwhile.
+  // `newGroup` sends nothing over `group`, so that training may use it meanwhile.
   queue.writers ??= newGroup(members, { parent: group, name: `checkpoints of ${group.name}` })
   return await queue.writers
 }

@@ -57,13 +57,14 @@ export async function writeSafetensors(
 }
 
 /**
- * Like `writeSafetensors`, also for held values.
+ * Like `writeSafetensors`, but also takes `HeldValues`.
  *
+ * @param path - undefined: writes no file, and only checks
  * @param others - tensors that are only checked
  * @returns the size of the file, and the checks of all tensors
  */
 export async function writeTensors(
-  path: string,
+  path: string | undefined,
   tensors: ReadonlyMap<string, AnyTensorData>,
   others: readonly Values[],
   metadata: Readonly<Record<string, string>>,
@@ -72,7 +73,7 @@ export async function writeTensors(
   const { entries, bytes } = layOut(tensors)
   const header = encodeHeader({ entries, metadata })
   const all = [...Array.from(tensors.values(), ({ values }) => values), ...others]
-  const file = { path, header, bytes }
+  const file = path === undefined ? undefined : { path, header, bytes }
   const checks = await streamTensors(all, writer, file)
   return { bytes: header.length + bytes, checks }
 }
@@ -105,17 +106,17 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
 }
 
 const MIB = 1024 * 1024
-/** The bytes of a chunk. All that are free are filled at once, in about a millisecond. */
+/** The bytes of a chunk. Free chunks are filled without a pause, in about a millisecond. */
 const CHUNK = 4 * MIB
 /** The number of chunks that are written and checked at one time. */
 const UNDER_WAY = 2
 /** The largest number of tensors in a chunk, because each read of a device takes time. */
 const PARTS = 16
 
-/** Whether a thread writes tensors of this size together. */
+/** Whether another thread writes tensors of this many bytes in total. */
 export const isLarge = (bytes: number): boolean => bytes > MIB
 
-/** Memory for chunks that no save uses. */
+/** Memory for chunks that no save uses at present. */
 const spare: SharedArrayBuffer[] = []
 
 /** Chooses the thread that checks and writes these tensors. */
@@ -124,109 +125,103 @@ export function writerFor(tensors: readonly Values[]): Writer {
   return isLarge(bytes) ? inWriter : inThisThread
 }
 
-/** What the other thread has, besides the parts. */
-interface SentChunk {
-  readonly memory: SharedArrayBuffer
-  /** The values that the thread reads itself, and their addresses. */
-  readonly inPlace: readonly (readonly [view: () => Float32Array, address: number])[]
-  /** Values of which the thread reads the last part. */
-  readonly ended: readonly HeldValues[]
-  readonly settle: (memory: SharedArrayBuffer) => void
+/** A part of a tensor, and its place in the memory of a chunk in bytes. */
+interface CutPart {
+  readonly tensor: number
+  readonly from: number
+  readonly to: number
+  readonly place: number
 }
 
-/** @throws Error if the values have moved while they were read */
-function checkPlaces(inPlace: SentChunk['inPlace']) {
-  if (inPlace.every(([view, address]) => addressOf(view()) === address)) return
-  throw new Error('the memory of the tensors has moved during the save')
+/** Divides tensors into the parts of chunks. */
+function cutTensors(tensors: readonly Values[]): CutPart[][] {
+  const chunks: CutPart[][] = []
+  let chunk: CutPart[] = []
+  let place = CHUNK
+  for (const [tensor, values] of tensors.entries()) {
+    const each = bytesOf(layoutOf(values).dtype)
+    for (let from = 0; from < values.length;) {
+      if (place === CHUNK || chunk.length === PARTS) {
+        chunk = []
+        chunks.push(chunk)
+        place = 0
+      }
+      const to = Math.min(values.length, from + (CHUNK - place) / each)
+      chunk.push({ tensor, from, to, place })
+      // Round up to a multiple of 8 bytes, the size of the largest values.
+      place += Math.ceil(((to - from) * each) / 8) * 8
+      from = to
+    }
+  }
+  return chunks
 }
 
 /**
- * Reads tensors chunk by chunk into memory that is used again, has them checked and written, and
- * releases them. Other work of this process can run between chunks. If the other thread can read the
- * memory of this process, it copies the values that have a view.
- *
- * @param file - receives the first tensors; the others are only checked
- * @returns the checks of each tensor
- * @throws Error if the memory of the tensors moves meanwhile
+ * Reads tensors chunk by chunk into reused memory, has them checked and written, and releases them. Other
+ * work of this process can run between chunks. If the other thread can read the memory of this process,
+ * that thread copies the values that have a view.
  */
-export async function streamTensors(
+async function streamTensors(
   tensors: readonly Values[],
   writer: Writer,
-  file?: ChunkFile,
+  file: ChunkFile | undefined,
 ): Promise<Checks[]> {
   const { port1: port, port2 } = new MessageChannel()
   const written = writer('writeChunks', [port2, tensors.length, file], [port2])
   const ownMemory = writer === inThisThread ? undefined : openOwnMemory()
-  const sent: SentChunk[] = []
-  let failed: { readonly error: unknown } | undefined
-  const settle = () => {
-    const { memory, inPlace, ended, settle } = sent.shift()!
-    try {
-      checkPlaces(inPlace)
-      for (const values of ended) values.release()
-    } catch (error) {
-      failed = { error }
-    }
-    settle(memory)
-  }
-  port.on('message', settle)
   const send = (message: ChunkMessage) => {
     port.postMessage(message)
   }
-  const chunks = Array.from(
+  const memories = Array.from(
     { length: UNDER_WAY },
     () => spare.pop() ?? new SharedArrayBuffer(CHUNK),
   )
-  const free: (SharedArrayBuffer | Promise<SharedArrayBuffer>)[] = [...chunks]
-  let memory: SharedArrayBuffer | undefined
-  let used = 0
-  let parts: TensorChunk[] = []
-  let inPlace: SentChunk['inPlace'][number][] = []
-  let ended: HeldValues[] = []
-  const flush = () => {
-    if (memory === undefined) return
-    const kept = { memory, inPlace, ended }
-    send(parts)
-    free.push(new Promise((settle) => sent.push({ ...kept, settle })))
-    memory = undefined
-    used = 0
-    parts = []
-    inPlace = []
-    ended = []
-  }
+  const free = memories.map((memory) => Promise.resolve(memory))
+  /** One function for each chunk in progress, to call when the other thread has read the chunk. */
+  const sent: (() => void)[] = []
+  port.on('message', () => {
+    sent.shift()!()
+  })
   try {
-    for (const [tensor, values] of tensors.entries()) {
-      const { dtype } = layoutOf(values)
-      for (let at = 0; at < values.length;) {
-        memory ??= (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
-        if (failed !== undefined) throw failed.error
-        const length = Math.min(values.length - at, (CHUNK - used) / bytesOf(dtype))
-        const chunk = toValues(dtype, memory, length, used)
-        const view = ownMemory !== undefined && 'read' in values ? values.view : undefined
+    for (const cuts of cutTensors(tensors)) {
+      const memory = (await Promise.race([free.shift()!, written])) as SharedArrayBuffer
+      const inPlace: (readonly [view: () => Float32Array, address: number])[] = []
+      const ended: HeldValues[] = []
+      const parts: TensorChunk[] = []
+      for (const { tensor, from, to, place } of cuts) {
+        const values = tensors[tensor]!
+        const chunk = toValues(layoutOf(values).dtype, memory, to - from, place)
+        const isHeld = 'read' in values
+        const view = ownMemory !== undefined && isHeld ? values.view : undefined
         let source: TensorChunk['source']
         if (view !== undefined) {
           const address = addressOf(view())
           inPlace.push([view, address])
-          source = { file: ownMemory!, address: address + 4 * at }
-        } else if ('read' in values) await values.read(chunk as Float32Array, at)
-        else chunk.set(values.subarray(at, at + length) as never)
+          source = { file: ownMemory!, address: address + 4 * from }
+        } else if (isHeld) await values.read(chunk as Float32Array, from)
+        else chunk.set(values.subarray(from, to) as never)
         parts.push({ tensor, values: chunk, source })
-        at += length
-        if ('read' in values && at === values.length) {
-          if (view === undefined) values.release()
-          else ended.push(values)
-        }
-        // A multiple of the size of any value.
-        used = Math.ceil((used + chunk.byteLength) / 8) * 8
-        if (used === CHUNK || parts.length === PARTS) flush()
+        if (!isHeld || to < values.length) continue
+        if (view === undefined) values.release()
+        else ended.push(values)
       }
+      const read = new Promise<void>((resolve) => sent.push(resolve)).then(() => {
+        if (!inPlace.every(([view, address]) => addressOf(view()) === address)) {
+          throw new Error('the memory of the tensors has moved during the save')
+        }
+        for (const values of ended) values.release()
+        return memory
+      })
+      // Errors are thrown where `read` is awaited. After a failed save, nothing awaits it.
+      read.catch(() => undefined)
+      send(parts)
+      free.push(read)
     }
-    flush()
     send(null)
     const checks = await written
-    while (sent.length > 0) settle()
-    if (failed !== undefined) throw failed.error
-    if (spare.length === 0) spare.push(...chunks)
+    for (const settle of sent.splice(0)) settle()
+    await Promise.all(free)
+    if (spare.length === 0) spare.push(...memories)
     return checks
   } catch (error) {
     send('cancel')

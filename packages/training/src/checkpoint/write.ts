@@ -7,28 +7,25 @@ import { encodeContents, type Contents, type StoredPiece, type StoredTensor } fr
 import { onAllRanks } from './coordination.ts'
 import { checkFinite, partSize, type HeldPiece } from './piece.ts'
 import { checkReplicas, factsOf, keyOf, planPieces, type PlannedPiece } from './plan.ts'
-import { streamTensors, writerFor, writeTensors } from './write-safetensors.ts'
+import { writerFor, writeTensors } from './write-safetensors.ts'
 import type { Writer } from './writer.ts'
 
 const saved = channel('tsrun.checkpoint-saved')
 
-/** The part of a checkpoint that one rank writes. */
+/** What a rank saves. `compare`, `finite` and `keep` are those of `SaveOptions`. */
 export interface RankShare {
   /** The folder of all checkpoints, and the name of the new checkpoint. */
   readonly folder: string
   readonly name: string
   /** All pieces of this rank. Those that other ranks write are only checked. */
   readonly pieces: readonly HeldPiece[]
-  /** The `compare` and `finite` of `SaveOptions`. */
   readonly compare: boolean
   readonly finite: boolean
   readonly facts: Pick<Contents, 'step' | 'data' | 'hasOptimizer'>
   readonly keep: number
-  /** The `timeout` of `SaveOptions`. */
-  readonly timeout: number | undefined
 }
 
-/** A share, the plan of all pieces, which is the same on all ranks, and the number of the save. */
+/** A share, with the plan of all ranks and the number of the save. */
 interface Planned extends RankShare {
   readonly plan: readonly PlannedPiece[]
   readonly save: number
@@ -39,21 +36,18 @@ type WrittenShard = Awaited<ReturnType<typeof writeShard>>
 
 /**
  * Writes the files of all ranks into a folder with a temporary name. When all files are on disk,
- * rank 0 adds the index and renames the folder.
- *
- * @throws ERR_TSR_CHECKPOINT_WRITE on all ranks when one cannot write; ERR_TSR_CHECKPOINT_PIECES when
- *   the pieces do not form whole tensors, or replicas differ; ERR_TSR_NOT_FINITE
+ * rank 0 adds the index and renames the folder. If a rank throws, all do.
  */
 export async function writeCheckpoint(
   share: RankShare,
   group: ProcessGroup | undefined,
 ): Promise<void> {
-  const { folder, name, pieces, timeout } = share
+  const { folder, name, pieces } = share
   const rank = group?.rank ?? 0
   const path = join(folder, `.${name}.unfinished`)
   const writer = writerFor(pieces.map(({ values }) => values))
   const step = <T>(run: () => Promise<T>): Promise<T[]> =>
-    onAllRanks(group, 'save', () => withSaveErrors(join(folder, name), rank, run), timeout)
+    onAllRanks(group, 'save', () => withSaveErrors(join(folder, name), rank, run))
   try {
     const ranks = await step(async () => ({
       held: pieces.map(factsOf),
@@ -108,10 +102,8 @@ async function writeShard(
   const [number, count] = [rank, ranks].map((value) => String(value).padStart(5, '0'))
   // A rank that has nothing to write creates no file.
   const file = mine.length > 0 ? `rank-${number!}-of-${count!}.safetensors` : undefined
-  const { bytes, checks } =
-    file === undefined
-      ? { bytes: 0, checks: await streamTensors(others, writer) }
-      : await writeTensors(join(path, file), tensors, others, { format: 'pt' }, writer)
+  const target = file && join(path, file)
+  const { bytes, checks } = await writeTensors(target, tensors, others, { format: 'pt' }, writer)
   /** The CRC-32 of the rank's pieces, by key. */
   const checksums = new Map<string, number>()
   for (const [i, piece] of all.entries()) {
@@ -134,10 +126,7 @@ async function finish(
   shards: readonly WrittenShard[],
   checksums: readonly ReadonlyMap<string, number>[],
 ) {
-  const files = new Map<string, { bytes: number; rank: number }>()
-  for (const [rank, { file, bytes }] of shards.entries()) {
-    if (file !== undefined) files.set(file, { bytes, rank })
-  }
+  const files = shards.flatMap(({ file, bytes }) => (file === undefined ? [] : [[file, bytes]]))
   const tensors = new Map<string, StoredTensor & { readonly pieces: StoredPiece[] }>()
   for (const { name, shape, dtype, key, box, range, rank } of plan) {
     const tensor = tensors.get(name) ?? { dtype, shape, pieces: [] }
@@ -149,11 +138,11 @@ async function finish(
     save,
     ...facts,
     ranks: shards.length,
-    files: Object.fromEntries(Array.from(files, ([file, { bytes }]) => [file, bytes])),
+    files: Object.fromEntries(files) as Record<string, number>,
     tensors: Object.fromEntries(tensors),
   })
   const final = join(folder, name)
-  await writer('publish', [path, final, index, files])
+  await writer('publish', [path, final, index])
   // In each rank, the launcher subscribes to this channel for --event-log.
   saved.publish({ step: facts.step, path: final })
   await writer('prune', [folder, keep]).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-import { once } from 'node:events'
+import { once, setMaxListeners } from 'node:events'
 import { MessageChannel, Worker, type MessagePort, type Transferable } from 'node:worker_threads'
 import { reviveTsrError, type SerializedTsrError } from '@tsrun/core'
 import { packageFolder } from '../package-folder.ts'
@@ -32,9 +32,8 @@ export type Writer = <K extends keyof FileWork>(
 export const inThisThread: Writer = (name, args) =>
   (fileWork[name] as unknown as (...given: typeof args) => ReturnType<Writer>)(...args) as never
 
-/** The thread that writes, and what fails its calls in progress. */
-let running:
-  { readonly worker: Worker; readonly failing: Set<(reason: unknown) => void> } | undefined
+/** The thread that writes, and a signal that fails its calls when it ends. */
+let running: { readonly worker: Worker; readonly ended: AbortSignal } | undefined
 
 /** The flags of Node's permission model, which a thread does not inherit if it has flags of its own. */
 function permissions() {
@@ -47,44 +46,43 @@ const PERMISSION =
   /^--((experimental[-_])?permission|allow[-_](fs[-_](read|write)|addons|child[-_]process|wasi|worker|net|inspector))(=|$)/
 const TAKES_PATH = /^--allow[-_]fs[-_](read|write)$/
 
-/** Starts the thread that writes checkpoints. It lives as long as the process, which it does not prolong. */
+/** Starts the thread that writes checkpoints. It ends with the process and does not keep it alive. */
 export function startWriter() {
   if (running !== undefined) return running
   const worker = new Worker(new URL('dist/writer-thread.js', packageFolder), {
     execArgv: permissions(),
   })
-  const failing = new Set<(reason: unknown) => void>()
-  const started = { worker, failing }
+  const ending = new AbortController()
+  // Any number of calls may be in progress.
+  setMaxListeners(0, ending.signal)
+  const started = { worker, ended: ending.signal }
   running = started
+  // The port of a call in progress keeps the process alive.
   worker.unref()
-  const fail = (reason: unknown) => {
+  const end = (reason: unknown) => {
     if (running === started) running = undefined
-    for (const each of failing) each(reason)
+    ending.abort(reason)
   }
-  worker.on('error', fail).on('exit', () => {
-    fail(new Error('the thread that writes checkpoints has ended'))
+  worker.on('error', end).on('exit', () => {
+    end(new Error('the thread that writes checkpoints has ended'))
   })
   return started
 }
 
 /** Calls the functions in another thread of low priority, beside training. */
 export const inWriter: Writer = async (name, args, transferred = []) => {
-  const { worker, failing } = startWriter()
+  const { worker, ended } = startWriter()
   const { port1, port2 } = new MessageChannel()
   const request: WorkRequest = { name, args, reply: port2 }
-  let fail!: (reason: unknown) => void
-  const failed = new Promise<never>((_, reject) => (fail = reject))
-  failing.add(fail)
-  worker.ref()
   try {
     worker.postMessage(request, [port2, ...transferred])
-    const [reply] = (await Promise.race([once(port1, 'message'), failed])) as [Reply]
+    const [reply] = (await once(port1, 'message', { signal: ended })) as [Reply]
     if ('value' in reply) return reply.value as never
     const { error } = reply
     throw 'facts' in error ? reviveTsrError(error) : Object.assign(new Error(error.message), error)
+  } catch (error) {
+    throw ended.aborted ? ended.reason : error
   } finally {
-    failing.delete(fail)
-    if (failing.size === 0) worker.unref()
     port1.close()
   }
 }

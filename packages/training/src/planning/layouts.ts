@@ -21,8 +21,6 @@ export interface PlanOptions {
   readonly sequence?: number
   /** The number of examples in a step, over all replicas; default: 4 per rank. */
   readonly batch?: number
-  /** The number type to plan for; default float32. Training itself always uses float32. */
-  readonly dtype?: PlanDtype
   /** The optimizer to plan for; default `adam`. */
   readonly optimizer?: PlanOptimizer
   /** Floating-point operations per second that a rank reaches in training; default 10^13. */
@@ -34,9 +32,17 @@ export interface PlanOptions {
 }
 
 /** A layout, with its memory per rank and its predicted times. */
-export interface PlannedLayout extends RankLayout, StepTime {
+export interface PlannedLayout extends RankLayout {
   readonly memory: LayoutMemory
   readonly fits: boolean
+  /** The duration of a training step in seconds. */
+  readonly step: number
+  /** The fraction of time that ranks wait in the pipeline, averaged over all ranks. */
+  readonly bubble: number
+  /** Seconds to exchange gradients and sharded parameters, without any overlap with computation. */
+  readonly exchange: number
+  /** The largest number of micro-batches whose activations a rank holds at once. */
+  readonly inFlight: number
 }
 
 /** The result of `planLayouts`. */
@@ -66,7 +72,6 @@ const readOptions = declareOptions({
   heads: whole.optional(),
   sequence: whole.default(2048),
   batch: whole.optional(),
-  dtype: choice('float32', 'bfloat16', 'float16').default('float32'),
   optimizer: choice('adam', 'momentum', 'sgd').default('adam'),
   flops: positive().default(1e13),
   link: positive().default(1e10),
@@ -88,18 +93,18 @@ const readOptions = declareOptions({
  */
 export function planLayouts(options: PlanOptions): LayoutPlan {
   const given = readOptions(options)
-  const { memory: room, ranks, dtype, optimizer, batch = 4 * ranks } = given
+  const { memory: room, ranks, optimizer, batch = 4 * ranks } = given
   const model = shapeOf(given)
   const layouts = divisionsOf(ranks, model, batch).flatMap((division) => {
     const { dp, tp, pp, recompute } = division
     const examples = batch / dp
-    const { makespan, bubble, inFlight } = pipelineTime(model, division, examples, dtype, given)
-    const shared = ringTime(dp, (model.parameters / (tp * pp)) * valueBytes[dtype], given)
+    const { makespan, bubble, inFlight } = pipelineTime(model, division, examples, given)
+    const shared = ringTime(dp, (BYTES * model.parameters) / (tp * pp), given)
     return zeroLevels(division).map((zero) => {
       const layout = { dp, tp, pp, zero, recompute }
       // ZeRO stage 3 also gathers the parameters for each pass of each micro-batch, forward and backward.
       const exchange = zero === 3 ? shared / 2 + examples * shared : shared
-      const memory = layoutMemory(model, layout, dtype, optimizer, inFlight)
+      const memory = layoutMemory(model, layout, optimizer, inFlight)
       const fits = memory.total <= room
       return { ...layout, step: makespan + exchange, bubble, exchange, inFlight, memory, fits }
     })
@@ -155,9 +160,6 @@ function divisors(of: number) {
   return Array.from({ length: of }, (_, index) => index + 1).filter((each) => of % each === 0)
 }
 
-/** The number type of weights, gradients and activations. */
-export type PlanDtype = 'float32' | 'bfloat16' | 'float16'
-
 /** The optimizers that a plan can assume. */
 export type PlanOptimizer = 'adam' | 'momentum' | 'sgd'
 
@@ -195,75 +197,48 @@ export interface LayoutMemory {
   readonly total: number
 }
 
-const valueBytes: Readonly<Record<PlanDtype, number>> = {
-  float32: 4,
-  bfloat16: 2,
-  float16: 2,
-}
+/** The bytes of a float32. */
+const BYTES = 4
 
+/** The bytes of optimizer state per value of the model. */
 const moments: Readonly<Record<PlanOptimizer, number>> = { adam: 8, momentum: 4, sgd: 0 }
 
 /**
- * Returns the bytes of weights, gradients, optimizer state and activations of a rank. With 16-bit
- * numbers the optimizer keeps a float32 copy of the weights. ZeRO stage 3 also holds the gathered
- * weights of one layer.
+ * Returns the bytes of weights, gradients, optimizer state and activations of a rank. ZeRO stage 3 also
+ * holds the gathered weights of one layer.
  *
- * The activations of one example in one transformer layer take s h (10 + 24 / t + 5 a s / (h t)) bytes
- * with 16-bit numbers, and twice as much with float32. s is the sequence length, h the width, a the
- * number of heads, and t the number of tensor parallel ranks (Korthikanti et al., Reducing Activation
- * Recomputation in Large Transformer Models, 2022, equation 2).
- *
- * @param inFlight - the largest number of micro-batches whose activations a rank holds; each
- *   micro-batch has one example
+ * The activations of one example in one transformer layer take 2 s h (10 + 24 / t + 5 a s / (h t))
+ * bytes. s is the sequence length, h the width, a the number of heads, and t the number of tensor
+ * parallel ranks (Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models,
+ * 2022, equation 2, which is for 16-bit numbers).
+ * `inFlight` is the largest number of micro-batches whose activations a rank holds; each has one example.
  */
 function layoutMemory(
   model: ModelShape,
   { dp, tp, pp, zero, recompute }: RankLayout,
-  dtype: PlanDtype,
   optimizer: PlanOptimizer,
   inFlight: number,
 ): LayoutMemory {
-  const bytes = valueBytes[dtype]
   const own = model.parameters / (tp * pp)
   const layers = Math.ceil(model.layers / pp)
   const gathered = zero === 3 && dp > 1 ? model.parameters / (tp * model.layers) : 0
   const held = (stage: 1 | 2 | 3) => (zero >= stage ? own / dp : own)
-  const master = dtype === 'float32' ? 0 : 4
-  const weights = (held(3) + gathered) * bytes
-  const gradients = held(2) * bytes
-  const states = held(1) * (moments[optimizer] + master)
+  const weights = (held(3) + gathered) * BYTES
+  const gradients = held(2) * BYTES
+  const states = held(1) * moments[optimizer]
   const { width, heads, sequence } = model
   const scores = (5 * heads * sequence) / (width * tp)
-  const layer = sequence * width * (10 + 24 / tp + scores) * (bytes / 2)
-  const input = sequence * width * bytes
+  const layer = 2 * sequence * width * (10 + 24 / tp + scores)
+  const input = sequence * width * BYTES
   const activations = recompute ? inFlight * input + layers * layer : inFlight * layers * layer
   const total = weights + gradients + states + activations
   return { weights, gradients, optimizer: states, activations, total }
 }
 
-/** The speed of the ranks and of the links between them; see `PlanOptions`. */
-interface Hardware {
-  readonly flops: number
-  readonly link: number
-  readonly latency: number
-}
+/** The speed of the ranks and of the links between them. */
+type Hardware = Pick<ReturnType<typeof readOptions>, 'flops' | 'link' | 'latency'>
 
-/** The predicted duration of a step, and its parts. */
-export interface StepTime {
-  /** The duration of a training step in seconds. */
-  readonly step: number
-  /** The fraction of time that ranks wait in the pipeline, averaged over all ranks. */
-  readonly bubble: number
-  /** Seconds to exchange gradients and sharded parameters, without any overlap with computation. */
-  readonly exchange: number
-  /** The largest number of micro-batches whose activations a rank holds at once. */
-  readonly inFlight: number
-}
-
-/**
- * The number of micro-batches per stage to simulate. After this many, the pipeline is in its steady
- * state.
- */
+/** The micro-batches per stage after which a pipeline is in its steady state. */
 const ROUNDS = 3
 
 /**
@@ -272,18 +247,15 @@ const ROUNDS = 3
  * (L layers, h width, s sequence length). A backward pass takes twice as many operations. Recomputation
  * adds one forward pass. In each pass, two outputs per tensor parallel layer are summed in rings of 2 (t
  * - 1) messages, with t ranks.
- *
- * @param examples - the number of examples of one replica
  */
 function pipelineTime(
   model: ModelShape,
   { tp, pp, recompute }: Division,
   examples: number,
-  dtype: PlanDtype,
   { flops, link, latency }: Hardware,
 ) {
   const { parameters, layers, width, sequence } = model
-  const boundary = sequence * width * valueBytes[dtype]
+  const boundary = sequence * width * BYTES
   const operations = 2 * parameters * sequence + 4 * layers * width * sequence ** 2
   const sums = 2 * (layers / pp) * ringTime(tp, boundary, { link, latency })
   const forward = operations / (tp * pp * flops) + sums
@@ -301,11 +273,7 @@ function pipelineTime(
   return { makespan, bubble, inFlight: Math.max(...ranks.map(({ peakInFlight }) => peakInFlight)) }
 }
 
-function ringTime(
-  ranks: number,
-  bytes: number,
-  { link, latency }: Pick<Hardware, 'link' | 'latency'>,
-) {
+function ringTime(ranks: number, bytes: number, { link, latency }: Omit<Hardware, 'flops'>) {
   return 2 * (ranks - 1) * (latency + bytes / ranks / link)
 }
 

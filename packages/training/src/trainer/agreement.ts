@@ -1,59 +1,50 @@
 import { argumentError } from '@tsrun/core'
+import type { ProcessGroup } from '@tsrun/distributed'
 import type { Optimizer } from '../optim/optimizer.ts'
 import { compareReplicas } from '../parallel/gradients/replicas.ts'
-import { isTensor } from '../tfjs/tfjs.ts'
+import { isTensor, type Tensor } from '../tfjs/tfjs.ts'
 import type { Reader } from '../parallel/pipeline/microbatches.ts'
 import type { AnyBatch, BatchPart } from './batch.ts'
-import { lengthOf, type FitData } from './fit-data.ts'
-import type { CheckedFitOptions } from './fit-options.ts'
 import type { Layout } from './layout.ts'
-import { clipOf, type CheckedOptions } from './options.ts'
-import type { Trainer } from './trainer.ts'
+import type { CheckedOptions } from './options.ts'
 
 /** The steps at which ranks compare the rates of their learning rate schedules. */
 const SAMPLES = [0, 1, 10, 100, 1000]
 
-/**
- * Checks that all ranks have the same options. Replicas with different learning rates, optimizers or
- * losses would silently diverge. All ranks must call this function.
- *
- * @throws ERR_TSR_REPLICA on all ranks
- */
+/** The options of a trainer that ranks compare by value. */
+const COMPARED = [
+  'zero',
+  'accumulate',
+  'recompute',
+  'frozen',
+  'microbatches',
+  'schedule',
+  'unused',
+  'chunks',
+  'wire',
+  'deterministic',
+  'bucketBytes',
+  'firstBucketBytes',
+] as const
+
+/** Checks that all ranks have the same options. Otherwise replicas would silently diverge. */
 export async function compareOptions(options: CheckedOptions, { world }: Layout): Promise<void> {
   if (world.size === 1) return
-  const { loss, plan } = options
-  const clip = clipOf(options)
-  const named = [
-    'zero',
-    'accumulate',
-    'recompute',
-    'frozen',
-    'microbatches',
-    'schedule',
-    'unused',
-    'chunks',
-    'wire',
-    'deterministic',
-    'bucketBytes',
-    'firstBucketBytes',
-  ] as const
-  const own = [
-    `optimizer ${describeOptimizer(options.optimizer)}`,
-    `plan ${plan === undefined ? 'undefined' : `of ${Object.keys(plan).join(', ')}`}`,
-    `loss ${loss === undefined ? 'undefined' : loss.name || 'a function'}`,
-    `clip ${clip === undefined ? 'undefined' : `maxNorm ${clip.maxNorm}`}`,
-    `learningRate ${options.learningRate === undefined ? 'of the optimizer' : SAMPLES.map(options.learningRate).join(', ')}`,
-    ...named.map((name) => `${name} ${describeSetting(options[name])}`),
-  ]
-  const all = await world.allGatherObject(own, { label: 'options of the trainer' })
-  compareReplicas(all, world, 'options')
+  const { optimizer, plan, loss, clip, learningRate } = options
+  await compareFacts(world, 'options of the trainer', {
+    optimizer: optimizer && describeOptimizer(optimizer),
+    plan: plan && `of ${Object.keys(plan).join(', ')}`,
+    loss: loss && (loss.name || 'a function'),
+    clip: clip && `maxNorm ${clip.maxNorm}`,
+    learningRate: learningRate ? SAMPLES.map(learningRate).join(', ') : 'of the optimizer',
+    ...Object.fromEntries(COMPARED.map((name) => [name, options[name]])),
+  })
 }
 
-function describeOptimizer(optimizer: Optimizer | undefined): string {
-  if (optimizer === undefined) return 'undefined'
-  const settings = Object.entries({ learningRate: optimizer.learningRate, ...optimizer.options })
+function describeOptimizer({ constructor, learningRate, options }: Optimizer): string {
+  const settings = Object.entries({ learningRate, ...options })
   const shown = settings.map(([name, value]) => `${name} ${describeSetting(value)}`)
-  return `${optimizer.constructor.name} with ${shown.join(', ')}`
+  return `${constructor.name} with ${shown.join(', ')}`
 }
 
 /** Formats numbers, strings and lists of them. Other values may not be comparable between processes. */
@@ -63,32 +54,15 @@ function describeSetting(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'an object' : String(value)
 }
 
-/**
- * Checks that all ranks call `fit` with the same options and equally many examples or batches. Otherwise
- * they would evaluate and save at different steps, or train on the wrong parts of the data. All ranks
- * must call this function.
- *
- * @throws ERR_TSR_REPLICA on all ranks
- */
-export async function compareFit(
-  options: CheckedFitOptions,
-  data: FitData,
-  { layout: { world } }: Pick<Trainer, 'layout'>,
+/** Checks that named values are the same on all ranks, which must all call this function. */
+export async function compareFacts(
+  world: ProcessGroup,
+  label: string,
+  facts: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   if (world.size === 1) return
-  const { epochs, steps, batch, seed, resume, evaluating, saving } = options
-  const facts = {
-    epochs,
-    steps,
-    batch,
-    seed,
-    resume,
-    data: lengthOf(data),
-    evaluate: evaluating && [evaluating.every, evaluating.batch, lengthOf(evaluating.data)],
-    save: saving && [saving.every, saving.keep, saving.best],
-  }
-  const own = Object.entries(facts).map(([name, value]) => `${name} ${JSON.stringify(value)}`)
-  compareReplicas(await world.allGatherObject(own, { label: 'options of fit' }), world, 'options')
+  const own = Object.entries(facts).map(([name, value]) => `${name} ${describeSetting(value)}`)
+  compareReplicas(await world.allGatherObject(own, { label }), world, 'options')
 }
 
 /** A batch of a data loader or a text, which knows the indices of its examples. */
@@ -100,9 +74,6 @@ interface Placed extends AnyBatch {
 /**
  * Checks that the ranks of one replica got the same batch. Otherwise the first stage could read inputs,
  * and the last stage labels, of different examples. All ranks must call this function in the first step.
- *
- * @param reader - which parts of the batch this rank reads
- * @throws ERR_TSR_ARGUMENT on all ranks
  */
 export async function compareBatches(
   batch: AnyBatch,
@@ -112,10 +83,6 @@ export async function compareBatches(
 ): Promise<void> {
   if (world.size === share[1]) return
   const { indices, starts, inputs, labels }: Placed = batch
-  const parts = [
-    ['inputs', inputs, isFirst],
-    ['labels', labels, isLast],
-  ] as const
   const facts: Record<string, string> = {
     size: `${examples} examples`,
     indices: describeValues(indices),
@@ -123,9 +90,12 @@ export async function compareBatches(
   }
   // Skip values that may legitimately differ. Context parallel ranks have different tokens of the same
   // examples. Middle pipeline stages may get tensors that they never read.
-  for (const [name, part, isRead] of cp.size === 1 ? parts : []) {
-    if (isRead || ArrayBuffer.isView(part)) facts[name] = describeValues(await valuesOfPart(part))
+  const add = async (name: string, part: BatchPart, isRead: boolean) => {
+    if (cp.size > 1 || !(isRead || ArrayBuffer.isView(part))) return
+    facts[name] = describeValues(isTensor(part) ? await part.data() : part)
   }
+  await add('inputs', inputs, isFirst)
+  await add('labels', labels, isLast)
   const own = { replica: share[0], facts }
   const all = await world.allGatherObject(own, { label: 'batches of the first step' })
   for (const [rank, { replica, facts }] of all.entries()) {
@@ -142,16 +112,11 @@ export async function compareBatches(
   }
 }
 
-/** Returns the values of an array or a tensor; undefined for a function, which is not called. */
-async function valuesOfPart(part: BatchPart): Promise<ArrayLike<number> | undefined> {
-  if (isTensor(part)) return await part.data()
-  return ArrayBuffer.isView(part) ? part : undefined
-}
-
 const SHOWN = 4
 
-function describeValues(values: ArrayLike<number> | undefined): string {
-  if (values === undefined) return 'unknown'
+/** Describes values of a batch. A function that makes values is not called. */
+function describeValues(values: Exclude<BatchPart, Tensor> | undefined): string {
+  if (!ArrayBuffer.isView(values)) return 'unknown'
   const all = Array.from(values)
   let hash = 0
   for (const value of all) {

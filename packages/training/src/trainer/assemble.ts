@@ -10,6 +10,7 @@ import { contextParallel } from '../parallel/context/context-parallel.ts'
 import { dataParallel, type DataParallel } from '../parallel/data/data-parallel.ts'
 import { checkFrozen } from '../parallel/gradients/options.ts'
 import { pipeline, wholeModel } from '../parallel/pipeline/create.ts'
+import type { ModelOptions, PipelineOptions } from '../parallel/pipeline/options.ts'
 import type { Pipeline } from '../parallel/pipeline/pipeline.ts'
 import type { PipelineModel } from '../parallel/recipe.ts'
 import { vocabParallelCrossEntropy } from '../parallel/tensor/cross-entropy.ts'
@@ -18,42 +19,35 @@ import { fullyShard, type FullyShard } from '../parallel/zero/fully-shard.ts'
 import { tf } from '../tfjs/tfjs.ts'
 import { compareOptions } from './agreement.ts'
 import { layoutOf, type Layout } from './layout.ts'
-import {
-  clipOf,
-  given,
-  readTrainerOptions,
-  type CheckedOptions,
-  type TrainerOptions,
-} from './options.ts'
+import { readTrainerOptions, type CheckedOptions, type TrainerOptions } from './options.ts'
 
-/**
- * A model distributed over ranks by `pipeline`, `dataParallel`, `fullyShard`, `parallelize` and
- * `contextParallel`.
- */
+/** A model that is distributed over ranks, with its options. */
 export type Assembly = Awaited<ReturnType<typeof assemble>>
 
 /** Implements `trainer()`. See there for the errors. */
 export async function assemble(model: TrainableModel, options: TrainerOptions) {
   const checked = readTrainerOptions(options)
-  const clip = clipOf(checked)
   const adapted = await adaptModel(model)
   refuseSecondSoftmax(adapted, checked)
   if (!tf.engine().backendName) await loadBackend()
   const layout = await layoutOf(checked.mesh)
   await compareOptions(checked, layout)
   const { pp, tp } = layout
-  const { optimizer, recompute, unused } = checked
-  const recorder = checked.recorder ?? layout.world.spans
+  const { clip, optimizer, recompute, unused, accumulate, microbatches } = checked
   const isDivided = checked.plan?.['lm_head'] !== undefined
   const loss =
     checked.loss ?? (isDivided ? vocabParallelCrossEntropy(tp, 'sum') : summedCrossEntropy)
   const common = {
-    ...given({ optimizer, recompute, unused, recorder, loss }),
-    ...(clip && { clip: { ...clip, ...(tp.size > 1 && { tensor: tp }) } }),
-  }
+    optimizer,
+    recompute,
+    unused,
+    loss,
+    recorder: layout.world.spans,
+    clip: clip && { ...clip, ...(tp.size > 1 && { tensor: tp }) },
+  } as ModelOptions
   let core: Pipeline
   if (pp.size > 1) {
-    const { accumulate, schedule, chunks, split, microbatches } = checked
+    const { schedule, chunks, split } = checked
     if (accumulate !== 1) {
       throw argumentError(
         'accumulate',
@@ -69,18 +63,17 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
       )
     }
     const cut = divide(adapted.recipe, checked, layout)
-    core = pipeline(cut, pp, { ...given({ schedule, chunks, split, microbatches }), ...common })
+    const options = { ...common, schedule, chunks, split, microbatches } as PipelineOptions
+    core = pipeline(cut, pp, options)
   } else {
-    const { accumulate, microbatches } = checked
     const parts = accumulate === 1 ? (microbatches ?? 1) : accumulate
     const module = divide(adapted.build(), checked, layout)
     core = wholeModel(module, { ...common, accumulate: parts, tensor: tp })
   }
   try {
     const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
-    // Averages gradients. Present if there are several replicas, or sharded state.
+    // `replica` averages gradients. It exists if there are several replicas, or sharded state.
     const replica = await replicate(core, { ...checked, frozen }, layout)
-    if (checked.recorder !== undefined) layout.world.recordSpans(recorder)
     return { core, replica, layout, options: checked }
   } catch (error) {
     disposeModelOf({ core, replica: undefined })
@@ -88,10 +81,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
   }
 }
 
-/**
- * Frees the model of an assembly. A tf.layers model gets its weights back first, while `zero: 3` can
- * still gather them.
- */
+/** Frees the model. A tf.layers model first gets its weights back, which `zero: 3` must gather. */
 export function disposeModelOf({ core, replica }: Pick<Assembly, 'core' | 'replica'>): void {
   const module: ReturnType<AdaptedModel['build']> = core.module
   module.restore?.()
@@ -128,10 +118,8 @@ function divide<M extends Module | PipelineModel>(
 }
 
 /**
- * Returns a predicate for frozen parameters. The patterns may select only parameters of another pipeline
- * stage.
- *
- * @throws ERR_TSR_ARGUMENT on all ranks if `frozen` selects no parameter of any stage, or all of them
+ * Returns a predicate for frozen parameters. Throws on all ranks if `frozen` selects no parameter of any
+ * stage, or all of them.
  */
 async function frozenIn(
   { parameters }: Pick<Pipeline, 'parameters'>,
@@ -156,10 +144,14 @@ async function replicate(
   { zero, frozen, recompute, wire, deterministic, bucketBytes, firstBucketBytes }: CheckedOptions,
   { averaged, shard }: Layout,
 ): Promise<DataParallel | FullyShard | undefined> {
-  if (deterministic === true) currentBackend().makeExact?.()
+  if (deterministic) currentBackend().makeExact?.()
   const stage = zero === 0 && shard.size > 1 ? 3 : zero
   const options = {
-    ...given({ frozen, wire, deterministic, bucketBytes, firstBucketBytes }),
+    wire,
+    deterministic,
+    bucketBytes,
+    firstBucketBytes,
+    ...(frozen && { frozen }),
     // Average over tokens, which is correct for any number of examples on each rank, including none.
     // `Trainer.step` reports parameters that are unused on all ranks.
     ...({ reduction: 'token', unused: 'zeros' } as const),
@@ -183,10 +175,7 @@ export interface LayersModel {
   getClassName(): string
 }
 
-/**
- * The exports of `@tsrun/layers` that the trainer uses. `@tsrun/layers` depends on this package, so it is
- * imported by name at run time.
- */
+/** Exports of `@tsrun/layers`, which depends on this package: the trainer imports it at run time. */
 interface LayersPackage {
   adaptLayers(model: LayersModel): {
     readonly endsInSoftmax: boolean
@@ -197,23 +186,16 @@ interface LayersPackage {
 /** A model that a trainer can build: whole, or in pipeline stages. */
 interface AdaptedModel {
   /** The recipe for pipeline stages; undefined if the model cannot be divided into stages. */
-  readonly recipe: PipelineModel | undefined
+  readonly recipe?: PipelineModel
   /** Whether the model ends in a softmax. Cross-entropy would then apply a second softmax. */
   readonly endsInSoftmax?: boolean
   /** Builds the whole model. The trainer calls `restore` before it disposes the parameters. */
   build(): Module & { restore?(): void }
 }
 
-/**
- * @throws ERR_TSR_ARGUMENT for a value that is not a trainable model; ERR_TSR_PACKAGE_MISSING if a
- * tf.layers model needs `@tsrun/layers`
- */
 async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
   if (isRecipe(model)) {
-    return {
-      recipe: model,
-      build: () => model.slice(0, model.layers),
-    }
+    return { recipe: model, build: () => model.slice(0, model.layers) }
   }
   if (isLayersModel(model)) {
     const name = '@tsrun/layers'
@@ -221,11 +203,11 @@ async function adaptModel(model: TrainableModel): Promise<AdaptedModel> {
     const load = async () => (await import(name)) as LayersPackage
     const layers = (await importOptional(what, name, load)).adaptLayers(model)
     const build = () => withParameters(layers.build())
-    return { recipe: undefined, endsInSoftmax: layers.endsInSoftmax, build }
+    return { endsInSoftmax: layers.endsInSoftmax, build }
   }
   const { parameters, forward } = (model as Partial<Module> | null) ?? {}
   if (Array.isArray(parameters) && typeof forward === 'function') {
-    return { recipe: undefined, build: () => withParameters(model) }
+    return { build: () => withParameters(model) }
   }
   throw argumentError(
     'model',

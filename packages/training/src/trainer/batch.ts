@@ -1,6 +1,7 @@
-import { argumentError, host, shown } from '@tsrun/core'
+import { argumentError, shown } from '@tsrun/core'
 import type { TensorLike } from '@tensorflow/tfjs-core'
 import { tensorFrom } from '../backend/host-memory.ts'
+import { checkValues } from '../data/examples.ts'
 import type { Share } from '../data/order.ts'
 import { fits, sizeOf } from '../tfjs/host-arrays.ts'
 import { isPart, rowsIn, type Batch } from '../parallel/pipeline/microbatches.ts'
@@ -30,7 +31,7 @@ export interface AnyBatch {
    * Default: computed as if all replicas had equally many examples.
    */
   readonly row?: number
-  /** The part of the batch of all replicas that this batch is; undefined if unknown. */
+  /** Which part of the batch of all replicas this batch is; undefined if unknown. */
   readonly share?: Share
   /** The inputs: [size, ...]. */
   readonly inputs: BatchPart
@@ -58,11 +59,7 @@ export function checkShare({ share }: AnyBatch, [index, replicas]: Share): void 
   )
 }
 
-/**
- * Converts the arrays of a batch to functions that create tensors.
- *
- * @throws ERR_TSR_ARGUMENT when the length of an array is not a multiple of the number of examples
- */
+/** Converts the arrays of a batch to functions that create tensors. */
 export function batchOf(batch: AnyBatch): Batch {
   const { inputs, labels, size, shape } = batch
   checkPart('inputs', inputs)
@@ -121,26 +118,17 @@ function partOf(
       'an array of numbers, for example an Int32Array',
     )
   }
-  const shape = [size, ...rest]
-  if (kind.startsWith('Float')) {
-    checkValues(name, part, 'float32')
-    const values = host.types.isFloat32Array(part) ? part : new Float32Array(part)
-    return () => tensorFrom(values, shape)
+  const dtype = kind.startsWith('Float') ? 'float32' : 'int32'
+  // Only these arrays can have values that the dtype cannot hold, such as 2^32 - 1 for int32.
+  if (/Float64|Uint32/.test(kind)) {
+    checkValues(`batch.${name}`, { values: part, scale: 1, shift: 0 }, dtype, true)
   }
-  checkValues(name, part, 'int32')
-  const values = host.types.isInt32Array(part) ? part : new Int32Array(part)
-  return () => tensorFrom(values, shape, 'int32')
+  const isReady = kind === arrays[dtype].name
+  const values = isReady ? (part as Float32Array | Int32Array) : new arrays[dtype](part)
+  return () => tensorFrom(values, [size, ...rest], dtype)
 }
 
-/** @throws ERR_TSR_ARGUMENT for a number that would become another one, such as 2^32 - 1 as int32 */
-function checkValues(name: string, part: BatchArray, dtype: 'float32' | 'int32'): void {
-  if (!/Float64|Uint32/.test(part[Symbol.toStringTag])) return
-  for (const [i, value] of part.entries()) {
-    const expected = Number.isFinite(value) ? fits(value, dtype) : undefined
-    if (expected === undefined) continue
-    throw argumentError(`batch.${name}`, `${value} at index ${i}`, `${expected} there`)
-  }
-}
+const arrays = { float32: Float32Array, int32: Int32Array }
 
 /** The maximum rank of a TensorFlow.js tensor, and so the maximum depth of nested lists. */
 const MOST_AXES = 6
@@ -149,8 +137,6 @@ const MOST_AXES = 6
  * Converts the inputs of a prediction to a tensor [rows, ...], which the caller disposes. Rows of integer
  * arrays become int32, others float32. Checks every row of nested lists, which may be untrusted JSON:
  * TensorFlow.js checks only the first row, and truncates or misreads others.
- *
- * @throws ERR_TSR_ARGUMENT that names the row
  */
 export function rowsOf(inputs: Tensor | TensorLike): Tensor {
   if (isTensor(inputs)) {
@@ -178,8 +164,7 @@ export function rowsOf(inputs: Tensor | TensorLike): Tensor {
     for (let i = 0; i < length; i++) read(value[i], inner, name)
   }
   for (let i = 0; i < rows.length; i++) read(rows[i], shape, `row ${i + 1} of inputs`)
-  const array = (isWhole ? Int32Array : Float32Array).from(values)
-  return tensorFrom(array, [rows.length, ...shape], dtype)
+  return tensorFrom(arrays[dtype].from(values), [rows.length, ...shape], dtype)
 }
 
 function formOf(first: unknown): { shape: readonly number[]; isWhole: boolean } {

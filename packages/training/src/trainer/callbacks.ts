@@ -24,9 +24,7 @@ export interface EvaluationInfo extends Evaluation {
  * rank, training ends on all ranks. Checkpoints do not contain the state of callbacks.
  */
 export interface FitCallback {
-  /**
-   * Whether the callback needs evaluations. `fit` throws if evaluation is not configured. Default false.
-   */
+  /** Whether the callback needs evaluations. If so, `fit` throws without `evaluate`. Default false. */
   readonly needsEvaluations?: boolean
   onStep?(info: StepInfo, run: Trainer): unknown
   onEvaluate?(info: EvaluationInfo, run: Trainer): unknown
@@ -116,7 +114,7 @@ export interface MovingAverage extends FitCallback {
  */
 export function movingAverage(options: { readonly decay?: number } = {}): MovingAverage {
   const { decay } = readAverage(options)
-  const averages = new Map<string, Float32Array>()
+  let averages: Float32Array[] | undefined
   return {
     async onStep(_info, run) {
       if (run.isSharded) {
@@ -126,19 +124,16 @@ export function movingAverage(options: { readonly decay?: number } = {}): Moving
           'a layout in which each rank has its parameters, with zero at most 2',
         )
       }
-      for (const [name, now] of await valuesOf(run.parameters)) {
-        const average = averages.get(name)
-        if (average === undefined) averages.set(name, now)
-        else {
-          for (let i = 0; i < now.length; i++) {
-            average[i] = decay * average[i]! + (1 - decay) * now[i]!
-          }
+      const now = await valuesOf(run.parameters)
+      for (const [k, average] of (averages ?? []).entries()) {
+        for (let i = 0; i < average.length; i++) {
+          average[i] = decay * average[i]! + (1 - decay) * now[k]![i]!
         }
       }
-      return undefined
+      averages ??= now
     },
     async during(run, part) {
-      if (averages.size === 0) {
+      if (averages === undefined) {
         throw argumentError('during', 'no average', 'at least one step before')
       }
       const kept = await valuesOf(run.parameters)
@@ -152,25 +147,19 @@ export function movingAverage(options: { readonly decay?: number } = {}): Moving
   }
 }
 
-export async function valuesOf(
-  parameters: readonly Parameter[],
-): Promise<Map<string, Float32Array>> {
-  const values = new Map<string, Float32Array>()
-  for (const { name, value } of new Set(parameters)) {
+export async function valuesOf(parameters: readonly Parameter[]): Promise<Float32Array[]> {
+  const values: Float32Array[] = []
+  for (const { value } of parameters) {
     const copy = new Float32Array(value.size)
     await writeTo(value, copy)
-    values.set(name, copy)
+    values.push(copy)
   }
   return values
 }
 
-export function setValues(
-  parameters: readonly Parameter[],
-  values: ReadonlyMap<string, Float32Array>,
-): void {
-  for (const parameter of new Set(parameters)) {
-    const next = values.get(parameter.name)
-    if (next !== undefined) replaceValue(parameter, tensorFrom(next, parameter.shape))
+export function setValues(parameters: readonly Parameter[], values: readonly Float32Array[]): void {
+  for (const [i, parameter] of parameters.entries()) {
+    replaceValue(parameter, tensorFrom(values[i]!, parameter.shape))
   }
 }
 
@@ -192,10 +181,7 @@ export interface FindRateOptions {
 
 /** The result of `findRate`. */
 export interface FoundRate {
-  /**
-   * A learning rate to start with: a tenth of the rate at which the loss falls fastest, but at least
-   * `from`.
-   */
+  /** The rate to start with: a tenth of the rate at which the loss falls fastest, but at least `from`. */
   readonly suggestion: number
   /** The smoothed loss at each learning rate. The curve ends where the loss is four times the smallest. */
   readonly curve: readonly { readonly rate: number; readonly loss: number }[]

@@ -4,7 +4,7 @@ import { addFrames, addLabel, argumentError, isTsrError } from '@tsrun/core'
 export function trainerCalls() {
   const running = new Set<{ readonly name: string }>()
   return {
-    /** Runs a call. Its errors show its line in the script, and those of its collectives begin with its name. */
+    /** Runs a call. Errors show its line in the script. Errors of collectives begin with its name. */
     async run<T>(name: string, body: () => Promise<T>): Promise<T> {
       const call = { name, origin: new Error() }
       running.add(call)
@@ -12,9 +12,9 @@ export function trainerCalls() {
         return await body()
       } catch (error) {
         if (isTsrError(error)) {
-          // After the message, this method and that of the trainer.
+          // Skip the message, this method and the method of the trainer.
           const frames = String(call.origin.stack).split('\n').slice(3)
-          // All errors of collectives name a group. Others may be of a callback, whose line comes first.
+          // Errors of collectives name a group. In other errors, the line of a callback comes first.
           if ('group' in error.facts) {
             addLabel(error, name)
             addFrames(error, frames)
@@ -40,7 +40,7 @@ export function trainerCalls() {
   }
 }
 
-/** Adds frames at the end, unless the stack has the line of the first one. */
+/** Appends frames, unless the stack already has the line of the first frame. */
 function appendFrames(error: Error, frames: readonly string[]): void {
   const { stack = '' } = error
   const [place = ''] = /[^\s(]+:\d+:/.exec(frames[0] ?? '') ?? []

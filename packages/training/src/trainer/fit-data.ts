@@ -2,7 +2,7 @@ import { argumentError, number, object, shown } from '@tsrun/core'
 import { traceWait } from '@tsrun/distributed/record'
 import type { Examples } from '../data/examples.ts'
 import { dataLoader, type Loader, type LoaderState } from '../data/batches.ts'
-import { compareReplicas } from '../parallel/gradients/replicas.ts'
+import { compareFacts } from './agreement.ts'
 import { isBatch, type AnyBatch } from './batch.ts'
 import type { Trainer } from './trainer.ts'
 
@@ -14,10 +14,7 @@ export type FitData = Examples | Loader | Batches | ((step: number) => AnyBatch 
 
 type EvaluatedData = Examples | Batches | AnyBatch
 
-/**
- * The evaluation data: a data set, batches of this replica, or a function that returns new ones for each
- * evaluation.
- */
+/** A data set, batches of this replica, or a function that returns new ones for each evaluation. */
 export type EvaluationData = Examples | Batches | (() => EvaluatedData | Promise<EvaluatedData>)
 
 /** A source of batches whose position is saved in checkpoints. */
@@ -65,11 +62,7 @@ export function sourceOf(
   }
   if ('loadState' in data && 'state' in data) return loaderSource(run, data)
   if (isIterable(data)) return iterableSource(run, data)
-  throw argumentError(
-    'data',
-    shown(data),
-    'a data set, a loader, batches, or a function of the step',
-  )
+  throw notData('data', data)
 }
 
 function isExamples(data: object): data is Examples {
@@ -101,12 +94,9 @@ function loaderSource(run: Trainer, loader: Loader): Source {
   }
 }
 
-/**
- * Returns the batches of an epoch. If their number is unknown, the ranks check before each batch that all
- * of them have one; see `checkNext`.
- */
+/** Returns the batches of an epoch. If their number is unknown, ranks check that all have equally many. */
 function together(run: Trainer, data: Loader | Batches): Batches {
-  // `compareFit` has already compared known lengths.
+  // `fit` has already compared known lengths.
   return lengthOf(data) === undefined ? checked(run, data) : data
 }
 
@@ -119,9 +109,7 @@ async function* checked(run: Trainer, batches: Batches): AsyncGenerator<AnyBatch
   await checkNext(run, false, before)
 }
 
-/**
- * Returns the number of examples of a data set, or of remaining batches. Undefined if unknown in advance.
- */
+/** The number of examples of a data set, or of remaining batches; undefined if unknown in advance. */
 export function lengthOf(data: FitData | EvaluationData): number | undefined {
   if (typeof data === 'function') return undefined
   const { size, remaining, length } = data as Partial<
@@ -132,10 +120,7 @@ export function lengthOf(data: FitData | EvaluationData): number | undefined {
 
 const positionRule = object({ epoch: number, used: number })
 
-/**
- * Returns a source that iterates over `data` once per epoch. After a resume, skips the batches that were
- * already used.
- */
+/** Iterates over `data` once per epoch. After a resume, skips the batches that were already used. */
 function iterableSource(run: Trainer, data: Batches): Source {
   let [epoch, used] = [0, 0]
   return {
@@ -161,11 +146,8 @@ function iterableSource(run: Trainer, data: Batches): Source {
 }
 
 /**
- * Checks that either all ranks or none have another batch. Each rank reads its own iterable, and a rank
+ * Checks that either all ranks or none have another batch, after `before` batches of this epoch. A rank
  * with more batches would wait forever in its next step.
- *
- * @param before - the number of batches so far in this epoch
- * @throws ERR_TSR_ARGUMENT on all ranks
  */
 async function checkNext({ layout }: Trainer, has: boolean, before: number): Promise<void> {
   const { world } = layout
@@ -183,13 +165,7 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
   )
 }
 
-/**
- * Returns the batches of this replica for an evaluation. All ranks must call this function.
- *
- * @param name - the name of the data in errors
- * @throws ERR_TSR_ARGUMENT unless the data is a batch, batches, a data set, or a function that returns one
- *   of these or a promise of it; ERR_TSR_REPLICA on all ranks when ranks have data of different length
- */
+/** Returns the batches of this replica for an evaluation. All ranks must call it. Errors use `name`. */
 export async function evaluationData(
   run: Trainer,
   { data, batch }: { readonly data: AnyBatch | EvaluationData; readonly batch: number },
@@ -203,10 +179,8 @@ export async function evaluationData(
   const { world } = run.layout
   // Plain replicas may have different numbers of batches.
   const isTogether = run.isSharded || run.share[1] < world.size
-  if (world.size > 1 && (isSet || isTogether)) {
-    const own = [`${name} ${lengthOf(found)}`]
-    const all = await world.allGatherObject(own, { label: 'length of the evaluation data' })
-    compareReplicas(all, world, 'options')
+  if (isSet || isTogether) {
+    await compareFacts(world, 'length of the evaluation data', { [name]: lengthOf(found) })
   }
   if (isSet) return dataLoader(found, { batch, shuffle: false, share: run.share })
   return isTogether ? together(run, found) : found
@@ -232,10 +206,7 @@ function otherPosition(state: unknown, expected: string): Error {
   )
 }
 
-/**
- * Yields the values of an iterable. Records the time that the loop waits for each one in the job's trace,
- * if any.
- */
+/** Yields the values of an iterable, and records the time waited for each in the job's trace, if any. */
 export async function* traceInput<T>(values: AsyncIterable<T> | Iterable<T>): AsyncGenerator<T> {
   const iterator =
     Symbol.asyncIterator in values ? values[Symbol.asyncIterator]() : values[Symbol.iterator]()

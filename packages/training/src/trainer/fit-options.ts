@@ -1,4 +1,4 @@
-import { anything, argumentError, count, declareOptions, flag, where } from '@tsrun/core'
+import { anything, argumentError, count, declareOptions, filled, flag, where } from '@tsrun/core'
 import type { MetricLog } from '../metrics/metric-log.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
 import { checkCallback, type FitCallback } from './callbacks.ts'
@@ -25,20 +25,14 @@ export interface FitOptions {
    * but throws if the directory has checkpoints of later steps.
    */
   readonly resume?: 'auto' | false
-  /**
-   * The destinations of metrics, to which rank 0 writes: `tensorBoard(folder)`, `csv(file)`,
-   * `jsonl(file)`.
-   */
+  /** Where rank 0 writes metrics: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. */
   readonly log?: readonly MetricLog[]
   readonly callbacks?: readonly FitCallback[]
   /** Whether rank 0 prints progress; default true. */
   readonly progress?: boolean
   /** The unit of the displayed speed, with its number per example. For texts: `{ tokens: 64 }`. */
   readonly unit?: { readonly tokens: number }
-  /**
-   * The number of floating-point operations per example, forward and backward. If set, the progress shows
-   * GFLOP/s.
-   */
+  /** Floating-point operations per example, forward and backward, for the GFLOP/s of the progress. */
   readonly flops?: number
 }
 
@@ -59,10 +53,7 @@ export interface SavingOptions {
   readonly every?: number
   /** The number of newest checkpoints to keep; default: all. */
   readonly keep?: number
-  /**
-   * Whether to also save to `<directory>/best` after each evaluation with the smallest loss so far;
-   * default false.
-   */
+  /** Whether evaluations with the smallest loss so far save to `<directory>/best`; default false. */
   readonly best?: boolean
   /** Whether saving throws if a value is NaN or infinite; default true. See `SaveOptions`. */
   readonly finite?: boolean
@@ -121,11 +112,11 @@ const readEvaluate = declareOptions(
 
 const readSave = declareOptions(
   {
-    directory: where<string>((value) => typeof value === 'string', 'the path of a folder'),
+    directory: filled('the path of a folder'),
     every: every.optional(),
-    keep: every.optional(),
+    keep: every.default(Infinity),
     best: flag.default(false),
-    finite: flag.optional(),
+    finite: flag.default(true),
   },
   'save',
 )
@@ -140,24 +131,14 @@ export function readFitOptions(given: FitOptions, data: FitData) {
   options.callbacks.forEach(checkCallback)
   const epochs = options.epochs ?? (options.steps === undefined ? 1 : Infinity)
   const steps = options.steps ?? Infinity
-  const isFunction = typeof data === 'function'
-  if ((epochs === Infinity || isFunction) && steps === Infinity) {
-    throw argumentError(
-      isFunction ? 'steps' : 'epochs',
-      'undefined',
-      isFunction
-        ? 'a number, as a function of the step has no epochs'
-        : 'a number of epochs or steps after which training ends',
-    )
+  if (typeof data === 'function' && steps === Infinity) {
+    throw argumentError('steps', 'undefined', 'a number, as a function of the step has no epochs')
   }
   checkEvaluation(options, evaluating, saving)
   return { ...options, evaluating, saving, epochs, steps }
 }
 
-/**
- * @throws ERR_TSR_ARGUMENT if an option or a callback needs evaluations, but `evaluate` is not set, or
- * its data can be iterated only once
- */
+/** Rejects options and callbacks that need `evaluate`, and evaluation data that can be read only once. */
 function checkEvaluation(
   { callbacks }: Pick<FitOptions, 'callbacks'>,
   evaluating: { readonly data: EvaluateOptions['data'] } | undefined,

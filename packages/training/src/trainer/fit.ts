@@ -5,9 +5,16 @@ import { copyPieces } from '../checkpoint/piece.ts'
 import { prepareSaves, type SavedCheckpoint } from '../checkpoint/save.ts'
 import { ownersOf } from '../checkpoint/owners.ts'
 import type { Evaluation } from '../parallel/pipeline/options.ts'
-import { compareFit } from './agreement.ts'
+import { compareFacts } from './agreement.ts'
 import type { FitCallback, StepInfo } from './callbacks.ts'
-import { evaluationData, sourceOf, traceInput, type FitData, type Source } from './fit-data.ts'
+import {
+  evaluationData,
+  lengthOf,
+  sourceOf,
+  traceInput,
+  type FitData,
+  type Source,
+} from './fit-data.ts'
 import {
   readFitOptions,
   type CheckedFitOptions,
@@ -23,7 +30,17 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   const options = readFitOptions(given, data)
   const { evaluating, saving, callbacks } = options
   const source = sourceOf(run, data, options)
-  await compareFit(options, data, run)
+  // Ranks with different options would evaluate and save at different steps, or train on wrong data.
+  await compareFacts(run.layout.world, 'options of fit', {
+    epochs: options.epochs,
+    steps: options.steps,
+    batch: options.batch,
+    seed: options.seed,
+    resume: options.resume,
+    data: lengthOf(data),
+    evaluate: evaluating && [evaluating.every, evaluating.batch, lengthOf(evaluating.data)],
+    save: saving && [saving.every, saving.keep, saving.best],
+  })
   const resumed = await resumeFrom(run, source, options)
   if (saving !== undefined) await prepareSaves(run.updated, run.layout.world)
   /** The step and the epoch at which this training originally started, before any resume. */
@@ -66,12 +83,12 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     pending = undefined
     await call((callback) => callback.onSave?.({ step, path: checkpoint.path }, run))
   }
-  const save = async (directory: string, keep?: number) => {
+  const save = async (directory: string, keep: number, finite: boolean) => {
     await settle()
     const checkpoint = await run.save(directory, {
-      ...(keep !== undefined && { keep }),
+      keep,
+      finite,
       background: true,
-      ...(saving?.finite !== undefined && { finite: saving.finite }),
       data: {
         position: source.state(),
         smallest: Number.isFinite(smallest) ? smallest : null,
@@ -91,7 +108,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     const accuracy = Number.isFinite(found.accuracy) ? found.accuracy : undefined
     write({ 'evaluate/loss': found.loss, 'evaluate/accuracy': accuracy })
     await call((callback) => callback.onEvaluate?.({ ...info, isBest }, run))
-    if (isBest && saving?.best === true) await save(`${saving.directory}/best`, 1)
+    if (isBest && saving?.best === true) await save(`${saving.directory}/best`, 1, saving.finite)
   }
 
   try {
@@ -122,10 +139,10 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         await call((callback) => callback.onStep?.(info, run))
         if (isMultiple(run.steps, evaluating?.every)) await evaluate()
         if (saving !== undefined && isMultiple(run.steps, saving.every)) {
-          await save(saving.directory, saving.keep)
+          await save(saving.directory, saving.keep, saving.finite)
           saved = run.steps
         }
-        end = await signals.agree(run, asksToStop)
+        end = await signals.agree(run.layout.world, asksToStop)
         if (end !== undefined || run.steps >= limit) break
       }
       if (run.steps === before && !mayBeEmpty) {
@@ -140,16 +157,16 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
       if (isThrough && evaluating?.every === undefined && end === undefined) {
         await evaluate()
         // Check again: a callback or a signal may have asked to stop during the evaluation.
-        end = await signals.agree(run, asksToStop)
+        end = await signals.agree(run.layout.world, asksToStop)
       }
     }
     if (end === undefined) {
       await evaluate()
-      end = (await signals.agree(run, asksToStop)) ?? 'complete'
+      end = (await signals.agree(run.layout.world, asksToStop)) ?? 'complete'
     }
     if (end !== 'complete') progress?.stopped(end, run.steps)
     if (saving === undefined) await checkValues(run)
-    else if (saved !== run.steps) await save(saving.directory, saving.keep)
+    else if (saved !== run.steps) await save(saving.directory, saving.keep, saving.finite)
     await settle()
     const reason = end
     await call((callback) => callback.onEnd?.({ step: run.steps, reason }, run))
@@ -175,12 +192,7 @@ interface SavedPosition {
   readonly first: { readonly step: number; readonly epoch: number }
 }
 
-/**
- * Checks that all values of the model are finite, for a `fit` without `save`. A step with non-finite
- * gradients may have a finite loss.
- *
- * @throws ERR_TSR_NOT_FINITE on all ranks
- */
+/** Throws unless the model has finite values. A step with non-finite gradients may have a finite loss. */
 async function checkValues({ state, layout }: Trainer): Promise<void> {
   await onAllRanks(layout.world, 'fit', async () => {
     for (const owner of ownersOf(state)) await copyPieces(owner)
@@ -188,11 +200,8 @@ async function checkValues({ state, layout }: Trainer): Promise<void> {
 }
 
 /**
- * Resumes from the newest checkpoint if the option `resume` is `auto`. If the option is omitted, rejects a
- * directory with checkpoints of later steps. This training would overwrite them, or mix its checkpoints
- * with theirs.
- *
- * @throws ERR_TSR_ARGUMENT
+ * Resumes from the newest checkpoint if the option `resume` is `auto`. If it is omitted, rejects a
+ * directory with checkpoints of later steps, because the new checkpoints would mix with them.
  */
 async function resumeFrom(run: Trainer, source: Source, { resume, saving }: CheckedFitOptions) {
   if (saving === undefined && resume === 'auto') {
@@ -217,18 +226,10 @@ async function resumeFrom(run: Trainer, source: Source, { resume, saving }: Chec
   return { checkpoint, smallest: saved?.smallest ?? undefined, first }
 }
 
-/**
- * Prints step, loss, learning rate, speed and remaining time.
- *
- * @param first - the number of steps before this call of `fit`
- * @param steps - the total number of steps at which training ends, or Infinity
- */
+/** Prints the progress of a `fit` from step `first` to step `steps`, which may be Infinity. */
 function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOptions) {
   const output = new ProgressLine()
-  /**
-   * The time at the end of the first step, which is excluded from the speed because it includes
-   * compilation.
-   */
+  /** The end of the first step, which is excluded from the speed because it includes compilation. */
   let begin: number | undefined
   let [at, examples, counted] = [0, 0, 0]
   let last: StepInfo | undefined
@@ -237,10 +238,8 @@ function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOp
     const seconds = (at - begin!) / 1000
     const perSecond = seconds === 0 ? 0 : examples / seconds
     const of = Number.isFinite(steps) ? `/${steps}` : ''
-    const speed =
-      unit === undefined
-        ? `${grouped(perSecond)} examples/s`
-        : `${grouped(perSecond * unit.tokens)} tokens/s`
+    const [each, what] = unit === undefined ? [1, 'examples'] : [unit.tokens, 'tokens']
+    const speed = `${Math.round(perSecond * each).toLocaleString('en-US')} ${what}/s`
     const left = ((steps - step) * seconds) / Math.max(1, step - first - 1)
     const isKnown = Number.isFinite(left) && left > 0 && counted > 0
     const parts = [
@@ -254,14 +253,12 @@ function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOp
     return parts.filter((part) => part !== false).join('  ')
   }
   return {
-    /** @param checkpoint - the checkpoint that training resumes from */
     resumed({ path, skipped: [newest] }: LatestCheckpoint) {
       const left = first >= steps ? ', where nothing is left to train' : ''
       const but = newest === undefined ? '' : `; ${newest.path} cannot be used: ${newest.problem}`
       output.log(`resumes after step ${first} from ${path}${left}${but}`)
     },
-    /** @param by - a signal, or `callback` */
-    stopped(by: string, step: number) {
+    stopped(by: FitEnd, step: number) {
       output.log(`stopped by ${by === 'callback' ? 'a callback' : by} after step ${step}`)
     },
     step(info: StepInfo) {
@@ -287,10 +284,6 @@ function fitProgress(first: number, steps: number, { unit, flops }: CheckedFitOp
       if (last !== undefined) output.log(line(last))
     },
   }
-}
-
-function grouped(value: number): string {
-  return Math.round(value).toLocaleString('en-US')
 }
 
 function short(loss: number): string {

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
+import type { ProcessGroup } from '@tsrun/distributed'
 import type { FitEnd } from './fit-options.ts'
-import type { Trainer } from './trainer.ts'
 
 /**
  * The signals that end training, and the exit code of each: 128 plus the number of the signal, as in
@@ -10,10 +10,7 @@ const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 type Signal = keyof typeof EXIT_CODES
 const SIGNALS = Object.keys(EXIT_CODES) as Signal[]
 
-/**
- * The reasons to stop, or undefined for none, in ascending priority: if ranks have different ones, the last
- * one wins.
- */
+/** The reasons to stop, in ascending priority; undefined if there is none. */
 const STOPS = [undefined, 'callback', ...SIGNALS] as const
 
 /**
@@ -22,39 +19,32 @@ const STOPS = [undefined, 'callback', ...SIGNALS] as const
  */
 export function watchSignals() {
   let received: Signal | undefined
-  const listeners = SIGNALS.map((signal) => {
-    const listener = () => {
-      received ??= signal
-    }
-    // Let a second Ctrl-C end the process at once.
-    if (signal === 'SIGINT') process.once(signal, listener)
-    else process.on(signal, listener)
-    return { signal, listener }
-  })
+  const listener = (signal: Signal) => {
+    received ??= signal
+  }
+  // Let a second Ctrl-C end the process at once.
+  for (const signal of SIGNALS) process[signal === 'SIGINT' ? 'once' : 'on'](signal, listener)
   return {
     /**
-     * Returns the signal that any rank received, or `callback` if a callback of any rank asks to stop; else
-     * undefined. All ranks must call this method after each step.
-     *
-     * @param asked - whether a callback of this rank asks to stop
+     * Returns the signal that any rank received, or `callback` if a callback of any rank `asked` to stop;
+     * else undefined. All ranks must call this method after each step.
      */
-    async agree(run: Trainer, asked: boolean) {
-      // Yield to the event loop, in which signal handlers run. A step may never yield to it.
+    async agree(world: ProcessGroup, asked: boolean) {
+      // Yield to the event loop, which runs signal handlers. Some steps never yield to it.
       await setImmediate()
       const own = received ?? (asked ? 'callback' : undefined)
-      return STOPS[await run.largest(STOPS.indexOf(own))]
+      const last = Int32Array.of(STOPS.indexOf(own))
+      if (world.size > 1) await world.allReduce(last, { op: 'max', label: 'whether to stop' })
+      return STOPS[last[0]!]
     },
 
-    /**
-     * After a signal, sets the exit code of the process to the code of the signal, unless one is already
-     * set.
-     */
+    /** After a signal, sets the exit code of the process to that of the signal, unless one is set. */
     setExitCode(end: FitEnd) {
       if (end in EXIT_CODES) process.exitCode ??= EXIT_CODES[end as Signal]
     },
 
     dispose() {
-      for (const { signal, listener } of listeners) process.off(signal, listener)
+      for (const signal of SIGNALS) process.off(signal, listener)
     },
   }
 }

@@ -17,10 +17,7 @@ import { describe } from '../model/describe.ts'
 const AXES = ['dp', 'shard', 'pp', 'cp', 'tp'] as const
 type Axis = (typeof AXES)[number]
 
-/**
- * The number of ranks along each axis; default 1. One axis may be -1, which stands for all remaining
- * ranks.
- */
+/** The number of ranks along each axis; default 1. One axis may be -1, for all remaining ranks. */
 export type MeshShape = Readonly<Partial<Record<Axis, number>>>
 
 /** A mesh of `initDeviceMesh` with some of the axes `dp`, `shard`, `pp`, `cp` and `tp`. */
@@ -40,13 +37,7 @@ export interface Layout extends Readonly<Record<Axis, ProcessGroup>> {
   readonly share: readonly [index: number, count: number]
 }
 
-/**
- * Creates the groups of this rank along all axes.
- *
- * @param given - the sizes of the axes, or a mesh with some of them; default: all ranks are replicas
- * @throws ERR_TSR_ARGUMENT for an unknown axis; ERR_TSR_MESH_SHAPE when the product of the sizes is not
- *   the number of ranks
- */
+/** Creates the groups of this rank along all axes. By default, all ranks are replicas. */
 export async function layoutOf(
   given: MeshShape | AnyMesh | ProcessGroup | undefined,
 ): Promise<Layout> {
@@ -63,18 +54,18 @@ async function meshOf(
 ): Promise<DeviceMesh<Axis>> {
   const isMesh = 'rankAt' in given
   if (isMesh && AXES.every((axis) => axis in given)) return given as AnyMesh & DeviceMesh<Axis>
-  const isGroup = 'allReduce' in given
-  const world = isMesh ? given.world : isGroup ? given : await ourGroup()
-  const sizes: MeshShape = isMesh ? given.shape : isGroup ? { dp: -1 } : given
+  const [world, sizes]: readonly [ProcessGroup, MeshShape] = isMesh
+    ? [given.world, given.shape]
+    : 'allReduce' in given
+      ? [given, { dp: -1 }]
+      : [await ourGroup(), given]
   const unknown = Object.keys(sizes).find((axis) => !(AXES as readonly string[]).includes(axis))
   if (unknown !== undefined) {
     throw argumentError('mesh', `the axis ${unknown}`, `axes named ${AXES.join(', ')}`)
   }
-  const rest = AXES.filter((axis) => !(axis in sizes)).map((axis) => [axis, 1] as const)
-  const whole = isMesh
-    ? // Keep the axis order of the given mesh, so that ranks keep their coordinates.
-      ({ ...sizes, ...Object.fromEntries(rest) } as Record<Axis, number>)
-    : wholeShape(sizes, world.size)
+  const shape = { dp: 1, shard: 1, pp: 1, cp: 1, tp: 1, ...sizes }
+  // Keep the axis order of a given mesh, so that ranks keep their coordinates.
+  const whole = isMesh ? { ...sizes, ...shape } : resolved(shape, world.size)
   return await initDeviceMesh(whole, world)
 }
 
@@ -82,14 +73,12 @@ async function ourGroup(): Promise<ProcessGroup> {
   return isInitialized() ? defaultGroup() : await initProcessGroup()
 }
 
-/** Returns the size of every axis, in the order in which ranks are assigned. Resolves -1. */
-function wholeShape(sizes: MeshShape, ranks: number): Record<Axis, number> {
-  const shape = { dp: 1, shard: 1, pp: 1, cp: 1, tp: 1, ...sizes }
-  const open = AXES.filter((axis) => shape[axis] === -1)
-  if (open.length > 1) {
-    throw argumentError('mesh', describe(sizes), 'at most one axis of size -1')
+/** Replaces the size -1 of an axis by the number of remaining ranks. */
+function resolved(shape: Record<Axis, number>, ranks: number): Record<Axis, number> {
+  const [axis, another] = AXES.filter((each) => shape[each] === -1)
+  if (another !== undefined) {
+    throw argumentError('mesh', describe(shape), 'at most one axis of size -1')
   }
-  const [axis] = open
   if (axis === undefined) return shape
   const others = AXES.reduce((product, each) => product * Math.abs(shape[each]), 1)
   return { ...shape, [axis]: Math.max(1, Math.floor(ranks / others)) }

@@ -1,22 +1,13 @@
-import {
-  anything,
-  callback,
-  choice,
-  count,
-  declareOptions,
-  having,
-  type Complete,
-} from '@tsrun/core'
+import { anything, callback, choice, count, declareOptions } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
-import type { SpanRecorder } from '@tsrun/distributed/record'
 import { namePatterns, type NamePatterns } from '../model/name-patterns.ts'
 import type { Loss } from '../nn/loss.ts'
 import { clipRules, type ClipOptions } from '../optim/clip.ts'
 import type { Optimizer } from '../optim/optimizer.ts'
 import type { LearningRateSchedule } from '../optim/schedules.ts'
-import type { DataParallelOptions } from '../parallel/gradients/options.ts'
-import type { PipelineOptions } from '../parallel/pipeline/options.ts'
-import { recomputeRule, type Recompute } from '../parallel/recipe.ts'
+import { gradientRules, type DataParallelOptions } from '../parallel/gradients/options.ts'
+import { pipelineRules, type PipelineOptions } from '../parallel/pipeline/options.ts'
+import type { Recompute } from '../parallel/recipe.ts'
 import type { ParallelPlan } from '../parallel/tensor/parallelize.ts'
 import type { ZeroStage } from '../parallel/zero/options.ts'
 import type { AnyMesh, MeshShape } from './layout.ts'
@@ -50,10 +41,7 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
   readonly loss?: Loss
   /** Clips gradients: scales them down so that the norm over the whole model is at most this value. */
   readonly clip?: number | Pick<ClipOptions, 'maxNorm'>
-  /**
-   * The ZeRO level. 1: ranks shard the optimizer state. 2: also the gradients. 3: also the parameters.
-   * Default 0.
-   */
+  /** The ZeRO level. 1 shards the optimizer state, 2 also gradients, 3 also parameters. Default 0. */
   readonly zero?: 0 | ZeroStage
   /** The tensor parallel plan: how the ranks of `tp` shard each layer, for example `gptPlan()`. */
   readonly plan?: ParallelPlan
@@ -69,19 +57,24 @@ export interface TrainerOptions extends GradientOptions, StageOptions {
   readonly recompute?: Recompute
   /** The parameters that are not trained: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
-  /**
-   * Records this rank's activity in a step as spans: passes, copies to and from buffers, group
-   * operations, waiting, and the optimizer. Default: the recorder set by `group.recordSpans`, if any.
-   */
-  readonly recorder?: SpanRecorder
 }
 
+const { bucketBytes, firstBucketBytes, wire, deterministic } = gradientRules
+const { optimizer, recompute, unused, schedule, chunks, split, microbatches } = pipelineRules
+
 const rules = {
+  bucketBytes,
+  firstBucketBytes,
+  wire,
+  deterministic,
+  optimizer,
+  recompute,
+  unused,
+  schedule,
+  chunks,
+  split,
+  microbatches,
   mesh: anything<NonNullable<TrainerOptions['mesh']>>(),
-  optimizer: having<Optimizer>(
-    ['step'],
-    'an optimizer, for example new Adam({ learningRate: 0.001 })',
-  ).optional(),
   learningRate: callback<LearningRateSchedule>(
     'a function of the step, for example warmupCosine(...); a constant rate belongs to the optimizer',
   ).optional(),
@@ -90,35 +83,17 @@ const rules = {
   zero: choice(0, 1, 2, 3).default(0),
   plan: anything<ParallelPlan>(),
   accumulate: count({ from: 1 }).default(1),
-  recompute: recomputeRule.default(false),
   frozen: namePatterns.optional(),
-  unused: choice('error', 'zeros').default('error'),
-  recorder: anything<SpanRecorder>(),
-  bucketBytes: anything<number>(),
-  firstBucketBytes: anything<number>(),
-  wire: anything<NonNullable<GradientOptions['wire']>>(),
-  deterministic: anything<boolean>(),
-  schedule: anything<NonNullable<StageOptions['schedule']>>(),
-  chunks: anything<number>(),
-  split: anything<NonNullable<StageOptions['split']>>(),
-  microbatches: anything<number>(),
 }
 
-export type CheckedOptions = Complete<typeof rules>
+const readOptions = declareOptions(rules)
+const readClip = declareOptions({ maxNorm: clipRules.maxNorm }, 'clip')
 
-/** @throws ERR_TSR_ARGUMENT */
-export const readTrainerOptions = declareOptions(rules)
+export type CheckedOptions = ReturnType<typeof readTrainerOptions>
 
-const checkClip = declareOptions({ maxNorm: clipRules.maxNorm }, 'clip')
-
-/** Returns the option `clip` as an object. @throws ERR_TSR_ARGUMENT */
-export function clipOf({ clip }: CheckedOptions): { maxNorm: number } | undefined {
-  if (clip === undefined) return undefined
-  return checkClip(typeof clip === 'object' ? clip : { maxNorm: clip })
-}
-
-/** Returns the options that are not undefined, so that the called function applies its own defaults. */
-export function given<T extends object>(options: T): { [K in keyof T]: NonNullable<T[K]> } {
-  const entries = Object.entries(options).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(entries) as { [K in keyof T]: NonNullable<T[K]> }
+/** Checks the options, and turns `clip` into an object. */
+export function readTrainerOptions(given: TrainerOptions) {
+  const { clip, ...options } = readOptions(given)
+  if (clip === undefined) return { ...options, clip }
+  return { ...options, clip: readClip(typeof clip === 'object' ? clip : { maxNorm: clip }) }
 }

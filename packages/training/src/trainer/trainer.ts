@@ -81,7 +81,6 @@ export class Trainer {
   readonly #core: Pipeline
   readonly #replica: DataParallel | FullyShard | undefined
   readonly #options: CheckedOptions
-  readonly #totals: Float64Array
   readonly #calls = trainerCalls()
   #steps = 0
   #isCompared = false
@@ -94,7 +93,6 @@ export class Trainer {
     this.layout = layout
     this.share = layout.share
     this.optimizer = options.optimizer
-    this.#totals = layout.world.alloc('float64', 5)
   }
 
   /** The rank of this process in the mesh. */
@@ -264,7 +262,7 @@ export class Trainer {
     options: SaveOptions & { readonly data?: unknown } = {},
   ): Promise<SavedCheckpoint> {
     const { data, ...others } = options
-    const state = { ...this.state, step: this.#steps, ...(data !== undefined && { data }) }
+    const state = { ...this.state, step: this.#steps, data }
     return await this.#calls.run('save', () =>
       saveCheckpoint(directory, state, this.layout.world, others),
     )
@@ -283,63 +281,38 @@ export class Trainer {
   async sum<const T extends readonly number[]>(...values: T): Promise<{ [K in keyof T]: number }> {
     const { averaged, shard } = this.layout
     if (averaged.size === 1 && shard.size === 1) return values as { [K in keyof T]: number }
-    const isShort = values.length <= this.#totals.length
-    const totals = isShort ? this.#totals.subarray(0, values.length) : new Float64Array(values)
-    totals.set(values)
+    const totals = Float64Array.from(values)
     for (const group of [averaged, shard]) {
       if (group.size > 1) await group.allReduce(totals, { label: 'sums over the replicas' })
     }
     return [...totals] as { [K in keyof T]: number }
   }
 
-  /** Returns the maximum of `value` over all ranks. All ranks must call this method. */
-  async largest(value: number): Promise<number> {
-    const { world } = this.layout
-    if (world.size === 1) return value
-    const totals = this.#totals.subarray(0, 1)
-    totals[0] = value
-    await world.allReduce(totals, { op: 'max', label: 'whether to stop' })
-    return totals[0]
-  }
-
-  /**
-   * Runs `part`, then restores the parameters, buffers, optimizer and number of steps.
-   *
-   * @throws ERR_TSR_ARGUMENT without an optimizer, with a schedule of learning rates, and with `zero: 3`
-   */
+  /** Runs `part`, then restores the parameters, buffers, optimizer and number of steps; see `findRate`. */
   async rollBackAfter<T>(part: (optimizer: Optimizer) => Promise<T>): Promise<T> {
     const { optimizer, learningRate } = this.#options
-    const problem =
-      optimizer === undefined
-        ? 'without an optimizer'
-        : learningRate !== undefined
-          ? 'with a schedule of learning rates'
-          : this.isSharded && 'with zero: 3'
-    if (problem !== false) {
+    if (optimizer === undefined || learningRate !== undefined || this.isSharded) {
       throw argumentError(
         'the trainer',
-        problem,
-        'an optimizer with a constant rate, and zero at most 2',
+        'one whose state cannot be restored',
+        'one with an optimizer, a constant learning rate, and zero at most 2',
       )
     }
     const all = [...this.parameters, ...this.buffers]
-    const [values, state] = [await valuesOf(all), await optimizer!.state()]
-    const [rate, steps] = [optimizer!.learningRate, this.#steps]
+    const [values, state] = [await valuesOf(all), await optimizer.state()]
+    const [rate, steps] = [optimizer.learningRate, this.#steps]
     try {
-      return await part(optimizer!)
+      return await part(optimizer)
     } finally {
       setValues(all, values)
-      optimizer!.dispose()
-      optimizer!.loadState(state)
-      optimizer!.learningRate = rate
+      optimizer.dispose()
+      optimizer.loadState(state)
+      optimizer.learningRate = rate
       this.#steps = steps
     }
   }
 
-  /**
-   * Runs `part` while this rank's parameters are whole, also with `zero: 3`. All ranks must call this
-   * method.
-   */
+  /** Runs `part` while this rank's parameters are whole, also with `zero: 3`. All ranks must call it. */
   async gathered<T>(part: () => T | Promise<T>): Promise<T> {
     await this.#replica?.gather()
     try {
@@ -361,20 +334,11 @@ export class Trainer {
     this.#calls.checkEnded()
     disposeModelOf({ core: this.#core, replica: this.#replica })
     this.#isDisposed = true
-    const { world } = this.layout
-    if (world.spans === this.#options.recorder) world.recordSpans(undefined)
-    world.free(this.#totals)
   }
 
-  /** The same as `dispose`, for `using run = await trainer(model)`. */
+  /** The same as `dispose`, for `using` and `await using run = await trainer(model)`. */
   [Symbol.dispose](): void {
     this.dispose()
-  }
-
-  /** The same as `dispose`, for `await using run = await trainer(model)`. */
-  [Symbol.asyncDispose](): Promise<void> {
-    this.dispose()
-    return Promise.resolve()
   }
 
   get #sharded(): Partial<FullyShard> | undefined {

@@ -7,7 +7,7 @@ import { writeWhole } from '@tsrun/core'
 import { writeDurably } from './durable.ts'
 import type { TensorValues } from './dtypes.ts'
 
-/** The next values of a tensor, by the number of the tensor. */
+/** The next values of a tensor. `tensor` is its index. */
 export interface TensorChunk {
   readonly tensor: number
   readonly values: TensorValues
@@ -30,18 +30,10 @@ export interface ChunkFile {
   readonly bytes: number
 }
 
-/**
- * What a save sends through its port: chunks, which are answered when their memory is free; at the end
- * null; or `cancel` to remove the file.
- */
+/** A chunk, which the writer answers when the memory is free; null at the end; or `cancel`. */
 export type ChunkMessage = readonly TensorChunk[] | 'cancel' | null
 
-/**
- * Checks the tensors that arrive in chunks at a port, and writes their file.
- *
- * @param count - of tensors
- * @returns the checks of each tensor
- */
+/** Checks `count` tensors that arrive in chunks at a port, and writes their file. */
 export async function writeChunks(
   port: MessagePort,
   count: number,
@@ -81,7 +73,7 @@ export async function writeChunks(
 /** The number of values that are checked and written together, so that they stay in the caches. */
 const SLICE = 65_536
 
-/** Divides a part into slices. Those with a source use the same memory. */
+/** Divides a part into slices. Slices with a source all use the memory of the first. */
 function cut({ tensor, values, source }: TensorChunk): TensorChunk[] {
   return Array.from({ length: Math.ceil(values.length / SLICE) }, (_, i) => {
     const at = i * SLICE
@@ -106,7 +98,6 @@ export interface Checks {
   readonly notFinite?: number | undefined
 }
 
-/** @param former - the checks of the values before these; default: there are none */
 function check(values: TensorValues, former?: Checks): Checks {
   return {
     crc32: crc32(values, former?.crc32),

@@ -67,16 +67,18 @@ function dtypeOf(values: TensorValues): SafetensorsDType {
   )!
 }
 
-/** Returns the values as float32; undefined for dtypes other than F32, F64, F16 and BF16. */
-export function toFloat32(dtype: SafetensorsDType, values: TensorValues): Float32Array | undefined {
-  if (dtype === 'F32') return values as Float32Array
-  if (dtype === 'F64') return Float32Array.from(values as Float64Array)
-  if (dtype !== 'F16' && dtype !== 'BF16') return undefined
-  return widen(dtype, values as Uint16Array)
+/** The dtypes that `toFloat32` converts. */
+type FloatDType = 'F32' | 'F64' | 'F16' | 'BF16'
+
+export function isFloat(dtype: SafetensorsDType): dtype is FloatDType {
+  return ['F32', 'F64', 'F16', 'BF16'].includes(dtype)
 }
 
-/** Converts 16-bit floats, stored as integers of the same bits, to float32. */
-function widen(dtype: 'F16' | 'BF16', halves: Uint16Array) {
+export function toFloat32(dtype: FloatDType, values: TensorValues): Float32Array {
+  if (dtype === 'F32') return values as Float32Array
+  if (dtype === 'F64') return Float32Array.from(values as Float64Array)
+  // Floats of 16 bits are stored as integers of the same bits.
+  const halves = values as Uint16Array
   const floats = new Float32Array(halves.length)
   if (dtype === 'BF16') {
     const bits = new Uint32Array(floats.buffer)
@@ -101,10 +103,7 @@ function valueOf(half: number) {
 
 export const { is: isCounts } = list(count())
 
-/**
- * Shortens and escapes a name from a file for an error message. The name may be long or contain
- * control characters.
- */
+/** Shortens a name from a file, and escapes its control characters, for an error message. */
 export function shorten(name: string): string {
   const text = JSON.stringify(name).slice(1, -1)
   return text.length <= LONGEST_NAME ? text : `${text.slice(0, LONGEST_NAME)}…`

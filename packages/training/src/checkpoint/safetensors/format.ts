@@ -1,20 +1,11 @@
-import { closeSync, readSync } from 'node:fs'
-import type { FileHandle } from 'node:fs/promises'
-import {
-  isObject,
-  messageOf,
-  openFile,
-  openFileHandle,
-  record,
-  shown,
-  text,
-  tsrError,
-} from '@tsrun/core'
+import { closeSync, fstatSync, readSync } from 'node:fs'
+import { isObject, messageOf, openFile, record, shown, text, tsrError } from '@tsrun/core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import {
   bytesOf,
   isCounts,
   isDType,
+  isFloat,
   shorten,
   toFloat32,
   toValues,
@@ -64,12 +55,7 @@ export function encodeHeader({ entries, metadata }: SafetensorsHeader): Uint8Arr
   return header
 }
 
-/**
- * Parses the JSON of a header.
- *
- * @param dataBytes - the length of the file without the header
- * @throws Error that describes the problem
- */
+/** Parses the JSON of a header. `dataBytes` is the length of the file without the header. */
 export function parseHeader(json: Uint8Array, dataBytes: number): SafetensorsHeader {
   let content: unknown
   try {
@@ -122,81 +108,77 @@ function checkOffsets(entries: ReadonlyMap<string, SafetensorsEntry>, dataBytes:
   )
 }
 
-/** An open safetensors file. Tensors are read on request. */
+/** A safetensors file whose header was read. Tensors are read on request. */
 export interface SafetensorsFile extends SafetensorsHeader {
   readonly path: string
   /** @throws ERR_TSR_SAFETENSORS_TENSOR when the file has no tensor of this name */
   entry(name: string): SafetensorsEntry
   /** Reads the values of a tensor, in the dtype of the file. */
-  read(name: string): Promise<TensorValues>
+  read(name: string): TensorValues
   /** Reads the values of a tensor as float32. Its dtype must be F32, F16, BF16 or F64. */
-  readFloats(name: string): Promise<Float32Array>
-  /** Like `readFloats`, but synchronous; also works after `close`. */
-  readFloatsSync(name: string): Float32Array
-  close(): Promise<void>
+  readFloats(name: string): Float32Array
 }
 
 /**
- * Opens a safetensors file and checks its header.
+ * Reads the header of a safetensors file and checks it. No file stays open.
  *
  * @throws ERR_TSR_SAFETENSORS when it is no safetensors file, is truncated, or its tensors overlap;
  *   ENOENT, ...
  *
  * @example
- * const file = await openSafetensors('model.safetensors')
+ * const file = openSafetensors('model.safetensors')
  * for (const [name, { dtype, shape }] of file.entries) console.log(name, dtype, shape)
- * const weight = await file.readFloats('weight')
- * await file.close()
+ * const weight = file.readFloats('weight')
  */
-export async function openSafetensors(path: string): Promise<SafetensorsFile> {
-  const file = await openFileHandle(path)
-  try {
-    const { header, start } = await readHeader(path, file)
-    const entryOf = (tensor: string) => {
-      const entry = header.entries.get(tensor)
-      if (entry !== undefined) return entry
-      const found = describeNames([...header.entries.keys()])
-      throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
-    }
-    const read = async (name: string) => {
-      const { dtype, begin, end } = entryOf(name)
-      return toValues(dtype, await readBytes(file, start + begin, start + end))
-    }
-    const floatsOf = (name: string, values: TensorValues) => {
-      const { dtype } = entryOf(name)
-      const floats = toFloat32(dtype, values)
-      if (floats !== undefined) return floats
-      throw damaged(path, `${name} is ${dtype}, but floating-point numbers are expected`)
-    }
-    return {
-      ...header,
-      path,
-      entry: entryOf,
-      read,
-      readFloats: async (name) => floatsOf(name, await read(name)),
-      readFloatsSync(name) {
-        const { dtype, begin, end } = entryOf(name)
-        return floatsOf(name, toValues(dtype, readBytesSync(path, start + begin, start + end)))
-      },
-      close: () => file.close(),
-    }
-  } catch (error) {
-    await file.close()
-    throw error
+export function openSafetensors(path: string): SafetensorsFile {
+  const { header, start } = withFile(path, (file) => readHeader(path, file))
+  const entryOf = (tensor: string) => {
+    const entry = header.entries.get(tensor)
+    if (entry !== undefined) return entry
+    const found = describeNames([...header.entries.keys()])
+    throw tsrError('ERR_TSR_SAFETENSORS_TENSOR', { path, tensor, found })
+  }
+  const read = (name: string) => {
+    const { dtype, begin, end } = entryOf(name)
+    const bytes = withFile(path, (file) => readBytes(path, file, start + begin, start + end))
+    return toValues(dtype, bytes)
+  }
+  return {
+    ...header,
+    path,
+    entry: entryOf,
+    read,
+    readFloats: (name) => toFloat32(floatsIn({ path, entry: entryOf }, name), read(name)),
   }
 }
 
-async function readHeader(path: string, file: FileHandle) {
-  const { size } = await file.stat()
+/** Returns the dtype of a tensor, and throws if `readFloats` does not read it. */
+export function floatsIn({ path, entry }: Pick<SafetensorsFile, 'path' | 'entry'>, name: string) {
+  const { dtype } = entry(name)
+  if (isFloat(dtype)) return dtype
+  throw damaged(path, `${name} is ${dtype}, but floating-point numbers are expected`)
+}
+
+function withFile<T>(path: string, run: (file: number) => T): T {
+  const file = openFile(path)
+  try {
+    return run(file)
+  } finally {
+    closeSync(file)
+  }
+}
+
+function readHeader(path: string, file: number) {
+  const { size } = fstatSync(file)
   if (size < 8) throw damaged(path, `it has ${size} bytes, too few for a header`)
-  const length = new DataView(await readBytes(file, 0, 8)).getBigUint64(0, true)
+  const length = new DataView(readBytes(path, file, 0, 8)).getBigUint64(0, true)
   if (length > BigInt(HEADER_LIMIT) || length > BigInt(size - 8)) {
     // Do not report the length: if the file is no safetensors file, these bytes mean something else.
     const facts = `a header that is longer than the file of ${size} bytes, or than 100 MB`
     throw damaged(path, `it declares ${facts}: it is not a safetensors file, or it is truncated`)
   }
   const start = 8 + Number(length)
-  const json = new Uint8Array(await readBytes(file, 8, start))
+  const json = new Uint8Array(readBytes(path, file, 8, start))
   try {
     return { header: parseHeader(json, size - start), start }
   } catch (error) {
@@ -210,31 +192,15 @@ export function describeNames(names: readonly string[]): string {
   return names.length > 5 ? `${some} and ${names.length - 5} more` : some || 'nothing'
 }
 
-async function readBytes(file: FileHandle, begin: number, end: number): Promise<ArrayBuffer> {
+function readBytes(path: string, file: number, begin: number, end: number): ArrayBuffer {
   // Allocate without zeroing, and outside of Node's shared buffer pool.
   const bytes = Buffer.allocUnsafeSlow(end - begin)
   for (let at = 0; at < bytes.length;) {
     // The operating system limits a single read to 2 GiB.
     const length = Math.min(bytes.length - at, 1 << 30)
-    const { bytesRead } = await file.read(bytes, at, length, begin + at)
-    if (bytesRead === 0) throw new Error('the file ends before the end of the tensor')
+    const bytesRead = readSync(file, bytes, at, length, begin + at)
+    if (bytesRead === 0) throw damaged(path, 'the file ends before the end of the tensor')
     at += bytesRead
-  }
-  return bytes.buffer
-}
-
-function readBytesSync(path: string, begin: number, end: number): ArrayBuffer {
-  const bytes = Buffer.allocUnsafeSlow(end - begin)
-  const file = openFile(path)
-  try {
-    for (let at = 0; at < bytes.length;) {
-      const length = Math.min(bytes.length - at, 1 << 30)
-      const bytesRead = readSync(file, bytes, at, length, begin + at)
-      if (bytesRead === 0) throw damaged(path, 'the file ends before the end of the tensor')
-      at += bytesRead
-    }
-  } finally {
-    closeSync(file)
   }
   return bytes.buffer
 }

@@ -165,7 +165,7 @@ const modelRules = {
   recorder: anything<SpanRecorder>(),
 }
 
-const rules = {
+export const pipelineRules = {
   ...modelRules,
   schedule: where<ScheduleChoice>(
     (value) =>
@@ -184,14 +184,14 @@ const wholeRules = {
   tensor: anything<ProcessGroup>(),
 }
 
-const readOptions = declareOptions(rules)
+const readOptions = declareOptions(pipelineRules)
 const readWholeOptions = declareOptions(wholeRules)
 
 const checkClip = declareOptions(clipRules, 'clip')
 
 export type CheckedModelOptions = Complete<typeof modelRules>
 
-export interface CheckedOptions extends Omit<Complete<typeof rules>, 'chunks'> {
+export interface CheckedOptions extends Omit<Complete<typeof pipelineRules>, 'chunks'> {
   /** The number of stages per rank. For a schedule with a fixed number, that number. */
   readonly chunks: number
 }

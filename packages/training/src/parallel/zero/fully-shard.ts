@@ -241,8 +241,8 @@ export class FullyShard<M extends Replicated = Replicated>
     return await this.#owner.pieces()
   }
 
-  parts(names: ReadonlySet<string>, isStrict?: boolean): readonly Part[] {
-    return this.#owner.parts(names, isStrict)
+  parts(names: ReadonlySet<string>): readonly Part[] {
+    return this.#owner.parts(names)
   }
 
   async load(pieces: readonly Piece[]): Promise<void> {
