@@ -160,7 +160,7 @@ it('other work of the process runs while pretrained weights are read', async () 
   let hasRun = false
   await loadPretrained(await fileOf(asGPT2(trained())), new GPT(sizes), (tensor, names) => {
     setImmediate(() => (hasRun = true))
-    return gpt2Names()(tensor, names)
+    return gpt2Names(tensor, names)
   })
   expect(hasRun).toBe(true)
 })
