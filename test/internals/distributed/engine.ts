@@ -1,4 +1,3 @@
-export { diagnose } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
 export { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
 export { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notices.ts'
 export {

@@ -1,8 +1,8 @@
-import { monotonicNow } from '@tsrun/core'
+import { monotonicNow, type TsrError } from '@tsrun/core'
 import { StatusSlot } from '../record/status-slot.ts'
-import { refuses } from '../engine/group.ts'
-import { spaces } from '../engine/messages/frame.ts'
-import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
+import { refuses, type EngineGroup } from '../engine/group.ts'
+import { spaces, type StreamAddress } from '../engine/messages/frame.ts'
+import type { Link } from '../engine/messages/link.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
 import type { Task } from '../engine/task.ts'
 import { isCollective } from '../operation.ts'
@@ -20,11 +20,20 @@ const DUMP_PERIOD = 1000
 /** Size in bytes of the text that lists the awaited ranks. */
 const PEERS_BYTES = 64
 
-/** Observes an engine for the flight recorder, the status page and the stall warnings. */
+export type Diagnosis = ReturnType<typeof diagnose>
+
+/**
+ * Records what an engine does, in the flight recorder and on the status page, and warns about
+ * stalls.
+ *
+ * @param links - the link to each world rank; undefined for this rank
+ */
 export function diagnose(
   shared: SharedJournal,
-  { groups, running, links }: ObservedEngine,
-): EngineObserver {
+  groups: ReadonlyMap<number, EngineGroup>,
+  running: ReadonlySet<Task>,
+  links: readonly (Link | undefined)[],
+) {
   const { page, settings, rank } = shared
   const journal = new Journal(shared, shared)
   const { recorder } = journal
@@ -85,7 +94,8 @@ export function diagnose(
   }
 
   return {
-    onStart: (task) => {
+    /** Called when the engine accepts an operation. */
+    onStart: (task: Task): void => {
       const { operation, group, fingerprint, posted } = task
       const isMessage = !isCollective(operation)
       // The calling thread had begun this operation before this rank learned of the failure.
@@ -95,20 +105,23 @@ export function diagnose(
       if (!isRefused) publisher?.onStart(operation, fingerprint, group.name, posted, running.size)
       if (sites !== undefined && !isMessage) tellSite(task)
     },
-    onSettled: (task) => {
+    /** Called when an operation has ended, before its pending transfers are cancelled. */
+    onSettled: (task: Task): void => {
       const { operation, posted, started, completed, error } = task
       publisher?.onSettled(operation, posted, started, completed, running.size)
       journal.counters.publish(links)
       if (error !== undefined) writePeers(task)
       recorder.end(operation.flight, started, completed, error?.code)
     },
-    onFailure: (error) => {
+    /** Called when an operation or a group has failed, after all failures that follow from it. */
+    onFailure: (error: TsrError): void => {
       const { code } = error
       if (code === 'ERR_TSR_OPERATION_ABORTED' || code === 'ERR_TSR_GROUP_DESTROYED') return
       pendingDump ??= sentenceOf(error)
       dumpIfDue(monotonicNow())
     },
-    onNotice: (link, address, payload) => {
+    /** Called for a notice from another rank, which `Link.sendNotice` has sent. */
+    onNotice: (link: Link, address: StreamAddress, payload: Uint8Array): void => {
       const notice = decodeNotice(payload)
       if (notice?.kind === 'question') {
         link.sendNotice(address, encodeNotice({ kind: 'answer', text: describePlace() }))
@@ -118,9 +131,13 @@ export function diagnose(
         sites?.set(address.group, address.sequence, link.peer, notice.site)
       }
     },
-    siteOf: (group, sequence, of) => sites?.siteOf(group, sequence, of),
-    abortedBy: () => publisher?.abortedBy(),
-    look: (now) => {
+    /** Returns the line at which a rank called a collective, if known. */
+    siteOf: (group: number, sequence: number, of: number): string | undefined =>
+      sites?.siteOf(group, sequence, of),
+    /** The rank whose end stops the job, as the launcher reports; undefined while the job runs. */
+    abortedBy: (): number | undefined => publisher?.abortedBy(),
+    /** Called periodically while operations run. */
+    look: (now: number): void => {
       if (now < nextLook) return
       nextLook = now + PERIOD
       dumpIfDue(now)

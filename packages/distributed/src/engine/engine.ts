@@ -3,6 +3,8 @@ import type { Resumable } from '../algorithms/channel.ts'
 import { findAlgorithm, resolveAlgorithm } from '../algorithms/select.ts'
 import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
+import type { SharedJournal } from '../diagnosis/journal.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
 import { isCollective, isWithoutMessages, type Operation } from '../operation.ts'
 import { chooseShared, type SharedContext } from '../shared/choose.ts'
@@ -17,7 +19,6 @@ import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
 import { TappedTask, type MessageListener } from './message-tap.ts'
-import type { EngineObserver, ObservedEngine } from './observer.ts'
 import { abortError, thrownError } from './task-errors.ts'
 import { Task } from './task.ts'
 
@@ -30,18 +31,13 @@ export interface EngineOptions {
   readonly transport: Transport | undefined
   /** Runs operations instead of the transport. */
   readonly collectives?: TransportCollectives | undefined
-  readonly observe: (engine: ObservedEngine) => EngineObserver
+  /** Where the engine records what it does. */
+  readonly journal: SharedJournal
   /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
-  /**
-   * One word per world rank: 0 while the rank is present. The engine writes it, and any thread may
-   * read it.
-   */
+  /** Per world rank: 0 while it is present. The engine writes it, any thread may read it. */
   readonly gone?: Int32Array
-  /**
-   * Memory for the epochs of groups, from `createEpochs`. Required if another thread also enters
-   * epochs.
-   */
+  /** From `createEpochs`. Required if another thread also enters epochs. */
   readonly epochs?: Int32Array | undefined
   /** Called for each message that an operation sends or receives. It must not throw. */
   readonly onMessage?: MessageListener | undefined
@@ -97,7 +93,7 @@ export function createEngine(options: EngineOptions) {
   )
   const peers = links.filter((link) => link !== undefined)
   const matching = createMatching(links)
-  const observer = options.observe({ groups, running, links })
+  const observer = diagnose(options.journal, groups, running, links)
 
   const settle = (task: Task, state: 'done' | 'failed'): void => {
     const { group, operation, fingerprint } = task
@@ -305,9 +301,7 @@ export function createEngine(options: EngineOptions) {
 /** Runs the collectives of ranks that share memory without messages. */
 function sharedCollectives(context: SharedContext): TransportCollectives {
   const { slots, waiting } = context
-  /**
-   * The epochs of each group, by id. Ids are never reused, so two groups never use the same slots.
-   */
+  /** The epochs of each group, by id. Ids are never reused, so no two groups share slots. */
   const epochs = Array.from(
     { length: slots.exposingGroups },
     (_, group) => new Epochs(context.epochs, group),

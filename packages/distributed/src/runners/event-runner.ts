@@ -1,6 +1,5 @@
 import { tsrError } from '@tsrun/core'
 import { createArena } from '../arena/arena.ts'
-import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { createEngine, type Engine, type EngineOptions } from '../engine/engine.ts'
@@ -27,8 +26,7 @@ export interface EventRunnerOptions extends Pick<
 export function createEventRunner({ wake, leave, ...options }: EventRunnerOptions) {
   const { rank, worldSize, transport } = options
   const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
-  const { shared } = journal
-  const engine = createEngine({ ...options, observe: (observed) => diagnose(shared, observed) })
+  const engine = createEngine({ ...options, journal: journal.shared })
   const driver = createEngineDriver(engine, {
     prepareFor: wake,
     poll: () => undefined,

@@ -3,7 +3,6 @@ import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from '
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
 import { heapOf } from '../arena/heap.ts'
-import { diagnose } from '../diagnosis/diagnosis.ts'
 import { createEngine, type Engine } from '../engine/engine.ts'
 import type { Task } from '../engine/task.ts'
 import {
@@ -16,7 +15,6 @@ import type { BlockingTransport, EventTransport } from '../transports/transport.
 import { leaveOnEvents } from './event-runner.ts'
 import { createPollingEngine } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
-import { copyStatus } from './status-page.ts'
 import {
   ENGINE,
   type GroupMessage,
@@ -197,12 +195,11 @@ async function run(transport: OpenedTransport): Promise<void> {
     rank,
     worldSize,
     transport,
-    observe: (observed) => diagnose(journal, observed),
+    journal,
     tuning,
     gone,
     epochs,
   })
-  copyStatus(journal)
   isReady = true
   const thread = placeOfThread()
   if ('sleep' in transport) {
@@ -214,10 +211,7 @@ async function run(transport: OpenedTransport): Promise<void> {
   }
 }
 
-/**
- * Returns a path that exists as long as this thread does. The main thread checks the path to notice
- * the end of the thread.
- */
+/** Returns a path that exists as long as this thread, for the main thread to check. */
 function placeOfThread(): string | undefined {
   try {
     return `/proc/${readlinkSync('/proc/thread-self')}`

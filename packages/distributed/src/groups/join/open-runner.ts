@@ -31,9 +31,11 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   const { table: tuning, ...identity } = settings.tuning
   const memory = reserveMemory(rank, arena)
   const owner = { rank, worldSize, settings: settings.diagnosis }
-  const journal = new Journal(owner, undefined, joining.generation)
-  journal.publishAt(openStatus(process.env, rank))
-  beginTracing(journal, settings)
+  const journal = new Journal(owner, {
+    status: openStatus(process.env, rank),
+    traced: beginTracing(settings),
+    generation: joining.generation,
+  })
   if (worldSize === 1 || transport === 'fake') {
     return createInlineRunner({ memory, rank, worldSize, journal, tuning }, undefined)
   }
@@ -90,14 +92,10 @@ function reserveMemory(rank: number, bytes: number): WebAssembly.Memory {
 }
 
 /**  @throws ERR_TSR_ENVIRONMENT */
-function beginTracing(
-  journal: Journal,
-  { rank, worldSize, environment, diagnosis }: InitSettings,
-): void {
+function beginTracing({ rank, worldSize, environment, diagnosis }: InitSettings) {
   const { runId, restartCount } = diagnosis
   const node = environment?.nodeRank ?? 0
-  const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
-  journal.trace(trace?.recorder)
+  return beginTrace(process.env, { rank, worldSize, node, runId, restartCount })?.recorder
 }
 
 async function listeningAddress(
