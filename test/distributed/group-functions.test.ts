@@ -13,9 +13,10 @@ describe('the functions on the default group', () => {
   })
 
   it.each(Object.entries(groupFunctions))(
-    'include %s, which calls the method of the same name',
+    'include %s, which calls a method of the group',
     (name, call) => {
-      const facts = { code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation: name } }
+      const operation = name === 'splitGroup' ? 'split' : name
+      const facts = { code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation } }
       expect(call as () => unknown).toThrow(expect.objectContaining(facts))
     },
   )

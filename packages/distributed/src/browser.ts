@@ -4,7 +4,6 @@ export type {
   CallOptions,
   CollectiveOptions,
   MessageOptions,
-  MonitoredBarrierOptions,
   ReduceOptions,
 } from './call-options.ts'
 export type { LinkStatistics } from './diagnosis/journal.ts'

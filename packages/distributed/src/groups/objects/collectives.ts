@@ -4,14 +4,7 @@ import type { CallOptions } from '../../call-options.ts'
 import { checkRank } from '../calls/arguments.ts'
 import { Collectives } from '../calls/collectives.ts'
 import type { Operations } from '../calls/operations.ts'
-import {
-  decodeObject,
-  encodeObject,
-  packObjects,
-  roomFor,
-  unpackObjects,
-  wordsFor,
-} from './encoding.ts'
+import { decodeObject, encodeObject, packObjects, roomFor, unpackObjects } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
 /**
@@ -27,10 +20,10 @@ export class ObjectCollectives extends Collectives {
     return this.#run<T>(function* (calls) {
       const length = own?.length ?? new Int32Array(1)
       yield calls.broadcast(length, root, options)
-      const words = own?.words ?? new Int32Array(wordsFor(length[0]!))
-      yield calls.broadcast(words, root, options)
+      const bytes = own?.bytes ?? roomFor(length)
+      yield calls.broadcast(bytes, root, options)
       // The root of a fake world sends nothing.
-      return length[0] === 0 || own !== undefined ? value : (decodeObject(words, length[0]!) as T)
+      return bytes.length === 0 || own !== undefined ? value : (decodeObject(bytes) as T)
     })
   }
 
@@ -41,8 +34,8 @@ export class ObjectCollectives extends Collectives {
       const lengths = new Int32Array(size)
       yield calls.allGather(lengths, own.length, options)
       const all = roomFor(lengths)
-      yield calls.allGatherV(all.words, own.words, all.counts, options)
-      return withOwn(unpackObjects(all) as T[], rank, value)
+      yield calls.allGatherV(all, own.bytes, [...lengths], options)
+      return withOwn(unpackObjects(lengths, all) as T[], rank, value)
     })
   }
 
@@ -51,11 +44,13 @@ export class ObjectCollectives extends Collectives {
     checkRank('gatherObject', this, root)
     const own = encodeObject(value)
     return this.#run<T[] | undefined>(function* (calls) {
-      const lengths = rank === root ? new Int32Array(size) : null
-      yield calls.gather(lengths, own.length, root, options)
-      const all = lengths === null ? undefined : roomFor(lengths)
-      yield calls.gatherV(all?.words ?? null, own.words, all?.counts ?? null, root, options)
-      return all === undefined ? undefined : withOwn(unpackObjects(all) as T[], root, value)
+      const isRoot = rank === root
+      const lengths = new Int32Array(size)
+      yield calls.gather(isRoot ? lengths : null, own.length, root, options)
+      const all = roomFor(lengths)
+      const sent = countsOf(size, root, own.bytes.length)
+      yield calls.allToAllV(all, own.bytes, [...lengths], sent, options)
+      return isRoot ? withOwn(unpackObjects(lengths, all) as T[], root, value) : undefined
     })
   }
 
@@ -63,25 +58,15 @@ export class ObjectCollectives extends Collectives {
     const { rank, size } = this
     checkRank('scatterObject', this, root)
     const given = rank === root ? checkValues('scatterObject', size, values) : undefined
-    const all = given && packObjects(given)
+    const all = packObjects(given ?? [])
     return this.#run<T>(function* (calls) {
       const length = new Int32Array(1)
-      yield calls.scatter(length, all?.lengths ?? null, root, options)
-      const words = new Int32Array(wordsFor(length[0]!))
-      yield calls.scatterV(words, all?.words ?? null, all?.counts ?? null, root, options)
-      return given === undefined ? (decodeObject(words, length[0]!) as T) : given[root]!
-    })
-  }
-
-  allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]> {
-    const { rank, size } = this
-    const sent = packObjects(checkValues('allToAllObject', size, values))
-    return this.#run<T[]>(function* (calls) {
-      const lengths = new Int32Array(size)
-      yield calls.allToAll(lengths, sent.lengths, options)
-      const all = roomFor(lengths)
-      yield calls.allToAllV(all.words, sent.words, all.counts, sent.counts, options)
-      return withOwn(unpackObjects(all) as T[], rank, values[rank]!)
+      yield calls.scatter(length, given === undefined ? null : all.lengths, root, options)
+      const own = roomFor(length)
+      const coming = countsOf(size, root, own.length)
+      const sent = given === undefined ? countsOf(size, root, 0) : [...all.lengths]
+      yield calls.allToAllV(own, all.bytes, coming, sent, options)
+      return given === undefined ? (decodeObject(own) as T) : given[root]!
     })
   }
 
@@ -94,12 +79,16 @@ export class ObjectCollectives extends Collectives {
     const sequence = operations.reserve(2)
     let next = sequence
     const calls = new Collectives(this, {
-      arena: operations.arena,
       start: (call) => operations.start({ ...call, sequence: next++ }),
       inMode: (mode, run) => operations.inMode(mode, run),
     })
     return new SteppedWork<T>(sequence, steps(calls))
   }
+}
+
+/** Returns the lengths of the slices of an exchange with the root alone. */
+function countsOf(size: number, root: number, count: number): number[] {
+  return Array.from({ length: size }, (_, rank) => (rank === root ? count : 0))
 }
 
 /** Puts the caller's own value into the result, because a copy would be another object. */
