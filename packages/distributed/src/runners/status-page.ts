@@ -1,6 +1,6 @@
-import { closeSync, constants, fstatSync } from 'node:fs'
+import { closeSync, constants } from 'node:fs'
 import { createLogger, monotonicNow, openFile } from '@tsrun/core'
-import { addressOf, mapFileOver } from '@tsrun/native'
+import { addressOf, closeNative, mapFileOver, openNative, statusOf } from '@tsrun/native'
 import { readHeader } from '../record/status-page.ts'
 import { StatusSlot } from '../record/status-slot.ts'
 
@@ -28,15 +28,22 @@ export function openStatus(env: NodeJS.ProcessEnv, rank: number): StatusSlot | u
 
 /** @throws Error if the file is not a status page, or cannot be mapped */
 function mapPage(path: string): ArrayBuffer {
-  const fd = openFile(path, constants.O_RDWR)
+  const opened = openFile(path)
   try {
-    readHeader(fd)
-    const bytes = fstatSync(fd).size
+    readHeader(opened)
+  } finally {
+    closeSync(opened)
+  }
+  // Node's permission model forbids its own functions to open the page for writing, and Deno's
+  // descriptors are unknown to libc.
+  const fd = openNative(path, constants.O_RDWR)
+  try {
+    const bytes = Number(statusOf(fd).size)
     const pages = bytes / 65536
     const { buffer } = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true })
     mapFileOver(fd, addressOf(new Uint8Array(buffer)), bytes)
     return buffer
   } finally {
-    closeSync(fd)
+    closeNative(fd)
   }
 }
