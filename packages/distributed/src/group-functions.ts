@@ -3,12 +3,24 @@ import type { ProcessGroup } from './process-group.ts'
 
 /* Calls on the default group. `ProcessGroup` documents them. */
 
-function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[Name] {
+function on<Name extends keyof ProcessGroup & string>(
+  name: Name,
+  operation: string = name,
+): ProcessGroup[Name] {
   const call = (...args: unknown[]): unknown => {
-    const group: object = defaultGroup(name)
+    const group: object = defaultGroup(operation)
     return (group as Readonly<Record<string, (...args: unknown[]) => unknown>>)[name]!(...args)
   }
   return call as ProcessGroup[Name]
+}
+
+/** Like `on`, but the call rejects instead of throwing if there is no default group. */
+function asyncOn<Name extends keyof ProcessGroup & string>(
+  name: Name,
+  operation?: string,
+): ProcessGroup[Name] {
+  const call = on(name, operation) as (...args: unknown[]) => unknown
+  return (async (...args: unknown[]) => await call(...args)) as ProcessGroup[Name]
 }
 
 export const alloc: ProcessGroup['alloc'] = on('alloc')
@@ -67,7 +79,7 @@ export const gatherObject: ProcessGroup['gatherObject'] = on('gatherObject')
 export const gatherObjectSync: ProcessGroup['gatherObjectSync'] = on('gatherObjectSync')
 export const scatterObject: ProcessGroup['scatterObject'] = on('scatterObject')
 export const scatterObjectSync: ProcessGroup['scatterObjectSync'] = on('scatterObjectSync')
-export const newGroup: ProcessGroup['newGroup'] = on('newGroup')
-export const shrink: ProcessGroup['shrink'] = on('shrink')
-export const reconfigure: ProcessGroup['reconfigure'] = on('reconfigure')
-export const splitGroup: ProcessGroup['split'] = on('split')
+export const newGroup: ProcessGroup['newGroup'] = asyncOn('newGroup')
+export const shrink: ProcessGroup['shrink'] = asyncOn('shrink')
+export const reconfigure: ProcessGroup['reconfigure'] = asyncOn('reconfigure')
+export const splitGroup: ProcessGroup['split'] = asyncOn('split', 'splitGroup')
