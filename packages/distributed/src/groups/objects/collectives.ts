@@ -4,7 +4,7 @@ import type { CallOptions } from '../../call-options.ts'
 import { checkRank } from '../calls/arguments.ts'
 import { Collectives } from '../calls/collectives.ts'
 import type { Operations } from '../calls/operations.ts'
-import { decodeObject, encodeObject, packObjects, roomFor, unpackObjects } from './encoding.ts'
+import { decodeObject, encodeObject, largestOf, roomFor, unpackObjects } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
 /**
@@ -44,13 +44,16 @@ export class ObjectCollectives extends Collectives {
     checkRank('gatherObject', this, root)
     const own = encodeObject(value)
     return this.#run<T[] | undefined>(function* (calls) {
-      const isRoot = rank === root
       const lengths = new Int32Array(size)
-      yield calls.gather(isRoot ? lengths : null, own.length, root, options)
-      const all = roomFor(lengths)
-      const sent = countsOf(size, root, own.bytes.length)
-      yield calls.allToAllV(all, own.bytes, [...lengths], sent, options)
-      return isRoot ? withOwn(unpackObjects(lengths, all) as T[], root, value) : undefined
+      yield calls.allGather(lengths, own.length, options)
+      const slot = largestOf(lengths)
+      const padded = new Uint8Array(slot)
+      padded.set(own.bytes)
+      const all = rank === root ? new Uint8Array(size * slot) : null
+      yield calls.gather(all, padded, root, options)
+      return all === null
+        ? undefined
+        : withOwn(unpackObjects(lengths, all, slot) as T[], root, value)
     })
   }
 
@@ -58,14 +61,16 @@ export class ObjectCollectives extends Collectives {
     const { rank, size } = this
     checkRank('scatterObject', this, root)
     const given = rank === root ? checkValues('scatterObject', size, values) : undefined
-    const all = packObjects(given ?? [])
+    const parts = given?.map(encodeObject)
     return this.#run<T>(function* (calls) {
-      const length = new Int32Array(1)
-      yield calls.scatter(length, given === undefined ? null : all.lengths, root, options)
-      const own = roomFor(length)
-      const coming = countsOf(size, root, own.length)
-      const sent = given === undefined ? countsOf(size, root, 0) : [...all.lengths]
-      yield calls.allToAllV(own, all.bytes, coming, sent, options)
+      const lengths = Int32Array.from({ length: size }, (_, i) => parts?.[i]!.bytes.length ?? 0)
+      yield calls.broadcast(lengths, root, options)
+      const slot = largestOf(lengths)
+      const padded = new Uint8Array(slot)
+      const all = parts === undefined ? null : new Uint8Array(size * slot)
+      for (const [i, { bytes }] of parts?.entries() ?? []) all!.set(bytes, i * slot)
+      yield calls.scatter(padded, all, root, options)
+      const own = padded.subarray(0, lengths[rank])
       return given === undefined ? (decodeObject(own) as T) : given[root]!
     })
   }
@@ -79,16 +84,12 @@ export class ObjectCollectives extends Collectives {
     const sequence = operations.reserve(2)
     let next = sequence
     const calls = new Collectives(this, {
+      isFake: operations.isFake,
       start: (call) => operations.start({ ...call, sequence: next++ }),
       inMode: (mode, run) => operations.inMode(mode, run),
     })
     return new SteppedWork<T>(sequence, steps(calls))
   }
-}
-
-/** Returns the lengths of the slices of an exchange with the root alone. */
-function countsOf(size: number, root: number, count: number): number[] {
-  return Array.from({ length: size }, (_, rank) => (rank === root ? count : 0))
 }
 
 /** Puts the caller's own value into the result, because a copy would be another object. */

@@ -15,30 +15,29 @@ export function decodeObject(bytes: Uint8Array): unknown {
 }
 
 /**
- * Allocates space for encoded values of these lengths, one after the other.
+ * Returns the largest of the lengths of encoded values.
  * @throws ERR_TSR_MESSAGE_TOO_LARGE for a length that no rank sends
  */
-export function roomFor(lengths: Int32Array): Uint8Array {
+export function largestOf(lengths: Int32Array): number {
   const wrong = lengths.find((bytes) => bytes < 0 || bytes > LARGEST)
   if (wrong !== undefined) {
     throw tsrError('ERR_TSR_MESSAGE_TOO_LARGE', { bytes: wrong, limit: LARGEST })
   }
+  return Math.max(...lengths)
+}
+
+/** Allocates space for encoded values, one after the other. @throws ERR_TSR_MESSAGE_TOO_LARGE */
+export function roomFor(lengths: Int32Array): Uint8Array {
+  largestOf(lengths)
   return new Uint8Array(lengths.reduce((a, b) => a + b, 0))
 }
 
-export function packObjects(values: readonly unknown[]) {
-  const parts = values.map(encodeObject)
-  const lengths = Int32Array.from(parts, ({ bytes }) => bytes.length)
-  const bytes = roomFor(lengths)
-  let at = 0
-  for (const part of parts) {
-    bytes.set(part.bytes, at)
-    at += part.bytes.length
-  }
-  return { lengths, bytes }
-}
-
-export function unpackObjects(lengths: Int32Array, bytes: Uint8Array): unknown[] {
+/** Decodes values that lie one after the other or, if `slot` is given, in slots of that size. */
+export function unpackObjects(lengths: Int32Array, bytes: Uint8Array, slot?: number): unknown[] {
   let end = 0
-  return Array.from(lengths, (length) => decodeObject(bytes.subarray(end, (end += length))))
+  return Array.from(lengths, (length, i) => {
+    const at = slot === undefined ? end : i * slot
+    end = at + length
+    return decodeObject(bytes.subarray(at, end))
+  })
 }
