@@ -43,7 +43,7 @@ export interface WorldOptions {
   readonly hosts?: readonly number[]
   /**
    * Faults to inject. If this is a function, `runWorld` calls it before the first round, and passes another
-   * function, which injects a fault at any time and throws ERR_TSR_ARGUMENT for a wrong one. Default: none.
+   * function, which injects a fault at any time and throws ERR_TSR_ARGUMENT if it is invalid. Default: none.
    */
   readonly faults?: FaultSource
   /**
@@ -99,7 +99,7 @@ export async function runWorld<T>(
     program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
   const ends = await run(programs)
-  // Errors that no other rank caused come first. Those of one kind stay in the order of their time.
+  // Errors that no other rank caused come first. Equal kinds stay in the order of their time.
   const errors = ends
     .flatMap((end) => ('error' in end ? [{ rank: end.rank, error: end.error }] : []))
     .sort((a, b) => distanceFromCause(a.error) - distanceFromCause(b.error))

@@ -24,15 +24,15 @@ export interface TicketDriver {
    * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_TOO_MANY_OPERATIONS
    */
   start(ticket: Ticket, operation: Operation, isAwaited: boolean): void
-  /** Settles an ended ticket without moving data. Omitted if the driver does so itself. */
+  /** Settles a ticket whose run has ended. Omitted if the driver settles tickets on its own. */
   collect?(ticket: Ticket): void
-  /** Moves data that the calling thread can move, then settles the ticket if it ended. */
+  /** Moves data that the calling thread can move, then settles the ticket if its run has ended. */
   poll(ticket: Ticket): void
-  /** Like `poll`, but for a short time. Omitted if another thread moves the data. */
+  /** Polls repeatedly for a short time. Omitted if another thread moves the data. */
   spinBriefly?(ticket: Ticket): void
   /** Blocks the calling thread until the run has ended. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(ticket: Ticket, operation: string): void
-  /** Calls back once at the end. If `isAwaited`, the process stays alive until then. */
+  /** Calls back once when the run has ended. If `isAwaited`, the process stays alive until then. */
   notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void
   abort(ticket: Ticket): void
 }

@@ -27,7 +27,7 @@ function hypercubePlace(rank: number, size: number) {
     : { corners, role: 'takes', corner: rank >> 1, rankAt }
 }
 
-/** The steps of a rank with a corner, besides those for a rank without one. */
+/** The steps of a rank with a corner, without its exchange with a rank that has none. */
 type CornerSteps = (
   channel: Channel,
   place: ReturnType<typeof hypercubePlace>,
@@ -36,7 +36,7 @@ type CornerSteps = (
   arithmetic: Arithmetic,
 ) => Steps
 
-/** All-reduce for any number of ranks: two more steps unless it is a power of two. */
+/** All-reduce for any number of ranks. Takes two more steps if the number is not a power of two. */
 function onHypercube(steps: CornerSteps): Algorithms {
   return {
     *allReduce(channel, operation) {

@@ -72,7 +72,7 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(siz
 
   const slotOf = (flight: number): number => flight % capacity
 
-  /** Returns the bytes written. Browsers do not encode into shared memory, so copy. */
+  /** Encodes a text by a copy, as browsers cannot encode into shared memory. Returns its length. */
   const encodeInto = (text: string, room: Uint8Array): number => {
     const { written } = encoder.encodeInto(text, scratch.subarray(0, room.length))
     room.set(scratch.subarray(0, written))

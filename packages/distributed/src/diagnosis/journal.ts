@@ -32,7 +32,7 @@ export interface SharedJournal extends JournalOwner {
 }
 
 /**
- * What a journal is made of. On the engine's thread, `buffer` and `counters` are the memory of the
+ * The parts of a journal. On the engine's thread, `buffer` and `counters` are the memory of the
  * calling thread's journal.
  */
 interface JournalParts extends Partial<Pick<SharedJournal, 'buffer' | 'counters'>> {

@@ -15,7 +15,7 @@ export function publishStatus(slot: StatusSlot, thread: 'engine' | 'caller') {
   const isEngine = thread === 'engine'
   const time = isEngine ? slotNumber.engineTime : slotNumber.callerTime
   const bytes = isEngine ? slotNumber.engineBytes : slotNumber.callerBytes
-  // An earlier world of this rank may have used the ids of groups.
+  // An earlier world of this rank may have used the same group ids.
   numbers[slotNumber.group] = 0
 
   return {

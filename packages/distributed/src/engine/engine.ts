@@ -29,15 +29,15 @@ export interface EngineOptions {
   readonly worldSize: number
   /** The connections to the other ranks. Undefined for a world of one, and for a fake world. */
   readonly transport: Transport | undefined
-  /** Runs operations instead of the transport. */
+  /** Runs operations in place of the transport and of shared memory. */
   readonly collectives?: TransportCollectives | undefined
   /** Where the engine records what it does. */
   readonly journal: SharedJournal
   /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
-  /** Per world rank: 0 while it is present. The engine writes it, any thread may read it. */
+  /** A word per world rank: 0 while the rank is present. The engine writes it; any thread may read it. */
   readonly gone?: Int32Array
-  /** From `createEpochs`. Required if another thread also enters epochs. */
+  /** The memory from `createEpochs`. Required if another thread also enters epochs. */
   readonly epochs?: Int32Array | undefined
   /** Called for each message that an operation sends or receives. It must not throw. */
   readonly onMessage?: MessageListener | undefined

@@ -51,7 +51,7 @@ export function createFailures({
   /** Faults that arrived before this rank had made the group, by group. */
   const early = new Map<number, (() => void)[]>()
 
-  /** Ends an operation with an error. A collective fails its group from there on. */
+  /** Ends an operation with an error. A failed collective fails its group from its position on. */
   const fail = (task: Task, error: TsrError): void => {
     if (task.state !== 'running') return
     const { group, operation } = task
@@ -303,7 +303,7 @@ export function createFailures({
         failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
       }
     },
-    /** Tells the members that this rank has destroyed a group. The world has close frames. */
+    /** Tells the members that this rank has destroyed a group. For the world, close frames do so. */
     onDestroyed(group: EngineGroup): void {
       if (group.id !== 0) tellGroup(group, 0, { reason: '', all: false, destroyed: true })
     },

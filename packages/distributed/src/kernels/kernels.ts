@@ -48,7 +48,7 @@ export interface Kernels {
 
 /** The kernels of a rank that shares its memory with other processes. */
 export interface SharedKernels extends Kernels {
-  /** Sets a word to 0. Returns 1 if it was 1, to one of several threads that call it at once. */
+  /** Sets a word to 0. If it was 1, returns 1 to exactly one of the threads that call at once. */
   readonly takeFlag: (word: number) => number
 
   /**

@@ -100,7 +100,7 @@ export async function startWorkerRunner(
     return command(commandKinds.changeGroup, 0)
   }
 
-  /** Whether a slot is free besides those of the receives that wait on the calling thread. */
+  /** Whether a slot is free, beyond those kept for receives that wait on the calling thread. */
   const hasRoom = (): boolean => {
     const waiting = callingThread?.pendingReceives() ?? 0
     // Reading `isSettled` frees the slots of settled tickets.

@@ -15,7 +15,7 @@ export interface EpochContext {
   readonly kernels: Kernels
   /** World rank of this process. */
   readonly rank: number
-  /** As `Transport.get`. Undefined if the thread runs small collectives only. */
+  /** Copies from a peer's heap, as `Transport.get`. Undefined if only small collectives run here. */
   readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
   /** The runs that wait until peers have published a buffer or a step. */
   readonly waiting: EpochRun[]
@@ -105,8 +105,8 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   /**
-   * Enters the epoch, if every rank has entered the previous one, which is over on this rank. Returns
-   * false if a rank has not, or with another call.
+   * Enters the epoch, if every rank has entered the previous epoch with the same call. Returns whether
+   * it has. The previous epoch is complete on this rank.
    */
   enter(): boolean {
     if (this.epochs.isUnchecked && !(this.#areReady() && this.#compare())) return false

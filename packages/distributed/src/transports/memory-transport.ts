@@ -6,7 +6,7 @@ import { CLOSED, type SharedSlots, type SlotHeader, type Transport } from './tra
 const PIPE_BYTES = 64 * 1024
 /** Number of groups with slots. */
 const GROUPS = 4
-/** Number of groups that can expose buffers. Small, so that tests see groups beyond. */
+/** Number of groups that can expose buffers. Small, so that tests also use groups that cannot. */
 const EXPOSING_GROUPS = 6
 /** Bytes of a slot. It is small, so that tests see buffers that do not fit. */
 const SLOT = 4 * 1024

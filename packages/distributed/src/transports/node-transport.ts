@@ -66,7 +66,7 @@ export function nodeTransport(
     socket.on('end', () => {
       channel.end('it closed the connection')
     })
-    // Before the listener of the handshake, because the first reason counts.
+    // Run before the listener of the handshake, because the first reason counts.
     socket.prependListener('close', () => {
       channel.end('the connection was closed')
     })

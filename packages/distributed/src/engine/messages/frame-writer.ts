@@ -90,7 +90,7 @@ export class FrameWriter {
     if (!this.#ended) this.#pushBlock(this.#begin(0, kind, address, message, exposed), 0)
   }
 
-  /** Writes a frame of no message. `guard` names the exposed payload that it is about. */
+  /** Writes a frame that belongs to no message. `guard` identifies an exposed payload, if any. */
   writeBare(kind: number, guard = 0): void {
     this.write(kind, NO_STREAM, NO_MESSAGE, { place: 0, guard })
   }

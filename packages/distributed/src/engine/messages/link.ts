@@ -258,7 +258,7 @@ export class Link {
         this.events.onUnexpected(new Stream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
-        // The peer has posted its messages before.
+        // The peer posted its mailbox messages before the fault, so read them first.
         this.#readMail()
         return this.#onText(header, this.events.onFault)
       case frameKinds.notice:

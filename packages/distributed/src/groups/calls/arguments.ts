@@ -159,7 +159,7 @@ export function checkOverlap(
   const end = Math.min(whole.byteOffset + whole.byteLength, part.byteOffset + part.byteLength)
   const isInPlace =
     place !== undefined && part.byteOffset === whole.byteOffset + place * part.BYTES_PER_ELEMENT
-  // Read the buffers last: most ranges are apart already.
+  // Compare the buffers last, because most ranges do not overlap.
   if (begin >= end || isInPlace || whole.buffer !== part.buffer) return
   const where =
     place === undefined ? 'it cannot be done in place' : `in place only from element ${place} on`

@@ -19,7 +19,7 @@ export interface Call<T = void> {
   readonly reduction?: CheckedReduction | undefined
   /** The position reserved among the group's collectives. Default: the next one. */
   readonly sequence?: number
-  /** Numbers for the engine, or space for its numbers; see `Operation.table`. */
+  /** Numbers for the engine, or space for numbers that it returns; see `Operation.table`. */
   readonly table?: readonly number[] | undefined
   /** Factor by which to multiply the time-out. */
   readonly patience?: number
@@ -36,7 +36,7 @@ export interface Call<T = void> {
 export type StartMode = 'started' | 'awaited' | 'prepared'
 
 export interface Starter {
-  /** Absent for the calls of which another call consists: their positions are reserved. */
+  /** Repeated blocking calls. Absent for the parts of another call, whose positions are reserved. */
   readonly repeated?: ReturnType<typeof createRepeatedCalls>
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean

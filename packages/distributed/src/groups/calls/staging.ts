@@ -3,7 +3,7 @@ import type { AnyTypedArray } from '../../dtype.ts'
 import { detachedError } from './arguments.ts'
 import type { Call } from './call.ts'
 
-/** A buffer of the caller, and the copy to which the engine writes its result. */
+/** A buffer of the caller, and the place of its copy in the arena. */
 interface Target {
   readonly buffer: AnyTypedArray
   readonly at: number

@@ -11,7 +11,7 @@ import { PendingWork, type Outcome, type StartedWork } from './pending-work.ts'
 export interface Run {
   readonly call: Call<unknown>
   readonly operation: Operation
-  /** The number from `createMessageOrder`; undefined if unknown or not a message. */
+  /** The number from `createMessageOrder`; undefined if it is unknown or for a collective. */
   readonly order: number | undefined
   readonly isUnread: boolean
   /** Has the stack of the call. */

@@ -39,7 +39,7 @@ export interface Past extends Joined {
   server?: StoreServer
 }
 
-/** Milliseconds before the time-out at which to give up a host name. */
+/** How many milliseconds before the time-out to stop resolving a host name. */
 const LAST_LOOK = 1000
 /** Milliseconds for which rank 0 keeps the store open for others before it leaves. */
 const LEAVE_TOGETHER = 3000

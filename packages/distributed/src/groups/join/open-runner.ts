@@ -16,7 +16,7 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
-/** No memory is tried that is smaller than a quarter of these bytes. */
+/** The search for a smaller memory ends at a quarter of these bytes. */
 const SHORT_ARENA = 256 * 1024 * 1024
 
 /**

@@ -19,15 +19,14 @@ import { keepApart } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
 import { MessageLane } from './message-lane.ts'
 
-/** Milliseconds without progress after which a waiting caller turns to the engine. */
+/** Milliseconds without progress after which a waiting caller hands its operation to the engine. */
 const PATIENCE = 0.2
 /**
- * The same for a receive that blocks its caller while the engine makes progress without this
- * thread. An engine that takes over a receive also takes the messages that follow, and it needs a
- * core.
+ * PATIENCE of a receive that blocks its caller, if the engine makes progress without this thread. An
+ * engine that takes over a receive also takes the messages that follow, and it needs a core.
  */
 const BLOCKED_RECEIVE_PATIENCE = 1
-/** Additional milliseconds for each byte of the buffer, because peers may be copying it. */
+/** Milliseconds added to PATIENCE for each byte of the buffer, because peers may be copying it. */
 const PATIENCE_PER_BYTE = 1e-6
 /**
  * Milliseconds after which an operation is handed to the engine, if the caller polls it instead of
