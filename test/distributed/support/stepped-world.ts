@@ -3,6 +3,7 @@ import type { ProcessGroup } from '@tsrun/distributed'
 import type { TuningTable } from '../../internals/distributed/algorithms.ts'
 import { createArena, createMemory, heapOf, type Heap } from '../../internals/distributed/arena.ts'
 import {
+  diagnose,
   Journal,
   quietDiagnosis,
   createEngine,
@@ -59,8 +60,13 @@ export class SteppedWorld {
       const heap = heapOf(createMemory(memory))
       const transport = open?.(rank, heap) ?? memoryTransport(network, rank, size, heap, portion)
       const journal = new Journal({ rank, worldSize: size, settings })
+      const shared = journal.shared
       const facts = { heap, rank, worldSize: size, transport }
-      const engine = createEngine({ ...facts, journal: journal.shared, tuning })
+      const engine = createEngine({
+        ...facts,
+        observe: (observed) => diagnose(shared, observed),
+        tuning,
+      })
       const driver = createEngineDriver(engine, {
         poll: () => undefined,
         block: () => {

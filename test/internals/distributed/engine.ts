@@ -1,3 +1,4 @@
+export { diagnose } from '../../../packages/distributed/src/diagnosis/diagnosis.ts'
 export { Journal } from '../../../packages/distributed/src/diagnosis/journal.ts'
 export { decodeNotice, encodeNotice } from '../../../packages/distributed/src/diagnosis/notices.ts'
 export {

@@ -1,8 +1,8 @@
-import { monotonicNow, type TsrError } from '@tsrun/core'
+import { monotonicNow } from '@tsrun/core'
 import { StatusSlot } from '../record/status-slot.ts'
-import { refuses, type EngineGroup } from '../engine/group.ts'
-import { spaces, type StreamAddress } from '../engine/messages/frame.ts'
-import type { Link } from '../engine/messages/link.ts'
+import { refuses } from '../engine/group.ts'
+import { spaces } from '../engine/messages/frame.ts'
+import type { EngineObserver, ObservedEngine } from '../engine/observer.ts'
 import { sentenceOf } from '../engine/task-errors.ts'
 import type { Task } from '../engine/task.ts'
 import { isCollective } from '../operation.ts'
@@ -20,20 +20,11 @@ const DUMP_PERIOD = 1000
 /** Size in bytes of the text that lists the awaited ranks. */
 const PEERS_BYTES = 64
 
-export type Diagnosis = ReturnType<typeof diagnose>
-
-/**
- * Records what an engine does, in the flight recorder and on the status page, and warns about
- * stalls.
- *
- * @param links - the link to each world rank; undefined for this rank
- */
+/** Observes an engine for the flight recorder, the status page and the stall warnings. */
 export function diagnose(
   shared: SharedJournal,
-  groups: ReadonlyMap<number, EngineGroup>,
-  running: ReadonlySet<Task>,
-  links: readonly (Link | undefined)[],
-) {
+  { groups, running, links }: ObservedEngine,
+): EngineObserver {
   const { page, settings, rank } = shared
   const journal = new Journal(shared, shared)
   const { recorder } = journal
@@ -94,8 +85,7 @@ export function diagnose(
   }
 
   return {
-    /** Called when the engine accepts an operation. */
-    onStart: (task: Task): void => {
+    onStart: (task) => {
       const { operation, group, fingerprint, posted } = task
       const isMessage = !isCollective(operation)
       // The calling thread had begun this operation before this rank learned that the group failed.
@@ -105,23 +95,20 @@ export function diagnose(
       if (!isRefused) publisher?.onStart(operation, fingerprint, group.name, posted, running.size)
       if (sites !== undefined && !isMessage) tellSite(task)
     },
-    /** Called when an operation has ended, before its pending transfers are cancelled. */
-    onSettled: (task: Task): void => {
+    onSettled: (task) => {
       const { operation, posted, started, completed, error } = task
       publisher?.onSettled(operation, posted, started, completed, running.size)
       journal.counters.publish(links)
       if (error !== undefined) writePeers(task)
       recorder.end(operation.flight, started, completed, error?.code)
     },
-    /** Called when an operation or a group has failed, after all failures that follow from it. */
-    onFailure: (error: TsrError): void => {
+    onFailure: (error) => {
       const { code } = error
       if (code === 'ERR_TSR_OPERATION_ABORTED' || code === 'ERR_TSR_GROUP_DESTROYED') return
       pendingDump ??= sentenceOf(error)
       dumpIfDue(monotonicNow())
     },
-    /** Called for a notice from another rank, which `Link.sendNotice` has sent. */
-    onNotice: (link: Link, address: StreamAddress, payload: Uint8Array): void => {
+    onNotice: (link, address, payload) => {
       const notice = decodeNotice(payload)
       if (notice?.kind === 'question') {
         link.sendNotice(address, encodeNotice({ kind: 'answer', text: describePlace() }))
@@ -131,13 +118,9 @@ export function diagnose(
         sites?.set(address.group, address.sequence, link.peer, notice.site)
       }
     },
-    /** Returns the line at which a rank called a collective, if known. */
-    siteOf: (group: number, sequence: number, of: number): string | undefined =>
-      sites?.siteOf(group, sequence, of),
-    /** The rank whose end stops the job, as the launcher reports; undefined while the job runs. */
-    abortedBy: (): number | undefined => publisher?.abortedBy(),
-    /** Called periodically while operations run. */
-    look: (now: number): void => {
+    siteOf: (group, sequence, of) => sites?.siteOf(group, sequence, of),
+    abortedBy: () => publisher?.abortedBy(),
+    look: (now) => {
       if (now < nextLook) return
       nextLook = now + PERIOD
       dumpIfDue(now)

@@ -3,8 +3,6 @@ import type { Resumable } from '../algorithms/channel.ts'
 import { findAlgorithm, resolveAlgorithm } from '../algorithms/select.ts'
 import { builtInTuning, type TuningTable } from '../algorithms/tuning-table.ts'
 import type { Heap } from '../arena/heap.ts'
-import { diagnose } from '../diagnosis/diagnosis.ts'
-import type { SharedJournal } from '../diagnosis/journal.ts'
 import { instantiateKernels } from '../kernels/kernels.ts'
 import { isCollective, isWithoutMessages, type Operation } from '../operation.ts'
 import { chooseShared, type SharedContext } from '../shared/choose.ts'
@@ -19,6 +17,7 @@ import { spaces } from './messages/frame.ts'
 import { Link, type LinkEvents } from './messages/link.ts'
 import { EngineMemory } from './messages/memory.ts'
 import { TappedTask, type MessageListener } from './message-tap.ts'
+import type { EngineObserver, ObservedEngine } from './observer.ts'
 import { abortError, thrownError } from './task-errors.ts'
 import { Task } from './task.ts'
 
@@ -31,8 +30,7 @@ export interface EngineOptions {
   readonly transport: Transport | undefined
   /** Runs operations in place of the transport and of shared memory. */
   readonly collectives?: TransportCollectives | undefined
-  /** Where the engine records what it does. */
-  readonly journal: SharedJournal
+  readonly observe: (engine: ObservedEngine) => EngineObserver
   /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
   /** A word per world rank: 0 while the rank is present. The engine writes it; any thread may read it. */
@@ -93,7 +91,7 @@ export function createEngine(options: EngineOptions) {
   )
   const peers = links.filter((link) => link !== undefined)
   const matching = createMatching(links)
-  const observer = diagnose(options.journal, groups, running, links)
+  const observer = options.observe({ groups, running, links })
 
   const settle = (task: Task, state: 'done' | 'failed'): void => {
     const { group, operation, fingerprint } = task

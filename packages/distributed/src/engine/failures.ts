@@ -6,12 +6,12 @@ import {
   belongsTo,
   type Fingerprint,
 } from '../operation.ts'
-import type { Diagnosis } from '../diagnosis/diagnosis.ts'
 import { decodeFault, encodeFault, faultError, mismatchError, type Fault } from './fault.ts'
 import { hasDeparted, recall, refuses, type EngineGroup, type ErrorOf } from './group.ts'
 import { spaces, type FrameHeader } from './messages/frame.ts'
 import type { Link } from './messages/link.ts'
 import { streamKey, type Stream } from './messages/stream.ts'
+import type { EngineObserver } from './observer.ts'
 import { peerError, refusalError, sentenceOf, timeoutError } from './task-errors.ts'
 import type { Task, TaskTransfer } from './task.ts'
 
@@ -24,7 +24,7 @@ export interface EngineState {
   readonly destroyed: ReadonlySet<number>
   readonly running: ReadonlySet<Task>
   readonly settle: (task: Task, state: 'failed') => void
-  readonly observer: Diagnosis
+  readonly observer: EngineObserver
 }
 
 /** Largest number of groups whose faults are kept until this rank makes the group. */

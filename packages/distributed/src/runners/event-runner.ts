@@ -1,5 +1,6 @@
 import { tsrError } from '@tsrun/core'
 import { createArena } from '../arena/arena.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { Journal } from '../diagnosis/journal.ts'
 import { quietDiagnosis } from '../diagnosis/settings.ts'
 import { createEngine, type Engine, type EngineOptions } from '../engine/engine.ts'
@@ -26,7 +27,8 @@ export interface EventRunnerOptions extends Pick<
 export function createEventRunner({ wake, leave, ...options }: EventRunnerOptions) {
   const { rank, worldSize, transport } = options
   const journal = new Journal({ rank, worldSize, settings: quietDiagnosis })
-  const engine = createEngine({ ...options, journal: journal.shared })
+  const { shared } = journal
+  const engine = createEngine({ ...options, observe: (observed) => diagnose(shared, observed) })
   const driver = createEngineDriver(engine, {
     prepareFor: wake,
     poll: () => undefined,

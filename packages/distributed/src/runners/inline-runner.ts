@@ -1,5 +1,6 @@
 import { createArena } from '../arena/arena.ts'
 import { heapOf } from '../arena/heap.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { createEngine } from '../engine/engine.ts'
 import { fakePeers } from '../engine/fake-peers.ts'
 import type { BlockingTransport } from '../transports/transport.ts'
@@ -23,6 +24,7 @@ export function createInlineRunner(
   { memory, rank, worldSize, journal, tuning }: Omit<RunnerOptions, 'transport' | 'listen'>,
   transport: BlockingTransport | undefined,
 ): Runner {
+  const { shared } = journal
   const heap = heapOf(memory)
   const engine = createEngine({
     heap,
@@ -31,7 +33,7 @@ export function createInlineRunner(
     transport,
     collectives: transport === undefined ? fakePeers : undefined,
     tuning,
-    journal: journal.shared,
+    observe: (observed) => diagnose(shared, observed),
   })
   const arena = createArena(heap, rank)
   const polling = createPollingEngine(engine, transport)

@@ -3,6 +3,7 @@ import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from '
 import { isTsrError, tsrError, type SerializedTsrError } from '@tsrun/core'
 import { bindAll } from '@tsrun/native'
 import { heapOf } from '../arena/heap.ts'
+import { diagnose } from '../diagnosis/diagnosis.ts'
 import { createEngine, type Engine } from '../engine/engine.ts'
 import type { Task } from '../engine/task.ts'
 import {
@@ -195,7 +196,7 @@ async function run(transport: OpenedTransport): Promise<void> {
     rank,
     worldSize,
     transport,
-    journal,
+    observe: (observed) => diagnose(journal, observed),
     tuning,
     gone,
     epochs,
