@@ -12,11 +12,23 @@ describe('the functions on the default group', () => {
     expect(areComplete).toBe(true)
   })
 
-  it.each(Object.entries(groupFunctions))(
+  const isAsync = (name: string) =>
+    ['newGroup', 'splitGroup', 'shrink', 'reconfigure'].includes(name)
+  const calls = Object.entries(groupFunctions) as [string, () => unknown][]
+  const refusalOf = (operation: string): unknown =>
+    expect.objectContaining({ code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation } })
+
+  it.each(calls.filter(([name]) => !isAsync(name)))(
     'include %s, which calls the method of the same name',
     (name, call) => {
-      const facts = { code: 'ERR_TSR_NOT_INITIALIZED', facts: { operation: name } }
-      expect(call as () => unknown).toThrow(expect.objectContaining(facts))
+      expect(call).toThrow(refusalOf(name) as Error)
+    },
+  )
+
+  it.each(calls.filter(([name]) => isAsync(name)))(
+    'include %s, which rejects without a default group',
+    async (name, call) => {
+      await expect(call()).rejects.toEqual(refusalOf(name))
     },
   )
 })

@@ -6,13 +6,8 @@ import { needing } from '../needs.ts'
 afterEach(endJobs)
 
 const ways = [
-  ...(isAvailable().available
-    ? [
-        { name: 'worker engine', env: { TSRUN_ENGINE: 'worker' } },
-        { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
-      ]
-    : []),
-  { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
+  { name: 'worker engine', env: { TSRUN_ENGINE: 'worker' } },
+  { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
 ]
 
 const identity = {
@@ -24,7 +19,8 @@ const identity = {
   socket: undefined,
 }
 
-const describeLinux = needing(process.platform === 'linux', 'Linux').describe.each(ways)
+const hasPage = process.platform === 'linux' && isAvailable().available
+const describeLinux = needing(hasPage, 'Linux with koffi').describe.each(ways)
 
 describeLinux('the abort word ($name)', ({ env }) => {
   it('ends a blocking operation although the rank that it names is still connected', async () => {

@@ -1,10 +1,10 @@
 import { node } from '../launcher/support/nodes.ts'
 import { tsrunHere } from '../launcher/support/in-process.ts'
 import { killLeftovers, Run, until } from '../launcher/support/tsrun.ts'
-import { cwd, describeCounting, scrape, untilScraped, urlOf, writers } from './support/metrics.ts'
+import { cwd, describeCounting, scrape, untilScraped, urlOf } from './support/metrics.ts'
 
 afterEach(killLeftovers)
-describeCounting(writers.slice(0, 1))
+describeCounting()
 
 it('metrics count restarts, and counters of ranks restart from zero', async () => {
   const flags = ['--nproc', '2', '--max-restarts', '1', '--grace', '0.3', '--metrics', '0']

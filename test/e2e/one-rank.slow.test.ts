@@ -1,9 +1,6 @@
 import { killLeftovers, Run } from '../launcher/support/tsrun.ts'
-import { bindings, describeStacks } from './support/stacks.ts'
 
 afterEach(killLeftovers)
-
-describeStacks(bindings.slice(1))
 
 it('--job-timeout does not end the grace period of a job that is being stopped', async () => {
   const run = new Run(['--nproc', '2', '--job-timeout', '10', '--grace', '11', 'deaf.mjs'])

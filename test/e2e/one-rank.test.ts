@@ -15,14 +15,14 @@ import {
   until,
 } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
-import { bindings, describeStacks, stacksOfRun } from './support/stacks.ts'
+import { describeStacks, stacksOfRun } from './support/stacks.ts'
 
 afterEach(killLeftovers)
 
 const onLinux = process.platform === 'linux'
 const { describe: describeOnLinux, it: itOnLinux } = needing(onLinux, 'Linux')
 
-describeStacks(bindings.slice(0, 1))
+describeStacks()
 
 itOnLinux('tsrun stacks shows the operation of a rank, which continues afterwards', async () => {
   const run = new Run(['--nproc', '2', '--no-summary', 'waits-in-barrier.mjs'])

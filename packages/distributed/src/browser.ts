@@ -4,7 +4,6 @@ export type {
   CallOptions,
   CollectiveOptions,
   MessageOptions,
-  MonitoredBarrierOptions,
   ReduceOptions,
 } from './call-options.ts'
 export type { LinkStatistics } from './diagnosis/journal.ts'
@@ -39,7 +38,6 @@ export {
 } from './record/spans.ts'
 export { drawTimeline, type TimelineOptions } from './record/timeline.ts'
 export type { ReduceOp } from './reduction.ts'
-export { runWorld, type WorldOptions } from './run-world.ts'
-export type { RankError } from './runners/rank-errors.ts'
+export { runWorld, type RankError, type WorldOptions } from './run-world.ts'
 export type { FaultSource, WorldFault } from './runners/world-faults.ts'
 export type { Port } from './transports/port-transport.ts'

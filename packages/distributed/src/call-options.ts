@@ -48,12 +48,3 @@ export interface ReduceOptions extends CollectiveOptions {
    */
   readonly deterministic?: boolean
 }
-
-/** Options of `monitoredBarrier`. */
-export interface MonitoredBarrierOptions extends CallOptions {
-  /**
-   * If true, rank 0 waits until the time-out even after a rank has left the job, and then names all
-   * missing ranks. Default false: a rank that leaves ends the wait at once.
-   */
-  readonly waitAllRanks?: boolean
-}

@@ -2,7 +2,7 @@ import { tsrError } from '@tsrun/core'
 import { joinWorld, type Past } from './groups/join/join.ts'
 import type { InitOptions } from './groups/join/options.ts'
 import { deviceMeshOf, type DeviceMesh } from './groups/mesh.ts'
-import type { JoinOptions, NewGroupOptions, ProcessGroup } from './process-group.ts'
+import type { JoinOptions, ProcessGroup } from './process-group.ts'
 
 /*
  * Functions of torch.distributed for joining and leaving a job. `initProcessGroup` makes the
@@ -71,38 +71,6 @@ export function getRank(): number {
 /** The number of ranks in the default group. @throws ERR_TSR_NOT_INITIALIZED */
 export function getWorldSize(): number {
   return defaultGroup('getWorldSize').size
-}
-
-/** Makes a group of some ranks of the world, or of `parent`, like `ProcessGroup.newGroup`. */
-export async function newGroup(
-  ranks: readonly number[],
-  { parent, ...options }: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
-): Promise<ProcessGroup> {
-  return await (parent ?? defaultGroup('newGroup')).newGroup(ranks, options)
-}
-
-/**
- * Splits a group by colour, like `ProcessGroup.split`.
- *
- * @example
- * const half = await splitGroup(getRank() % 2) // even and odd ranks
- */
-export async function splitGroup(
-  color: number | null,
-  key?: number,
-  { parent, ...options }: NewGroupOptions & { readonly parent?: ProcessGroup } = {},
-): Promise<ProcessGroup | undefined> {
-  return await (parent ?? defaultGroup('splitGroup')).split(color, key, options)
-}
-
-/** Makes a group of the ranks that remain, like `ProcessGroup.shrink`. */
-export async function shrink(options?: NewGroupOptions): Promise<ProcessGroup> {
-  return await defaultGroup('shrink').shrink(options)
-}
-
-/** Rebuilds the world, which becomes the default group, like `ProcessGroup.reconfigure`. */
-export async function reconfigure(options?: JoinOptions): Promise<ProcessGroup> {
-  return await defaultGroup('reconfigure').reconfigure(options)
 }
 
 /**

@@ -3,12 +3,24 @@ import type { ProcessGroup } from './process-group.ts'
 
 /* Calls on the default group. `ProcessGroup` documents them. */
 
-function on<Name extends keyof ProcessGroup & string>(name: Name): ProcessGroup[Name] {
+function on<Name extends keyof ProcessGroup & string>(
+  name: Name,
+  operation: string = name,
+): ProcessGroup[Name] {
   const call = (...args: unknown[]): unknown => {
-    const group: object = defaultGroup(name)
+    const group: object = defaultGroup(operation)
     return (group as Readonly<Record<string, (...args: unknown[]) => unknown>>)[name]!(...args)
   }
   return call as ProcessGroup[Name]
+}
+
+/** Like `on`, but the call rejects instead of throwing if there is no default group. */
+function asyncOn<Name extends keyof ProcessGroup & string>(
+  name: Name,
+  operation?: string,
+): ProcessGroup[Name] {
+  const call = on(name, operation) as (...args: unknown[]) => unknown
+  return (async (...args: unknown[]) => await call(...args)) as ProcessGroup[Name]
 }
 
 export const alloc: ProcessGroup['alloc'] = on('alloc')
@@ -45,12 +57,8 @@ export const allGatherV: ProcessGroup['allGatherV'] = on('allGatherV')
 export const allGatherVSync: ProcessGroup['allGatherVSync'] = on('allGatherVSync')
 export const gather: ProcessGroup['gather'] = on('gather')
 export const gatherSync: ProcessGroup['gatherSync'] = on('gatherSync')
-export const gatherV: ProcessGroup['gatherV'] = on('gatherV')
-export const gatherVSync: ProcessGroup['gatherVSync'] = on('gatherVSync')
 export const scatter: ProcessGroup['scatter'] = on('scatter')
 export const scatterSync: ProcessGroup['scatterSync'] = on('scatterSync')
-export const scatterV: ProcessGroup['scatterV'] = on('scatterV')
-export const scatterVSync: ProcessGroup['scatterVSync'] = on('scatterVSync')
 export const allToAll: ProcessGroup['allToAll'] = on('allToAll')
 export const allToAllSync: ProcessGroup['allToAllSync'] = on('allToAllSync')
 export const allToAllV: ProcessGroup['allToAllV'] = on('allToAllV')
@@ -71,5 +79,7 @@ export const gatherObject: ProcessGroup['gatherObject'] = on('gatherObject')
 export const gatherObjectSync: ProcessGroup['gatherObjectSync'] = on('gatherObjectSync')
 export const scatterObject: ProcessGroup['scatterObject'] = on('scatterObject')
 export const scatterObjectSync: ProcessGroup['scatterObjectSync'] = on('scatterObjectSync')
-export const allToAllObject: ProcessGroup['allToAllObject'] = on('allToAllObject')
-export const allToAllObjectSync: ProcessGroup['allToAllObjectSync'] = on('allToAllObjectSync')
+export const newGroup: ProcessGroup['newGroup'] = asyncOn('newGroup')
+export const shrink: ProcessGroup['shrink'] = asyncOn('shrink')
+export const reconfigure: ProcessGroup['reconfigure'] = asyncOn('reconfigure')
+export const splitGroup: ProcessGroup['split'] = asyncOn('split', 'splitGroup')

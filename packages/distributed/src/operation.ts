@@ -15,8 +15,6 @@ export const operationCodes = {
   scatter: 10,
   allToAll: 11,
   allGatherV: 12,
-  gatherV: 13,
-  scatterV: 14,
   allToAllV: 15,
   allReduceCoalesced: 16,
   monitoredBarrier: 17,
@@ -60,7 +58,7 @@ function setOf(...names: OperationName[]): ReadonlySet<string> {
   return new Set<string>(names)
 }
 
-const rooted = setOf('broadcast', 'reduce', 'gather', 'scatter', 'gatherV', 'scatterV')
+const rooted = setOf('broadcast', 'reduce', 'gather', 'scatter')
 /** Operations that combine the elements of several ranks. */
 export const reducing = setOf('reduce', 'allReduce', 'reduceScatter', 'allReduceCoalesced')
 /** Operations whose `count` is the size of one rank's slice. */
@@ -77,7 +75,7 @@ export const joint = setOf(
   'barrier',
   'monitoredBarrier',
 )
-const uneven = setOf('allGatherV', 'gatherV', 'scatterV', 'allToAllV')
+const uneven = setOf('allGatherV', 'allToAllV')
 const empty = setOf('barrier', 'monitoredBarrier')
 
 export const LARGEST_GROUP = 2 ** 18 - 1
@@ -106,13 +104,12 @@ export interface Operation {
   readonly count: number
   /**
    * The root, or the peer of a message (group rank or ANY_SOURCE). For allReduceCoalesced, a digest
-   * of the lengths; for monitoredBarrier, 1 if the option `waitAllRanks` is set; otherwise 0.
+   * of the lengths; otherwise 0.
    */
   readonly peer: number
   /**
-   * Offset in the heap of a table of doubles, or 0. For allGatherV, gatherV and scatterV, it holds
-   * the elements of each rank's slice; a rank other than the root knows only its own. For
-   * allToAllV, it holds the elements of each sent slice, then those of each received slice. A
+   * Offset in the heap of a table of doubles, or 0. For allGatherV, it holds the elements of each
+   * rank's slice; for allToAllV, those of each sent slice, then those of each received slice. A
    * receive stores the rank of its source in the table.
    */
   readonly table: number
@@ -165,9 +162,7 @@ export function isCollective({ name }: Operation): boolean {
 export interface Fingerprint {
   /** The codes `operation | dtype << 8 | reduction << 16 | algorithm << 24`. */
   readonly kind: number
-  /**
-   * The root rank. For allReduceCoalesced, a digest of the lengths; otherwise 0.
-   */
+  /** The root rank. For allReduceCoalesced, a digest of the lengths; otherwise 0. */
   readonly root: number
   /**
    * Number of elements. In messages of uneven collectives: number of elements of the sent slice.

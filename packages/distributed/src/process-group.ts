@@ -3,7 +3,6 @@ import type {
   CallOptions,
   CollectiveOptions,
   MessageOptions,
-  MonitoredBarrierOptions,
   ReduceOptions,
 } from './call-options.ts'
 import type { LinkStatistics } from './diagnosis/journal.ts'
@@ -112,14 +111,6 @@ export interface GroupCalls<Form extends CallForm> {
     root: number,
     options?: CollectiveOptions,
   ): Returned<Form>
-  /** Gathers inputs of different lengths. Only `root` passes `output` and `counts`, others null. */
-  gatherV(
-    output: AnyTypedArray | null,
-    input: AnyTypedArray,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Returned<Form>
   /**
    * Sends slice r of `root`'s `input` [size * n] to `output` [n] of rank r. Other ranks pass null
    * as `input`.
@@ -127,14 +118,6 @@ export interface GroupCalls<Form extends CallForm> {
   scatter(
     output: AnyTypedArray,
     input: AnyTypedArray | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): Returned<Form>
-  /** Scatters slices of different lengths. Only `root` passes `input` and `counts`, others null. */
-  scatterV(
-    output: AnyTypedArray,
-    input: AnyTypedArray | null,
-    counts: readonly number[] | null,
     root: number,
     options?: CollectiveOptions,
   ): Returned<Form>
@@ -158,7 +141,7 @@ export interface GroupCalls<Form extends CallForm> {
    * then fails with ERR_TSR_BARRIER_MISSING and notifies the other ranks, which wait up to twice as
    * long.
    */
-  monitoredBarrier(options?: MonitoredBarrierOptions): Returned<Form>
+  monitoredBarrier(options?: CallOptions): Returned<Form>
 
   /** Sends any value that MessagePack can encode. Use it for control data, not for tensors. */
   sendObject(value: unknown, to: number, options?: MessageOptions): Returned<Form>
@@ -179,8 +162,6 @@ export interface GroupCalls<Form extends CallForm> {
     root: number,
     options?: CallOptions,
   ): Returned<Form, T>
-  /** Sends `values[j]` to rank j. The result is the values received, in rank order. */
-  allToAllObject<T>(values: readonly T[], options?: CallOptions): Returned<Form, T[]>
 }
 
 type SyncForms = {

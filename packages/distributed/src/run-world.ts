@@ -3,6 +3,7 @@ import {
   callback,
   count,
   declareOptions,
+  distanceFromCause,
   finite,
   monotonicNow,
   positive,
@@ -15,8 +16,13 @@ import { createWorldGroup } from './groups/group.ts'
 import type { ProcessGroup } from './process-group.ts'
 import type { FailedWorld } from './record/flight-records.ts'
 import { inProcessWorld } from './runners/in-process-world.ts'
-import { sortByCause, type RankError } from './runners/rank-errors.ts'
 import type { FaultSource } from './runners/world-faults.ts'
+
+/** What the program of a rank has thrown. */
+export interface RankError {
+  readonly rank: number
+  readonly error: unknown
+}
 
 type ErrorsListener = (errors: readonly RankError[], world: FailedWorld) => void
 
@@ -37,7 +43,7 @@ export interface WorldOptions {
   readonly hosts?: readonly number[]
   /**
    * Faults to inject. If this is a function, `runWorld` calls it before the first round, and passes another
-   * function, which injects a fault at any time and throws ERR_TSR_ARGUMENT for a wrong one. Default: none.
+   * function, which injects a fault at any time and throws ERR_TSR_ARGUMENT if it is invalid. Default: none.
    */
   readonly faults?: FaultSource
   /**
@@ -93,9 +99,10 @@ export async function runWorld<T>(
     program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
   const ends = await run(programs)
-  const errors = sortByCause(
-    ends.flatMap((end) => ('error' in end ? [{ rank: end.rank, error: end.error }] : [])),
-  )
+  // Errors that no other rank caused come first. Equal kinds stay in the order of their time.
+  const errors = ends
+    .flatMap((end) => ('error' in end ? [{ rank: end.rank, error: end.error }] : []))
+    .sort((a, b) => distanceFromCause(a.error) - distanceFromCause(b.error))
   if (errors.length === 0) return await Promise.all(programs)
   const inRankOrder = ends.toSorted((a, b) => a.rank - b.rank)
   onErrors?.(errors, {

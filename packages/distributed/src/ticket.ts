@@ -24,21 +24,15 @@ export interface TicketDriver {
    * @throws ERR_TSR_GROUP_DESTROYED, ERR_TSR_TOO_MANY_OPERATIONS
    */
   start(ticket: Ticket, operation: Operation, isAwaited: boolean): void
-  /** Settles the ticket if its run has ended. Does not move any data. */
-  collect(ticket: Ticket): void
-  /**
-   * Moves the data that the calling thread can move now, then settles the ticket if its run has
-   * ended.
-   */
+  /** Settles a ticket whose run has ended. Omitted if the driver settles tickets on its own. */
+  collect?(ticket: Ticket): void
+  /** Moves data that the calling thread can move, then settles the ticket if its run has ended. */
   poll(ticket: Ticket): void
-  /** Like `poll`, but polls repeatedly for a short time while peers arrive. */
-  spinBriefly(ticket: Ticket): void
+  /** Polls repeatedly for a short time. Omitted if another thread moves the data. */
+  spinBriefly?(ticket: Ticket): void
   /** Blocks the calling thread until the run has ended. @throws ERR_TSR_SYNC_UNSUPPORTED */
   block(ticket: Ticket, operation: string): void
-  /**
-   * Calls back once when the run has ended. If `isAwaited` is true, the process stays alive until
-   * then.
-   */
+  /** Calls back once when the run has ended. If `isAwaited`, the process stays alive until then. */
   notify(ticket: Ticket, callback: () => void, isAwaited: boolean): void
   abort(ticket: Ticket): void
 }
@@ -69,7 +63,7 @@ export class Ticket {
   }
 
   get isSettled(): boolean {
-    if (this.#isRunning) this.driver.collect(this)
+    if (this.#isRunning) this.driver.collect?.(this)
     return !this.#isRunning
   }
 
@@ -86,13 +80,13 @@ export class Ticket {
 
   /** Polls repeatedly for a short time, as `TicketDriver.spinBriefly` documents. */
   spinBriefly(): void {
-    if (this.#isRunning) this.driver.spinBriefly(this)
+    if (this.#isRunning) this.driver.spinBriefly?.(this)
   }
 
   /** Blocks until the run has ended, as `TicketDriver.block` documents. */
   block(operation: string): void {
     if (this.#isRunning) this.driver.block(this, operation)
-    if (this.#isRunning) this.driver.collect(this)
+    if (this.#isRunning) this.driver.collect?.(this)
   }
 
   /**

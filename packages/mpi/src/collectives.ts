@@ -224,8 +224,6 @@ function startCollective(
       mpi.call('Ibarrier', ...end)
       return
     case 'allGatherV':
-    case 'gatherV':
-    case 'scatterV':
     case 'allToAllV':
     case 'monitoredBarrier':
     case 'send':

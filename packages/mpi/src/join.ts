@@ -89,14 +89,13 @@ function numberOf(text: string | undefined) {
 const storeAddress = object({ host: text, port: count(), token: text })
 
 /** Opens the store that rank 0 hosts. All ranks must call it together. */
-async function openSharedStore(
-  { rank, isSame, broadcast }: MpiProcess,
-  { iface = process.env['TSRUN_IFACE'], timeout }: JobOptions,
-) {
+async function openSharedStore({ rank, isSame, broadcast }: MpiProcess, { timeout }: JobOptions) {
   const isOneHost = isSame(createHash('sha256').update(hostIdentity()).digest())
   const hosted =
     rank === 0
-      ? await hostStore(isOneHost ? '127.0.0.1' : await reachableAddress(iface))
+      ? await hostStore(
+          isOneHost ? '127.0.0.1' : await reachableAddress(process.env['TSRUN_IFACE']),
+        )
       : undefined
   const json = broadcast(JSON.stringify(hosted?.address ?? null))
   const told = parseJson(json, storeAddress)

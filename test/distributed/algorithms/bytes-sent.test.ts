@@ -147,26 +147,6 @@ const formulas: Partial<Record<OperationName, Formula>> = {
       linear: onlyRoot(others),
     },
   },
-  gatherV: {
-    call: (group, slice, options) => {
-      const counts = unevenCounts(group.size, slice)
-      const isRoot = group.rank === ROOT
-      const output = isRoot ? floats(total(counts)) : null
-      const list = isRoot ? counts : null
-      return group.gatherV(output, floats(counts[group.rank]!), list, ROOT, options)
-    },
-    bytes: { linear: notRoot(({ rank, s }) => (rank + 1) * s) },
-  },
-  scatterV: {
-    call: (group, slice, options) => {
-      const counts = unevenCounts(group.size, slice)
-      const isRoot = group.rank === ROOT
-      const input = isRoot ? floats(total(counts)) : null
-      const list = isRoot ? counts : null
-      return group.scatterV(floats(counts[group.rank]!), input, list, ROOT, options)
-    },
-    bytes: { linear: onlyRoot((place) => unevenTotal(place) - (ROOT + 1) * place.s) },
-  },
   allToAll: {
     call: (group, slice, options) =>
       group.allToAll(floats(slice * group.size), floats(slice * group.size), options),

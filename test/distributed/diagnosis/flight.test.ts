@@ -1,7 +1,6 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { newGroup } from '@tsrun/distributed'
 import { readFlightFolder, type FlightDump } from '@tsrun/distributed/record'
 import { thrownBy } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
@@ -105,7 +104,7 @@ it('the flight recorder marks operations that a failed group refuses', async () 
 it('a flight log lists the groups that exist', async () => {
   const world = new SteppedWorld(3)
   const [pair] = await Promise.all(
-    [0, 2].map((rank) => newGroup([0, 2], { name: 'pair', parent: world.groups[rank]! })),
+    [0, 2].map((rank) => world.groups[rank]!.newGroup([0, 2], { name: 'pair' })),
   )
   pair!.dumpFlight(folder)
   expect(readDumps()[0]?.header.groups).toMatchObject([

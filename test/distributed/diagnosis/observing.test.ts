@@ -70,21 +70,19 @@ it.each([
   [{ TSRUN_FLIGHT_ENTRIES: '0' }, 'TSRUN_FLIGHT_ENTRIES'],
   [{ TSRUN_FLIGHT_ENTRIES: '1.5' }, 'TSRUN_FLIGHT_ENTRIES'],
 ])('the diagnosis options refuse %j', (env, variable) => {
-  const error = thrownBy(() => readDiagnosis({}, env))
+  const error = thrownBy(() => readDiagnosis(env))
   expect(error?.code).toBe('ERR_TSR_ENVIRONMENT')
   expect(error?.message).toContain(variable)
 })
 
-it('diagnosis options override the environment, and defaults fill in missing options', () => {
-  expect(readDiagnosis({}, {})).toMatchObject({
+it('the settings of the diagnosis come from the environment, with defaults', () => {
+  expect(readDiagnosis({})).toMatchObject({
     ...{ flightEntries: 2048, stallWarning: 30_000, detail: false, flightDirectory: undefined },
   })
   const env = { TSRUN_STALL_WARNING: '0', TSRUN_DEBUG: 'detail', TSRUN_FLIGHT_DIR: '/f' }
-  expect(readDiagnosis({}, env)).toMatchObject({
+  expect(readDiagnosis(env)).toMatchObject({
     ...{ stallWarning: Infinity, detail: true, flightDirectory: '/f' },
   })
-  const options = { stallWarning: 5, debug: 'off' } as const
-  expect(readDiagnosis(options, env)).toMatchObject({ stallWarning: 5, detail: false })
 })
 
 it('a malformed notice is ignored', () => {

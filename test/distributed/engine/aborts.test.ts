@@ -1,4 +1,4 @@
-import { newGroup, runWorld } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import { errorOf, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
@@ -175,7 +175,7 @@ describe('an abort during a transfer', () => {
       for (let steps = 1; steps < 16; steps++) {
         const world = new SteppedWorld(4, { memory: 32 * 1024 * 1024 })
         const apart = Promise.all(
-          world.groups.map((group) => newGroup([0, 1, 2, 3], { parent: group })),
+          world.groups.map((group) => group.newGroup([0, 1, 2, 3])),
         )
         const others = await apart
         const controller = new AbortController()

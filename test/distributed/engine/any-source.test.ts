@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type Work } from '@tsrun/distributed'
+import { runWorld, type Work } from '@tsrun/distributed'
 import { errorOf, thrownBy, turns } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
@@ -54,7 +54,7 @@ describe('a receive from any source', () => {
 
   it('matches only its own tag and group', async () => {
     await runWorld({ size: 3, seed: 2 }, async (group) => {
-      const other = await newGroup([2, 1, 0], { parent: group })
+      const other = await group.newGroup([2, 1, 0])
       const buffer = new Int32Array(1)
       if (group.rank === 0) {
         await group.send(Int32Array.of(1), 1, { tag: 1 })

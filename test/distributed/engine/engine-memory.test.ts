@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { newGroup, runWorld } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import { createMemory, heapOf } from '../../internals/distributed/arena.ts'
 import { EngineMemory, EAGER_LIMIT, HEADER_BYTES } from '../../internals/distributed/engine.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
@@ -51,7 +51,7 @@ describe('engine scratch memory', () => {
     const memory = 4 * 1024 * 1024
     const received = await runWorld({ size: 2, memory }, async (group) => {
       const { rank } = group
-      const other = await newGroup([0, 1], { parent: group })
+      const other = await group.newGroup([0, 1])
       const buffer = group.alloc('float32', 8000)
       const hungry = Array.from({ length: 80 }, () =>
         group.allReduce(buffer, { algorithm: 'recursive-doubling' }),

@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { createMemory, heapOf, instantiateKernels } from '../../internals/distributed/arena.ts'
 import { MappedSlots, SLOTS_BYTES } from '../../internals/distributed/transports.ts'
 import { errorOf } from '../support/outcome.ts'
@@ -49,7 +49,7 @@ describe('small collectives', () => {
   it('exchange messages in groups that have no slots left', async () => {
     await runWorld(together, async (world) => {
       for (let i = 0; i < 6; i++) {
-        const group = await newGroup([0, 1, 2, 3], { parent: world })
+        const group = await world.newGroup([0, 1, 2, 3])
         const buffer = Float32Array.of(world.rank)
         await group.allReduce(buffer)
         expect(buffer[0]).toBe(6)
@@ -60,7 +60,7 @@ describe('small collectives', () => {
 
   it('keep their order if many run at once, also on overlapping groups', async () => {
     await runWorld({ ...together, seed: 3 }, async (world) => {
-      const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
+      const pair = await world.newGroup(world.rank < 2 ? [0, 1] : [2, 3])
       const buffers = Array.from({ length: 60 }, (_, i) =>
         Float64Array.of(valueOf('float64', world.rank, i) as number),
       )
@@ -99,7 +99,7 @@ describe('small collectives', () => {
     expect(errors[1]).toMatchObject({ code: 'ERR_TSR_PEER_FAILED', facts: { peer: 0 } })
 
     const left = await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
-      const group = await newGroup([0, 1], { parent: world })
+      const group = await world.newGroup([0, 1])
       if (world.rank === 1) {
         await group.barrier()
         await group.destroy()
@@ -113,7 +113,7 @@ describe('small collectives', () => {
 
   it('end when they are aborted midway, and other groups continue', async () => {
     await runWorld(together, async (world) => {
-      const group = await newGroup([0, 1, 2, 3], { parent: world })
+      const group = await world.newGroup([0, 1, 2, 3])
       if (world.rank === 3) {
         await world.barrier()
         expect(await errorOf(() => group.barrier())).toBeDefined()
@@ -157,7 +157,8 @@ describe('slots in shared memory', () => {
     expect(theirs!.hasNews()).toBe(false)
     ours!.publish(2, 1, header, 1_000_000, 16_384)
     expect([theirs!.hasNews(), theirs!.hasNews()]).toEqual([true, false])
-    expect([1, 2].map((epoch) => theirs!.hasEntered(0, 2, epoch))).toEqual([true, false])
+    const entries = [1, 2].map((epoch) => theirs!.entryOf(0, 2, epoch, header, false))
+    expect(entries).toEqual([1, 0])
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
     const at = theirs!.slotOf(0, 2, 1)
     expect(heap.bytes.subarray(at, at + 16_384).every((byte) => byte === 7)).toBe(true)
@@ -214,6 +215,6 @@ describe('slots in shared memory', () => {
     }
     ours!.publish(2, 2, { ...header, sequence: 1 }, 0, 0)
     expect(theirs!.headerOf(0, 2, 1)).toEqual(header)
-    expect(theirs!.hasEntered(0, 1, 1)).toBe(false)
+    expect(theirs!.entryOf(0, 1, 1, header, false)).toBe(0)
   })
 })

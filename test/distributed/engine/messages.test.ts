@@ -184,9 +184,8 @@ describe('unexpected messages', () => {
 
   it('for a group that this rank has not created yet are kept', async () => {
     await runWorld({ size: 2, seed: 4 }, async (group) => {
-      const { newGroup } = await import('@tsrun/distributed')
       if (group.rank === 1) for (let i = 0; i < 50; i++) await group.barrier()
-      const pair = await newGroup([0, 1], { parent: group })
+      const pair = await group.newGroup([0, 1])
       const early = pair.allReduce(arrayOf('float32', 2, () => 1))
       const message = pair.rank === 0 ? pair.send(Float32Array.of(5), 1) : undefined
       if (group.rank === 0) for (let i = 0; i < 50; i++) await group.barrier()

@@ -1,4 +1,4 @@
-import { newGroup, runWorld } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import type { Call } from '../support/failing-call.ts'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
@@ -40,7 +40,7 @@ describe('after a mismatch', () => {
         for (let i = 0; i < 20; i++) await group.barrier()
       }
       if (group.rank === 2) await barriers()
-      const all = await newGroup([0, 1, 2], { parent: group })
+      const all = await group.newGroup([0, 1, 2])
       const call: Call = all.rank === 0 ? allReduce(1) : (each) => each.barrier()
       const error = await errorOf(() => call(all))
       expect(error?.code).toMatch(/MISMATCH|PEER_FAILED|GROUP_FAILED/)

@@ -1,5 +1,4 @@
 import type { TsrError } from '@tsrun/core'
-import { newGroup } from '@tsrun/distributed'
 import {
   EAGER_LIMIT,
   frameKinds,
@@ -16,8 +15,8 @@ describe('a lost rank', () => {
     const world = new SteppedWorld(3)
     const [a, b] = world.groups
     const pair = await Promise.all([
-      newGroup([0, 1], { parent: a! }),
-      newGroup([0, 1], { parent: b! }),
+      a!.newGroup([0, 1]),
+      b!.newGroup([0, 1]),
     ])
     const works = [
       a!.recv(new Float32Array(1), 1),

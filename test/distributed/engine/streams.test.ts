@@ -1,4 +1,4 @@
-import { newGroup, runWorld } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import { SteppedWorld } from '../support/stepped-world.ts'
 
 const TAGS = 8000
@@ -106,7 +106,7 @@ describe('a group that one rank has left', () => {
   ] as const)('opens no stream for a message that is %s', async (_, hosts) => {
     const world = new SteppedWorld(2, hosts && { hosts })
     const [a, b] = await Promise.all(
-      world.groups.map((group) => newGroup([0, 1], { parent: group })),
+      world.groups.map((group) => group.newGroup([0, 1])),
     )
     await b!.destroy()
     const [sent, asked] = [

@@ -1,4 +1,4 @@
-import { newGroup, runWorld } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
 
 const timeout = 50
@@ -40,7 +40,7 @@ describe('a time-out', () => {
 
   it('defaults to the time-out of the group if the call sets none', async () => {
     await runWorld({ size: 2 }, async (group) => {
-      const short = await newGroup([0, 1], { parent: group, timeout })
+      const short = await group.newGroup([0, 1], { timeout })
       if (short.rank === 0) {
         const error = await errorOf(() => short.recv(new Float32Array(1), 1))
         expect(error?.facts).toMatchObject({ milliseconds: timeout })

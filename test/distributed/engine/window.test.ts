@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf } from '../support/outcome.ts'
 import { SteppedWorld } from '../support/stepped-world.ts'
 import {
@@ -74,7 +74,7 @@ describe('large collectives over shared memory', () => {
 
   it('keep their order among small collectives and on overlapping groups', async () => {
     await runWorld({ size: 4, hosts: together(4), seed: 3 }, async (world) => {
-      const pair = await newGroup(world.rank < 2 ? [0, 1] : [2, 3], { parent: world })
+      const pair = await world.newGroup(world.rank < 2 ? [0, 1] : [2, 3])
       const buffers = Array.from({ length: 24 }, (_, i) =>
         new Float64Array(i % 3 === 0 ? 5 : LENGTH / 10).fill(world.rank + i),
       )
@@ -97,7 +97,7 @@ describe('large collectives over shared memory', () => {
   it('use windows in groups without slots, and messages once windows run out too', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       for (let i = 0; i < 8; i++) {
-        const group = await newGroup([0, 1], { parent: world })
+        const group = await world.newGroup([0, 1])
         const buffer = new Float32Array(LENGTH).fill(group.rank + 1)
         await group.allReduce(buffer)
         expect(buffer.every((value) => value === 3)).toBe(true)

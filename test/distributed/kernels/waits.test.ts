@@ -16,20 +16,20 @@ describe('waiting for a word in memory', () => {
     ]
     for (const { word, count, hasCome } of cases) {
       words[1] = word
-      expect(kernels.awaitCount(4, count, 10)).toBe(hasCome)
+      expect(kernels.awaitCount(4, count, 10)).toBe(Number(hasCome))
     }
   })
 
   it('ends when one of several words has changed since the previous wait', () => {
     const table = 1024
     words.set([400, 0, 404, 0], table / 4)
-    expect(kernels.awaitChange(table, 2, 10)).toBe(false)
+    expect(kernels.awaitChange(table, 2, 10)).toBe(0)
     words[101] = 7
-    expect(kernels.awaitChange(table, 2, 1)).toBe(true)
-    expect(kernels.awaitChange(table, 2, 10)).toBe(false)
+    expect(kernels.awaitChange(table, 2, 1)).toBe(1)
+    expect(kernels.awaitChange(table, 2, 10)).toBe(0)
     words.set([3, 8], 100)
-    expect(kernels.awaitChange(table, 2, 1)).toBe(true)
-    expect(kernels.awaitChange(table, 1, 10)).toBe(false)
-    expect(kernels.awaitChange(table, 2, 10)).toBe(false)
+    expect(kernels.awaitChange(table, 2, 1)).toBe(1)
+    expect(kernels.awaitChange(table, 1, 10)).toBe(0)
+    expect(kernels.awaitChange(table, 2, 10)).toBe(0)
   })
 })

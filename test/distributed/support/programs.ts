@@ -1,5 +1,4 @@
 import {
-  newGroup,
   type CallOptions,
   type DType,
   type ProcessGroup,
@@ -180,7 +179,7 @@ export async function runProgram(world: ProcessGroup, program: Program): Promise
   const groups: (ProcessGroup | undefined)[] = [world]
   for (const members of program.groups.slice(1)) {
     const isMember = members.includes(world.rank)
-    groups.push(isMember ? await newGroup(members, { parent: world }) : undefined)
+    groups.push(isMember ? await world.newGroup(members) : undefined)
   }
   const pending: Pending[] = []
   const settle = async (count: number, order: number): Promise<void> => {

@@ -36,17 +36,11 @@ export async function untilScraped(
   }
 }
 
-/** How ranks write what is scraped. */
-export const writers = [
-  { name: 'worker engine', env: {} },
-  { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
-]
-
-export function describeCounting(cases: typeof writers): void {
-  describe.each(cases)('tsrun --metrics ($name)', ({ env }) => {
+export function describeCounting(): void {
+  describe('tsrun --metrics', () => {
     it('counts the operations of ranks while they run', async () => {
       const args = ['--nproc', '4', '--grace', '0.3', '--metrics', '0', 'progress.mjs']
-      const run = new Run(args, { cwd, env })
+      const run = new Run(args, { cwd })
       await run.announced(4)
       const url = urlOf(run)
       expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/)

@@ -32,7 +32,6 @@ export async function startStuck(env: NodeJS.ProcessEnv = {}): Promise<Run> {
 export const writers = [
   { name: 'worker engine', env: {} },
   { name: 'inline engine', env: { TSRUN_ENGINE: 'inline' } },
-  { name: 'without koffi', env: { TSRUN_NATIVE: 'off' } },
 ]
 
 export function describePs(cases: typeof writers): void {

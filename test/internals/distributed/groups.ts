@@ -1,4 +1,4 @@
-export { roomFor, wordsFor } from '../../../packages/distributed/src/groups/objects/encoding.ts'
+export { roomFor } from '../../../packages/distributed/src/groups/objects/encoding.ts'
 export * as groupFunctions from '../../../packages/distributed/src/group-functions.ts'
 export {
   createWorldGroup,

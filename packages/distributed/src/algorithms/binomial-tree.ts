@@ -20,10 +20,7 @@ function treeOf({ rank, size }: Channel, operation: Operation) {
     /** Number of ranks in the subtree of this rank, including this rank. */
     family: Math.min(lowest, size - virtual),
     parent: (virtual - lowest + root + size) % size,
-    /**
-     * Children by their distance in the tree, the nearest first. Each further child has a subtree
-     * twice as large.
-     */
+    /** The children, the nearest first. Each further child has a subtree twice as large. */
     children: distances.map((distance) => ({
       rank: (rank + distance) % size,
       distance,
@@ -40,10 +37,7 @@ export const binomialTree = {
     yield* untilAll(children.toReversed().map(({ rank }) => channel.send(rank, at, bytes)))
   },
 
-  /**
-   * Reduces a buffer from the leaves to the root. Afterwards, the buffers of other ranks hold partial
-   * results.
-   */
+  /** Afterwards, the buffers of other ranks than the root hold partial results. */
   *reduce(channel, operation) {
     const { input: at } = operation
     const arithmetic = arithmeticOf(channel, operation)

@@ -20,10 +20,7 @@ export type Steps = Generator<Waited, void, void>
 /** A running operation: `next` resumes it until it has to wait. */
 export interface Resumable {
   next(): IteratorResult<Waited, void>
-  /**
-   * Prepares another run of the operation at another position in the group. Called after a run has
-   * ended.
-   */
+  /** Prepares another run, at another position in the group, after a run has ended. */
   restart?(): void
   /** Called when the operation has failed. Its buffers then belong to the caller again. */
   abandon?(): void

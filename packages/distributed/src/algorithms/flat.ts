@@ -109,8 +109,8 @@ export function planOf(operation: Operation, rank: number, size: number) {
 }
 
 /**
- * Returns the offset of the published buffer of a rank, or the input on the rank itself: reading the
- * input takes no cache lines from the ranks that read the slot. Called while the input is unchanged.
+ * Returns the offset of a rank's published buffer. For this rank, returns its input instead, because
+ * reading the slot would take cache lines from its other readers. The input must be unchanged.
  */
 function bufferOf(epoch: FlatEpoch, { input }: Operation, rank: number): number {
   return rank === epoch.rank ? input : epoch.slotOf(rank)

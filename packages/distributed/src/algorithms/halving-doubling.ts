@@ -27,10 +27,7 @@ function hypercubePlace(rank: number, size: number) {
     : { corners, role: 'takes', corner: rank >> 1, rankAt }
 }
 
-/**
- * The steps of a rank with a corner. They run between receiving a buffer from a rank without a
- * corner and returning the result.
- */
+/** The steps of a rank with a corner, without its exchange with a rank that has none. */
 type CornerSteps = (
   channel: Channel,
   place: ReturnType<typeof hypercubePlace>,
@@ -39,10 +36,7 @@ type CornerSteps = (
   arithmetic: Arithmetic,
 ) => Steps
 
-/**
- * All-reduce on a hypercube, for any number of ranks. It takes two more steps unless the number is
- * a power of two.
- */
+/** All-reduce for any number of ranks. Takes two more steps if the number is not a power of two. */
 function onHypercube(steps: CornerSteps): Algorithms {
   return {
     *allReduce(channel, operation) {

@@ -83,10 +83,7 @@ function* fetchFromOwners(
   yield* untilAll(started)
 }
 
-/**
- * Returns a channel among some ranks of another channel, in the order of `ranks`. This rank must be
- * one of them.
- */
+/** Returns a channel among `ranks` of another channel, which include this rank. */
 function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {
     heap: channel.heap,

@@ -1,9 +1,9 @@
+import { bytesOf } from '../operation.ts'
 import { otherRanks, until, untilAll, type Algorithm, type Algorithms } from './channel.ts'
-import { slicesOf } from './pieces.ts'
 
 /*
  * The root exchanges a message with every other rank at once. There is one step, and no byte
- * travels twice. Suits large slices, and slices of different sizes, which only the root knows.
+ * travels twice. Suits large slices.
  *
  * gather: every rank but the root sends its slice. scatter: the root sends n-1 slices.
  */
@@ -12,37 +12,29 @@ const along = (direction: 'gather' | 'scatter'): Algorithm =>
   function* (channel, operation) {
     const { rank, kernels } = channel
     const { input, output, peer: root } = operation
-    const slices = slicesOf(channel, operation)
-    const own = slices[rank]!
+    const bytes = bytesOf(operation)
     const gathers = direction === 'gather'
     if (rank !== root) {
       yield* until(
-        gathers
-          ? channel.send(root, input, own.bytes, own.count)
-          : channel.receive(root, output, own.bytes, own.count),
+        gathers ? channel.send(root, input, bytes) : channel.receive(root, output, bytes),
       )
       return
     }
-    const started = otherRanks(channel).map((peer) => {
-      const { at, bytes, count } = slices[peer]!
-      return gathers
-        ? channel.receive(peer, output + at, bytes, count)
-        : channel.send(peer, input + at, bytes, count)
-    })
-    const to = gathers ? output + own.at : output
-    const from = gathers ? input : input + own.at
-    if (to !== from) kernels.copy(to, from, own.bytes)
+    const started = otherRanks(channel).map((peer) =>
+      gathers
+        ? channel.receive(peer, output + peer * bytes, bytes)
+        : channel.send(peer, input + peer * bytes, bytes),
+    )
+    const own = rank * bytes
+    const to = gathers ? output + own : output
+    const from = gathers ? input : input + own
+    if (to !== from) kernels.copy(to, from, bytes)
     yield* untilAll(started)
   }
 
-const gather = along('gather')
-const scatter = along('scatter')
-
 export const linear = {
-  gather,
-  gatherV: gather,
-  scatter,
-  scatterV: scatter,
+  gather: along('gather'),
+  scatter: along('scatter'),
 
   /**
    * The monitored barrier: every rank reports to rank 0, which releases all ranks once all have

@@ -54,15 +54,9 @@ export function cutIntoSegments({ at, bytes }: Piece, size: number): Piece[] {
   }))
 }
 
-/**
- * Largest segment in bytes if the contributions of other ranks go to scratch memory. A few of them
- * fit into the caches.
- */
+/** Largest segment in bytes that goes to scratch memory. A few fit into the caches. */
 const LARGEST_PART = 256 * 1024
-/**
- * Scratch memory in bytes for the contributions of other ranks. It is limited, because many
- * operations may run at once.
- */
+/** Limit of scratch memory in bytes, because many operations may run at once. */
 const PARTS_ROOM = 4 * 1024 * 1024
 
 /**
@@ -76,10 +70,7 @@ export function partBytes(parts: number): number {
 
 /** The slice of one rank, in a buffer with one slice per rank. */
 export interface Slice extends Piece {
-  /**
-   * Number of elements, for the fingerprints of uneven collectives; undefined if all slices are
-   * equal.
-   */
+  /** Elements of a slice of an uneven collective; undefined if all slices are equal. */
   readonly count: number | undefined
 }
 

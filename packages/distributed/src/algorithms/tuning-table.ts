@@ -23,10 +23,7 @@ export interface TuningTable {
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/**
- * `choose('ring')` uses the ring for every size. `choose('bruck', 64 * KIB, 'ring')` uses Bruck's
- * algorithm up to 64 KiB and the ring above.
- */
+/** `choose('bruck', 64 * KIB, 'ring')` is Bruck's algorithm up to 64 KiB, the ring above. */
 function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
   return parts
     .filter((part) => typeof part === 'string')
@@ -58,8 +55,6 @@ export const builtInTuning: TuningTable = {
     allGatherV: choose('ring'),
     gather: rooted,
     scatter: rooted,
-    gatherV: choose('linear'),
-    scatterV: choose('linear'),
     allToAll: choose('pairwise'),
     allToAllV: choose('pairwise'),
     barrier: choose('dissemination'),

@@ -48,9 +48,7 @@ export const ALL = -1
 
 type WindowCollective = (window: Window, operation: Operation) => WindowSteps
 
-/**
- * Bytes of a chunk of a block. It is small, so that the scratch memory for a chunk stays cached.
- */
+/** Bytes of a chunk of a block. Small, so that the scratch memory for a chunk stays cached. */
 const CHUNK = 128 * 1024
 /** Largest scratch memory of a collective, in bytes. */
 export const WINDOW_SCRATCH = 2 * CHUNK
@@ -96,10 +94,7 @@ function* windowAllReduce(window: Window, operation: Operation): WindowSteps {
   yield { rank: ALL, steps: blocks + 1 }
 }
 
-/**
- * Returns the size in bytes of a chunk of a block of `bytes` bytes. The size is a multiple of the
- * element size. The last chunks may be shorter.
- */
+/** Returns the bytes of a chunk, in whole elements. The last chunks may be shorter. */
 function chunkBytes(bytes: number, size: number): number {
   return Math.ceil(bytes / size / GRAIN) * GRAIN
 }

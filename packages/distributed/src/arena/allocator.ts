@@ -17,10 +17,7 @@ export function createAllocator(from: number, end: number) {
   return {
     capacity,
     used: () => used,
-    /**
-     * Returns the offset of a block of at least `bytes` bytes, or -1 if no free range is large
-     * enough.
-     */
+    /** Returns the offset of a block, or -1 if no free range is large enough. */
     allocate(bytes: number): number {
       const length = align(Math.max(bytes, 1))
       const i = free.findIndex((block) => block.length >= length)

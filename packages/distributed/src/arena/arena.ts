@@ -74,10 +74,7 @@ export function createArena(heap: Heap, rank: number) {
       }
       forgetDType(view)
     },
-    /**
-     * Converts float32 to 16-bit floats or back, or scales float32, as `ProcessGroup.convert`
-     * documents.
-     */
+    /** Converts or scales floats, as `ProcessGroup.convert` documents. */
     convert(to: AnyTypedArray, from: AnyTypedArray, factor: number): void {
       if (!contains(to) || !contains(from)) {
         const problem = 'both arrays have to come from alloc()'

@@ -88,7 +88,7 @@ export function diagnose(
     onStart: (task) => {
       const { operation, group, fingerprint, posted } = task
       const isMessage = !isCollective(operation)
-      // The calling thread had begun this operation before this rank learned of the failure.
+      // The calling thread had begun this operation before this rank learned that the group failed.
       const isRefused = refuses(group, operation) && operation.begun === 0
       const peer = isMessage ? (group.ranks[operation.peer] ?? ANY_PEER) : NO_PEER
       recorder.start(operation, fingerprint, peer, posted, isRefused ? 'refused' : 'running')

@@ -39,13 +39,6 @@ const FIELDS = 15
 const textBytes = { label: 128, site: 192, peers: 64 } as const
 type TextName = keyof typeof textBytes
 const textNames = Object.keys(textBytes) as TextName[]
-/** Offset of each text within the texts of an entry. */
-const textOffsets: Readonly<Record<TextName, number>> = {
-  label: 0,
-  site: textBytes.label,
-  peers: textBytes.label + textBytes.site,
-}
-const TEXTS = textOffsets.peers + textBytes.peers
 const REASON_BYTES = 512
 
 const stateCodes = Object.fromEntries(flightStates.map((state, code) => [state, code])) as Readonly<
@@ -63,30 +56,23 @@ export type FlightRecorder = ReturnType<typeof createFlightRecorder>
  * writes everything else. Recording allocates nothing.
  */
 export function createFlightRecorder(capacity: number, buffer = sharedBuffer(sizeOf(capacity))) {
-  const marksAt = capacity * FIELDS * 8
-  const textsAt = marksAt + capacity * textNames.length * 2 * 8
   const numbers = new Float64Array(buffer, 0, capacity * FIELDS)
-  /**
-   * Two numbers for each text of each entry: the number of the text's operation, and the length of
-   * the text.
-   */
-  const marks = new Float64Array(buffer, marksAt, capacity * textNames.length * 2)
-  const texts = new Uint8Array(buffer, textsAt, capacity * TEXTS)
-  const reasonBytes = new Uint8Array(buffer, textsAt + capacity * TEXTS, REASON_BYTES)
+  let end = numbers.byteLength
+  const columns = Object.fromEntries(
+    textNames.map((name) => {
+      /** Two numbers for each entry: the number of the text's operation, and the text's length. */
+      const marks = new Float64Array(buffer, end, 2 * capacity)
+      const texts = new Uint8Array(buffer, end + marks.byteLength, capacity * textBytes[name])
+      end += marks.byteLength + texts.length
+      return [name, { marks, texts }] as const
+    }),
+  ) as Readonly<Record<TextName, { readonly marks: Float64Array; readonly texts: Uint8Array }>>
+  const reasonBytes = new Uint8Array(buffer, end, REASON_BYTES)
   const scratch = new Uint8Array(Math.max(REASON_BYTES, ...Object.values(textBytes)))
 
   const slotOf = (flight: number): number => flight % capacity
 
-  const markOf = (flight: number, name: TextName): number =>
-    (slotOf(flight) * textNames.length + textNames.indexOf(name)) * 2
-
-  const textAt = (flight: number, name: TextName): number =>
-    slotOf(flight) * TEXTS + textOffsets[name]
-
-  /**
-   * Encodes text through a copy, because browsers do not encode into shared memory.
-   * @returns the number of bytes written
-   */
+  /** Encodes a text by a copy, as browsers cannot encode into shared memory. Returns its length. */
   const encodeInto = (text: string, room: Uint8Array): number => {
     const { written } = encoder.encodeInto(text, scratch.subarray(0, room.length))
     room.set(scratch.subarray(0, written))
@@ -95,10 +81,11 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(siz
 
   /** Returns the label, call site or peers of an operation; undefined once its entry is overwritten. */
   const textOf = (flight: number, name: TextName): string | undefined => {
-    const mark = markOf(flight, name)
-    const length = marks[mark + 1]!
-    if (marks[mark] !== flight || length === 0) return undefined
-    const at = textAt(flight, name)
+    const slot = slotOf(flight)
+    const { marks, texts } = columns[name]
+    const length = marks[2 * slot + 1]!
+    if (marks[2 * slot] !== flight || length === 0) return undefined
+    const at = slot * textBytes[name]
     // Copy the text, because decoders reject shared memory.
     return decoder.decode(texts.slice(at, at + length))
   }
@@ -199,11 +186,11 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(siz
     },
     /** Writes a text of an operation, truncated to the space of the field. */
     write(flight: number, name: TextName, text: string): void {
-      const mark = markOf(flight, name)
-      const at = textAt(flight, name)
-      const room = texts.subarray(at, at + textBytes[name])
-      marks[mark + 1] = encodeInto(text, room)
-      marks[mark] = flight
+      const slot = slotOf(flight)
+      const { marks, texts } = columns[name]
+      const at = slot * textBytes[name]
+      marks[2 * slot + 1] = encodeInto(text, texts.subarray(at, at + textBytes[name]))
+      marks[2 * slot] = flight
     },
     textOf,
     entries,
@@ -216,5 +203,6 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(siz
 }
 
 function sizeOf(capacity: number): number {
-  return capacity * (FIELDS * 8 + textNames.length * 2 * 8 + TEXTS) + REASON_BYTES
+  const texts = Object.values(textBytes).reduce((bytes, each) => bytes + 16 + each, 0)
+  return capacity * (FIELDS * 8 + texts) + REASON_BYTES
 }

@@ -1,5 +1,5 @@
 import { argumentError, createLogger, host, monotonicNow, tsrError } from '@tsrun/core'
-import { LINK_NUMBERS, linkNumber, StatusSlot } from '../record/status-slot.ts'
+import { LINK_NUMBERS, linkNumber, type StatusSlot } from '../record/status-slot.ts'
 import { sharedBuffer } from '../arena/heap.ts'
 import type { Link } from '../engine/messages/link.ts'
 import type { SpanRecorder } from '../record/spans.ts'
@@ -15,7 +15,6 @@ import type { Ticket } from '../ticket.ts'
 import { callSite } from './call-sites.ts'
 import { createFlightRecorder, type FlightRecorder } from './flight-recorder.ts'
 import type { DiagnosisSettings } from './settings.ts'
-import type { StatusPlace } from './status-publisher.ts'
 
 /** The rank that a journal belongs to. */
 export interface JournalOwner {
@@ -27,9 +26,22 @@ export interface JournalOwner {
 /** The parts of a journal that the engine's thread needs, to write to the same memory. */
 export interface SharedJournal extends JournalOwner {
   readonly buffer: SharedArrayBuffer
-  readonly counters: Float64Array<SharedArrayBuffer>
-  /** The status page, and the index of this rank's slot. */
-  readonly page: StatusPlace | undefined
+  readonly counters: Float64Array
+  /** The mapped status page, and the index of this rank's slot. */
+  readonly page: Pick<StatusSlot, 'buffer' | 'index'> | undefined
+}
+
+/**
+ * The parts of a journal. On the engine's thread, `buffer` and `counters` are the memory of the
+ * calling thread's journal.
+ */
+interface JournalParts extends Partial<Pick<SharedJournal, 'buffer' | 'counters'>> {
+  /** This rank's slot of the status page, which then holds the link counters too. */
+  readonly status?: StatusSlot | undefined
+  /** The recorder of the trace that the launcher asked for. */
+  readonly traced?: SpanRecorder | undefined
+  /** The generation of the world; default 0. */
+  readonly generation?: number
 }
 
 /**
@@ -40,46 +52,27 @@ export interface SharedJournal extends JournalOwner {
 export class Journal {
   readonly owner: JournalOwner
   readonly recorder: FlightRecorder
-  counters: LinkCounters
-  /** This rank's slot of the status page. */
-  status: StatusSlot | undefined
+  readonly counters: LinkCounters
+  readonly status: StatusSlot | undefined
   /** The recorder for the spans of completed operations. */
   spans: SpanRecorder | undefined
-  #place: StatusPlace | undefined
-  /** The recorder of the trace that the launcher asked for. */
-  #traced: SpanRecorder | undefined
+  readonly #traced: SpanRecorder | undefined
   readonly groups = new Map<number, FlightGroup>()
   #next = 1
-  /** The generation of the world. */
   readonly generation: number
 
-  /** @param shared - on the engine's thread: the memory of the calling thread's journal */
   constructor(
     owner: JournalOwner,
-    shared?: Pick<SharedJournal, 'buffer' | 'counters'>,
-    generation = 0,
+    { status, traced, generation = 0, buffer, counters }: JournalParts = {},
   ) {
     this.owner = owner
+    this.status = status
+    this.spans = this.#traced = traced
     this.generation = generation
-    this.recorder = createFlightRecorder(owner.settings.flightEntries, shared?.buffer)
-    this.counters = new LinkCounters(owner.worldSize, shared?.counters)
-  }
-
-  /**
-   * Publishes the status on this rank's slot of the status page. The link counters are then part of
-   * the page.
-   */
-  publishAt(place: StatusPlace | undefined): void {
-    this.#place = place
-    if (place === undefined) return
-    const { worldSize } = this.owner
-    this.status = new StatusSlot(place.buffer, place.index)
-    this.counters = new LinkCounters(worldSize, this.status.links(worldSize)?.fill(0))
-  }
-
-  /** Sets the recorder of the trace that the launcher asked for. */
-  trace(recorder: SpanRecorder | undefined): void {
-    this.spans = this.#traced = recorder
+    const { worldSize, settings } = owner
+    this.recorder = createFlightRecorder(settings.flightEntries, buffer)
+    const numbers = counters ?? status?.links(worldSize)?.fill(0)
+    this.counters = new LinkCounters(worldSize, numbers)
   }
 
   /** Sets the recorder for spans. Without one, spans go to the trace, if there is one. */
@@ -88,11 +81,12 @@ export class Journal {
   }
 
   get shared(): SharedJournal {
+    const { status } = this
     return {
       ...this.owner,
       buffer: this.recorder.buffer,
       counters: this.counters.memory,
-      page: this.#place,
+      page: status && { buffer: status.buffer, index: status.index },
     }
   }
 
@@ -107,10 +101,7 @@ export class Journal {
     return flight
   }
 
-  /**
-   * Writes a dump to the folder for failures, if one is set. Later dumps repeat the reason of the
-   * first.
-   */
+  /** Writes a dump, if a folder is set. Later dumps repeat the reason of the first. */
   dumpFailure(reason: string, groups: ReadonlyMap<number, FlightGroup> = this.groups): void {
     const { flightDirectory } = this.owner.settings
     if (flightDirectory === undefined) return
@@ -235,12 +226,12 @@ export interface LinkStatistics {
 
 /** The counters of all links, in memory shared by the calling thread and the engine's thread. */
 class LinkCounters {
-  readonly memory: Float64Array<SharedArrayBuffer>
+  readonly memory: Float64Array
 
   /** @param memory - shared memory of the counters; default: new memory */
   constructor(
     worldSize: number,
-    memory = new Float64Array(sharedBuffer(worldSize * LINK_NUMBERS * 8)),
+    memory: Float64Array = new Float64Array(sharedBuffer(worldSize * LINK_NUMBERS * 8)),
   ) {
     this.memory = memory
   }

@@ -24,41 +24,20 @@ export const quietDiagnosis: DiagnosisSettings = {
   restartCount: 0,
 }
 
-export interface DiagnosisOptions {
-  /**
-   * Milliseconds that an operation waits before a warning; Infinity: never. Default:
-   * TSRUN_STALL_WARNING (in seconds, 0: never), or 30 seconds.
-   */
-  readonly stallWarning?: number
-  /**
-   * `detail` records and compares the call sites of operations, which costs a stack trace and a
-   * message to each rank. Default: TSRUN_DEBUG, or `off`.
-   */
-  readonly debug?: 'off' | 'detail'
-}
-
 const debugRule = choice('off', 'detail').optional()
 const entriesRule = count({ from: 1, to: 1_000_000 }).default(2048)
 const secondsRule = number.refine((value) => value >= 0, 'seconds, 0 or more').default(30)
 
-/** Completes checked options from the environment. @throws ERR_TSR_ENVIRONMENT */
-export function readDiagnosis(
-  options: { readonly [Name in keyof DiagnosisOptions]: DiagnosisOptions[Name] | undefined },
-  env: NodeJS.ProcessEnv,
-): DiagnosisSettings {
-  const { stallWarning, debug } = options
+/** Reads the settings from the environment. @throws ERR_TSR_ENVIRONMENT */
+export function readDiagnosis(env: NodeJS.ProcessEnv): DiagnosisSettings {
   const { TSRUN_FLIGHT_DIR: directory } = env
+  const seconds = readVariable('TSRUN_STALL_WARNING', secondsRule, env)
   return {
     flightDirectory: directory === '' ? undefined : directory,
     flightEntries: readVariable('TSRUN_FLIGHT_ENTRIES', entriesRule, env),
-    stallWarning: stallWarning ?? patienceOf(env),
-    detail: (debug ?? readVariable('TSRUN_DEBUG', debugRule, env)) === 'detail',
+    stallWarning: seconds === 0 ? Infinity : seconds * 1000,
+    detail: readVariable('TSRUN_DEBUG', debugRule, env) === 'detail',
     runId: env['TSRUN_RUN_ID'] ?? 'none',
     restartCount: Number(env['TSRUN_RESTART_COUNT'] ?? 0),
   }
-}
-
-function patienceOf(env: NodeJS.ProcessEnv): number {
-  const seconds = readVariable('TSRUN_STALL_WARNING', secondsRule, env)
-  return seconds === 0 ? Infinity : seconds * 1000
 }

@@ -2,15 +2,6 @@ import { rankStates, slotNumber, type StatusSlot } from '../record/status-slot.t
 import type { Task } from '../engine/task.ts'
 import { bytesOf, type Fingerprint, type Operation } from '../operation.ts'
 
-/** This rank's slot on the status page of its launcher. */
-export interface StatusPlace {
-  /** The mapped page, or a copy of the page. */
-  readonly buffer: SharedArrayBuffer
-  readonly index: number
-  /** The path to which the engine's thread copies the slot; undefined if the page is mapped. */
-  readonly copyTo: string | undefined
-}
-
 const RUNNING = rankStates.indexOf('running')
 const OPERATION = rankStates.indexOf('operation')
 
@@ -24,7 +15,7 @@ export function publishStatus(slot: StatusSlot, thread: 'engine' | 'caller') {
   const isEngine = thread === 'engine'
   const time = isEngine ? slotNumber.engineTime : slotNumber.callerTime
   const bytes = isEngine ? slotNumber.engineBytes : slotNumber.callerBytes
-  // An earlier world of this rank may have used the ids of groups.
+  // An earlier world of this rank may have used the same group ids.
   numbers[slotNumber.group] = 0
 
   return {

@@ -28,20 +28,14 @@ export interface EngineOptions {
   readonly worldSize: number
   /** The connections to the other ranks. Undefined for a world of one, and for a fake world. */
   readonly transport: Transport | undefined
-  /** Runs operations instead of the transport. */
+  /** Runs operations in place of the transport and of shared memory. */
   readonly collectives?: TransportCollectives | undefined
   readonly observe: (engine: ObservedEngine) => EngineObserver
   /** The table for choosing algorithms; the same on all ranks. Default: the built-in thresholds. */
   readonly tuning?: TuningTable | undefined
-  /**
-   * One word per world rank: 0 while the rank is present. The engine writes it, and any thread may
-   * read it.
-   */
+  /** A word per world rank: 0 while the rank is present. The engine writes it; any thread may read it. */
   readonly gone?: Int32Array
-  /**
-   * Memory for the epochs of groups, from `createEpochs`. Required if another thread also enters
-   * epochs.
-   */
+  /** The memory from `createEpochs`. Required if another thread also enters epochs. */
   readonly epochs?: Int32Array | undefined
   /** Called for each message that an operation sends or receives. It must not throw. */
   readonly onMessage?: MessageListener | undefined
@@ -305,9 +299,7 @@ export function createEngine(options: EngineOptions) {
 /** Runs the collectives of ranks that share memory without messages. */
 function sharedCollectives(context: SharedContext): TransportCollectives {
   const { slots, waiting } = context
-  /**
-   * The epochs of each group, by id. Ids are never reused, so two groups never use the same slots.
-   */
+  /** The epochs of each group, by id. Ids are never reused, so no two groups share slots. */
   const epochs = Array.from(
     { length: slots.exposingGroups },
     (_, group) => new Epochs(context.epochs, group),

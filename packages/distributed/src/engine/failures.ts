@@ -51,10 +51,7 @@ export function createFailures({
   /** Faults that arrived before this rank had made the group, by group. */
   const early = new Map<number, (() => void)[]>()
 
-  /**
-   * Ends an operation with an error. If the operation is a collective, its group fails from that
-   * collective on.
-   */
+  /** Ends an operation with an error. A failed collective fails its group from its position on. */
   const fail = (task: Task, error: TsrError): void => {
     if (task.state !== 'running') return
     const { group, operation } = task
@@ -114,9 +111,7 @@ export function createFailures({
   const onDeparted = (link: Link, group?: EngineGroup): void => {
     for (const task of [...running]) {
       if (group !== undefined && task.group !== group) continue
-      if (task.needs(link.peer) && !task.outlastsDepartures) {
-        fail(task, peerError(task, link, rank))
-      }
+      if (task.needs(link.peer)) fail(task, peerError(task, link, rank))
     }
   }
 
@@ -245,10 +240,7 @@ export function createFailures({
         if (link !== undefined && hasDeparted(task.group, link)) throw peerError(task, link, rank)
       }
     },
-    /**
-     * Compares this collective with the messages that arrived before it was called. Returns whether
-     * they match.
-     */
+    /** Whether a collective matches the messages that arrived before it was called. */
     checkEarlyMessages(task: Task): boolean {
       const { group, operation, fingerprint } = task
       if (isNative(operation)) askPeers(task, neighboursOf(task))
@@ -265,10 +257,7 @@ export function createFailures({
       }
       return true
     },
-    /**
-     * Compares an unexpected message with the collective at its position, which runs now or has
-     * ended.
-     */
+    /** Compares an unexpected message with the current or past collective at its position. */
     onUnexpected(stream: Stream, theirs: Fingerprint): void {
       const group = groups.get(stream.group)
       if (stream.space !== spaces.collective || group === undefined) return
@@ -314,10 +303,7 @@ export function createFailures({
         failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
       }
     },
-    /**
-     * Tells the members that this rank has destroyed the group. For the world, the close frame does
-     * so.
-     */
+    /** Tells the members that this rank has destroyed a group. For the world, close frames do so. */
     onDestroyed(group: EngineGroup): void {
       if (group.id !== 0) tellGroup(group, 0, { reason: '', all: false, destroyed: true })
     },

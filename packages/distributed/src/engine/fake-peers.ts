@@ -46,11 +46,9 @@ function answer(running: RunningOperation): void {
       repeat(running, slices, input, own.bytes)
       break
     case 'gather':
-    case 'gatherV':
       if (isRoot) repeat(running, slices, input, own.bytes)
       break
     case 'scatter':
-    case 'scatterV':
       if (isRoot) kernels.copy(output, input + own.at, own.bytes)
       else heap.bytes.fill(0, output, output + own.bytes)
       break

@@ -32,9 +32,7 @@ const failure = object({
   /** Whether the whole group fails. Otherwise it fails from one operation on. */
   all: flag,
   mismatch: disagreement.optional(),
-  /**
-   * The sender has destroyed the group after all its operations completed. This is not a failure.
-   */
+  /** Not a failure: the sender has destroyed the group after its operations completed. */
   destroyed: flag.optional(),
 })
 

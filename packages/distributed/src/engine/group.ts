@@ -21,10 +21,7 @@ interface GroupFailure {
   readonly errorOf: ErrorOf
 }
 
-/**
- * Number of completed collectives that a group remembers, so that a mismatch error can describe
- * them.
- */
+/** Number of completed collectives that a group remembers for mismatch errors. */
 const HISTORY = 256
 
 /** A process group as the engine sees it. */

@@ -26,10 +26,7 @@ export type MatchingQueues = ReturnType<typeof createMatching>
  * receives on the same tag wait for it, so that messages match receives in call order.
  */
 export function createMatching(links: readonly (Link | undefined)[]) {
-  /**
-   * Receives without a source, by group and tag. The first receive of each queue is from any
-   * source.
-   */
+  /** Receives without a source, by group and tag. Each queue begins with one from any source. */
   const queues = new Map<number, PostedReceive[]>()
 
   const match = (key: number): void => {
@@ -59,10 +56,7 @@ export function createMatching(links: readonly (Link | undefined)[]) {
     }
   }
 
-  /**
-   * Finds a rank whose next message has arrived. The search starts after this rank, so that
-   * different ranks prefer different sources.
-   */
+  /** Finds a rank whose next message has arrived. Different ranks prefer different ones. */
   const findSource = ({ task }: PostedReceive, key: number): number | undefined => {
     const { rank, ranks } = task.group
     for (let distance = 1; distance < ranks.length; distance++) {

@@ -4,7 +4,7 @@ import { Task } from './task.ts'
 
 /** A message of an operation, on one of the two ranks that it concerns. Ranks are those of the world. */
 export interface MessageEvent {
-  /** `sent`: `rank` has handed the message to its engine. `received`: `rank` has it and continues. */
+  /** `sent`: `rank` has handed the message to its engine. `received`: `rank` has received it and continues. */
   readonly kind: 'sent' | 'received'
   readonly rank: number
   /** The rank at the other end. */

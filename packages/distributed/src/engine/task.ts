@@ -137,7 +137,7 @@ export class Task implements RunningOperation {
     const stream = this.#streamTo(from)
     const transfer = this.#begin(stream, stream.nextReceive++, at, bytes, count)
     stream.link.receives.start(transfer)
-    if (!transfer.done && !this.outlastsDepartures) this.#requirePresent(stream.link)
+    if (!transfer.done) this.#requirePresent(stream.link)
     return transfer
   }
 
@@ -185,12 +185,6 @@ export class Task implements RunningOperation {
       if (stream !== undefined && leftover !== undefined)
         this.engine.failures.onMismatch(stream, leftover)
     }
-  }
-
-  /** Whether the task keeps waiting when ranks depart, to name all missing ranks at the end. */
-  get outlastsDepartures(): boolean {
-    const { name, peer } = this.operation
-    return name === 'monitoredBarrier' && peer === 1 && this.group.rank === 0
   }
 
   /** Returns the world ranks with which the task has pending messages. */

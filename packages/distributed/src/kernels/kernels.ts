@@ -34,21 +34,21 @@ export interface Kernels {
 
   /**
    * Spins until a counter modulo 2^32, at offset `word`, reaches `count`. Polls at most `looks`
-   * times. Returns whether the counter has reached it.
+   * times. Returns 1 if the counter has reached it, and otherwise 0.
    */
-  awaitCount(word: number, count: number, looks: number): boolean
+  readonly awaitCount: (word: number, count: number, looks: number) => number
 
   /**
    * Spins until one of several words has changed since the last call. Polls each word at most
-   * `rounds` times. Returns whether a word has changed. `table` is the offset of a table with two
-   * entries per watched word: its offset, and the value last seen.
+   * `rounds` times. Returns 1 if a word has changed, and otherwise 0. `table` is the offset of a
+   * table with two entries per watched word: its offset, and the value last seen.
    */
-  awaitChange(table: number, count: number, rounds: number): boolean
+  readonly awaitChange: (table: number, count: number, rounds: number) => number
 }
 
 /** The kernels of a rank that shares its memory with other processes. */
 export interface SharedKernels extends Kernels {
-  /** Sets a word to 0. Returns 1 if it was 1, to one of several threads that call it at once. */
+  /** Sets a word to 0. If it was 1, returns 1 to exactly one of the threads that call at once. */
   readonly takeFlag: (word: number) => number
 
   /**
@@ -92,10 +92,7 @@ type Exports = Readonly<
   Record<`${DType}_combine`, Combine> &
     Record<`${DType}_scale`, Scale> &
     Record<`${HalfDType}_${'narrow' | 'widen'}`, Convert> &
-    Pick<SharedKernels, 'copy' | 'takeFlag' | 'publish' | 'awaitHeader'> & {
-      awaitCount: (word: number, count: number, looks: number) => number
-      awaitChange: (table: number, count: number, rounds: number) => number
-    }
+    Omit<SharedKernels, 'combine' | 'scale' | 'narrow' | 'widen'>
 >
 
 let compiled: WebAssembly.Module | undefined
@@ -109,6 +106,7 @@ export function instantiateKernels(memory: WebAssembly.Memory): SharedKernels {
   const combines = Object.fromEntries(
     dtypeNames.map((dtype) => [dtype, kernels[`${dtype}_combine`]]),
   ) as Readonly<Record<DType, Combine>>
+  const { copy, takeFlag, publish, awaitHeader, awaitCount, awaitChange } = kernels
   return {
     combine: (op, dtype, out, a, b, count) => {
       combines[dtype](reductionCodes[op], out, a, b, count)
@@ -122,11 +120,11 @@ export function instantiateKernels(memory: WebAssembly.Memory): SharedKernels {
     widen: (dtype, out, a, count) => {
       kernels[`${dtype}_widen`](out, a, count)
     },
-    copy: kernels.copy,
-    takeFlag: kernels.takeFlag,
-    publish: kernels.publish,
-    awaitHeader: kernels.awaitHeader,
-    awaitCount: (word, count, looks) => kernels.awaitCount(word, count, looks) !== 0,
-    awaitChange: (table, count, rounds) => kernels.awaitChange(table, count, rounds) !== 0,
+    copy,
+    takeFlag,
+    publish,
+    awaitHeader,
+    awaitCount,
+    awaitChange,
   }
 }

@@ -67,9 +67,7 @@ const flightEntry = object({
   sequence: number,
   /** Name of the operation: `allReduce`, `send`, ... */
   name: text,
-  /**
-   * A description with everything that ranks must agree on: `allReduce(sum) float32[4096] by ring`.
-   */
+  /** What ranks must agree on, as in `allReduce(sum) float32[4096] by ring`. */
   operation: text,
   /** The label of the call. */
   label: text.optional(),

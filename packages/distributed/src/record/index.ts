@@ -56,11 +56,7 @@ export {
   type StatusSnapshot,
 } from './status-page.ts'
 export {
-  STATUS_HEADER_BYTES,
-  LINK_NUMBERS,
-  linkNumber,
   rankStates,
-  STATUS_SLOT_BYTES,
   STATUS_NAME,
   statusBytes,
   StatusSlot,

@@ -216,19 +216,12 @@ export class SpanRecorder {
     sink?.add(code, start, end, facts.name, values, at)
   }
 
-  /**
-   * Returns the kept spans in recording order, without the first `since` spans that were recorded.
-   */
+  /** Returns the kept spans in recording order, without the first `since` recorded ones. */
   spans(since = 0): Span[] {
     const first = Math.max(since, this.#recorded - this.capacity, 0)
     const spans: Span[] = []
     for (let index = first; index < this.#recorded; index++) spans.push(this.#read(index))
     return spans
-  }
-
-  /** Removes all spans. */
-  clear(): void {
-    this.#recorded = 0
   }
 
   #read(index: number): Span {

@@ -1,16 +1,6 @@
-import {
-  closeSync,
-  fstatSync,
-  ftruncateSync,
-  openSync,
-  readSync,
-  unlinkSync,
-  writeSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { monotonicNow, openFile } from '@tsrun/core'
-import { closeNative, createSharedFile, isAvailable } from '@tsrun/native'
+import { closeNative, createSharedFile } from '@tsrun/native'
 import { describeFingerprint } from '../operation.ts'
 import {
   STATUS_HEADER_BYTES,
@@ -21,12 +11,13 @@ import {
   linksAt,
   rankEnds,
   rankStates,
+  readText,
   STATUS_SLOT_BYTES,
   slotNumber,
-  slotText,
   STATUS_MAGIC,
   STATUS_NAME,
   statusBytes,
+  StatusSlot,
   type RankFate,
   type RankState,
 } from './status-slot.ts'
@@ -106,23 +97,16 @@ export interface StatusSnapshot extends StatusIdentity {
 export class StatusPage {
   /** The path for ranks and `tsrun ps`, valid as long as this process runs. */
   readonly path: string
+  /** The descriptor of the path, from libc. */
+  readonly #shared: number
   readonly #fd: number
-  /** The descriptor of the path, if it is libc's. */
-  readonly #shared: number | undefined
 
   /** @throws Error if no page can be made */
   constructor(identity: StatusIdentity) {
     if (process.platform !== 'linux') throw new Error(`there is no /proc on ${process.platform}`)
-    const bytes = statusBytes(identity)
-    const pathOf = (fd: number): string => `/proc/${process.pid}/fd/${fd}`
-    if (isAvailable().available) {
-      this.#shared = createSharedFile(STATUS_NAME, bytes)
-      this.path = pathOf(this.#shared)
-      this.#fd = openSync(this.path, 'r+')
-    } else {
-      this.#fd = nameless(bytes)
-      this.path = pathOf(this.#fd)
-    }
+    this.#shared = createSharedFile(STATUS_NAME, statusBytes(identity))
+    this.path = `/proc/${process.pid}/fd/${this.#shared}`
+    this.#fd = openSync(this.path, 'r+')
     const header = Buffer.alloc(STATUS_HEADER_BYTES)
     const put = (name: keyof typeof headerWord, value: number): unknown =>
       header.writeInt32LE(value, headerWord[name] * 4)
@@ -171,7 +155,7 @@ export class StatusPage {
 
   close(): void {
     closeSync(this.#fd)
-    if (this.#shared !== undefined) closeNative(this.#shared)
+    closeNative(this.#shared)
   }
 }
 
@@ -188,10 +172,13 @@ export function readStatusPage(path: string): StatusSnapshot {
   }
 }
 
-function readDescriptor(fd: number): StatusSnapshot {
+/** Reads the header of a status page. @throws Error when the file is not a whole status page */
+export function readHeader(fd: number) {
   const header = Buffer.alloc(STATUS_HEADER_BYTES)
   readSync(fd, header, 0, header.length, 0)
   const word = (name: keyof typeof headerWord): number => header.readInt32LE(headerWord[name] * 4)
+  const text = (name: keyof typeof headerText): string | undefined =>
+    readText(header, 0, headerText[name])
   const [slots, worldSize] = [word('slots'), word('worldSize')]
   const isSize = (number: number): boolean => number >= 0 && number <= 65536
   if (word('magic') !== STATUS_MAGIC || !isSize(slots) || !isSize(worldSize)) {
@@ -199,20 +186,20 @@ function readDescriptor(fd: number): StatusSnapshot {
   }
   const size = linksAt({ slots, worldSize }, slots)
   if (size > fstatSync(fd).size) throw new Error('this is not a whole status page')
-  const body = Buffer.alloc(size - STATUS_HEADER_BYTES)
-  readSync(fd, body, 0, body.length, STATUS_HEADER_BYTES)
-  const ranks = Array.from({ length: slots }, (_, index) => {
-    const at = linksAt({ slots, worldSize }, index) - STATUS_HEADER_BYTES
-    const links = body.subarray(at, at + worldSize * LINK_NUMBERS * 8)
-    return readSlot(
-      body.subarray(index * STATUS_SLOT_BYTES, (index + 1) * STATUS_SLOT_BYTES),
-      links,
-    )
-  })
+  return { word, text, slots, worldSize, size }
+}
+
+function readDescriptor(fd: number): StatusSnapshot {
+  const { word, text, slots, worldSize, size } = readHeader(fd)
+  const bytes = new Uint8Array(size)
+  readSync(fd, bytes, 0, size, 0)
+  const ranks = Array.from({ length: slots }, (_, index) =>
+    readSlot(new StatusSlot(bytes.buffer, index), worldSize),
+  )
   return {
-    runId: readText(header, headerText.runId) ?? '',
-    script: readText(header, headerText.script) ?? '',
-    socket: readText(header, headerText.socket),
+    runId: text('runId') ?? '',
+    script: text('script') ?? '',
+    socket: text('socket'),
     worldSize,
     restartCount: word('restartCount'),
     slots,
@@ -222,9 +209,9 @@ function readDescriptor(fd: number): StatusSnapshot {
   }
 }
 
-function readSlot(slot: Buffer, links: Buffer): RankStatus {
-  const of = (name: keyof typeof slotNumber): number => slot.readDoubleLE(slotNumber[name] * 8)
-  const ranks = readText(slot, slotText.waitsFor)
+function readSlot(slot: StatusSlot, worldSize: number): RankStatus {
+  const of = (name: keyof typeof slotNumber): number => slot.numbers[slotNumber[name]]!
+  const ranks = slot.text('waitsFor')
   const [kind, root, count] = [of('kind'), of('root'), of('count')]
   const [state, since] = [rankStates[of('state')] ?? 'starting', of('since')]
   const known = (value: number): number | undefined => (Number.isNaN(value) ? undefined : value)
@@ -234,7 +221,7 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     state,
     end: rankEnds[of('end')],
     operation: kind === 0 ? undefined : describeFingerprint({ kind, root, count }),
-    group: readText(slot, slotText.group),
+    group: slot.text('group'),
     sequence: of('sequence'),
     bytes: of('bytes'),
     since,
@@ -251,41 +238,13 @@ function readSlot(slot: Buffer, links: Buffer): RankStatus {
     ownTime: of('ownTime') + (state === 'running' ? monotonicNow() - since : 0),
     // Read links only on access, because there are many links and few readers want them.
     get links() {
-      return readLinks(links)
+      const numbers = slot.links(worldSize)!
+      return Array.from({ length: worldSize }, (_, rank) => ({
+        sent: numbers[rank * LINK_NUMBERS + linkNumber.bytesSent]!,
+        received: numbers[rank * LINK_NUMBERS + linkNumber.bytesReceived]!,
+      }))
     },
   }
-}
-
-function readLinks(numbers: Buffer): LinkBytes[] {
-  const of = (rank: number, name: keyof typeof linkNumber): number =>
-    numbers.readDoubleLE((rank * LINK_NUMBERS + linkNumber[name]) * 8)
-  const size = numbers.length / LINK_NUMBERS / 8
-  return Array.from({ length: size }, (_, rank) => ({
-    sent: of(rank, 'bytesSent'),
-    received: of(rank, 'bytesReceived'),
-  }))
-}
-
-/**
- * Reads a text of the page. Returns undefined if the length is out of range: the rank is then
- * writing the text at this moment.
- */
-function readText(
-  bytes: Buffer,
-  { at, bytes: room }: { readonly at: number; readonly bytes: number },
-): string | undefined {
-  const length = bytes.readInt32LE(at)
-  if (length <= 0 || length > room - 4) return undefined
-  return bytes.toString('utf8', at + 4, at + 4 + length)
-}
-
-/** Creates a file and removes its name at once. Used on hosts without koffi. */
-function nameless(bytes: number): number {
-  const path = join(tmpdir(), `${STATUS_NAME}-${process.pid}-${Date.now()}`)
-  const fd = openSync(path, 'wx+', 0o600)
-  unlinkSync(path)
-  ftruncateSync(fd, bytes)
-  return fd
 }
 
 /**

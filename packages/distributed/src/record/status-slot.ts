@@ -124,17 +124,19 @@ export const rankEnds = [undefined, 'ended', 'died'] as const
 export type RankFate = NonNullable<(typeof rankEnds)[number]>
 
 const encoder = new TextEncoder()
+const decoder = new TextDecoder()
 
 /** The slot of one rank. The threads of that rank write to it without locks. */
 export class StatusSlot {
-  readonly buffer: SharedArrayBuffer
+  readonly buffer: ArrayBufferLike
   readonly index: number
   /** The doubles of the slot, at the indexes of `slotNumber`. */
   readonly numbers: Float64Array
   readonly #words: Int32Array
   readonly #bytes: Uint8Array
 
-  constructor(buffer: SharedArrayBuffer, index: number) {
+  /** @param buffer - the mapped page, or a copy of it */
+  constructor(buffer: ArrayBufferLike, index: number) {
     const at = STATUS_HEADER_BYTES + index * STATUS_SLOT_BYTES
     this.buffer = buffer
     this.index = index
@@ -143,9 +145,7 @@ export class StatusSlot {
     this.numbers = new Float64Array(buffer, at, STATUS_SLOT_BYTES / 8)
   }
 
-  /**
-   * The rank because of which the job stops, as the launcher reports; undefined while the job runs.
-   */
+  /** The rank because of which the job stops; undefined while the job runs. */
   get abortedBy(): number | undefined {
     const word = this.#words[headerWord.abort]!
     return word === 0 ? undefined : word - 1
@@ -164,17 +164,21 @@ export class StatusSlot {
     this.numbers[slotNumber.since] = since
   }
 
+  text(name: keyof typeof slotText): string | undefined {
+    return readText(this.#bytes, this.numbers.byteOffset, slotText[name])
+  }
+
   /** Writes a text, truncated to the size of its field. */
   setText(name: keyof typeof slotText, text: string): void {
     const { at, bytes } = slotText[name]
-    const start = STATUS_HEADER_BYTES + this.index * STATUS_SLOT_BYTES + at
+    const start = this.numbers.byteOffset + at
     const cut = encoder.encode(text).subarray(0, bytes - 4)
     this.#words[start / 4] = cut.length
     this.#bytes.set(cut, start + 4)
   }
 
   /** Returns the counters of the links to `worldSize` ranks; undefined if the page is too small. */
-  links(worldSize: number): Float64Array<SharedArrayBuffer> | undefined {
+  links(worldSize: number): Float64Array | undefined {
     const size = {
       slots: this.#words[headerWord.slots]!,
       worldSize: this.#words[headerWord.worldSize]!,
@@ -182,4 +186,20 @@ export class StatusSlot {
     if (this.index >= size.slots || worldSize > size.worldSize) return undefined
     return new Float64Array(this.buffer, linksAt(size, this.index), worldSize * LINK_NUMBERS)
   }
+}
+
+/**
+ * Reads a text of the page, whose fields start at `base`. Returns undefined if the length is out of
+ * range: the rank is then writing the text at this moment.
+ */
+export function readText(
+  bytes: Uint8Array,
+  base: number,
+  { at, bytes: room }: { readonly at: number; readonly bytes: number },
+): string | undefined {
+  const start = base + at
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getInt32(start, true)
+  if (length <= 0 || length > room - 4) return undefined
+  // Copy the text, because decoders reject shared memory.
+  return decoder.decode(bytes.slice(start + 4, start + 4 + length))
 }

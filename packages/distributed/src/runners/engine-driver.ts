@@ -21,6 +21,10 @@ export interface Waiting {
 
 /** Creates the driver of operations for an engine that is on the calling thread. */
 export function createEngineDriver(engine: Engine, waiting: Waiting): TicketDriver {
+  const collect = (ticket: Ticket): void => {
+    const { state, error, posted, started, completed } = ticket.task!
+    if (state !== 'running') ticket.settle(error, posted, started, completed)
+  }
   const driver: TicketDriver = {
     start(ticket, operation) {
       waiting.prepareFor?.(operation)
@@ -33,13 +37,10 @@ export function createEngineDriver(engine: Engine, waiting: Waiting): TicketDriv
         ticket.callBack()
       })
     },
-    collect(ticket) {
-      const { state, error, posted, started, completed } = ticket.task!
-      if (state !== 'running') ticket.settle(error, posted, started, completed)
-    },
+    collect,
     poll(ticket) {
       if (ticket.task!.state === 'running') waiting.poll()
-      driver.collect(ticket)
+      collect(ticket)
     },
     spinBriefly(ticket) {
       if (!ticket.isSettled) waiting.spinBriefly?.(ticket)

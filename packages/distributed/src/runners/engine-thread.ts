@@ -60,9 +60,7 @@ export function createThread(
     else ringBell(ready.doorbell)
   }
 
-  /**
-   * Resolves when the thread has ended, after `stop`. Terminates the thread after `milliseconds`.
-   */
+  /** Waits for the end of the thread, after `stop`. Terminates it after `milliseconds`. */
   const end = async (milliseconds: number): Promise<void> => {
     worker.ref()
     const timer = setTimeout(() => void worker.terminate(), milliseconds)
@@ -144,10 +142,7 @@ export function createThread(
     post(message: GroupMessage): void {
       port.postMessage(message)
     },
-    /**
-     * Stops the thread.
-     * @param how - 1: shut down gracefully; 2: close the connections at once
-     */
+    /** Stops the thread: 1 gracefully, 2 by closing the connections at once. */
     stop(how: 1 | 2): void {
       Atomics.store(words, control.stop, how)
       wake()
@@ -173,10 +168,7 @@ function unexpected(message: StartMessage): Error {
   return tsrError('ERR_TSR_INTERNAL', { what: `unexpected ${Object.keys(message).join()}` })
 }
 
-/**
- * Returns the URL of the compiled worker. The source file is not used, because some TypeScript
- * loaders do not work in worker threads.
- */
+/** Returns the compiled worker: some TypeScript loaders do not work in threads. */
 function workerEntry(): URL {
   return new URL('dist/worker-main.js', packageFolder)
 }

@@ -11,10 +11,7 @@ import { worldFaults, type FaultSource } from './world-faults.ts'
 const RESTLESS = 5
 /** Milliseconds without progress after which the ranks may be in a deadlock. */
 const PATIENCE = 500
-/**
- * Milliseconds. While a deadline is nearer than this, the world waits for it instead of reporting a
- * deadlock.
- */
+/** Milliseconds. The world waits for a deadline that is nearer instead of failing. */
 const FAR = 60_000
 
 export interface InProcessOptions {

@@ -9,17 +9,10 @@ import { createPollingEngine } from './polling-engine.ts'
 import { createCallingThread, type CallingThread } from './calling-thread/calling-thread.ts'
 import { createEngineDriver } from './engine-driver.ts'
 import type { Ticket } from '../ticket.ts'
-import { copyStatus } from './status-page.ts'
 
-/**
- * Largest number of milliseconds to poll between two turns of the event loop, while an operation is
- * awaited.
- */
+/** Milliseconds to poll between turns of the event loop while operations are awaited. */
 const HOLD = 5
-/**
- * Milliseconds between two polls of the engine while no operation is awaited. Other ranks may wait
- * for data from this rank.
- */
+/** Milliseconds between polls while nothing is awaited: other ranks may wait for data. */
 const POLL_PERIOD = 2
 
 /**
@@ -32,7 +25,6 @@ export function createInlineRunner(
   transport: BlockingTransport | undefined,
 ): Runner {
   const { shared } = journal
-  copyStatus(shared)
   const heap = heapOf(memory)
   const engine = createEngine({
     heap,
@@ -49,10 +41,7 @@ export function createInlineRunner(
   let isPumping = false
   let isClosed = false
 
-  /**
-   * Removes settled tickets. Returns whether to return to the event loop, because a ticket has
-   * settled or no ticket is awaited.
-   */
+  /** Removes settled tickets. Returns whether to return to the event loop. */
   const removeSettled = (): boolean => {
     let any = false
     for (const ticket of awaited) {
@@ -96,14 +85,13 @@ export function createInlineRunner(
     },
   })
 
-  const openCallingThread = (): CallingThread | undefined => {
-    const { kernels, epochs } = engine
-    const { slots, hosts, place } = transport ?? {}
-    // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
-    // messages.
-    if (slots === undefined || hosts === undefined || epochs === undefined) return undefined
-    if (journal.owner.settings.detail) return undefined
-    return createCallingThread({
+  const { kernels, epochs } = engine
+  const { slots, hosts, place } = transport ?? {}
+  const callingThread: CallingThread | undefined =
+    slots &&
+    hosts &&
+    epochs &&
+    createCallingThread({
       slots,
       kernels,
       rank,
@@ -118,8 +106,6 @@ export function createInlineRunner(
       isIdle: () => !engine.hasRunning() && !engine.hasOutgoing(),
       engine: driver,
     })
-  }
-  const callingThread = openCallingThread()
 
   /** Shuts down gracefully only if the script ends without an error. */
   const onExit = (code: number): void => {

@@ -29,7 +29,7 @@ export interface ConnectOptions extends MeshOptions {
   readonly place: LocalPlace | undefined
 }
 
-/** The `sleep` of a transport tells that it can block. */
+/** A transport that can block has the method `sleep`. */
 export type OpenedTransport = BlockingTransport | EventTransport
 
 /** A transport that already listens; `connect` it once the peers' endpoints are known. */

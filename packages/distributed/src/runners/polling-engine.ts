@@ -21,10 +21,7 @@ const SLICE = 100
 export const LEAVE_TIME = 2000
 /** Number of polling rounds between two checks of the deadlines. */
 const ROUNDS = 1024
-/**
- * Number of rounds for each round that polls all links. Other rounds poll only links from which
- * data is expected, because each poll is a system call.
- */
+/** Every LOOKS-th round polls all links. The other rounds poll only links that expect data. */
 const LOOKS = 8
 
 /** Polls an engine whose transport can block. When idle, spins and yields, then sleeps. */

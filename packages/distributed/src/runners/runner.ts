@@ -23,10 +23,7 @@ export interface Runner {
   gone(): Int32Array
   /** Returns the driver that starts an operation. @throws ERR_TSR_GROUP_DESTROYED */
   driverOf(operation: Operation): TicketDriver
-  /**
-   * Whether `PersistentOperation.run` is faster than `start` for an operation, as `prefersRun`
-   * documents.
-   */
+  /** Whether `run` is faster than `start`, as `PersistentOperation.prefersRun` documents. */
   prefersCaller(operation: Operation): boolean
   /** Shuts down gracefully: delivers all sent data, then sends the peers a close frame. */
   close(): Promise<void>

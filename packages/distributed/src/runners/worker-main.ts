@@ -16,7 +16,6 @@ import type { BlockingTransport, EventTransport } from '../transports/transport.
 import { leaveOnEvents } from './event-runner.ts'
 import { createPollingEngine } from './polling-engine.ts'
 import { destroyedError } from './runner.ts'
-import { copyStatus } from './status-page.ts'
 import {
   ENGINE,
   type GroupMessage,
@@ -202,7 +201,6 @@ async function run(transport: OpenedTransport): Promise<void> {
     gone,
     epochs,
   })
-  copyStatus(journal)
   isReady = true
   const thread = placeOfThread()
   if ('sleep' in transport) {
@@ -214,10 +212,7 @@ async function run(transport: OpenedTransport): Promise<void> {
   }
 }
 
-/**
- * Returns a path that exists as long as this thread does. The main thread checks the path to notice
- * the end of the thread.
- */
+/** Returns a path that exists as long as this thread, for the main thread to check. */
 function placeOfThread(): string | undefined {
   try {
     return `/proc/${readlinkSync('/proc/thread-self')}`

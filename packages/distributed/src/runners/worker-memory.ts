@@ -34,9 +34,7 @@ export interface SharedState {
   readonly control: Int32Array
   readonly commands: Float64Array
   readonly states: Int32Array
-  /**
-   * Three times for each slot: posted, started and completed, in milliseconds of `monotonicNow()`.
-   */
+  /** When the operation of each slot was posted, started and completed. */
   readonly timings: Float64Array
 }
 

@@ -13,9 +13,7 @@ export interface WorkerInput extends Omit<RunnerOptions, 'journal'> {
   /** The port for errors of operations, and for groups to add, to fail or to remove. */
   readonly port: MessagePort
   readonly journal: SharedJournal
-  /**
-   * One word per world rank, 0 while the rank is present; `EngineOptions.gone` in shared memory.
-   */
+  /** `EngineOptions.gone` in shared memory: 0 for each world rank that is present. */
   readonly gone: Int32Array
   /** Memory for the epochs of groups; `EngineOptions.epochs` in shared memory. */
   readonly epochs: Int32Array

@@ -25,15 +25,9 @@ import {
   writeOperation,
 } from './worker-memory.ts'
 
-/**
- * Number of times to poll a slot before the main thread sleeps. Short operations then need no
- * wake-up.
- */
+/** Number of polls of a slot before the main thread sleeps. */
 const SPINS = 50
-/**
- * Longest sleep of the main thread in milliseconds. After each sleep it checks whether the engine's
- * thread has ended.
- */
+/** Longest sleep in milliseconds between checks that the engine's thread runs. */
 const SLICE = 1000
 
 /**
@@ -106,7 +100,7 @@ export async function startWorkerRunner(
     return command(commandKinds.changeGroup, 0)
   }
 
-  /** Whether a slot is free besides those of the receives that wait on the calling thread. */
+  /** Whether a slot is free, beyond those kept for receives that wait on the calling thread. */
   const hasRoom = (): boolean => {
     const waiting = callingThread?.pendingReceives() ?? 0
     // Reading `isSettled` frees the slots of settled tickets.
@@ -121,6 +115,22 @@ export async function startWorkerRunner(
     return slot
   }
 
+  /** Settles a ticket whose run has ended, and frees its slot. */
+  const collect = (ticket: Ticket): void => {
+    const { slot } = ticket
+    const state = Atomics.load(states, slot)
+    if (state === slotStates.running) return
+    const error =
+      state === slotStates.failed
+        ? (thread.failureOf(slot) ?? deathOr('an operation failed without a reason'))
+        : undefined
+    const at = 3 * slot
+    ticket.settle(error, timings[at]!, timings[at + 1]!, timings[at + 2]!)
+    tickets[slot] = undefined
+    Atomics.store(states, slot, slotStates.free)
+    freeSlots.push(slot)
+  }
+
   const driver: TicketDriver = {
     /** If the engine's thread has ended, the ticket fails at once. */
     start(ticket, operation) {
@@ -131,26 +141,8 @@ export async function startWorkerRunner(
       tickets[slot] = ticket
       command(commandKinds.start, slot, operation)
     },
-    /** Also frees the slot of the ticket. */
-    collect(ticket) {
-      const { slot } = ticket
-      const state = Atomics.load(states, slot)
-      if (state === slotStates.running) return
-      const error =
-        state === slotStates.failed
-          ? (thread.failureOf(slot) ?? deathOr('an operation failed without a reason'))
-          : undefined
-      const at = 3 * slot
-      ticket.settle(error, timings[at]!, timings[at + 1]!, timings[at + 2]!)
-      tickets[slot] = undefined
-      Atomics.store(states, slot, slotStates.free)
-      freeSlots.push(slot)
-    },
-    poll(ticket) {
-      driver.collect(ticket)
-    },
-    // The engine has its own thread.
-    spinBriefly: () => undefined,
+    collect,
+    poll: collect,
     notify(ticket, callback, isAwaited) {
       const waiting = Atomics.waitAsync(states, ticket.slot, slotStates.running)
       if (!waiting.async) {
@@ -198,9 +190,7 @@ export async function startWorkerRunner(
   const ready = await thread.start(learn, signal)
   const { sharing, place } = connection!
   const openCallingThread = (): CallingThread | undefined => {
-    // Call sites are sent to all ranks as messages under `detail`. Only the engine can send
-    // messages.
-    if (sharing === undefined || journal.owner.settings.detail) return undefined
+    if (sharing === undefined) return undefined
     const kernels = instantiateKernels(memory)
     const { heaps } = ready
     const base = addressOf(heap.bytes)

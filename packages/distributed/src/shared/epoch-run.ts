@@ -15,17 +15,11 @@ export interface EpochContext {
   readonly kernels: Kernels
   /** World rank of this process. */
   readonly rank: number
-  /**
-   * Copies from a peer's heap, like `Transport.get`. Undefined if the thread runs small collectives
-   * only.
-   */
+  /** Copies from a peer's heap, as `Transport.get`. Undefined if only small collectives run here. */
   readonly get: ((peer: number, at: number, from: number, bytes: number) => void) | undefined
   /** The runs that wait until peers have published a buffer or a step. */
   readonly waiting: EpochRun[]
-  /**
-   * Called if the operation that a peer has published in an epoch differs from this rank's. `peer`
-   * is a world rank.
-   */
+  /** Called if a peer (world rank) has published another operation in an epoch. */
   readonly onMismatch: (
     running: RunInEpoch,
     peer: number,
@@ -72,10 +66,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.header = { sequence: 0, fingerprint }
   }
 
-  /**
-   * Takes the next epoch. If the calling thread has already begun the operation, the operation
-   * keeps its epoch.
-   */
+  /** Takes the next epoch, or keeps it if the calling thread has begun the operation. */
   restart(operation = this.operation): void {
     const { sequence, begun } = operation
     this.operation = operation
@@ -114,8 +105,8 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   /**
-   * Enters the epoch, if every rank has entered the previous one, which is over on this rank. Returns
-   * false if a rank has not, or with another call.
+   * Enters the epoch, if every rank has entered the previous epoch with the same call. Returns whether
+   * it has. The previous epoch is complete on this rank.
    */
   enter(): boolean {
     if (this.epochs.isUnchecked && !(this.#areReady() && this.#compare())) return false
@@ -182,9 +173,10 @@ export abstract class EpochRun implements Resumable, Waited {
    */
   #isThere(peer: number): boolean {
     const { rank, slots } = this.context
+    const { id } = this.running.group
     if (peer === rank) return true
     if (this.begun > 0) return this.isReady(peer, false)
-    return slots.hasEntered(peer, this.running.group.id, this.epoch - 1)
+    return slots.entryOf(peer, id, (this.epoch - 1) | 0, this.header, false) !== 0
   }
 
   /** Whether a peer has entered an epoch with the same call. Reports another call. */

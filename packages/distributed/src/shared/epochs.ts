@@ -61,10 +61,7 @@ export class Epochs {
     this.#words[this.#at + STEPS] = steps
   }
 
-  /**
-   * Whether the operation of the previous epoch may have ended before the calls of all ranks were
-   * compared.
-   */
+  /** Whether the previous epoch may have ended before all ranks' calls were compared. */
   get isUnchecked(): boolean {
     return Atomics.load(this.#words, this.#at + UNCHECKED) === 1
   }

@@ -12,15 +12,10 @@ const noKernels: Window['kernels'] = {
 export class WindowRun extends EpochRun implements Window {
   readonly isLarge = true
   #steps: WindowSteps | undefined
-  /**
-   * Number of steps that the awaited ranks must have completed. Undefined means that they need only
-   * enter the epoch.
-   */
+  /** Steps that awaited ranks must have completed; undefined: they need only enter. */
   #count: number | undefined
   #done = 0
-  /**
-   * Whether the run repeats, without moving data, the steps that the other thread has already done.
-   */
+  /** Whether the run repeats the other thread's steps, without moving data. */
   #isReplaying = false
 
   get kernels(): Window['kernels'] {

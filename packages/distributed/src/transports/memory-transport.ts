@@ -6,10 +6,7 @@ import { CLOSED, type SharedSlots, type SlotHeader, type Transport } from './tra
 const PIPE_BYTES = 64 * 1024
 /** Number of groups with slots. */
 const GROUPS = 4
-/**
- * Number of groups that can expose buffers. It is small, so that tests also cover groups that
- * cannot.
- */
+/** Number of groups that can expose buffers. Small, so that tests also use groups that cannot. */
 const EXPOSING_GROUPS = 6
 /** Bytes of a slot. It is small, so that tests see buffers that do not fit. */
 const SLOT = 4 * 1024
@@ -100,13 +97,12 @@ function createSlots(hosts: readonly number[], heaps: readonly Heap[]) {
           of(rank, group).withdrawn = epoch
         },
         hasWithdrawn: (peer, group, epoch) => of(peer, group).withdrawn === epoch,
-        hasEntered: (peer, group, epoch) => ((of(peer, group).epoch - epoch) | 0) >= 0,
         entryOf: (peer, group, epoch, { sequence, fingerprint }) => {
           const { epoch: entered, headers } = of(peer, group)
           if (((entered - epoch) | 0) < 0) return 0
-          const theirs = headers[epoch & 1]!
-          const isSame = sameFingerprint(theirs.fingerprint, fingerprint)
-          return theirs.sequence === sequence && isSame ? 1 : 2
+          const theirs = headers[epoch & 1]
+          const isSame = theirs !== undefined && sameFingerprint(theirs.fingerprint, fingerprint)
+          return isSame && theirs.sequence === sequence ? 1 : 2
         },
         hasCompleted: (peer, group, steps) => ((of(peer, group).steps - steps) | 0) >= 0,
         headerOf: (peer, group, epoch) => of(peer, group).headers[epoch & 1]!,

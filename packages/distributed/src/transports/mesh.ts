@@ -46,10 +46,7 @@ export interface MeshOptions extends Credentials {
   readonly handshakeTime?: number
 }
 
-/**
- * Number of rejected connections to log. Later ones are not logged, so that a flood does not fill
- * the disk.
- */
+/** Number of rejected connections to log, so that a flood does not fill the disk. */
 const REPORTED = 10
 /** Milliseconds for one handshake. When they are over, the next attempt starts. */
 const ATTEMPT_TIME = 10_000

@@ -13,15 +13,9 @@ import {
 import { ALTERED, regionOf, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
-/**
- * Largest number of bytes that Node buffers for a slow peer, and that this rank buffers without
- * reading.
- */
+/** Bytes that Node buffers for a slow peer, and that this rank holds unread. */
 const HIGH_WATER = 1024 * 1024
-/**
- * Largest number of bytes to pass to Node at once. Buffers are reused, because a new buffer would
- * cause page faults.
- */
+/** Bytes to pass to Node at once. Buffers are reused, as new ones cause page faults. */
 const PIECE = 256 * 1024
 /** Size in bytes up to which a new buffer is cheaper than reusing one. */
 const SMALL = 16 * 1024
@@ -72,7 +66,7 @@ export function nodeTransport(
     socket.on('end', () => {
       channel.end('it closed the connection')
     })
-    // Before the listener of the handshake, because the first reason counts.
+    // Run before the listener of the handshake, because the first reason counts.
     socket.prependListener('close', () => {
       channel.end('the connection was closed')
     })
@@ -123,9 +117,7 @@ function receive(peer: SocketChannel, bytes: Uint8Array, at: number, length: num
 }
 
 export async function openNodeDialer(options: ListenOptions): Promise<Dialer<SocketChannel>> {
-  /**
-   * Accepted connections whose handshake has not started. Nothing is read from these connections.
-   */
+  /** Accepted connections whose handshake has not started. Nothing is read from them. */
   const callers: Socket[] = []
   let wake: (() => void) | undefined
   let listening = true

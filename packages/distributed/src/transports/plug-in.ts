@@ -17,8 +17,6 @@ export interface JobOptions {
   readonly worldSize?: number
   /** The store of the job. Default: a store that rank 0 hosts. */
   readonly store?: Store
-  /** The network interface of the store, or an IP address of this host. */
-  readonly iface?: string
   /** Time-out of the store in milliseconds. */
   readonly timeout?: number
 }

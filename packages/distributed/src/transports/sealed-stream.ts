@@ -26,10 +26,7 @@ export function regionOf(bytes: Uint8Array): Region {
 
 /** Seals or opens the records of one direction. Each direction has its own counter. */
 export interface RecordCipher {
-  /**
-   * Encrypts `length` bytes of `from` into a record, whose header is at offset `at` of `to`. Also
-   * writes the tag.
-   */
+  /** Encrypts `length` bytes into a record at offset `at` of `to`, with its tag. */
   seal(counter: number, from: Region, piece: number, length: number, to: Region, at: number): void
   /**
    * Decrypts the piece of a record, whose header is at offset `at` of `from`.
@@ -217,10 +214,7 @@ export function sealStream(
     return taken
   }
 
-  /**
-   * Returns the length of the next record's piece. Returns 0 if the record is incomplete, and
-   * undefined if it is invalid.
-   */
+  /** Returns the length of the next piece; 0 if incomplete, undefined if invalid. */
   const nextRecord = (): number | undefined => {
     const { from, to } = unread
     if (to - from < HEADER_BYTES) return 0
@@ -244,10 +238,7 @@ export function sealStream(
     return cipher.open(counter, region, from, bytes, region, from + HEADER_BYTES)
   }
 
-  /**
-   * Moves the start of an incomplete record to the front of the buffer, if the end of the record
-   * might not fit.
-   */
+  /** Moves an incomplete record to the front of the buffer if its end might not fit. */
   const makeRoom = (): { region: Region; room: number } => {
     const region = incoming()
     const { from, to } = unread
@@ -320,10 +311,7 @@ function keyInUse(direction: 'seal' | 'open', first: Uint8Array, recordsOfAKey: 
   let records = 0
   return {
     cipher,
-    /**
-     * Returns the number of the next record. Replaces the key when it has been used for enough
-     * records.
-     */
+    /** Returns the number of the next record. Replaces the key after enough records. */
     count(): number {
       const counter = records++
       if (counter > 0 && counter % recordsOfAKey === 0) {

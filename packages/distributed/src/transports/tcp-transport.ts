@@ -55,9 +55,7 @@ export function openPollSet(peers: number, doorbell = createBell()) {
   // `watch` and `seen` keep the memory at this address.
   const address = addressOf(pollfds)
 
-  /**
-   * Sets the events of a peer's descriptor that end a `sleep`. A failed descriptor always ends it.
-   */
+  /** Sets which events of a peer's descriptor end a `sleep`. A failure always ends it. */
   const watch = (peer: number, fd: number, events: number): void => {
     pollfds[2 * peer] = fd
     pollfds[2 * peer + 1] = events

@@ -37,10 +37,7 @@ export interface Transport {
    * at once.
    */
   trySend(peer: number, at: number, length: number, more: boolean): number
-  /**
-   * Receives up to `length` bytes to offset `at`. Returns the number of bytes, 0 if there are none,
-   * or `CLOSED`.
-   */
+  /** Receives up to `length` bytes to offset `at`. Returns the number, or `CLOSED`. */
   tryReceive(peer: number, at: number, length: number): number
   /**
    * Sets whether to wake this rank when the stream to `peer` accepts bytes again. Without `wantSend`,
@@ -166,18 +163,10 @@ export interface SharedSlots {
   isAwaited: boolean
   /** Whether this rank and a peer can read each other's publications. */
   reaches(peer: number): boolean
-  /**
-   * Copies `bytes` bytes from offset `at` of the heap to this rank's slot, and wakes sleeping
-   * readers.
-   */
+  /** Copies bytes from offset `at` to this rank's slot, and wakes sleeping readers. */
   publish(group: number, epoch: number, header: SlotHeader, at: number, bytes: number): void
-  /**
-   * Exposes the buffer at offset `at` of the heap for other ranks to read, and wakes sleeping
-   * readers.
-   */
+  /** Exposes the buffer at offset `at` to other ranks, and wakes sleeping readers. */
   expose(group: number, epoch: number, header: SlotHeader, at: number): void
-  /** Whether a peer has entered an epoch. */
-  hasEntered(peer: number, group: number, epoch: number): boolean
   /**
    * Compares the header with which a peer has entered an epoch: one of this rank's last two. With
    * `spins`, waits briefly if a spare core is available.

@@ -40,7 +40,8 @@ const checksOfHost: Checks = {
   koffi({ native }) {
     if (native.available) return { found: 'calls of the C library work' }
     const advice =
-      'Without koffi, messages use the sockets of Node, which are slower, and there is no inline engine. ' +
+      'Without koffi, messages use the sockets of Node, which are slower, there is no inline engine, and ' +
+      'tsrun ps, top and stacks show no job. ' +
       'Run npm install koffi (its binary is an optional package, so do not omit those), and unset TSRUN_NATIVE.'
     return { found: native.reason, advice }
   },

@@ -2,7 +2,7 @@ import { join, resolve } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { inspect, isDeepStrictEqual } from 'node:util'
 import { argumentError, count, declareOptions, flag, where, type Rules } from '@tsrun/core'
-import { newGroup, type ProcessGroup } from '@tsrun/distributed'
+import type { ProcessGroup } from '@tsrun/distributed'
 import { traceWait } from '@tsrun/distributed/record'
 import type { Parameter } from '../model/parameter.ts'
 import { sizeOf } from '../tfjs/host-arrays.ts'
@@ -251,7 +251,7 @@ async function writersOf(group: ProcessGroup | undefined): Promise<ProcessGroup 
   if (group === undefined || group.size === 1) return undefined
   const queue = queueOf(group)
   const members = Array.from({ length: group.size }, (_, rank) => rank)
-  // `newGroup` sends nothing over `group`, so that training may use it meanwhile.
-  queue.writers ??= newGroup(members, { parent: group, name: `checkpoints of ${group.name}` })
+  // Sends nothing through `group`, so that training may use it meanwhile.
+  queue.writers ??= group.newGroup(members, { name: `checkpoints of ${group.name}` })
   return await queue.writers
 }

@@ -154,7 +154,7 @@ export function describeExchanges(sizes: readonly number[]): void {
       },
     )
 
-    it('allGatherV, gatherV, scatterV and allToAllV exchange slices of different lengths', async () => {
+    it('allGatherV and allToAllV exchange slices of different lengths', async () => {
       await everyCase(size, async (group, { dtype, count, placement }) => {
         const { rank } = group
         const lengths = uneven(size, count, 1)
@@ -164,16 +164,6 @@ export function describeExchanges(sizes: readonly number[]): void {
         const expected = slicesOf(dtype, lengths, (rank) => ({ rank }))
         await group.allGatherV(whole.buffer, own.buffer, lengths, { dtype })
         expectBits(whole.buffer, expected)
-        const root = count % size
-        const isRoot = rank === root
-        fill(whole.buffer, dtype, size)
-        const list = isRoot ? lengths : null
-        await group.gatherV(isRoot ? whole.buffer : null, own.buffer, list, root, { dtype })
-        if (isRoot) expectBits(whole.buffer, expected)
-        fill(own.buffer, dtype, size)
-        await group.scatterV(own.buffer, isRoot ? whole.buffer : null, list, root, { dtype })
-        const mine = fill(newArray(dtype, lengths[rank]!), dtype, rank)
-        expectBits(own.buffer, mine)
         // what rank i sends to rank j
         const sent = ranks.map((from) => uneven(size, count, from))
         const coming = ranks.map((from) => sent[from]![rank]!)
@@ -206,17 +196,16 @@ export function describeExchanges(sizes: readonly number[]): void {
       })
     })
 
-    it('gather, scatter and all-to-all exchange objects', async () => {
+    it('gather and scatter exchange objects of different lengths', async () => {
       await runWorld({ size, seed: size }, async (group) => {
         for (const root of ranks) {
-          const gathered = await group.gatherObject({ rank: group.rank }, root)
-          const expected = group.rank === root ? ranks.map((rank) => ({ rank })) : undefined
+          const ownOf = (rank: number): string => `${rank}`.repeat(1 + rank * 3000)
+          const gathered = await group.gatherObject(ownOf(group.rank), root)
+          const expected = group.rank === root ? ranks.map(ownOf) : undefined
           expect(gathered).toEqual(expected)
           const values = group.rank === root ? ranks.map((rank) => 'x'.repeat(rank * 5000)) : null
           expect(await group.scatterObject(values, root)).toBe('x'.repeat(group.rank * 5000))
         }
-        const exchanged = await group.allToAllObject(ranks.map((to) => [group.rank, to]))
-        expect(exchanged).toEqual(ranks.map((from) => [from, group.rank]))
       })
     })
   })

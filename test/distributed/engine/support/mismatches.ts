@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { failureOf, type Call } from '../../support/failing-call.ts'
 import { errorOf } from '../../support/outcome.ts'
 import { newArray } from '../../support/values.ts'
@@ -182,7 +182,7 @@ export function describeMismatches(sizes: readonly number[], seeds: number): voi
         const disagree = async (seed: number): Promise<void> => {
           const oddRank = seed % size
           const errors = await runWorld({ size, seed, hosts }, async (group) => {
-            const apart = await newGroup([...group.ranks], { parent: group, name: 'apart' })
+            const apart = await group.newGroup([...group.ranks], { name: 'apart' })
             const call = group.rank === oddRank ? odd : others
             const error = await failureOf(group, call)
             const later = await errorOf(() => group.barrier())

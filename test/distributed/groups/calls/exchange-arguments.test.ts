@@ -55,8 +55,6 @@ describe('arguments of exchanges', () => {
     ['allGatherV, own', (g) => g.allGatherV(floats(4), floats(1), [1, 2, 1]), 'counts[1]'],
     ['a negative count', (g) => g.allGatherV(floats(1), floats(1), [1, -1, 1]), 'counts[1] is -1'],
     ['a broken count', (g) => g.allGatherV(floats(1), floats(1), [1, 0.5, 1]), 'counts[1] is 0.5'],
-    ['gatherV, counts', (g) => g.gatherV(floats(4), floats(2), null, 1), 'counts is not a list'],
-    ['scatterV, counts', (g) => g.scatterV(floats(2), floats(4), [4], 1), 'has 1 entries'],
     [
       'allToAllV, input',
       (g) => g.allToAllV(floats(3), floats(4), [1, 1, 1], [1, 1, 1]),
@@ -85,8 +83,8 @@ describe('arguments of exchanges', () => {
     for (const call of [
       (g: ProcessGroup) => g.gather(null, floats(1), 3),
       (g: ProcessGroup) => g.scatter(floats(1), null, -1),
-      (g: ProcessGroup) => g.gatherV(null, floats(1), null, NaN),
-      (g: ProcessGroup) => g.scatterV(floats(1), null, null, 1.5),
+      (g: ProcessGroup) => g.gather(null, floats(1), NaN),
+      (g: ProcessGroup) => g.scatter(floats(1), null, 1.5),
       (g: ProcessGroup) => g.gatherObject(1, 7),
       (g: ProcessGroup) => g.scatterObject(null, 7),
     ]) {
@@ -95,7 +93,6 @@ describe('arguments of exchanges', () => {
     for (const call of [
       (g: ProcessGroup) => g.scatterObject([1, 2], 1),
       (g: ProcessGroup) => g.scatterObject(null, 1),
-      (g: ProcessGroup) => g.allToAllObject([]),
     ]) {
       expect(await amongThree(call)).toMatchObject({ code: 'ERR_TSR_ARGUMENT' })
     }

@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type ProcessGroup, type Work } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup, type Work } from '@tsrun/distributed'
 import { errorOf } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
 
@@ -227,7 +227,7 @@ describe('a prepared operation', () => {
   it('ends at its time-out or when its signal is aborted', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const groups: ProcessGroup[] = []
-      for (let i = 0; i < 2; i++) groups.push(await newGroup([0, 1], { parent: world }))
+      for (let i = 0; i < 2; i++) groups.push(await world.newGroup([0, 1]))
       if (world.rank === 1) return
       const controller = new AbortController()
       const aborted = groups[0]!.barrierInit({ signal: controller.signal })
@@ -246,7 +246,7 @@ describe('a prepared operation', () => {
   it('ends with its group', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const buffer = new Float32Array(1)
-      const group = await newGroup([0, 1], { parent: world })
+      const group = await world.newGroup([0, 1])
       const sum = group.allReduceInit(buffer)
       sum.start()
       await group.destroy()

@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 
 describe('newGroup', () => {
@@ -6,11 +6,11 @@ describe('newGroup', () => {
     await runWorld({ size: 2 }, async (world) => {
       const word = new Int32Array(1)
       if (world.rank === 1) {
-        const failed = newGroup([0, 1], { parent: world, timeout: 20 })
+        const failed = world.newGroup([0, 1], { timeout: 20 })
         await expect(failed).rejects.toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
         await world.send(word, 0)
       } else await world.recv(word, 1)
-      const group = await newGroup([0, 1], { parent: world, timeout: 10_000 })
+      const group = await world.newGroup([0, 1], { timeout: 10_000 })
       const sum = Float32Array.of(world.rank + 1)
       await group.allReduce(sum)
       expect(sum[0]).toBe(3)
@@ -21,7 +21,7 @@ describe('newGroup', () => {
     await runWorld({ size: 4, seed: 1 }, async (world) => {
       const isEven = world.rank % 2 === 0
       const members = isEven ? [0, 2] : [1, 3]
-      const group = await newGroup(members, { parent: world })
+      const group = await world.newGroup(members)
       expect(group).toMatchObject({ size: 2, rank: world.rank >> 1, ranks: members })
       const buffer = Float32Array.of(world.rank)
       const all = Float32Array.of(1)
@@ -33,7 +33,7 @@ describe('newGroup', () => {
 
   it('numbers the ranks in the order of the list', async () => {
     await runWorld({ size: 3 }, async (world) => {
-      const group = await newGroup([2, 0, 1], { parent: world, name: 'turned' })
+      const group = await world.newGroup([2, 0, 1], { name: 'turned' })
       expect(group.rank).toBe([1, 2, 0][world.rank])
       expect(group.name).toBe('turned')
       const gathered = new Int32Array(3)
@@ -49,9 +49,9 @@ describe('newGroup', () => {
   it('called on a group takes ranks of that group', async () => {
     await runWorld({ size: 6 }, async (world) => {
       if (world.rank % 2 === 1) return
-      const even = await newGroup([0, 2, 4], { parent: world })
+      const even = await world.newGroup([0, 2, 4])
       if (even.rank === 0) return
-      const last = await newGroup([2, 1], { parent: even })
+      const last = await even.newGroup([2, 1])
       expect(last.ranks).toEqual([4, 2])
       const gathered = new Int32Array(2)
       await last.allGather(gathered, Int32Array.of(world.rank))
@@ -62,8 +62,8 @@ describe('newGroup', () => {
   it('with the same members creates independent groups', async () => {
     await runWorld({ size: 2, seed: 5 }, async (world) => {
       const [a, b] = await Promise.all([
-        newGroup([0, 1], { parent: world }),
-        newGroup([0, 1], { parent: world }),
+        world.newGroup([0, 1]),
+        world.newGroup([0, 1]),
       ])
       // in different orders on the two ranks
       const first = Float32Array.of(1)
@@ -76,7 +76,7 @@ describe('newGroup', () => {
 
   it('may be called with a single rank', async () => {
     await runWorld({ size: 2 }, async (world) => {
-      const self = await newGroup([world.rank], { parent: world })
+      const self = await world.newGroup([world.rank])
       const buffer = Float32Array.of(3)
       await self.allReduce(buffer, { op: 'avg' })
       await self.barrier()
@@ -89,10 +89,10 @@ describe('newGroup', () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       const alone = await Promise.all(
         Array.from({ length: 8 }, (_, i) =>
-          newGroup([world.rank], { parent: world, name: `own ${i}` }),
+          world.newGroup([world.rank], { name: `own ${i}` }),
         ),
       )
-      const both = (await newGroup([0, 1], { parent: world })) as ProcessGroup & { id: number }
+      const both = (await world.newGroup([0, 1])) as ProcessGroup & { id: number }
       expect(both.id).toBe(1)
       const ids = alone.map((group) => (group as ProcessGroup & { id: number }).id)
       expect(new Set(ids).size).toBe(8)
@@ -114,7 +114,7 @@ describe('newGroup', () => {
   ])('refuses a list with %s', async (_, members, message) => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank !== 0) return
-      const error = await errorOf(() => newGroup(members, { parent: world }))
+      const error = await errorOf(() => world.newGroup(members))
       expect(error).toMatchObject({
         code: 'ERR_TSR_GROUP_MEMBERS',
         message: expect.stringMatching(message),
@@ -125,7 +125,7 @@ describe('newGroup', () => {
   it('refuses different orders on different ranks', async () => {
     await runWorld({ size: 2 }, async (world) => {
       const members = world.rank === 0 ? [0, 1] : [1, 0]
-      const error = await errorOf(() => newGroup(members, { parent: world }))
+      const error = await errorOf(() => world.newGroup(members))
       if (world.rank === 0) expect(error).toBeUndefined()
       else expect(error?.message).toContain('rank 0 made it as 0, 1')
     })
@@ -134,7 +134,7 @@ describe('newGroup', () => {
   it('with different orders also fails the members that have already created the group', async () => {
     await runWorld({ size: 3 }, async (world) => {
       const members = world.rank === 2 ? [2, 1, 0] : [0, 1, 2]
-      const making = newGroup(members, { parent: world })
+      const making = world.newGroup(members)
       if (world.rank === 2) {
         expect(await errorOf(() => making)).toMatchObject({ code: 'ERR_TSR_GROUP_MEMBERS' })
         return
@@ -149,7 +149,7 @@ describe('newGroup', () => {
     await runWorld({ size: 2 }, async (world) => {
       const names = world.rank === 0 ? ['a', 'b'] : ['b', 'a']
       const groups = new Map<string, ProcessGroup>()
-      for (const name of names) groups.set(name, await newGroup([0, 1], { parent: world, name }))
+      for (const name of names) groups.set(name, await world.newGroup([0, 1], { name }))
       for (const name of ['a', 'b']) {
         expect(await groups.get(name)!.allGatherObject(name)).toEqual([name, name])
       }
@@ -158,11 +158,11 @@ describe('newGroup', () => {
 
   it('names the rank that has not made the group', async () => {
     await runWorld({ size: 2 }, async (world) => {
-      if (world.rank === 0) await newGroup([0, 1], { parent: world, name: 'left' })
+      if (world.rank === 0) await world.newGroup([0, 1], { name: 'left' })
       await world.barrier()
       if (world.rank === 0) return
-      const options = { parent: world, name: 'right', timeout: 50 }
-      const error = await errorOf(() => newGroup([0, 1], options))
+      const options = { name: 'right', timeout: 50 }
+      const error = await errorOf(() => world.newGroup([0, 1], options))
       expect(error).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
       expect(error?.message).toContain('waiting for rank 0 to make group right')
     })
@@ -172,7 +172,7 @@ describe('newGroup', () => {
     await runWorld({ size: 2 }, async (world) => {
       if (world.rank === 0) return
       const controller = new AbortController()
-      const making = newGroup([0, 1], { parent: world, signal: controller.signal })
+      const making = world.newGroup([0, 1], { signal: controller.signal })
       controller.abort()
       expect(await errorOf(() => making)).toMatchObject({ code: 'ERR_TSR_ABORTED' })
     })
@@ -185,7 +185,7 @@ describe('newGroup', () => {
         return
       }
       await errorOf(() => world.barrier())
-      const error = await errorOf(() => newGroup([0, 1], { parent: world }))
+      const error = await errorOf(() => world.newGroup([0, 1]))
       expect(error).toMatchObject({ code: 'ERR_TSR_GROUP_MEMBERS' })
       expect(error?.message).toContain('rank 0 of the world is gone')
     })
@@ -194,8 +194,8 @@ describe('newGroup', () => {
   it('names the group and the rank when a member does not call it', async () => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank === 0) return
-      const options = { parent: world, name: 'evens', timeout: 50 }
-      const error = await errorOf(() => newGroup([2, 0, 1], options))
+      const options = { name: 'evens', timeout: 50 }
+      const error = await errorOf(() => world.newGroup([2, 0, 1], options))
       expect(error).toMatchObject({ code: 'ERR_TSR_TIMEOUT' })
       expect(error?.message).toContain('rank 0 to make group evens')
     })
@@ -204,7 +204,7 @@ describe('newGroup', () => {
   it('names the rank in the first collective when another member does not call it', async () => {
     await runWorld({ size: 3 }, async (world) => {
       if (world.rank === 2) return
-      const group = await newGroup([0, 1, 2], { parent: world, name: 'all' })
+      const group = await world.newGroup([0, 1, 2], { name: 'all' })
       const error = await errorOf(() => group.barrier({ timeout: 50 }))
       expect(error?.code).toMatch(/OPERATION_TIMEOUT|PEER_FAILED/)
       expect(error?.message).toContain('of group all')
@@ -216,7 +216,7 @@ describe('newGroup', () => {
 describe('destroy', () => {
   it('refuses later calls, and does not affect other groups', async () => {
     await runWorld({ size: 2, seed: 2 }, async (world) => {
-      const group = await newGroup([0, 1], { parent: world, name: 'short-lived' })
+      const group = await world.newGroup([0, 1], { name: 'short-lived' })
       const last = group.allReduce(new Float32Array(50_000))
       await group.destroy()
       expect(last.isCompleted()).toBe(true)
@@ -242,7 +242,7 @@ describe('destroy', () => {
 
   it('of the world lets other ranks finish operations that do not need this rank', async () => {
     await runWorld({ size: 3 }, async (world) => {
-      const pair = world.rank === 0 ? undefined : await newGroup([1, 2], { parent: world })
+      const pair = world.rank === 0 ? undefined : await world.newGroup([1, 2])
       if (world.rank === 0) {
         await world.send(new Float32Array(10).fill(6), 1)
         await world.destroy()
@@ -272,7 +272,7 @@ describe('destroy', () => {
 
   it('fails pending operations of other members, but keeps messages that have arrived', async () => {
     await runWorld({ size: 3, seed: 4 }, async (world) => {
-      const group = await newGroup([0, 1, 2], { parent: world, name: 'brief' })
+      const group = await world.newGroup([0, 1, 2], { name: 'brief' })
       if (world.rank === 0) {
         await group.send(Float32Array.of(5), 1)
         await group.destroy()
@@ -307,7 +307,7 @@ describe('destroy', () => {
 
   it('of the world ends the operations of its other groups', async () => {
     await runWorld({ size: 2 }, async (world) => {
-      const pair = await newGroup([0, 1], { parent: world })
+      const pair = await world.newGroup([0, 1])
       const pending = errorOf(() => pair.recv(new Float32Array(1), 1 - world.rank))
       await world.destroy()
       expect((await pending)?.code).toMatch(/GROUP_DESTROYED|PEER_LEFT/)

@@ -1,4 +1,4 @@
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 
 const worlds = fc.integer({ min: 2, max: 6 }).chain((size) =>
@@ -40,7 +40,7 @@ describe('overlapping groups', () => {
           const made = new Map<number, ProcessGroup>()
           // one after another, in an order of its own
           for (const { members, name, i } of permuted(mine, order)) {
-            made.set(i, await newGroup(members, { parent: world, name }))
+            made.set(i, await world.newGroup(members, { name }))
           }
           const works = permuted([...made], order + 1).map(async ([i, group]) => {
             const buffer = new Float64Array(length).fill(10 ** i)
@@ -67,11 +67,11 @@ describe('overlapping groups', () => {
     const ids = new Set<number>()
     await runWorld({ size: 2 }, async (world) => {
       for (let i = 0; i < 300; i++) {
-        const group = await newGroup([1, 0], { parent: world })
+        const group = await world.newGroup([1, 0])
         await group.allReduce(new Float32Array(10))
         await group.destroy()
       }
-      const last = await newGroup([0, 1], { parent: world })
+      const last = await world.newGroup([0, 1])
       const { id } = last as ProcessGroup & { readonly id: number }
       ids.add(id)
       expect(id).toBeGreaterThan(300)

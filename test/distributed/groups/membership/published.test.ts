@@ -1,4 +1,4 @@
-import { initProcessGroup, newGroup } from '@tsrun/distributed'
+import { initProcessGroup } from '@tsrun/distributed'
 import { memoryStore } from '@tsrun/store'
 import { errorOf } from '../../support/outcome.ts'
 import { SteppedWorld } from '../../support/stepped-world.ts'
@@ -14,7 +14,7 @@ describe('an invalid value that another program writes to the store', () => {
   ])('is rejected as a new group: %s', async (_, text) => {
     const world = new SteppedWorld(2)
     await world.store.set('group/0,1/0/', text)
-    const error = await errorOf(() => newGroup([0, 1], { parent: world.groups[1]! }))
+    const error = await errorOf(() => world.groups[1]!.newGroup([0, 1]))
     expect(error).toMatchObject(invalid)
     expect(error?.message).toContain('it is not what rank 0 has to publish')
   })

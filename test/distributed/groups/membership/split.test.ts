@@ -1,4 +1,4 @@
-import { newGroup, runWorld, splitGroup } from '@tsrun/distributed'
+import { runWorld } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { errorOf, thrownBy } from '../../support/outcome.ts'
 
@@ -41,7 +41,7 @@ describe('split', () => {
 
   it('also divides a group created by split', async () => {
     await runWorld({ size: 6 }, async (world) => {
-      const even = (await splitGroup(world.rank % 2, -world.rank, { parent: world }))!
+      const even = (await world.split(world.rank % 2, -world.rank))!
       expect(even.ranks).toEqual(world.rank % 2 === 0 ? [4, 2, 0] : [5, 3, 1])
       const ends = await even.split(even.rank === 1 ? null : 7, 0, { name: 'ends' })
       expect(ends?.ranks).toEqual(
@@ -76,7 +76,7 @@ describe('rank numbers', () => {
   it('are translated between group and world', async () => {
     await runWorld({ size: 4 }, async (world) => {
       if (world.rank === 1) return
-      const group = await newGroup([3, 0, 2], { parent: world })
+      const group = await world.newGroup([3, 0, 2])
       expect([0, 1, 2].map((rank) => group.globalRank(rank))).toEqual([3, 0, 2])
       expect([3, 0, 2].map((rank) => group.groupRank(rank))).toEqual([0, 1, 2])
       for (const call of [() => group.groupRank(1), () => group.globalRank(3)]) {

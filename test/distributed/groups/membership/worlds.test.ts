@@ -5,7 +5,6 @@ import {
   destroyProcessGroup,
   initProcessGroup,
   isInitialized,
-  newGroup,
   runWorld,
   type ProcessGroup,
 } from '@tsrun/distributed'
@@ -43,7 +42,7 @@ describe('several worlds in one process', () => {
     // the same names and numbers in both worlds
     const pairs = await Promise.all(
       [two[0]!, two[1]!, three[0]!, three[1]!].map(
-        async (world) => await newGroup([0, 1], { parent: world, name: 'pair' }),
+        async (world) => await world.newGroup([0, 1], { name: 'pair' }),
       ),
     )
     const words = await Promise.all(

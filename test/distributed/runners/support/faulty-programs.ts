@@ -1,5 +1,5 @@
 import type { TsrError } from '@tsrun/core'
-import { newGroup, runWorld, type ProcessGroup } from '@tsrun/distributed'
+import { runWorld, type ProcessGroup } from '@tsrun/distributed'
 import fc from 'fast-check'
 import { hostsOf } from '../../support/host-layouts.ts'
 import { start, steps, type Step } from '../../support/programs.ts'
@@ -73,8 +73,8 @@ async function run(program: FaultyProgram): Promise<void> {
   await runWorld(
     { size, seed, memory: 96 * 1024 * 1024, hosts: hostsOf(program) },
     async (world) => {
-      const faulty = await newGroup([...world.ranks], { parent: world })
-      const healthy = await newGroup([...world.ranks].reverse(), { parent: world })
+      const faulty = await world.newGroup([...world.ranks])
+      const healthy = await world.newGroup([...world.ranks].reverse())
       await Promise.all([runSteps(faulty, program, true), runSteps(healthy, program, false)])
     },
   )

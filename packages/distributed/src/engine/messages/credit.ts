@@ -1,9 +1,6 @@
 import { HEADER_BYTES } from './frame.ts'
 
-/**
- * Largest number of eager bytes that a peer has not consumed. It limits the memory for unexpected
- * messages.
- */
+/** Largest number of unconsumed eager bytes, which limits the peer's memory. */
 const EAGER_CREDIT = 256 * 1024
 
 /** Index of each count of one direction. */

@@ -90,10 +90,7 @@ export class FrameWriter {
     if (!this.#ended) this.#pushBlock(this.#begin(0, kind, address, message, exposed), 0)
   }
 
-  /**
-   * Writes a frame that belongs to no message. With `guard`, the frame is about the exposed payload
-   * with this guard.
-   */
+  /** Writes a frame that belongs to no message. `guard` identifies an exposed payload, if any. */
   writeBare(kind: number, guard = 0): void {
     this.write(kind, NO_STREAM, NO_MESSAGE, { place: 0, guard })
   }
@@ -138,10 +135,7 @@ export class FrameWriter {
     return false
   }
 
-  /**
-   * Writes as much as the transport accepts. Returns whether any byte was written; a closed
-   * transport accepts none.
-   */
+  /** Writes as much as the transport accepts. Returns whether any byte was written. */
   flush(): boolean {
     let moved = false
     for (let frame = this.#queue[0]; frame !== undefined; frame = this.#queue[0]) {

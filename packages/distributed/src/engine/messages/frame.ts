@@ -45,10 +45,7 @@ export const frameKinds = {
   getDone: 11,
   /** A message between the diagnosis code of two ranks; `Notice` lists its kinds. */
   notice: 12,
-  /**
-   * `retire`: the receiver of a stream reports that it waits for no message. `retired`: the sender
-   * answers. `createRetirement` uses both.
-   */
+  /** `retire`: the receiver waits for no message. `retired`: the answer. */
   retire: 13,
   retired: 14,
 } as const

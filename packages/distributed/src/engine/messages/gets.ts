@@ -15,10 +15,7 @@ export function createGets({ transport, memory, peer, writer, traffic }: Link) {
   const queue: Get[] = []
   /** State of the exposed payloads that this rank has not answered, by guard. */
   const open = new Map<number, 'exposed' | 'withdrawn'>()
-  /**
-   * Receives whose payload was withdrawn during the copy. They wait for the peer's frame that
-   * confirms the withdrawal.
-   */
+  /** Receives whose payload was withdrawn during the copy, until a frame confirms that. */
   const voided = new Map<number, Transfer>()
   /** Heap offset of a word for copies of the peer's guards. */
   const guardAt = memory.takeFrameBlock(0)
@@ -77,10 +74,7 @@ export function createGets({ transport, memory, peer, writer, traffic }: Link) {
     /** Tells the peer that this rank does not need its payload. */
     refuse: answer,
     advance,
-    /**
-     * Handles the frame that says that a payload was withdrawn. It may arrive long after the guard
-     * has changed.
-     */
+    /** Handles a withdrawal. Its frame may arrive long after the guard has changed. */
     onWithdrawn(guard: number): void {
       if (!open.has(guard)) return
       open.set(guard, 'withdrawn')

@@ -21,10 +21,7 @@ import { Stream, streamKey, type Transfer } from './stream.ts'
 
 /** Events of a link for the engine. Events of one message go to its `Transfer` instead. */
 export interface LinkEvents {
-  /**
-   * Called for a message without a receive, so that the engine can compare it with its own
-   * operation at that position.
-   */
+  /** Called for a message without a receive, which may belong to another operation. */
   onUnexpected(stream: Stream, theirs: Fingerprint): void
   /** Called when a peer reports that an operation or a group has failed. */
   readonly onFault: (link: Link, header: FrameHeader, payload: Uint8Array) => void
@@ -138,10 +135,7 @@ export class Link {
     })
   }
 
-  /**
-   * Drops the stream of a collective. Returns the fingerprint of the first message that has no
-   * receive, if any.
-   */
+  /** Drops the stream of a collective. Returns the fingerprint of a leftover message. */
   closeStream(stream: Stream): Fingerprint | undefined {
     this.streams.delete(stream.key)
     if (stream.unexpected.length > 0) {
@@ -264,7 +258,7 @@ export class Link {
         this.events.onUnexpected(new Stream(this, space, group, sequence), fingerprint)
         return undefined
       case frameKinds.fault:
-        // The peer has posted its messages before.
+        // The peer posted its mailbox messages before the fault, so read them first.
         this.#readMail()
         return this.#onText(header, this.events.onFault)
       case frameKinds.notice:
@@ -298,10 +292,7 @@ export class Link {
     }
   }
 
-  /**
-   * Closes a link if there is no memory for a frame. The peer could not interpret a stream with
-   * missing frames.
-   */
+  /** Closes a link without memory for a frame: a stream must not miss frames. */
   #fail(cause: unknown): void {
     this.failure ??= cause
     this.writer.discard()

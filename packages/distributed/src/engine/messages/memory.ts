@@ -4,10 +4,7 @@ import type { Heap } from '../../arena/heap.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
 
-/**
- * Smallest block of a frame in bytes. Each larger size is twice the previous one, up to the block
- * of the largest eager frame.
- */
+/** Smallest block of a frame in bytes. Larger sizes double, up to that of eager frames. */
 const SMALLEST_BLOCK = 64
 const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
 const SCRATCH = 0.875
@@ -58,10 +55,7 @@ export class EngineMemory {
     this.#allocator.release(at)
   }
 
-  /**
-   * Returns a block for a header and `payload` bytes (at most EAGER_LIMIT). Freed blocks are
-   * reused.
-   */
+  /** Returns a block for a header and `payload` bytes, at most EAGER_LIMIT. */
   takeFrameBlock(payload: number): number {
     const size = classOf(payload)
     return this.#blocks[size]?.pop() ?? this.allocate(Math.min(2 ** size, LARGEST_BLOCK))

@@ -43,9 +43,7 @@ export function createRetirement({ writer, streams }: Link) {
         // There is no memory for more frames. The next search tries again.
       }
     },
-    /**
-     * Handles a peer that waits for no message of a stream and has received `index` messages of it.
-     */
+    /** Handles a peer that waits for no message of a stream, after `index` messages. */
     onRetire(header: FrameHeader): void {
       const { space, group, sequence, index } = header
       const stream = streams.get(streamKey(space, group, sequence))
@@ -58,10 +56,7 @@ export function createRetirement({ writer, streams }: Link) {
       write(frameKinds.retired, header, isOver ? index : 0)
       if (stream !== undefined) drop(stream)
     },
-    /**
-     * Handles the answer of the sender: it says by how much to reduce message numbers. Returns the
-     * receives that waited for the answer.
-     */
+    /** Handles the answer to `retire`. Returns the receives that waited for it. */
     onRetired({ space, group, sequence, index }: FrameHeader): Transfer[] {
       const stream = streams.get(streamKey(space, group, sequence))
       if (stream?.held === undefined) return []

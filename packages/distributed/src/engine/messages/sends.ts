@@ -90,10 +90,7 @@ export class Sends {
     this.#link.writer.write(frameKinds.exposed, transfer.stream, transfer, exposed)
   }
 
-  /**
-   * Invalidates an exposed payload, so that the caller may change its buffer. The guard stays
-   * allocated until the peer has answered.
-   */
+  /** Invalidates an exposed payload. Its guard stays until the peer has answered. */
   #conceal(transfer: Transfer): boolean {
     for (const [guard, exposed] of this.#exposed) {
       if (exposed !== transfer) continue

@@ -23,7 +23,6 @@ import type {
   CallOptions,
   CollectiveOptions,
   MessageOptions,
-  MonitoredBarrierOptions,
   ReduceOptions,
 } from '../../call-options.ts'
 import { reductionCodes, reductionsOf, type ReduceOp } from '../../reduction.ts'
@@ -46,7 +45,7 @@ export interface Named {
   readonly buffer: AnyTypedArray | null
 }
 
-type AnyOptions = MessageOptions & ReduceOptions & MonitoredBarrierOptions
+type AnyOptions = MessageOptions & ReduceOptions
 
 const optionNames = Object.keys({
   algorithm: true,
@@ -57,7 +56,6 @@ const optionNames = Object.keys({
   signal: true,
   tag: true,
   timeout: true,
-  waitAllRanks: true,
 } satisfies Record<keyof AnyOptions, true>)
 const knownNames = new Set(optionNames)
 
@@ -161,7 +159,7 @@ export function checkOverlap(
   const end = Math.min(whole.byteOffset + whole.byteLength, part.byteOffset + part.byteLength)
   const isInPlace =
     place !== undefined && part.byteOffset === whole.byteOffset + place * part.BYTES_PER_ELEMENT
-  // Read the buffers last: most ranges are apart already.
+  // Compare the buffers last, because most ranges do not overlap.
   if (begin >= end || isInPlace || whole.buffer !== part.buffer) return
   const where =
     place === undefined ? 'it cannot be done in place' : `in place only from element ${place} on`
@@ -172,8 +170,8 @@ export function bufferError(operation: string, problem: string): TsrError {
   return tsrError('ERR_TSR_BUFFER', { operation, problem })
 }
 
-export function detachedError(operation: string, which = 'a buffer'): TsrError {
-  return bufferError(operation, `${which} was detached while the operation was under way`)
+export function detachedError(operation: string): TsrError {
+  return bufferError(operation, 'a buffer was detached while the operation was under way')
 }
 
 /**  @throws ERR_TSR_RANK_RANGE */
@@ -271,58 +269,55 @@ export function checkRooted(
 }
 
 /**
- * Checks a collective with slices of different lengths. `whole` consists of one slice per rank with
- * `counts` elements each, and `slice` is this rank's slice.
- *
- * @param whole - undefined on a rank that has only its slice
- * @returns the dtype, and the table of lengths for the engine
+ * Checks a collective in which `whole` consists of one slice per rank with `counts` elements each,
+ * and `slice` is this rank's slice.
  */
 export function checkUneven(
   operation: string,
   { rank, size }: Member,
-  whole: Named | undefined,
+  whole: Given,
   slice: Given,
-  counts: readonly number[] | null,
+  counts: readonly number[],
   options: CollectiveOptions | undefined,
-): { readonly dtype: DType; readonly table: readonly number[] } {
-  const { length } = slice.buffer
-  if (whole === undefined) {
-    const dtype = checkBuffer(operation, slice.name, slice.buffer, options)
-    return { dtype, table: Array.from({ length: size }, (_, i) => (i === rank ? length : 0)) }
-  }
+): DType {
   const dtype = checkSameDType(operation, whole, slice, options)
-  const table = checkCounts(operation, size, 'counts', counts, whole)
-  if (length !== table[rank]) {
-    const problem = `${slice.name} has ${length} elements; expected ${table[rank]}, counts[${rank}]`
+  checkCounts(operation, size, 'counts', counts, whole)
+  const { length } = slice.buffer
+  if (length !== counts[rank]) {
+    const problem = `${slice.name} has ${length} elements; expected ${counts[rank]}, counts[${rank}]`
     throw bufferError(operation, problem)
   }
-  checkOverlap(operation, whole.buffer!, slice.buffer, sum(table.slice(0, rank)))
-  return { dtype, table }
+  checkOverlap(operation, whole.buffer, slice.buffer, sum(counts.slice(0, rank)))
+  return dtype
 }
 
-/** Checks that `whole` consists of `size` slices of the given lengths. Returns the lengths. */
+/** Checks that `whole` consists of `size` slices of the given lengths. */
 export function checkCounts(
   operation: string,
   size: number,
   name: string,
-  counts: readonly number[] | null,
-  whole: Named,
-): readonly number[] {
-  if (!Array.isArray(counts) || counts.length !== size) {
-    const given = Array.isArray(counts) ? `has ${counts.length} entries` : 'is not a list'
+  counts: readonly number[],
+  whole: Given,
+): void {
+  if (!isList(counts) || counts.length !== size) {
+    const given = isList(counts) ? `has ${counts.length} entries` : 'is not a list'
     throw bufferError(operation, `${name} ${given}; expected ${size}, one for each rank`)
   }
-  const table: readonly number[] = counts
-  const odd = table.findIndex((length) => !Number.isSafeInteger(length) || length < 0)
+  const odd = counts.findIndex((length) => !Number.isSafeInteger(length) || length < 0)
   if (odd >= 0) {
-    const problem = `${name}[${odd}] is ${String(table[odd])}; expected an integer >= 0`
+    const problem = `${name}[${odd}] is ${String(counts[odd])}; expected an integer >= 0`
     throw bufferError(operation, problem)
   }
-  const { length } = whole.buffer!
-  const expected = sum(table)
-  if (length === expected) return table
+  const { length } = whole.buffer
+  const expected = sum(counts)
+  if (length === expected) return
   const problem = `${whole.name} has ${length} elements; expected ${expected}, the sum of ${name}`
   throw bufferError(operation, problem)
+}
+
+/** Whether the argument is a list. `Array.isArray` would narrow a readonly array to `any[]`. */
+export function isList(value: readonly unknown[]): boolean {
+  return Array.isArray(value)
 }
 
 function sum(numbers: readonly number[]): number {

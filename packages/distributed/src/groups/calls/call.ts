@@ -1,4 +1,3 @@
-import type { Arena } from '../../arena/arena.ts'
 import type { CallOptions } from '../../call-options.ts'
 import type { AnyTypedArray, DType } from '../../dtype.ts'
 import type { OperationName } from '../../operation.ts'
@@ -13,27 +12,19 @@ export interface Call<T = void> {
   readonly count: number
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined
+  /** Buffers that are input and output together, one after the other. */
+  readonly parts?: readonly AnyTypedArray[]
   readonly peer?: number
   readonly tag?: number
   readonly reduction?: CheckedReduction | undefined
-  /**
-   * A position among the group's collectives that was reserved for this call. Default: the next
-   * position.
-   */
+  /** The position reserved among the group's collectives. Default: the next one. */
   readonly sequence?: number
-  /**
-   * Numbers for the engine, or space for the numbers that the engine returns. `Operation.table` has
-   * the layout.
-   */
+  /** Numbers for the engine, or space for numbers that it returns; see `Operation.table`. */
   readonly table?: readonly number[] | undefined
   /** Factor by which to multiply the time-out. */
   readonly patience?: number
   /** Computes the result from the table that the engine filled. Default: undefined. */
   readonly resultOf?: ((table: Float64Array) => T) | undefined
-  /** Called when the operation has succeeded. */
-  readonly onDone?: () => void
-  /** Called when the operation has ended in any way, even if the call is refused. */
-  readonly onEnd?: () => void
   readonly options: CallOptions | undefined
 }
 
@@ -45,8 +36,7 @@ export interface Call<T = void> {
 export type StartMode = 'started' | 'awaited' | 'prepared'
 
 export interface Starter {
-  readonly arena: Arena
-  /** Absent for the calls of which another call consists: their positions are reserved. */
+  /** Repeated blocking calls. Absent for the parts of another call, whose positions are reserved. */
   readonly repeated?: ReturnType<typeof createRepeatedCalls>
   /** Whether the other ranks of the world do not exist. */
   readonly isFake?: boolean

@@ -1,10 +1,6 @@
-import { dtypes, type AnyTypedArray } from '../../dtype.ts'
+import type { AnyTypedArray } from '../../dtype.ts'
 import { digestOf } from '../../operation.ts'
-import type {
-  CollectiveOptions,
-  MonitoredBarrierOptions,
-  ReduceOptions,
-} from '../../call-options.ts'
+import type { CallOptions, CollectiveOptions, ReduceOptions } from '../../call-options.ts'
 import {
   bufferError,
   checkBuffer,
@@ -16,11 +12,11 @@ import {
   checkSameDType,
   checkSlices,
   checkUneven,
+  isList,
   type Member,
 } from './arguments.ts'
 import type { Starter } from './call.ts'
 import { DerivedForms } from './derived-forms.ts'
-import { packInto } from './staging.ts'
 import type { FollowedWork } from './pending-work.ts'
 
 type Buffer = AnyTypedArray
@@ -69,7 +65,6 @@ export class Collectives extends DerivedForms implements Member {
     return this.#startReduction('allReduce', buffer, 0, options)
   }
 
-  /** Packs the buffers into one block of the arena and copies the results back at the end. */
   allReduceCoalesced(buffers: readonly Buffer[], options?: ReduceOptions): FollowedWork<void> {
     const name = 'allReduceCoalesced'
     if (!isList(buffers)) throw bufferError(name, 'buffers is not a list')
@@ -80,21 +75,16 @@ export class Collectives extends DerivedForms implements Member {
     for (const each of list.slice(1)) checkSameDType(name, first, each, options)
     const reduction = checkReduction(name, dtype, options)
     const lengths = buffers.map(({ length }) => length)
-    const { arena } = this.operations
-    const packed = packInto(arena, name, buffers)
-    const count = lengths.reduce((a, b) => a + b, 0)
-    const whole = new dtypes[dtype].array(arena.heap.bytes.buffer, packed.at, count)
     return this.operations.start({
       name,
       dtype,
-      count,
-      input: whole,
-      output: whole,
+      count: lengths.reduce((a, b) => a + b, 0),
+      input: undefined,
+      output: undefined,
       peer: digestOf(lengths),
       reduction,
       options,
-      onDone: packed.unpack,
-      onEnd: packed.free,
+      parts: buffers,
     })
   }
 
@@ -112,7 +102,7 @@ export class Collectives extends DerivedForms implements Member {
     root: number,
     options?: CollectiveOptions,
   ): FollowedWork<void> {
-    return this.#startRooted('gather', output, input, null, root, options)
+    return this.#startRooted('gather', output, input, root, options)
   }
 
   scatter(
@@ -121,7 +111,7 @@ export class Collectives extends DerivedForms implements Member {
     root: number,
     options?: CollectiveOptions,
   ): FollowedWork<void> {
-    return this.#startRooted('scatter', input, output, null, root, options)
+    return this.#startRooted('scatter', input, output, root, options)
   }
 
   allToAll(output: Buffer, input: Buffer, options?: CollectiveOptions): FollowedWork<void> {
@@ -152,34 +142,9 @@ export class Collectives extends DerivedForms implements Member {
     options?: CollectiveOptions,
   ): FollowedWork<void> {
     const name = 'allGatherV'
-    return this.operations.start({
-      ...checkUneven(name, this, named('output', output), named('input', input), counts, options),
-      name,
-      count: 0,
-      input,
-      output,
-      options,
-    })
-  }
-
-  gatherV(
-    output: Buffer | null,
-    input: Buffer,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): FollowedWork<void> {
-    return this.#startRooted('gatherV', output, input, counts, root, options)
-  }
-
-  scatterV(
-    output: Buffer,
-    input: Buffer | null,
-    counts: readonly number[] | null,
-    root: number,
-    options?: CollectiveOptions,
-  ): FollowedWork<void> {
-    return this.#startRooted('scatterV', input, output, counts, root, options)
+    const [whole, slice] = [named('output', output), named('input', input)]
+    const dtype = checkUneven(name, this, whole, slice, counts, options)
+    return this.operations.start({ name, dtype, count: 0, table: counts, input, output, options })
   }
 
   allToAllV(
@@ -217,14 +182,13 @@ export class Collectives extends DerivedForms implements Member {
     })
   }
 
-  monitoredBarrier(options?: MonitoredBarrierOptions): FollowedWork<void> {
+  monitoredBarrier(options?: CallOptions): FollowedWork<void> {
     return this.operations.start({
       name: 'monitoredBarrier',
       dtype: 'float32',
       count: 0,
       input: undefined,
       output: undefined,
-      peer: options?.waitAllRanks === true ? 1 : 0,
       // Let the time-out of rank 0 end first, even if rank 0 arrives last. Only rank 0 can name the
       // missing ranks.
       patience: this.rank === 0 ? 1 : 2,
@@ -234,32 +198,27 @@ export class Collectives extends DerivedForms implements Member {
 
   /** Starts a call in which `root` gathers or scatters the slices of `whole`. */
   #startRooted(
-    name: 'gather' | 'scatter' | 'gatherV' | 'scatterV',
+    name: 'gather' | 'scatter',
     whole: Buffer | null,
     slice: Buffer,
-    counts: readonly number[] | null,
     root: number,
     options: CollectiveOptions | undefined,
   ): FollowedWork<void> {
     checkRank(name, this, root)
-    const isGather = name.startsWith('gather')
+    const isGather = name === 'gather'
     const part = named(isGather ? 'input' : 'output', slice)
     const all = this.rank === root ? named(isGather ? 'output' : 'input', whole) : undefined
-    const uneven = name.endsWith('V')
-      ? checkUneven(name, this, all, part, counts, options)
-      : undefined
-    const dtype = uneven?.dtype ?? checkRooted(name, this, all, part, options)
+    const dtype = checkRooted(name, this, all, part, options)
     const buffer = all?.buffer ?? undefined
     return this.operations.start({
       name,
       dtype,
-      count: uneven === undefined ? slice.length : 0,
+      count: slice.length,
       input: isGather ? slice : buffer,
       output: isGather ? buffer : slice,
       peer: root,
       reduction: undefined,
       options,
-      table: uneven?.table,
     })
   }
 
@@ -306,11 +265,6 @@ export class Collectives extends DerivedForms implements Member {
       options,
     })
   }
-}
-
-/** Whether the argument is a list. `Array.isArray` would narrow a readonly array to `any[]`. */
-function isList(value: readonly Buffer[]): boolean {
-  return Array.isArray(value)
 }
 
 function named<B extends Buffer | null>(name: string, buffer: B): { name: string; buffer: B } {

@@ -18,7 +18,6 @@ const objectCalls = [
   'allGatherObject',
   'gatherObject',
   'scatterObject',
-  'allToAllObject',
 ] as const
 
 /** The calls that can be prepared. */

@@ -16,10 +16,7 @@ const TAGS = 2 ** 32
 export function createMessageOrder() {
   const sent = new Map<number, number>()
   const received = new Map<number, number>()
-  /**
-   * Tags for which this rank has called a receive from any source. The numbers of later receives
-   * are unknown.
-   */
+  /** Tags of receives from any source. The numbers of later receives are unknown. */
   const unknown = new Set<number>()
   return ({ name, peer, tag }: Operation): number | undefined => {
     if (name === 'recv' && peer === ANY_SOURCE) unknown.add(tag)

@@ -51,10 +51,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
   /** Whether an error has reached a caller. Then `unreadError` reports nothing. */
   let isErrorRead = false
   let mode: StartMode = 'started'
-  /**
-   * With this many pending operations, completed operations are removed even if nobody has awaited
-   * them.
-   */
+  /** With this many pending operations, completed ones are removed even if unread. */
   let sweepAt = 100
 
   const refuse = (operation: string): never => {
@@ -181,7 +178,6 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
         return work
       } catch (error) {
         staged?.free()
-        call.onEnd?.()
         throw error
       }
     },
@@ -209,10 +205,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       return ticket
     },
 
-    /**
-     * Refuses further calls and waits for pending operations. Aborts operations that are still
-     * pending after FINISH_TIME.
-     */
+    /** Refuses further calls. Waits for pending operations, and aborts after FINISH_TIME. */
     async finish(): Promise<void> {
       isFinished = true
       selfMessages.finish()
@@ -241,7 +234,8 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       if (!ended.isUnread) {
         isErrorRead ||= error !== undefined
       } else if (error === undefined) {
-        if (ended.call.output !== undefined && unread?.isUnread !== true) unread = ended
+        const { output, parts } = ended.call
+        if ((output ?? parts) !== undefined && unread?.isUnread !== true) unread = ended
       } else {
         const isAbort = isTsrError(error) && error.code === 'ERR_TSR_OPERATION_ABORTED'
         if (isCollective(ended.operation) && !isAbort) failed ??= { run: ended, error }

@@ -54,9 +54,7 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
     return this.#promise
   }
 
-  /**
-   * @param isAwaited - whether to keep the process alive and the engine polling until completion
-   */
+  /** @param isAwaited - whether the process stays alive and the engine polls until then */
   abstract follow(callback: () => void, isAwaited?: boolean): void
 
   /** Moves the data that this thread can move. Returns the outcome once it is known. */

@@ -22,10 +22,7 @@ interface Owner extends RunOwner {
 export class PreparedOperation implements PersistentOperation {
   readonly call: Call<unknown>
   readonly operation: Restartable
-  /**
-   * Number of the message in its series, from `createMessageOrder`; undefined if unknown or not a
-   * message.
-   */
+  /** As in `Run`. */
   order: number | undefined = undefined
   readonly #owner: Owner
   readonly #staged: StagedBuffers

@@ -59,10 +59,7 @@ export function createRepeatedCalls(arena: Arena) {
         throw error
       }
     },
-    /**
-     * Notes a call before it runs. At the third call in a row with these arguments, prepares it with
-     * `prepare`, and returns true.
-     */
+    /** Notes a call. Prepares the third in a row with these arguments, and returns true. */
     note(kind: number, args: Arguments, prepare: () => unknown): boolean {
       const last = lastCalls[kind]
       if (last === undefined || args.some((arg, i) => arg !== last.args[i])) {

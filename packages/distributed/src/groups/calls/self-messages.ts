@@ -66,9 +66,7 @@ export function createSelfMessages(
       }
       unmatched.set(ticket, host.background(onTimeout, Math.min(timeout, LONGEST_TIMER)))
     },
-    collect: () => undefined,
     poll: () => undefined,
-    spinBriefly: () => undefined,
     /** Fails instead of blocking: while this rank is blocked, it cannot make the matching call. */
     block(ticket, operation) {
       end(ticket, tsrError('ERR_TSR_SELF_SEND', { operation, rank }))

@@ -3,7 +3,14 @@ import type { AnyTypedArray } from '../../dtype.ts'
 import { detachedError } from './arguments.ts'
 import type { Call } from './call.ts'
 
-type Submitted = Pick<Call, 'input' | 'output' | 'table'>
+/** A buffer of the caller, and the place of its copy in the arena. */
+interface Target {
+  readonly buffer: AnyTypedArray
+  readonly at: number
+  readonly bytes: number
+}
+
+type Submitted = Pick<Call, 'input' | 'output' | 'table' | 'parts'>
 
 /**
  * Places the buffers of a call in the arena. Buffers in the arena are used directly. Any other
@@ -16,15 +23,13 @@ export class StagedBuffers {
   readonly output: number
   readonly table: Float64Array | undefined
   readonly #arena: Arena
-  /** The caller's output, if the engine works on a copy of the output, and its length in bytes. */
-  readonly #target: AnyTypedArray | undefined
-  readonly #targetBytes: number
+  #targets: Target[] | undefined
   readonly #copiesInput: boolean
   /** The blocks of the arena that this call allocated. */
   #blocks: number[] | undefined
 
   /** @throws ERR_TSR_ARENA_EXHAUSTED */
-  constructor(arena: Arena, { input, output, table }: Submitted) {
+  constructor(arena: Arena, { input, output, table, parts }: Submitted) {
     this.#arena = arena
     const isStaged = output !== undefined && !arena.contains(output)
     try {
@@ -32,15 +37,18 @@ export class StagedBuffers {
       const first = input ?? output
       const isCopied = first === output ? isStaged : !arena.contains(first!)
       this.#copiesInput = isCopied && input !== undefined
-      this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
+      if (parts === undefined) {
+        this.input = first === undefined ? 0 : this.#place(first, input !== undefined, isCopied)
+      } else {
+        this.input = this.#pack(parts)
+      }
       const isOne = first === output || output === undefined
       this.output = isOne ? this.input : this.#place(output, false, isStaged)
+      if (isStaged) this.#addTarget(output, this.output)
     } catch (error) {
       this.free()
       throw error
     }
-    this.#target = isStaged ? output : undefined
-    this.#targetBytes = isStaged ? output.byteLength : 0
   }
 
   /** Copies the caller's input again if it is staged. */
@@ -48,12 +56,13 @@ export class StagedBuffers {
     if (this.#copiesInput) this.#arena.heap.bytes.set(bytesOf(input!), this.input)
   }
 
-  /** Copies the result to the caller's output if it is staged. @throws ERR_TSR_BUFFER */
+  /** Copies the result to the caller's buffers if they are staged. @throws ERR_TSR_BUFFER */
   copyBack(operation: string): void {
-    const bytes = this.#targetBytes
-    if (this.#target === undefined || bytes === 0) return
-    if (this.#target.byteLength !== bytes) throw detachedError(operation, 'the buffer')
-    bytesOf(this.#target).set(this.#arena.heap.bytes.subarray(this.output, this.output + bytes))
+    if (this.#targets === undefined) return
+    for (const { buffer, at, bytes } of this.#targets) {
+      if (buffer.byteLength !== bytes) throw detachedError(operation)
+      bytesOf(buffer).set(this.#arena.heap.bytes.subarray(at, at + bytes))
+    }
   }
 
   free(): void {
@@ -68,6 +77,24 @@ export class StagedBuffers {
     return at
   }
 
+  /** Copies several buffers into one block. Returns its offset. */
+  #pack(parts: readonly AnyTypedArray[]): number {
+    const start = this.#take(parts.reduce((bytes, { byteLength }) => bytes + byteLength, 0))
+    let at = start
+    for (const buffer of parts) {
+      this.#arena.heap.bytes.set(bytesOf(buffer), at)
+      this.#addTarget(buffer, at)
+      at += buffer.byteLength
+    }
+    return start
+  }
+
+  #addTarget(buffer: AnyTypedArray, at: number): void {
+    if (buffer.byteLength === 0) return
+    this.#targets ??= []
+    this.#targets.push({ buffer, at, bytes: buffer.byteLength })
+  }
+
   #placeTable(numbers: readonly number[]): Float64Array {
     const at = this.#take(numbers.length * Float64Array.BYTES_PER_ELEMENT)
     const table = new Float64Array(this.#arena.heap.doubles.buffer, at, numbers.length)
@@ -80,31 +107,6 @@ export class StagedBuffers {
     this.#blocks ??= []
     this.#blocks.push(at)
     return at
-  }
-}
-
-/** Copies several buffers into one block of the arena. @throws ERR_TSR_ARENA_EXHAUSTED */
-export function packInto(arena: Arena, operation: string, buffers: readonly AnyTypedArray[]) {
-  const at = arena.allocBytes(buffers.reduce((bytes, { byteLength }) => bytes + byteLength, 0))
-  let end = at
-  const parts = buffers.map((buffer) => {
-    const part = arena.heap.bytes.subarray(end, end + buffer.byteLength)
-    part.set(bytesOf(buffer))
-    end += buffer.byteLength
-    return { buffer, part }
-  })
-  return {
-    at,
-    /** Copies the contents of the block back to the buffers. @throws ERR_TSR_BUFFER */
-    unpack: () => {
-      for (const { buffer, part } of parts) {
-        if (buffer.byteLength !== part.length) throw detachedError(operation)
-        bytesOf(buffer).set(part)
-      }
-    },
-    free: () => {
-      arena.releaseBytes(at)
-    },
   }
 }
 

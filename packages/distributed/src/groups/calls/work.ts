@@ -11,10 +11,7 @@ import { PendingWork, type Outcome, type StartedWork } from './pending-work.ts'
 export interface Run {
   readonly call: Call<unknown>
   readonly operation: Operation
-  /**
-   * Number of the message in its series, from `createMessageOrder`; undefined if unknown or not a
-   * message.
-   */
+  /** The number from `createMessageOrder`; undefined if it is unknown or for a collective. */
   readonly order: number | undefined
   readonly isUnread: boolean
   /** Has the stack of the call. */
@@ -98,12 +95,11 @@ export class OperationWork<T> extends PendingWork<T> implements StartedWork<T> {
 
   #settle(): Outcome<T> {
     if (this.#outcome !== undefined) return this.#outcome
-    const { options, onDone, onEnd, resultOf } = this.call
+    const { options, resultOf } = this.call
     if (this.#onAbort !== undefined) options?.signal?.removeEventListener('abort', this.#onAbort)
     try {
       const error = endRun(this.#owner, this, this.#ticket, this.#staged)
       if (error === undefined) {
-        onDone?.()
         this.#outcome = { value: resultOf?.(this.#staged.table ?? NO_TABLE) as T }
       } else {
         this.#outcome = { error }
@@ -111,10 +107,7 @@ export class OperationWork<T> extends PendingWork<T> implements StartedWork<T> {
     } catch (thrown) {
       this.#outcome = { error: thrown }
     } finally {
-      if (!isHeld(this.#owner.runner, this.operation, this.#ticket)) {
-        this.#staged.free()
-        onEnd?.()
-      }
+      if (!isHeld(this.#owner.runner, this.operation, this.#ticket)) this.#staged.free()
     }
     return this.#outcome
   }

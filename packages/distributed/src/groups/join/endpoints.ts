@@ -74,18 +74,13 @@ const published = object({
   refusal: text.optional(),
   tuning: object({ source: text, digest: text }),
   protection: choice('none', 'encrypted'),
-  /**
-   * Secret that a dialing rank needs besides the token. If the store uses TLS, only members can
-   * read the secret.
-   */
+  /** Secret for dialing, besides the token. With TLS, only members can read it. */
   secret: text.optional(),
 })
 
 type Published = Of<typeof published>
 
-/**
- * Milliseconds for which a rank that refuses to join waits until the other ranks refuse as well.
- */
+/** Milliseconds for which a rank that refuses to join waits for the others to refuse. */
 const REFUSAL_TIMEOUT = 10_000
 
 /**

@@ -21,10 +21,7 @@ import type { InitSettings } from './options.ts'
 
 /** The worlds that this process has joined. */
 export interface Joined {
-  /**
-   * The incarnations of this process that left a world normally. When the process joins again, it
-   * does not count as the replacement of a lost rank.
-   */
+  /** The incarnations that left normally, and are not lost ranks when they join again. */
   readonly departures: Set<string>
   /**
    * The group of all ranks of the newest world, until it is left. There are no references to older
@@ -112,10 +109,7 @@ export async function joinGeneration(
   return past.group
 }
 
-/**
- * Returns the number of the next generation. The first rank that asks creates it; the other ranks
- * find it in the store.
- */
+/** Returns the next generation's number, which the first rank that asks creates. */
 async function beginNext(root: Store, generation: number): Promise<number> {
   const { value } = await root.compareSet('generation', String(generation), String(generation + 1))
   const next = readGeneration(value)
@@ -136,10 +130,7 @@ async function newestGeneration(root: Store): Promise<number> {
   return readGeneration(value)
 }
 
-/**
- * Returns the number of the generation that this process joins.
- * @param departures - incarnations of this process that left a world normally
- */
+/** Returns the number of the generation that this process joins. */
 async function chooseGeneration(
   { rank, timeout, signal }: InitSettings,
   root: Store,

@@ -35,22 +35,13 @@ import {
 
 /** State that outlives the worlds of this process. */
 export interface Past extends Joined {
-  /**
-   * The store, if this process is rank 0 and no launcher hosts the store. Other ranks may need it
-   * after rank 0 has left.
-   */
+  /** The store that rank 0 hosts without a launcher. Others may need it for longer. */
   server?: StoreServer
 }
 
-/**
- * When to stop waiting for a host name that does not resolve: this many milliseconds before the
- * time-out.
- */
+/** How many milliseconds before the time-out to stop resolving a host name. */
 const LAST_LOOK = 1000
-/**
- * Milliseconds for which rank 0 waits for the other ranks when it leaves. Its process.exit() would
- * end their store.
- */
+/** Milliseconds for which rank 0 keeps the store open for others before it leaves. */
 const LEAVE_TOGETHER = 3000
 
 /**
@@ -79,10 +70,7 @@ export async function joinWorld(
   }
 }
 
-/**
- * Leaves the world when the script of rank 0 has ended. The process stays alive while other ranks
- * need its store.
- */
+/** Leaves the world when the script of rank 0 ends. The store stays while it is needed. */
 function leaveBeforeExit(past: Past): void {
   process.on('beforeExit', (code) => {
     const world = past.group?.world
@@ -127,10 +115,7 @@ async function openRendezvous(settings: InitSettings, past: Past): Promise<Rende
   }
 }
 
-/**
- * Starts the store. If the store of an earlier world is still open, reuses it, because other ranks
- * may already use it.
- */
+/** Starts the store, or reuses an open one, which other ranks may already use. */
 async function hostStore(past: Past, options: StoreServerOptions): Promise<StoreServer> {
   const { server } = past
   const isOpen = server?.inspect().isOpen === true && server.endpoint.port === options.port

@@ -16,7 +16,7 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
-/** No memory is tried that is smaller than a quarter of these bytes. */
+/** The search for a smaller memory ends at a quarter of these bytes. */
 const SHORT_ARENA = 256 * 1024 * 1024
 
 /**
@@ -31,9 +31,11 @@ export async function openRunner(settings: InitSettings, joining: Joining): Prom
   const { table: tuning, ...identity } = settings.tuning
   const memory = reserveMemory(rank, arena)
   const owner = { rank, worldSize, settings: settings.diagnosis }
-  const journal = new Journal(owner, undefined, joining.generation)
-  journal.publishAt(openStatus(process.env, rank))
-  beginTracing(journal, settings)
+  const journal = new Journal(owner, {
+    status: openStatus(process.env, rank),
+    traced: beginTracing(settings),
+    generation: joining.generation,
+  })
   if (worldSize === 1 || transport === 'fake') {
     return createInlineRunner({ memory, rank, worldSize, journal, tuning }, undefined)
   }
@@ -78,7 +80,7 @@ function reserveMemory(rank: number, bytes: number): WebAssembly.Memory {
       const memory = createMemory(tried)
       if (tried < bytes) {
         const facts = { rank, bytes: tried, wanted: bytes }
-        createLogger('distributed').warn(facts, 'the address space is short: a smaller arena')
+        createLogger('distributed').warn(facts, 'the address space is short, so the arena is smaller')
       }
       return memory
     } catch (cause) {
@@ -90,14 +92,10 @@ function reserveMemory(rank: number, bytes: number): WebAssembly.Memory {
 }
 
 /**  @throws ERR_TSR_ENVIRONMENT */
-function beginTracing(
-  journal: Journal,
-  { rank, worldSize, environment, diagnosis }: InitSettings,
-): void {
+function beginTracing({ rank, worldSize, environment, diagnosis }: InitSettings) {
   const { runId, restartCount } = diagnosis
   const node = environment?.nodeRank ?? 0
-  const trace = beginTrace(process.env, { rank, worldSize, node, runId, restartCount })
-  journal.trace(trace?.recorder)
+  return beginTrace(process.env, { rank, worldSize, node, runId, restartCount })?.recorder
 }
 
 async function listeningAddress(

@@ -5,7 +5,6 @@ import {
   count,
   createLogger,
   declareOptions,
-  filled,
   flag,
   having,
   isStrongToken,
@@ -22,7 +21,6 @@ import {
   tsrError,
   where,
   written,
-  type PortRange,
   type ProtectionSettings,
   type RankEnvironment,
   type Rules,
@@ -30,7 +28,7 @@ import {
 import { addressSpaceLimit, isAvailable } from '@tsrun/native'
 import type { Store } from '@tsrun/store'
 import { readTuning } from './tuning-file.ts'
-import { readDiagnosis, type DiagnosisOptions } from '../../diagnosis/settings.ts'
+import { readDiagnosis } from '../../diagnosis/settings.ts'
 import type { StreamName } from '../../runners/open-transport.ts'
 
 /** `shared-memory` uses tcp for ranks of other hosts. */
@@ -42,7 +40,7 @@ type WorldTransport = StreamName | 'fake'
 export type EngineName = 'worker' | 'inline'
 
 /** Options of `initProcessGroup`. */
-export interface InitOptions extends DiagnosisOptions {
+export interface InitOptions {
   /** Rank of this process in the world. Default: RANK, or the variable of srun or mpirun. */
   readonly rank?: number
   /** Number of ranks in the world. Default: WORLD_SIZE, or the variable of srun or mpirun, or 1. */
@@ -93,16 +91,6 @@ export interface InitOptions extends DiagnosisOptions {
    * the same value. Default: TSRUN_TLS.
    */
   readonly tls?: boolean
-  /**
-   * The network interface, or an IP address of this host, at which other ranks reach this rank.
-   * Default: TSRUN_IFACE, or the interface that leads to the store.
-   */
-  readonly iface?: string
-  /**
-   * Ports to listen on, for firewalls. Default: TSRUN_PORT_RANGE (for example 29600-29699), or any
-   * free port.
-   */
-  readonly ports?: PortRange
 }
 
 /** How a process joins a generation. */
@@ -160,10 +148,6 @@ export const readOptions: (options: InitOptions) => GivenOptions = declareOption
     .secret()
     .optional(),
   tls: flag.optional(),
-  iface: filled().optional(),
-  ports: anything<PortRange>(),
-  stallWarning: positive('milliseconds above 0').optional(),
-  debug: choice('off', 'detail').optional(),
 } satisfies Rules<GivenOptions>)
 
 /** @throws ERR_TSR_ENVIRONMENT, ERR_TSR_ARGUMENT, ERR_TSR_TRANSPORT_UNAVAILABLE, ERR_TSR_TUNING */
@@ -206,9 +190,11 @@ export function completeOptions(options: GivenOptions) {
     ),
     token,
     protection,
-    iface: options.iface ?? readVariable('TSRUN_IFACE', text.optional()),
-    ports: options.ports ?? readVariable('TSRUN_PORT_RANGE', portsRule),
-    diagnosis: readDiagnosis(options, env),
+    /** The network interface, or an address of this host, at which other ranks reach this rank. */
+    iface: readVariable('TSRUN_IFACE', text.optional()),
+    /** The ports to listen on, for firewalls; undefined: any free port. */
+    ports: readVariable('TSRUN_PORT_RANGE', portsRule),
+    diagnosis: readDiagnosis(env),
     /** The tuning table, from the file that TSRUN_TUNING names. */
     tuning: readTuning(env['TSRUN_TUNING']),
   }

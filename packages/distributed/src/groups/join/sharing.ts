@@ -31,9 +31,7 @@ export interface SegmentSurvey {
 const report = object({
   /** Ranks of the same host whose segments this rank cannot open. */
   lacks: list(count()),
-  /**
-   * Why this rank cannot join. It is published, so that the other ranks do not wait for this rank.
-   */
+  /** Why this rank cannot join. Published, so that the other ranks do not wait for it. */
   refusal: text.optional(),
 })
 

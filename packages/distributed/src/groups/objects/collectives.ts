@@ -4,14 +4,7 @@ import type { CallOptions } from '../../call-options.ts'
 import { checkRank } from '../calls/arguments.ts'
 import { Collectives } from '../calls/collectives.ts'
 import type { Operations } from '../calls/operations.ts'
-import {
-  decodeObject,
-  encodeObject,
-  packObjects,
-  roomFor,
-  unpackObjects,
-  wordsFor,
-} from './encoding.ts'
+import { decodeObject, encodeObject, largestOf, roomFor, unpackObjects } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
 /**
@@ -27,10 +20,10 @@ export class ObjectCollectives extends Collectives {
     return this.#run<T>(function* (calls) {
       const length = own?.length ?? new Int32Array(1)
       yield calls.broadcast(length, root, options)
-      const words = own?.words ?? new Int32Array(wordsFor(length[0]!))
-      yield calls.broadcast(words, root, options)
+      const bytes = own?.bytes ?? roomFor(length)
+      yield calls.broadcast(bytes, root, options)
       // The root of a fake world sends nothing.
-      return length[0] === 0 || own !== undefined ? value : (decodeObject(words, length[0]!) as T)
+      return bytes.length === 0 || own !== undefined ? value : (decodeObject(bytes) as T)
     })
   }
 
@@ -41,8 +34,8 @@ export class ObjectCollectives extends Collectives {
       const lengths = new Int32Array(size)
       yield calls.allGather(lengths, own.length, options)
       const all = roomFor(lengths)
-      yield calls.allGatherV(all.words, own.words, all.counts, options)
-      return withOwn(unpackObjects(all) as T[], rank, value)
+      yield calls.allGatherV(all, own.bytes, [...lengths], options)
+      return withOwn(unpackObjects(lengths, all) as T[], rank, value)
     })
   }
 
@@ -51,11 +44,16 @@ export class ObjectCollectives extends Collectives {
     checkRank('gatherObject', this, root)
     const own = encodeObject(value)
     return this.#run<T[] | undefined>(function* (calls) {
-      const lengths = rank === root ? new Int32Array(size) : null
-      yield calls.gather(lengths, own.length, root, options)
-      const all = lengths === null ? undefined : roomFor(lengths)
-      yield calls.gatherV(all?.words ?? null, own.words, all?.counts ?? null, root, options)
-      return all === undefined ? undefined : withOwn(unpackObjects(all) as T[], root, value)
+      const lengths = new Int32Array(size)
+      yield calls.allGather(lengths, own.length, options)
+      const slot = largestOf(lengths)
+      const padded = new Uint8Array(slot)
+      padded.set(own.bytes)
+      const all = rank === root ? new Uint8Array(size * slot) : null
+      yield calls.gather(all, padded, root, options)
+      return all === null
+        ? undefined
+        : withOwn(unpackObjects(lengths, all, slot) as T[], root, value)
     })
   }
 
@@ -63,25 +61,17 @@ export class ObjectCollectives extends Collectives {
     const { rank, size } = this
     checkRank('scatterObject', this, root)
     const given = rank === root ? checkValues('scatterObject', size, values) : undefined
-    const all = given && packObjects(given)
+    const parts = given?.map(encodeObject)
     return this.#run<T>(function* (calls) {
-      const length = new Int32Array(1)
-      yield calls.scatter(length, all?.lengths ?? null, root, options)
-      const words = new Int32Array(wordsFor(length[0]!))
-      yield calls.scatterV(words, all?.words ?? null, all?.counts ?? null, root, options)
-      return given === undefined ? (decodeObject(words, length[0]!) as T) : given[root]!
-    })
-  }
-
-  allToAllObject<T>(values: readonly T[], options?: CallOptions): Work<T[]> {
-    const { rank, size } = this
-    const sent = packObjects(checkValues('allToAllObject', size, values))
-    return this.#run<T[]>(function* (calls) {
-      const lengths = new Int32Array(size)
-      yield calls.allToAll(lengths, sent.lengths, options)
-      const all = roomFor(lengths)
-      yield calls.allToAllV(all.words, sent.words, all.counts, sent.counts, options)
-      return withOwn(unpackObjects(all) as T[], rank, values[rank]!)
+      const lengths = Int32Array.from({ length: size }, (_, i) => parts?.[i]!.bytes.length ?? 0)
+      yield calls.broadcast(lengths, root, options)
+      const slot = largestOf(lengths)
+      const padded = new Uint8Array(slot)
+      const all = parts === undefined ? null : new Uint8Array(size * slot)
+      for (const [i, { bytes }] of parts?.entries() ?? []) all!.set(bytes, i * slot)
+      yield calls.scatter(padded, all, root, options)
+      const own = padded.subarray(0, lengths[rank])
+      return given === undefined ? (decodeObject(own) as T) : given[root]!
     })
   }
 
@@ -94,7 +84,7 @@ export class ObjectCollectives extends Collectives {
     const sequence = operations.reserve(2)
     let next = sequence
     const calls = new Collectives(this, {
-      arena: operations.arena,
+      isFake: operations.isFake,
       start: (call) => operations.start({ ...call, sequence: next++ }),
       inMode: (mode, run) => operations.inMode(mode, run),
     })

@@ -4,7 +4,7 @@ import type { CallOptions, MessageOptions } from '../../call-options.ts'
 import { checkSource, checkTag } from '../calls/arguments.ts'
 import { recvCall, sendCall, skipCall } from '../calls/messages.ts'
 import { ObjectCollectives } from './collectives.ts'
-import { decodeObject, encodeObject, wordsFor } from './encoding.ts'
+import { decodeObject, encodeObject, roomFor } from './encoding.ts'
 import { SteppedWork, type Steps } from './stepped-work.ts'
 
 /** First tag of object messages. User tags are smaller. */
@@ -24,9 +24,9 @@ export class ObjectMessages extends ObjectCollectives {
 
   sendObject(value: unknown, to: number, options?: MessageOptions): Work {
     const tag = OBJECT_TAGS + checkTag(options?.tag)
-    const { length, words } = encodeObject(value)
+    const { length, bytes } = encodeObject(value)
     const head = this.operations.start(sendCall(this, length, to, tag, options))
-    const payload = this.operations.start(sendCall(this, words, to, tag, options))
+    const payload = this.operations.start(sendCall(this, bytes, to, tag, options))
     return new SteppedWork<void>(
       this.#count++,
       (function* () {
@@ -74,9 +74,9 @@ export class ObjectMessages extends ObjectCollectives {
       if (takesMessage && !isAny) this.#trySkip(from, tag)
       throw error
     }
-    const words = new Int32Array(wordsFor(length[0]!))
-    yield this.operations.start(recvCall(this, words, source, tag, options))
-    const value = decodeObject(words, length[0]!)
+    const bytes = roomFor(length)
+    yield this.operations.start(recvCall(this, bytes, source, tag, options))
+    const value = decodeObject(bytes)
     return isAny ? { value, source } : value
   }
 

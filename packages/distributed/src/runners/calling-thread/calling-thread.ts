@@ -19,18 +19,14 @@ import { keepApart } from '../placement.ts'
 import { LocalGroup, type LocalContext } from './local-group.ts'
 import { MessageLane } from './message-lane.ts'
 
-/**
- * Milliseconds that a waiting caller tolerates without progress, before it hands its operation to
- * the engine.
- */
+/** Milliseconds without progress after which a waiting caller hands its operation to the engine. */
 const PATIENCE = 0.2
 /**
- * The same for a receive that blocks its caller while the engine makes progress without this
- * thread. An engine that takes over a receive also takes the messages that follow, and it needs a
- * core.
+ * PATIENCE of a receive that blocks its caller, if the engine makes progress without this thread. An
+ * engine that takes over a receive also takes the messages that follow, and it needs a core.
  */
 const BLOCKED_RECEIVE_PATIENCE = 1
-/** Additional milliseconds for each byte of the buffer, because peers may be copying it. */
+/** Milliseconds added to PATIENCE for each byte of the buffer, because peers may be copying it. */
 const PATIENCE_PER_BYTE = 1e-6
 /**
  * Milliseconds after which an operation is handed to the engine, if the caller polls it instead of
@@ -50,7 +46,7 @@ export interface CallingThreadOptions extends LocalContext {
   readonly hasRoom?: () => boolean
 }
 
-export type CallingThread = ReturnType<typeof createCallingThread>
+export type CallingThread = NonNullable<ReturnType<typeof createCallingThread>>
 
 /**
  * Runs collectives and small messages of ranks that share memory on the calling thread. A rank
@@ -60,9 +56,13 @@ export type CallingThread = ReturnType<typeof createCallingThread>
  *
  * A send completes at once if its message fits into the mailbox of the receiver. A receive waits on
  * this thread like a collective.
+ *
+ * @returns undefined under TSRUN_DEBUG=detail: call sites are sent as messages, and only the engine
+ *   can send those
  */
 export function createCallingThread(options: CallingThreadOptions) {
   const { journal, place, arena, mail, epochs: allEpochs, isIdle, engine, hasRoom } = options
+  if (journal.owner.settings.detail) return undefined
   const { recorder } = journal
   const groups: (LocalGroup | undefined)[] = []
   /** The messages to and from each world rank. */
@@ -174,10 +174,7 @@ export function createCallingThread(options: CallingThreadOptions) {
     if (ticket !== undefined && !proceed(ticket)) leave(ticket)
   }
 
-  /**
-   * Yields the core until the operation ends. Returns false if the operation makes no progress for
-   * too long.
-   */
+  /** Yields until the operation ends. Returns false if it makes no progress for too long. */
   const wait = (ticket: Ticket, patience: number): boolean => {
     const { operation } = ticket
     const run = isCollective(operation) ? groups[operation.group]!.run! : undefined
@@ -195,9 +192,7 @@ export function createCallingThread(options: CallingThreadOptions) {
     return false
   }
 
-  /**
-   * Completes the operation if all ranks arrive soon. Otherwise hands the operation to the engine.
-   */
+  /** Completes the operation if all ranks arrive soon. Otherwise hands it to the engine. */
   const endSoon = (ticket: Ticket, isAwaited: boolean, patience = PATIENCE): void => {
     if (proceed(ticket, isAwaited)) return
     if (!isAwaited || !wait(ticket, patience)) leave(ticket)
@@ -255,8 +250,6 @@ export function createCallingThread(options: CallingThreadOptions) {
       if (isCollective(operation)) startCollective(ticket, operation, isAwaited)
       else startMessage(ticket, operation, isAwaited)
     },
-    // Operations here make progress only while the caller polls or waits.
-    collect: () => undefined,
     poll(ticket) {
       const { operation, posted } = ticket
       const patience = isCollective(operation) ? POLLED_PATIENCE : POLLED_RECEIVE_PATIENCE

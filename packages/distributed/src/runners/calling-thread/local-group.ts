@@ -117,7 +117,7 @@ export class LocalGroup {
 
   /** Ends the current operation, and frees its scratch memory. */
   end(): void {
-    // The engine takes the epoch again.
+    // Return the epoch, so that the engine takes it.
     if (this.run!.begun === 0) this.epochs.given = (this.epochs.given - 1) | 0
     if (this.#scratch !== 0) this.#local.arena.releaseBytes(this.#scratch)
     this.#scratch = 0

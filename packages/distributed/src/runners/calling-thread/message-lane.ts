@@ -27,10 +27,7 @@ export class MessageLane {
     this.#credit = new Credit(mail.outgoing.credit, mail.incoming.credit)
   }
 
-  /**
-   * Reserves the counters of a stream. Called before each of its operations. Returns whether this
-   * thread can send or receive the message.
-   */
+  /** Reserves the counters of a stream. Returns whether this thread can move the message. */
   reserve(operation: Operation): boolean {
     const { group, tag, count } = operation
     const isCounted = this.#mail.incoming.find(group, tag, true) >= 0
@@ -68,9 +65,7 @@ export class MessageLane {
     return true
   }
 
-  /**
-   * Takes the oldest message if a pending receive waits for it. Returns that receive.
-   */
+  /** Takes the oldest message if a pending receive waits for it. Returns that receive. */
   receive(): Ticket | undefined {
     const { incoming } = this.#mail
     this.#isBlocked = incoming.oldest() !== undefined

@@ -27,10 +27,7 @@ export const SPIN_LOOKS = 8000
 export interface Sharing {
   /** For each rank, the ranks that share memory with it, ascending. */
   readonly neighbours: readonly (readonly number[])[]
-  /**
-   * For each rank, the descriptors through which this rank opened its segment; undefined if not
-   * shared.
-   */
+  /** The opened segment of each rank; undefined if not shared. */
   readonly segments: readonly (SharedSegment | undefined)[]
   /** The bell of this rank; undefined if this rank offers no segment. */
   readonly bell: number | undefined
@@ -78,10 +75,7 @@ function inboundAt(index: number): number {
   return FIRST_BUFFER + index * INBOUND_BYTES
 }
 
-/**
- * Returns the offset of this rank's slots or, with an index, of the window on the slots of that
- * neighbour.
- */
+/** Returns the offset of this rank's slots or, with an index, of a neighbour's. */
 function slotsAt(neighbours: number, index = -1): number {
   return inboundAt(2 * neighbours) + (index + 1) * SLOTS_BYTES
 }

@@ -95,9 +95,7 @@ export class RingBufferReader extends RingBufferEnd {
     return Atomics.load(this.words, WRITTEN) === this.#read
   }
 
-  /**
-   * Whether the writer has ended the connection. Data that was written before can still be read.
-   */
+  /** Whether the writer has ended the connection. Earlier data can still be read. */
   get hasEnded(): boolean {
     return Atomics.load(this.words, ENDED) === 1
   }

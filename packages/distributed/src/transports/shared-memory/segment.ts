@@ -30,10 +30,7 @@ export interface SegmentAddress {
   readonly bytes: number
   /** The nonce of the segment, in hexadecimal. */
   readonly nonce: string
-  /**
-   * The bell that other ranks ring to wake this rank, and that tells them when this rank's process
-   * ends.
-   */
+  /** The bell that wakes this rank, and by which others notice the end of its process. */
   readonly bell: BellAddress
 }
 

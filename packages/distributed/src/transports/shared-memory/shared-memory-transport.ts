@@ -87,10 +87,7 @@ export function sharedMemoryTransport(options: SharedMemoryOptions): BlockingTra
     return true
   }
 
-  /**
-   * Handles the events of a neighbour's bell.
-   * @param events - poll(2) events
-   */
+  /** Handles the poll(2) events of a neighbour's bell. */
   const lookAfter = (peer: number, events: number): void => {
     if ((events & POLLERR) !== 0) end(peer, 'its process ended')
   }
@@ -181,7 +178,9 @@ export function sharedMemoryTransport(options: SharedMemoryOptions): BlockingTra
     // Do not spin while waiting for space in a ring buffer, because none of the polled words reports
     // it.
     spin: () =>
-      watched > 0 && wanted.size === 0 && kernels.awaitChange(WATCHED_AT, watched, SPIN_LOOKS),
+      watched > 0 &&
+      wanted.size === 0 &&
+      kernels.awaitChange(WATCHED_AT, watched, SPIN_LOOKS) !== 0,
   }
   return transport
 }

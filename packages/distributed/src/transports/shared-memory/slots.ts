@@ -2,10 +2,7 @@ import type { Heap } from '../../arena/heap.ts'
 import type { SharedKernels } from '../../kernels/kernels.ts'
 import type { SharedSlots, SlotEntry, SlotHeader } from '../transport.ts'
 
-/**
- * Number of groups with slots. It suffices for the world and the groups of a mesh of eight ranks
- * with three axes.
- */
+/** Number of groups with slots: the world and a mesh of eight ranks with three axes. */
 const GROUPS = 13
 /** Bytes of a slot. */
 export const SLOT = 16 * 1024
@@ -21,7 +18,6 @@ const GROUP_BYTES = 4 * GROUP_WORDS
  * the last two epochs, as the kernels `publish` and `awaitHeader` use them. The second has its steps
  * and the last withdrawn epoch.
  */
-const EPOCH = 0
 const SLOT_HEADERS = 1
 /** Number of words of a header: sequence, fingerprint, and offset of the exposed buffer. */
 const SLOT_HEADER_WORDS = 5
@@ -106,13 +102,9 @@ export class MappedSlots implements SharedSlots {
     this.#wakeReaders()
   }
 
-  hasEntered(peer: number, group: number, epoch: number): boolean {
-    return ((Atomics.load(this.#words[peer]!, group * GROUP_WORDS + EPOCH) - epoch) | 0) >= 0
-  }
-
   hasCompleted(peer: number, group: number, steps: number, spins: boolean): boolean {
     const word = this.#places[peer]! + group * GROUP_BYTES + 4 * STEPS
-    return this.#kernels.awaitCount(word, steps, spins ? this.#looks : 1)
+    return this.#kernels.awaitCount(word, steps, spins ? this.#looks : 1) !== 0
   }
 
   entryOf(
