@@ -4,7 +4,6 @@ import {
   poolings,
   rounded,
   run,
-  volumes,
   type Result,
   type SmallCase,
 } from '../training/backend/support/small-windows.ts'
@@ -18,7 +17,7 @@ afterAll(() => {
   process.end()
 })
 
-const sets = { convolutions, poolings, rounded, volumes }
+const sets = { convolutions, poolings, rounded }
 
 /** JSON has no infinite numbers. */
 const isClose = (a: readonly string[], b: Float32Array): boolean =>
@@ -34,7 +33,7 @@ const { describe: describeIt } = needing(
 )
 
 describeIt('tensorflow', () => {
-  it.each(['convolutions', 'poolings', 'rounded', 'volumes'] as const)(
+  it.each(['convolutions', 'poolings', 'rounded'] as const)(
     'computes %s at borders like cpu',
     async (name) => {
       await loadBackend('cpu')

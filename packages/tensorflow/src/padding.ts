@@ -2,8 +2,6 @@ import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import {
   type Border,
   borderOf,
-  correctVolumes,
-  everyStride,
   type Places,
   replaceKernel,
   runKernel,
@@ -30,38 +28,18 @@ interface Call {
  * the images. tfjs-node supports only `same` and `valid`, except in the forward pass of convolutions.
  */
 export function installPadding(): void {
-  const images = [
-    'Conv2D',
-    'FusedConv2D',
-    'DepthwiseConv2dNative',
-    'FusedDepthwiseConv2D',
-    'Conv3D',
-  ]
+  const images = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
   const filters = ['Conv2DBackpropFilter', 'DepthwiseConv2dNativeBackpropFilter']
-  for (const name of [...images, ...filters, 'Conv3DBackpropFilterV2']) install(name, ofImages)
+  for (const name of [...images, ...filters]) install(name, ofImages)
   install('Conv2DBackpropInput', inputGradient)
   install('DepthwiseConv2dNativeBackpropInput', inputGradient)
-  install('Conv3DBackpropInputV2', inputGradient)
-  for (const name of ['MaxPool', 'MaxPool3D']) {
-    install(name, largest)
-    install(`${name}Grad`, (call) => poolGradient(call, -Infinity))
-  }
+  install('MaxPool', largest)
+  install('MaxPoolGrad', (call) => poolGradient(call, -Infinity))
   install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
-  // Like the cpu backend, return 0 for a window without values.
-  install('AvgPool3D', (call) => tf.divNoNan(ofImages(call), partsInside(call)))
-  for (const name of ['AvgPoolGrad', 'AvgPool3DGrad']) {
-    install(name, (call) => {
-      const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
-      return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
-    })
-  }
-  for (const name of ['Dilation2D', 'Dilation2DBackpropFilter']) {
-    install(name, (call) => ofImages(call, -Infinity))
-  }
-  install('Dilation2DBackpropInput', (call) =>
-    inside(ofImages(call, -Infinity), call.border, call.inputs['x']!.shape),
-  )
-  correctVolumes('tensorflow')
+  install('AvgPoolGrad', (call) => {
+    const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
+    return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
+  })
 }
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
@@ -78,9 +56,7 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
     const border = borderOf(info)
     const without = { ...call.attrs, pad: 'valid' }
     const padless = { kernelName, inputs, attrs: without, border }
-    return tf.tidy(() =>
-      isUneven ? withUnevenStrides(compute, padless, info as Places) : compute(padless),
-    )
+    return tf.tidy(() => (isUneven ? withUnevenStrides(compute, padless, info) : compute(padless)))
   })
 }
 
@@ -100,7 +76,8 @@ function withUnevenStrides(
   if (dy === undefined) {
     const all = compute({ ...call, inputs })
     const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
-    return everyStride(all, end, strides)
+    const begin = end.map(() => 0)
+    return runKernel('StridedSlice', { x: all }, { ...NO_MASKS, begin, end, strides })
   }
   // Put zeros between the gradients of the places that the strides take.
   const [batch, height, width, channels] = dy.shape as Shape
@@ -126,6 +103,8 @@ function withUnevenStrides(
   const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
   return compute({ ...call, inputs: { ...inputs, dy: every } })
 }
+
+const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
@@ -155,7 +134,7 @@ function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const { shape } = inputs['x'] ?? inputs['input']!
   const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border, 0)
-  return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
+  return runKernel('AvgPool', { x: ones }, attrs)
 }
 
 function reshaped(x: TensorInfo, shape: number[]): Tensor {

@@ -4,7 +4,6 @@ import { correctKernels } from '../tfjs/correct-kernels.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient } from '../tfjs/volumes.ts'
 
 /** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
 let installed: unknown
@@ -17,7 +16,6 @@ export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
   if (tf.getKernel('AvgPool', 'cpu') !== installed) {
-    correctMaxPool3dGradient('cpu')
     correctKernels('cpu')
     installed = tf.getKernel('AvgPool', 'cpu')
   }

@@ -1,46 +1,38 @@
 import { installEinsum } from './einsum.ts'
-import { correctSingleWindows } from './single-windows.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
-import { correctVolumes } from './volumes.ts'
-import { axesOf, windowPlaces, type Axis, type WindowAttributes } from './window-places.ts'
+import { axesOf, poolingPlaces, type Axis, type WindowAttributes } from './window-places.ts'
 
 /** Corrects kernels that are wrong on the backends cpu, wasm and webgpu. */
 export function correctKernels(backendName: string): void {
-  correctAveragePoolGradients(backendName)
-  correctSingleWindows(backendName)
-  correctVolumes(backendName)
+  correctAveragePoolGradient(backendName)
   correctNegativeAxes(backendName)
   installEinsum(backendName)
 }
 
 /**
- * Corrects the gradients of average pooling of a backend. At the border, a mean covers only the values
+ * Corrects the gradient of average pooling of a backend. At the border, a mean covers only the values
  * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window. So
  * multiplies `dy` by the size of each window divided by the number of its values inside the image.
  */
-function correctAveragePoolGradients(backendName: string): void {
+function correctAveragePoolGradient(backendName: string): void {
   type Call = KernelCall<'dy' | 'input', WindowAttributes>
-  for (const kernelName of ['AvgPoolGrad', 'AvgPool3DGrad']) {
-    if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
-    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
-      const { dy, input } = call.inputs
-      const factors = axesOf(windowPlaces({ input }, call.attrs)).map(factorsOf)
-      if (factors.every((values) => values.every((factor) => factor === 1))) return original(call)
-      const scaled = tf.tidy(() => {
-        const along = factors.map((values, i) => {
-          const shape = dy.shape.map((_, axis) => (axis === i + 1 ? values.length : 1))
-          return tf.tensor(values, shape)
-        })
-        const product = along.reduce((a, b) => tf.mul(a, b))
-        return runKernel('Multiply', { a: dy, b: product })
-      })
-      try {
-        return original({ ...call, inputs: { ...call.inputs, dy: scaled } })
-      } finally {
-        scaled.dispose()
-      }
+  replaceKernel<Call>('AvgPoolGrad', backendName, (original) => (call) => {
+    const { dy, input } = call.inputs
+    const [rows, columns] = axesOf(poolingPlaces(input.shape, call.attrs)).map(factorsOf)
+    if ([...rows!, ...columns!].every((factor) => factor === 1)) return original(call)
+    const scaled = tf.tidy(() => {
+      const product = tf.mul(
+        tf.tensor(rows!, [1, rows!.length, 1, 1]),
+        tf.tensor(columns!, [1, 1, columns!.length, 1]),
+      )
+      return runKernel('Multiply', { a: dy, b: product })
     })
-  }
+    try {
+      return original({ ...call, inputs: { ...call.inputs, dy: scaled } })
+    } finally {
+      scaled.dispose()
+    }
+  })
 }
 
 /**

@@ -51,7 +51,8 @@ export interface KernelCall<K extends string = string, A = NamedAttrMap, B = unk
   readonly backend: B
 }
 
-type Kernel<C> = (call: C) => TensorInfo | TensorInfo[]
+/** Computes a kernel. */
+export type Kernel<C> = (call: C) => TensorInfo | TensorInfo[]
 
 /**
  * Replaces a kernel of a backend, or adds it. `make` receives the original kernel, to which the new one

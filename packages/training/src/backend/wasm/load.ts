@@ -2,7 +2,6 @@ import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctKernels } from '../../tfjs/correct-kernels.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient } from '../../tfjs/volumes.ts'
 import type { Blas } from '#kernels'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
@@ -30,7 +29,6 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     installMatMul()
     installKernels()
     installWindows()
-    correctMaxPool3dGradient('wasm')
     correctKernels('wasm')
   }
   isInstalled = true
