@@ -135,10 +135,9 @@ export function takeScalar(tensor: Tensor): number | Promise<number> {
  * Replaces the values of a float32 tensor, for example by a received message. Writes to the memory
  * of the tensor if that is safe; otherwise disposes `tensor` and returns a new one.
  *
- * Writing in place is safe on wasm, with two exceptions. Another tensor may share the memory: a
- * clone, a reshaped tensor, or one saved by a recording. XNNPACK may have a packed copy of the
- * values, as of every convolution filter. Do not use this function for the values of parameters:
- * replace them, so that recordings notice.
+ * Writing in place is safe on wasm, unless another tensor shares the memory: a clone, a reshaped tensor,
+ * or one saved by a recording. Do not use this function for the values of parameters: replace them, so
+ * that recordings notice.
  *
  * @param tensor - owned by the caller, who must use the returned tensor from now on
  * @param fill - writes all values; see {@link createTensor}

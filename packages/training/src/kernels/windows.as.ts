@@ -1,4 +1,4 @@
-// Convolutions and average pooling by the windows of geometry.as.ts.
+// Convolutions, and the gradient of average pooling, by the windows of geometry.as.ts.
 
 import { Geometry } from './geometry.as'
 import { add, read, write } from './lanes.as'
@@ -56,15 +56,25 @@ function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
 }
 
-/** Copies a row of a window that may be partly outside of its image, whose row `line` has `width` pixels. */
-function takeEdge(to: usize, line: usize, column: i32, wide: i32, width: i32, pixel: usize): void {
-  const from = min(wide, max(0, -column))
-  const until = max(from, min(wide, width - column))
-  const start = <usize>from * pixel
-  const end = <usize>until * pixel
-  clear(to, start)
-  copy(to + start, line + <usize>(column + from) * pixel, end - start)
-  clear(to + end, <usize>wide * pixel - end)
+/**
+ * Copies the values of a row of a window, `step` columns apart, which may be outside of their image. The
+ * row `line` of the image has `width` pixels.
+ */
+function takeSparse(
+  to: usize,
+  line: usize,
+  column: i32,
+  wide: i32,
+  step: i32,
+  width: i32,
+  pixel: usize,
+): void {
+  for (; wide > 0; wide--) {
+    if (column < 0 || column >= width) clear(to, pixel)
+    else copy(to, line + <usize>column * pixel, pixel)
+    column += step
+    to += pixel
+  }
 }
 
 /** Copies the values of the windows [first, last) to `patches` [windows, tall, wide, channels]. */
@@ -85,7 +95,7 @@ export function take_windows(
     // The windows up to the end of a row of outputs.
     const count = min(last - first, g.columns - (g.column + g.left) / right)
     for (let i = 0; i < g.tall; i++) {
-      const row = g.row + i
+      const row = g.row + i * g.apartRows
       const width = row < 0 || row >= g.height ? 0 : g.width
       const line = images + g.image + <usize>row * g.line
       let to = patches + <usize>i * run
@@ -93,8 +103,8 @@ export function take_windows(
       let left = count
       while (left > 0) {
         const inside = width - g.wide - column
-        if (column < 0 || inside < 0) {
-          takeEdge(to, line, column, g.wide, width, g.pixel)
+        if (column < 0 || inside < 0 || g.apartColumns > 1) {
+          takeSparse(to, line, column, g.wide, g.apartColumns, width, g.pixel)
           to += size
           column += right
           left--
@@ -146,37 +156,29 @@ export function add_windows(
   }
 }
 
-const FILTER: i32 = 0
-const IMAGES: i32 = 1
-const AVERAGE: i32 = 2
-
 /**
  * Adds the gradient of a depthwise convolution with `weights` [tall, wide, channels, multiplier] to the
- * weights (FILTER) or to the images, or factor dy to all values in each window, which is the gradient of
- * average pooling. dy is [windows, channels, multiplier].
+ * weights, or to the images. dy is [windows, channels, multiplier].
  */
 export function window_gradient(
-  kind: i32,
   images: usize,
   weights: usize,
-  factor: f32,
   dy: usize,
   windows: i32,
   multiplier: i32,
   geometry: usize,
+  ofWeights: bool,
 ): void {
-  if (kind == FILTER) addGradient(FILTER, images, weights, 0, dy, windows, multiplier, geometry)
-  else if (kind == IMAGES) addGradient(IMAGES, images, weights, 0, dy, windows, multiplier, geometry)
-  else addGradient(AVERAGE, images, 0, factor, dy, windows, 1, geometry)
+  if (ofWeights) addGradient(true, images, weights, dy, windows, multiplier, geometry)
+  else addGradient(false, images, weights, dy, windows, multiplier, geometry)
 }
 
 // @ts-ignore: decorator
 @inline
 function addGradient(
-  kind: i32,
+  ofWeights: bool,
   images: usize,
   weights: usize,
-  factor: f32,
   dy: usize,
   windows: i32,
   multiplier: i32,
@@ -193,19 +195,15 @@ function addGradient(
     for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
       for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
         const pixel = image + <usize>i * g.line + <usize>j * g.pixel
-        if (kind == AVERAGE) {
-          addMultiple(pixel, factor, dy, bytes)
-          continue
-        }
         const weight = weights + <usize>((i - row) * g.wide + j - column) * bytes
         if (multiplier == 1) {
-          if (kind == FILTER) addProducts(weight, pixel, dy, bytes)
+          if (ofWeights) addProducts(weight, pixel, dy, bytes)
           else addProducts(pixel, weight, dy, bytes)
         } else {
           for (let channel = 0; channel < g.channels; channel++) {
             const offset = <usize>(channel * multiplier) << 2
             const value = pixel + (<usize>channel << 2)
-            if (kind == FILTER) {
+            if (ofWeights) {
               addMultiple(weight + offset, load<f32>(value), dy + offset, <usize>multiplier << 2)
             } else {
               let sum: f32 = 0

@@ -3,7 +3,6 @@ import type { Blas } from '#kernels'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
 import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import { isPacked } from './packed-tensors.ts'
 
 /** The parts of the wasm backend of TensorFlow.js (4.22) that this package relies on. */
 export interface WasmModule {
@@ -196,12 +195,9 @@ export class WasmHeap {
     return this.#base
   }
 
-  /**
-   * Whether it is safe to write to the memory of a tensor. It is not if a clone or a reshaped tensor
-   * shares the memory, or if XNNPACK uses a packed copy of the old values.
-   */
-  isWritable(tensor: TensorInfo): boolean {
-    return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
+  /** Whether no clone or reshaped tensor shares the memory of a tensor, so that it may be written to. */
+  isWritable({ dataId }: TensorInfo): boolean {
+    return this.backend.refCount(dataId) === 1
   }
 }
 

@@ -1,8 +1,6 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { heapOf, type WasmModule } from './heap.ts'
-import { markPacked } from './packed-tensors.ts'
 import { runOnCpu } from './replaced-kernels.ts'
 
 interface Attributes {
@@ -13,7 +11,7 @@ interface Attributes {
 }
 
 /** The kernels of activations that run after the product instead of within it. */
-const ACTIVATIONS: Readonly<Record<string, string>> = {
+export const ACTIVATIONS: Readonly<Record<string, string>> = {
   elu: 'Elu',
   leakyrelu: 'LeakyRelu',
   prelu: 'Prelu',
@@ -30,31 +28,32 @@ type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
  *
  * XNNPACK also keeps a packed copy of each right operand. If weights change in every step, packing costs
  * as much as a small product, and writing new weights in place has no effect. With a transpose and an
- * activation other than ReLU, the original kernel adds the bias only to the first row. Other dtypes and
- * invalid shapes still use the original kernels.
+ * activation other than ReLU, the original kernel adds the bias only to the first row.
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
-    replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
-      const activation = ACTIVATIONS[call.attrs.activation ?? 'linear']
-      if (activation !== undefined) return activated(activation, '_FusedMatMul', call)
-      const product = multiplyBatch(call)
-      if (product !== undefined) return product
-      const { a, b, bias } = call.inputs
-      // The original kernel leaves the result unwritten if the operands have no values.
-      if (sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0) return runOnCpu(kernelName, call)
-      markPacked(b, bias)
-      return original(call)
-    })
+    replaceKernel<MatMulCall>(
+      kernelName,
+      'wasm',
+      () => (call) =>
+        activated(kernelName, call) ?? multiplyBatch(call) ?? runOnCpu(kernelName, call),
+    )
   }
 }
 
-/** Computes a product or a convolution with a bias, then its activation by the kernel `activation`. */
+/**
+ * Computes a product or a convolution with a bias, then its activation by a kernel of its own.
+ *
+ * @param kernels - the kernels of the activations
+ * @returns undefined for other activations
+ */
 export function activated(
-  activation: string,
   kernelName: string,
   { inputs, attrs }: KernelCall<never, Pick<Attributes, 'activation' | 'leakyreluAlpha'>>,
-): TensorInfo {
+  kernels = ACTIVATIONS,
+): TensorInfo | undefined {
+  const activation = kernels[attrs.activation ?? 'linear']
+  if (activation === undefined) return undefined
   const { preluActivationWeights: alpha, ...others } = inputs
   const operands = others as Readonly<Record<string, TensorInfo>>
   return tf.tidy(() => {
@@ -71,7 +70,7 @@ function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, co
   return transposed ? [columns, rows] : [rows, columns]
 }
 
-/** Computes a batched product with broadcast leading axes. Returns undefined for the original kernel. */
+/** Computes a batched product with broadcast leading axes. Returns undefined for other operands. */
 function multiplyBatch({ inputs, attrs, backend }: MatMulCall): TensorInfo | undefined {
   const { a, b, bias } = inputs
   const { activation = 'linear', transposeA, transposeB } = attrs

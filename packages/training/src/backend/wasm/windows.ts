@@ -1,8 +1,8 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, runKernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, tf, type Kernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
-  axesOf,
+  borderOf,
   convolutionPlaces,
   poolingPlaces,
   withPadding,
@@ -10,8 +10,7 @@ import {
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
-import { activated } from './matmul.ts'
-import { trackPacking } from './packed-tensors.ts'
+import { activated, ACTIVATIONS } from './matmul.ts'
 import { run } from './passes.ts'
 import { runOnCpu } from './replaced-kernels.ts'
 
@@ -20,8 +19,7 @@ type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 /**
  * Replaces convolutions, with and without a bias and an activation, by products with the values of all
  * windows. XNNPACK packs the filter again after every update, and computes the padding `same` wrongly if
- * the stride is larger than the kernel. Dilations, other activations and other layouts still use the
- * original kernels.
+ * the stride is larger than the kernel.
  *
  * Replaces max pooling. XNNPACK replaces NaN by numbers, and always rounds the size of the output down.
  *
@@ -31,16 +29,28 @@ type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
  * outside of its tensor.
  */
 export function installWindows(): void {
-  installPadding()
-  // Before the products below, which pack nothing.
-  trackPacking()
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
     replaceKernel<Call<'x' | 'filter'>>(
       kernelName,
       'wasm',
-      (original) => (call) => (isPlain(call) ? convolve(call) : original(call)),
+      () => (call) => activated(kernelName, call) ?? convolve(call) ?? runOnCpu(kernelName, call),
     )
   }
+  for (const kernelName of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) {
+    replaceKernel<Call<'x' | 'filter'>>(
+      kernelName,
+      'wasm',
+      (original) => (call) =>
+        activated(kernelName, call, { ...ACTIVATIONS, relu: 'Relu' }) ??
+        convolveDepthwise(call, original) ??
+        runOnCpu(kernelName, call),
+    )
+  }
+  replaceKernel<Call<'x'>>(
+    'AvgPool',
+    'wasm',
+    (original) => (call) => averagePool(call, original) ?? runOnCpu('AvgPool', call),
+  )
   replaceKernel('MaxPool', 'wasm', () => maxPool)
   replaceKernel('Conv2DBackpropFilter', 'wasm', () => filterGradient)
   replaceKernel('Conv2DBackpropInput', 'wasm', () => inputGradient)
@@ -51,71 +61,15 @@ export function installWindows(): void {
 }
 
 /**
- * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding
- * `same` wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So
- * XNNPACK gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu
- * backend runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
- * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
+ * Computes a convolution: windows filter, with one row of values for each window. Returns undefined for
+ * other layouts of images, and for a bias that is broadcast.
  */
-function installPadding(): void {
-  for (const kernelName of CONVOLUTIONS) {
-    const isDepthwise = kernelName.includes('Depthwise')
-    replaceKernel<Call<'x' | 'filter'>>(kernelName, 'wasm', (original) => (call) => {
-      const { inputs, attrs } = call
-      const { x, filter } = inputs
-      const clamp = clampOf(attrs.activation, isDepthwise)
-      if (clamp !== undefined) return activated(clamp, kernelName, call)
-      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
-      const padded = withPadding(attrs, places)
-      return padded === undefined || sizeOf(places.outShape) === 0
-        ? runOnCpu(kernelName, call)
-        : original({ ...call, attrs: padded })
-    })
-  }
-  replaceKernel<Call<'x'>>('AvgPool', 'wasm', (original) => (call) => {
-    const places = poolingPlaces(call.inputs.x.shape, call.attrs)
-    const attrs = withPadding(call.attrs, places)
-    const { x } = call.inputs
-    const isEmpty =
-      sizeOf(places.outShape) === 0 ||
-      (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places))
-    const isFloat = x.dtype === 'float32'
-    return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
-      ? runOnCpu('AvgPool', call)
-      : original({ ...call, attrs })
-  })
-}
-
-/** The kernel of an activation that XNNPACK computes as limits of its output, which replace NaN. */
-function clampOf(activation: string | undefined, isDepthwise: boolean): string | undefined {
-  if (activation === 'relu6') return 'Relu6'
-  return activation === 'relu' && isDepthwise ? 'Relu' : undefined
-}
-
-const CONVOLUTIONS = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
-
-function hasEmptyWindow(places: Places): boolean {
-  return axesOf(places).some(
-    ({ size, window, stride, before, outputs }) =>
-      before >= window || (outputs - 1) * stride - before >= size,
-  )
-}
-
-function isPlain({ inputs, attrs }: Call<'x' | 'filter'>): boolean {
-  const { dilations = 1, dataFormat = 'NHWC', activation = 'linear' } = attrs
+function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo | undefined {
   const { x, filter, bias } = inputs
-  return (
-    [dilations].flat().every((dilation) => dilation === 1) &&
-    dataFormat === 'NHWC' &&
-    ['linear', 'relu'].includes(activation) &&
-    [x, filter].every(({ dtype }) => dtype === 'float32') &&
+  const isPossible =
+    (attrs.dataFormat ?? 'NHWC') === 'NHWC' &&
     (bias === undefined || sizeOf(bias.shape) === filter.shape[3])
-  )
-}
-
-/** Computes a convolution: windows filter, with one row of values for each window. */
-function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo {
-  const { x, filter, bias } = inputs
+  if (!isPossible) return undefined
   const places = convolutionPlaces(x.shape, filter.shape, attrs)
   const windows = windowsOf(backend, places)
   const outputs = places.outChannels
@@ -133,6 +87,51 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
     )
   })
   return out
+}
+
+/**
+ * Computes a depthwise convolution by XNNPACK with numeric padding: XNNPACK computes the padding `same`
+ * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. Returns
+ * undefined if there is no such padding, or no window, for which XNNPACK writes beyond its memory.
+ */
+function convolveDepthwise(
+  call: Call<'x' | 'filter'>,
+  original: Kernel<Call<'x' | 'filter'>>,
+): TensorInfo | TensorInfo[] | undefined {
+  const { x, filter, bias } = call.inputs
+  const places = convolutionPlaces(x.shape, filter.shape, call.attrs, true)
+  const attrs = withPadding(call.attrs, places)
+  if (attrs === undefined || sizeOf(places.outShape) === 0) return undefined
+  // XNNPACK packs a filter once, so it would not notice new values in the memory of the same tensor.
+  const copy = (x: TensorInfo) =>
+    runKernel('Slice', { x }, { begin: x.shape.map(() => 0), size: x.shape })
+  const copies = { filter: copy(filter), ...(bias && { bias: copy(bias) }) }
+  try {
+    return original({ ...call, inputs: { ...call.inputs, ...copies }, attrs })
+  } finally {
+    tf.dispose(copies)
+  }
+}
+
+/**
+ * Computes average pooling by XNNPACK with numeric padding, as `convolveDepthwise`. Returns undefined for
+ * whole numbers, for NaN, which XNNPACK replaces by numbers, and for numeric padding, which may contain a
+ * whole window, which XNNPACK leaves unwritten.
+ */
+function averagePool(
+  call: Call<'x'>,
+  original: Kernel<Call<'x'>>,
+): TensorInfo | TensorInfo[] | undefined {
+  const { x } = call.inputs
+  const places = poolingPlaces(x.shape, call.attrs)
+  const isPossible =
+    x.dtype === 'float32' &&
+    typeof call.attrs.pad === 'string' &&
+    sizeOf(places.outShape) > 0 &&
+    !hasNaN(x)
+  if (!isPossible) return undefined
+  const pad = borderOf(places) as WindowAttributes['pad']
+  return original({ ...call, attrs: { ...call.attrs, pad } })
 }
 
 function maxPool(call: Call<'x'>): TensorInfo | TensorInfo[] {
@@ -199,25 +198,16 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   return out
 }
 
-/** What `window_gradient` computes, by the numbers of kernels/windows.as.ts. */
-const [FILTER, IMAGES, AVERAGE] = [0, 1, 2] as const
-
 /** Computes the gradient of the filter from `x`, or that of the images from `filter`. */
 function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const { x, filter, dy } = inputs
   const images = x?.shape ?? attrs.inputShape!
   const weights = filter?.shape ?? attrs.filterShape!
   const places = convolutionPlaces(images, weights, attrs, true)
-  const kind = filter === undefined ? FILTER : IMAGES
-  return sumOver(
-    places,
-    backend,
-    kind === FILTER ? weights : images,
-    (out, { heap, count }, at) => {
-      const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
-      heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
-    },
-  )
+  return sumOver(places, backend, x === undefined ? images : weights, (out, { count }, at) => {
+    const [ofWeights, multiplier] = [x !== undefined, weights[3]!]
+    run('window_gradient', [x ?? out, filter ?? out, dy], count, multiplier, at, ofWeights)
+  })
 }
 
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
@@ -230,17 +220,21 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
 }
 
 /**
- * Computes the gradient of average pooling. Divides by the size of the whole window, even at the border;
- * `correctAveragePoolGradients` corrects that.
+ * Computes the gradient of average pooling, which is a depthwise convolution with equal weights. Divides by
+ * the size of the whole window, even at the border; `correctAveragePoolGradient` corrects that.
  */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
-  const factor = 1 / (places.filterHeight * places.filterWidth)
-  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
-    const [dx, slopes] = [heap.addressOf(out), heap.addressOf(dy)]
-    heap.kernels.window_gradient(AVERAGE, dx, 0, factor, slopes, count, 1, geometry)
-  })
+  const { filterHeight, filterWidth, inChannels } = places
+  const weights = tf.fill([filterHeight, filterWidth, inChannels], 1 / (filterHeight * filterWidth))
+  try {
+    return sumOver(places, backend, input.shape, (out, { count }, at) => {
+      run('window_gradient', [out, weights, dy], count, 1, at, false)
+    })
+  } finally {
+    weights.dispose()
+  }
 }
 
 /** Returns a tensor to which `add` adds what all windows contribute. */
@@ -287,6 +281,8 @@ function windowsOf(backend: WasmModule, places: Places) {
     places.filterWidth,
     places.strideHeight,
     places.strideWidth,
+    places.dilationHeight,
+    places.dilationWidth,
     places.padInfo.top,
     places.padInfo.left,
     // Room for the current image, row and column.
