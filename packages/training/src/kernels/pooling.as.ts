@@ -4,7 +4,6 @@ import { Geometry } from './geometry.as'
 import { read } from './lanes.as'
 
 /** The larger of two values; `largest` if `value` is NaN. */
-// @ts-ignore: decorator
 @inline
 function larger(value: v128, largest: v128): v128 {
   return f32x4.pmax(largest, value)
@@ -52,7 +51,6 @@ export function max_pool(out: usize, x: usize, windows: i32, geometry: usize): v
 }
 
 /** The gradient of one window of 2 x 2 for four channels. */
-// @ts-ignore: decorator
 @inline
 function squareGradient(
   dx: usize,
@@ -131,7 +129,6 @@ export function max_pool_gradient(
 }
 
 /** Adds dy of a window for four channels, or one, to dx at the largest value. `from` is an offset in x. */
-// @ts-ignore: decorator
 @inline
 function addGradient<T>(
   dx: usize,
@@ -169,7 +166,6 @@ function addGradient<T>(
  * Adds to the value at an offset in dx. Skips the offset -1, which stands for a window without a largest
  * value: all its values are NaN or outside the image.
  */
-// @ts-ignore: decorator
 @inline
 function addAt(dx: usize, place: i32, dy: usize, channel: usize = 0): void {
   if (place == -1) return

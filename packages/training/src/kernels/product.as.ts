@@ -124,7 +124,6 @@ function multiplyRow(
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function addFour<T>(c: usize, b: usize, row: usize, x0: v128, x1: v128, x2: v128, x3: v128): void {
   let sum = addProduct(read<T>(c), x0, read<T>(b))

@@ -2,7 +2,6 @@ import { add, highAt, join, lowAt, read, write } from './lanes.as'
 import { finish } from './tile.as'
 
 /** `finish_rows` for four columns, or one. */
-// @ts-ignore: decorator
 @inline
 function finishColumns<T>(
   c: usize,
@@ -71,7 +70,6 @@ export function finish_rows(
 }
 
 /** Sums four columns, or one, from the address x up to `end`. */
-// @ts-ignore: decorator
 @inline
 function sumColumns<T>(out: usize, x: usize, end: usize, stride: usize): void {
   let a = f64x2.splat(0)
@@ -120,7 +118,6 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
   for (; column < stride; column += 4) sumColumns<f32>(out + column, x + column, end, stride)
 }
 
-// @ts-ignore: decorator
 @inline
 function maskAt<T>(out: usize, x: usize, y: usize): void {
   const zeros = f32x4.le(read<T>(y), f32x4.splat(0))

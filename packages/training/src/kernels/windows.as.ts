@@ -4,7 +4,6 @@ import { Geometry } from './geometry.as'
 import { add, read, write } from './lanes.as'
 
 /** out = x */
-// @ts-ignore: decorator
 @inline
 function copy(out: usize, x: usize, bytes: usize): void {
   let at: usize = 0
@@ -24,14 +23,12 @@ function copy(out: usize, x: usize, bytes: usize): void {
   if (bytes & 4) store<f32>(out + at, load<f32>(x + at))
 }
 
-// @ts-ignore: decorator
 @inline
 function addProductAt<T>(out: usize, x: usize, y: v128): void {
   write<T>(out, f32x4.add(read<T>(out), f32x4.mul(read<T>(x), y)))
 }
 
 /** out += x y, value by value */
-// @ts-ignore: decorator
 @inline
 function addProducts(out: usize, x: usize, y: usize, bytes: usize): void {
   let at: usize = 0
@@ -40,7 +37,6 @@ function addProducts(out: usize, x: usize, y: usize, bytes: usize): void {
 }
 
 /** out += factor x */
-// @ts-ignore: decorator
 @inline
 function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
   const factors = f32x4.splat(factor)
@@ -50,7 +46,6 @@ function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
 }
 
 /** out = 0. For few bytes, `memory.fill` takes longer. */
-// @ts-ignore: decorator
 @inline
 function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
@@ -173,7 +168,6 @@ export function window_gradient(
   else addGradient(false, images, weights, dy, windows, multiplier, geometry)
 }
 
-// @ts-ignore: decorator
 @inline
 function addGradient(
   ofWeights: bool,

@@ -92,11 +92,6 @@ export class WasmHeap {
     return new Float32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
-  /** Returns a view of memory, valid until the next allocation. */
-  ints(address: number, length: number): Int32Array<ArrayBuffer> {
-    return new Int32Array(this.backend.wasm.HEAPU8.buffer, address, length)
-  }
-
   /**
    * Computes the matrix product c = finish(start + a b) with c [m, n] and the inner dimension k.
    *

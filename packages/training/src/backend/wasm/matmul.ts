@@ -1,7 +1,7 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
+import { runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { heapOf, type WasmModule } from './heap.ts'
-import { runOnCpu } from './replaced-kernels.ts'
+import { replaceOrRunOnCpu } from './replaced-kernels.ts'
 
 interface Attributes {
   readonly transposeA: boolean
@@ -32,11 +32,9 @@ type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
-    replaceKernel<MatMulCall>(
+    replaceOrRunOnCpu<MatMulCall>(
       kernelName,
-      'wasm',
-      () => (call) =>
-        activated(kernelName, call) ?? multiplyBatch(call) ?? runOnCpu(kernelName, call),
+      (call) => activated(kernelName, call) ?? multiplyBatch(call),
     )
   }
 }

@@ -2,7 +2,7 @@ import { registerCpu } from '#tfjs'
 import { createLogger } from '@tsrun/core'
 import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, tf, type KernelCall, type Tensor } from '../../tfjs/tfjs.ts'
+import { replaceKernel, tf, type Kernel, type KernelCall, type Tensor } from '../../tfjs/tfjs.ts'
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
 import { run } from './passes.ts'
 
@@ -144,10 +144,8 @@ function installCpuKernels(): void {
 
   type Special = KernelCall<'x' | 'b', { readonly dtype?: string }>
   const correct = (kernelName: string, isWrong: (call: Special) => boolean): void => {
-    replaceKernel<Special>(
-      kernelName,
-      'wasm',
-      (original) => (call) => (isWrong(call) ? runOnCpu(kernelName, call) : original(call)),
+    replaceOrRunOnCpu<Special>(kernelName, (call, original) =>
+      isWrong(call) ? undefined : original(call),
     )
   }
   for (const kernelName of OF_VALUES)
@@ -166,8 +164,20 @@ function installCpuKernels(): void {
   correct('Cast', ({ inputs, attrs }) => attrs.dtype === 'bool' && inputs.x.dtype !== 'bool')
 }
 
+/** Replaces a kernel. Calls for which `compute` returns undefined run on the cpu backend. */
+export function replaceOrRunOnCpu<C extends KernelCall<never, object>>(
+  kernelName: string,
+  compute: (call: C, original: Kernel<C>) => ReturnType<Kernel<C>> | undefined,
+): void {
+  replaceKernel<C>(
+    kernelName,
+    'wasm',
+    (original) => (call) => compute(call, original) ?? runOnCpu(kernelName, call),
+  )
+}
+
 /** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */
-export function runOnCpu(
+function runOnCpu(
   kernelName: string,
   { inputs, attrs, backend }: KernelCall<never, object>,
 ): TensorInfo | TensorInfo[] {

@@ -12,7 +12,7 @@ import {
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
 import { activated, ACTIVATIONS } from './matmul.ts'
 import { run } from './passes.ts'
-import { runOnCpu } from './replaced-kernels.ts'
+import { replaceOrRunOnCpu } from './replaced-kernels.ts'
 
 type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 
@@ -30,28 +30,21 @@ type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
  */
 export function installWindows(): void {
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
-    replaceKernel<Call<'x' | 'filter'>>(
+    replaceOrRunOnCpu<Call<'x' | 'filter'>>(
       kernelName,
-      'wasm',
-      () => (call) => activated(kernelName, call) ?? convolve(call) ?? runOnCpu(kernelName, call),
+      (call) => activated(kernelName, call) ?? convolve(call),
     )
   }
   for (const kernelName of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) {
-    replaceKernel<Call<'x' | 'filter'>>(
+    replaceOrRunOnCpu<Call<'x' | 'filter'>>(
       kernelName,
-      'wasm',
-      (original) => (call) =>
+      (call, original) =>
         activated(kernelName, call, { ...ACTIVATIONS, relu: 'Relu' }) ??
-        convolveDepthwise(call, original) ??
-        runOnCpu(kernelName, call),
+        convolveDepthwise(call, original),
     )
   }
-  replaceKernel<Call<'x'>>(
-    'AvgPool',
-    'wasm',
-    (original) => (call) => averagePool(call, original) ?? runOnCpu('AvgPool', call),
-  )
-  replaceKernel('MaxPool', 'wasm', () => maxPool)
+  replaceOrRunOnCpu('AvgPool', averagePool)
+  replaceOrRunOnCpu('MaxPool', maxPool)
   replaceKernel('Conv2DBackpropFilter', 'wasm', () => filterGradient)
   replaceKernel('Conv2DBackpropInput', 'wasm', () => inputGradient)
   replaceKernel('DepthwiseConv2dNativeBackpropFilter', 'wasm', () => depthwiseGradient)
@@ -134,10 +127,10 @@ function averagePool(
   return original({ ...call, attrs: { ...call.attrs, pad } })
 }
 
-function maxPool(call: Call<'x'>): TensorInfo | TensorInfo[] {
-  const { inputs, attrs, backend } = call
+/** Returns undefined for whole numbers. */
+function maxPool({ inputs, attrs, backend }: Call<'x'>): TensorInfo | undefined {
   const { x } = inputs
-  if (x.dtype !== 'float32') return runOnCpu('MaxPool', call)
+  if (x.dtype !== 'float32') return undefined
   const places = poolingPlaces(x.shape, attrs)
   const out = backend.makeOutput(places.outShape, 'float32')
   const { count, use } = windowsOf(backend, places)
@@ -297,7 +290,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     const size = 4 * numbers.length
     const at = heap.allocate(size + bytes)
     try {
-      heap.ints(at, numbers.length).set(numbers)
+      new Int32Array(backend.wasm.HEAPU8.buffer, at).set(numbers)
       run(at, at + size)
     } finally {
       heap.free(at)
