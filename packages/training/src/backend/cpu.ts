@@ -8,10 +8,7 @@ import { tf } from '../tfjs/tfjs.ts'
 /** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
 let installed: unknown
 
-/**
- * Loads the cpu backend. Its kernels are plain JavaScript: slow, but available everywhere. They are
- * the reference for other backends.
- */
+/** Loads the cpu backend: plain JavaScript, slow, available everywhere, and the reference for others. */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')

@@ -15,10 +15,7 @@ function lanesOf(bytes: usize): v128 {
   return i32x4.lt_u(i32x4(0, 4, 8, 12), i32x4.splat(<i32>bytes))
 }
 
-/**
- * Replaces scores by exponentials and returns their sum, whose bits do not depend on `width`. A row has memory
- * for `width` bytes.
- */
+/** Replaces scores by exponentials. Returns their sum, whose bits do not depend on the room `width`. */
 @inline
 function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, scales: v128): f32 {
   let sums = f32x4.splat(0)
@@ -92,11 +89,7 @@ export function softmax_rows(
   }
 }
 
-/**
- * Replaces the gradients of probabilities by those of scores: d = scale p (d - sum of p d) for each row.
- *
- * @param dStride - the bytes between rows of d; `pStride` is the bytes between rows of p
- */
+/** d = scale p (d - sum of p d) for each row: the gradients of scores. Strides are in bytes. */
 export function softmax_gradient(
   d: usize,
   p: usize,

@@ -1,10 +1,7 @@
 /// <reference path="./webassembly.d.ts" />
 import { kernelBytes } from '#kernels'
 
-/**
- * The exports of the AssemblyScript modules in this folder, which declare their parameters: addresses in
- * bytes, then other numbers.
- */
+/** The exports of the AssemblyScript modules in this folder, which declare their parameters. */
 export type KernelExports = Record<
   | 'adam'
   | 'add_scaled'

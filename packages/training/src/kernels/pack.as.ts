@@ -44,10 +44,7 @@ function packEdge(
   }
 }
 
-/**
- * Copies a matrix of `lanes` x `depth` values into panels of `width` lanes. Strides are in bytes. One of
- * the two strides must be 4, the size of a value.
- */
+/** Copies `lanes` x `depth` values into panels of `width` lanes. One of the strides is 4 bytes. */
 @inline
 export function pack(
   to: usize,

@@ -162,10 +162,7 @@ function addGradient<T>(
   }
 }
 
-/**
- * Adds to the value at an offset in dx. Skips the offset -1, which stands for a window without a largest
- * value: all its values are NaN or outside the image.
- */
+/** Adds to dx at an offset. -1 stands for a window whose values are all NaN or outside the image. */
 @inline
 function addAt(dx: usize, place: i32, dy: usize, channel: usize = 0): void {
   if (place == -1) return

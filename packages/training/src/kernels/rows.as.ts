@@ -19,10 +19,7 @@ function finishColumns<T>(
   }
 }
 
-/**
- * Adds `start` to every row of c [rows, columns], and applies the finisher: what `product` does to its
- * sums. `mask` has the shape of c.
- */
+/** Adds `start` to the rows of c [rows, columns], then applies the finisher. `mask` has the shape of c. */
 export function finish_rows(
   c: usize,
   rows: usize,
@@ -132,10 +129,7 @@ export function mask(out: usize, x: usize, y: usize, count: usize): void {
   for (; p < bytes; p += 4) maskAt<f32>(out + p, x + p, y + p)
 }
 
-/**
- * Adds row i of x, with `columns` floats or 32-bit integers, to row ids[i] of out. Skips ids outside
- * [0, segments).
- */
+/** Adds row i of x, of 32-bit numbers, to row ids[i] of out. Skips ids outside [0, segments). */
 export function scatter_add(
   out: usize,
   x: usize,

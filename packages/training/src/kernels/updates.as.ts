@@ -40,10 +40,7 @@ function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
   return f64x2.add(f64x2.mul(b, x), f64x2.mul(rest, y))
 }
 
-/**
- * Runs a step of Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, next = keep value -
- * rate m / (sqrt(v) scale + epsilon). Stores m, v and next.
- */
+/** `adam` for four values, or one. */
 @inline
 function adamLanes<T>(
   next: usize,
@@ -78,7 +75,9 @@ function adamLanes<T>(
 }
 
 /**
- * Runs a step of Adam. `rate` and `scale` include the bias corrections. `keep` includes the weight decay.
+ * Runs a step of Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, next = keep value -
+ * rate m / (sqrt(v) scale + epsilon). `rate` and `scale` include the bias corrections. `keep` includes the
+ * weight decay.
  */
 export function adam(
   next: usize,

@@ -51,10 +51,7 @@ function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
 }
 
-/**
- * Copies the values of a row of a window, `step` columns apart, which may be outside of their image. The
- * row `line` of the image has `width` pixels.
- */
+/** Copies a row of a window, `step` columns apart, which may be outside of the image row `line`. */
 function takeSparse(
   to: usize,
   line: usize,
@@ -121,10 +118,7 @@ export function take_windows(
   }
 }
 
-/**
- * Adds `patches` to the values of the windows [first, last) in the images. This is the transpose of
- * `take_windows`.
- */
+/** Adds `patches` to the windows [first, last) of the images: the transpose of `take_windows`. */
 export function add_windows(
   images: usize,
   patches: usize,

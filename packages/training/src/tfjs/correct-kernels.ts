@@ -35,10 +35,7 @@ function correctAveragePoolGradient(backendName: string): void {
   })
 }
 
-/**
- * Returns the factor of each window along one axis. A window without values inside the image has no
- * gradient, so its factor is 0.
- */
+/** Returns the factor of each window along one axis, 0 for windows without values inside the image. */
 function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
   return Array.from({ length: outputs }, (_, i) => {
     const first = i * stride - before

@@ -85,10 +85,7 @@ function mirrorGradient(dy: Tensor, x: Tensor, attrs: NamedAttrMap): Tensor {
   }, dy)
 }
 
-/**
- * Corrects the gradients of pooling and convolution with `dimRoundingMode` on all backends. The original
- * gradients ignore it, so they pass numeric padding for the same windows.
- */
+/** Makes gradients heed `dimRoundingMode`, which the originals ignore, by numeric padding. */
 function registerWindowGradients(): void {
   for (const kernelName of ['MaxPool', 'AvgPool', 'Conv2D']) {
     register(kernelName, (original, _, [x, filter], attrs) => {
@@ -101,10 +98,9 @@ function registerWindowGradients(): void {
 }
 
 /**
- * Replaces the gradients of tf.image.resizeNearestNeighbor and resizeBilinear on all backends. Resizing
- * multiplies by a matrix along each axis, so its gradient multiplies by the transposed matrices. The
- * original gradients ignore `halfPixelCenters`. On the cpu backend, one of them swaps width and height,
- * and the other never returns for images of one pixel with `alignCorners`.
+ * Replaces the gradients of resizing on all backends. Resizing multiplies by a matrix along each axis, so
+ * its gradient multiplies by the transposed matrices. The originals ignore `halfPixelCenters`. On cpu, one
+ * swaps width and height, and the other never returns for images of one pixel with `alignCorners`.
  */
 function registerResizeGradients(): void {
   for (const kernelName of ['ResizeNearestNeighbor', 'ResizeBilinear']) {

@@ -111,10 +111,7 @@ export function borderOf(places: Places): Border {
   return [[0, 0], ...padding, [0, 0]]
 }
 
-/**
- * Returns the attributes with numeric padding that gives the same windows when sizes are rounded down.
- * Returns undefined if there is none.
- */
+/** Returns numeric padding for the same windows when sizes are rounded down; undefined if there is none. */
 export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A | undefined {
   const border = borderOf(places)
   if (border.some(([, beyond]) => beyond < 0)) return undefined

@@ -92,11 +92,7 @@ export class WasmHeap {
     return new Float32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
-  /**
-   * Computes the matrix product c = finish(start + a b) with c [m, n] and the inner dimension k.
-   *
-   * @param c - the address of the result
-   */
+  /** Computes c = finish(start + a b), with c [m, n] at an address and the inner dimension k. */
   multiply(
     c: number,
     a: Operand,
@@ -209,10 +205,7 @@ const SMALLEST = 2048
 const UNPACKED = 1e6
 const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
 
-/**
- * Whether it takes less time to transpose b first, because a BLAS that does not copy b reads it across its
- * rows. With fewer rows of a, the transpose takes the time that it saves.
- */
+/** Whether it takes less time to transpose b first than to read it across its rows without a copy. */
 function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boolean {
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
@@ -269,10 +262,7 @@ interface ProductOptions {
   readonly relu?: boolean
   /** The address of m n values. The result is 0 where they are 0 or less. */
   readonly mask?: number
-  /**
-   * The number of values from one row of c to the next; default n. Products with a start, a ReLU or a
-   * mask need the default.
-   */
+  /** The values from one row of c to the next; default n, which a start, a ReLU or a mask needs. */
   readonly stride?: number
   /** Whether to add to the values that c has. Not together with `start`. */
   readonly accumulates?: boolean

@@ -82,10 +82,7 @@ export function wasmLinearPasses(
   const hidden = heap.allocate(offsets[last]!)
   const output = heap.tensor([batch, outputsOf(layers[last]!)])
   const input = tf.keep(tf.clone(x))
-  /**
-   * The address of the gradients of the layers before their activations, kept from `backwardInput` to
-   * `backwardParameters`. The layout is that of `hidden`.
-   */
+  /** The address of gradients before activations, laid out as `hidden`, for `backwardParameters`. */
   let saved: number | undefined
   /** The gradient of the output, kept from `backwardInput` to `backwardParameters`. */
   let lastGradient: Tensor | undefined
@@ -134,10 +131,7 @@ export function wasmLinearPasses(
     heap.multiply(place.at, { at: outputOf(i - 1), transposed: true }, { at: dz }, size, place)
     place.report()
   }
-  /**
-   * Writes the gradient of the input of layer `i`: that is the gradient of layer `i - 1` before its
-   * activation.
-   */
+  /** Writes the gradient of the input of layer `i`: that of layer `i - 1` before its activation. */
   const writeInputGradient = (to: number, i: number, dz: number) => {
     const { weight } = layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]

@@ -14,10 +14,7 @@ import { installWindows } from './windows.ts'
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
-/**
- * Loads the wasm backend: WebAssembly kernels with SIMD on one thread, and a BLAS if there is one. A
- * process can have at most 4 GiB of tensors.
- */
+/** Loads the wasm backend: one thread, at most 4 GiB of tensors, and a BLAS if there is one. */
 export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFacts> {
   await withoutErrorListeners(async () => {
     registerWasm()

@@ -39,12 +39,7 @@ export function installMatMul(): void {
   }
 }
 
-/**
- * Computes a product or a convolution with a bias, then its activation by a kernel of its own.
- *
- * @param kernels - the kernels of the activations
- * @returns undefined for other activations
- */
+/** Computes a product or a convolution, then its activation if that is among `kernels`. */
 export function activated(
   kernelName: string,
   { inputs, attrs }: KernelCall<never, Pick<Attributes, 'activation' | 'leakyreluAlpha'>>,
@@ -99,10 +94,7 @@ function multiplyBatch({ inputs, attrs, backend }: MatMulCall): TensorInfo | und
   return result
 }
 
-/**
- * @returns the broadcast axes, and for each matrix of the result the indices of its two factors in
- *   their batches; undefined when the axes cannot be broadcast
- */
+/** Returns the broadcast axes, and the factors of each matrix of the result; undefined if they do not fit. */
 function broadcast(a: readonly number[], b: readonly number[]) {
   let shape: number[]
   try {

@@ -123,10 +123,7 @@ const LOSE_NAN = ['ClipByValue', 'Relu6']
 /** Kernels that read four bytes for each bool. */
 const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
 
-/**
- * Replaces the kernels in `KERNELS` by those of the cpu backend. Logs a warning at the first use of each.
- * Uses the cpu backend for inputs that other kernels of the wasm backend compute wrongly.
- */
+/** Runs `KERNELS` on the cpu backend, and other kernels for inputs that wasm computes wrongly. */
 function installCpuKernels(): void {
   for (const kernelName of KERNELS) {
     let hasWarned = false

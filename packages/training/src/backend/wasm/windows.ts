@@ -17,16 +17,13 @@ import { replaceOrRunOnCpu } from './replaced-kernels.ts'
 type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 
 /**
- * Replaces convolutions, with and without a bias and an activation, by products with the values of all
- * windows. XNNPACK packs the filter again after every update, and computes the padding `same` wrongly if
- * the stride is larger than the kernel.
- *
- * Replaces max pooling. XNNPACK replaces NaN by numbers, and always rounds the size of the output down.
+ * Replaces convolutions by products with the values of all windows. XNNPACK packs the filter again after
+ * every update, and computes the padding `same` wrongly if the stride is larger than the kernel. Replaces
+ * max pooling: XNNPACK replaces NaN by numbers, and always rounds the size of the output down.
  *
  * Adds the gradients of convolutions that the wasm backend lacks. Replaces the gradients of images and of
  * pooling, because the originals are scalar loops that take 15 to 50 times as long as the forward pass.
- * The original gradient of max pooling is also wrong for windows without a positive value, and writes
- * outside of its tensor.
+ * That of max pooling is also wrong for windows without a positive value, and writes outside its tensor.
  */
 export function installWindows(): void {
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
@@ -53,10 +50,7 @@ export function installWindows(): void {
   replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
 }
 
-/**
- * Computes a convolution: windows filter, with one row of values for each window. Returns undefined for
- * other layouts of images, and for a bias that is broadcast.
- */
+/** Computes windows filter, with a row for each window. Undefined for other layouts and broadcast biases. */
 function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo | undefined {
   const { x, filter, bias } = inputs
   const isPossible =
@@ -161,10 +155,7 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   return out
 }
 
-/**
- * Computes the gradient of the images: dy filter^T gives the gradient of each window, which is added to
- * the image at the position of the window.
- */
+/** Computes dy filter^T, the gradient of each window, and adds it to the image at its place. */
 function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
   const { dy, filter } = inputs
   const inputShape = attrs.inputShape!
@@ -281,10 +272,7 @@ function windowsOf(backend: WasmModule, places: Places) {
     // Room for the current image, row and column.
     ...[0, 0, 0],
   ]
-  /**
-   * Calls `run` with the address of a `Geometry` (kernels/geometry.as.ts) of these windows, and that of
-   * `bytes` more bytes. Does not call it if there are no windows.
-   */
+  /** Calls `run` with the addresses of a `Geometry` and of `bytes` more bytes, unless there is no window. */
   const use = (run: (geometry: number, memory: number) => void, bytes = 0) => {
     if (count === 0) return
     const size = 4 * numbers.length
