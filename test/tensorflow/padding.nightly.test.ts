@@ -4,6 +4,7 @@ import {
   poolings,
   rounded,
   run,
+  volumes,
   type Result,
   type SmallCase,
 } from '../training/backend/support/small-windows.ts'
@@ -17,7 +18,7 @@ afterAll(() => {
   process.end()
 })
 
-const sets = { convolutions, poolings, rounded }
+const sets = { convolutions, poolings, rounded, volumes }
 
 /** JSON has no infinite numbers. */
 const isClose = (a: readonly string[], b: Float32Array): boolean =>
@@ -33,7 +34,7 @@ const { describe: describeIt } = needing(
 )
 
 describeIt('tensorflow', () => {
-  it.each(['convolutions', 'poolings', 'rounded'] as const)(
+  it.each(['convolutions', 'poolings', 'rounded', 'volumes'] as const)(
     'computes %s at borders like cpu',
     async (name) => {
       await loadBackend('cpu')

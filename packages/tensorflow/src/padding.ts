@@ -2,8 +2,11 @@ import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
 import {
   type Border,
   borderOf,
+  correctVolumes,
+  padded,
   type Places,
   replaceKernel,
+  reshaped,
   runKernel,
   type Shape,
   type Tensor,
@@ -40,6 +43,7 @@ export function installPadding(): void {
     const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
     return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
   })
+  correctVolumes('tensorflow')
 }
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {
@@ -87,7 +91,7 @@ function withUnevenStrides(
     0,
     zeros,
   ])
-  const apart = reshaped(padded(split, after, 0), [
+  const apart = reshaped(padded(split, after), [
     ...[batch, height * strideHeight, width * strideWidth, channels],
   ])
   const [rows, columns] = rest.border.slice(1, 3).map(([before, beyond]) => before + beyond)
@@ -95,12 +99,8 @@ function withUnevenStrides(
     ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
     ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
   ]
-  const missing = size.map((all, axis): [number, number] => [
-    0,
-    Math.max(0, all - apart.shape[axis]!),
-  ])
-  const begin = size.map(() => 0)
-  const every = runKernel('Slice', { x: padded(apart, missing, 0) }, { begin, size })
+  const missing = size.map((all, axis): [number, number] => [0, all - apart.shape[axis]!])
+  const every = padded(apart, missing)
   return compute({ ...call, inputs: { ...inputs, dy: every } })
 }
 
@@ -110,53 +110,37 @@ function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tenso
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
 }
 
-/** Returns -Infinity for a window without values, where TensorFlow returns the lowest float. */
+/** Returns -Infinity for a window without other values, where TensorFlow returns the lowest float. */
 function largest(call: Call): Tensor {
   const values = ofImages(call, -Infinity)
-  const inside = partsInside(call)
-  const lowest = tf.where(tf.equal(inside, 0), -Infinity, tf.zerosLike(inside))
-  return tf.add(values, lowest)
+  return tf.where(tf.equal(values, LOWEST), -Infinity, values)
 }
+
+const LOWEST = -(2 - 2 ** -23) * 2 ** 127
 
 function inputGradient({ kernelName, inputs, attrs, border }: Call): Tensor {
   const shape = attrs['inputShape'] as Shape
   const inputShape = shape.map((size, axis) => size + border[axis]![0] + border[axis]![1])
-  return inside(runKernel(kernelName, inputs, { ...attrs, inputShape }), border, shape)
+  return inside(runKernel(kernelName, inputs, { ...attrs, inputShape }), border)
 }
 
 function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number): Tensor {
   const { input } = inputs
   const larger = { ...inputs, input: padded(input!, border, value) }
-  return inside(runKernel(kernelName, larger, attrs), border, input!.shape)
+  return inside(runKernel(kernelName, larger, attrs), border)
 }
 
 /** Returns the fraction of each window inside of the image, by which average pooling divides. */
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const { shape } = inputs['x'] ?? inputs['input']!
-  const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border, 0)
+  const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border)
   return runKernel('AvgPool', { x: ones }, attrs)
 }
 
-function reshaped(x: TensorInfo, shape: number[]): Tensor {
-  return runKernel('Reshape', { x }, { shape })
-}
-
-/** Adds a border. Removes values where the border is negative. */
-function padded(x: TensorInfo, border: Border, constantValue: number): Tensor {
-  const paddings = border.map(([before, beyond]): [number, number] => [before, Math.max(0, beyond)])
-  const size = x.shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
-  const isSmaller = size.some((length, axis) => length < x.shape[axis]!)
-  const begin = size.map(() => 0)
-  const used = isSmaller ? runKernel('Slice', { x }, { begin, size }) : x
-  return runKernel('PadV2', { x: used }, { paddings, constantValue })
-}
-
 /** Removes a border from gradients. Values that the border removed have no gradient. */
-function inside(x: Tensor, border: Border, shape: readonly number[]): Tensor {
-  const begin = border.map(([before]) => before)
-  const size = shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
-  const used = runKernel('Slice', { x }, { begin, size })
-  const paddings = shape.map((length, axis): [number, number] => [0, length - size[axis]!])
-  if (paddings.every(([, missing]) => missing === 0)) return used
-  return runKernel('PadV2', { x: used }, { paddings, constantValue: 0 })
+function inside(x: Tensor, border: Border): Tensor {
+  return padded(
+    x,
+    border.map(([before, beyond]) => [-before, -beyond]),
+  )
 }

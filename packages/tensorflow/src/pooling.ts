@@ -2,7 +2,7 @@ import {
   type KernelCall,
   poolingPlaces,
   replaceKernel,
-  runKernel,
+  reshaped,
   type Tensor,
   tf,
   type WindowAttributes,
@@ -73,8 +73,4 @@ function distribute(
     reshaped(tf.concat(all.slice(i * width, (i + 1) * width), 1), [lines[0]!, 1, lines[2]!]),
   )
   return reshaped(tf.concat(gradients, 1), [...x.shape])
-}
-
-function reshaped(x: Tensor, shape: number[]): Tensor {
-  return runKernel('Reshape', { x }, { shape })
 }

@@ -27,11 +27,14 @@ export { joinHeads, splitHeads } from './nn/attention.ts'
 export { genericBackend } from './tfjs/generic-backend.ts'
 export { countCopy, type HostArray, type HostDType, sizeOf } from './tfjs/host-arrays.ts'
 export { type KernelCall, replaceKernel, runKernel, type Tensor, tf } from './tfjs/tfjs.ts'
+export { correctVolumes } from './tfjs/volumes.ts'
 export {
   type Border,
   borderOf,
+  padded,
   type Places,
   poolingPlaces,
+  reshaped,
   type Shape,
   type WindowAttributes,
   windowPlaces,

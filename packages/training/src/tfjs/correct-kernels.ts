@@ -1,10 +1,21 @@
+import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { installEinsum } from './einsum.ts'
 import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
-import { axesOf, poolingPlaces, type Axis, type WindowAttributes } from './window-places.ts'
+import { correctVolumes } from './volumes.ts'
+import {
+  axesOf,
+  borderOf,
+  padded,
+  poolingPlaces,
+  type Axis,
+  type WindowAttributes,
+} from './window-places.ts'
 
 /** Corrects kernels that are wrong on the backends cpu, wasm and webgpu. */
 export function correctKernels(backendName: string): void {
   correctAveragePoolGradient(backendName)
+  correctSingleWindows(backendName)
+  correctVolumes(backendName)
   correctNegativeAxes(backendName)
   installEinsum(backendName)
 }
@@ -42,6 +53,35 @@ function factorsOf({ size, window, stride, before, outputs }: Axis): number[] {
     const count = Math.min(size, first + window) - Math.max(0, first)
     return count > 0 ? window / count : 0
   })
+}
+
+/**
+ * Corrects pooling with 1 x 1 windows and numeric padding. If input and output have the same shape, the
+ * kernels of TensorFlow.js return the input unchanged, even with strides and padding.
+ */
+function correctSingleWindows(backendName: string): void {
+  for (const kernelName of ['MaxPool', 'AvgPool']) {
+    replaceKernel<KernelCall<'x', WindowAttributes>>(
+      kernelName,
+      backendName,
+      (original) => (call) => {
+        const { x } = call.inputs
+        if (typeof call.attrs.pad === 'string') return original(call)
+        const places = poolingPlaces(x.shape, call.attrs)
+        if (places.filterHeight * places.filterWidth > 1) return original(call)
+        const { strides } = call.attrs
+        const pool = (x: TensorInfo, value?: number) => {
+          const larger = padded(x, borderOf(places), value)
+          return runKernel(kernelName, { x: larger }, { filterSize: 1, strides, pad: 'valid' })
+        }
+        return tf.tidy(() => {
+          if (kernelName === 'MaxPool') return pool(x, -Infinity)
+          // Divide to get 0 / 0 = NaN outside the image, because the wasm backend cannot pad with NaN.
+          return tf.div(pool(x), pool(tf.ones(x.shape)))
+        })
+      },
+    )
+  }
 }
 
 /**

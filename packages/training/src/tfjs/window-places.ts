@@ -1,6 +1,6 @@
 import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
 import { argumentError } from '@tsrun/core'
-import { tf } from './tfjs.ts'
+import { runKernel, tf, type Tensor } from './tfjs.ts'
 
 /** [batch, height, width, channels], or a filter. */
 export type Shape = [number, number, number, number]
@@ -116,4 +116,21 @@ export function withPadding<A extends WindowAttributes>(attrs: A, places: Places
   const border = borderOf(places)
   if (border.some(([, beyond]) => beyond < 0)) return undefined
   return { ...attrs, pad: border as WindowAttributes['pad'], dimRoundingMode: 'floor' }
+}
+
+/** Adds a border of `value` to a tensor. Removes values where the border is negative. */
+export function padded(x: TensorInfo, border: Border, value = 0): Tensor {
+  const paddings = border.map((sides) => sides.map((width) => Math.max(0, width)))
+  const begin = border.map(([before]) => Math.max(0, -before))
+  const size = x.shape.map((length, axis) => {
+    return length + Math.min(0, border[axis]![0]) + Math.min(0, border[axis]![1])
+  })
+  const pad = (x: TensorInfo) => runKernel('PadV2', { x }, { paddings, constantValue: value })
+  if (size.every((length, axis) => length === x.shape[axis])) return pad(x)
+  const part = runKernel('Slice', { x }, { begin, size })
+  return paddings.flat().every((width) => width === 0) ? part : pad(part)
+}
+
+export function reshaped(x: TensorInfo, shape: number[]): Tensor {
+  return runKernel('Reshape', { x }, { shape })
 }

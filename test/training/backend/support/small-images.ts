@@ -54,7 +54,7 @@ function selected({ inputs, compute }: SmallCase): Float32Array {
   })
 }
 
-const differ = (a: Float32Array, b: Float32Array): boolean =>
+export const differ = (a: Float32Array, b: Float32Array): boolean =>
   a.length !== b.length || a.some((value, i) => !is(value, b[i]) && !(abs(value - b[i]!) <= 1e-4))
 
 /** One of seven cases. Kinds of operations alternate in twos to sixes, so each of them is chosen. */

@@ -127,9 +127,7 @@ export function* convolutions(): Generator<SmallCase> {
 export function* poolings(): Generator<SmallCase> {
   for (const { image, kernel, strides, pad, where } of places(['same', 'valid', uneven])) {
     const inputs = [[1, ...image, 2]]
-    // TensorFlow.js may return the input unchanged.
-    if (typeof pad !== 'string' && kernel[0] === 1 && kernel[1] === 1) continue
-    const hasEmptyWindows = typeof pad !== 'string' && kernel[1] === 1
+    const hasEmptyWindows = typeof pad !== 'string' && (kernel[0] === 1 || kernel[1] === 1)
     yield {
       title: `maxPool ${where}`,
       inputs,
@@ -241,7 +239,6 @@ export function* dilated(): Generator<SmallCase> {
   }
 }
 
-/** Operations whose gradients on cpu do not always follow from the forward pass. */
 export function* volumes(): Generator<SmallCase> {
   type Triple = [number, number, number]
   const kernels: Triple[] = [
@@ -274,23 +271,69 @@ export function* volumes(): Generator<SmallCase> {
               [...kernel, 1, 2],
             ],
             compute: (x, w) => tf.conv3d(as(x), as(w), strides, pad as 'same'),
-            linear: [],
+            linear: [0, 1],
           }
           yield {
             title: `maxPool3d ${where}`,
             inputs: [[1, ...volume, 2]],
             compute: (x) => tf.maxPool3d(as(x), kernel, strides, pad),
             linear: [],
+            selects: true,
           }
           yield {
             title: `avgPool3d ${where}`,
             inputs: [[1, ...volume, 2]],
             compute: (x) => tf.avgPool3d(as(x), kernel, strides, pad),
-            linear: [],
+            // A window that lies wholly outside has no mean.
+            linear: pad === 1 && kernel.includes(1) ? [] : [0],
           }
         }
       }
     }
+  }
+}
+
+/** Operations on images, and the same operations on volumes of one layer. */
+export function* flatVolumes(): Generator<readonly [image: SmallCase, volume: SmallCase]> {
+  for (const { image, kernel, strides, where } of places(['same'])) {
+    const [window, steps] = [
+      [1, ...kernel],
+      [1, ...strides],
+    ] as [number, number, number][]
+    const [images, volumes] = [
+      [1, ...image, 2],
+      [1, 1, ...image, 2],
+    ]
+    const filter = [...kernel, 2, 2]
+    const common = { title: where, linear: [] }
+    yield [
+      { ...common, inputs: [images], compute: (x) => tf.maxPool(as(x), kernel, strides, 'same') },
+      {
+        ...common,
+        inputs: [volumes],
+        compute: (x) => tf.maxPool3d(as(x), window!, steps!, 'same'),
+      },
+    ]
+    yield [
+      { ...common, inputs: [images], compute: (x) => tf.avgPool(as(x), kernel, strides, 'same') },
+      {
+        ...common,
+        inputs: [volumes],
+        compute: (x) => tf.avgPool3d(as(x), window!, steps!, 'same'),
+      },
+    ]
+    yield [
+      {
+        ...common,
+        inputs: [images, filter],
+        compute: (x, w) => tf.conv2d(as(x), as(w), strides, 'same'),
+      },
+      {
+        ...common,
+        inputs: [volumes, [1, ...filter]],
+        compute: (x, w) => tf.conv3d(as(x), as(w), steps!, 'same'),
+      },
+    ]
   }
 }
 

@@ -97,8 +97,6 @@ export function installKernels(): void {
 const KERNELS = [
   'Conv3DBackpropInputV2',
   'Conv3DBackpropFilterV2',
-  'MaxPool3D',
-  'MaxPool3DGrad',
   'MaxPoolWithArgmax',
   'Dilation2D',
   'Dilation2DBackpropInput',

@@ -101,9 +101,9 @@ function convolveDepthwise(
 }
 
 /**
- * Computes average pooling by XNNPACK with numeric padding, as `convolveDepthwise`. Returns undefined for
- * whole numbers, for NaN, which XNNPACK replaces by numbers, and for numeric padding, which may contain a
- * whole window, which XNNPACK leaves unwritten.
+ * Computes average pooling by XNNPACK with numeric padding, as `convolveDepthwise`. Also returns undefined
+ * for whole numbers, for NaN, which XNNPACK replaces by numbers, and for windows inside the padding, which
+ * XNNPACK leaves unwritten.
  */
 function averagePool(
   call: Call<'x'>,
@@ -111,14 +111,16 @@ function averagePool(
 ): TensorInfo | TensorInfo[] | undefined {
   const { x } = call.inputs
   const places = poolingPlaces(x.shape, call.attrs)
+  const attrs = withPadding(call.attrs, places)
+  const [, rows, columns] = borderOf(places)
   const isPossible =
     x.dtype === 'float32' &&
-    typeof call.attrs.pad === 'string' &&
+    attrs !== undefined &&
     sizeOf(places.outShape) > 0 &&
+    Math.max(...rows!) < places.filterHeight &&
+    Math.max(...columns!) < places.filterWidth &&
     !hasNaN(x)
-  if (!isPossible) return undefined
-  const pad = borderOf(places) as WindowAttributes['pad']
-  return original({ ...call, attrs: { ...call.attrs, pad } })
+  return isPossible ? original({ ...call, attrs }) : undefined
 }
 
 /** Returns undefined for whole numbers. */
