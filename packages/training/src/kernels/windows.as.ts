@@ -1,4 +1,4 @@
-// Convolutions, and the gradient of average pooling, by the windows of geometry.as.ts.
+// Convolutions and average pooling by the windows of geometry.as.ts.
 
 import { Geometry } from './geometry.as'
 import { add, read, write } from './lanes.as'
@@ -145,28 +145,36 @@ export function add_windows(
   }
 }
 
+const FILTER: i32 = 0
+const IMAGES: i32 = 1
+const AVERAGE: i32 = 2
+
 /**
  * Adds the gradient of a depthwise convolution with `weights` [tall, wide, channels, multiplier] to the
- * weights, or to the images. dy is [windows, channels, multiplier].
+ * weights (FILTER) or to the images, or factor dy to all values in each window, which is the gradient of
+ * average pooling. dy is [windows, channels, multiplier].
  */
 export function window_gradient(
   images: usize,
   weights: usize,
   dy: usize,
+  kind: i32,
+  factor: f32,
   windows: i32,
   multiplier: i32,
   geometry: usize,
-  ofWeights: bool,
 ): void {
-  if (ofWeights) addGradient(true, images, weights, dy, windows, multiplier, geometry)
-  else addGradient(false, images, weights, dy, windows, multiplier, geometry)
+  if (kind == FILTER) addGradient(FILTER, images, weights, 0, dy, windows, multiplier, geometry)
+  else if (kind == IMAGES) addGradient(IMAGES, images, weights, 0, dy, windows, multiplier, geometry)
+  else addGradient(AVERAGE, images, 0, factor, dy, windows, 1, geometry)
 }
 
 @inline
 function addGradient(
-  ofWeights: bool,
+  kind: i32,
   images: usize,
   weights: usize,
+  factor: f32,
   dy: usize,
   windows: i32,
   multiplier: i32,
@@ -183,15 +191,19 @@ function addGradient(
     for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
       for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {
         const pixel = image + <usize>i * g.line + <usize>j * g.pixel
+        if (kind == AVERAGE) {
+          addMultiple(pixel, factor, dy, bytes)
+          continue
+        }
         const weight = weights + <usize>((i - row) * g.wide + j - column) * bytes
         if (multiplier == 1) {
-          if (ofWeights) addProducts(weight, pixel, dy, bytes)
+          if (kind == FILTER) addProducts(weight, pixel, dy, bytes)
           else addProducts(pixel, weight, dy, bytes)
         } else {
           for (let channel = 0; channel < g.channels; channel++) {
             const offset = <usize>(channel * multiplier) << 2
             const value = pixel + (<usize>channel << 2)
-            if (ofWeights) {
+            if (kind == FILTER) {
               addMultiple(weight + offset, load<f32>(value), dy + offset, <usize>multiplier << 2)
             } else {
               let sum: f32 = 0

@@ -2,7 +2,7 @@ import { registerCpu } from '#tfjs'
 import { createLogger } from '@tsrun/core'
 import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, tf, type Kernel, type KernelCall, type Tensor } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, tf, type Kernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
 import { run } from './passes.ts'
 
@@ -81,10 +81,12 @@ export function installKernels(): void {
     return out
   })
 
-  // Fix Prelu: XNNPACK repeats the slopes along the first axes only, and keeps a packed copy of them.
-  replaceKernel('Prelu', 'wasm', () => ({ inputs }) => {
-    const { x, alpha } = inputs as Readonly<Record<'x' | 'alpha', Tensor>>
-    return tf.tidy(() => tf.mul(x, tf.where(tf.less(x, 0), alpha, 1)))
+  // Fix Prelu: XNNPACK repeats the slopes along the first axes only.
+  replaceOrRunOnCpu<Call<'x' | 'alpha', object>>('Prelu', (call, original) => {
+    const { x, alpha } = call.inputs
+    const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
+    const isRight = sizeOf(alpha.shape) === 1 || own.join() === x.shape.slice(-own.length).join()
+    return isRight ? withCopies(call, ['alpha'], original) : undefined
   })
   installCpuKernels()
 }
@@ -169,6 +171,29 @@ export function replaceOrRunOnCpu<C extends KernelCall<never, object>>(
     'wasm',
     (original) => (call) => compute(call, original) ?? runOnCpu(kernelName, call),
   )
+}
+
+/**
+ * Runs a kernel of XNNPACK with copies of inputs. XNNPACK packs them once for each tensor, so it would not
+ * notice new values in the memory of the same tensor.
+ */
+export function withCopies<C extends KernelCall<never, object>>(
+  call: C,
+  names: readonly string[],
+  original: Kernel<C>,
+): ReturnType<Kernel<C>> {
+  const inputs: C['inputs'] & Readonly<Partial<Record<string, TensorInfo>>> = call.inputs
+  const copies = names.flatMap((name) => {
+    const x = inputs[name]
+    if (x === undefined) return []
+    const all = { begin: x.shape.map(() => 0), size: x.shape }
+    return [[name, runKernel('Slice', { x }, all)] as const]
+  })
+  try {
+    return original({ ...call, inputs: { ...inputs, ...Object.fromEntries(copies) } })
+  } finally {
+    tf.dispose(copies.map(([, copy]) => copy))
+  }
 }
 
 /** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */

@@ -1,6 +1,6 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, runKernel, tf, type Kernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, type Kernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
   borderOf,
   convolutionPlaces,
@@ -12,7 +12,7 @@ import {
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
 import { activated, ACTIVATIONS } from './matmul.ts'
 import { run } from './passes.ts'
-import { replaceOrRunOnCpu } from './replaced-kernels.ts'
+import { replaceOrRunOnCpu, withCopies } from './replaced-kernels.ts'
 
 type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 
@@ -85,19 +85,11 @@ function convolveDepthwise(
   call: Call<'x' | 'filter'>,
   original: Kernel<Call<'x' | 'filter'>>,
 ): TensorInfo | TensorInfo[] | undefined {
-  const { x, filter, bias } = call.inputs
+  const { x, filter } = call.inputs
   const places = convolutionPlaces(x.shape, filter.shape, call.attrs, true)
   const attrs = withPadding(call.attrs, places)
   if (attrs === undefined || sizeOf(places.outShape) === 0) return undefined
-  // XNNPACK packs a filter once, so it would not notice new values in the memory of the same tensor.
-  const copy = (x: TensorInfo) =>
-    runKernel('Slice', { x }, { begin: x.shape.map(() => 0), size: x.shape })
-  const copies = { filter: copy(filter), ...(bias && { bias: copy(bias) }) }
-  try {
-    return original({ ...call, inputs: { ...call.inputs, ...copies }, attrs })
-  } finally {
-    tf.dispose(copies)
-  }
+  return withCopies({ ...call, attrs }, ['filter', 'bias'], original)
 }
 
 /**
@@ -184,15 +176,18 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   return out
 }
 
+/** What `window_gradient` computes, by the numbers of kernels/windows.as.ts. */
+const [FILTER, IMAGES, AVERAGE] = [0, 1, 2] as const
+
 /** Computes the gradient of the filter from `x`, or that of the images from `filter`. */
 function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const { x, filter, dy } = inputs
   const images = x?.shape ?? attrs.inputShape!
   const weights = filter?.shape ?? attrs.filterShape!
   const places = convolutionPlaces(images, weights, attrs, true)
+  const kind = x === undefined ? IMAGES : FILTER
   return sumOver(places, backend, x === undefined ? images : weights, (out, { count }, at) => {
-    const [ofWeights, multiplier] = [x !== undefined, weights[3]!]
-    run('window_gradient', [x ?? out, filter ?? out, dy], count, multiplier, at, ofWeights)
+    run('window_gradient', [x ?? out, filter ?? out, dy], kind, 0, count, weights[3]!, at)
   })
 }
 
@@ -206,21 +201,16 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
 }
 
 /**
- * Computes the gradient of average pooling, which is a depthwise convolution with equal weights. Divides by
- * the size of the whole window, even at the border; `correctAveragePoolGradient` corrects that.
+ * Computes the gradient of average pooling. Divides by the size of the whole window, even at the border;
+ * `correctAveragePoolGradient` corrects that.
  */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
-  const { filterHeight, filterWidth, inChannels } = places
-  const weights = tf.fill([filterHeight, filterWidth, inChannels], 1 / (filterHeight * filterWidth))
-  try {
-    return sumOver(places, backend, input.shape, (out, { count }, at) => {
-      run('window_gradient', [out, weights, dy], count, 1, at, false)
-    })
-  } finally {
-    weights.dispose()
-  }
+  const factor = 1 / (places.filterHeight * places.filterWidth)
+  return sumOver(places, backend, input.shape, (out, { count }, at) => {
+    run('window_gradient', [out, undefined, dy], AVERAGE, factor, count, 1, at)
+  })
 }
 
 /** Returns a tensor to which `add` adds what all windows contribute. */
