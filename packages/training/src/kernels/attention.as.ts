@@ -15,7 +15,7 @@ function lanesOf(bytes: usize): v128 {
   return i32x4.lt_u(i32x4(0, 4, 8, 12), i32x4.splat(<i32>bytes))
 }
 
-/** Replaces scores by exponentials. Returns their sum, whose bits do not depend on the room `width`. */
+/** Replaces scores by exponentials. Returns their sum, with the same bits for every memory size `width`. */
 @inline
 function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, scales: v128): f32 {
   let sums = f32x4.splat(0)

@@ -72,7 +72,7 @@ export function scale(out: usize, x: usize, count: usize, factor: f32): void {
   for (; p < bytes; p += 4) store<f32>(out + p, load<f32>(x + p) * factor)
 }
 
-/** Has the bits of the sum in JavaScript (clip.ts). */
+/** Sums squares in doubles, with the bits of the sum in JavaScript (clip.ts). */
 export function sum_of_squares(x: usize, count: usize): f64 {
   const bytes = count << 2
   let a = f64x2.splat(0)

@@ -51,7 +51,7 @@ function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
 }
 
-/** Copies a row of a window, `step` columns apart, which may be outside of the image row `line`. */
+/** Copies a row of a window whose columns are `step` apart. Columns outside of the image become 0. */
 function takeSparse(
   to: usize,
   line: usize,

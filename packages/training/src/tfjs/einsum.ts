@@ -8,7 +8,7 @@ interface Term {
   readonly labels: string
 }
 
-/** Multiplies one or two terms and sums over all axes but `output`. The caller disposes the result. */
+/** Multiplies one or two terms and sums over all axes that `output` lacks. The caller disposes the result. */
 function contract(terms: readonly Term[], output: string): Tensor {
   return tf.tidy(() => {
     const [a, b] = terms.map((term, i) => {

@@ -51,7 +51,7 @@ export interface KernelCall<K extends string = string, A = NamedAttrMap, B = unk
   readonly backend: B
 }
 
-/** Computes a kernel. */
+/** The function that computes a kernel. */
 export type Kernel<C> = (call: C) => TensorInfo | TensorInfo[]
 
 /** Replaces a kernel of a backend, or adds it. The new one can delegate calls to the original. */

@@ -7,7 +7,7 @@ type Volume = [batch: number, depth: number, height: number, width: number, chan
 /**
  * Corrects convolutions and pooling of volumes. TensorFlow.js starts the first windows too late for padding
  * `same` where a stride is larger than the window. Its gradients of pooling are wrong at the border, and for
- * windows whose height and width differ. TensorFlow takes numeric padding for `same`.
+ * windows whose height and width differ. TensorFlow treats numeric padding as `same`.
  */
 export function correctVolumes(backendName: string): void {
   type Call = KernelCall<never, WindowAttributes>
@@ -73,7 +73,7 @@ function pool(name: string, x: TensorInfo, attrs: WindowAttributes, dy?: TensorI
   return reshaped(runKernel(`${name}Grad`, inner, ofImages), x.shape)
 }
 
-/** Returns numeric padding; for `same`, minus the values behind the last window, which hide its start. */
+/** Returns numeric padding. For `same`, returns the values behind the last window as a negative border. */
 function convolutionBorder(
   { x, filter }: Readonly<Record<string, TensorInfo>>,
   { pad, inputShape, filterShape, ...attrs }: WindowAttributes,
