@@ -79,7 +79,7 @@ export function sumOf(x: Tensor, y: Tensor): Tensor {
   return currentBackend().sumOf?.(x, y) ?? tf.keep(tf.add(x, y))
 }
 
-/** Adds `addend` to `sum`. Returns false, without effect, if the memory of `sum` is inaccessible or shared. */
+/** Adds `addend` to `sum`. Only returns false if the memory of `sum` is inaccessible or shared. */
 export function addInPlace(sum: Tensor, addend: Tensor): boolean {
   const heap = currentHeap()
   if (heap === undefined || !heap.isWritable(sum) || sum.size !== addend.size) return false
