@@ -3,9 +3,10 @@ import {
   type Border,
   borderOf,
   correctVolumes,
-  everyStride,
+  padded,
   type Places,
   replaceKernel,
+  reshaped,
   runKernel,
   type Shape,
   type Tensor,
@@ -30,37 +31,18 @@ interface Call {
  * the images. tfjs-node supports only `same` and `valid`, except in the forward pass of convolutions.
  */
 export function installPadding(): void {
-  const images = [
-    'Conv2D',
-    'FusedConv2D',
-    'DepthwiseConv2dNative',
-    'FusedDepthwiseConv2D',
-    'Conv3D',
-  ]
+  const images = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
   const filters = ['Conv2DBackpropFilter', 'DepthwiseConv2dNativeBackpropFilter']
-  for (const name of [...images, ...filters, 'Conv3DBackpropFilterV2']) install(name, ofImages)
+  for (const name of [...images, ...filters]) install(name, ofImages)
   install('Conv2DBackpropInput', inputGradient)
   install('DepthwiseConv2dNativeBackpropInput', inputGradient)
-  install('Conv3DBackpropInputV2', inputGradient)
-  for (const name of ['MaxPool', 'MaxPool3D']) {
-    install(name, largest)
-    install(`${name}Grad`, (call) => poolGradient(call, -Infinity))
-  }
+  install('MaxPool', largest)
+  install('MaxPoolGrad', (call) => poolGradient(call, -Infinity))
   install('AvgPool', (call) => tf.div(ofImages(call), partsInside(call)))
-  // Like the cpu backend, return 0 for a window without values.
-  install('AvgPool3D', (call) => tf.divNoNan(ofImages(call), partsInside(call)))
-  for (const name of ['AvgPoolGrad', 'AvgPool3DGrad']) {
-    install(name, (call) => {
-      const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
-      return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
-    })
-  }
-  for (const name of ['Dilation2D', 'Dilation2DBackpropFilter']) {
-    install(name, (call) => ofImages(call, -Infinity))
-  }
-  install('Dilation2DBackpropInput', (call) =>
-    inside(ofImages(call, -Infinity), call.border, call.inputs['x']!.shape),
-  )
+  install('AvgPoolGrad', (call) => {
+    const dy = runKernel('RealDiv', { a: call.inputs['dy']!, b: partsInside(call) })
+    return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
+  })
   correctVolumes('tensorflow')
 }
 
@@ -78,9 +60,7 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
     const border = borderOf(info)
     const without = { ...call.attrs, pad: 'valid' }
     const padless = { kernelName, inputs, attrs: without, border }
-    return tf.tidy(() =>
-      isUneven ? withUnevenStrides(compute, padless, info as Places) : compute(padless),
-    )
+    return tf.tidy(() => (isUneven ? withUnevenStrides(compute, padless, info) : compute(padless)))
   })
 }
 
@@ -100,7 +80,8 @@ function withUnevenStrides(
   if (dy === undefined) {
     const all = compute({ ...call, inputs })
     const end = info.outShape.map((size, axis) => (size - 1) * strides[axis]! + 1)
-    return everyStride(all, end, strides)
+    const begin = end.map(() => 0)
+    return runKernel('StridedSlice', { x: all }, { ...NO_MASKS, begin, end, strides })
   }
   // Give the places that the strides skip a gradient of zero.
   const [batch, height, width, channels] = dy.shape as Shape
@@ -110,7 +91,7 @@ function withUnevenStrides(
     0,
     zeros,
   ])
-  const apart = reshaped(padded(split, after, 0), [
+  const apart = reshaped(padded(split, after), [
     ...[batch, height * strideHeight, width * strideWidth, channels],
   ])
   const [rows, columns] = rest.border.slice(1, 3).map(([before, beyond]) => before + beyond)
@@ -118,61 +99,48 @@ function withUnevenStrides(
     ...[batch, info.inHeight + rows! - info.effectiveFilterHeight + 1],
     ...[info.inWidth + columns! - info.effectiveFilterWidth + 1, channels],
   ]
-  const beyond = size.map((all, axis): [number, number] => [0, all - apart.shape[axis]!])
-  return compute({ ...call, inputs: { ...inputs, dy: padded(apart, beyond, 0) } })
+  const missing = size.map((all, axis): [number, number] => [0, all - apart.shape[axis]!])
+  const every = padded(apart, missing)
+  return compute({ ...call, inputs: { ...inputs, dy: every } })
 }
+
+const NO_MASKS = { beginMask: 0, endMask: 0, ellipsisMask: 0, newAxisMask: 0, shrinkAxisMask: 0 }
 
 function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tensor {
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
 }
 
-/** Returns -Infinity for a window without values, where TensorFlow returns the lowest float. */
+/** Returns -Infinity for a window without other values, where TensorFlow returns the lowest float. */
 function largest(call: Call): Tensor {
   const values = ofImages(call, -Infinity)
-  const inside = partsInside(call)
-  const lowest = tf.where(tf.equal(inside, 0), -Infinity, tf.zerosLike(inside))
-  return tf.add(values, lowest)
+  return tf.where(tf.equal(values, LOWEST), -Infinity, values)
 }
+
+const LOWEST = -(2 - 2 ** -23) * 2 ** 127
 
 function inputGradient({ kernelName, inputs, attrs, border }: Call): Tensor {
   const shape = attrs['inputShape'] as Shape
   const inputShape = shape.map((size, axis) => size + border[axis]![0] + border[axis]![1])
-  return inside(runKernel(kernelName, inputs, { ...attrs, inputShape }), border, shape)
+  return inside(runKernel(kernelName, inputs, { ...attrs, inputShape }), border)
 }
 
 function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number): Tensor {
   const { input } = inputs
   const larger = { ...inputs, input: padded(input!, border, value) }
-  return inside(runKernel(kernelName, larger, attrs), border, input!.shape)
+  return inside(runKernel(kernelName, larger, attrs), border)
 }
 
 /** Returns the fraction of each window inside of the image, by which average pooling divides. */
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const { shape } = inputs['x'] ?? inputs['input']!
-  const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border, 0)
-  return runKernel(shape.length === 5 ? 'AvgPool3D' : 'AvgPool', { x: ones }, attrs)
-}
-
-export function reshaped(x: TensorInfo, shape: number[]): Tensor {
-  return runKernel('Reshape', { x }, { shape })
-}
-
-/** Adds a border. Removes values where the border is negative. */
-function padded(x: TensorInfo, border: Border, constantValue: number): Tensor {
-  const paddings = border.map(([before, beyond]): [number, number] => [before, Math.max(0, beyond)])
-  const size = x.shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
-  const isSmaller = size.some((length, axis) => length < x.shape[axis]!)
-  const begin = size.map(() => 0)
-  const used = isSmaller ? runKernel('Slice', { x }, { begin, size }) : x
-  return runKernel('PadV2', { x: used }, { paddings, constantValue })
+  const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border)
+  return runKernel('AvgPool', { x: ones }, attrs)
 }
 
 /** Removes a border from gradients. Values that the border removed have no gradient. */
-function inside(x: Tensor, border: Border, shape: readonly number[]): Tensor {
-  const begin = border.map(([before]) => before)
-  const size = shape.map((length, axis) => length + Math.min(0, border[axis]![1]))
-  const used = runKernel('Slice', { x }, { begin, size })
-  const paddings = shape.map((length, axis): [number, number] => [0, length - size[axis]!])
-  if (paddings.every(([, missing]) => missing === 0)) return used
-  return runKernel('PadV2', { x: used }, { paddings, constantValue: 0 })
+function inside(x: Tensor, border: Border): Tensor {
+  return padded(
+    x,
+    border.map(([before, beyond]) => [-before, -beyond]),
+  )
 }

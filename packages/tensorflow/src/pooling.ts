@@ -2,12 +2,12 @@ import {
   type KernelCall,
   poolingPlaces,
   replaceKernel,
+  reshaped,
   type Tensor,
   tf,
   type WindowAttributes,
 } from '@tsrun/training/backends'
 import { currentEager } from './eager.ts'
-import { reshaped } from './padding.ts'
 import { repeat } from './repeated.ts'
 
 /** Windows with more values are left to TensorFlow. */

@@ -25,14 +25,15 @@ export type {
 } from './tfjs/backend.ts'
 export { genericBackend } from './tfjs/generic-backend.ts'
 export { countCopy, type HostArray, type HostDType, sizeOf } from './tfjs/host-arrays.ts'
-export { everyStride } from './tfjs/single-windows.ts'
 export { type KernelCall, replaceKernel, runKernel, type Tensor, tf } from './tfjs/tfjs.ts'
 export { correctVolumes } from './tfjs/volumes.ts'
 export {
   type Border,
   borderOf,
+  padded,
   type Places,
   poolingPlaces,
+  reshaped,
   type Shape,
   type WindowAttributes,
   windowPlaces,

@@ -5,12 +5,7 @@ import { currentHeap, type WasmHeap } from './wasm/heap.ts'
 // Gradient sums and optimizer updates, each by the fastest method of the backend. Arrays are updated in
 // double precision and rounded once when stored. Tensors are updated without fetching them.
 
-/**
- * out = x + factor y. Uses a wasm kernel if all arrays are in the memory of the wasm backend.
- * Otherwise, a loop computes the same bits.
- *
- * @param out - may be `x` or `y`
- */
+/** out = x + factor y, by a wasm kernel or by a loop with the same bits. `out` may be `x` or `y`. */
 export function addScaled(
   out: Float32Array,
   x: Float32Array,
@@ -25,10 +20,7 @@ export function addScaled(
   for (let i = 0; i < out.length; i++) out[i] = x[i]! + factor * y[i]!
 }
 
-/**
- * The arrays of an optimizer step on the host. They may be views of tensor memory, which an allocation
- * detaches.
- */
+/** The arrays of an optimizer step: perhaps views of tensor memory, which an allocation detaches. */
 export interface UpdateArrays {
   /** For the next values of the parameter; may be `gradient`. */
   readonly next: Float32Array
@@ -51,10 +43,7 @@ interface AdamStep {
   readonly keep: number
 }
 
-/**
- * Runs one step of `Adam` or `AdamW` on the values of a parameter, with a wasm kernel if possible. The
- * state is the decaying means of the gradients and of their squares.
- */
+/** Runs one step of `Adam` or `AdamW`. The state is the decaying means of gradients and of their squares. */
 export function adamStep(arrays: UpdateArrays, factors: AdamStep): void {
   const { next, value, gradient, former, state } = arrays
   const { rate, scale, epsilon, betas, keep } = factors
@@ -90,10 +79,7 @@ export function sumOf(x: Tensor, y: Tensor): Tensor {
   return currentBackend().sumOf?.(x, y) ?? tf.keep(tf.add(x, y))
 }
 
-/**
- * Adds `addend` to `sum` in place. Does nothing and returns false if the memory of `sum` is
- * inaccessible or shared with another tensor.
- */
+/** Adds `addend` to `sum`. Only returns false if the memory of `sum` is inaccessible or shared. */
 export function addInPlace(sum: Tensor, addend: Tensor): boolean {
   const heap = currentHeap()
   if (heap === undefined || !heap.isWritable(sum) || sum.size !== addend.size) return false

@@ -4,20 +4,15 @@ import { correctKernels } from '../tfjs/correct-kernels.ts'
 import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient } from '../tfjs/volumes.ts'
 
 /** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
 let installed: unknown
 
-/**
- * Loads the cpu backend. Its kernels are plain JavaScript: slow, but available everywhere. They are
- * the reference for other backends.
- */
+/** Loads the cpu backend: plain JavaScript, slow, available everywhere, and the reference for others. */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')
   if (tf.getKernel('AvgPool', 'cpu') !== installed) {
-    correctMaxPool3dGradient('cpu')
     correctKernels('cpu')
     installed = tf.getKernel('AvgPool', 'cpu')
   }

@@ -23,10 +23,7 @@ export function isHostAccessible(): boolean {
   return currentBackend().view !== undefined
 }
 
-/**
- * Runs a computation that performs the same operations for all inputs of the same shapes; see
- * `TensorBackend.repeat`. The caller disposes the results.
- */
+/** Runs operations that depend only on input shapes, by `TensorBackend.repeat`. The caller owns the results. */
 export function repeated(
   name: string,
   inputs: readonly Tensor[],
@@ -36,10 +33,7 @@ export function repeated(
   return currentBackend().repeat?.(name, inputs, run) ?? run()
 }
 
-/**
- * Runs a computation that reads values synchronously and leaves no tensor. If the current backend
- * keeps tensors on a device, the computation runs on the cpu backend.
- */
+/** Runs a synchronous computation that leaves no tensor; on the cpu backend if tensors are on a device. */
 export function onHostBackend(compute: () => void): void {
   if (isHostAccessible()) {
     compute()

@@ -3,10 +3,7 @@ import { isHostAccessible } from './current.ts'
 import { isFreeable, viewOf, writeTo } from './host-memory.ts'
 import { currentHeap } from './wasm/heap.ts'
 
-/**
- * float32 values as they were at one time: a reference, not a copy. Training continues meanwhile, and
- * writes new values to other memory.
- */
+/** float32 values at one time, without a copy: training continues and writes to other memory. */
 export interface HeldValues {
   readonly length: number
   /** Fills `target` with the values from index `from`. */

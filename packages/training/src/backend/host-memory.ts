@@ -24,10 +24,7 @@ export function viewOf(tensor: TensorInfo): Float32Array {
   return values
 }
 
-/**
- * Returns the values of a tensor, or undefined if reading them would wait for a device. Never write
- * to the returned array.
- */
+/** Returns the values of a tensor, which must not be written to; undefined if only a device has them. */
 export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
   const { view, peek } = currentBackend()
   return (view ?? peek)?.(tensor)
@@ -113,10 +110,7 @@ export function addTo(target: Float32Array, tensor: TensorInfo): void {
   countCopy('toHost', values.byteLength)
 }
 
-/**
- * Returns the value of a float32 or int32 scalar, and disposes the tensor. Returns a promise if the
- * value must be fetched asynchronously.
- */
+/** Returns a float32 or int32 scalar, as a promise if it has to be fetched, and disposes the tensor. */
 export function takeScalar(tensor: Tensor): number | Promise<number> {
   const value = tensor.dtype === 'int32' ? new Int32Array(1) : new Float32Array(1)
   const written = writeTo(tensor, value)
@@ -135,10 +129,9 @@ export function takeScalar(tensor: Tensor): number | Promise<number> {
  * Replaces the values of a float32 tensor, for example by a received message. Writes to the memory
  * of the tensor if that is safe; otherwise disposes `tensor` and returns a new one.
  *
- * Writing in place is safe on wasm, with two exceptions. Another tensor may share the memory: a
- * clone, a reshaped tensor, or one saved by a recording. XNNPACK may have a packed copy of the
- * values, as of every convolution filter. Do not use this function for the values of parameters:
- * replace them, so that recordings notice.
+ * Writing in place is safe on wasm, unless another tensor shares the memory: a clone, a reshaped tensor,
+ * or one saved by a recording. Do not use this function for the values of parameters: replace them, so
+ * that recordings notice.
  *
  * @param tensor - owned by the caller, who must use the returned tensor from now on
  * @param fill - writes all values; see {@link createTensor}

@@ -2,7 +2,6 @@ import { exp2, LOG2_E } from './exp.as'
 import { largest, read, totalOfFour, write } from './lanes.as'
 
 /** Replaces four scores, or one, by exponentials in the used lanes and 0 in the others. */
-// @ts-ignore: decorator
 @inline
 function exponentials<T>(p: usize, largests: v128, scales: v128, used: v128): v128 {
   const e = v128.and(exp2(f32x4.mul(f32x4.sub(read<T>(p), largests), scales)), used)
@@ -11,17 +10,12 @@ function exponentials<T>(p: usize, largests: v128, scales: v128, used: v128): v1
 }
 
 /** Returns which lanes of a vector the last `bytes` of a row fill. */
-// @ts-ignore: decorator
 @inline
 function lanesOf(bytes: usize): v128 {
   return i32x4.lt_u(i32x4(0, 4, 8, 12), i32x4.splat(<i32>bytes))
 }
 
-/**
- * Replaces scores by exponentials and returns their sum, whose bits do not depend on `width`. A row has memory
- * for `width` bytes.
- */
-// @ts-ignore: decorator
+/** Replaces scores by exponentials. Returns their sum, with the same bits for every memory size `width`. */
 @inline
 function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, scales: v128): f32 {
   let sums = f32x4.splat(0)
@@ -42,7 +36,6 @@ function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, 
   return totalOfFour(sums)
 }
 
-// @ts-ignore: decorator
 @inline
 function scaleRow(p: usize, bytes: usize, width: usize, factors: v128): void {
   let i: usize = 0
@@ -96,11 +89,7 @@ export function softmax_rows(
   }
 }
 
-/**
- * Replaces the gradients of probabilities by those of scores: d = scale p (d - sum of p d) for each row.
- *
- * @param dStride - the bytes between rows of d; `pStride` is the bytes between rows of p
- */
+/** d = scale p (d - sum of p d) for each row: the gradients of scores. Strides are in bytes. */
 export function softmax_gradient(
   d: usize,
   p: usize,
@@ -165,7 +154,6 @@ export function attend_cached(
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function dot(x: usize, y: usize, bytes: usize): f32 {
   let sums = f32x4.splat(0)
@@ -180,7 +168,6 @@ function dot(x: usize, y: usize, bytes: usize): f32 {
 }
 
 /** As `weigh`, for the 16 columns of a cache line. */
-// @ts-ignore: decorator
 @inline
 function weighLine(out: usize, p: usize, count: usize, values: usize, stride: usize): void {
   let a = f32x4.splat(0)
@@ -202,7 +189,6 @@ function weighLine(out: usize, p: usize, count: usize, values: usize, stride: us
 }
 
 /** Sums one or four columns of values, weighted by the probabilities p of their rows. */
-// @ts-ignore: decorator
 @inline
 function weigh<T>(out: usize, p: usize, count: usize, values: usize, stride: usize): void {
   let sums = f32x4.splat(0)

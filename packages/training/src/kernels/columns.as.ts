@@ -5,7 +5,6 @@ import { highAt, lowAt, read, write } from './lanes.as'
 const ROWS: usize = 64
 
 /** `column_sums` of four columns. */
-// @ts-ignore: decorator
 @inline
 function sumFour(
   y: usize,
@@ -39,7 +38,6 @@ function sumFour(
 }
 
 /** `column_sums` of one column. */
-// @ts-ignore: decorator
 @inline
 function sumOne(
   y: usize,
@@ -90,7 +88,6 @@ export function column_sums(y: usize, x: usize, sums: usize, rows: usize, column
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function combineAt<T>(out: usize, y: usize, x: usize, factors: usize, bytes: usize): void {
   const center = factors + 3 * bytes

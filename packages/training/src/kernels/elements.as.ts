@@ -6,14 +6,12 @@ import { highAt, lowAt, read, total, write } from './lanes.as'
 const CHUNK: usize = 1024
 
 /** x^2, with a limit that keeps it finite: 0 times an infinite square is NaN. */
-// @ts-ignore: decorator
 @inline
 function boundedSquare(x: v128): v128 {
   return f32x4.pmin(f32x4.mul(x, x), f32x4.splat(1e36))
 }
 
 /** e = exp(-|linear x + cubic x^3|), which never overflows. */
-// @ts-ignore: decorator
 @inline
 function decayAt<T>(e: usize, x: usize, linear: f32, cubic: f32): void {
   const v = read<T>(x)
@@ -23,7 +21,6 @@ function decayAt<T>(e: usize, x: usize, linear: f32, cubic: f32): void {
 }
 
 /** @param slope - contains the result of `decayAt` */
-// @ts-ignore: decorator
 @inline
 function gateAt<T>(out: usize, slope: usize, x: usize, linear: f32, cubic: f32): void {
   const v = read<T>(x)
@@ -75,7 +72,7 @@ export function scale(out: usize, x: usize, count: usize, factor: f32): void {
   for (; p < bytes; p += 4) store<f32>(out + p, load<f32>(x + p) * factor)
 }
 
-/** Has the bits of the sum in JavaScript (clip.ts). */
+/** Sums squares in doubles, with the bits of the sum in JavaScript (clip.ts). */
 export function sum_of_squares(x: usize, count: usize): f64 {
   const bytes = count << 2
   let a = f64x2.splat(0)

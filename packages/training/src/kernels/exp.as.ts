@@ -1,7 +1,6 @@
 // Powers with exponents of at most 0. With a whole number n, 2^(n + r) = 2^n 2^r.
 
 /** x y + z */
-// @ts-ignore: decorator
 @inline
 function linear<T>(x: v128, y: v128, z: f64): v128 {
   return v128.add<T>(v128.mul<T>(x, y), v128.splat<T>(<T>z))
@@ -14,7 +13,6 @@ export const LOG2_E: f32 = 1.44269504
  * 2^x of four floats of at most 0, with a relative error of 1e-7; 0 for x below -126.5. In exp(x), the
  * rounding of x log2(e) adds a relative error of about 7e-8 |x|.
  */
-// @ts-ignore: decorator
 @inline
 export function exp2(x: v128): v128 {
   const bounded = f32x4.pmax(x, f32x4.splat(-127))
@@ -33,7 +31,6 @@ export function exp2(x: v128): v128 {
 }
 
 /** exp of two doubles of at most 0, with a relative error of 3e-13; 0 for x below -708. */
-// @ts-ignore: decorator
 @inline
 export function expOfDoubles(x: v128): v128 {
   const shifted = linear<f64>(x, f64x2.splat(1.4426950408889634), 6755399441055744)

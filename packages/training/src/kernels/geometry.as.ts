@@ -13,6 +13,9 @@ export class Geometry {
   wide: i32 = 0
   down: i32 = 0
   right: i32 = 0
+  /** The rows and columns from one value of a window to the next. */
+  apartRows: i32 = 0
+  apartColumns: i32 = 0
   top: i32 = 0
   left: i32 = 0
 

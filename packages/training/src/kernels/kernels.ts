@@ -1,85 +1,35 @@
 /// <reference path="./webassembly.d.ts" />
 import { kernelBytes } from '#kernels'
 
-/** The exports of the AssemblyScript modules in this folder. Addresses are in bytes. */
-export interface KernelExports extends WindowKernels, Passes {
-  scratch_bytes(): number
-  product(
-    c: number,
-    cRow: number,
-    accumulates: boolean,
-    a: number,
-    b: number,
-    m: number,
-    n: number,
-    k: number,
-    aRow: number,
-    aColumn: number,
-    bRow: number,
-    bColumn: number,
-    start: number,
-    finisher: number,
-    mask: number,
-    scratch: number,
-  ): void
-  finish_rows(
-    c: number,
-    rows: number,
-    columns: number,
-    start: number,
-    finisher: number,
-    mask: number,
-  ): void
-  sum_rows(out: number, x: number, rows: number, columns: number): void
-  softmax_rows(
-    p: number,
-    rows: number,
-    columns: number,
-    stride: number,
-    visible: number,
-    scale: number,
-    stats: number,
-    known: boolean,
-  ): void
-  add_scaled(out: number, x: number, factor: number, y: number, count: number): void
-}
-
-/** Kernels whose arguments are addresses, then numbers. */
-export type Passes = Record<
+/** The exports of the AssemblyScript modules in this folder, which declare their parameters. */
+export type KernelExports = Record<
   | 'adam'
+  | 'add_scaled'
+  | 'add_windows'
   | 'attend_cached'
   | 'column_sums'
   | 'combine_columns'
   | 'cross_entropy'
+  | 'finish_rows'
   | 'gate'
   | 'mask'
   | 'max_pool'
   | 'max_pool_gradient'
   | 'normalize'
   | 'normalize_gradients'
+  | 'product'
   | 'scale'
   | 'scatter_add'
+  | 'scratch_bytes'
   | 'softmax_gradient'
+  | 'softmax_rows'
   | 'sum_of_squares'
-  | 'transpose',
-  (...values: number[]) => number
+  | 'sum_rows'
+  | 'take_windows'
+  | 'transpose'
+  | 'window_gradient',
+  (...values: (number | boolean)[]) => number
 >
-
-/** Kernels on sliding windows of images. `geometry` is the address of a `Geometry` (geometry.as.ts). */
-interface WindowKernels {
-  take_windows(patches: number, images: number, first: number, last: number, geometry: number): void
-  add_windows(images: number, patches: number, first: number, last: number, geometry: number): void
-  window_gradient(
-    kind: number,
-    images: number,
-    weights: number,
-    factor: number,
-    dy: number,
-    windows: number,
-    multiplier: number,
-    geometry: number,
-  ): void
-}
 
 const compiled: Partial<Record<'exact' | 'fast', WebAssembly.Module>> = {}
 

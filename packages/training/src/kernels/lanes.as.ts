@@ -1,13 +1,11 @@
 // Reads and writes vectors: four floats, with T = v128, or one, with T = f32.
 
 /** Returns one or four floats. Unused lanes are 0. */
-// @ts-ignore: decorator
 @inline
 export function read<T>(p: usize): v128 {
   return isVector<T>() ? v128.load(p) : v128.load32_zero(p)
 }
 
-// @ts-ignore: decorator
 @inline
 export function write<T>(p: usize, x: v128): void {
   if (isVector<T>()) v128.store(p, x)
@@ -15,7 +13,6 @@ export function write<T>(p: usize, x: v128): void {
 }
 
 /** out += x for floats or 32-bit integers */
-// @ts-ignore: decorator
 @inline
 export function add<T>(out: usize, x: usize, bytes: usize): void {
   let at: usize = 0
@@ -26,35 +23,30 @@ export function add<T>(out: usize, x: usize, bytes: usize): void {
 }
 
 /** The first two values as doubles. */
-// @ts-ignore: decorator
 @inline
 export function low(x: v128): v128 {
   return f64x2.promote_low_f32x4(x)
 }
 
 /** The last two values as doubles. */
-// @ts-ignore: decorator
 @inline
 export function high(x: v128): v128 {
   return f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3))
 }
 
 /** The first two values at an address as doubles: one instruction, unlike `low` of four values. */
-// @ts-ignore: decorator
 @inline
 export function lowAt<T>(p: usize): v128 {
   return low(isVector<T>() ? v128.load64_zero(p) : v128.load32_zero(p))
 }
 
 /** The next two values as doubles. */
-// @ts-ignore: decorator
 @inline
 export function highAt<T>(p: usize): v128 {
   return isVector<T>() ? low(v128.load64_zero(p, 8)) : f64x2.splat(0)
 }
 
 /** The opposite of `low` and `high`. */
-// @ts-ignore: decorator
 @inline
 export function join(a: v128, b: v128): v128 {
   return v128.shuffle<f32>(
@@ -68,7 +60,6 @@ export function join(a: v128, b: v128): v128 {
 }
 
 /** The largest of the floats at an address, except NaN; -Infinity if there are none. */
-// @ts-ignore: decorator
 @inline
 export function largest(x: usize, bytes: usize): f32 {
   let tops = f32x4.splat(-Infinity)
@@ -80,7 +71,6 @@ export function largest(x: usize, bytes: usize): f32 {
 }
 
 /** The sum of four floats. */
-// @ts-ignore: decorator
 @inline
 export function totalOfFour(x: v128): f32 {
   const pairs = f32x4.add(x, v128.shuffle<f32>(x, x, 2, 3, 0, 1))
@@ -88,7 +78,6 @@ export function totalOfFour(x: v128): f32 {
 }
 
 /** The sum of two doubles. */
-// @ts-ignore: decorator
 @inline
 export function total(x: v128): f64 {
   return f64x2.extract_lane(x, 0) + f64x2.extract_lane(x, 1)

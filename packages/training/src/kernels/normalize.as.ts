@@ -6,7 +6,6 @@ import { high, highAt, low, lowAt, read, total, write } from './lanes.as'
 const STATISTICS: usize = 12
 
 /** x - mean */
-// @ts-ignore: decorator
 @inline
 function centered<T>(x: usize, mean: v128, rest: v128): v128 {
   const y = f32x4.sub(f32x4.sub(read<T>(x), mean), rest)
@@ -14,21 +13,18 @@ function centered<T>(x: usize, mean: v128, rest: v128): v128 {
 }
 
 /** (x - mean) inverse */
-// @ts-ignore: decorator
 @inline
 function normal<T>(x: usize, mean: v128, rest: v128, inverse: v128): v128 {
   return f32x4.mul(centered<T>(x, mean, rest), inverse)
 }
 
 /** The sum of both halves, in doubles. */
-// @ts-ignore: decorator
 @inline
 function folded(x: v128): v128 {
   return f64x2.add(low(x), high(x))
 }
 
 /** Adds values to doubles in memory. */
-// @ts-ignore: decorator
 @inline
 function addTo<T>(sums: usize, x: v128): void {
   if (isVector<T>()) {
@@ -79,7 +75,6 @@ function forward<T>(
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function writeMean<T>(statistics: usize, x: usize, width: usize, centers: bool): void {
   let a = f64x2.splat(0)
@@ -95,7 +90,6 @@ function writeMean<T>(statistics: usize, x: usize, width: usize, centers: bool):
   store<f32>(statistics, <f32>(mean - <f64>(<f32>mean)), 4)
 }
 
-// @ts-ignore: decorator
 @inline
 function writeInverse<T>(statistics: usize, x: usize, width: usize, epsilon: f64): void {
   const mean = v128.load32_splat(statistics)

@@ -3,7 +3,6 @@
 // sequentially, so a transposed operand takes no more time.
 
 /** Transposes 4 x 4 values: reads four runs `stride` bytes apart, writes rows `width` values apart. */
-// @ts-ignore: decorator
 @inline
 function transposeSquare(to: usize, width: usize, from: usize, stride: usize): void {
   const a = v128.load(from)
@@ -45,11 +44,7 @@ function packEdge(
   }
 }
 
-/**
- * Copies a matrix of `lanes` x `depth` values into panels of `width` lanes. Strides are in bytes. One of
- * the two strides must be 4, the size of a value.
- */
-// @ts-ignore: decorator
+/** Copies `lanes` x `depth` values into panels of `width` lanes. One of the strides is 4 bytes. */
 @inline
 export function pack(
   to: usize,
@@ -74,7 +69,6 @@ export function pack(
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function packRows(to: usize, from: usize, width: usize, depth: usize, depthStride: usize): void {
   for (let k = depth; k > 0; k--) {
@@ -85,7 +79,6 @@ function packRows(to: usize, from: usize, width: usize, depth: usize, depthStrid
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function packColumns(to: usize, from: usize, width: usize, depth: usize, laneStride: usize): void {
   let left = depth

@@ -1,9 +1,9 @@
 // Max pooling over the windows of geometry.as.ts.
 
 import { Geometry } from './geometry.as'
+import { read } from './lanes.as'
 
 /** The larger of two values; `largest` if `value` is NaN. */
-// @ts-ignore: decorator
 @inline
 function larger(value: v128, largest: v128): v128 {
   return f32x4.pmax(largest, value)
@@ -51,7 +51,6 @@ export function max_pool(out: usize, x: usize, windows: i32, geometry: usize): v
 }
 
 /** The gradient of one window of 2 x 2 for four channels. */
-// @ts-ignore: decorator
 @inline
 function squareGradient(
   dx: usize,
@@ -98,8 +97,7 @@ export function max_pool_gradient(
 ): void {
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
-  const isApart = g.down >= g.tall && g.right >= g.wide
-  const isSquare = isApart && g.tall == 2 && g.wide == 2
+  const isSquare = g.tall == 2 && g.wide == 2 && g.down >= 2 && g.right >= 2
   g.goTo(0)
   for (; windows > 0; windows--) {
     const image = g.image
@@ -115,68 +113,59 @@ export function max_pool_gradient(
       }
     }
     const above = max(0, row)
-    const below = min(g.height, row + g.tall)
+    const rows = min(g.height, row + g.tall) - above
     const before = max(0, column)
-    const behind = min(g.width, column + g.wide)
+    const columns = min(g.width, column + g.wide) - before
+    const corner = image + <usize>above * g.line + <usize>before * g.pixel
     for (; channel < quads; channel += 16) {
-      let largest = f32x4.splat(least)
-      let places = i32x4.splat(-1)
-      for (let i = above; i < below; i++) {
-        let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
-        for (let j = before; j < behind; j++) {
-          const values = v128.load(x + place)
-          const larger = f32x4.gt(values, largest)
-          largest = v128.bitselect(values, largest, larger)
-          places = v128.bitselect(i32x4.splat(<i32>place), places, larger)
-          place += g.pixel
-        }
-      }
-      if (isApart) {
-        const slopes = v128.load(dy)
-        for (let i = above; i < below; i++) {
-          let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
-          for (let j = before; j < behind; j++) {
-            const isLargest = i32x4.eq(places, i32x4.splat(<i32>place))
-            v128.store(dx + place, v128.and(slopes, isLargest))
-            place += g.pixel
-          }
-        }
-      } else {
-        addAt(dx, i32x4.extract_lane(places, 0), dy)
-        addAt(dx + 4, i32x4.extract_lane(places, 1), dy + 4)
-        addAt(dx + 8, i32x4.extract_lane(places, 2), dy + 8)
-        addAt(dx + 12, i32x4.extract_lane(places, 3), dy + 12)
-      }
+      addGradient<v128>(dx, x, corner + channel, rows, columns, g.pixel, g.line, dy, least)
       dy += 16
     }
     for (; channel < g.pixel; channel += 4) {
-      let largest = least
-      let found = -1
-      for (let i = above; i < below; i++) {
-        let place = image + <usize>i * g.line + <usize>before * g.pixel + channel
-        for (let j = before; j < behind; j++) {
-          const value = load<f32>(x + place)
-          if (value > largest) {
-            largest = value
-            found = <i32>place
-          }
-          place += g.pixel
-        }
-      }
-      addAt(dx, found, dy)
+      addGradient<f32>(dx, x, corner + channel, rows, columns, g.pixel, g.line, dy, least)
       dy += 4
     }
   }
 }
 
-/**
- * Skips the index -1, which stands for a window without a largest value: all its values are NaN or
- * outside the image.
- */
-// @ts-ignore: decorator
+/** Adds dy of a window for four channels, or one, to dx at the largest value. `from` is an offset in x. */
 @inline
-function addAt(dx: usize, place: i32, dy: usize): void {
+function addGradient<T>(
+  dx: usize,
+  x: usize,
+  from: usize,
+  rows: i32,
+  columns: i32,
+  pixel: usize,
+  line: usize,
+  dy: usize,
+  least: f32,
+): void {
+  let largest = f32x4.splat(least)
+  let places = i32x4.splat(-1)
+  for (; rows > 0; rows--) {
+    let place = from
+    for (let left = columns; left > 0; left--) {
+      const values = read<T>(x + place)
+      const isLarger = f32x4.gt(values, largest)
+      largest = v128.bitselect(values, largest, isLarger)
+      places = v128.bitselect(i32x4.splat(<i32>place), places, isLarger)
+      place += pixel
+    }
+    from += line
+  }
+  addAt(dx, i32x4.extract_lane(places, 0), dy)
+  if (isVector<T>()) {
+    addAt(dx, i32x4.extract_lane(places, 1), dy, 4)
+    addAt(dx, i32x4.extract_lane(places, 2), dy, 8)
+    addAt(dx, i32x4.extract_lane(places, 3), dy, 12)
+  }
+}
+
+/** Adds to dx at an offset. -1 stands for a window whose values are all NaN or outside the image. */
+@inline
+function addAt(dx: usize, place: i32, dy: usize, channel: usize = 0): void {
   if (place == -1) return
-  const at = dx + <usize>place
-  store<f32>(at, load<f32>(at) + load<f32>(dy))
+  const at = dx + <usize>place + channel
+  store<f32>(at, load<f32>(at) + load<f32>(dy + channel))
 }

@@ -21,8 +21,7 @@ export function scratch_bytes(): usize {
  *
  * @param cRow - the bytes between rows of c
  * @param accumulates - whether every row starts with the values that c has, instead of with `start`
- * @param aRow - the bytes between rows of a; `aColumn` is the bytes between its columns; one of them is
- *   4
+ * @param aRow - the bytes between rows of a; `aColumn`: those between its columns; one of them is 4
  * @param start - the address of n values (a bias) with which every row starts, or 0
  * @param finisher - RELU, MASK or 0
  * @param mask - [m, n] with the strides of c, for MASK
@@ -90,10 +89,7 @@ export function product(
   }
 }
 
-/**
- * Adds a b to a row of c, with sums in the order of the inner dimension. Packing b for so few rows would
- * take longer than the sums.
- */
+/** Adds a b to a row of c, in the order of the inner dimension. Packing b would take longer than the sums. */
 function multiplyRow(
   c: usize,
   a: usize,
@@ -124,7 +120,6 @@ function multiplyRow(
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function addFour<T>(c: usize, b: usize, row: usize, x0: v128, x1: v128, x2: v128, x3: v128): void {
   let sum = addProduct(read<T>(c), x0, read<T>(b))

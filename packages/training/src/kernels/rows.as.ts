@@ -2,7 +2,6 @@ import { add, highAt, join, lowAt, read, write } from './lanes.as'
 import { finish } from './tile.as'
 
 /** `finish_rows` for four columns, or one. */
-// @ts-ignore: decorator
 @inline
 function finishColumns<T>(
   c: usize,
@@ -20,10 +19,7 @@ function finishColumns<T>(
   }
 }
 
-/**
- * Adds `start` to every row of c [rows, columns], and applies the finisher: what `product` does to its
- * sums. `mask` has the shape of c.
- */
+/** Adds `start` to the rows of c [rows, columns], then applies the finisher. `mask` has the shape of c. */
 export function finish_rows(
   c: usize,
   rows: usize,
@@ -71,7 +67,6 @@ export function finish_rows(
 }
 
 /** Sums four columns, or one, from the address x up to `end`. */
-// @ts-ignore: decorator
 @inline
 function sumColumns<T>(out: usize, x: usize, end: usize, stride: usize): void {
   let a = f64x2.splat(0)
@@ -120,7 +115,6 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
   for (; column < stride; column += 4) sumColumns<f32>(out + column, x + column, end, stride)
 }
 
-// @ts-ignore: decorator
 @inline
 function maskAt<T>(out: usize, x: usize, y: usize): void {
   const zeros = f32x4.le(read<T>(y), f32x4.splat(0))
@@ -135,10 +129,7 @@ export function mask(out: usize, x: usize, y: usize, count: usize): void {
   for (; p < bytes; p += 4) maskAt<f32>(out + p, x + p, y + p)
 }
 
-/**
- * Adds row i of x, with `columns` floats or 32-bit integers, to row ids[i] of out. Skips ids outside
- * [0, segments).
- */
+/** Adds row i of x, of 32-bit numbers, to row ids[i] of out. Skips ids outside [0, segments). */
 export function scatter_add(
   out: usize,
   x: usize,

@@ -4,7 +4,6 @@ import { read } from './lanes.as'
 export const RELU: i32 = 1
 export const MASK: i32 = 2
 
-// @ts-ignore: decorator
 @inline
 export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
   // A ReLU is 0 where its input is 0 or less, and its gradient where the mask, its output, is 0.
@@ -13,7 +12,6 @@ export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
 }
 
 /** sum + x y, rounded once with relaxed SIMD, else twice. */
-// @ts-ignore: decorator
 @inline
 export function addProduct(sum: v128, x: v128, y: v128): v128 {
   if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)

@@ -3,7 +3,6 @@
 
 import { highAt, join, lowAt, write } from './lanes.as'
 
-// @ts-ignore: decorator
 @inline
 function addScaledAt<T>(out: usize, a: usize, factor: v128, b: usize): void {
   const left = f64x2.add(lowAt<T>(a), f64x2.mul(factor, lowAt<T>(b)))
@@ -21,7 +20,6 @@ export function add_scaled(out: usize, x: usize, factor: f64, y: usize, count: u
 }
 
 /** Returns the next values of two parameters after a step of Adam. The moments are not rounded yet. */
-// @ts-ignore: decorator
 @inline
 function adamStep(
   value: v128,
@@ -37,17 +35,12 @@ function adamStep(
 }
 
 /** b x + (1 - b) y */
-// @ts-ignore: decorator
 @inline
 function decay(b: v128, x: v128, rest: v128, y: v128): v128 {
   return f64x2.add(f64x2.mul(b, x), f64x2.mul(rest, y))
 }
 
-/**
- * Runs a step of Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, next = keep value -
- * rate m / (sqrt(v) scale + epsilon). Stores m, v and next.
- */
-// @ts-ignore: decorator
+/** `adam` for four values, or one. */
 @inline
 function adamLanes<T>(
   next: usize,
@@ -82,7 +75,9 @@ function adamLanes<T>(
 }
 
 /**
- * Runs a step of Adam. `rate` and `scale` include the bias corrections. `keep` includes the weight decay.
+ * Runs a step of Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g g, next = keep value -
+ * rate m / (sqrt(v) scale + epsilon). `rate` and `scale` include the bias corrections. `keep` includes the
+ * weight decay.
  */
 export function adam(
   next: usize,

@@ -4,7 +4,6 @@ import { Geometry } from './geometry.as'
 import { add, read, write } from './lanes.as'
 
 /** out = x */
-// @ts-ignore: decorator
 @inline
 function copy(out: usize, x: usize, bytes: usize): void {
   let at: usize = 0
@@ -24,14 +23,12 @@ function copy(out: usize, x: usize, bytes: usize): void {
   if (bytes & 4) store<f32>(out + at, load<f32>(x + at))
 }
 
-// @ts-ignore: decorator
 @inline
 function addProductAt<T>(out: usize, x: usize, y: v128): void {
   write<T>(out, f32x4.add(read<T>(out), f32x4.mul(read<T>(x), y)))
 }
 
 /** out += x y, value by value */
-// @ts-ignore: decorator
 @inline
 function addProducts(out: usize, x: usize, y: usize, bytes: usize): void {
   let at: usize = 0
@@ -40,7 +37,6 @@ function addProducts(out: usize, x: usize, y: usize, bytes: usize): void {
 }
 
 /** out += factor x */
-// @ts-ignore: decorator
 @inline
 function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
   const factors = f32x4.splat(factor)
@@ -50,21 +46,27 @@ function addMultiple(out: usize, factor: f32, x: usize, bytes: usize): void {
 }
 
 /** out = 0. For few bytes, `memory.fill` takes longer. */
-// @ts-ignore: decorator
 @inline
 function clear(out: usize, bytes: usize): void {
   for (const end = out + bytes; out < end; out += 4) store<f32>(out, 0)
 }
 
-/** Copies a row of a window that may be partly outside of its image, whose row `line` has `width` pixels. */
-function takeEdge(to: usize, line: usize, column: i32, wide: i32, width: i32, pixel: usize): void {
-  const from = min(wide, max(0, -column))
-  const until = max(from, min(wide, width - column))
-  const start = <usize>from * pixel
-  const end = <usize>until * pixel
-  clear(to, start)
-  copy(to + start, line + <usize>(column + from) * pixel, end - start)
-  clear(to + end, <usize>wide * pixel - end)
+/** Copies a row of a window whose columns are `step` apart. Columns outside of the image become 0. */
+function takeSparse(
+  to: usize,
+  line: usize,
+  column: i32,
+  wide: i32,
+  step: i32,
+  width: i32,
+  pixel: usize,
+): void {
+  for (; wide > 0; wide--) {
+    if (column < 0 || column >= width) clear(to, pixel)
+    else copy(to, line + <usize>column * pixel, pixel)
+    column += step
+    to += pixel
+  }
 }
 
 /** Copies the values of the windows [first, last) to `patches` [windows, tall, wide, channels]. */
@@ -85,7 +87,7 @@ export function take_windows(
     // The windows up to the end of a row of outputs.
     const count = min(last - first, g.columns - (g.column + g.left) / right)
     for (let i = 0; i < g.tall; i++) {
-      const row = g.row + i
+      const row = g.row + i * g.apartRows
       const width = row < 0 || row >= g.height ? 0 : g.width
       const line = images + g.image + <usize>row * g.line
       let to = patches + <usize>i * run
@@ -93,8 +95,8 @@ export function take_windows(
       let left = count
       while (left > 0) {
         const inside = width - g.wide - column
-        if (column < 0 || inside < 0) {
-          takeEdge(to, line, column, g.wide, width, g.pixel)
+        if (column < 0 || inside < 0 || g.apartColumns > 1) {
+          takeSparse(to, line, column, g.wide, g.apartColumns, width, g.pixel)
           to += size
           column += right
           left--
@@ -116,10 +118,7 @@ export function take_windows(
   }
 }
 
-/**
- * Adds `patches` to the values of the windows [first, last) in the images. This is the transpose of
- * `take_windows`.
- */
+/** Adds `patches` to the windows [first, last) of the images: the transpose of `take_windows`. */
 export function add_windows(
   images: usize,
   patches: usize,
@@ -156,11 +155,11 @@ const AVERAGE: i32 = 2
  * average pooling. dy is [windows, channels, multiplier].
  */
 export function window_gradient(
-  kind: i32,
   images: usize,
   weights: usize,
-  factor: f32,
   dy: usize,
+  kind: i32,
+  factor: f32,
   windows: i32,
   multiplier: i32,
   geometry: usize,
@@ -170,7 +169,6 @@ export function window_gradient(
   else addGradient(AVERAGE, images, 0, factor, dy, windows, 1, geometry)
 }
 
-// @ts-ignore: decorator
 @inline
 function addGradient(
   kind: i32,

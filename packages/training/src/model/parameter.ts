@@ -12,8 +12,8 @@ export interface Shard {
 
 /**
  * A trainable tensor with its global name, for example `layers.3.weight`. To change it, assign a new
- * tensor to `value` and dispose the old one. Never write into the memory of the tensor: the wasm backend
- * caches packed copies of weights.
+ * tensor to `value` and dispose the old one. Never write into the memory of the tensor: recordings would
+ * not notice.
  */
 export interface Parameter {
   readonly name: string

@@ -44,10 +44,7 @@ export type BackendName = 'tensorflow' | 'webgpu' | 'wasm' | 'cpu'
  * folder, or in a package of its own. `currentBackend()` returns the current one.
  */
 export interface TensorBackend {
-  /**
-   * Returns a view of the memory of a tensor. The view is valid until the next allocation and must not be
-   * written to. Absent if values have to be fetched from a device.
-   */
+  /** A read-only view of a tensor, valid until the next allocation. Absent if values are on a device. */
   readonly view?: (tensor: TensorInfo) => HostArray
 
   /**
@@ -113,16 +110,10 @@ export interface TensorBackend {
    */
   readonly normalize?: (epsilon: number, x: Tensor, scale: Tensor, shift?: Tensor) => Differentiable
 
-  /**
-   * Returns x sigmoid(linear x + cubic x^3) for each value, and its gradient. `linear` and `cubic` are at
-   * least 0. The gradient has no gradient.
-   */
+  /** x sigmoid(linear x + cubic x^3) with factors of at least 0. The gradient has no gradient. */
   readonly gate?: (x: Tensor, linear: number, cubic: number) => Differentiable
 
-  /**
-   * Returns `dy` where the output of a ReLU is positive, else 0. Where the output is NaN, it is 0, unlike
-   * `dy` tf.step(output), which is NaN. The result has no gradient.
-   */
+  /** `dy` where the output of a ReLU is positive, else 0, also for NaN. It has no gradient. */
   readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
 
   /** Whether the kernel MaxPoolGrad supports `WindowAttributes.isRectified`. */

@@ -8,10 +8,7 @@ interface Term {
   readonly labels: string
 }
 
-/**
- * Multiplies one or two terms and sums over all axes that are not in `output`, by a batched matrix
- * product. The caller disposes the result.
- */
+/** Multiplies one or two terms and sums over all axes that `output` lacks. The caller disposes the result. */
 function contract(terms: readonly Term[], output: string): Tensor {
   return tf.tidy(() => {
     const [a, b] = terms.map((term, i) => {
@@ -68,10 +65,7 @@ interface EinsumCall {
   readonly attrs: { readonly equation: string }
 }
 
-/**
- * Installs a kernel Einsum. The wasm backend has none, and that of the cpu backend does not sum over axes of
- * only one operand.
- */
+/** Replaces the kernel Einsum: wasm has none, and that of cpu does not sum over axes of one operand. */
 export function installEinsum(backendName: string): void {
   replaceKernel('Einsum', backendName, () => einsum)
 }

@@ -89,10 +89,7 @@ export function countCopy(direction: CopyDirection, bytes: number): void {
   sum.bytes += bytes
 }
 
-/**
- * Returns the number of copies between tensors and host arrays, and their bytes, since the start of this
- * process.
- */
+/** Returns the copies between tensors and host arrays since the start of this process. */
 export function copyCounts(): CopyCounts {
   return structuredClone(counts)
 }

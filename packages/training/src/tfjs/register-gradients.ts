@@ -1,8 +1,8 @@
 import type { NamedAttrMap, Tensor } from '@tensorflow/tfjs-core'
 import { registerEinsumGradient } from './einsum.ts'
 import { loadGradients } from '#tfjs'
-import { replaceGradient, tf } from './tfjs.ts'
-import { windowPlaces, withPadding, type WindowAttributes } from './window-places.ts'
+import { replaceGradient, runKernel, tf } from './tfjs.ts'
+import { windowPlaces, withPadding, type Shape, type WindowAttributes } from './window-places.ts'
 
 let registered: unknown
 
@@ -73,111 +73,58 @@ function register(
 }
 
 /** The gradient of a value is the sum of the gradients of its copies. */
-function mirrorGradient(dy: Tensor, x: Tensor, { paddings, mode }: NamedAttrMap): Tensor {
-  const between = mode === 'symmetric' ? 1 : 0
-  let gradient = dy
-  for (const [axis, [before, after]] of (paddings as [number, number][]).entries()) {
-    if (before === 0 && after === 0) continue
+function mirrorGradient(dy: Tensor, x: Tensor, attrs: NamedAttrMap): Tensor {
+  const paddings = attrs['paddings'] as [number, number][]
+  const mode = attrs['mode'] as 'reflect' | 'symmetric'
+  // The next axis becomes the first.
+  const rotation = [...x.shape.keys()].slice(1).concat(0)
+  return paddings.reduce((gradient, padding, axis) => {
     const size = x.shape[axis]!
-    const sources = Int32Array.from({ length: before + size + after }, (_, i) => {
-      const at = i - before
-      if (at < 0) return -at - between
-      return at < size ? at : 2 * (size - 1) - at + between
-    })
-    const others = x.shape.map((_, i) => i).filter((i) => i !== axis)
-    const order = [axis, ...others]
-    const sums = tf.unsortedSegmentSum(
-      tf.transpose(gradient, order),
-      tf.tensor1d(sources, 'int32'),
-      size,
-    )
-    gradient = tf.transpose(
-      sums,
-      order.map((_, i) => order.indexOf(i)),
-    )
-  }
-  return gradient
+    const sources = tf.cast(tf.mirrorPad(tf.range(0, size), [padding], mode), 'int32')
+    return tf.transpose(tf.unsortedSegmentSum(gradient, sources, size), rotation)
+  }, dy)
 }
 
-/**
- * Corrects the gradients of pooling and convolution with `dimRoundingMode` on all backends. The original
- * gradients ignore it, so they pass numeric padding for the same windows.
- */
+/** Makes gradients heed `dimRoundingMode`, which the originals ignore, by numeric padding. */
 function registerWindowGradients(): void {
   for (const kernelName of ['MaxPool', 'AvgPool', 'Conv2D']) {
-    replaceGradient(kernelName, (original) => (dy, saved, attrs) => {
-      const given = attrs as unknown as WindowAttributes
-      const { dimRoundingMode, dataFormat } = given
-      const isUsual = [undefined, null, 'floor'].includes(dimRoundingMode)
-      if (isUsual || dataFormat === 'NCHW') return original(dy, saved, attrs)
-      const [x, filter] = saved
-      const changed = withPadding(given, windowPlaces({ x, filter }, given))
-      return original(dy, saved, (changed ?? attrs) as NamedAttrMap)
+    register(kernelName, (original, _, [x, filter], attrs) => {
+      const given = attrs as NamedAttrMap & WindowAttributes
+      const isUsual = [undefined, null, 'floor'].includes(given.dimRoundingMode)
+      if (isUsual || given.dataFormat === 'NCHW') return original(attrs)
+      return original(withPadding(given, windowPlaces({ x, filter }, given)) ?? attrs)
     })
   }
 }
 
-interface ResizeAttributes {
-  readonly alignCorners: boolean
-  readonly halfPixelCenters: boolean
-}
-
-/** For each output along one axis, the indices of the source values and their weights. */
-type Sources = (readonly [source: number, weight: number])[]
-
 /**
- * Replaces the gradients of tf.image.resizeNearestNeighbor and resizeBilinear on all backends. Resizing
- * multiplies by a matrix along each axis, so its gradient multiplies by the transposed matrices. The
- * original gradients ignore `halfPixelCenters`. On the cpu backend, one of them swaps width and height,
- * and the other never returns for images of one pixel with `alignCorners`.
+ * Replaces the gradients of resizing on all backends. Resizing multiplies by a matrix along each axis, so
+ * its gradient multiplies by the transposed matrices. The originals ignore `halfPixelCenters`. On cpu, one
+ * swaps width and height, and the other never returns for images of one pixel with `alignCorners`.
  */
 function registerResizeGradients(): void {
-  registerResize('ResizeNearestNeighbor', nearest)
-  registerResize('ResizeBilinear', bilinear)
-}
-
-function registerResize(
-  kernelName: string,
-  sourcesOf: (position: number, size: number, attrs: ResizeAttributes) => Sources,
-): void {
-  replaceGradient(kernelName, () => (dy, [images], given) => {
-    const attrs = given as unknown as ResizeAttributes
-    const [batch, height, width, channels] = images!.shape as [number, number, number, number]
-    const [, rows, columns] = (dy as Tensor).shape as [number, number, number, number]
-    /** Returns a matrix [1, size, outputs] with the weight of each source for each output. */
-    const transposedMatrix = (size: number, outputs: number) => {
-      const areCorners = attrs.alignCorners && outputs > 1
-      const ratio = areCorners ? (size - 1) / (outputs - 1) : size / outputs
-      const weights = new Float32Array(size * outputs)
-      for (let output = 0; output < outputs; output++) {
-        const position = ratio * (attrs.halfPixelCenters ? output + 0.5 : output)
-        for (const [source, weight] of sourcesOf(position, size, attrs)) {
-          weights[source * outputs + output]! += weight
-        }
+  for (const kernelName of ['ResizeNearestNeighbor', 'ResizeBilinear']) {
+    register(kernelName, (_, dy, [images], attrs) => {
+      const [batch, height, width, channels] = images!.shape as Shape
+      const [, rows, columns] = dy.shape as Shape
+      /** Returns the matrix [1, outputs, size] along an axis: the resized columns of the identity. */
+      const matrix = (size: number, outputs: number) => {
+        const identity = tf.reshape(tf.eye(size), [1, size, 1, size])
+        const resized = runKernel(
+          kernelName,
+          { images: identity },
+          { ...attrs, size: [outputs, 1] },
+        )
+        return tf.reshape(resized, [1, outputs, size])
       }
-      return tf.tensor3d(weights, [1, size, outputs])
-    }
-    return {
-      images: () => {
-        const lines = tf.reshape(dy as Tensor, [batch, rows, columns * channels])
-        const short = tf.matMul(transposedMatrix(height, rows), lines)
-        const pixels = tf.reshape(short, [batch * height, columns, channels])
-        return tf.reshape(tf.matMul(transposedMatrix(width, columns), pixels), images!.shape)
-      },
-    }
-  })
-}
-
-function nearest(position: number, size: number, { alignCorners }: ResizeAttributes): Sources {
-  const source = alignCorners ? Math.round(position) : Math.floor(position)
-  return [[Math.min(size - 1, source), 1]]
-}
-
-function bilinear(position: number, size: number, { halfPixelCenters }: ResizeAttributes): Sources {
-  const at = Math.max(0, halfPixelCenters ? position - 0.5 : position)
-  const below = Math.floor(at)
-  return [
-    [below, 1 - (at - below)],
-    [Math.min(size - 1, below + 1), at - below],
-  ]
+      return {
+        images: () => {
+          const lines = tf.reshape(dy, [batch, rows, columns * channels])
+          const short = tf.matMul(matrix(height, rows), lines, true)
+          const pixels = tf.reshape(short, [batch * height, columns, channels])
+          return tf.reshape(tf.matMul(matrix(width, columns), pixels, true), images!.shape)
+        },
+      }
+    })
+  }
 }

@@ -51,12 +51,10 @@ export interface KernelCall<K extends string = string, A = NamedAttrMap, B = unk
   readonly backend: B
 }
 
-type Kernel<C> = (call: C) => TensorInfo | TensorInfo[]
+/** The function that computes a kernel. */
+export type Kernel<C> = (call: C) => TensorInfo | TensorInfo[]
 
-/**
- * Replaces a kernel of a backend, or adds it. `make` receives the original kernel, to which the new one
- * can delegate calls.
- */
+/** Replaces a kernel of a backend, or adds it. The new one can delegate calls to the original. */
 export function replaceKernel<C = KernelCall>(
   kernelName: string,
   backendName: string,

@@ -1,113 +1,95 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import type { HostArray, HostDType } from './host-arrays.ts'
-import { replaceKernel, runKernel, tf, type KernelCall } from './tfjs.ts'
-import {
-  axesOf,
-  windowPlaces,
-  poolingPlaces3d,
-  type Places,
-  type Places3d,
-  type WindowAttributes,
-} from './window-places.ts'
+import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
+import { padded, reshaped, type Border, type WindowAttributes } from './window-places.ts'
 
-type Call<K extends string> = KernelCall<K, WindowAttributes>
+type Volume = [batch: number, depth: number, height: number, width: number, channels: number]
 
 /**
- * Corrects convolutions and pooling of volumes with padding `same` where a stride is larger than the
- * window. TensorFlow.js and the max pooling of TensorFlow then use a negative padding, so that the first
- * windows start too late. This function removes the values behind the last window, so that the padding is 0.
+ * Corrects convolutions and pooling of volumes. TensorFlow.js starts the first windows too late for padding
+ * `same` where a stride is larger than the window. Its gradients of pooling are wrong at the border, and for
+ * windows whose height and width differ. TensorFlow treats numeric padding as `same`.
  */
 export function correctVolumes(backendName: string): void {
-  for (const kernelName of KERNELS) {
+  type Call = KernelCall<never, WindowAttributes>
+  for (const name of ['MaxPool', 'AvgPool']) {
+    for (const kernelName of [`${name}3D`, `${name}3DGrad`]) {
+      replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
+        const { x, input, dy } = call.inputs
+        const isRight = backendName === 'tensorflow' && call.attrs.pad === 'valid'
+        return isRight ? original(call) : tf.tidy(() => pool(name, (x ?? input)!, call.attrs, dy))
+      })
+    }
+  }
+  for (const kernelName of ['Conv3D', 'Conv3DBackpropFilterV2', 'Conv3DBackpropInputV2']) {
     if ((tf.getKernel(kernelName, backendName) as unknown) === undefined) continue
-    replaceKernel<Call<never>>(kernelName, backendName, (original) => (call) => {
-      const { attrs } = call
-      if (attrs.pad !== 'same') return original(call)
+    replaceKernel<Call>(kernelName, backendName, (original) => (call) => {
       const inputs = call.inputs as Readonly<Record<string, TensorInfo>>
-      const name = inputs['input'] === undefined ? 'x' : 'input'
-      const volumes = inputs[name]
-      const shape = attrs.inputShape ?? volumes!.shape
-      const used = usedShape(windowPlaces(inputs, attrs))
-      if (used.every((size, axis) => size === shape[axis])) return original(call)
+      const { attrs } = call
+      const border = convolutionBorder(inputs, attrs)
+      if (border.flat().every((width) => width === 0)) return original(call)
+      const pad = attrs.pad === 'same' ? 'same' : 'valid'
       return tf.tidy(() => {
-        const begin = used.map(() => 0)
-        const small = volumes && {
-          [name]: runKernel('Slice', { x: volumes }, { begin, size: used }),
+        const { x } = inputs
+        if (x !== undefined) {
+          return runKernel(kernelName, { ...inputs, x: padded(x, border) }, { ...attrs, pad })
         }
-        const inputShape = attrs.inputShape && { inputShape: used }
-        const result = runKernel(kernelName, { ...inputs, ...small }, { ...attrs, ...inputShape })
-        if (!ofImages.has(kernelName)) return result
-        const paddings = shape.map((size, axis): [number, number] => [0, size - used[axis]!])
-        return runKernel('PadV2', { x: result }, { paddings, constantValue: 0 })
+        const inputShape = attrs.inputShape!.map((size, i) => size + border[i]![0] + border[i]![1])
+        const gradient = runKernel(kernelName, inputs, { ...attrs, pad, inputShape })
+        return padded(
+          gradient,
+          border.map(([before, beyond]) => [-before, -beyond]),
+        )
       })
     })
   }
 }
 
-const ofImages = new Set(['Conv3DBackpropInputV2', 'MaxPool3DGrad', 'AvgPool3DGrad'])
-const KERNELS = ['Conv3D', 'Conv3DBackpropFilterV2', 'MaxPool3D', 'AvgPool3D', ...ofImages]
-
-/** The shape [batch, depth, height, width, channels] without the values behind the last windows. */
-function usedShape(places: Places | Places3d): number[] {
-  const sizes = axesOf(places).map(({ size, window, stride, outputs }) =>
-    Math.min(size, (outputs - 1) * stride + window),
-  )
-  return [places.batchSize, ...sizes, places.inChannels]
+/** Pools height and width, then depth, or returns the gradient of that. */
+function pool(name: string, x: TensorInfo, attrs: WindowAttributes, dy?: TensorInfo): Tensor {
+  const [batch, depth, height, width, channels] = x.shape as Volume
+  const { pad, dimRoundingMode } = attrs
+  const sizes = [...triple(attrs.filterSize), 1]
+  const strides = [...triple(attrs.strides), 1]
+  const sides = [...triple(typeof pad === 'number' ? pad : 0), 0]
+  const along = (...axes: number[]) => ({
+    filterSize: axes.map((axis) => sizes[axis]!),
+    strides: axes.map((axis) => strides[axis]!),
+    pad:
+      typeof pad === 'string'
+        ? pad
+        : [0, ...axes.map((axis) => sides[axis]!), 0].map((n) => [n, n]),
+    dimRoundingMode: dimRoundingMode!,
+  })
+  const [ofImages, ofDepth] = [along(1, 2), along(0, 3)]
+  const images = reshaped(x, [batch * depth, height, width, channels])
+  const planes = runKernel(name, { x: images }, ofImages)
+  const [, rows, columns] = planes.shape as [number, number, number]
+  const lines = reshaped(planes, [batch, depth, rows * columns, channels])
+  const output = runKernel(name, { x: lines }, ofDepth)
+  if (dy === undefined) return reshaped(output, [batch, output.shape[1]!, rows, columns, channels])
+  const slopes = reshaped(dy, output.shape)
+  const ofLines = runKernel(`${name}Grad`, { dy: slopes, input: lines, output }, ofDepth)
+  const inner = { dy: reshaped(ofLines, planes.shape), input: images, output: planes }
+  return reshaped(runKernel(`${name}Grad`, inner, ofImages), x.shape)
 }
 
-/** The methods of a backend in host memory that this module uses. */
-interface HostBackend {
-  readSync(dataId: object): HostArray
-  write(values: HostArray, shape: readonly number[], dtype: HostDType): object
-}
-
-/**
- * Replaces the gradient of max pooling of volumes on a backend in host memory. The kernel of TensorFlow.js
- * is wrong for windows whose height and width differ.
- */
-export function correctMaxPool3dGradient(backendName: string): void {
-  type GradientCall = KernelCall<'input' | 'dy', WindowAttributes, HostBackend>
-  replaceKernel<GradientCall>('MaxPool3DGrad', backendName, () => ({ inputs, attrs, backend }) => {
-    const { input, dy } = inputs
-    const { shape } = input
-    const [x, slopes] = [input, dy].map(({ dataId }) => backend.readSync(dataId))
-    const gradient = maxPoolGradient(x!, slopes!, poolingPlaces3d(shape, attrs))
-    return { dataId: backend.write(gradient, shape, 'float32'), shape, dtype: 'float32' }
+/** Returns numeric padding. For `same`, returns the values behind the last window as a negative border. */
+function convolutionBorder(
+  { x, filter }: Readonly<Record<string, TensorInfo>>,
+  { pad, inputShape, filterShape, ...attrs }: WindowAttributes,
+): Border {
+  const windows: readonly number[] = filterShape ?? filter!.shape
+  const [strides, dilations] = [triple(attrs.strides), triple(attrs.dilations)]
+  const shape: readonly number[] = inputShape ?? x!.shape
+  return shape.map((size, axis) => {
+    if (typeof pad === 'number' && axis > 0 && axis < 4) return [pad, pad]
+    if (pad !== 'same' || axis === 0 || axis === 4) return [0, 0]
+    const stride = strides[axis - 1]!
+    const last = Math.floor((size - 1) / stride) * stride
+    return [0, Math.min(0, last + (windows[axis - 1]! - 1) * dilations[axis - 1]! + 1 - size)]
   })
 }
 
-/** Adds each slope to the gradient of the largest value in its window, the first of equal ones. */
-function maxPoolGradient(x: HostArray, slopes: HostArray, places: Places3d): Float32Array {
-  const gradient = new Float32Array(x.length)
-  const { batchSize, inChannels } = places
-  const [depth, height, width] = axesOf(places).map((axis) =>
-    Array.from({ length: axis.outputs }, (_, i) => {
-      const first = i * axis.stride - axis.before
-      return [Math.max(0, first), Math.min(axis.size, first + axis.window)] as const
-    }),
-  )
-  let output = 0
-  for (let batch = 0; batch < batchSize; batch++) {
-    for (const [front, back] of depth!) {
-      for (const [top, bottom] of height!) {
-        for (const [left, right] of width!) {
-          for (let channel = 0; channel < inChannels; channel++) {
-            let [largest, place] = [-Infinity, -1]
-            for (let z = front; z < back; z++) {
-              for (let y = top; y < bottom; y++) {
-                const row = ((batch * places.inDepth + z) * places.inHeight + y) * places.inWidth
-                for (let at = row + left; at < row + right; at++) {
-                  const value = x[at * inChannels + channel]!
-                  if (value > largest) [largest, place] = [value, at * inChannels + channel]
-                }
-              }
-            }
-            if (place >= 0) gradient[place]! += slopes[output]!
-            output++
-          }
-        }
-      }
-    }
-  }
-  return gradient
+function triple(size: number | readonly number[] = 1): readonly number[] {
+  return typeof size === 'number' ? [size, size, size] : size
 }

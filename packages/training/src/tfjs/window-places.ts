@@ -1,16 +1,13 @@
 import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
 import { argumentError } from '@tsrun/core'
-import { tf } from './tfjs.ts'
+import { runKernel, tf, type Tensor } from './tfjs.ts'
 
 /** [batch, height, width, channels], or a filter. */
 export type Shape = [number, number, number, number]
 /** Where the windows over images lie. */
 export type Places = ReturnType<typeof backend_util.computePool2DInfo>
-/** Where the windows over volumes lie. */
-export type Places3d = ReturnType<typeof backend_util.computePool3DInfo>
 /** The padding before and after each axis. */
 export type Border = [number, number][]
-type Shape3d = [number, number, number, number, number]
 type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
 
 /** The attributes of a convolution, a pooling or a gradient of these that place its windows. */
@@ -62,45 +59,16 @@ function fitting(places: Places): Places {
   )
 }
 
-/** As `poolingPlaces`, for volumes [batch, depth, height, width, channels]. */
-export function poolingPlaces3d(volumes: readonly number[], attrs: WindowAttributes): Places3d {
-  const { filterSize, strides, pad, dimRoundingMode } = attrs
-  const { computePool3DInfo } = tf.backend_util
-  return computePool3DInfo(
-    volumes as Shape3d,
-    filterSize as number,
-    strides as number,
-    1,
-    pad as number,
-    dimRoundingMode,
-  )
-}
-
-/** As `convolutionPlaces`, for volumes [batch, depth, height, width, channels]. */
-function convolutionPlaces3d(
-  volumes: readonly number[],
-  filter: readonly number[],
-  { strides, dilations = 1, pad }: WindowAttributes,
-): Places3d {
-  const [x, w] = [volumes, filter] as [Shape3d, Shape3d]
-  const { computeConv3DInfo } = tf.backend_util
-  return computeConv3DInfo(x, w, strides as number, dilations as number, pad as number)
-}
-
 /** Returns where the windows of a convolution, a pooling kernel or a gradient of these are. */
 export function windowPlaces(
   inputs: Readonly<Record<string, Pick<TensorInfo, 'shape'> | undefined>>,
   attrs: WindowAttributes,
   isDepthwise = false,
-): Places | Places3d {
-  const images: readonly number[] = attrs.inputShape ?? (inputs['x'] ?? inputs['input']!).shape
-  const is3d = images.length === 5
-  if (attrs.filterSize !== undefined) return (is3d ? poolingPlaces3d : poolingPlaces)(images, attrs)
-  const filter: readonly number[] = attrs.filterShape ?? inputs['filter']!.shape
-  if (is3d) return convolutionPlaces3d(images, filter, attrs)
-  // A dilation has one filter for each channel, which is its last axis.
-  const isDilation = filter.length === 3
-  return convolutionPlaces(images, isDilation ? [...filter, 1] : filter, attrs, isDepthwise)
+): Places {
+  const images = attrs.inputShape ?? (inputs['x'] ?? inputs['input']!).shape
+  if (attrs.filterSize !== undefined) return poolingPlaces(images, attrs)
+  const filter = attrs.filterShape ?? inputs['filter']!.shape
+  return convolutionPlaces(images, filter, attrs, isDepthwise)
 }
 
 /** The windows along one axis. The window includes its gaps if it is dilated. */
@@ -112,7 +80,7 @@ export interface Axis {
   readonly outputs: number
 }
 
-export function axesOf(places: Places | Places3d): readonly Axis[] {
+export function axesOf(places: Places): readonly [height: Axis, width: Axis] {
   const height = {
     size: places.inHeight,
     window: places.effectiveFilterHeight,
@@ -127,23 +95,15 @@ export function axesOf(places: Places | Places3d): readonly Axis[] {
     before: places.padInfo.left,
     outputs: places.outWidth,
   }
-  if (!('inDepth' in places)) return [height, width]
-  const depth = {
-    size: places.inDepth,
-    window: places.effectiveFilterDepth,
-    stride: places.strideDepth,
-    before: places.padInfo.front,
-    outputs: places.outDepth,
-  }
-  return [depth, height, width]
+  return [height, width]
 }
 
 /**
- * Returns the padding of images or volumes up to the end of the last window. It is negative for an axis
- * that has room for another window: if the padding is a number, TensorFlow.js takes the number of windows
- * of all axes from the first axis.
+ * Returns the padding of images up to the end of the last window. It is negative for an axis that has room
+ * for another window: if the padding is a number, TensorFlow.js takes the number of windows of both axes
+ * from the first axis.
  */
-export function borderOf(places: Places | Places3d): Border {
+export function borderOf(places: Places): Border {
   const padding = axesOf(places).map(({ size, window, stride, before, outputs }) => {
     const beyond = (outputs - 1) * stride + window - before - size
     return [before, beyond <= -stride ? beyond : Math.max(0, beyond)] as [number, number]
@@ -151,15 +111,26 @@ export function borderOf(places: Places | Places3d): Border {
   return [[0, 0], ...padding, [0, 0]]
 }
 
-/**
- * Returns the attributes with numeric padding that gives the same windows when sizes are rounded down.
- * Returns undefined if there is none.
- */
-export function withPadding<A extends WindowAttributes>(
-  attrs: A,
-  places: Places | Places3d,
-): A | undefined {
+/** Returns numeric padding for the same windows when sizes are rounded down; undefined if there is none. */
+export function withPadding<A extends WindowAttributes>(attrs: A, places: Places): A | undefined {
   const border = borderOf(places)
   if (border.some(([, beyond]) => beyond < 0)) return undefined
   return { ...attrs, pad: border as WindowAttributes['pad'], dimRoundingMode: 'floor' }
+}
+
+/** Adds a border of `value` to a tensor. Removes values where the border is negative. */
+export function padded(x: TensorInfo, border: Border, value = 0): Tensor {
+  const paddings = border.map((sides) => sides.map((width) => Math.max(0, width)))
+  const begin = border.map(([before]) => Math.max(0, -before))
+  const size = x.shape.map((length, axis) => {
+    return length + Math.min(0, border[axis]![0]) + Math.min(0, border[axis]![1])
+  })
+  const pad = (x: TensorInfo) => runKernel('PadV2', { x }, { paddings, constantValue: value })
+  if (size.every((length, axis) => length === x.shape[axis])) return pad(x)
+  const part = runKernel('Slice', { x }, { begin, size })
+  return paddings.flat().every((width) => width === 0) ? part : pad(part)
+}
+
+export function reshaped(x: TensorInfo, shape: number[]): Tensor {
+  return runKernel('Reshape', { x }, { shape })
 }

@@ -35,7 +35,7 @@ export function attention(rows: Tensor, size: number): Differentiable {
       const gradient = heap.scoped(rows.shape)
       const shift = heap.addressOf(gradient) - heap.addressOf(rows)
       const slopes = heap.addressOf(dy)
-      for (const block of heads.blocks(true)) {
+      for (const block of heads.blocks()) {
         const { first, queries, keys, q, k, v, output } = block
         const p = heads.probabilities(block, saved, true)
         const dOutput = matrix(slopes + output, width)
@@ -100,12 +100,7 @@ function headsOf(rows: Tensor, size: number) {
   /** Memory for two blocks of scores. */
   const memory = heap.temporary(8 * QUERIES * length)
   const begin = heap.addressOf(rows)
-  /**
-   * Returns a block of the queries of a head, and the keys and values up to the last query.
-   *
-   * @param head - the index of the head among the heads of all sequences
-   * @param first - the position of the first query
-   */
+  /** Returns the block of a head, counted over all sequences, that starts at the query `first`. */
   const blockAt = (head: number, first: number) => {
     const sequence = Math.floor(head / count) * length
     const column = (head % count) * size
@@ -133,12 +128,11 @@ function headsOf(rows: Tensor, size: number) {
     scale,
     memory,
 
-    /** @param isReversed - whether the last block of each head comes first */
-    *blocks(isReversed = false) {
-      const steps = Math.ceil(length / QUERIES)
+    /** Returns the blocks of each head, the last first. */
+    *blocks() {
       for (let head = 0; head < batch * count; head++) {
-        for (let step = 0; step < steps; step++) {
-          yield blockAt(head, QUERIES * (isReversed ? steps - 1 - step : step))
+        for (let step = Math.ceil(length / QUERIES) - 1; step >= 0; step--) {
+          yield blockAt(head, QUERIES * step)
         }
       }
     },

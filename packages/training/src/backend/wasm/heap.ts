@@ -3,7 +3,6 @@ import type { Blas } from '#kernels'
 import { instantiateKernels, type KernelExports } from '../../kernels/kernels.ts'
 import { sizeOf, type HostDType } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
-import { isPacked } from './packed-tensors.ts'
 
 /** The parts of the wasm backend of TensorFlow.js (4.22) that this package relies on. */
 export interface WasmModule {
@@ -93,16 +92,7 @@ export class WasmHeap {
     return new Float32Array(this.backend.wasm.HEAPU8.buffer, address, length)
   }
 
-  /** Returns a view of memory, valid until the next allocation. */
-  ints(address: number, length: number): Int32Array<ArrayBuffer> {
-    return new Int32Array(this.backend.wasm.HEAPU8.buffer, address, length)
-  }
-
-  /**
-   * Computes the matrix product c = finish(start + a b) with c [m, n] and the inner dimension k.
-   *
-   * @param c - the address of the result
-   */
+  /** Computes c = finish(start + a b), with c [m, n] at an address and the inner dimension k. */
   multiply(
     c: number,
     a: Operand,
@@ -196,12 +186,9 @@ export class WasmHeap {
     return this.#base
   }
 
-  /**
-   * Whether it is safe to write to the memory of a tensor. It is not if a clone or a reshaped tensor
-   * shares the memory, or if XNNPACK uses a packed copy of the old values.
-   */
-  isWritable(tensor: TensorInfo): boolean {
-    return this.backend.refCount(tensor.dataId) === 1 && !isPacked(tensor)
+  /** Whether no clone or reshaped tensor shares the memory of a tensor, so that it may be written to. */
+  isWritable({ dataId }: TensorInfo): boolean {
+    return this.backend.refCount(dataId) === 1
   }
 }
 
@@ -218,10 +205,7 @@ const SMALLEST = 2048
 const UNPACKED = 1e6
 const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
 
-/**
- * Whether it takes less time to transpose b first, because a BLAS that does not copy b reads it across its
- * rows. With fewer rows of a, the transpose takes the time that it saves.
- */
+/** Whether it takes less time to transpose b first than to read it across its rows without a copy. */
 function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boolean {
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
@@ -278,10 +262,7 @@ interface ProductOptions {
   readonly relu?: boolean
   /** The address of m n values. The result is 0 where they are 0 or less. */
   readonly mask?: number
-  /**
-   * The number of values from one row of c to the next; default n. Products with a start, a ReLU or a
-   * mask need the default.
-   */
+  /** The values from one row of c to the next; default n, which a start, a ReLU or a mask needs. */
   readonly stride?: number
   /** Whether to add to the values that c has. Not together with `start`. */
   readonly accumulates?: boolean

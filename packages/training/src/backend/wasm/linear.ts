@@ -82,10 +82,7 @@ export function wasmLinearPasses(
   const hidden = heap.allocate(offsets[last]!)
   const output = heap.tensor([batch, outputsOf(layers[last]!)])
   const input = tf.keep(tf.clone(x))
-  /**
-   * The address of the gradients of the layers before their activations, kept from `backwardInput` to
-   * `backwardParameters`. The layout is that of `hidden`.
-   */
+  /** The address of gradients before activations, laid out as `hidden`, for `backwardParameters`. */
   let saved: number | undefined
   /** The gradient of the output, kept from `backwardInput` to `backwardParameters`. */
   let lastGradient: Tensor | undefined
@@ -95,10 +92,6 @@ export function wasmLinearPasses(
     if (i < 0) return heap.addressOf(input)
     return i === last ? heap.addressOf(output) : hidden + offsets[i]!
   }
-  const savedOf = (i: number) =>
-    i === last && layers[i]!.activation === 'linear'
-      ? heap.addressOf(lastGradient!)
-      : saved! + offsets[i]!
   /**
    * Returns where a product writes the gradient of a weight, whether it adds to the values there, and how to
    * report it. A BLAS adds to earlier gradients, and writes to the memory of the listener. The kernels
@@ -138,10 +131,7 @@ export function wasmLinearPasses(
     heap.multiply(place.at, { at: outputOf(i - 1), transposed: true }, { at: dz }, size, place)
     place.report()
   }
-  /**
-   * Writes the gradient of the input of layer `i`: that is the gradient of layer `i - 1` before its
-   * activation.
-   */
+  /** Writes the gradient of the input of layer `i`: that of layer `i - 1` before its activation. */
   const writeInputGradient = (to: number, i: number, dz: number) => {
     const { weight } = layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]
@@ -153,7 +143,26 @@ export function wasmLinearPasses(
       { mask: layers[i - 1]?.activation === 'relu' ? outputOf(i - 1) : 0 },
     )
   }
-  const inputGradient = (dz: number) => {
+  /**
+   * Computes the gradients of all layers before their activations, the last first, and returns that of the
+   * input. `placeOf` returns where to write the one of a layer. Calls `onLayer` with the address of each.
+   */
+  const backward = (
+    dy: Tensor,
+    placeOf: (i: number) => number,
+    onLayer: (i: number, dz: number) => void,
+  ) => {
+    let dz = heap.addressOf(dy)
+    if (layers[last]!.activation === 'relu') {
+      heap.kernels.mask(placeOf(last), dz, heap.addressOf(output), dy.size)
+      dz = placeOf(last)
+    }
+    for (let i = last; i >= 0; i--) {
+      onLayer(i, dz)
+      if (i === 0) break
+      writeInputGradient(placeOf(i - 1), i, dz)
+      dz = placeOf(i - 1)
+    }
     if (!needsInputGradient) return undefined
     const gradient = heap.tensor(input.shape)
     writeInputGradient(heap.addressOf(gradient), 0, dz)
@@ -173,45 +182,38 @@ export function wasmLinearPasses(
   return {
     value: output,
     backward(dy, onGradient) {
+      // Alternate between two buffers: read one while writing the other.
       const size = bytesOf(Math.max(...layers.map(outputsOf)))
       const buffers = heap.allocate(2 * size)
       try {
-        let dz = heap.addressOf(dy)
-        // Alternate between two buffers: read one while writing the other.
-        const other = () => (dz === buffers ? buffers + size : buffers)
-        if (layers[last]!.activation === 'relu') {
-          heap.kernels.mask(other(), dz, heap.addressOf(output), dy.size)
-          dz = other()
-        }
-        for (let i = last; i >= 0; i--) {
-          report(i, dz, onGradient)
-          if (i === 0) break
-          writeInputGradient(other(), i, dz)
-          dz = other()
-        }
-        return inputGradient(dz)
+        return backward(
+          dy,
+          (i) => buffers + (i % 2) * size,
+          (i, dz) => {
+            report(i, dz, onGradient)
+          },
+        )
       } finally {
         heap.free(buffers)
       }
     },
 
     backwardInput(dy) {
-      saved = heap.allocate(bytes)
+      const begin = heap.allocate(bytes)
+      saved = begin
       lastGradient = tf.keep(tf.clone(dy))
-      if (layers[last]!.activation === 'relu') {
-        heap.kernels.mask(
-          saved + offsets[last]!,
-          heap.addressOf(dy),
-          heap.addressOf(output),
-          dy.size,
-        )
-      }
-      for (let i = last; i > 0; i--) writeInputGradient(savedOf(i - 1), i, savedOf(i))
-      return inputGradient(savedOf(0))
+      return backward(
+        dy,
+        (i) => begin + offsets[i]!,
+        () => undefined,
+      )
     },
 
     backwardParameters(onGradient) {
-      for (let i = last; i >= 0; i--) report(i, savedOf(i), onGradient)
+      for (let i = last; i >= 0; i--) {
+        const isGiven = i === last && layers[i]!.activation === 'linear'
+        report(i, isGiven ? heap.addressOf(lastGradient!) : saved! + offsets[i]!, onGradient)
+      }
     },
 
     dispose() {

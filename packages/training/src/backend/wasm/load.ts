@@ -2,7 +2,6 @@ import type { BackendFacts, BackendOptions } from '../../tfjs/backend.ts'
 import { correctKernels } from '../../tfjs/correct-kernels.ts'
 import { registerWasm, withoutErrorListeners } from '#tfjs'
 import { tf } from '../../tfjs/tfjs.ts'
-import { correctMaxPool3dGradient } from '../../tfjs/volumes.ts'
 import type { Blas } from '#kernels'
 import { instantiateKernels } from '../../kernels/kernels.ts'
 import { findBlas } from './blas.ts'
@@ -15,10 +14,7 @@ import { installWindows } from './windows.ts'
 /** Kernels are replaced once, because the kernel registry is process-wide. */
 let isInstalled = false
 
-/**
- * Loads the wasm backend: WebAssembly kernels with SIMD on one thread, and a BLAS if there is one. A
- * process can have at most 4 GiB of tensors.
- */
+/** Loads the wasm backend: one thread, at most 4 GiB of tensors, and a BLAS if there is one. */
 export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFacts> {
   await withoutErrorListeners(async () => {
     registerWasm()
@@ -30,7 +26,6 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
     installMatMul()
     installKernels()
     installWindows()
-    correctMaxPool3dGradient('wasm')
     correctKernels('wasm')
   }
   isInstalled = true

@@ -1,9 +1,7 @@
 import type { NamedAttrMap, TensorInfo } from '@tensorflow/tfjs-core'
-import { replaceKernel, runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
-import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { runKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
 import { heapOf, type WasmModule } from './heap.ts'
-import { markPacked } from './packed-tensors.ts'
-import { runOnCpu } from './replaced-kernels.ts'
+import { replaceOrRunOnCpu } from './replaced-kernels.ts'
 
 interface Attributes {
   readonly transposeA: boolean
@@ -13,7 +11,7 @@ interface Attributes {
 }
 
 /** The kernels of activations that run after the product instead of within it. */
-const ACTIVATIONS: Readonly<Record<string, string>> = {
+export const ACTIVATIONS: Readonly<Record<string, string>> = {
   elu: 'Elu',
   leakyrelu: 'LeakyRelu',
   prelu: 'Prelu',
@@ -30,31 +28,25 @@ type MatMulCall = KernelCall<'a' | 'b', Attributes, WasmModule>
  *
  * XNNPACK also keeps a packed copy of each right operand. If weights change in every step, packing costs
  * as much as a small product, and writing new weights in place has no effect. With a transpose and an
- * activation other than ReLU, the original kernel adds the bias only to the first row. Other dtypes and
- * invalid shapes still use the original kernels.
+ * activation other than ReLU, the original kernel adds the bias only to the first row.
  */
 export function installMatMul(): void {
   for (const kernelName of ['BatchMatMul', '_FusedMatMul']) {
-    replaceKernel<MatMulCall>(kernelName, 'wasm', (original) => (call) => {
-      const activation = ACTIVATIONS[call.attrs.activation ?? 'linear']
-      if (activation !== undefined) return activated(activation, '_FusedMatMul', call)
-      const product = multiplyBatch(call)
-      if (product !== undefined) return product
-      const { a, b, bias } = call.inputs
-      // The original kernel leaves the result unwritten if the operands have no values.
-      if (sizeOf(a.shape) === 0 && sizeOf(b.shape) === 0) return runOnCpu(kernelName, call)
-      markPacked(b, bias)
-      return original(call)
-    })
+    replaceOrRunOnCpu<MatMulCall>(
+      kernelName,
+      (call) => activated(kernelName, call) ?? multiplyBatch(call),
+    )
   }
 }
 
-/** Computes a product or a convolution with a bias, then its activation by the kernel `activation`. */
+/** Computes a product or a convolution, then its activation if that is among `kernels`. */
 export function activated(
-  activation: string,
   kernelName: string,
   { inputs, attrs }: KernelCall<never, Pick<Attributes, 'activation' | 'leakyreluAlpha'>>,
-): TensorInfo {
+  kernels = ACTIVATIONS,
+): TensorInfo | undefined {
+  const activation = kernels[attrs.activation ?? 'linear']
+  if (activation === undefined) return undefined
   const { preluActivationWeights: alpha, ...others } = inputs
   const operands = others as Readonly<Record<string, TensorInfo>>
   return tf.tidy(() => {
@@ -71,7 +63,7 @@ function matrixOf({ shape }: TensorInfo, transposed: boolean): [rows: number, co
   return transposed ? [columns, rows] : [rows, columns]
 }
 
-/** Computes a batched product with broadcast leading axes. Returns undefined for the original kernel. */
+/** Computes a batched product with broadcast leading axes. Returns undefined for other operands. */
 function multiplyBatch({ inputs, attrs, backend }: MatMulCall): TensorInfo | undefined {
   const { a, b, bias } = inputs
   const { activation = 'linear', transposeA, transposeB } = attrs
@@ -102,10 +94,7 @@ function multiplyBatch({ inputs, attrs, backend }: MatMulCall): TensorInfo | und
   return result
 }
 
-/**
- * @returns the broadcast axes, and for each matrix of the result the indices of its two factors in
- *   their batches; undefined when the axes cannot be broadcast
- */
+/** Returns the broadcast axes, and the factors of each matrix of the result; undefined if they do not fit. */
 function broadcast(a: readonly number[], b: readonly number[]) {
   let shape: number[]
   try {

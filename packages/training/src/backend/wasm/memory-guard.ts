@@ -15,19 +15,13 @@ const LIMIT = ADDRESSES - 2 ** 27
 /** The largest number of bytes that malloc allocates beyond a request. */
 const ROUNDING = 4 * PAGE
 
-/**
- * Bytes that always stay free. Some kernels allocate memory, for example for packed filters of XNNPACK,
- * and abort if there is none.
- */
+/** Bytes that stay free for kernels, which abort without memory, for example for packed filters. */
 const RESERVE = 2 ** 24
 
 /** From this memory size on, each request is checked to leave `RESERVE` bytes free. */
 const NEARLY_FULL = LIMIT - 2 ** 29
 
-/**
- * Freed blocks of at least this size may be kept for reuse, because malloc cannot serve large requests
- * safely near the limit.
- */
+/** Freed blocks from this size on may be kept: malloc cannot serve large requests near the limit. */
 const LARGE = 2 ** 26
 
 const guarded = new WeakSet()
@@ -49,15 +43,14 @@ export function guardMemory({ wasm }: WasmModule): void {
   const sizes = new Map<number, number>()
   /** Large blocks that were freed while more than half of the memory was in use. */
   let kept: number[] = []
-  /** Takes the smallest kept block that fits a large request and is at most 25 % larger. */
+  /** Takes a kept block that fits a request and is at most 25 % larger. */
   const takeKept = (bytes: number) => {
-    if (bytes < LARGE) return undefined
-    const sizeOf = (address: number) => sizes.get(address)!
-    const [best] = kept
-      .filter((address) => sizeOf(address) >= bytes && sizeOf(address) <= 1.25 * bytes)
-      .sort((a, b) => sizeOf(a) - sizeOf(b))
-    if (best !== undefined) kept = kept.filter((address) => address !== best)
-    return best
+    const found = kept.find((address) => {
+      const size = sizes.get(address)!
+      return size >= bytes && size <= 1.25 * bytes
+    })
+    kept = kept.filter((address) => address !== found)
+    return found
   }
   const free = (address: number) => {
     sizes.delete(address >>> 0)

@@ -1,5 +1,5 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
-import type { Passes } from '../../kernels/kernels.ts'
+import type { KernelExports } from '../../kernels/kernels.ts'
 import type { TensorBackend } from '../../tfjs/backend.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap } from './heap.ts'
@@ -96,11 +96,11 @@ function floats(x: Tensor): Tensor {
   return x.dtype === 'float32' ? x : tf.cast(x, 'float32')
 }
 
-/** Calls a kernel with the addresses of tensors, or 0, and with other numbers. */
+/** Calls a kernel with the addresses of tensors, or 0, and with other values. */
 export function run(
-  name: keyof Passes,
+  name: keyof KernelExports,
   tensors: readonly (TensorInfo | undefined)[],
-  ...values: readonly number[]
+  ...values: readonly (number | boolean)[]
 ): number {
   const heap = currentHeap()!
   const addresses = tensors.map((tensor) => (tensor === undefined ? 0 : heap.addressOf(tensor)))

@@ -2,7 +2,7 @@ import { registerCpu } from '#tfjs'
 import { createLogger } from '@tsrun/core'
 import type { DataType, TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf, type HostArray, type HostDType } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, tf, type KernelCall } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, tf, type Kernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
 import { run } from './passes.ts'
 
@@ -36,35 +36,6 @@ export function installKernels(): void {
     const out = backend.makeOutput(shape, 'float32')
     const heap = heapOf(backend)
     heap.kernels.sum_rows(heap.addressOf(out), heap.addressOf(x), rows, sizeOf(rest))
-    return out
-  })
-
-  // Fix OneHot: the kernel of the wasm backend writes integers even if the dtype of the result
-  // is float32.
-  type OneHot = Readonly<Record<'depth' | 'onValue' | 'offValue', number>> & {
-    readonly dtype: HostDType
-  }
-  replaceKernel<Call<'indices', OneHot>>('OneHot', 'wasm', () => (call) => {
-    const { backend } = call
-    const { indices } = call.inputs
-    const { dtype, depth, onValue, offValue } = call.attrs
-    const out = backend.makeOutput([...indices.shape, depth], dtype)
-    const values = backend.typedArrayFromHeap(out).fill(offValue)
-    backend.typedArrayFromHeap(indices).forEach((index, row) => {
-      if (index >= 0 && index < depth) values[row * depth + index] = onValue
-    })
-    return out
-  })
-
-  // Fix casts to bool: the kernel of the wasm backend takes the last byte of the whole number.
-  replaceKernel<Call<'x', { readonly dtype: string }>>('Cast', 'wasm', (original) => (call) => {
-    const { inputs, attrs, backend } = call
-    const { x } = inputs
-    if (attrs.dtype !== 'bool' || x.dtype === 'bool') return original(call)
-    const out = backend.makeOutput(x.shape, 'bool')
-    const values = backend.typedArrayFromHeap(x)
-    const bits = backend.typedArrayFromHeap(out)
-    for (let i = 0; i < bits.length; i++) bits[i] = values[i] === 0 ? 0 : 1
     return out
   })
 
@@ -106,8 +77,16 @@ export function installKernels(): void {
     const out = backend.makeOutput([numSegments, ...rest], isInteger ? 'int32' : 'float32')
     backend.typedArrayFromHeap(out).fill(0)
     const tensors = [out, x, segmentIds]
-    run('scatter_add', tensors, rows!, sizeOf(rest), numSegments, Number(isInteger))
+    run('scatter_add', tensors, rows!, sizeOf(rest), numSegments, isInteger)
     return out
+  })
+
+  // Fix Prelu: XNNPACK repeats the slopes along the first axes only.
+  replaceOrRunOnCpu<Call<'x' | 'alpha', object>>('Prelu', (call, original) => {
+    const { x, alpha } = call.inputs
+    const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
+    const isRight = sizeOf(alpha.shape) === 1 || own.join() === x.shape.slice(-own.length).join()
+    return isRight ? withCopies(call, ['alpha'], original) : undefined
   })
   installCpuKernels()
 }
@@ -120,7 +99,6 @@ export function installKernels(): void {
 const KERNELS = [
   'Conv3DBackpropInputV2',
   'Conv3DBackpropFilterV2',
-  'MaxPool3D',
   'MaxPoolWithArgmax',
   'Dilation2D',
   'Dilation2DBackpropInput',
@@ -145,10 +123,7 @@ const LOSE_NAN = ['ClipByValue', 'Relu6']
 /** Kernels that read four bytes for each bool. */
 const OF_NUMBERS = ['Reverse', 'TopK', 'UnsortedSegmentSum']
 
-/**
- * Replaces the kernels in `KERNELS` by those of the cpu backend. Logs a warning at the first use of each.
- * Uses the cpu backend for inputs that other kernels of the wasm backend compute wrongly.
- */
+/** Runs `KERNELS` on the cpu backend, and other kernels for inputs that wasm computes wrongly. */
 function installCpuKernels(): void {
   for (const kernelName of KERNELS) {
     let hasWarned = false
@@ -164,28 +139,65 @@ function installCpuKernels(): void {
     })
   }
 
-  type Special = KernelCall<'x' | 'b' | 'alpha', object>
-  const correct = (kernelName: string, isWrong: (inputs: Special['inputs']) => boolean): void => {
-    replaceKernel<Special>(
-      kernelName,
-      'wasm',
-      (original) => (call) => (isWrong(call.inputs) ? runOnCpu(kernelName, call) : original(call)),
+  type Special = KernelCall<'x' | 'b', { readonly dtype?: string }>
+  const correct = (kernelName: string, isWrong: (call: Special) => boolean): void => {
+    replaceOrRunOnCpu<Special>(kernelName, (call, original) =>
+      isWrong(call) ? undefined : original(call),
     )
   }
-  for (const kernelName of OF_VALUES) correct(kernelName, ({ x }) => sizeOf(x.shape) === 0)
-  for (const kernelName of OF_FLOATS) correct(kernelName, ({ x }) => x.dtype !== 'float32')
-  for (const kernelName of OF_NUMBERS) correct(kernelName, ({ x }) => x.dtype === 'bool')
-  for (const kernelName of LOSE_NAN) correct(kernelName, ({ x }) => hasNaN(x))
-  for (const kernelName of ['Maximum', 'Minimum']) correct(kernelName, ({ b }) => hasNaN(b))
-  // XNNPACK repeats the slopes along the first axes only.
-  correct('Prelu', ({ x, alpha }) => {
-    const own = alpha.shape.slice(alpha.shape.findIndex((length) => length !== 1))
-    return sizeOf(alpha.shape) !== 1 && own.join() !== x.shape.slice(-own.length).join()
+  for (const kernelName of OF_VALUES)
+    correct(kernelName, ({ inputs }) => sizeOf(inputs.x.shape) === 0)
+  for (const kernelName of OF_FLOATS)
+    correct(kernelName, ({ inputs }) => inputs.x.dtype !== 'float32')
+  for (const kernelName of OF_NUMBERS)
+    correct(kernelName, ({ inputs }) => inputs.x.dtype === 'bool')
+  for (const kernelName of LOSE_NAN) correct(kernelName, ({ inputs }) => hasNaN(inputs.x))
+  for (const kernelName of ['Maximum', 'Minimum']) {
+    correct(kernelName, ({ inputs }) => hasNaN(inputs.b))
+  }
+  // The kernel writes integers, even if the result is of floats.
+  correct('OneHot', ({ attrs }) => attrs.dtype !== 'int32')
+  // The kernel takes the last byte of a number for the bool.
+  correct('Cast', ({ inputs, attrs }) => attrs.dtype === 'bool' && inputs.x.dtype !== 'bool')
+}
+
+/** Replaces a kernel. Calls for which `compute` returns undefined run on the cpu backend. */
+export function replaceOrRunOnCpu<C extends KernelCall<never, object>>(
+  kernelName: string,
+  compute: (call: C, original: Kernel<C>) => ReturnType<Kernel<C>> | undefined,
+): void {
+  replaceKernel<C>(
+    kernelName,
+    'wasm',
+    (original) => (call) => compute(call, original) ?? runOnCpu(kernelName, call),
+  )
+}
+
+/**
+ * Runs a kernel of XNNPACK with copies of inputs. XNNPACK packs them once for each tensor, so it would not
+ * notice new values in the memory of the same tensor.
+ */
+export function withCopies<C extends KernelCall<never, object>>(
+  call: C,
+  names: readonly string[],
+  original: Kernel<C>,
+): ReturnType<Kernel<C>> {
+  const inputs: C['inputs'] & Readonly<Partial<Record<string, TensorInfo>>> = call.inputs
+  const copies = names.flatMap((name) => {
+    const x = inputs[name]
+    if (x === undefined) return []
+    const all = { begin: x.shape.map(() => 0), size: x.shape }
+    return [[name, runKernel('Slice', { x }, all)] as const]
   })
+  try {
+    return original({ ...call, inputs: { ...inputs, ...Object.fromEntries(copies) } })
+  } finally {
+    tf.dispose(copies.map(([, copy]) => copy))
+  }
 }
 
 /** Runs a kernel of the cpu backend and returns tensors of the wasm backend. */
-export function runOnCpu(
+function runOnCpu(
   kernelName: string,
   { inputs, attrs, backend }: KernelCall<never, object>,
 ): TensorInfo | TensorInfo[] {

@@ -1,8 +1,8 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
-import { replaceKernel, runKernel, type KernelCall } from '../../tfjs/tfjs.ts'
+import { replaceKernel, runKernel, type Kernel, type KernelCall } from '../../tfjs/tfjs.ts'
 import {
-  axesOf,
+  borderOf,
   convolutionPlaces,
   poolingPlaces,
   withPadding,
@@ -10,38 +10,38 @@ import {
   type WindowAttributes,
 } from '../../tfjs/window-places.ts'
 import { hasNaN, heapOf, type WasmModule } from './heap.ts'
-import { activated } from './matmul.ts'
-import { trackPacking } from './packed-tensors.ts'
+import { activated, ACTIVATIONS } from './matmul.ts'
 import { run } from './passes.ts'
-import { runOnCpu } from './replaced-kernels.ts'
+import { replaceOrRunOnCpu, withCopies } from './replaced-kernels.ts'
 
 type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
 
 /**
- * Replaces convolutions, with and without a bias and an activation, by products with the values of all
- * windows. XNNPACK packs the filter again after every update, and computes the padding `same` wrongly if
- * the stride is larger than the kernel. Dilations, other activations and other layouts still use the
- * original kernels.
- *
- * Replaces max pooling. XNNPACK replaces NaN by numbers, and always rounds the size of the output down.
+ * Replaces convolutions by products with the values of all windows. XNNPACK packs the filter again after
+ * every update, and computes the padding `same` wrongly if the stride is larger than the kernel. Replaces
+ * max pooling: XNNPACK replaces NaN by numbers, and always rounds the size of the output down.
  *
  * Adds the gradients of convolutions that the wasm backend lacks. Replaces the gradients of images and of
  * pooling, because the originals are scalar loops that take 15 to 50 times as long as the forward pass.
- * The original gradient of max pooling is also wrong for windows without a positive value, and writes
- * outside of its tensor.
+ * That of max pooling is also wrong for windows without a positive value, and writes outside its tensor.
  */
 export function installWindows(): void {
-  installPadding()
-  // Before the products below, which pack nothing.
-  trackPacking()
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
-    replaceKernel<Call<'x' | 'filter'>>(
+    replaceOrRunOnCpu<Call<'x' | 'filter'>>(
       kernelName,
-      'wasm',
-      (original) => (call) => (isPlain(call) ? convolve(call) : original(call)),
+      (call) => activated(kernelName, call) ?? convolve(call),
     )
   }
-  replaceKernel('MaxPool', 'wasm', () => maxPool)
+  for (const kernelName of ['DepthwiseConv2dNative', 'FusedDepthwiseConv2D']) {
+    replaceOrRunOnCpu<Call<'x' | 'filter'>>(
+      kernelName,
+      (call, original) =>
+        activated(kernelName, call, { ...ACTIVATIONS, relu: 'Relu' }) ??
+        convolveDepthwise(call, original),
+    )
+  }
+  replaceOrRunOnCpu('AvgPool', averagePool)
+  replaceOrRunOnCpu('MaxPool', maxPool)
   replaceKernel('Conv2DBackpropFilter', 'wasm', () => filterGradient)
   replaceKernel('Conv2DBackpropInput', 'wasm', () => inputGradient)
   replaceKernel('DepthwiseConv2dNativeBackpropFilter', 'wasm', () => depthwiseGradient)
@@ -50,72 +50,13 @@ export function installWindows(): void {
   replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
 }
 
-/**
- * Corrects convolutions and average pooling of the wasm backend at the border. XNNPACK computes the padding
- * `same` wrongly if the stride is larger than the kernel, and always rounds the size of the output down. So
- * XNNPACK gets numeric padding for the windows of TensorFlow.js. If no padding gives these windows, the cpu
- * backend runs. It also runs if there are no windows, because XNNPACK then writes beyond its memory, for pooling
- * with an empty window, which XNNPACK leaves unwritten, and for NaN, which XNNPACK replaces by numbers.
- */
-function installPadding(): void {
-  for (const kernelName of CONVOLUTIONS) {
-    const isDepthwise = kernelName.includes('Depthwise')
-    replaceKernel<Call<'x' | 'filter'>>(kernelName, 'wasm', (original) => (call) => {
-      const { inputs, attrs } = call
-      const { x, filter } = inputs
-      const clamp = clampOf(attrs.activation, isDepthwise)
-      if (clamp !== undefined) return activated(clamp, kernelName, call)
-      const places = convolutionPlaces(x.shape, filter.shape, attrs, isDepthwise)
-      const padded = withPadding(attrs, places)
-      return padded === undefined || sizeOf(places.outShape) === 0
-        ? runOnCpu(kernelName, call)
-        : original({ ...call, attrs: padded })
-    })
-  }
-  replaceKernel<Call<'x'>>('AvgPool', 'wasm', (original) => (call) => {
-    const places = poolingPlaces(call.inputs.x.shape, call.attrs)
-    const attrs = withPadding(call.attrs, places)
-    const { x } = call.inputs
-    const isEmpty =
-      sizeOf(places.outShape) === 0 ||
-      (typeof call.attrs.pad !== 'string' && hasEmptyWindow(places))
-    const isFloat = x.dtype === 'float32'
-    return isEmpty || !isFloat || attrs === undefined || hasNaN(x)
-      ? runOnCpu('AvgPool', call)
-      : original({ ...call, attrs })
-  })
-}
-
-/** The kernel of an activation that XNNPACK computes as limits of its output, which replace NaN. */
-function clampOf(activation: string | undefined, isDepthwise: boolean): string | undefined {
-  if (activation === 'relu6') return 'Relu6'
-  return activation === 'relu' && isDepthwise ? 'Relu' : undefined
-}
-
-const CONVOLUTIONS = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
-
-function hasEmptyWindow(places: Places): boolean {
-  return axesOf(places).some(
-    ({ size, window, stride, before, outputs }) =>
-      before >= window || (outputs - 1) * stride - before >= size,
-  )
-}
-
-function isPlain({ inputs, attrs }: Call<'x' | 'filter'>): boolean {
-  const { dilations = 1, dataFormat = 'NHWC', activation = 'linear' } = attrs
+/** Computes windows filter, with a row for each window. Undefined for other layouts and broadcast biases. */
+function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo | undefined {
   const { x, filter, bias } = inputs
-  return (
-    [dilations].flat().every((dilation) => dilation === 1) &&
-    dataFormat === 'NHWC' &&
-    ['linear', 'relu'].includes(activation) &&
-    [x, filter].every(({ dtype }) => dtype === 'float32') &&
+  const isPossible =
+    (attrs.dataFormat ?? 'NHWC') === 'NHWC' &&
     (bias === undefined || sizeOf(bias.shape) === filter.shape[3])
-  )
-}
-
-/** Computes a convolution: windows filter, with one row of values for each window. */
-function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo {
-  const { x, filter, bias } = inputs
+  if (!isPossible) return undefined
   const places = convolutionPlaces(x.shape, filter.shape, attrs)
   const windows = windowsOf(backend, places)
   const outputs = places.outChannels
@@ -135,10 +76,49 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
   return out
 }
 
-function maxPool(call: Call<'x'>): TensorInfo | TensorInfo[] {
-  const { inputs, attrs, backend } = call
+/**
+ * Computes a depthwise convolution by XNNPACK with numeric padding: XNNPACK computes the padding `same`
+ * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. Returns
+ * undefined if there is no such padding, or no window, for which XNNPACK writes beyond its memory.
+ */
+function convolveDepthwise(
+  call: Call<'x' | 'filter'>,
+  original: Kernel<Call<'x' | 'filter'>>,
+): TensorInfo | TensorInfo[] | undefined {
+  const { x, filter } = call.inputs
+  const places = convolutionPlaces(x.shape, filter.shape, call.attrs, true)
+  const attrs = withPadding(call.attrs, places)
+  if (attrs === undefined || sizeOf(places.outShape) === 0) return undefined
+  return withCopies({ ...call, attrs }, ['filter', 'bias'], original)
+}
+
+/**
+ * Computes average pooling by XNNPACK with numeric padding, as `convolveDepthwise`. Also returns undefined
+ * for whole numbers, for NaN, which XNNPACK replaces by numbers, and for windows inside the padding, which
+ * XNNPACK leaves unwritten.
+ */
+function averagePool(
+  call: Call<'x'>,
+  original: Kernel<Call<'x'>>,
+): TensorInfo | TensorInfo[] | undefined {
+  const { x } = call.inputs
+  const places = poolingPlaces(x.shape, call.attrs)
+  const attrs = withPadding(call.attrs, places)
+  const [, rows, columns] = borderOf(places)
+  const isPossible =
+    x.dtype === 'float32' &&
+    attrs !== undefined &&
+    sizeOf(places.outShape) > 0 &&
+    Math.max(...rows!) < places.filterHeight &&
+    Math.max(...columns!) < places.filterWidth &&
+    !hasNaN(x)
+  return isPossible ? original({ ...call, attrs }) : undefined
+}
+
+/** Returns undefined for whole numbers. */
+function maxPool({ inputs, attrs, backend }: Call<'x'>): TensorInfo | undefined {
   const { x } = inputs
-  if (x.dtype !== 'float32') return runOnCpu('MaxPool', call)
+  if (x.dtype !== 'float32') return undefined
   const places = poolingPlaces(x.shape, attrs)
   const out = backend.makeOutput(places.outShape, 'float32')
   const { count, use } = windowsOf(backend, places)
@@ -169,10 +149,7 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   return out
 }
 
-/**
- * Computes the gradient of the images: dy filter^T gives the gradient of each window, which is added to
- * the image at the position of the window.
- */
+/** Computes dy filter^T, the gradient of each window, and adds it to the image at its place. */
 function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): TensorInfo {
   const { dy, filter } = inputs
   const inputShape = attrs.inputShape!
@@ -208,16 +185,10 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const images = x?.shape ?? attrs.inputShape!
   const weights = filter?.shape ?? attrs.filterShape!
   const places = convolutionPlaces(images, weights, attrs, true)
-  const kind = filter === undefined ? FILTER : IMAGES
-  return sumOver(
-    places,
-    backend,
-    kind === FILTER ? weights : images,
-    (out, { heap, count }, at) => {
-      const [of, by] = [heap.addressOf(x ?? out), heap.addressOf(filter ?? out)]
-      heap.kernels.window_gradient(kind, of, by, 0, heap.addressOf(dy), count, weights[3]!, at)
-    },
-  )
+  const kind = x === undefined ? IMAGES : FILTER
+  return sumOver(places, backend, x === undefined ? images : weights, (out, { count }, at) => {
+    run('window_gradient', [x ?? out, filter ?? out, dy], kind, 0, count, weights[3]!, at)
+  })
 }
 
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
@@ -231,15 +202,14 @@ function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): Tens
 
 /**
  * Computes the gradient of average pooling. Divides by the size of the whole window, even at the border;
- * `correctAveragePoolGradients` corrects that.
+ * `correctAveragePoolGradient` corrects that.
  */
 function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
   const factor = 1 / (places.filterHeight * places.filterWidth)
-  return sumOver(places, backend, input.shape, (out, { heap, count }, geometry) => {
-    const [dx, slopes] = [heap.addressOf(out), heap.addressOf(dy)]
-    heap.kernels.window_gradient(AVERAGE, dx, 0, factor, slopes, count, 1, geometry)
+  return sumOver(places, backend, input.shape, (out, { count }, at) => {
+    run('window_gradient', [out, undefined, dy], AVERAGE, factor, count, 1, at)
   })
 }
 
@@ -287,21 +257,20 @@ function windowsOf(backend: WasmModule, places: Places) {
     places.filterWidth,
     places.strideHeight,
     places.strideWidth,
+    places.dilationHeight,
+    places.dilationWidth,
     places.padInfo.top,
     places.padInfo.left,
     // Room for the current image, row and column.
     ...[0, 0, 0],
   ]
-  /**
-   * Calls `run` with the address of a `Geometry` (kernels/geometry.as.ts) of these windows, and that of
-   * `bytes` more bytes. Does not call it if there are no windows.
-   */
+  /** Calls `run` with the addresses of a `Geometry` and of `bytes` more bytes, unless there is no window. */
   const use = (run: (geometry: number, memory: number) => void, bytes = 0) => {
     if (count === 0) return
     const size = 4 * numbers.length
     const at = heap.allocate(size + bytes)
     try {
-      heap.ints(at, numbers.length).set(numbers)
+      new Int32Array(backend.wasm.HEAPU8.buffer, at).set(numbers)
       run(at, at + size)
     } finally {
       heap.free(at)

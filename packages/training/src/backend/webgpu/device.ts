@@ -53,10 +53,7 @@ export interface WebGpuTensors {
 
 export type OpenDevice = Awaited<ReturnType<typeof openDevice>>
 
-/**
- * The device limits to request for the kernels of TensorFlow.js. Without a request, WebGPU grants only
- * low default limits.
- */
+/** The device limits to request for the kernels. Without a request, WebGPU grants only low ones. */
 const limits = [
   'maxBufferSize',
   'maxComputeInvocationsPerWorkgroup',
@@ -66,12 +63,7 @@ const limits = [
   'maxStorageBufferBindingSize',
 ]
 
-/**
- * Opens a device for this process on the adapter that `wanted` names (see `chooseAdapter`); default: the
- * best adapter.
- *
- * @throws Error that says what is missing
- */
+/** Opens a device on the adapter that `wanted` names (see `chooseAdapter`); default: the best adapter. */
 export async function openDevice(dawn: Dawn, wanted: string | undefined) {
   const names = await adapterNames(dawn)
   const [best] = names
@@ -94,10 +86,7 @@ export async function openDevice(dawn: Dawn, wanted: string | undefined) {
 /** A name that no adapter has. The error of Dawn for an unknown name lists all adapters. */
 const NO_ADAPTER = 'tsrun: list the adapters'
 
-/**
- * Returns the names of the adapters of all installed drivers, best first, without duplicates. If several
- * cards have the same name, Dawn uses the first.
- */
+/** Returns the names of the adapters of all installed drivers, best first, each once. */
 export async function adapterNames(dawn: Dawn): Promise<string[]> {
   try {
     await dawn

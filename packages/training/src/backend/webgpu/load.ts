@@ -14,10 +14,7 @@ import {
 } from './device.ts'
 
 const require = createRequire(import.meta.url)
-/**
- * The device of this process. The reference stays until the process ends, because garbage collection
- * would free the device while threads of Dawn use it.
- */
+/** The device of this process. Garbage collection would free it while threads of Dawn use it. */
 let opened: OpenDevice | undefined
 
 /**
@@ -65,10 +62,7 @@ async function importPackages(): Promise<{ dawn: Dawn; kernels: Kernels }> {
   }
 }
 
-/**
- * Registers the backend on the opened device. The factory of the package would choose any device, and
- * require features that its kernels do not use.
- */
+/** Registers the backend on the device. Its own factory would require features that no kernel uses. */
 function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevice): void {
   const backend = withNavigator(gpu, () => new WebGPUBackend(device, adapter.info))
   guardReads(backend, device)
@@ -80,10 +74,7 @@ function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevi
   })
 }
 
-/**
- * Defines `navigator.gpu` only while the backend is created, so that no other code assumes that it runs
- * in a browser.
- */
+/** Defines `navigator.gpu` only during `run`, so that no other code assumes that it runs in a browser. */
 function withNavigator<T>(gpu: OpenDevice['gpu'], run: () => T): T {
   const before = Object.getOwnPropertyDescriptor(globalThis, 'navigator')
   Object.defineProperty(globalThis, 'navigator', { value: { gpu }, configurable: true })
