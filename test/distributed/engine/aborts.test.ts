@@ -174,9 +174,7 @@ describe('an abort during a transfer', () => {
     async (algorithm) => {
       for (let steps = 1; steps < 16; steps++) {
         const world = new SteppedWorld(4, { memory: 32 * 1024 * 1024 })
-        const apart = Promise.all(
-          world.groups.map((group) => group.newGroup([0, 1, 2, 3])),
-        )
+        const apart = Promise.all(world.groups.map((group) => group.newGroup([0, 1, 2, 3])))
         const others = await apart
         const controller = new AbortController()
         const results = world.groups.map((group) => new Float32Array(LARGE).fill(group.rank))

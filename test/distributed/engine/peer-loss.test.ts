@@ -14,10 +14,7 @@ describe('a lost rank', () => {
   it('fails all operations of its groups, even those between surviving ranks', async () => {
     const world = new SteppedWorld(3)
     const [a, b] = world.groups
-    const pair = await Promise.all([
-      a!.newGroup([0, 1]),
-      b!.newGroup([0, 1]),
-    ])
+    const pair = await Promise.all([a!.newGroup([0, 1]), b!.newGroup([0, 1])])
     const works = [
       a!.recv(new Float32Array(1), 1),
       a!.recv(new Float32Array(1), 2),

@@ -105,9 +105,7 @@ describe('a group that one rank has left', () => {
     ['offered', [0, 0]],
   ] as const)('opens no stream for a message that is %s', async (_, hosts) => {
     const world = new SteppedWorld(2, hosts && { hosts })
-    const [a, b] = await Promise.all(
-      world.groups.map((group) => group.newGroup([0, 1])),
-    )
+    const [a, b] = await Promise.all(world.groups.map((group) => group.newGroup([0, 1])))
     await b!.destroy()
     const [sent, asked] = [
       a!.isend(new Int32Array(LARGE), 1),

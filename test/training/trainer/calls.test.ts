@@ -115,18 +115,18 @@ it('an error of a callback shows the line of the callback first', async () => {
 })
 
 it('a trainer may be disposed of twice', async () => {
-  await using run = await newRun(await alone())
+  using run = await newRun(await alone())
   run.dispose()
   run.dispose()
 })
 
-it('a trainer and its group are disposed of at the end of the block of `await using`', async () => {
+it('a trainer and its group are disposed of at the end of the block of `using`', async () => {
   const before = tf.memory().numTensors
   const optimizer = new SGD({ learningRate: 0.1 })
   let left: ProcessGroup
   {
     await using group = await alone()
-    await using run = await trainer(recipe, { mesh: group, optimizer })
+    using run = await trainer(recipe, { mesh: group, optimizer })
     await run.step(batchAt(0))
     left = group
   }

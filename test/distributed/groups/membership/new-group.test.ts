@@ -61,10 +61,7 @@ describe('newGroup', () => {
 
   it('with the same members creates independent groups', async () => {
     await runWorld({ size: 2, seed: 5 }, async (world) => {
-      const [a, b] = await Promise.all([
-        world.newGroup([0, 1]),
-        world.newGroup([0, 1]),
-      ])
+      const [a, b] = await Promise.all([world.newGroup([0, 1]), world.newGroup([0, 1])])
       // in different orders on the two ranks
       const first = Float32Array.of(1)
       const second = Float32Array.of(10)
@@ -88,9 +85,7 @@ describe('newGroup', () => {
   it('with one rank uses none of the slots in shared memory', async () => {
     await runWorld({ size: 2, hosts: [0, 0] }, async (world) => {
       const alone = await Promise.all(
-        Array.from({ length: 8 }, (_, i) =>
-          world.newGroup([world.rank], { name: `own ${i}` }),
-        ),
+        Array.from({ length: 8 }, (_, i) => world.newGroup([world.rank], { name: `own ${i}` })),
       )
       const both = (await world.newGroup([0, 1])) as ProcessGroup & { id: number }
       expect(both.id).toBe(1)

@@ -80,7 +80,10 @@ function reserveMemory(rank: number, bytes: number): WebAssembly.Memory {
       const memory = createMemory(tried)
       if (tried < bytes) {
         const facts = { rank, bytes: tried, wanted: bytes }
-        createLogger('distributed').warn(facts, 'the address space is short, so the arena is smaller')
+        createLogger('distributed').warn(
+          facts,
+          'the address space is short, so the arena is smaller',
+        )
       }
       return memory
     } catch (cause) {
