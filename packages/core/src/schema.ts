@@ -270,6 +270,7 @@ export function either<const S extends readonly Schema<unknown>[]>(
   )
 }
 
+/** A schema for each field of an object. */
 export type Fields = Readonly<Record<string, Schema<unknown>>>
 
 type OptionalNames<F> = { [Name in keyof F]: undefined extends Of<F[Name]> ? Name : never }[keyof F]

@@ -129,6 +129,7 @@ export interface GradientMemory {
   written(parameter: Parameter): void
 }
 
+/** Host memory for the gradient of one parameter. */
 export interface GradientPlace {
   /** The array for the gradient, in row-major order. */
   readonly values: Float32Array
@@ -136,6 +137,7 @@ export interface GradientPlace {
   readonly adds: boolean
 }
 
+/** Host memory for the gradients of several parameters. */
 export interface GradientPlaces {
   readonly values: readonly Float32Array[]
   readonly adds: boolean

@@ -22,6 +22,7 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
+/** The rule for options that are dropout rates: at least 0 and less than 1. */
 export const dropoutRate = where<number>(
   (value) => typeof value === 'number' && value >= 0 && value < 1,
   'at least 0 and less than 1',

@@ -131,6 +131,7 @@ export function padded(x: TensorInfo, border: Border, value = 0): Tensor {
   return paddings.flat().every((width) => width === 0) ? part : pad(part)
 }
 
+/** Returns a tensor with the values of `x`, and another shape. */
 export function reshaped(x: TensorInfo, shape: number[]): Tensor {
   return runKernel('Reshape', { x }, { shape })
 }
