@@ -20,13 +20,13 @@ import { datasetError, fileProblem, sizeOf } from '@tsrun/training/parts'
 
 /** Options of `imageFolder`. */
 export interface ImageFolderOptions {
-  /** The height and width to which images of another size are scaled. */
+  /** The height and width of the result. Images of another size are scaled. */
   readonly size: readonly [height: number, width: number]
   /** The number of channels: 1 for gray, 3 for red, green and blue; default 3. */
   readonly channels?: 1 | 3
-  /** The mean that is subtracted, for all channels or for each, on a scale from 0 to 1; default 0. */
+  /** The mean to subtract: one for all channels or one per channel, on a scale from 0 to 1; default 0. */
   readonly mean?: number | readonly number[]
-  /** The standard deviation by which values are divided, for all channels or for each; default 1. */
+  /** The standard deviation to divide by: one for all channels or one per channel; default 1. */
   readonly deviation?: number | readonly number[]
 }
 
@@ -269,21 +269,21 @@ function sample(
   return 0.299 * data[at]! + 0.587 * data[at + 1]! + 0.114 * data[at + 2]!
 }
 
-/** The chunks that determine the pixels. Others, such as texts, could decompress to huge sizes. */
+/** The PNG chunks that affect the pixels. Other chunks, such as texts, could decompress to huge sizes. */
 const NEEDED = new Set(['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'])
 /** The number of channels, indexed by the color type of the header. */
 const CHANNELS = [1, 0, 3, 1, 2, 0, 4]
 /** The largest ratio of decompressed to compressed bytes in Deflate. */
 const RATIO = 1032
-/** The number of bytes that a decoder may always allocate. */
+/** The bytes that a decoder may allocate in addition to the pixels. */
 const HARMLESS = 2 ** 26
 
 /**
  * Returns a PNG file without the chunks that do not affect its pixels.
  *
  * @param mostPixels - the largest allowed number of pixels of an image
- * @throws Error for a larger image, for more data than the header announces, and unless the first chunk
- *   is the only header. Other damage is left to the decoder.
+ * @throws Error if the image is larger, if it has more data than the header announces, or if the first
+ *   chunk is not the only header. Other damage is left to the decoder.
  */
 function checkedPng(file: Buffer, mostPixels: number) {
   // The file starts with the signature and the header: length, type, width, height, depth, color type.

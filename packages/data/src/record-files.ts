@@ -26,8 +26,8 @@ const LONGEST = 2 ** 24
  * for await (const record of csvRecords('houses.csv', ';')) records.push(record)
  * const houses = examplesFrom(records, { inputs: ['rooms', 'area'], labels: ['price'] })
  *
- * @throws ERR_TSR_DATASET when the file cannot be read, columns have the same name, a row has another
- *   number of values or is longer than 16 MiB, or quotes are wrong
+ * @throws ERR_TSR_DATASET when the file cannot be read, two columns have the same name, a row has too few
+ *   or too many values or is longer than 16 MiB, or quotes are wrong
  */
 export async function* csvRecords(path: string, separator = ','): AsyncGenerator<DataRecord> {
   filled().check('separator', separator)
@@ -98,7 +98,7 @@ function objectIn(line: string, refused: (problem: string, cause?: unknown) => E
 
 const COLON = /\s*:/y
 
-/** Returns a key that an object in valid JSON has twice. JSON.parse keeps only its last value. */
+/** Returns a key that occurs twice in an object of valid JSON. JSON.parse keeps only its last value. */
 function repeatedKey(json: string) {
   const open: Set<string>[] = []
   for (let at = 0; at < json.length; at++) {
@@ -111,7 +111,7 @@ function repeatedKey(json: string) {
     COLON.lastIndex = at + 1
     if (!COLON.test(json)) continue
     const text = json.slice(start, at + 1)
-    // A key may be written with escapes.
+    // Normalize escapes, so that equal keys have equal texts.
     const key = text.includes('\\') ? JSON.stringify(JSON.parse(text)) : text
     const keys = open.at(-1)!
     if (keys.has(key)) return key
@@ -178,7 +178,7 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
 
 /** Yields the lines of a file, without a byte order mark. */
 async function* linesOf(path: string): AsyncGenerator<string> {
-  /** The chunks so far of a line that continues in the next chunk. */
+  /** The parts already read of a line that continues in the next chunk. */
   let parts: string[] = []
   let [length, count] = [0, 0]
   const add = (part: string) => {

@@ -11,10 +11,10 @@ import {
 } from '@tsrun/training'
 import { dtypeRule, fits } from '@tsrun/training/parts'
 
-/** The property of a record with the number of its last line in the file. */
+/** The property of a record that stores the number of its last line in the file. */
 const LINE = Symbol('line')
 
-/** Adds a line for error messages, in a property that is not enumerable. */
+/** Stores the line number of a record in a non-enumerable property, for error messages. */
 export function withLine(record: DataRecord, line: number): DataRecord {
   return Object.defineProperty(record, LINE, { value: line })
 }
@@ -37,7 +37,7 @@ export function examplesFrom(
   return examplesAt(records, rules, (row) => ({ path: where, record: row + 1 }))
 }
 
-/** The origin of a record, for error messages: its file, and its number there, from 1. */
+/** The origin of a record, for error messages: its file, and its number in the file, from 1. */
 export interface RecordPlace {
   readonly path: string
   readonly record: number

@@ -76,7 +76,7 @@ export interface StreamState {
   readonly seed: number
 }
 
-/** Yields batches of records, and reads them during the loop. */
+/** Yields batches of records. It reads the records while the loop runs. */
 export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   /** The current or next epoch. */
   readonly epoch: number

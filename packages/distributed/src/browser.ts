@@ -1,4 +1,4 @@
-// What runs in a web page as well as in Node. `@tsrun/distributed` exports it, too.
+// The part of the API that also runs in web pages. `@tsrun/distributed` exports it too.
 export { algorithmsOf } from './algorithms/select.ts'
 export type {
   CallOptions,

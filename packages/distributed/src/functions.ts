@@ -10,7 +10,7 @@ import type { JoinOptions, ProcessGroup } from './process-group.ts'
  */
 
 const past: Past = { departures: new Set() }
-/** Whether there is a default group, which is then the newest group. */
+/** Whether there is a default group. If so, it is the group that was created last. */
 let hasGroup = false
 let isJoining = false
 
@@ -22,11 +22,10 @@ export function defaultGroup(operation = 'defaultGroup'): ProcessGroup {
 }
 
 /**
- * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by
- * `tsrun`) and makes the group of all its ranks the default group. If srun, mpirun or mpiexec
- * started the process without `tsrun`, it derives these variables from those of that launcher.
- * Without a launcher, it makes a world of one rank. After all ranks have left the job, they may
- * join again.
+ * Joins the job that the environment describes (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, set by `tsrun`)
+ * and makes the group of all its ranks the default group. If srun, mpirun or mpiexec started the process
+ * without `tsrun`, it derives these variables from the launcher's own variables. Without a launcher, it
+ * makes a world of one rank. After all ranks have left the job, they may join again.
  *
  * @example
  * const group = await initProcessGroup()

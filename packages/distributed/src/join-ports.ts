@@ -44,9 +44,9 @@ const readOptions = declareOptions({
 } satisfies Rules<JoinPortsOptions>)
 
 /**
- * Joins a world whose ranks are workers, each with a port to each other one. Workers share no memory.
- * Only asynchronous calls work, and the group cannot be divided. A worker that is terminated does not
- * close its ports: the operations of the other ranks time out.
+ * Joins a world whose ranks are workers, each with a port to every other worker. Workers share no memory.
+ * Only asynchronous calls work, and the group cannot be divided. A worker that is terminated does not close
+ * its ports: the operations of the other ranks time out.
  *
  * @example
  * onmessage = async ({ data: { rank, ports } }) => {
@@ -122,7 +122,7 @@ export function connectPorts(size: number): (ChannelPort | undefined)[][] {
   return rows
 }
 
-/** Ranks make groups through a store that they share. */
+/** Rejects new groups: the ranks would need a shared store to make them. */
 const noStore = new Proxy({} as Store, {
   get: () => () => {
     throw argumentError(

@@ -213,7 +213,7 @@ export function nameOfFingerprint({ kind }: Fingerprint): string {
   return keyOf(operationCodes, kind & 255) ?? `operation ${kind & 255}`
 }
 
-/** Describes a fingerprint for people, as in `allReduce(sum) float32[4096] by ring`. */
+/** Formats a fingerprint for error messages, for example `allReduce(sum) float32[4096] by ring`. */
 export function describeFingerprint(fingerprint: Fingerprint): string {
   const { kind, root, count } = fingerprint
   const name = nameOfFingerprint(fingerprint)

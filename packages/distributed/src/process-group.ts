@@ -329,8 +329,8 @@ export interface ProcessGroup
   linkStatistics(): LinkStatistics[]
 
   /**
-   * Publishes the completed step and its loss for `tsrun ps`, and as `of` the step at which training
-   * ends, for the dashboard. It only writes numbers to shared memory.
+   * Publishes the completed step and its loss for `tsrun ps` and the dashboard. `of` is the step at which
+   * training ends. The call only writes numbers to shared memory.
    */
   reportProgress(progress: {
     readonly step?: number
@@ -344,7 +344,7 @@ export interface ProcessGroup
    * - An operation gives one span `collective`, `send` or `recv`, recorded when its completion is
    * noticed. The span starts when the engine accepts the operation. In its first `waited`
    * milliseconds the operation waits for peers; the remainder is the transfer.
-   * - Starting an operation is a `call`, and blocking on it a `wait`.
+   * - Starting an operation gives one span `call`. Blocking on it gives one span `wait`.
    * - Training over these groups adds the copies of values into and out of buffers. A trainer that is
    *   made afterwards also adds its passes and updates.
    */

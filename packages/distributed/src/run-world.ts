@@ -18,7 +18,7 @@ import type { FailedWorld } from './record/flight-records.ts'
 import { inProcessWorld } from './runners/in-process-world.ts'
 import type { FaultSource } from './runners/world-faults.ts'
 
-/** What the program of a rank has thrown. */
+/** The error that the program of a rank has thrown. */
 export interface RankError {
   readonly rank: number
   readonly error: unknown
@@ -42,8 +42,8 @@ export interface WorldOptions {
    */
   readonly hosts?: readonly number[]
   /**
-   * Faults to inject. If this is a function, `runWorld` calls it before the first round, and passes another
-   * function, which injects a fault at any time and throws ERR_TSR_ARGUMENT if it is invalid. Default: none.
+   * Faults to inject, or a function to call before the first round. Its argument `inject` injects a fault
+   * at any time, and throws ERR_TSR_ARGUMENT for an invalid fault. Default: none.
    */
   readonly faults?: FaultSource
   /**
@@ -99,7 +99,7 @@ export async function runWorld<T>(
     program(createWorldGroup({ rank, worldSize: world.size, runner, store, timeout })),
   )
   const ends = await run(programs)
-  // Errors that no other rank caused come first. Equal kinds stay in the order of their time.
+  // Errors that no other rank caused come first. Errors of the same kind stay in order of time.
   const errors = ends
     .flatMap((end) => ('error' in end ? [{ rank: end.rank, error: end.error }] : []))
     .sort((a, b) => distanceFromCause(a.error) - distanceFromCause(b.error))

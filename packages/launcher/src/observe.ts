@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { formatBytes, formatRanks, messageOf } from '@tsrun/core'
+import { formatBytes, formatRanks } from '@tsrun/core'
 import { parseSpanFileName, spansFolder, TRACE_FILE } from '@tsrun/distributed/record'
 import type { OutputOptions, TraceOptions } from './args/output-options.ts'
 import { quoted, usageError } from './args/readers.ts'
@@ -22,7 +22,7 @@ type Observe = typeof import('@tsrun/observe')
 
 const OBSERVE = '@tsrun/observe'
 
-/** @param what - the feature that needs @tsrun/observe @throws as `loadPackage` */
+/** @param what - the feature that needs @tsrun/observe @throws the errors of `loadPackage` */
 export async function loadObserve(what: string, cwd: string): Promise<Observe> {
   return (await loadPackage(OBSERVE, what, cwd)) as Observe
 }
@@ -46,7 +46,7 @@ export async function openWatchers(
   const observe = await loadObserve(page === undefined ? '--metrics' : '--dashboard', cwd)
   const host = observeHost(env, stop, announcer)
   const refuse = (source: string) => (cause: unknown) => {
-    throw usageError(`${source}: ${messageOf(cause)}`, cause)
+    throw usageError(`${source}: ${(cause as Error).message}`, cause)
   }
   const traces = trace?.directory ?? ''
   const command = [program.script, ...program.arguments].map(quoted).join(' ')
@@ -136,6 +136,6 @@ export async function finishTrace(
       { file, spans, ranks: ranks.size },
     )
   } catch (error) {
-    announcer.say('trace', `trace: ${file} could not be written: ${messageOf(error)}`)
+    announcer.say('trace', `trace: ${file} could not be written: ${(error as Error).message}`)
   }
 }

@@ -1,2 +1,2 @@
-// The failure report without a launcher. Nothing here imports Node.js.
+// Exports the failure report for use without a launcher. Nothing here imports Node.js.
 export { worldReport } from './job/failure/world-report.ts'

@@ -1,6 +1,6 @@
 import { execFile, type ExecFileException } from 'node:child_process'
 
-/** How `runProgram` runs a program. */
+/** Options of `runProgram`. */
 export interface RunOptions {
   readonly cwd?: string
   readonly env?: NodeJS.ProcessEnv

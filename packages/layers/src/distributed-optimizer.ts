@@ -30,9 +30,9 @@ type GradientsOfVariables = Parameters<tfc.Optimizer['applyGradients']>[0]
  * DistributedOptimizer for Keras. It wraps an optimizer of `tf.train`. Before each update it
  * averages the gradients over the group, in one blocking all-reduce.
  *
- * The first step sets the trained variables of all ranks to those of rank 0. For untrained
- * variables see {@link broadcastWeights}. All ranks have the same optimizer state: none at first,
- * and that of rank 0 after `setWeights`.
+ * The first step sets the trained variables of all ranks to those of rank 0. For untrained variables see
+ * {@link broadcastWeights}. The optimizer state is the same on all ranks: empty at first, and the state of
+ * rank 0 after `setWeights`.
  *
  * Each rank fits its own part of the data. All ranks must have the same number of examples and the
  * same batch size. The mean of their gradients is then the gradient of one batch with all examples,
@@ -190,7 +190,7 @@ export class DistributedOptimizer extends tf.Optimizer {
     for (const { name } of fresh) this.#shared.add(name)
   }
 
-  /** Compares variables and steps between ranks, unless this rank has the same as after the last step. */
+  /** Compares variables and steps between ranks if they changed on this rank since the last step. */
   #compare(gradients: readonly Gradient[]) {
     const described = describeParameters(gradients)
     const signature = described.join('\n')

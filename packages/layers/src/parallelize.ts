@@ -95,7 +95,7 @@ export function parallelizeLayers<M extends LayersModel>(
 
 const other = (): Module => ({ parameters: [], forward: (x) => x })
 
-/** Makes a module whose children are the layers. Lists them as `layers` if the model is sequential. */
+/** Makes a module of the layers. For a sequential model, its `layers` lists them in order. */
 function rowOf(children: Record<string, Module>, model: LayersModel): Module {
   const row = {
     children,
@@ -137,7 +137,7 @@ function replaceCall(layer: DenseLayer, shared: Module) {
     })
 }
 
-/** Makes a parameter's tensor the variable of the layer. */
+/** Replaces the variable of a layer by the tensor of a parameter. */
 function adopt(variable: DenseVariable, parameter: Parameter) {
   const { shard } = parameter
   const part = tf.variable(parameter.value, variable.val.trainable)

@@ -48,10 +48,10 @@ function noGradient(): never {
 }
 
 /**
- * The KV caches of attention layers. Each call of a layer attends to its own positions and to those that
- * the last `truncate` kept, with the results of `causalAttention` on the whole sequence. The caches have
- * room for a fixed number of positions, which doubles when they are full. A pass of one token then has the
- * same shapes for many tokens, so that the backend can repeat it with few calls; see
+ * The KV caches of attention layers. Each call of a layer attends to its own positions and to the positions
+ * that the last `truncate` kept. The results equal those of `causalAttention` on the whole sequence. The
+ * caches have room for a fixed number of positions, which doubles when they are full. A pass of one token
+ * then has the same shapes for many tokens, so that the backend can repeat it with few calls; see
  * `TensorBackend.repeat`.
  *
  * @param block - the largest number of positions
@@ -110,7 +110,7 @@ export function keyValueCaches(block: number) {
         'int32',
       ),
     )
-  /** Returns the place [sequence and head, position] of each new key in a cache. */
+  /** Returns the indices [sequence and head, position] of each new key in a cache. */
   const rowsOf = (sequences: number, count: number) =>
     place(`rows ${sequences} ${count}`, () => {
       const rows = Array.from({ length: sequences * count }, (_, i) => [
@@ -187,7 +187,7 @@ export function keyValueCaches(block: number) {
       module.forward = (x) => {
         const isFirst = caches.size < 2 * layers
         if (x.shape[1] !== 1 || isFirst || currentPass()?.training === true) return forward(x)
-        // A repeated pass does not check the tokens.
+        // Check the tokens here, because a repeated pass does not.
         first!.isRepeatable?.(x)
         reserve(length + 1)
         for (const cache of caches.values()) rowsOf(cache.shape[0], 1)

@@ -24,7 +24,7 @@ interface Trained {
   readonly layout?: { readonly world: ProcessGroup }
 }
 
-/** What `exportPretrained` writes. */
+/** The input of `exportPretrained`. */
 export interface ExportedState {
   /**
    * The model: a `GPT`, a pipeline of its parts, or the result of `fullyShard` or `trainer()` for

@@ -31,17 +31,17 @@ export interface GenerateOptions {
    */
   readonly topP?: number
   /**
-   * The random seed; default 0. Tokens depend only on the seed, the prompt, the model and these options.
-   * On tensorflow, rounding can change a token whose probability is almost that of another.
+   * The random seed; default 0. Tokens depend only on the seed, the prompt, the model and these options. On
+   * tensorflow, rounding can change a token if another token is almost as likely.
    */
   readonly seed?: number
   /** Tokens at which the text ends. The result does not contain them. */
   readonly stop?: readonly number[]
   /**
-   * Whether attention caches the keys and values of earlier positions; default: true for a `GPT`,
-   * otherwise false. With a cache, generating a token takes the time of one position. The tokens are the
-   * same. Set it for another model only if no layers except `CausalSelfAttention` combine positions, and
-   * none except `PositionEmbedding` number them.
+   * Whether attention caches the keys and values of earlier positions; default: true for a `GPT`, otherwise
+   * false. With a cache, generating a token takes the time of one position. The tokens are the same. Enable
+   * it for another model only if no layer except `CausalSelfAttention` combines positions, and no layer
+   * except `PositionEmbedding` uses their indices.
    */
   readonly cache?: boolean
   /** The largest number of input tokens; default and maximum: the positions of the model. */

@@ -101,7 +101,7 @@ export function startGeneration(modules: readonly Module[], keeps: boolean, long
     get length() {
       return computed
     },
-    /** Keeps the cached positions before index `length`, also those of the last pass. */
+    /** Drops all cached positions from index `length` on, including positions of the last pass. */
     truncate(length: number) {
       computed = length
       caches?.truncate(length)
@@ -119,7 +119,7 @@ function lastPosition(x: Tensor): Tensor {
   return length === 1 ? x : tf.slice(x, [0, length - 1, 0], [batch, 1, width])
 }
 
-/** Returns the scores [1, 1, vocabulary] at one position of the output, which is counted from the end. */
+/** Returns the scores [1, 1, vocabulary] at one position, counted from the end of the output. */
 export function scoresAt(outputs: Tensor, fromEnd: number): Tensor {
   const [batch, length, vocabulary] = outputs.shape as [number, number, number]
   if (outputs.rank !== 3 || batch !== 1) {

@@ -151,7 +151,7 @@ export function readGPT2Config(path: string): {
 /**
  * Returns the content of a `config.json` for a `GPT`, as `transformers` reads it.
  *
- * @param textEnds - the first and last tokens of texts; default: those of GPT-2, if the vocabulary has
+ * @param textEnds - the first and last tokens of texts; default: the tokens of GPT-2, if the vocabulary has
  *   them
  */
 export function gpt2Config(

@@ -18,7 +18,7 @@ export interface MpiAbi {
   readonly handleBytes: 4 | 8
   readonly world: Handle
   readonly errorsReturn: Handle
-  /** Handles of types and reductions, by the end of their C name: `float`, `sum`. */
+  /** Handles of types and reductions, by the suffix of their C name, such as `float`. */
   readonly handles: Readonly<Record<HandleName, Handle>>
   readonly inPlace: number | bigint
   readonly statusIgnore: number
@@ -106,7 +106,7 @@ export function movedType(handles: Handles, dtype: DType): Handle {
   }
 }
 
-/** Returns a type and a reduction; undefined if libmpi lacks them or would give results of another kind. */
+/** Returns the handles of a type and a reduction; undefined if the engine must reduce instead. */
 export function reductionHandles(
   handles: Handles,
   reduction: ReduceOp,

@@ -152,8 +152,8 @@ function canRun({ abi }: Mpi, operation: Operation, { ranks }: GroupFacts) {
   const { name, algorithm, reduction, dtype, count, table, deterministic, isReserved } = operation
   if (!isCollective(operation) || algorithm !== 'auto') return false
   // Leave reserved, deterministic and uneven collectives to the engine. libmpi needs the same order
-  // of calls on all ranks, which reserved collectives lack. It does not combine in rank order, which
-  // deterministic collectives require. Uneven ones would need calls of their own, such as
+  // of calls on all ranks, which reserved collectives lack. libmpi does not combine in rank order, as
+  // deterministic collectives require. Uneven collectives would need other functions, such as
   // MPI_Iallgatherv.
   if (isReserved || deterministic || table !== 0) return false
   if (ranks.length === 1 || name === 'monitoredBarrier' || count > MOST) return false
@@ -186,7 +186,7 @@ function startCollective(
   const part = [count, movedType(handles, dtype)] as const
   const end = [communicator, request] as const
   const ownAt = rank * count * dtypes[dtype].bytes
-  // MPI_IN_PLACE replaces a buffer whose slice for this rank already lies in the other buffer.
+  // Pass MPI_IN_PLACE instead of a buffer that is this rank's slice of the other buffer.
   const sent = input === output + ownAt ? inPlace : from
   const received = output === input + ownAt ? inPlace : to
   const reduced = [count, ...(reductionHandles(handles, reduction, dtype) ?? [])]
@@ -233,7 +233,7 @@ function startCollective(
   }
 }
 
-/** Returns the place of the result on this rank. Returns undefined without a reduction. */
+/** Returns where this rank gets the result of a reduction; undefined if it gets none. */
 function resultOf(
   channel: Channel,
   { name, input, output, count, dtype, peer: root }: Operation,

@@ -1,7 +1,7 @@
 import { until, type RunningOperation, type Waited } from '@tsrun/distributed/transport'
 import { low, type Mpi } from './libmpi.ts'
 
-/** The event that an operation awaits before it creates a communicator: its turn, or the go-ahead. */
+/** An event that an operation awaits before it creates a communicator: its turn or a go-ahead. */
 interface Signal {
   readonly running: RunningOperation
   done: boolean
@@ -59,10 +59,9 @@ export function openCommunicators(mpi: Mpi) {
   return {
     /**
      * Creates the communicator of an operation's group. The call of libmpi blocks until all members
-     * have called it. No rank may therefore enter the call while another member could enter one for
-     * another group. The members commit in the order of their world ranks, so there can be no cycle.
-     * The last member sends the go-ahead. It bypasses the engine, because the engine moves no frames
-     * during the call.
+     * have called it. Members must therefore not wait for each other in the calls of different groups.
+     * The members take turns in the order of their world ranks, so there can be no cycle. The last
+     * member sends the go-ahead by libmpi, because the engine moves no frames during the call.
      */
     *make(running: RunningOperation): Generator<Waited, number, void> {
       const { ranks, rank } = running.group

@@ -46,7 +46,7 @@ export async function joinMpiJob(options: JobOptions): Promise<JoinedJob> {
   checkPlace(expected, mpi)
   const { rank, worldSize } = mpi
   if (worldSize === 1) return worldOfOne()
-  // MPI_Init may have set more variables, for example of a PMIx server.
+  // With a PMIx server, MPI_Init may have set more variables.
   const known = launchedPlace(env)
   if (known !== undefined && env['RANK'] === undefined) Object.assign(env, placeVariables(known))
   const place = { rank, worldSize }

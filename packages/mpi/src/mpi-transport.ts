@@ -19,7 +19,7 @@ import { layOut, low, mpiOn, SENDS, type LibMpi } from './libmpi.ts'
  * cannot wake a waiting thread, so the thread polls: constantly at first, then less and less often.
  */
 
-/** Milliseconds of constant polling after data has moved, without and with a running collective. */
+/** Milliseconds of constant polling after data has moved; longer during a collective. */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
 /** Milliseconds between two polls: NAP for a second after constant polling, LONG_NAP afterwards. */
@@ -58,7 +58,7 @@ export function openMpiTransport(
   const doorbell = createBell()
   const pollfd = Int32Array.of(doorbell, POLLIN)
   const bed = new Int32Array(new SharedArrayBuffer(4))
-  /** Slots of posted receives, in the order in which they were posted and in which they fill. */
+  /** Slots of posted receives, in posting order. They fill in the same order. */
   const posted: number[] = []
   const arrivals = Array.from({ length: worldSize }, (): Arrival[] => [])
   /** For each send slot: whether its message is pending. */
@@ -127,7 +127,7 @@ export function openMpiTransport(
       }
       return bytes
     },
-    // A thread that waits for MPI polls, so it needs no wake-up.
+    // A waiting thread polls MPI, so it needs no wake-up.
     wantSend: () => undefined,
     closeReason: () => 'this rank closed the connection',
     // MPI ends connections only when all processes end.

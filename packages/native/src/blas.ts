@@ -6,7 +6,7 @@ import { loadKoffi, openLibrary } from './libc.ts'
 export interface Blas {
   /** The name or path of the loaded library. */
   readonly library: string
-  /** The kernels that the library selected, for example `SkylakeX`; undefined if it does not say. */
+  /** The kernels that the library selected, for example `SkylakeX`; undefined if unknown. */
   readonly kernels: string | undefined
   /** The address of the first byte of `view`. */
   readonly addressOf: (view: ArrayBufferView) => number
@@ -48,7 +48,7 @@ const THREADS = [
  * OPENBLAS_NUM_THREADS, asks for more.
  *
  * @param library - a path, or a name that the dynamic linker finds
- * @returns the reason if it cannot be loaded
+ * @returns the library, or the reason why it cannot be loaded
  */
 export function openBlas(library: string): Blas | string {
   const koffi = loadKoffi()

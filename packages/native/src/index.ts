@@ -17,7 +17,6 @@ export {
   EAGAIN,
   ECONNREFUSED,
   ECONNRESET,
-  EINPROGRESS,
   EINTR,
   EPIPE,
   errnoName,

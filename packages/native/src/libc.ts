@@ -33,7 +33,7 @@ interface Loaded {
 
 let outcome: Loaded | { readonly reason: string } | undefined
 
-/** Loads koffi, on any platform. @returns the reason if it cannot be loaded */
+/** Loads koffi, on any platform. @returns koffi, or the reason why it cannot be loaded */
 export function loadKoffi(): KoffiModule | string {
   if (process.env['TSRUN_NATIVE'] === 'off') return 'TSRUN_NATIVE=off'
   const require = createRequire(import.meta.url)
@@ -53,7 +53,7 @@ const MUSL_LINKERS: Readonly<Record<string, string | undefined>> = {
  * Loads the addon of koffi for glibc. Koffi itself first reads the headers of Node's executable to find
  * the C library, which takes 4 ms of CPU time in each thread.
  *
- * @returns undefined where only koffi can tell which addon fits
+ * @returns undefined on platforms where only koffi can select the addon
  */
 function loadAddon(require: NodeJS.Require): KoffiModule | undefined {
   const { platform, arch } = process

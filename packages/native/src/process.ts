@@ -144,7 +144,7 @@ export function moveToCore(core: number): boolean {
  * Restricts this process to some cores: its existing threads, and all threads that they start
  * later.
  *
- * @returns false if it may run on none of them, or if a number is not that of a core
+ * @returns false if the process may run on none of the cores, or if a number identifies no core
  */
 export function stayOnCores(cores: readonly number[]): boolean {
   if (!cores.every((core) => Number.isInteger(core) && core >= 0 && core < 8 * SET_BYTES))

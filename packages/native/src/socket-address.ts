@@ -3,7 +3,7 @@ import { tsrError } from '@tsrun/core/errors'
 
 export const AF_INET = 2
 export const AF_INET6 = 10
-/** Size in bytes of the larger socket address, which is that of IPv6. */
+/** Size in bytes of an IPv6 socket address. IPv4 addresses are smaller. */
 export const SOCKET_ADDRESS_BYTES = 28
 
 /** A numeric IP address and a port. */

@@ -29,7 +29,7 @@ export interface ListenAddress {
   readonly publish: string | undefined
 }
 
-/** A name that does not resolve to this host, or not yet: the DNS entry of a new host may be late. */
+/** A name that does not resolve to this host now. The DNS entry of a new host may appear later. */
 export interface OtherHost {
   /** Whether the name resolves to any host. */
   readonly isKnown: boolean
@@ -37,8 +37,8 @@ export interface OtherHost {
 }
 
 /**
- * Returns where this host listens, if `host` is its name or address. It is enough that one address
- * of the name belongs to this host. The others may be of an address family (IPv4 or IPv6) that this
+ * Returns where this host listens if `host` is its name or address. At least one address of the name
+ * must belong to this host. The others may be of an address family (IPv4 or IPv6) that this
  * host does not use. On Debian, a host's name resolves to a loopback address (127.0.1.1) on that
  * host, so other hosts need another address.
  */
@@ -161,8 +161,8 @@ export function addressOfInterface(name: string): string {
 }
 
 /**
- * Returns an address at which other hosts can reach this host: that of `iface` if given, otherwise
- * that of the host's name, otherwise any address.
+ * Returns an address at which other hosts can reach this host: the address of `iface` if given,
+ * otherwise the address to which the host's name resolves, otherwise any address.
  * @throws ERR_TSR_INTERFACE, ERR_TSR_LOOPBACK if this host has only loopback addresses
  */
 export async function reachableAddress(iface = ''): Promise<string> {

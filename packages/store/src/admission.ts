@@ -20,12 +20,12 @@ import { acceptsPeer, bindingOf, createSecureServer, type StoreTls } from './sec
 /** First byte of a TLS connection. */
 const TLS_HANDSHAKE = 0x16
 
-/** Within TLS, proofs cover keying material of the connection, so they cannot be relayed. */
+/** In TLS, the proofs include keying material of the connection, so no other connection can reuse them. */
 function purposeOn(socket: Socket | TLSSocket) {
   return 'exportKeyingMaterial' in socket ? `store ${bindingOf(socket)}` : 'store'
 }
 
-/** Authenticates both ends by the token. Returns why the client refuses the server, if it does. */
+/** Authenticates both ends by the token. If the client rejects the server, returns the reason. */
 export async function greetServer(
   socket: Socket,
   token: string,
@@ -38,7 +38,7 @@ export async function greetServer(
   return handshake.trusts(await readExactly(socket, PROOF_BYTES)) ? undefined : 'token'
 }
 
-/** Returns whether a client knows the token. Decodes no bytes of the client but the handshake. */
+/** Returns whether a client knows the token. Decodes only the handshake of the client. */
 async function greetClient(socket: Socket, token: string, advance: () => void): Promise<boolean> {
   const handshake = serverHandshake(token, purposeOn(socket))
   const start = await readExactly(socket, HELLO_START_BYTES)
@@ -48,7 +48,7 @@ async function greetClient(socket: Socket, token: string, advance: () => void): 
   const first = Buffer.concat([start, rest])
   const hello = handshake.answer(first)
   if (hello === undefined) {
-    // Tell a client that begins with TLS that this server does not encrypt.
+    // If the client starts TLS, tell it that this server does not encrypt.
     if (first[0] === TLS_HANDSHAKE) await write(socket, helloOf('none'))
     return false
   }
@@ -126,7 +126,7 @@ interface Candidate {
   readonly close: () => void
 }
 
-/** Keeps the unauthenticated sockets of a server. @throws an Error of OpenSSL for a bad certificate */
+/** Authenticates and limits new sockets of a server. @throws an Error of OpenSSL for a bad certificate */
 export function createAdmission(options: AdmissionOptions) {
   const { token, tls, handshakeTimeout, maxUnauthenticated, onRefused } = options
   const candidates = new PendingConnections<Candidate>({

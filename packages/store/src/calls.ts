@@ -20,7 +20,7 @@ const LONGEST_TIMER = 0x7fffffff
 const CANCEL_GRACE = 5000
 const NAMED_KEYS = 16
 
-/** A link to a store: a connection, or data of this process. */
+/** A link to a store: a connection to a server, or a store in this process. */
 export interface Link {
   /** Address of the store, for error messages. */
   readonly endpoint: string
@@ -30,7 +30,7 @@ export interface Link {
   close(): Promise<void>
 }
 
-/** How a call ended: with an answer, with the end of the link, or without an answer in time. */
+/** The outcome of a call: an answer, the end of the link, or no answer in time. */
 type Outcome = Answer | { readonly closed: string } | { readonly silent: true }
 
 interface PendingCall {
@@ -51,7 +51,7 @@ export function linkedStore(link: Link, defaultTimeout = DEFAULT_TIMEOUT) {
   let lastId = 0
   let closed: string | undefined
 
-  /** Ends every pending call. Later calls fail with the reason of the first call of `lost`. */
+  /** Ends every pending call. Later calls fail with the `reason` that `lost` got first. */
   const lost = (reason: string) => {
     closed ??= reason
     watchers.clear()
@@ -223,7 +223,7 @@ export function linkedStore(link: Link, defaultTimeout = DEFAULT_TIMEOUT) {
       return async () => {
         if (!watchers.delete(id)) return
         await call({ op: 'unwatch', watch: id }).catch((error: unknown) => {
-          // If the connection has closed, the watch has ended with it.
+          // Ignore the error if the link has ended, because the watch has ended with it.
           if (closed === undefined) throw error
         })
       }

@@ -31,7 +31,7 @@ import type { Store } from './store.ts'
 
 /** Milliseconds for one attempt to connect. */
 const ATTEMPT_TIMEOUT = 10_000
-/** Milliseconds before the next address of the name is tried in parallel. */
+/** Milliseconds after which the next address of the name is tried in parallel. */
 const ADDRESS_TIMEOUT = 1000
 
 /** Options of `connectStore`. */

@@ -4,7 +4,7 @@ import { checkLimit, STORE_LIMIT, VALUE_LIMIT, type Results } from './protocol.t
 const LONGEST_TIMER = 0x7fffffff
 
 interface Entry {
-  /** Never changed in place, only replaced, because readers may hold these bytes. */
+  /** The bytes must not be changed in place, only replaced, because readers may hold them. */
   readonly value: Uint8Array
   readonly expires: number | undefined
   timer?: NodeJS.Timeout
@@ -274,7 +274,7 @@ function createQueues(room: ReturnType<typeof createRoom>) {
       values.set(queue, queued)
       return queued.push(value)
     },
-    /** Puts taken values back to the front of the queue, in their order. */
+    /** Puts taken values back at the front of the queue, in their original order. */
     putBack(queue: string, taken: readonly Uint8Array[]) {
       const waiting = taken.filter((value) => !hand(queue, value))
       if (waiting.length > 0) values.set(queue, [...waiting, ...(values.get(queue) ?? [])])

@@ -36,7 +36,7 @@ export const FRAME_LIMIT = 16 * 1024 * 1024
 const SHARED = 64 * 1024
 /** MessagePack's token for binary data with a 32-bit length. */
 const BYTES_32 = 0xc6
-/** Bytes of an encoded empty binary value. */
+/** Length of an encoded empty binary value, in bytes. */
 const EMPTY_BYTES = 2
 
 /** Maximum arrays, maps and extensions in a request. The request, its keys and two values make four. */

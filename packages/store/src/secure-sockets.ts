@@ -17,7 +17,7 @@ import { nameEndpoint } from './addresses.ts'
  * recorded traffic stays unreadable if the token or a certificate's key leaks later.
  */
 
-/** How the sockets of a store are encrypted: by the token (true), or by certificates. */
+/** The encryption of a store's sockets: with keys from the token (true), or with certificates. */
 export type StoreTls = true | Certificate
 
 /** Returns how the store of a job is encrypted; undefined without encryption. */
@@ -51,7 +51,7 @@ export function createSecureServer(
   tls: StoreTls,
   token: string,
 ): (socket: Socket) => Promise<TLSSocket> {
-  /** Resolvers of pending handshakes, by the address and port of the peer. */
+  /** The resolve functions of pending handshakes, by the address and port of the peer. */
   const waiting = new Map<string, (socket: TLSSocket) => void>()
   const server = createServer({
     ...commonOptions(tls),
@@ -105,7 +105,7 @@ export async function secureClient(
   return secure
 }
 
-/** Keying material that only the two ends of the connection know, which the proofs cover. */
+/** Returns keying material that only the two ends of the connection know. The proofs include it. */
 export function bindingOf(socket: TLSSocket): string {
   return socket.exportKeyingMaterial(32, 'tsrun store', Buffer.alloc(0)).toString('hex')
 }

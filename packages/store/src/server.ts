@@ -55,7 +55,7 @@ export interface StoreServerOptions {
   readonly onRefused?: (peer: string, reason: string) => void
 }
 
-/** What a store server holds; see `StoreServer.inspect`. */
+/** The state of a store server, which `StoreServer.inspect` returns. */
 export interface StoreServerState {
   readonly isOpen: boolean
   readonly connections: number

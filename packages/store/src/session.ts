@@ -24,9 +24,9 @@ export interface Outlet {
   isFull(): boolean
 }
 
-/** A wait or a watch of a client. */
+/** A pending wait or a watch of a client. */
 interface Held {
-  /** Bytes of its keys that count towards WAITING_LIMIT. */
+  /** Bytes of the keys, which count towards WAITING_LIMIT. */
   readonly cost: number
   /** Undefined once the wait has ended. */
   wait?: Wait | undefined

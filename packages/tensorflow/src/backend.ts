@@ -26,7 +26,7 @@ import { updatesInPlace } from './updates.ts'
  */
 export const tensorflowBackend: TensorBackend = {
   peek(tensor) {
-    // On a GPU, reading each tensor would wait for the device, so do not read.
+    // Do not read tensors on a GPU, because each read would wait for the device.
     const eager = currentEager()!
     return eager.isOnHost || tensor.dtype !== 'float32' ? genericBackend.peek!(tensor) : undefined
   },
@@ -77,7 +77,7 @@ function createFrom(
   return eager.take(eager.copyIn(source as Float32Array, shape), shape)
 }
 
-/** Returns undefined unless values can be copied without new arrays. */
+/** Returns undefined if tfjs-node would create an array to copy values of this dtype. */
 function eagerFor(dtype: string): Eager | undefined {
   const eager = dtype === 'float32' ? currentEager() : undefined
   return eager?.isOnHost === true && eager.kernels === undefined ? undefined : eager

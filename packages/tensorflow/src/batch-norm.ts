@@ -42,7 +42,7 @@ export const batchNorm: Backend['batchNorm'] = (
  */
 const EPSILON = 2 ** -10
 
-/** The passes of a synchronized batch norm, also by operations for batch norm. Sums are in float32. */
+/** The passes of a synchronized batch norm, which also use batch norm operations. Sums are in float32. */
 export const columns: Backend['columns'] = {
   sums(y, x, center) {
     const eager = currentEager()!
@@ -60,7 +60,7 @@ export const columns: Backend['columns'] = {
       Float64Array.from(eager.takeScoped(id, shape).dataSync()),
     ) as [Float64Array, Float64Array]
     for (const [c, value] of center.entries()) {
-      // The operation subtracts rounded centers.
+      // Correct the sums: the operation subtracts centers that are rounded to float32.
       products[c]! += (Math.fround(value) - value) * sums[c]!
       if (!isSame) continue
       products[c]! += value * sums[c]!

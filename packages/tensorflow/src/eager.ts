@@ -44,7 +44,7 @@ interface Binding {
 }
 
 interface TensorData {
-  /** Negative if TensorFlow does not have the values. */
+  /** The handle of the tensor. It is negative if TensorFlow does not have the values. */
   id: Handle
   readonly shape: readonly number[]
   readonly dtype: number
@@ -238,7 +238,7 @@ function createEager(backend: NodeBackend) {
       return copyIn(new Float32Array(buffer, byteOffset, length), shape)
     },
 
-    /** Whether to pass a tensor to a function by `bitsOf`. */
+    /** Whether a function takes a tensor of this dtype as the float32 tensor that `bitsOf` returns. */
     takesBits: ({ dtype }: TensorInfo) => dtype === 'int32' && !isOnHost,
 
     handleOf,
@@ -356,7 +356,7 @@ function stagingArray() {
   let array = new Float32Array(0)
   let isInUse = false
   return {
-    /** Whether `size` values fit and no caller on the stack uses the array. */
+    /** Whether the staging array can hold `size` values and no caller on the stack uses it. */
     isFreeFor: (size: number) => !isInUse && size <= MOST_STAGED,
 
     /** Returns the `size` values that `fill` writes. They are valid until the next call. */

@@ -79,7 +79,7 @@ function attributeValue(type: number, value: unknown): Bytes {
   if (type === SHAPE) return field(7, shapeProto(value as number[]))
   const scalar = scalars[type] as ((value: unknown) => Bytes) | undefined
   if (scalar === undefined) throw new Error(`attributes of type ${type} are not supported`)
-  // The fields of ListValue have the same numbers as those of AttrValue for single values.
+  // ListValue numbers its fields like the fields of AttrValue for single values.
   return Array.isArray(value) ? field(1, Buffer.concat(value.map(scalar))) : scalar(value)
 }
 
@@ -198,7 +198,7 @@ export function fused(nodes: readonly GraphNode[], outputs: readonly Value[]): G
 
 /**
  * Replaces products of a single row by an operation that TensorFlow does not pass to oneDNN. A call of
- * oneDNN takes longer than the product of a small matrix. The sums are rounded in another way.
+ * oneDNN takes longer than the product of a small matrix. The two operations may round sums differently.
  */
 export function withoutOneDnn(nodes: readonly GraphNode[]): GraphNode[] {
   return nodes.map((node) => {

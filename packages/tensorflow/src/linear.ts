@@ -11,11 +11,11 @@ import {
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
-/** The most multiplications of a forward pass in one call (0.3 ms), if TensorFlow has several threads. */
+/** Limit of multiplications (0.3 ms) for a forward pass in one call, if TensorFlow has several threads. */
 const MOST_MULTIPLICATIONS = 2 ** 24
 /** The largest number of weights for a pass in one call (4 MiB). */
 const MOST_ELEMENTS = 2 ** 20
-/** The most rows for which our kernels are faster for weights of any size; see `few-rows.h`. */
+/** Up to this number of rows, our kernels are faster for weights of any size; see `few-rows.h`. */
 const FEW_ROWS = 32
 
 export function linearPasses(
@@ -134,7 +134,7 @@ function kernelPasses(
   /** Returns the weights and outputs in the argument order of the kernels. */
   const layersForBackward = () => [...layers.map(({ weight }) => weight.value), ...outputs, output]
 
-  /** The sums for the weights, then for the biases; undefined unless all can be added to in place. */
+  /** The gradient sums of weights, then of biases; undefined unless all can be updated in place. */
   const sumsOf = ({ sums }: GradientListener) => {
     if (sums === undefined) return undefined
     const names = new Set(parameters.map(({ name }) => name))
@@ -146,7 +146,7 @@ function kernelPasses(
   /**
    * Reports gradients. If the listener throws, frees the remaining gradients and `dx`.
    *
-   * @param results - gradients of the weights, then of the biases; empty if the listener's arrays have them
+   * @param results - gradients of weights, then of biases; empty if they are in the listener's arrays
    */
   const report = (results: readonly Handle[], onGradient: GradientListener, dx?: Tensor) => {
     const remaining = new Set(results)

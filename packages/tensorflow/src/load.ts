@@ -24,7 +24,7 @@ import { installPadding } from './padding.ts'
 import { installPoolGradient } from './pooling.ts'
 
 const HOW = 'run `npx tsrun setup tensorflow`'
-/** The advice if Node's permission model denies an access, by error code. */
+/** Advice for the case that Node's permission model denies access, keyed by error code. */
 const permissions: Readonly<Record<string, string>> = {
   ERR_DLOPEN_DISABLED: 'give Node --allow-addons',
   ERR_ACCESS_DENIED: 'give Node --allow-fs-read for that folder',
@@ -130,7 +130,7 @@ function installStep(): void {
   })
 }
 
-/** The fewest columns and the most rows of sums of columns that `installColumnSum` replaces. */
+/** `installColumnSum` replaces sums of at least FEWEST_COLUMNS columns over at most MOST_ROWS rows. */
 const [FEWEST_COLUMNS, MOST_ROWS] = [16, 2 ** 20]
 
 /**

@@ -4,6 +4,7 @@ import {
   borderOf,
   correctVolumes,
   padded,
+  paddedShape,
   type Places,
   replaceKernel,
   reshaped,
@@ -13,6 +14,7 @@ import {
   tf,
   type WindowAttributes,
   windowPlaces,
+  withoutBorder,
 } from '@tsrun/training/backends'
 
 type Inputs = Readonly<Record<string, TensorInfo>>
@@ -83,7 +85,7 @@ function withUnevenStrides(
     const begin = end.map(() => 0)
     return runKernel('StridedSlice', { x: all }, { ...NO_MASKS, begin, end, strides })
   }
-  // Give the places that the strides skip a gradient of zero.
+  // Set the gradient to zero at the positions that the strides skip.
   const [batch, height, width, channels] = dy.shape as Shape
   const { strideHeight, strideWidth } = info
   const split = reshaped(dy, [batch, height, 1, width, 1, channels])
@@ -110,7 +112,7 @@ function ofImages({ kernelName, inputs, attrs, border }: Call, value = 0): Tenso
   return runKernel(kernelName, { ...inputs, x: padded(inputs['x']!, border, value) }, attrs)
 }
 
-/** Returns -Infinity for a window without other values, where TensorFlow returns the lowest float. */
+/** Max-pools. A window of only -Infinity gives -Infinity instead of TensorFlow's lowest float. */
 function largest(call: Call): Tensor {
   const values = ofImages(call, -Infinity)
   return tf.where(tf.equal(values, LOWEST), -Infinity, values)
@@ -119,28 +121,19 @@ function largest(call: Call): Tensor {
 const LOWEST = -(2 - 2 ** -23) * 2 ** 127
 
 function inputGradient({ kernelName, inputs, attrs, border }: Call): Tensor {
-  const shape = attrs['inputShape'] as Shape
-  const inputShape = shape.map((size, axis) => size + border[axis]![0] + border[axis]![1])
-  return inside(runKernel(kernelName, inputs, { ...attrs, inputShape }), border)
+  const inputShape = paddedShape(attrs['inputShape'] as Shape, border)
+  return withoutBorder(runKernel(kernelName, inputs, { ...attrs, inputShape }), border)
 }
 
 function poolGradient({ kernelName, inputs, attrs, border }: Call, value: number): Tensor {
   const { input } = inputs
   const larger = { ...inputs, input: padded(input!, border, value) }
-  return inside(runKernel(kernelName, larger, attrs), border)
+  return withoutBorder(runKernel(kernelName, larger, attrs), border)
 }
 
-/** Returns the fraction of each window inside of the image, by which average pooling divides. */
+/** Returns the fraction of each window that lies inside the image. Average pooling divides by it. */
 function partsInside({ inputs, attrs, border }: Call): Tensor {
   const { shape } = inputs['x'] ?? inputs['input']!
   const ones = padded(tf.ones([1, ...shape.slice(1, -1), 1]), border)
   return runKernel('AvgPool', { x: ones }, attrs)
-}
-
-/** Removes a border from gradients. Values that the border removed have no gradient. */
-function inside(x: Tensor, border: Border): Tensor {
-  return padded(
-    x,
-    border.map(([before, beyond]) => [-before, -beyond]),
-  )
 }

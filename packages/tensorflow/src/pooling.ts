@@ -10,14 +10,14 @@ import {
 import { currentEager } from './eager.ts'
 import { repeat } from './repeated.ts'
 
-/** Windows with more values are left to TensorFlow. */
+/** The largest number of values in a window. TensorFlow handles larger windows. */
 const LARGEST_WINDOW = 16
 
 /**
  * Computes the gradient of max pooling on the CPU by operations on whole tensors, if the windows divide the
  * images without overlap. TensorFlow's kernel visits each value with a branch, which takes four to six
- * times as long. Of equal values, the first in a window gets the gradient, as in that kernel. The first
- * value also gets it if it is NaN, or if no value equals the output.
+ * times as long. Of equal values, the first in a window gets the gradient, as in TensorFlow's kernel. The
+ * first value also gets it if it is NaN, or if no value equals the output.
  */
 export function installPoolGradient(): void {
   type Call = KernelCall<'dy' | 'input' | 'output', WindowAttributes>
@@ -44,7 +44,7 @@ export function installPoolGradient(): void {
   })
 }
 
-/** Gives each gradient to one place of its window. */
+/** Assigns each gradient to one position of its window. */
 function distribute(
   dy: Tensor,
   x: Tensor,

@@ -14,7 +14,7 @@ import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager, type Input } from './eager.ts'
 import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'
 
-/** The largest number of input shapes for which a computation or a module gets functions. */
+/** The largest number of input shapes per computation or module for which to make functions. */
 const MOST_FUNCTIONS = 8
 
 interface Computation {
@@ -23,7 +23,7 @@ interface Computation {
   readonly places: readonly number[]
 }
 
-/** Computations by name and by shapes of the inputs; undefined after the first run. */
+/** Computations, keyed by name and then by input shapes. A value is undefined until the second run. */
 const computations = new Map<string, Map<string, Computation | undefined>>()
 const untraceable = new Set<string>()
 
@@ -113,7 +113,7 @@ export function repeatPass(
   return plan.start(x)
 }
 
-/** Whether all layers of a module have a way of their own to record, as linear layers do. */
+/** Whether all layers of a module have their own `record` method, like linear layers. */
 function recordsAll(module: Module): boolean {
   return module.record !== undefined && (module.layers ?? []).every(recordsAll)
 }
@@ -297,7 +297,7 @@ function repeatedPass(plan: Plan, x: Tensor): Recording {
     const found = key === plan.outputGradient ? outputGradient : tensor
     return kept.get(key) ?? found
   }
-  /** Whether all inputs of the step are available. A forward pass of another plan may keep fewer. */
+  /** Whether all inputs of the step are available. A forward pass of another plan may keep fewer values. */
   const has = ({ run }: Step) => run.inputs.every((key) => find(key) !== undefined)
   const step = (
     { run, hasInputGradient, parameters }: Step,

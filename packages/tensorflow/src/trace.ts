@@ -68,7 +68,7 @@ export function createTrace(eager: Eager) {
     },
     broughtIn: leave,
     /**
-     * The trace lacks what JavaScript computes from values that it reads. TensorFlow.js and our
+     * The trace cannot contain computations of JavaScript on values that it reads. TensorFlow.js and our
      * modules read int32 values only to check that they are valid indices.
      */
     read(handle) {

@@ -4,8 +4,8 @@ import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
 /**
- * The most elements (1 MiB) for a binding kernel, which uses one thread. For larger tensors, TensorFlow's
- * threads are faster. The resulting bits are the same.
+ * The largest number of elements (1 MiB) for a binding kernel, which uses one thread. For larger tensors,
+ * TensorFlow's threads are faster. The resulting bits are the same.
  */
 const LARGEST_CALL = 2 ** 18
 

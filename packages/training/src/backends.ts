@@ -1,5 +1,5 @@
-// What packages with a backend of their own need of this one. It changes without notice: those packages
-// depend on the same version.
+// Internals for packages that add a backend. They change without notice: those packages depend on the same
+// version.
 export { loadedModules } from './host/tfjs.ts'
 export { isRepeatable, type Module, partsOf } from './model/module.ts'
 export type { Parameter } from './model/parameter.ts'
@@ -31,10 +31,12 @@ export {
   type Border,
   borderOf,
   padded,
+  paddedShape,
   type Places,
   poolingPlaces,
   reshaped,
   type Shape,
   type WindowAttributes,
   windowPlaces,
+  withoutBorder,
 } from './tfjs/window-places.ts'

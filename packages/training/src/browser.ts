@@ -1,5 +1,5 @@
-// What a web page uses: collectives, models and pipelines on the wasm backend, and schedules. All of
-// `@tsrun/distributed/browser` is part of it, so that a page loads one engine.
+// The API for web pages: collectives, models and pipelines on the wasm backend, and schedules. It includes
+// all of `@tsrun/distributed/browser`, so that a page loads the engine only once.
 export * from '@tsrun/distributed/browser'
 export type { JoinOptions } from '@tsrun/distributed/browser'
 export { loadWasm } from './backend/wasm/load.ts'

@@ -3,7 +3,6 @@
 export { runForward } from './autograd/record.ts'
 export { currentBackend, isHostAccessible, repeated } from './backend/current.ts'
 export { holdTensor } from './backend/held-values.ts'
-export { scopedTensor } from './backend/host-memory.ts'
 export { onAllRanks } from './checkpoint/coordination.ts'
 export { gatherModel } from './checkpoint/plan.ts'
 export { checkPlace, ownersOf } from './checkpoint/owners.ts'

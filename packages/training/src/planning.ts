@@ -1,5 +1,5 @@
 // Computations that need no model: schedules, simulations, layouts. Nothing here loads TensorFlow.js, so
-// that `tsrun schedule`, `tsrun plan` and pages in a browser can use it.
+// that `tsrun schedule`, `tsrun plan` and pages in a browser can use this module.
 export * from './parallel/pipeline/schedule/index.ts'
 export {
   planLayouts,

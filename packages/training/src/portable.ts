@@ -1,4 +1,4 @@
-// The part of `@tsrun/training` that needs nothing of Node.
+// The part of `@tsrun/training` that does not depend on Node.
 export { record, recordModule } from './autograd/record.ts'
 export { sumInto } from './autograd/sum-gradients.ts'
 export type { SegmentedRecording } from './autograd/chain.ts'

@@ -82,6 +82,7 @@ async function measure(workload, world) {
     if (i >= 0) steps.push(all)
   }
   run.dispose()
+  world.recordSpans(undefined)
   tf.dispose([x, labels])
   return steps
 }

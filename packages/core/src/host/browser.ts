@@ -25,7 +25,6 @@ export const host: Host = {
     isAnyArrayBuffer: isOf('ArrayBuffer', 'SharedArrayBuffer'),
     isDate: isOf('Date'),
     isFloat32Array: isOf('Float32Array'),
-    isInt32Array: isOf('Int32Array'),
     isMap: isOf('Map'),
     isNativeError: isOf('Error', 'DOMException'),
     isPromise: isOf('Promise'),

@@ -94,7 +94,6 @@ type HostTypes = Pick<
   | 'isAnyArrayBuffer'
   | 'isDate'
   | 'isFloat32Array'
-  | 'isInt32Array'
   | 'isMap'
   | 'isNativeError'
   | 'isPromise'

@@ -10,7 +10,7 @@ import type { TuningTable } from './tuning-table.ts'
  */
 export interface Waited {
   readonly done: boolean
-  /** Returns the awaited world ranks, if no pending message names them. */
+  /** Returns the awaited world ranks. Omitted if pending messages already name them. */
   readonly missing?: () => readonly number[]
 }
 
@@ -86,7 +86,7 @@ export function* untilAll(waited: readonly Waited[]): Generator<Waited, void, vo
 /** A collective as a generator. It yields whenever it has to wait. */
 export type Algorithm = (channel: Channel, operation: Operation) => Steps
 
-/** The operations that an algorithm has. */
+/** An algorithm: its implementation of each operation that it supports. */
 export type Algorithms = Partial<Record<OperationName, Algorithm>>
 
 /** The arithmetic of one operation, on byte offsets and byte lengths. */

@@ -116,7 +116,7 @@ function* combineInRankOrder(
     member === place ? own : parts[(member - place - 1 + size) % size]!.at
   let sum = partOf(0)
   for (let member = 1; member < size; member++) {
-    // The output may be the place of this rank's data, so read the data first.
+    // The output may overlap this rank's data, so read the data first.
     const out = member >= place ? output : sum
     arithmetic.combine(out, sum, partOf(member), bytes)
     sum = out
@@ -124,7 +124,7 @@ function* combineInRankOrder(
   arithmetic.finish(output, bytes)
 }
 
-/** Combines the buffers of all ranks, block by block. The readers get the result. */
+/** Combines the buffers of all ranks, block by block. Only ranks with `isReader` get the result. */
 function* reduceBlocks(
   channel: Channel,
   operation: Operation,

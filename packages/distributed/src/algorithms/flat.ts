@@ -91,7 +91,7 @@ export function flatBytes(operation: Operation, size: number): number | undefine
   return bytesOf(operation) * (collective.isSliced === true ? size : 1)
 }
 
-/** Returns what one rank does in a flat collective. Sizes are in bytes. */
+/** Returns the work of one rank in a flat collective. Sizes are in bytes. */
 export function planOf(operation: Operation, rank: number, size: number) {
   const { name, peer: root } = operation
   const { readers, isSliced, take } = collectives[name]!

@@ -27,7 +27,7 @@ function hypercubePlace(rank: number, size: number) {
     : { corners, role: 'takes', corner: rank >> 1, rankAt }
 }
 
-/** The steps of a rank with a corner, without its exchange with a rank that has none. */
+/** The steps of a rank with a corner, except its exchange with a rank without a corner. */
 type CornerSteps = (
   channel: Channel,
   place: ReturnType<typeof hypercubePlace>,

@@ -23,7 +23,7 @@ import type { TuningTable } from './tuning-table.ts'
  * hosts, spread over m connections.
  */
 
-/** Chooses the all-reduce among the owners of a chunk, given the size of the whole buffer in bytes. */
+/** Chooses the all-reduce algorithm for the owners of a chunk, given the bytes of the whole buffer. */
 export type Between = (name: OperationName, bytes: number, tuning: TuningTable) => Algorithm
 
 export function hierarchical(between: Between): Algorithms {
@@ -83,7 +83,7 @@ function* fetchFromOwners(
   yield* untilAll(started)
 }
 
-/** Returns a channel among `ranks` of another channel, which include this rank. */
+/** Returns a channel for some `ranks` of another channel. They include this rank. */
 function channelAmong(channel: Channel, ranks: readonly number[]): Channel {
   return {
     heap: channel.heap,

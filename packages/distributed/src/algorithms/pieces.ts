@@ -15,7 +15,7 @@ export interface Piece {
 /** Chunk boundaries are multiples of this many bytes, for SIMD and whole elements. */
 export const GRAIN = 64
 
-/** Returns the whole buffer of an operation that is in place. Its offset is the one in the heap. */
+/** Returns the whole buffer of an in-place operation. The offset is relative to the heap. */
 export function bufferOf(operation: Operation): Piece {
   return { at: operation.input, bytes: bytesOf(operation) }
 }

@@ -13,7 +13,7 @@ export type Thresholds = readonly Threshold[]
 /** How the ranks of a group communicate: the keys of a `TuningTable`. */
 export const media = ['sockets', 'sharedMemory'] as const
 
-/** The algorithm for each operation and size, where it uses messages. */
+/** The algorithm for each operation and buffer size. It applies to operations that use messages. */
 export interface TuningTable {
   readonly sockets: Readonly<Record<OperationName, Thresholds>>
   /** Thresholds for groups that share memory. Omitted operations use the thresholds for sockets. */
@@ -23,7 +23,7 @@ export interface TuningTable {
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/** `choose('bruck', 64 * KIB, 'ring')` is Bruck's algorithm up to 64 KiB, the ring above. */
+/** `choose('bruck', 64 * KIB, 'ring')` selects Bruck's algorithm up to 64 KiB and the ring above. */
 function choose(...parts: readonly (AlgorithmName | number)[]): Thresholds {
   return parts
     .filter((part) => typeof part === 'string')

@@ -24,7 +24,7 @@ export type Arena = ReturnType<typeof createArena>
  */
 export function createArena(heap: Heap, rank: number) {
   const allocator = createAllocator(heap.engineBytes, heap.bytes.length)
-  // Each call compares its arrays with this buffer.
+  // Get the buffer once, because each call compares it with the buffers of its arrays.
   const { buffer } = heap.bytes
   let kernels: Kernels | undefined
 

@@ -37,7 +37,7 @@ export function recordCallSites(rank: number) {
   const all = new Map<string, Map<number, string>>()
   const reported = new Set<string>()
 
-  /** Logs two different call sites, which may be intended. Only the lower of the two ranks logs. */
+  /** Logs that two call sites differ, which may be intended. Only the lower of the two ranks logs. */
   const report = (own: string, peer: number, theirs: string, sequence: number): void => {
     const pair = `${own} ${theirs}`
     if (peer < rank || reported.has(pair) || reported.size >= REPORTED) return

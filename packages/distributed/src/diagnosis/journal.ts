@@ -36,7 +36,7 @@ export interface SharedJournal extends JournalOwner {
  * calling thread's journal.
  */
 interface JournalParts extends Partial<Pick<SharedJournal, 'buffer' | 'counters'>> {
-  /** This rank's slot of the status page, which then holds the link counters too. */
+  /** This rank's slot of the status page. If defined, it also holds the link counters. */
   readonly status?: StatusSlot | undefined
   /** The recorder of the trace that the launcher asked for. */
   readonly traced?: SpanRecorder | undefined

@@ -14,7 +14,7 @@ export interface DiagnosisSettings {
   readonly restartCount: number
 }
 
-/** Settings under which nothing is written. For worlds within one thread, and for tests. */
+/** Settings that write nothing, for in-process worlds and tests. */
 export const quietDiagnosis: DiagnosisSettings = {
   flightDirectory: undefined,
   flightEntries: 64,

@@ -4,7 +4,7 @@ import type { Link } from '../engine/messages/link.ts'
 import type { Task } from '../engine/task.ts'
 import { encodeNotice } from './notices.ts'
 
-/** Milliseconds in which other ranks must answer what they run. */
+/** Milliseconds that other ranks have to answer which operation they run. */
 const ANSWER_TIME = 1000
 
 interface Stall {

@@ -77,7 +77,7 @@ export function createEngine(options: EngineOptions) {
     hasLeft: (group) => destroyed.has(group),
     onClosed(link) {
       Atomics.store(gone, link.peer, 1)
-      // Messages that have already arrived may complete an operation.
+      // First complete the operations whose messages have already arrived.
       runReady()
       failures.onClosed(link)
       matching.onClosed(link)
@@ -125,7 +125,7 @@ export function createEngine(options: EngineOptions) {
       kernels,
       waiting: [],
       onMismatch: ({ group, state }, peer, { sequence }, theirs) => {
-        // Ignore an inquiry from a peer that is at another position.
+        // Ignore an inquiry about another collective.
         if (theirs.sequence !== sequence || state !== 'running') return
         const stream = links[peer]!.stream(spaces.collective, group.id, sequence)
         failures.onMismatch(stream, theirs.fingerprint)
@@ -243,7 +243,7 @@ export function createEngine(options: EngineOptions) {
       begin(task)
       return task
     },
-    /** Runs a completed operation again, at the position in the group that `operation` gives. */
+    /** Runs a completed operation again. `operation` holds its new position in the group. */
     restart(task: Task, operation: Operation): void {
       task.restart(operation)
       begin(task)
@@ -296,7 +296,7 @@ export function createEngine(options: EngineOptions) {
   return engine
 }
 
-/** Runs the collectives of ranks that share memory without messages. */
+/** Runs collectives through shared memory, without messages. */
 function sharedCollectives(context: SharedContext): TransportCollectives {
   const { slots, waiting } = context
   /** The epochs of each group, by id. Ids are never reused, so no two groups share slots. */

@@ -51,7 +51,7 @@ export function createFailures({
   /** Faults that arrived before this rank had made the group, by group. */
   const early = new Map<number, (() => void)[]>()
 
-  /** Ends an operation with an error. A failed collective fails its group from its position on. */
+  /** Ends an operation with an error. A failed collective also fails later operations of its group. */
   const fail = (task: Task, error: TsrError): void => {
     if (task.state !== 'running') return
     const { group, operation } = task
@@ -65,8 +65,8 @@ export function createFailures({
   }
 
   /**
-   * Handles a peer that runs another operation at this position of the group. `transfer` is the
-   * transfer of this rank at the position of the message, if any.
+   * Handles a peer that runs a different operation than this rank. `transfer` is the transfer of
+   * this rank that was matched with the peer's message, if any.
    */
   const onMismatch = (stream: Stream, theirs: Fingerprint, transfer?: TaskTransfer): void => {
     const { link, space, sequence } = stream
@@ -107,7 +107,7 @@ export function createFailures({
     for (const peer of peers) links[peer]?.inquire(address, fingerprint)
   }
 
-  /** Fails the operations that still need a peer that will send nothing more, in one group or all. */
+  /** Fails the operations of one group, or of all groups, that still need a departed peer. */
   const onDeparted = (link: Link, group?: EngineGroup): void => {
     for (const task of [...running]) {
       if (group !== undefined && task.group !== group) continue
@@ -316,7 +316,7 @@ function onlyOf(task: Task | undefined, error: TsrError): ErrorOf {
 
 /**
  * Returns the previous and the next rank in the group. libmpi does not compare what the ranks run.
- * Each rank therefore tells its neighbours, and the later of two ranks detects a mismatch.
+ * Each rank therefore tells its neighbours what it runs. The later of two ranks detects a mismatch.
  */
 function neighboursOf({ group: { rank, ranks } }: Task): Iterable<number> {
   return new Set([ranks.at(rank - 1)!, ranks[(rank + 1) % ranks.length]!])

@@ -11,7 +11,7 @@ const PART = 64 * 1024
  * documents for `fake`.
  */
 export const fakePeers: TransportCollectives = {
-  /** Takes all operations, except those of a group of one, which only copy. */
+  /** Accepts every operation, unless its group has one rank. In that case, the engine only copies. */
   take: (operation, { ranks }) =>
     ranks.length === 1 ? undefined : { ...operation, algorithm: 'flat' },
   run: (running) => ({

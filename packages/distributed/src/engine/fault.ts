@@ -32,7 +32,7 @@ const failure = object({
   /** Whether the whole group fails. Otherwise it fails from one operation on. */
   all: flag,
   mismatch: disagreement.optional(),
-  /** Not a failure: the sender has destroyed the group after its operations completed. */
+  /** Whether the sender destroyed the group after its operations completed. That is not a failure. */
   destroyed: flag.optional(),
 })
 

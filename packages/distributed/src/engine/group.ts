@@ -7,17 +7,17 @@ import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
 /**
- * Returns the error that a failure causes for an operation. Undefined: the operation is refused
- * with the error of later operations.
+ * Returns the error of a running operation after a failure of its group. If undefined, the operation
+ * gets the same error as later operations.
  */
 export type ErrorOf = (task: Task) => TsrError | undefined
 
 interface GroupFailure {
   /** Collectives from this sequence number on are refused. */
   readonly from: number
-  /** The error of later operations. */
+  /** The error that later operations get. */
   readonly error: TsrError
-  /** Gives the running operations their errors. */
+  /** Returns the error of each running operation. */
   readonly errorOf: ErrorOf
 }
 
@@ -92,7 +92,7 @@ export function remember(group: EngineGroup, sequence: number, fingerprint: Fing
 /** Returns the fingerprint of a completed collective, if it is known. */
 export function recall(group: EngineGroup, sequence: number): Fingerprint | undefined {
   const { id, rank, ranks, epochs, slots, history } = group
-  // The last collective may have ended on the calling thread.
+  // If the last collective ended on the calling thread, `history` may not contain it.
   if (epochs?.isUnchecked === true) {
     const last = slots!.headerOf(ranks[rank]!, id, epochs.over)
     if (last.sequence === sequence) return last.fingerprint

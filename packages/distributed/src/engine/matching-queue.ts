@@ -7,7 +7,7 @@ import { streamKey, type Stream, type Transfer } from './messages/stream.ts'
 import { peerError, thrownError } from './task-errors.ts'
 import type { Task } from './task.ts'
 
-/** A receive in the queue of its tag. The wait ends when the receive has a source. */
+/** A receive in the queue of its tag. It leaves the queue once its source is known. */
 interface PostedReceive extends MatchedReceive {
   readonly task: Task
   /** Group rank of the source, or ANY_SOURCE. */
@@ -56,7 +56,7 @@ export function createMatching(links: readonly (Link | undefined)[]) {
     }
   }
 
-  /** Finds a rank whose next message has arrived. Different ranks prefer different ones. */
+  /** Finds a rank whose next message has arrived. Each rank starts the search at the next rank. */
   const findSource = ({ task }: PostedReceive, key: number): number | undefined => {
     const { rank, ranks } = task.group
     for (let distance = 1; distance < ranks.length; distance++) {
@@ -116,7 +116,7 @@ export function createMatching(links: readonly (Link | undefined)[]) {
       checkDeparted(posted)
       return posted
     },
-    /** Handles a message without a receive, which has arrived or was announced. */
+    /** Handles a message that has arrived or was announced, but has no receive yet. */
     onArrival({ space, key }: Stream): void {
       if (space === spaces.message && queues.has(key)) match(key)
     },

@@ -2,7 +2,7 @@ import type { AlgorithmName, OperationName } from '../operation.ts'
 import type { Transfer } from './messages/stream.ts'
 import { Task } from './task.ts'
 
-/** A message of an operation, on one of the two ranks that it concerns. Ranks are those of the world. */
+/** An event of a message on its sender or its receiver. All ranks are world ranks. */
 export interface MessageEvent {
   /** `sent`: `rank` has handed the message to its engine. `received`: `rank` has received it and continues. */
   readonly kind: 'sent' | 'received'
@@ -13,12 +13,12 @@ export interface MessageEvent {
   readonly operation: OperationName
   readonly algorithm: AlgorithmName
   readonly group: string
-  /** Position of a collective among those of its group, the same on all ranks. */
+  /** Position of a collective in its group, the same on all ranks. */
   readonly sequence: number
   /** The tag of `send` and `recv`; 0 for collectives. */
   readonly tag: number
   /**
-   * Position among the messages from one rank to the other, from 0: of the collective, or of the tag.
+   * Index, from 0, among the messages from one rank to the other in this collective or with this tag.
    * It is the same on both ranks.
    */
   readonly step: number
@@ -26,7 +26,7 @@ export interface MessageEvent {
 
 export type MessageListener = (message: MessageEvent) => void
 
-/** A task that tells the listener of the engine each message, in the order of cause and effect. */
+/** A task that reports each message to the listener of the engine, in causal order. */
 export class TappedTask extends Task {
   override send(to: number, at: number, bytes: number, count?: number): Transfer {
     const message = super.send(to, at, bytes, count)
@@ -34,7 +34,7 @@ export class TappedTask extends Task {
     return message
   }
 
-  /** Returns a message that tells the listener when the algorithm finds it done. */
+  /** The returned message notifies the listener when the algorithm first reads `done` as true. */
   override receive(from: number, at: number, bytes: number, count?: number): Transfer {
     const message = super.receive(from, at, bytes, count)
     let { done } = message

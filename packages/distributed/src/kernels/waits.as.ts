@@ -28,7 +28,7 @@ export function awaitChange(table: usize, count: i32, rounds: i32): bool {
   return false
 }
 
-/** Whether a word was 1. Sets it to 0. Of several threads that call it, one gets true. */
+/** Sets a word to 0 and returns whether it was 1. If several threads call it at once, one gets true. */
 export function takeFlag(word: usize): bool {
   return atomic.load<i32>(word) == 1 && atomic.xchg<i32>(word, 0) == 1
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { readFileText } from '@tsrun/core'
 import { parseFlightDump, type FlightDump } from './flight-records.ts'
 
-/** What `readFlightFolder` has read. */
+/** The result of `readFlightFolder`. */
 export interface FlightFolder {
   /** The dumps in rank order. */
   readonly dumps: readonly FlightDump[]

@@ -24,7 +24,7 @@ export const FLIGHT_VERSION = 1
  * failed, so the other ranks did not take part.
  */
 export const flightStates = ['running', 'done', 'failed', 'refused'] as const
-/** The state of an operation; see `flightStates`. */
+/** The state of an operation: running, done, failed or refused. */
 export type FlightState = (typeof flightStates)[number]
 
 /** Largest plausible number of ranks and groups; a larger one means a damaged dump. */
@@ -67,7 +67,7 @@ const flightEntry = object({
   sequence: number,
   /** Name of the operation: `allReduce`, `send`, ... */
   name: text,
-  /** What ranks must agree on, as in `allReduce(sum) float32[4096] by ring`. */
+  /** The parameters that ranks must agree on, such as `allReduce(sum) float32[4096] by ring`. */
   operation: text,
   /** The label of the call. */
   label: text.optional(),
@@ -135,21 +135,21 @@ export function parseFlightDump(lines: string): FlightDump {
   return { header, entries }
 }
 
-/** How a rank of a world within one thread ended. Times are milliseconds of `monotonicNow`. */
+/** The end of a rank of an in-process world. Times are milliseconds of `monotonicNow`. */
 export interface RankEnd {
   readonly rank: number
   readonly at: number
-  /** What the program of the rank has thrown; undefined if it returned. */
+  /** The value that the rank's program threw; undefined if it returned. */
   readonly error?: unknown
   /** Whether the fault `lose` stopped the rank. */
   readonly isLost: boolean
 }
 
-/** A world within one thread in which a rank has failed. */
+/** An in-process world in which a rank has failed. */
 export interface FailedWorld {
   /** Milliseconds of `monotonicNow`. */
   readonly startedAt: number
-  /** Of each rank, in rank order. */
+  /** The end of each rank, in rank order. */
   readonly ends: readonly RankEnd[]
   /** The flight record of each rank, in rank order. */
   readonly records: readonly FlightDump[]

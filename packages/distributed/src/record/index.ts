@@ -1,8 +1,5 @@
 export { readFlightFolder, type FlightFolder } from './flight-folder.ts'
 export {
-  FLIGHT_FORMAT,
-  FLIGHT_VERSION,
-  flightStates,
   flightDump,
   writeFlightDump,
   type FailedWorld,
@@ -13,13 +10,7 @@ export {
   type FlightState,
   type RankEnd,
 } from './flight-records.ts'
-export {
-  beginTrace,
-  parseStepRange,
-  STEP_RANGE,
-  type RankTrace,
-  type StepRange,
-} from './rank-trace.ts'
+export { parseStepRange, STEP_RANGE, type StepRange } from './rank-trace.ts'
 export {
   NAME,
   NAME_HEAD,
@@ -32,7 +23,6 @@ export {
 } from './span-file.ts'
 export {
   actionKinds,
-  currentTrace,
   factNames,
   isOperationKind,
   SpanRecorder,

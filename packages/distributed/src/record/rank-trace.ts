@@ -181,7 +181,7 @@ function observeCollections(recorder: SpanRecorder): PerformanceObserver {
 
 /** Returns the offset from `performance.now()` to `monotonicNow()`. */
 function offsetOfPerformance(): number {
-  // The first call is slow.
+  // Warm up, because the first call is slow.
   performance.now()
   return monotonicNow() - performance.now()
 }

@@ -33,7 +33,7 @@ export const SPAN_HEAD = 21
 const LONGEST_NAME = 200
 const MOST_NAMES = 65_535
 
-/** Rank or host number. A larger number means a damaged header. */
+/** Accepts a rank or host number. A larger number means a damaged header. */
 const rank = count({ to: (1 << 20) - 1 })
 
 /** Accepts the header line of a file of spans. */

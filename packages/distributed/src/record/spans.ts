@@ -47,7 +47,7 @@ export function isOperationKind(kind: SpanKind): kind is 'send' | 'recv' | 'coll
 /** The kinds of spans that are actions of a pipeline schedule. */
 export const actionKinds: ReadonlySet<SpanKind> = new Set<SpanKind>(['F', 'B', 'I', 'W'])
 
-/** What a span says besides its kind and its times. */
+/** The facts of a span besides its kind and its times. */
 export interface SpanFacts {
   /** Readable name, for example the label of an operation. */
   readonly name?: string | undefined

@@ -91,7 +91,7 @@ export interface StatusSnapshot extends StatusIdentity {
 }
 
 /**
- * The status page of this host, as its launcher sees it. The file has no name, so it disappears
+ * The status page of this host, on the launcher's side. The file has no name, so it disappears
  * when all processes have ended, even after a crash.
  */
 export class StatusPage {
@@ -160,7 +160,7 @@ export class StatusPage {
 }
 
 /**
- * Reads a status page, also of another launcher.
+ * Reads the status page of this or another launcher.
  * @throws Error when the file is not a status page
  */
 export function readStatusPage(path: string): StatusSnapshot {
@@ -248,7 +248,7 @@ function readSlot(slot: StatusSlot, worldSize: number): RankStatus {
 }
 
 /**
- * What a rank does, as the dashboard and all commands show it. Outside of operations, a rank is
+ * The activity of a rank, as the dashboard and all commands show it. Outside of operations, a rank is
  * `computing` or `idle` according to its measured CPU time. If the CPU time is between the two or
  * is unknown, the rank is `running`.
  */

@@ -14,7 +14,7 @@ export const STATUS_MAGIC = 0x33505354
 export const STATUS_HEADER_BYTES = 4096
 /** Bytes of the slot of one rank. */
 export const STATUS_SLOT_BYTES = 1024
-/** The page size of a WebAssembly.Memory, over which ranks map the file. */
+/** The page size of a WebAssembly.Memory. Ranks map the file over such a memory. */
 const PAGE_BYTES = 65536
 
 /** Index of each double in the counters of a link. */
@@ -27,7 +27,7 @@ export const linkNumber = {
 /** The number of doubles in the counters of a link; see `linkNumber`. */
 export const LINK_NUMBERS = 4
 
-/** The dimensions of a page: ranks of the host, and ranks of the world for the links. */
+/** The dimensions of a page. Each rank of the host has a slot, and a link to each rank of the world. */
 export interface StatusSize {
   readonly slots: number
   readonly worldSize: number
@@ -114,7 +114,7 @@ export const slotText = {
  * for data, or sleeps.
  */
 export const rankStates = ['starting', 'running', 'operation', 'left'] as const
-/** What a rank does; see `rankStates`. */
+/** The state of a rank; see `rankStates`. */
 export type RankState = (typeof rankStates)[number]
 /**
  * How a rank has ended. `died` means that it failed on its own, not because another rank failed.

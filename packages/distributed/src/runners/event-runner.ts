@@ -16,7 +16,7 @@ export interface EventRunnerOptions extends Pick<
   readonly transport: Transport
   /** Called when the engine has something to do. */
   readonly wake: () => void
-  /** Delivers what was sent, and closes the connections. */
+  /** Delivers all sent data, then closes the connections. */
   readonly leave?: () => Promise<void>
 }
 

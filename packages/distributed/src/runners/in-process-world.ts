@@ -11,7 +11,7 @@ import { worldFaults, type FaultSource } from './world-faults.ts'
 const RESTLESS = 5
 /** Milliseconds without progress after which the ranks may be in a deadlock. */
 const PATIENCE = 500
-/** Milliseconds. The world waits for a deadline that is nearer instead of failing. */
+/** Milliseconds. If a deadline is nearer than this, the world waits for it instead of failing. */
 const FAR = 60_000
 
 export interface InProcessOptions {
@@ -103,7 +103,7 @@ export function inProcessWorld(options: InProcessOptions) {
 
   return {
     runners: ranks.map(({ runner }) => runner),
-    /** Drives the engines until all programs have settled. Returns their ends, in order of time. */
+    /** Drives the engines until all programs have settled. Returns their outcomes in order of time. */
     run: async (programs: readonly Promise<unknown>[]): Promise<RankEnd[]> => {
       const ends: RankEnd[] = []
       for (const [rank, program] of programs.entries()) {

@@ -2,9 +2,9 @@ import { monotonicNow } from '@tsrun/core'
 import { allowedCores, currentCore, hasAllCores, moveToCore } from '@tsrun/native'
 import type { LocalPlace } from '../transports/transport.ts'
 
-/** Milliseconds. If a yield takes longer, another thread must have used the core. */
+/** Milliseconds. A longer yield shows that another thread used the core. */
 const LONG = 0.0015
-/** Milliseconds. A yield takes longer only if another thread computes on the core. */
+/** Milliseconds. A longer yield shows that another thread computes on the core. */
 const SLICE = 1
 /** Number of consecutive long yields before the thread moves. */
 const PATIENCE = 4
@@ -20,13 +20,13 @@ export type OnYield = (before: number) => void
 /**
  * Spreads the threads of a host's ranks evenly over the cores.
  *
- * The kernel wakes a thread on the core of the thread that wakes it. Two ranks that exchange small
- * messages thus end up on one core while another core idles, until the kernel balances the load. With
- * more ranks than cores, the kernel counts a rank that yields all the time as busy, and may leave
- * three ranks on one core and one on the other. A thread that shares its core moves to the core that
- * its local rank selects among the allowed cores. It is not pinned there: the kernel may move it
- * again, for example if two jobs chose the same core. If more ranks than cores compute, moves may put
- * them on the same core, so they end once that shows.
+ * The kernel wakes a thread on the core of the thread that wakes it. Two ranks that exchange small messages
+ * thus end up on one core while another core idles, until the kernel balances the load. With more ranks
+ * than cores, the kernel counts a rank that yields all the time as busy, and may leave three ranks on one
+ * core and one on the other. A thread that shares its core moves to the core that its local rank selects
+ * among the allowed cores. It is not pinned there: the kernel may move it again, for example if two jobs
+ * chose the same core. If more ranks than cores compute, moves may put them on the same core, so the moves
+ * stop once this is detected.
  *
  * @returns undefined if the host has only one rank or one core, or if ranks share some of its cores
  */

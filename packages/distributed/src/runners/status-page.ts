@@ -34,8 +34,8 @@ function mapPage(path: string): ArrayBuffer {
   } finally {
     closeSync(opened)
   }
-  // Node's permission model forbids its own functions to open the page for writing, and Deno's
-  // descriptors are unknown to libc.
+  // Node's permission model forbids node:fs to open the page for writing, and libc does not know the
+  // descriptors of Deno's node:fs.
   const fd = openNative(path, constants.O_RDWR)
   try {
     const bytes = Number(statusOf(fd).size)

@@ -232,7 +232,7 @@ async function main(): Promise<void> {
     for (let peer = 0; peer < input.worldSize; peer++) opened?.closePeer(peer)
     throw error
   }
-  // Bun has no such method.
+  // Bun has no method `close` on `parentPort`.
   ;(parentPort as Partial<MessagePort> | null)?.close?.()
   input.port.close()
 }

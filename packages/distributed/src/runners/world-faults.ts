@@ -35,7 +35,7 @@ export interface WorldFault {
   readonly rounds?: number
 }
 
-/** Faults to inject, or a function that receives another function, which injects a fault at any time. */
+/** Faults to inject, or a function whose argument `inject` injects a fault at any time. */
 export type FaultSource = readonly WorldFault[] | ((inject: (fault: WorldFault) => void) => void)
 
 /**

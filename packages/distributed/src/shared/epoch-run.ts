@@ -83,7 +83,7 @@ export abstract class EpochRun implements Resumable, Waited {
     if (this.begun > 0) return this.#areReady()
     const { epochs } = this
     if (epochs.over !== ((this.epoch - 1) | 0)) return false
-    // After a compared epoch, every rank is known to have entered it.
+    // If the calls of the previous epoch were compared, every rank has entered it.
     return !epochs.isUnchecked || this.#areReady()
   }
 
@@ -105,8 +105,8 @@ export abstract class EpochRun implements Resumable, Waited {
   }
 
   /**
-   * Enters the epoch, if every rank has entered the previous epoch with the same call. Returns whether
-   * it has. The previous epoch is complete on this rank.
+   * Enters the epoch if every rank has entered the previous epoch with the same call, and otherwise returns
+   * false. Call it only after this rank has completed the previous epoch.
    */
   enter(): boolean {
     if (this.epochs.isUnchecked && !(this.#areReady() && this.#compare())) return false
@@ -179,7 +179,7 @@ export abstract class EpochRun implements Resumable, Waited {
     return slots.entryOf(peer, id, (this.epoch - 1) | 0, this.header, false) !== 0
   }
 
-  /** Whether a peer has entered an epoch with the same call. Reports another call. */
+  /** Whether a peer has entered an epoch with the same call. Reports a mismatch if the call differs. */
   #hasEntered(peer: number, epoch: number, mine: SlotHeader, spins: boolean): boolean {
     const { slots, onMismatch } = this.context
     const { id } = this.running.group

@@ -12,7 +12,7 @@ const noKernels: Window['kernels'] = {
 export class WindowRun extends EpochRun implements Window {
   readonly isLarge = true
   #steps: WindowSteps | undefined
-  /** Steps that awaited ranks must have completed; undefined: they need only enter. */
+  /** Number of steps that awaited ranks must have completed; undefined if entering is enough. */
   #count: number | undefined
   #done = 0
   /** Whether the run repeats the other thread's steps, without moving data. */

@@ -13,7 +13,7 @@ export const MAILBOX_BYTES = HEADER + CAPACITY + LARGEST_MAIL
 
 /** Index of each word of the header. Each cache line has one writer. */
 const WRITTEN = 0
-/** The number of frames and of bytes so far: two doubles. */
+/** Index of two doubles: the number of frames and the number of bytes sent so far. */
 const TRAFFIC = 4
 const READ = 16
 const WANTED = 32
@@ -33,7 +33,7 @@ export const counter = { sent: 2, received: 3, arrived: 4 } as const
  * the sender, the engine takes them. Each thread has an object of its own.
  */
 export class Mailbox {
-  /** Contains the counters of streams, which the threads of the receiver share. */
+  /** The header, with the counters of streams, which the threads of the receiver share. */
   readonly words: Int32Array
   /** The bytes that were sent, and at index 16 the consumed bytes, for `Credit`. */
   readonly credit: Int32Array
@@ -97,7 +97,7 @@ export class Mailbox {
     Atomics.store(this.words, READ, (read + lengthOf(bytes)) | 0)
   }
 
-  /** Locks the mailbox against the receiver's other thread. Returns false if that one holds it. */
+  /** Locks the mailbox. Returns false if the receiver's other thread holds the lock. */
   tryLock(): boolean {
     return Atomics.compareExchange(this.words, LOCK, 0, 1) === 0
   }
@@ -114,7 +114,7 @@ export class Mailbox {
    */
   find(group: number, tag: number, isFirst = false): number {
     const { words } = this
-    // Fibonacci hashing: the upper 7 bits.
+    // Fibonacci hashing: the upper 7 bits of the product are the index.
     const hash = Math.imul(tag + 31 * group, 0x9e3779b1) >>> 25
     const place = COUNTERS + hash * STREAM_WORDS
     if (isFirst && words[place] === 0) {

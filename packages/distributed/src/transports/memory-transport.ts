@@ -112,7 +112,7 @@ function createSlots(hosts: readonly number[], heaps: readonly Heap[]) {
 }
 
 /**
- * Creates what the ranks of an in-process world share.
+ * Creates the heaps, slots and pipes that connect the ranks of an in-process world.
  * @param hosts - the host number of each rank, as in `Transport.hosts`
  */
 export function createNetwork(size: number, hosts?: readonly number[]) {
@@ -167,7 +167,7 @@ export function memoryTransport(
     closePeer: (peer) => {
       pipe(rank, peer).closed = pipe(peer, rank).closed = true
     },
-    // Ends the streams to all peers, or only that to `only`.
+    // Ends the streams to all peers, or only the stream to peer `only`.
     close: (only?: number) => {
       for (let peer = 0; peer < size; peer++) {
         if (peer !== rank && peer === (only ?? peer)) pipe(rank, peer).closed = true

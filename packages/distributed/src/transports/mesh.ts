@@ -48,7 +48,7 @@ export interface MeshOptions extends Credentials {
 
 /** Number of rejected connections to log, so that a flood does not fill the disk. */
 const REPORTED = 10
-/** Milliseconds for one handshake. When they are over, the next attempt starts. */
+/** Time limit of one handshake in milliseconds. After that, the next attempt starts. */
 const ATTEMPT_TIME = 10_000
 
 /**
@@ -56,7 +56,7 @@ const ATTEMPT_TIME = 10_000
  * `apart`. Unauthenticated connections (a wrong token, random bytes, silence) are rejected.
  *
  * @param signal - stops connecting
- * @returns the connection to each rank, undefined for this rank and those in `apart`
+ * @returns the connection to each rank; undefined for this rank and the ranks in `apart`
  * @throws ERR_TSR_CONNECT naming a peer that is unreachable or never dialed; ERR_TSR_ABORTED
  */
 export async function connectMesh<Channel extends ByteChannel>(
@@ -172,8 +172,7 @@ async function acceptPeers<Channel extends ByteChannel>(
         'handshake',
         Deadline.after(handshakeTime),
       )
-      // Remove the rank at once, so that a second connection of the same rank is rejected
-      // meanwhile.
+      // Stop awaiting the rank now, so that a second connection of the same rank is rejected.
       const isExpected = peer !== undefined && awaited.delete(peer.rank)
       if (!isExpected) throw new Error('not a rank that is waited for')
       const { rank: other, keys } = peer
@@ -287,8 +286,8 @@ function explain(refused: HandshakeRefusal, protection: Protection): string {
  * Authenticates a connection that rank `listener` has accepted.
  *
  * @param advance - called for each step of the handshake
- * @returns the rank of the peer, and the keys of the connection, which are undefined without
- *   protection; undefined if the peer is not part of the job or dialed another rank
+ * @returns the rank of the peer, and the keys of the connection (undefined without protection); or
+ *   undefined if the peer is not part of the job or dialed another rank
  */
 async function handshakeWithDialer(
   channel: ByteChannel,

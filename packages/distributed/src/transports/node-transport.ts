@@ -13,7 +13,7 @@ import {
 import { ALTERED, regionOf, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
-/** Bytes that Node buffers for a slow peer, and that this rank holds unread. */
+/** Limit in bytes, per peer, of unsent data that Node buffers and of unread data that this rank holds. */
 const HIGH_WATER = 1024 * 1024
 /** Bytes to pass to Node at once. Buffers are reused, as new ones cause page faults. */
 const PIECE = 256 * 1024
@@ -66,7 +66,7 @@ export function nodeTransport(
     socket.on('end', () => {
       channel.end('it closed the connection')
     })
-    // Run before the listener of the handshake, because the first reason counts.
+    // Register this listener before the handshake's listener: the first reason for an end is reported.
     socket.prependListener('close', () => {
       channel.end('the connection was closed')
     })
@@ -174,13 +174,13 @@ export async function openNodeDialer(options: ListenOptions): Promise<Dialer<Soc
 /** Largest number of bytes to read ahead during a handshake. */
 const LARGEST_REST = 64 * 1024
 
-/** A node:net socket, with the bytes that have arrived and were not taken. */
+/** A node:net socket, with the received bytes that were not yet read. */
 export interface SocketChannel extends ByteChannel, Chunks {
   readonly socket: Socket
   held: number
   /** Number of bytes to hold before the socket pauses. */
   limit: number
-  /** Why the stream has ended; undefined while it is open. */
+  /** The reason why the stream has ended; undefined while it is open. */
   closed: string | undefined
   /** Called when bytes have arrived or the stream has ended. */
   onChange: () => void

@@ -10,10 +10,10 @@ export interface Port {
   close(): void
 }
 
-/** Largest number of bytes that a peer has not taken yet. */
+/** Largest number of sent bytes that a peer has not taken yet. */
 const HIGH_WATER = 1024 * 1024
 
-/** What goes through a port: bytes of the stream, how many of them a peer has taken, or the end. */
+/** A message on a port: bytes of the stream, the number of bytes that the peer has taken, or the end. */
 type PortMessage = ArrayBuffer | number | 'end'
 
 interface Peer extends Chunks {

@@ -10,7 +10,7 @@ import { CLOSED } from './transport.ts'
  */
 
 const HEADER_BYTES = 4
-/** Number of bytes in a record besides the piece of the stream. */
+/** Bytes that a record adds to its piece of the stream: header and tag. */
 export const OVERHEAD_BYTES = HEADER_BYTES + TAG_BYTES
 
 /** A region of memory, and its address for native code. */

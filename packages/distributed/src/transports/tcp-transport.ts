@@ -52,7 +52,7 @@ export type PollSet = ReturnType<typeof openPollSet>
 export function openPollSet(peers: number, doorbell = createBell()) {
   /** A struct pollfd for each peer, and for the doorbell: [fd, events | revents << 16]. */
   const pollfds = new Int32Array(2 * (peers + 1)).fill(-1)
-  // `watch` and `seen` keep the memory at this address.
+  // The memory at this address stays allocated, because `watch` and `seen` refer to it.
   const address = addressOf(pollfds)
 
   /** Sets which events of a peer's descriptor end a `sleep`. A failure always ends it. */
@@ -91,7 +91,7 @@ export function openPollSet(peers: number, doorbell = createBell()) {
 /**
  * Uses libc sockets: payloads move directly between the kernel and the arena.
  *
- * @param descriptors - of the connection to each rank; undefined for this rank
+ * @param descriptors - the descriptor of the connection to each rank; undefined for this rank
  * @param keys - keys of the connection to each rank; undefined if the connection is not encrypted
  */
 export function tcpTransport(

@@ -37,11 +37,11 @@ export interface Transport {
    * at once.
    */
   trySend(peer: number, at: number, length: number, more: boolean): number
-  /** Receives up to `length` bytes to offset `at`. Returns the number, or `CLOSED`. */
+  /** Receives up to `length` bytes to offset `at`. Returns the number of received bytes, or `CLOSED`. */
   tryReceive(peer: number, at: number, length: number): number
   /**
-   * Sets whether to wake this rank when the stream to `peer` accepts bytes again. Without `wantSend`,
-   * it is always woken, or polls.
+   * Sets whether to wake this rank when the stream to `peer` accepts bytes again. Without this method, the
+   * transport always wakes this rank, or this rank polls.
    */
   wantSend?(peer: number, wanted: boolean): void
   /** Returns why `trySend` or `tryReceive` has returned `CLOSED`. */
@@ -168,7 +168,7 @@ export interface SharedSlots {
   /** Exposes the buffer at offset `at` to other ranks, and wakes sleeping readers. */
   expose(group: number, epoch: number, header: SlotHeader, at: number): void
   /**
-   * Compares the header with which a peer has entered an epoch: one of this rank's last two. With
+   * Compares a peer's header in an epoch with `header`. The epoch is one of this rank's last two. With
    * `spins`, waits briefly if a spare core is available.
    */
   entryOf(peer: number, group: number, epoch: number, header: SlotHeader, spins: boolean): SlotEntry

@@ -134,7 +134,7 @@ const checksOfLibraries: Checks = {
       }
     }
     const { manifest } = tensorflow
-    // The check of the backend reports that TensorFlow is not set up.
+    // Without a manifest, the check of the backend reports that TensorFlow is not set up.
     if (manifest === undefined) return undefined
     const { folder, request, kernels } = manifest
     const found = describe(manifest)

@@ -90,7 +90,7 @@ const backendPackages = [
   ['webgpu', '@tensorflow/tfjs-backend-webgpu'],
 ] as const
 
-/** Folders to resolve packages from: those of the user, of tsrun, and of packages with a backend. */
+/** The places to resolve packages from: the user's folder, tsrun, and the packages with a backend. */
 function placesOf(cwd: string): string[] {
   const own = [join(cwd, 'any.js'), import.meta.url]
   const others = ['@tsrun/training', '@tsrun/native'].flatMap(
@@ -133,7 +133,7 @@ async function readGpus(options: Parameters<typeof runProgram>[2]) {
   const { stdout, stderr, failure } = await runProgram('nvidia-smi', QUERY, options)
   const lines = linesOf(failure === undefined ? stdout : `${stdout}\n${stderr}`)
   return {
-    /** For each GPU: name, memory with its unit, and version of the driver. */
+    /** For each GPU: the name, the memory with its unit, and the driver version. */
     gpus: failure === undefined ? lines : [],
     /** Why nvidia-smi fails; null if it works or is not installed. */
     gpuProblem:
@@ -144,7 +144,7 @@ async function readGpus(options: Parameters<typeof runProgram>[2]) {
 }
 
 const prefixes =
-  // A plain TF_ would also match the variables of Terraform.
+  // List the TF_ prefixes: TF_ alone would also match the variables of Terraform.
   /^(TSRUN|PET|MASTER|TORCHELASTIC|OMPI_COMM_WORLD|PMIX?|MPI|JOB_COMPLETION|V[CK]_TASK|OMP|OPENBLAS|MKL|BLIS|VECLIB|CUDA|NVIDIA_VISIBLE|NCCL|UCX|TF_(NUM|FORCE|CPP|ENABLE|GPU|XLA))_|^SLURM_(JOB_ID|JOB_N|LOCALID|N|PROCID|STEP|TASKS)/
 const names = new Set([
   'RANK',

@@ -60,7 +60,7 @@ export async function gatherFacts(env: NodeJS.ProcessEnv, cwd: string, signal: A
   }
 }
 
-/** The installation of `tsrun setup tensorflow`, if there is one, or why it cannot be used. */
+/** Finds the installation of `tsrun setup tensorflow`, if any. Returns `problem` if it cannot be used. */
 function readTensorFlow(env: NodeJS.ProcessEnv) {
   try {
     return { manifest: readTensorFlowManifest(env) }
@@ -105,7 +105,7 @@ async function tryBackends(
   if (training === undefined) {
     return [missing('wasm', 'the package @tsrun/training is not installed')]
   }
-  // The environment of the only rank of a job.
+  // Use the environment that a job with a single rank has.
   const rank = { ...env, ...deviceEnvironment(devices, env, 0, 1) }
   const facts: BackendFacts[] = []
   for (const name of ['wasm', 'cpu', 'tensorflow', 'webgpu']) {

@@ -119,7 +119,7 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal) {
       const { kernels = 'unknown' } = proof
       const chosen = type === undefined ? '' : ` (OPENBLAS_CORETYPE=${type})`
       return {
-        /** The first library whose products are right. */
+        /** The first library that computes correct matrix products. */
         library,
         /** The variable that names the library, or the package that contains it. */
         origin,

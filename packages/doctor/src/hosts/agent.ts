@@ -25,7 +25,7 @@ import { readCores, trySharedMemory } from '../host/machine.ts'
 
 export type HostFacts = Awaited<ReturnType<typeof gather>>
 
-/** The requests to an agent, and their answers. */
+/** The requests that an agent answers: a function for each kind of request. */
 export type Questions = ReturnType<typeof answersWith>
 
 const question = object({
@@ -64,7 +64,7 @@ export async function answerQuestions(
         write(`${JSON.stringify({ id, value } satisfies Reply)}\n`)
       },
       (error: unknown) => {
-        // The error of a name with several addresses has no message.
+        // If a name has several addresses, the error has no message, only a code.
         const problem = messageOf(error) || codeOf(error)
         write(`${JSON.stringify({ id, problem } satisfies Reply)}\n`)
       },
@@ -161,7 +161,7 @@ function serve(socket: Socket, secret: Buffer): void {
   let toTake = 0
   socket.setTimeout(PATIENCE, () => socket.destroy())
   socket.on('error', () => undefined)
-  // Count the received bytes, and discard them. Answer the last with this host's time.
+  // Count the received bytes, and discard them. After the last byte, answer with this host's time.
   const take = (bytes: number): void => {
     toTake -= bytes
     if (toTake === 0) socket.write(doubleOf(clock()))
@@ -234,7 +234,7 @@ export async function measureLink(options: LinkOptions) {
     return {
       /** Median of the round trips of a few bytes, in milliseconds. */
       roundTrip: trips[trips.length >> 1]!.time,
-      /** Milliseconds that the other host's clock is ahead of this one. */
+      /** Milliseconds by which the other host's clock is ahead of this host's clock. */
       ahead: shortest!.ahead,
       /** Error bound of `ahead` in milliseconds: half of the shortest round trip. */
       doubt: shortest!.time / 2,

@@ -28,12 +28,12 @@ export interface SurveyRequest {
   readonly signal: AbortSignal
 }
 
-/** The facts about a host, or the problem in collecting the facts. */
+/** The facts about a host, or why they could not be collected. */
 export type HostFinding = { readonly name: string } & (
   { readonly facts: HostFacts } | { readonly problem: string }
 )
 
-/** The measurement between two hosts, by index, or why it failed. */
+/** The measurement from host `from` to host `to` (indexes), or why it failed. */
 export type LinkFinding = { readonly from: number; readonly to: number } & (
   | { readonly link: Link }
   | {
@@ -95,7 +95,7 @@ export async function surveyHosts(request: SurveyRequest) {
     return {
       port: request.port,
       hosts: found.map(({ finding }) => finding),
-      /** Between all hosts whose agents answered, in both directions. */
+      /** The measurements between all hosts whose agents answered, in both directions. */
       links: links.toSorted((a, b) => a.from - b.from || a.to - b.to),
       /** For each host, why the host cannot reach the store; undefined if it can, or if this is unknown. */
       store: found.map((_, index) => store.get(index)),
@@ -198,7 +198,7 @@ function startAgent(host: RemoteHost, reach: Reach, secret: string) {
       if (answer !== undefined) waiting.get(answer.id)?.(answer)
     }
   }
-  // A start-up file of the shell may have printed a line without an end.
+  // Begin with `echo`: a start-up file of the shell may have printed an incomplete line.
   const command = commandIn(reach.cwd, 'echo && exec npx --no -- tsrun doctor --answer')
   const connection = openConnection(host, command, reach, (stream, text) => {
     if (stream === 'stderr') errors = (errors + text).slice(-2000)

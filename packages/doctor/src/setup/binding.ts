@@ -98,7 +98,7 @@ export async function compileBinding(
   )
 }
 
-/** Skips instruction sets that the compiler does not support. @returns the output for a supported set */
+/** Skips instruction sets that the compiler does not support. @returns the output of a successful build */
 async function compileKernels(make: Make, target: string): Promise<ToolOutput> {
   const outputs: ToolOutput[] = []
   for (const [name, flags] of Object.entries(INSTRUCTIONS)) {

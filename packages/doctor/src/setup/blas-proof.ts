@@ -2,7 +2,7 @@
 
 import { openBlas } from '@tsrun/native'
 
-/** Sizes m, n, k that reach the code of a BLAS for one row, for one column, and for large products. */
+/** Sizes m, n, k that exercise a BLAS's code paths for one row, one column and large products. */
 const SIZES = [
   [1, 67, 33],
   [19, 1, 130],

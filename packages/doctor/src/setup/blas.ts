@@ -22,7 +22,7 @@ import {
   type ToolContext,
 } from './tool.ts'
 
-/** How to get a BLAS without `tsrun setup`. */
+/** The advice for installing a BLAS without `tsrun setup`. */
 export const systemAdvice =
   'install the OpenBLAS of your system, which tsrun finds by its file name (Debian and Ubuntu: apt-get install ' +
   'libopenblas0-pthread)'
@@ -97,7 +97,7 @@ const LIMIT = 60_000
 const program = fileURLToPath(new URL('dist/blas-proof.js', packageFolder))
 const proven = object({ kernels: text.optional() })
 
-/** Tests a BLAS in a new process: compares its products with those of a loop. @returns the problem */
+/** Tests a BLAS in a new process against a simple loop. @returns the kernels, or the problem */
 export async function proveBlas(
   context: ToolContext,
   library: string,

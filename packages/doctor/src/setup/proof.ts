@@ -83,7 +83,7 @@ const causes = [
 export interface IdleGpus {
   /** The message in TensorFlow's log. */
   readonly reason: string
-  /** Whether this host has GPUs. A container image may be built on a host without any. */
+  /** Whether this host has GPUs. The host that builds a container image may have none. */
   readonly listed: boolean
 }
 

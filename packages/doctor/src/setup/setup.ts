@@ -12,13 +12,13 @@ import {
 import { isAlive } from '@tsrun/launcher/host'
 import { setupError, type ToolContext } from './tool.ts'
 
-/** What `tsrun setup NAME` installs in the folder NAME of TSRUN_HOME. */
+/** A component that `tsrun setup NAME` installs in the folder NAME of TSRUN_HOME. */
 export interface Component {
   readonly name: 'tensorflow' | 'blas'
   readonly title: ToolContext['title']
   /** Finds the installation that the manifest describes. @throws ERR_TSR_SETUP_MANIFEST */
   readonly find: (env: NodeJS.ProcessEnv) => Installation | undefined
-  /** Installs into a new folder. @returns the manifest, and a sentence on the result */
+  /** Installs into a new folder. @returns the manifest, and a sentence that describes the result */
   readonly build: (
     context: ToolContext,
     folder: string,
@@ -38,7 +38,7 @@ interface Tested {
   readonly sentence: string
   /** Whether ranks can use the installation on this host now; for example, its GPUs may be missing. */
   readonly isUsable: boolean
-  /** Whether the installation is the one that the user asks for. */
+  /** Whether the installation matches the user's request. */
   readonly isCurrent: boolean
 }
 
@@ -138,7 +138,7 @@ function makeHome({ env, log, title }: ToolContext, home: string): void {
   }
 }
 
-/** Removes build folders of killed set-ups on this host. */
+/** Removes the build folders of set-ups that were killed on this host. */
 function removeAbandoned(home: string, inUse: string | undefined): void {
   for (const name of readdirSync(home)) {
     const folder = join(home, name)

@@ -54,7 +54,7 @@ export function tensorflowComponent(request: TensorFlowRequest): Component {
   }
 }
 
-/** Describes unused GPUs, without which ranks cannot load the backend. */
+/** Explains why GPUs are unused. Ranks cannot load the GPU backend without GPUs. */
 function describeIdle({ reason, listed }: IdleGpus): string {
   return listed
     ? `but jobs need the GPUs and TensorFlow finds none (${reason}): ${gpuAdvice}`

@@ -5,7 +5,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { tsrError } from '@tsrun/core'
 
 export interface ToolContext {
-  /** What is set up, for messages. */
+  /** The name of the component, for messages. */
   readonly title: 'TensorFlow' | 'OpenBLAS'
   readonly env: NodeJS.ProcessEnv
   readonly signal: AbortSignal
@@ -32,8 +32,8 @@ interface ToolOptions {
 }
 
 /**
- * NODE_OPTIONS of a process that tests an installation: none, except under Yarn's Plug'n'Play, which finds
- * packages by the user's NODE_OPTIONS.
+ * Returns NODE_OPTIONS for a process that tests an installation. It is empty, except under Yarn's
+ * Plug'n'Play, which needs the user's NODE_OPTIONS to find packages.
  */
 export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
   return process.versions['pnp'] === undefined ? '' : (env['NODE_OPTIONS'] ?? '')
@@ -57,7 +57,7 @@ export async function runTool(
     detached: true,
   })
   const output = { stdout: '', stderr: '' }
-  /** The end of the output so far, of both streams together. */
+  /** The last characters of stdout and stderr, in the order of arrival. */
   let printed = ''
   appendFileSync(log, `$ ${command} ${args.join(' ')}\n`)
   for (const name of ['stdout', 'stderr'] as const) {
@@ -103,7 +103,7 @@ export async function runTool(
   }
 }
 
-/** The last line without colours, at most 100 characters. Skips pip's progress bars. */
+/** Returns the last line without colours, at most 100 characters. Skips pip's progress bars. */
 function lastLineOf(text: string): string | undefined {
   const lines = stripVTControlCharacters(text).split(/[\r\n]/)
   return lines
@@ -116,7 +116,7 @@ export function setupError(problem: string, what = 'TensorFlow'): Error {
   return tsrError('ERR_TSR_SETUP', { what, problem })
 }
 
-/** Matches lines of npm that do not tell the reason. */
+/** Matches lines of npm that do not contain the reason for a failure. */
 const npmNoise = /complete log|npm (error|ERR!)( (code|syscall|errno|path|dest) .*)?$/
 
 /** The most informative line of a failed tool's output: an error of npm or pip, else the last line. */
@@ -197,7 +197,7 @@ export interface Tool {
   readonly version: string
 }
 
-/** For calls that only print the version of a tool. */
+/** Options for commands that only print the version of a tool. */
 const PROBE = { limit: 60_000 }
 
 export async function findNpm(context: ToolContext): Promise<Tool> {

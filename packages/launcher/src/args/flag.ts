@@ -10,14 +10,14 @@ export interface Flag {
   readonly off?: string
   /** The placeholder of the value, for help, completion and docs. */
   readonly value?: string
-  /** Empty for a flag that help does not show. */
+  /** The description on the help page; an empty one hides the flag. */
   readonly description: string
   readonly fallback?: string
   readonly isNeeded?: true
-  /** The flag without which this one is refused. */
+  /** The name of another flag that this flag requires. */
   readonly needs?: string | undefined
   readonly excludes?: readonly string[]
-  /** The name of torchrun's flag, whose PET_* variable is read as well. */
+  /** The name of torchrun's equivalent flag. tsrun also reads the PET_* variable of that flag. */
   readonly torchrun?: string
   /** An environment variable of torchrun, with the lowest precedence. */
   readonly variable?: string
@@ -31,8 +31,8 @@ export interface Flag {
 export type Flags = Readonly<Record<string, Omit<Flag, 'name'>>>
 
 /**
- * Whether the flag takes a value. Compares what the readers expect, because an optional package may load
- * its own copy of `flag`.
+ * Whether the flag takes a value. Compares the `expected` texts, not the readers: an optional package may
+ * load its own copy of the reader `flag`.
  */
 export function takesValue({ reads }: Pick<Flag, 'reads'>): boolean {
   return reads?.expected !== flag.expected
@@ -43,7 +43,7 @@ export function flagNames(flags: Flags): string[] {
   return Object.entries(flags).flatMap(([name, { aliases = [] }]) => [name, ...aliases])
 }
 
-/** The name of the flag that a word of the command line spells, with dashes or underscores. */
+/** Finds the flag for a word of the command line, spelled with dashes or underscores. Returns its name. */
 export function findFlag<F extends Flags>(flags: F, word: string): (keyof F & string) | undefined {
   const spelled = word.replace(/^--?/, '').replaceAll('_', '-')
   return Object.keys(flags).find((name) => flagNames({ [name]: flags[name]! }).includes(spelled))

@@ -5,7 +5,7 @@ import { variablesOf, type Environment, type Settings } from './settings.ts'
 
 const HOSTS = 'tsrun hosts --hostfile FILE -- script'
 
-/** Flags of other launchers, and what tsrun has instead. */
+/** Flags of other launchers, each with the equivalent flag of tsrun. */
 const others: Readonly<Record<string, string>> = {
   'num-processes': 'accelerate; here --nproc, the ranks of each host',
   'num-machines': 'accelerate; here --nnodes',
@@ -60,10 +60,10 @@ const others: Readonly<Record<string, string>> = {
   'cpus-per-task': 'srun; here --bind core',
 }
 
-/** What the user probably meant by an unknown flag; empty if unknown. @param known - names of flags */
+/** Suggests a flag for an unknown one; empty if none is similar. @param known - names of flags */
 export function hintFor(unknown: string, known: readonly string[]): string {
   const word = unknown.replaceAll('_', '-')
-  // Commands have no flag --nproc, and other launchers have no such commands.
+  // Only a job has the flag --nproc, and only a job has a counterpart in other launchers.
   const other = known.includes('nproc') ? others[word] : undefined
   if (other !== undefined) return ` (a flag of ${other})`
   const names = known.filter((name) => name.length > 1)
@@ -71,7 +71,7 @@ export function hintFor(unknown: string, known: readonly string[]): string {
   return name === undefined ? '' : ` (the nearest is --${name})`
 }
 
-/** Flags that a script hardly has itself. */
+/** Flags that are unlikely to be flags of the script. */
 const early: readonly FlagName[] = [
   'nproc',
   'nnodes',
@@ -83,14 +83,14 @@ const early: readonly FlagName[] = [
   'max-restarts',
 ]
 
-/** Variables of tsrun that are no flags, without TSRUN_. */
+/** The environment variables of tsrun that do not set a flag. Their prefix TSRUN_ is omitted. */
 const variables =
   'TOKEN FLIGHT_DIR FLIGHT_ENTRIES HOME RUN_ID BLAS BACKEND LOCAL_RANK DEBUG TUNING TRACE_DIR STORE_PORT ' +
   'LIBMPI WEBGPU_ADAPTER RESTART_COUNT LOG_LEVEL KEEP_LOGS CORE_RANKS CONTROL_FD ARENA STATUS_PAGE ' +
   'RUNS_DIR NATIVE LAUNCHER_PID ENGINE CORES ACCEPT_FAULTS TRANSPORT TRACE_RANGE TRACE_BYTES ' +
   'STALL_WARNING MATH PARENT_PIPE DOWNLOADS'
 
-/** Sentences about what the user probably did not mean. @param words - the arguments of the script */
+/** Warns about probable mistakes, in sentences. @param words - the arguments of the script */
 export function remarksOn(
   settings: Settings,
   words: readonly string[],

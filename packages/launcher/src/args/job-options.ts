@@ -101,7 +101,7 @@ function refuseForPrograms(values: Values, settings: Settings): void {
 
 function nodeArgumentsOf({ 'node-args': words = [] }: Values): readonly string[] {
   const other = words.find((word) => !word.startsWith('-'))
-  // Node would run a leading word without a dash as the script.
+  // If the first word has no leading dash, Node would run it as the script.
   if (words[0] === other && other !== undefined) {
     throw usageError(`--node-args begins with ${other}, which is no option of Node`)
   }
@@ -116,12 +116,12 @@ function inspectOf({ 'inspect-rank': rank }: Values, { inspect }: Settings, npro
     ...(inspect === undefined
       ? { host: '127.0.0.1', port: INSPECTOR_PORT }
       : readSetting(inspect, inspectorFrom(highest))),
-    /** The only rank that listens, and waits, for the debugger. Undefined: all listen, and none waits. */
+    /** The rank that listens and waits for the debugger. Undefined: all ranks listen, and none waits. */
     rank,
   }
 }
 
-/** How a rank's cores are chosen. `core` divides all cores among ranks, regardless of NUMA nodes. */
+/** The policy that binds ranks to cores. `core` divides all cores among ranks, regardless of NUMA nodes. */
 export type Binding = NonNullable<Values['numa-binding']> | 'core'
 
 /** The cores and GPUs of this host, for `--nproc auto`, `gpu` and `cpu`. */
@@ -132,7 +132,7 @@ export interface Capacity {
   readonly usesGpus: () => boolean
 }
 
-/** @param isSaid - whether an option determines which host is node 0 */
+/** @param isSaid - true if an option determines which host is node 0 */
 function toPlacement(values: Values, settings: Settings, nproc: number, isSaid: boolean) {
   const { minNodes, nnodes } = values.nnodes
   const isElastic = minNodes < nnodes
@@ -218,7 +218,7 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
   const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
   /** The variables that pass these options to the ranks. */
   const environment: Record<string, string> = {
-    // Empty overrides the environment as `0` would, but a nested job does not count it as a setting.
+    // An empty value overrides the environment, as `0` does, but a nested job treats it as unset.
     TSRUN_TLS: values.tls ? '1' : '',
     ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
   }

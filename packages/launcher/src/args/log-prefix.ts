@@ -1,11 +1,11 @@
-/** A rank whose lines are shown. */
+/** Facts about a rank, for the prefix of its output lines. */
 export interface RankFacts {
   readonly rank: number
   readonly localRank: number
   readonly worldSize: number
   readonly role: string
   readonly host: string
-  /** The number of the rank's launcher. */
+  /** The rank of the node, from 0. */
   readonly node: number
   readonly pid: number
   /** The number of the attempt, from 0. */

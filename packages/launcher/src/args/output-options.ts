@@ -14,7 +14,7 @@ export function toOutput(values: Values, settings: Settings) {
   const prefix = settings['log-prefix'] ?? settings['log-line-prefix-template']
   return {
     directory: values['log-dir'],
-    /** The folder that keeps the output of the last jobs, without `directory`. */
+    /** The folder for the output of recent jobs. It is used if `directory` is undefined. */
     kept: undefined as string | undefined,
     /** Bytes of output after which the log files of a rank are rotated; undefined: never. */
     logMaxSize: values['log-max-size'],
@@ -26,9 +26,9 @@ export function toOutput(values: Values, settings: Settings) {
     dashboard: dashboardOf(values, settings),
     metrics: values.metrics,
     trace: traceOf(values, settings),
-    /** The ranks of the job whose output is shown; undefined: all. */
+    /** The world ranks whose output is shown; undefined: all. */
     ranks: values.ranks,
-    /** The ranks of each host whose output is shown; undefined: all. */
+    /** The local ranks whose output is shown; undefined: all. */
     localRanks: values['local-ranks-filter'],
     /** The destination of each stream by local rank; undefined: the console and the log folder, if any. */
     destinations: destinationsOf(values),
@@ -41,7 +41,7 @@ export function toOutput(values: Values, settings: Settings) {
   }
 }
 
-/** Whether options need log files, even without `--log-dir`. */
+/** Whether the options require log files, even without `--log-dir`. */
 export function needsFiles({ destinations, filters }: OutputOptions): boolean {
   return destinations !== undefined || filters.stdout.length + filters.stderr.length > 0
 }

@@ -33,7 +33,7 @@ export function usageError(problem: string, cause?: unknown): TsrError {
   return tsrError('ERR_TSR_USAGE', { problem }, { cause })
 }
 
-/** The reason for an error, without the advice that addresses callers of a function. */
+/** The reason for an error. Omits the advice, which is meant for callers of a function. */
 export function reasonOf(error: unknown): string {
   if (!isTsrError(error) || error.code !== 'ERR_TSR_ARGUMENT') {
     return messageOf(error).split(/\.?\n|:\n/, 1)[0]!
@@ -260,7 +260,7 @@ const measures: Readonly<Record<'count' | 'bytes' | 'bytes/s', Measure>> = {
   },
 }
 
-/** Reads `10B` parameters, `24GB` or `24GiB`, `10GB/s` or `100Gbit/s`. Of a count, `B` means 10^9. */
+/** Reads `10B` (a count, where `B` means 10^9), `24GB` or `24GiB`, `10GB/s` or `100Gbit/s`. */
 export function quantity(what: keyof typeof measures): Schema<number> {
   const { expected, factors } = measures[what]
   return written(expected, (given) => {

@@ -17,7 +17,7 @@ export function toRendezvous(
 ) {
   const isHost = conf.get('is_host')
   const lastCall = conf.get('last_call_timeout')
-  /** Prefers torchrun's setting `other` to the default of the flag. */
+  /** Reads torchrun's setting `other` if the flag is not set. */
   const timeoutOf = (name: 'rdzv-timeout' | 'host-timeout', other: Setting | undefined): number =>
     settings[name]?.source === 'default' && other !== undefined
       ? readSetting(other, timeout)
@@ -26,7 +26,7 @@ export function toRendezvous(
     ...endpointOf(values, settings),
     /** Whether this host is node 0; undefined if no option decides. */
     isNodeZero: isHost && readSetting(isHost, flag),
-    /** A name of the job, which has to be the same on all hosts. */
+    /** The name of the job, the same on all hosts. */
     rdzvId: values['rdzv-id'],
     /** Milliseconds that the hosts wait for each other at the start. */
     timeout: timeoutOf('rdzv-timeout', conf.get('join_timeout') ?? conf.get('timeout')),
@@ -56,7 +56,7 @@ export function withoutOthers(settings: Settings): Settings {
   }
 }
 
-/** Whether no other host could join, as with `--nnodes 1:2 --rdzv-endpoint localhost:0`. */
+/** True if no other host can join, for example with `--nnodes 1:2 --rdzv-endpoint localhost:0`. */
 function isOnlyHere({ nnodes, 'rdzv-endpoint': endpoint }: Settings): boolean {
   const isLocal = /^(localhost|127\.[\d.]+|\[::1\]):0$/i.test(endpoint?.value ?? '')
   return isLocal && nnodes?.value.startsWith('1:') === true
@@ -112,7 +112,7 @@ export function readConf(settings: Settings): Map<string, Setting> {
   return conf
 }
 
-/** How long torchrun would wait for a silent host; undefined without keep-alive settings. */
+/** Returns torchrun's time-out for a silent host in seconds; undefined without keep-alive settings. */
 function silenceOf(conf: ReadonlyMap<string, Setting>): Setting | undefined {
   const [interval, attempts] = [conf.get('keep_alive_interval'), conf.get('keep_alive_max_attempt')]
   if (interval === undefined && attempts === undefined) return undefined
@@ -120,7 +120,7 @@ function silenceOf(conf: ReadonlyMap<string, Setting>): Setting | undefined {
   return { value: String(seconds), source: (interval ?? attempts)!.source }
 }
 
-/** Where the store is; port 0, only on a single host: any free port. */
+/** Returns host and port of the store. Port 0 means any free port, and is valid only on a single host. */
 function endpointOf(values: Values, settings: Settings) {
   const isAlone = values.nnodes.nnodes === 1
   const standard = values['rdzv-backend'] === 'c10d' ? C10D_PORT : STANDARD_PORT

@@ -33,7 +33,7 @@ export function completeSettings(values: FlagValues, env: Environment): Settings
   return completed
 }
 
-/** A flag without a reader keeps its text. */
+/** Parses the settings. A flag without a reader keeps its text. */
 export function readSettings(settings: Settings): Values {
   const values = flagTable.map(({ name, reads, off }) => {
     const setting = settings[name]
@@ -110,7 +110,7 @@ function schedulerSettings(env: Environment): Settings {
   return settings
 }
 
-/** The number of nodes, and a clause for the error message if a node has several tasks. */
+/** Reads Slurm's number of nodes, and describes the tasks if a node has several of them. */
 function slurm(env: Environment) {
   // Only a step (srun) runs tsrun on every node.
   if (env['SLURM_STEP_ID'] === undefined && env['SLURM_STEPID'] === undefined) return undefined

@@ -1,4 +1,4 @@
-// All commands are one chunk: chunks for each would share some forty others, and a job would start later.
+// Bundle all commands into one chunk. Separate chunks would share some forty others and delay each start.
 export { command as init } from './init.ts'
 export { command as hosts } from './hosts.ts'
 export { command as logs } from './logs.ts'

@@ -45,7 +45,7 @@ export async function runCommand(argv: readonly string[]): Promise<number> {
     interrupts,
     stdin: isHeld ? undefined : input,
   })
-  // From ssh, 255 would mean that the connection is lost.
+  // ssh uses 255 for a lost connection, so return another code.
   return isHeld && exitCode === SSH_FAILED ? SSH_FAILED - 1 : exitCode
 }
 
@@ -95,7 +95,7 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
       return USAGE
     }
     if (!isTsrError(error)) throw error
-    // Omit the advice of this error, which addresses authors of scripts.
+    // Omit the advice of this error, because it addresses authors of scripts.
     const { message } = error.code === 'ERR_TSR_ARGUMENT' ? usageError(reasonOf(error)) : error
     const page = commandNames.includes(argv[0] ?? '') ? `See tsrun ${argv[0]!} --help.` : HELP
     console.write('stderr', `tsrun: ${message.replace(HELP, page)}\n`)

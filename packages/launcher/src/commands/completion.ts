@@ -26,7 +26,7 @@ export const command = declareCommand({
  * `:files` and `:folders` ask the shell to complete file names.
  *
  * @param line - the words between `tsrun` and the cursor
- * @param of - the command that is the first word, if it is one
+ * @param of - the command that the first word names, if any
  */
 export function completionsOf(line: readonly string[], of: Command | undefined): string[] {
   const before = line.slice(of === undefined ? 0 : 1, -1)

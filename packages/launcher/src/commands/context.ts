@@ -3,13 +3,13 @@ import type { Console } from '../logs/console.ts'
 import type { InputSource } from '../job/process/input.ts'
 import type { Interrupts } from '../job/process/interrupts.ts'
 
-/** The environment of a command. */
+/** The parts of the process that a command uses. */
 export interface CommandContext {
   readonly env: NodeJS.ProcessEnv
   readonly cwd: string
   readonly console: Console
   readonly interrupts: Interrupts
-  /** The standard input of the process; undefined: ranks get no input. */
+  /** The standard input of the process; without it, ranks get no input. */
   readonly stdin?: InputSource | undefined
   exitCode: number
 }
@@ -20,11 +20,10 @@ export interface Command<V = never> {
   readonly usage: string
   readonly argument?: { readonly description: string; readonly choices?: readonly string[] }
   readonly flags: Flags
-  /** @param words - the argument, or for `tsrun hosts` what follows `--` */
+  /** @param words - the argument, or for `tsrun hosts` the words after `--` */
   readonly run: (values: V, context: CommandContext, words: readonly string[]) => unknown
 }
 
-/** Declares a command. */
 export function declareCommand<const F extends Flags>(
   command: Command<ValuesOf<F>> & { readonly flags: F },
 ): Command {

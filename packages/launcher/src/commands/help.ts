@@ -10,7 +10,7 @@ const ENVIRONMENT =
   'A flag that is not given is taken from the environment: TSRUN_<FLAG>, for example TSRUN_NPROC; ' +
   'then, for the flags that torchrun has too, PET_<FLAG>.'
 
-/** The help page of a command, or that of a job with all commands. */
+/** Returns the help page of a command; without one, the page of `tsrun`, which lists all commands. */
 export async function helpPage(name: string, command: Command | undefined): Promise<string> {
   const { default: yargs } = await import('yargs')
   const parser = yargs()

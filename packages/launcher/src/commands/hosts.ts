@@ -124,7 +124,7 @@ async function runJobOn(
   }
   const codes = ends.map(({ code }) => code)
   if (!ends.some(({ isLost }) => isLost)) return codes.find((code) => code !== 0) ?? 0
-  // The other hosts were stopped by the SIGTERM above.
+  // Ignore the exit codes of the hosts that the SIGTERM above stopped.
   return codes.find((code) => ![0, SSH_FAILED, TERMINATED].includes(code)) ?? TRY_AGAIN
 }
 

@@ -59,7 +59,7 @@ function initProject(folder: string, cwd: string): string {
       lines.push(`  ${isKept ? 'kept     ' : 'wrote    '} ${name}`)
     }
     lines.push('Next:', ...(home === cwd ? [] : [`  cd ${quoted(folder)}`]), '  npm install')
-    // A project that exists may have other scripts of these names.
+    // An existing project may have other scripts with these names.
     lines.push(
       ...(isNew
         ? ['  npm run train', '  npm test']
@@ -79,7 +79,7 @@ function isThere(path: string): boolean {
 
 type Manifest = Readonly<Record<string, unknown>>
 
-/** Adds what is missing to a package.json. @throws ERR_TSR_USAGE */
+/** Adds the missing entries to a package.json. @throws ERR_TSR_USAGE */
 function completeManifest(text: string): string {
   const manifest = parseJson(text.replace(/^\ufeff/, ''), record(anything()))
   if (manifest === undefined) {

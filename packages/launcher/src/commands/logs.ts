@@ -61,7 +61,7 @@ async function showLogs(request: Request, context: CommandContext): Promise<void
   const { folder, ranks, tail, format, record } = request
   const { env, console, interrupts } = context
   const { stop } = interrupts
-  /** The lines so far, while `--tail` waits for the end of the logs. */
+  /** The lines read so far, while `--tail` waits for the end of the logs. */
   let kept: { readonly stream: StreamName; readonly text: string }[] | undefined =
     tail === undefined ? undefined : []
   const attempts = (): number[] => attemptsIn(folder)

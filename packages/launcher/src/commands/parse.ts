@@ -12,7 +12,7 @@ import { commandNames, commands } from './table.ts'
 /** The first argument when a completion script calls tsrun. The words of the command line follow. */
 const COMPLETION_REQUEST = '--get-yargs-completions'
 
-/** @param cwd - where optional packages with commands are looked for, beside tsrun */
+/** @param cwd - the project folder, where optional packages with commands are looked up, too */
 export async function parse(given: readonly string[], cwd = process.cwd()) {
   const argv = withoutDetours(given)
   const isRequest = argv[0] === COMPLETION_REQUEST
@@ -33,7 +33,7 @@ export async function parse(given: readonly string[], cwd = process.cwd()) {
   const problem = read.problem ?? problemOf(read, name, command)
   if (problem !== undefined) throw usageError(problem)
   return {
-    /** What is shown instead of running anything: help, the version, or completions. */
+    /** The text to print instead of running anything: help, the version, or completions. */
     printed: '',
     /** Undefined if the command line starts a job. */
     command,
@@ -44,7 +44,7 @@ export async function parse(given: readonly string[], cwd = process.cwd()) {
   }
 }
 
-/** Replaces words of other tools that have a counterpart here. */
+/** Replaces the commands of other tools by the equivalents of tsrun. */
 function withoutDetours(argv: readonly string[]): readonly string[] {
   const [first = '', ...rest] = argv
   const [name, shell] = first.split('=')
@@ -55,7 +55,7 @@ function withoutDetours(argv: readonly string[]): readonly string[] {
   return first === 'launch' || first === 'run' ? rest : argv
 }
 
-/** Loads a command of tsrun, or one of the optional package @tsrun/doctor. */
+/** Loads a command of tsrun, or a command of the optional package @tsrun/doctor. */
 async function load(name: string, cwd: string): Promise<Command> {
   const own: Exported = await import('./all.ts')
   const command =
@@ -82,7 +82,7 @@ const separators: Readonly<Record<string, string>> = {
 
 type Read = ReturnType<typeof readWords>
 
-/** Reads the words of a command, or those of a job up to the script. */
+/** Reads the words of a command, or the words of a job up to the script. */
 function readWords(line: readonly string[], name?: string, command?: Command) {
   const flags: Flags = {
     ...(command?.flags ?? { ...jobFlags, version: { reads: flag, description: '' } }),
@@ -131,7 +131,7 @@ function readWords(line: readonly string[], name?: string, command?: Command) {
   return { flags, texts, positionals, words: [...(rest ?? positionals)], problem, unknown }
 }
 
-/** The first mistake of a command line in which each flag has its value. */
+/** Finds the first mistake of a command line. Missing values of flags have already been found. */
 function problemOf(
   { flags, texts, positionals, unknown }: Read,
   name: string,

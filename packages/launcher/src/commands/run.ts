@@ -29,7 +29,7 @@ import { distributeInput } from '../job/process/input.ts'
 import type { CommandContext } from './context.ts'
 import { commandNames } from './table.ts'
 
-/** The largest number of ranks whose output is kept by default: each has three open files. */
+/** The maximum number of ranks whose output is kept by default. Each rank has three open files. */
 const MOST_KEPT = 128
 
 /** Runs the job of the command line, or prints its plan. */
@@ -75,11 +75,11 @@ async function runGiven(
   const isDetached = takeDetached(env)
   const script = findCode(program, cwd, env)
   failure.script = script.path
-  // Programs may compute on GPUs without tsrun knowing it.
+  // tsrun cannot know whether a program computes on GPUs.
   const wantsGpus = program.kind === 'program' || usesGpus(env)
   if (wantsGpus) gpus.check()
   const devices = findDevices(env, () => gpus.list)
-  // The output of a detached job is in its log files alone.
+  // A detached job writes its output only to the log files.
   const shown = isDetached ? { ...output, ranks: new Set<number>() } : output
   const job = createJob({ ...options, output: shown }, env, cwd, script, script, {
     ...devices,
@@ -98,14 +98,14 @@ async function runGiven(
       const reason = `output is not kept of more than ${MOST_KEPT} ranks, nor if TSRUN_KEEP_LOGS is 0 or its folder cannot be used`
       throw usageError(`--detach needs --log-dir DIR here: ${reason}`)
     }
-    // The launcher in the background takes the folder that was made for it.
+    // The launcher in the background uses the folder that was created above.
     context.exitCode = await detach(logs, { ...env, TSRUN_LOG_DIR: output.directory }, context)
     return
   }
   if (settings['signals-to-handle']?.source !== 'default') interrupts.handle(restart.signals)
   const words = program.kind === 'program' ? [] : program.arguments
   for (const text of remarksOn(settings, words, env)) announcer.say('remark', text)
-  // Several hosts agree on the run when they meet, and name it then.
+  // Several hosts agree on the run ID at the rendezvous, and announce it then.
   const run = nnodes === 1 ? `run ${job.identity.runId}: ` : ''
   if (origin !== undefined) announcer.say('settings', run + origin)
   const { directory, trace } = output
@@ -195,7 +195,7 @@ function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): 
     output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
   if (directory !== undefined) return { ...options, output: { ...output, trace, directory } }
   const { nproc } = options.placement
-  // A rank has two sets of files of this size (see `OLDER`), in each of two attempts.
+  // Each rank has two sets of files of this size (see `OLDER`) in each of two attempts.
   const logMaxSize = KEPT_BYTES / 4 / nproc
   const kept = nproc > MOST_KEPT ? undefined : keptLogs(env)
   return { ...options, output: { ...output, trace, kept, logMaxSize } }

@@ -71,7 +71,7 @@ function pagesOf(pid: number): StatusSnapshot[] {
       if (files.has(ino)) return []
       files.add(ino)
       const page = readStatusPage(path)
-      // Skip starting ranks, which also keep the page open for a moment.
+      // Skip ranks that are starting, because they also keep the page open for a moment.
       return page.launcherPid === pid ? [page] : []
     } catch {
       // The process closed the file during the search.

@@ -98,7 +98,7 @@ async function runAttempts(job: Job, nodes: Nodes, context: JobContext): Promise
     for (const watcher of context.watchers ?? []) {
       watcher.showFailure?.(visibleText(text(false)), attempt)
     }
-    // Before a restart, name the place of the details instead of showing them.
+    // Before a restart, point to the details instead of printing them.
     const logs = job.output.kept === undefined ? undefined : `tsrun logs ${plan.runId}`
     const where =
       verdict.kind === 'failure' && verdict.restart ? (verdict.failure.logs ?? logs) : undefined
@@ -131,7 +131,7 @@ export async function runOnce(
   const folderOf = (logs: string | undefined, attempt = restartCount): string | undefined =>
     logs === undefined ? undefined : attemptDirectory(logs, plan.runId, attempt)
   const directory = folderOf(output.directory)
-  // Keep two attempts, so that the size stays limited.
+  // Keep the logs of two attempts, so that their size stays limited.
   const old = folderOf(output.kept, restartCount - 2)
   if (old !== undefined) rmSync(old, { recursive: true, force: true })
   const ranks = ranksOf(plan, nodeRank)
@@ -184,7 +184,7 @@ export async function runOnce(
   }
 }
 
-/** @param unwanted - aborting it removes the listener, so that attempts do not accumulate in memory */
+/** @param unwanted - removes the listener when aborted, so that listeners do not accumulate */
 async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclusion> {
   if (!kill.aborted) await once(kill, 'abort', { signal: unwanted })
   await pause(ANSWER_TIME)
@@ -192,7 +192,7 @@ async function giveUp(kill: AbortSignal, unwanted: AbortSignal): Promise<Conclus
   return { verdict: { kind: 'interrupted', exitCode }, reports: undefined }
 }
 
-/** Lists the nodes on node 0; another node says which it is. */
+/** Announces the nodes: node 0 lists all of them, any other node only itself. */
 function announceNodes({ plan, nodeRank: own }: NodePlace, { announcer }: JobContext): void {
   const { nodes } = plan
   if (nodes.length === 1) return

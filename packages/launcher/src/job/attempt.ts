@@ -22,7 +22,7 @@ interface Attempt {
   readonly shared: SharedAttempt
   /** The folder of the log files; undefined without log files. */
   readonly logs: string | undefined
-  /** The folder of the flight records; empty: none. */
+  /** The folder of the flight records; empty if no records are written. */
   readonly records: string
 }
 
@@ -46,7 +46,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   const stackRequests = await openStackRequests(job.program, ranks)
   const page = openStatusPage(job, place, restartCount, stackRequests.address)
   stackRequests.readStatus = page.ranks
-  let places = page.places()
+  let places: ReturnType<typeof page.places>
   try {
     for (const watcher of watchers) watcher.follow?.(facts, page.ranks)
     const environment = { TSRUN_FLIGHT_DIR: records, ...page.environment }
@@ -98,7 +98,7 @@ export function isTimeUp({ reason }: AbortSignal): boolean {
 
 /**
  * Resolves when all ranks have succeeded, when it is clear which rank failed first, or when another host
- * ends the attempt. Resolves to true only at an interrupt.
+ * ends the attempt. The result is true only if the job was interrupted.
  */
 async function untilDecided(
   ranks: readonly RankProcess[],
@@ -124,7 +124,7 @@ async function untilDecided(
     fail()
     return false
   } finally {
-    // Remove the listener, so that attempts do not accumulate in memory.
+    // Remove the listener, so that listeners do not accumulate over the attempts.
     decided.abort()
     endRelay()
     endSampling()

@@ -9,7 +9,7 @@ import type { JobContext } from './job.ts'
 /** The environment variable that marks the launcher in the background. */
 const DETACHED = 'TSRUN_DETACHED'
 
-/** The file with the messages of tsrun itself about a detached job, in the folder of the run. */
+/** The file in the run's folder that holds tsrun's own messages about a detached job. */
 const LAUNCHER_LOG = 'launcher.log'
 
 /** Whether this launcher runs in the background. Removes the variable, so that ranks do not get it. */
@@ -67,7 +67,7 @@ function openLog(directory: string, file: string): number {
   }
 }
 
-/** Returns the output of tsrun itself for a detached job; empty for other jobs. */
+/** Returns tsrun's own messages about a detached job; empty for other jobs. */
 export function readLauncherLog(run: string): string {
   const path = join(run, LAUNCHER_LOG)
   if (!existsSync(path)) return ''

@@ -36,7 +36,7 @@ export interface JobWatcher {
   showFailure?(report: string, attempt: Omit<AttemptFacts, 'worldSize'>): void
 }
 
-/** The parts of its process that a job uses. */
+/** The parts of the launcher process that a job uses. */
 export interface JobContext {
   readonly console: Console
   readonly announcer: Announcer
@@ -88,7 +88,7 @@ function argumentsOf(
   code: Script,
   { nodeArguments }: ProgramOptions,
 ): string[] {
-  // This script, `rank/program.ts`, replaces itself with the user's program.
+  // The script `rank/program.ts` replaces its own process with the user's program.
   if (script.language === 'program')
     return [fileURLToPath(new URL('dist/program.js', packageFolder))]
   const preload = new URL('dist/preload.js', packageFolder)
@@ -99,7 +99,7 @@ function argumentsOf(
     const tsx = loader.length === 0 ? undefined : resolveFrom(places, 'tsx')
     refuseModuleSyntax(script, { hasLoader: hasLoader(node.nodeOptions), tsx })
   }
-  // Each memory of WebAssembly would take 10 GiB of the address space.
+  // By default, each WebAssembly memory reserves 10 GiB of the address space.
   const isLimited = Number.isFinite(softLimit('Max address space'))
   const memory = isLimited ? ['--disable-wasm-trap-handler'] : []
   return ['--enable-source-maps', '--import', preload.href, ...loader, ...memory, ...nodeArguments]

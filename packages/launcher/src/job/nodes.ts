@@ -28,21 +28,21 @@ export interface SharedAttempt {
 
 export interface Conclusion {
   readonly verdict: Verdict
-  /** The reports of all nodes, on node 0, or on another node if node 0 is gone. Undefined elsewhere. */
+  /** The reports of all nodes. Only node 0 has them, or another node if node 0 is gone. */
   readonly reports: readonly NodeReport[] | undefined
 }
 
 /**
- * Whether only this host leaves a job that can continue without it, as at a preemption (SIGTERM). Other
- * signals, such as Ctrl-C, stop the job on all hosts.
+ * Whether the interruption affects only this host, if the job can continue without it. SIGTERM does,
+ * because it announces a preemption. Other signals, such as Ctrl-C, stop the job on all hosts.
  */
 export function isLeave(interruption: Interruption | undefined): boolean {
   return interruption?.reason === 'SIGTERM'
 }
 
 /**
- * Returns the exit code of a job that an interruption of this host ends. If the machine of an elastic
- * job is being removed, the code asks the scheduler to start the job on other hosts.
+ * Returns the exit code of the launcher after this host was interrupted. If the machine of an elastic job
+ * is being removed, the code asks the scheduler to start the job on other hosts.
  */
 export function exitCodeAt(interruption: Interruption, isElastic: boolean): number {
   return isElastic && isLeave(interruption) ? TRY_AGAIN : interruption.exitCode

@@ -19,7 +19,7 @@ interface JobFailure {
 
 export type FailureReport = ReturnType<typeof failureReport>
 
-/** Reports the failure of a job once, as `--on-failure` says. */
+/** Reports the failure of a job once, to the command or the URL of `--on-failure`. */
 export function failureReport(
   { restart, program, dryRun }: JobOptions,
   { env, interrupts }: { readonly env: NodeJS.ProcessEnv; readonly interrupts: Interrupts },
@@ -33,11 +33,11 @@ export function failureReport(
     showFailure(report: string): void {
       lastReport = report
     },
-    /** @param error - why the job could not start; nothing is reported of a usage error */
+    /** @param error - why the job could not start; usage errors are not reported */
     async send(exitCode: number, error?: unknown): Promise<void> {
       const receiver = to
       to = undefined
-      // A signal is no failure of the job.
+      // A job that was stopped by a signal has not failed.
       const isStopped = interrupts.stop.aborted && exitCode !== TIMED_OUT
       if (receiver === undefined || exitCode === 0 || isStopped) return
       if (isTsrError(error) && error.code === 'ERR_TSR_USAGE') return
@@ -51,13 +51,13 @@ export function failureReport(
   return failure
 }
 
-/** Milliseconds for the command or the URL. */
+/** Time limit in milliseconds for the command or the HTTP request. */
 const LIMIT = 30_000
 
 /**
- * Runs a command of the shell with the report as its input, or posts the facts as JSON to a URL.
+ * Runs a shell command with the report as its input, or posts the facts as JSON to a URL.
  *
- * @returns what went wrong, if anything
+ * @returns a description of the problem, if there was one
  */
 async function reportJobFailure(
   to: string,
@@ -87,7 +87,7 @@ async function reportJobFailure(
       stdio: ['pipe', 'inherit', 'inherit'],
       timeout: LIMIT,
     })
-    // A command need not read the report.
+    // The command may ignore the report, so EPIPE is not a problem.
     const code = (error as NodeJS.ErrnoException | undefined)?.code
     if (error !== undefined && code !== 'EPIPE') return error.message
     return status === 0 ? undefined : `exit code ${status ?? 'unknown'}`

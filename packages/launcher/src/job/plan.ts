@@ -15,12 +15,12 @@ import { ranksOf, roleSizeOf, worldSizeOf, type NodePlace } from './nodes.ts'
 
 const WITHOUT_WARNING = '--disable-warning=MODULE_TYPELESS_PACKAGE_JSON'
 
-/** Lower limit of COLUMNS for ranks, however long their prefix is. */
+/** The minimum of COLUMNS for a rank, even if the prefix of its lines is long. */
 const FEWEST_COLUMNS = 20
 
 /** The inputs of a plan that differ between attempts. */
 interface AttemptSetup {
-  /** More variables for all ranks. */
+  /** Additional environment variables for all ranks. */
   readonly environment?: Readonly<Record<string, string>>
   readonly directory?: string | undefined
 }
@@ -37,7 +37,7 @@ export function planAttempt(
   const ranks = ranksOf(plan, nodeRank)
   const [executable, ...args] = command
   const forced = output.format !== 'json' && colour.stdout && env['FORCE_COLOR'] === undefined
-  /** The launcher's width without the prefix of the rank. */
+  /** The width of the launcher's terminal without the prefix of the rank's lines. */
   const columns = (rank: number, localRank: number): string => {
     const facts = { rank, localRank, worldSize: worldSizeOf(plan), role, node: nodeRank }
     const now = { host: hostname(), pid: process.pid, generation: restartCount, startedAt: 0 }
@@ -81,7 +81,7 @@ export function planAttempt(
     command: [
       executable,
       ...ownNodeArguments(program, rank, localRank, setup),
-      // Only the first rank of each host warns that package.json does not tell the module type.
+      // Only the first rank of each host warns that package.json has no "type".
       ...(localRank > 0 ? [WITHOUT_WARNING] : []),
       ...args,
       ...program.arguments,
@@ -89,7 +89,7 @@ export function planAttempt(
   }))
 }
 
-/** The Node arguments that only this rank gets. Node prints where it listens for a debugger. */
+/** The Node arguments that only this rank gets. Node itself prints the address for a debugger. */
 function ownNodeArguments(
   { profiles, inspect }: ProgramOptions,
   rank: number,
@@ -100,7 +100,7 @@ function ownNodeArguments(
   const args = profiles.flatMap((kind) => [`--${kind}-prof`, `--${kind}-prof-dir=${folder}`])
   if (inspect === undefined || (inspect.rank ?? rank) !== rank) return args
   const { host, port, rank: only } = inspect
-  // Node chooses a free port for port 0.
+  // Port 0 makes Node choose a free port.
   const own = port === undefined ? 0 : only === undefined ? port + localRank : port
   return [...args, `--inspect${only === undefined ? '' : '-brk'}=${host}:${own}`]
 }
@@ -134,7 +134,7 @@ export function assumedPlace({ program, placement, rendezvous, identity }: Job):
   return { plan, nodeRank: placement.nodeRank ?? 0 }
 }
 
-/** What `--dry-run` assumes about the attempt. */
+/** The assumptions of `--dry-run` about the attempt. */
 export function assumedSetup({ output, identity }: Job): AttemptSetup {
   const { directory = '(a new folder)' } = output
   return { directory: attemptDirectory(directory, identity.runId, 0) }

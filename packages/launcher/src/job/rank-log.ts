@@ -38,7 +38,7 @@ export function openRankLogs(
       const streams = streamNames.filter((stream) => goesTo?.[stream].isWritten ?? true)
       if (directory === undefined || streams.length === 0) return undefined
       const fail = (reason: string): void => {
-        // Nobody has asked for the logs that are kept by default.
+        // The user did not request the logs that are kept by default, so do not report their failure.
         if (output.directory === undefined) return
         announcer.say('log-failure', `the log files of rank ${rank} end here: ${reason}`, { rank })
       }

@@ -29,13 +29,13 @@ const runRecord = object({
   script: text,
   host: text,
   launcherPid: count(),
-  /** When that launcher started, in clock ticks since boot; null without /proc. */
+  /** The start time of the launcher in clock ticks since boot; null without /proc. */
   launcherStart: text.nullable(),
   /** In the format of ISO 8601. */
   startedAt: text,
-  /** The folder of `--log-dir`; null: there are no log files. */
+  /** The folder of `--log-dir`; null without log files. */
   logDir: text.nullable(),
-  /** In ISO 8601; null: the job is running, or its launcher was killed. */
+  /** In ISO 8601; null while the job is running, or if its launcher was killed. */
   endedAt: text.nullable(),
   exitCode: integer.nullable(),
 })
@@ -88,13 +88,13 @@ function recordsFolder(env: Environment): string {
   return folder !== '' ? resolve(folder) : join(tsrunHome(env), 'runs')
 }
 
-/** Why the records are not used: other users could write them, or read which scripts this user runs. */
+/** Returns why the records are not used: other users could write them, or see the scripts of this user. */
 function distrustOfRecords(env: Environment): string | undefined {
   const given = env['TSRUN_RUNS_DIR'] ?? ''
   return (given === '' ? distrustOf(tsrunHome(env)) : undefined) ?? distrustOf(recordsFolder(env))
 }
 
-/** Limits of the kept output: jobs, and bytes of one job and of all jobs at its start. */
+/** The limits of the kept jobs: their number, and the bytes of each one and of all when a job starts. */
 const KEPT_JOBS = 5
 export const KEPT_BYTES = 8 * 2 ** 20
 

@@ -25,7 +25,7 @@ export function openTraceFolder(
 ): TraceOptions | undefined {
   if (trace === undefined) {
     if (dashboard === undefined) return undefined
-    // Killed launchers have left their folders.
+    // Remove the folders that killed launchers left behind.
     removeTemporary(SHOWN_NAME, (_, rest) => /^\d+-/.test(rest) && !isAlive(parseInt(rest)))
     const made = join(tmpdir(), `${SHOWN_NAME}${process.pid}-${randomBytes(8).toString('hex')}`)
     return { directory: made, steps: undefined, bytes: SHOWN_BYTES }

@@ -4,7 +4,7 @@ import type { LogFormat } from '../args/output-options.ts'
 import { jsonLine, type StreamName } from './lines.ts'
 import { wantsColour } from './presenter.ts'
 
-/** Ends what raw output of a rank may have left on: a control sequence, another character set, colours. */
+/** Resets the terminal after raw output: ends a control sequence, restores character set and colours. */
 const RESET = '\x1b\\\x1b(B\x0f\x1b[0m'
 
 const others = { stdout: 'stderr', stderr: 'stdout' } as const
@@ -54,7 +54,7 @@ export function openConsole(
     isIncomplete: false,
     isUsed: false,
 
-    /** If stderr cannot be written, its text goes to stdout, so that failure reports are not lost. */
+    /** If writing to stderr fails, writes the text to stdout, so that failure reports are not lost. */
     write(name: StreamName, text: string): void {
       console.isUsed = true
       const { output, sources, isClosed } = streams[name]
@@ -71,8 +71,8 @@ export function openConsole(
     },
 
     /**
-     * Writes text for humans, which may quote untrusted text. Of the terminal control sequences, only
-     * colours pass, and only to terminals. For output that programs read, use `write`, which changes no
+     * Writes text for humans, which may quote untrusted text. Removes terminal control sequences, except
+     * for colours on a terminal. For output that programs read, use `write`, which changes no
      * characters.
      *
      * @param afterRaw - whether the ranks' own control sequences have passed to the terminal
@@ -91,13 +91,13 @@ export function openConsole(
       if (isFull(streams[name])) source.pause()
     },
 
-    /** Whether a slow reader holds up the output of the ranks. */
+    /** Whether the ranks are paused because a reader of the output is slow. */
     isWaiting: (): boolean => Object.values(streams).some(isFull),
 
-    /** Resolves when everything is written, or cannot be written. */
+    /** Resolves when each stream has written all its text or has failed. */
     async flush(): Promise<void> {
       const { stdout, stderr } = streams
-      // An error of one stream is reported on the other.
+      // Flush stderr again at the end: the error of one stream is reported on the other.
       for (const stream of [stderr, stdout, stderr]) {
         // The error of a write arrives after the write returns.
         await new Promise(setImmediate)

@@ -36,8 +36,8 @@ function findHead(lines: readonly string[], mark: number): number {
 }
 
 /**
- * The index of the last line `file:///…/script.mjs:12` within `most` lines above an error; without one,
- * `start`.
+ * Searches up to `most` lines above `start` for a location such as `file:///…/script.mjs:12`. Returns the
+ * index of the last one, or `start` if there is none.
  */
 export function findSource(lines: readonly string[], start: number, most: number): number {
   const lowest = Math.max(0, start - most)

@@ -65,8 +65,8 @@ export function withoutCodes(text: string): string {
 const PAUSE = 1000
 
 /**
- * Turns output that overwrites itself, such as a progress bar (`10 %\r20 %\r…`), into whole lines: about
- * one state a second, and the last one.
+ * Turns output that overwrites itself, such as a progress bar (`10 %\r20 %\r…`), into whole lines. Keeps
+ * about one state a second, and the final state.
  *
  * @param now - milliseconds of a monotonic clock
  */
@@ -103,7 +103,7 @@ const KEPT_CHARACTERS = 2000
 /** The last lines of a rank's standard error, for the failure report. */
 export class StderrTail {
   readonly lines: string[] = []
-  /** Whether V8 ran out of heap. Kept separately, because the native stack after that line displaces it. */
+  /** Whether V8 ran out of heap. The native stack may have pushed V8's message out of `lines`. */
   heapExhausted = false
 
   push({ text, end }: Line): void {

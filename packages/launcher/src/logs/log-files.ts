@@ -31,7 +31,7 @@ export const INDEX_NAME = 'index.jsonl'
 export const OLDER = 'older'
 const INDEX_FORMAT = 1
 
-/** Milliseconds since 1970 that a Date can have. */
+/** Milliseconds since 1970, within the range of a Date. */
 const time = finite({ from: 0, to: 8.64e15 })
 
 export const indexHeader = object({
@@ -76,7 +76,7 @@ export type RankFiles = ReturnType<typeof openRankFiles>
  * Opens the log files of a rank. Writes are synchronous, so they include the last line before a crash.
  * If a write fails, for example on a full disk, logging stops and the job continues.
  *
- * @param limit - bytes of all files after which they move to the folder OLDER, whose files are deleted
+ * @param limit - total bytes after which the files move to the folder OLDER and replace its files
  */
 export function openRankFiles(
   folder: string,
@@ -97,7 +97,7 @@ export function openRankFiles(
     close()
     try {
       makeOwnFolder(join(folder, OLDER))
-      // The index counts bytes, so the files move together.
+      // Move all files together, because the index counts the bytes of the log files.
       for (const name of names) renameSync(join(folder, name), join(folder, OLDER, name))
       files = openAll(folder, names, onFailure)
       size = 0
@@ -117,7 +117,7 @@ export function openRankFiles(
       if (bytes === 0) return
       size += bytes + note([stamp(), stream, bytes] satisfies IndexEntry)
       const isWhole = lines.at(-1)!.end === '\n'
-      // A progress bar may never end its line.
+      // Rotate at twice the limit even within a line, because a progress bar may never end its line.
       if (size >= (isWhole ? limit : 2 * limit)) rotate()
     },
     close,
@@ -125,8 +125,8 @@ export function openRankFiles(
 }
 
 /**
- * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams with filters. They
- * get the lines of all ranks that contain one of the texts.
+ * Opens `filtered_stdout.log` and `filtered_stderr.log` of an attempt, for the streams with filters. Each
+ * file gets the lines of all ranks that contain one of the filter texts.
  *
  * @param folder - if undefined, no file is opened
  */

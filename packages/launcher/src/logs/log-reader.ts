@@ -33,7 +33,7 @@ function openLog(path: string): number {
   }
 }
 
-/** A file that may still grow, read from a position. A missing file counts as empty. */
+/** Reads a file that may still grow. A missing file counts as empty. */
 function growingFile(path: string) {
   let fd: number | undefined
   const sizeOf = (): number => {
@@ -85,7 +85,7 @@ function growingFile(path: string) {
   return file
 }
 
-/** The files of a rank, up to the next rotation. @param tail - number of lines at the end of each file */
+/** The files of a rank between two rotations. @param tail - read only this many last lines of each file */
 function fileSet(folder: string, tail: number | undefined) {
   const files = {
     stdout: growingFile(join(folder, 'stdout.log')),
@@ -134,7 +134,7 @@ export function rankReader(folder: string, rank: number, tail?: number) {
 
   const reader = {
     rank,
-    /** The facts of the rank, once the index has them. */
+    /** The facts of the rank; undefined until the index contains them. */
     header: undefined as IndexHeader | undefined,
 
     /** Opens the files that have replaced the newest ones. */

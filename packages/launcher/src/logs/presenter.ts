@@ -7,10 +7,10 @@ import { prettyLine } from './pretty-line.ts'
 
 /** Formats one stream of a rank for the console. Returns '' for no text. */
 export interface Presenter {
-  /** The stream to write to; JSON of both streams goes to stdout. */
+  /** The stream to write to; in the JSON format, stdout for both streams. */
   readonly output: StreamName
   readonly present: (line: Line) => string
-  /** The remaining text at the end of the stream. */
+  /** Returns the remaining text when the stream has ended. */
   readonly end: () => string
 }
 
@@ -19,7 +19,7 @@ export interface Presentation {
   readonly colour: Readonly<Record<StreamName, boolean>>
   /** The template of `--log-prefix`, for `pretty`. */
   readonly prefix: string | undefined
-  /** When the lines were written, in milliseconds since 1970; default: now. */
+  /** Returns the time of the lines in milliseconds since 1970; default: the current time. */
   readonly clock?: () => number
 }
 
@@ -67,7 +67,7 @@ export function makePresenter(how: Presentation, facts: RankFacts, stream: Strea
   return inWholeLines(stream, (text) => withPrefix(prefix(), visibleText(make(text), colour)))
 }
 
-/** Unlike `visibleText`, keeps the codes that erase in a line (CSI K) or move the cursor in it (CSI G). */
+/** Unlike `visibleText`, keeps the codes that erase a line (CSI K) or move the cursor within it (CSI G). */
 function visibleLine(text: string) {
   return visibleText(text, true).replaceAll(/␛(?=\[\d?[GK])/g, '\x1b')
 }

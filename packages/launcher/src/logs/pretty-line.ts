@@ -15,7 +15,7 @@ const levels: Readonly<Record<number, string>> = {
 const usual = ['level', 'time', 'name', 'rank', 'localRank', 'nodeRank', 'runId', 'msg', 'err']
 
 /**
- * The human-readable form (`WARN engine: …`) of a JSON line from a logger; undefined for any other line.
+ * Formats a JSON line of a logger as `WARN engine: …`; undefined for any other line.
  *
  * @param isOfLibrary - accepts only lines from the library's logger
  */

@@ -11,7 +11,7 @@ interface RecordedOutputOptions {
   readonly write: (stream: StreamName, text: string) => void
 }
 
-/** The facts of a rank whose index is damaged. */
+/** The facts for a rank whose index is damaged or missing. */
 const UNKNOWN = {
   prefix: null,
   localRank: 0,
@@ -25,7 +25,7 @@ const UNKNOWN = {
 
 export type RecordedOutput = ReturnType<typeof recordedOutput>
 
-/** Presents the recorded output of one attempt in the same way as the running job did. */
+/** Formats the recorded output of one attempt like the output of a running job. */
 export function recordedOutput({ format, colour, write }: RecordedOutputOptions) {
   const outputs = new Map<string, ReturnType<typeof open>>()
   /** The time of the lines that are being shown. */
@@ -57,7 +57,7 @@ export function recordedOutput({ format, colour, write }: RecordedOutputOptions)
       output.view.take(output.splitter.push(bytes))
     },
 
-    /** Shows the stack traces that wait for other ranks. */
+    /** Shows the stack traces that were held back to merge them with traces of other ranks. */
     flush(): void {
       merger.flush()
     },
@@ -79,7 +79,7 @@ const LINE_LENGTH = 2000
 /**
  * Reads the last lines of the last attempt of a run, in order of time.
  *
- * @param runs - its folder, DIR/RUN-ID; none if its output was not kept
+ * @param runs - the folder of the run, DIR/RUN-ID; empty if its output was not kept
  * @returns the lines of all ranks, and the number of lines read but omitted
  */
 export function readLastLines(runs: readonly string[], most: number) {

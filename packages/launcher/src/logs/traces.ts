@@ -6,17 +6,17 @@ import { coloured, makePresenter, withPrefix, type Presentation } from './presen
 
 type Present = (line: Line) => string
 
-/** A trace that waits until other ranks have printed it as well. */
+/** A trace that is held back, because other ranks may print the same trace. */
 interface HeldTrace {
   readonly since: number
   readonly lines: readonly Line[]
-  /** For each rank: how to show its lines, its output after the trace, and the text at its end. */
+  /** For each rank: the formatter of its lines, the lines after the trace, and the text at stream end. */
   readonly ranks: Map<number, { readonly present: Present; after: Line[]; end?: () => string }>
 }
 
 /** Milliseconds in which equal traces of several ranks are merged. */
 export const TRACE_WINDOW = 200
-/** Maximum lines of a rank that wait for a trace. */
+/** Maximum lines of a rank that are held back after a trace. */
 const LONGEST_WAIT = 1000
 /** Maximum lines after a trace that are searched for another trace. */
 const MOST_LINES = 200
@@ -26,15 +26,15 @@ interface TraceMergerOptions {
   readonly write: (text: string) => void
   /** Returns the time in milliseconds. */
   readonly clock: () => number
-  /** Called when a trace is held; `flush` must follow. */
+  /** Called when a trace is held back. The caller must call `flush` later. */
   readonly onHold?: () => void
 }
 
 export type TraceMerger = ReturnType<typeof mergeTraces>
 
 /**
- * Shows a stack trace that several ranks print at about the same time once, with the list of ranks.
- * Later output of these ranks waits for it, so that the lines of a rank keep their order.
+ * If several ranks print the same stack trace at about the same time, shows it once, with the list of
+ * ranks. Later output of these ranks waits for the trace, so that the lines of a rank keep their order.
  */
 export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions) {
   const held = new Map<string, HeldTrace>()
@@ -73,7 +73,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
         : lines.map(alone.present).join(''),
     )
     for (const [rank, { present, after, end }] of ranks) {
-      // A rank that prints many traces does not wait for each of them.
+      // Show long output at once, without searching it for another trace.
       if (after.length > MOST_LINES) show(after.map(present).join(''))
       else if (after.length > 0) merger.take(rank, after, present)
       if (end !== undefined) merger.end(rank, end)
@@ -120,7 +120,7 @@ export function mergeTraces({ colour, write, clock, onHold }: TraceMergerOptions
   return merger
 }
 
-/** Shows the lines of one stream of a rank, traces together with those of other ranks. */
+/** Shows one stream of a rank. On stderr, merges equal stack traces of several ranks. */
 export function viewStream(
   how: Presentation,
   facts: RankFacts,
@@ -130,7 +130,7 @@ export function viewStream(
 ) {
   const { rank, worldSize } = facts
   const { output, present, end } = makePresenter(how, facts, stream)
-  // With a prefix, every line stays separate.
+  // Do not merge traces if the user gave a prefix, because every line must then have its own.
   const isMerged =
     stream === 'stderr' && how.format === 'pretty' && how.prefix === undefined && worldSize > 1
   const show = (text: string): void => {

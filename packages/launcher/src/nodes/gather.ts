@@ -51,12 +51,12 @@ export async function openMembers(
   const { iface, nnodes, minNodes } = placement
   const { local: store } = jobStore
   let own = iface === undefined ? '' : addressOfInterface(iface)
-  // Otherwise, the address is derived from the one that the other nodes use.
+  // Without an interface, use the local address from which this host reaches the published endpoint.
   if (own === '' && publish !== undefined) own = await localAddressTowards(publish, rendezvous.port)
   const nodeZero: NumberedNode = { ...describeSelf(job, own), nodeRank: 0 }
   const arrived = new Map<string, ArrivedNode>()
   const ended = new AbortController()
-  /** Why no more nodes can arrive. */
+  /** The error that prevents more nodes from joining. */
   let failure: unknown
   let current: NodePlan | undefined
   let onChange = (): void => undefined
@@ -205,7 +205,7 @@ export async function openMembers(
   return members
 }
 
-/** The next node in the queue that has not left again. */
+/** Returns the next node in the queue, but skips nodes that have left meanwhile. */
 export async function nextNode(store: Store, signal: AbortSignal): Promise<Arrival> {
   for (;;) {
     const id = await store.queuePop(keys.joining, { timeout: Infinity, signal })
@@ -227,7 +227,7 @@ function usedAddress(nodes: readonly ArrivedNode[]): string | undefined {
   return nodes.map(({ storeAddress }) => storeAddress).find((address) => own.includes(address))
 }
 
-/** The error for the nodes that have arrived: `error`, or that node 0 is leaving. */
+/** Returns the error for the nodes that have arrived. Without a cause, it says that node 0 is leaving. */
 function errorForOthers(error: unknown, { host }: Registration): unknown {
   if (isTsrError(error) && error.code !== 'ERR_TSR_ABORTED') return error.toJSON()
   const reason = 'it was stopped while the nodes came together'
@@ -271,7 +271,7 @@ export function describeSelf(job: Job, address: string): Registration {
   }
 }
 
-/** What all nodes of a job are started with. */
+/** The settings that must be equal on all nodes of a job. */
 const common: Readonly<Record<string, (node: Registration) => string>> = {
   tsrun: (node) => node.version,
   '--nnodes': ({ minNodes, nnodes }) =>
@@ -279,7 +279,7 @@ const common: Readonly<Record<string, (node: Registration) => string>> = {
   '--rdzv-id': ({ rdzvId = 'none' }) => rdzvId,
 }
 
-/** Why a joining node does not match the nodes that have joined; undefined if it does. */
+/** Returns why a joining node does not match the nodes that have joined; undefined if it matches. */
 export function findMismatch(
   newcomer: NumberedNode,
   nodeZero: Registration,

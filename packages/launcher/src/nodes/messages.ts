@@ -23,7 +23,7 @@ export const keys = {
   refused: 'nodes/refused',
   /** The plan of a node's first attempt. */
   invitation: (id: string) => `nodes/invitation/${id}`,
-  /** Why a node cannot join, while the others continue. */
+  /** The reason why one node cannot join. The other nodes continue. */
   declined: (id: string) => `nodes/declined/${id}`,
   /** The plan of an attempt after the first one. */
   plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
@@ -44,7 +44,7 @@ export async function post(store: Store, key: string, message: unknown): Promise
   await store.set(key, JSON.stringify(message))
 }
 
-/** Posts a message without waiting. It is lost if the connection is. */
+/** Posts a message without waiting. If the connection fails, the message is lost. */
 export function tell(store: Store, key: string, message: unknown): void {
   post(store, key, message).catch(() => undefined)
 }
@@ -59,7 +59,7 @@ export function haltAtFailure(store: Store, attempt: number, halt: AbortControll
   )
 }
 
-/** Removes the keys of an attempt, because otherwise the store would grow with each. */
+/** Removes the keys of an attempt, because otherwise the store would grow with each attempt. */
 export async function forgetAttempt(store: Store, attempt: number): Promise<void> {
   for (const folder of [keys.attempt(attempt), keys.world(attempt)]) {
     for (const key of await store.list(folder)) await store.delete(key)
@@ -130,7 +130,7 @@ export async function shareInterrupts(
   }
 }
 
-/** Maximum failed ranks whose last stderr lines are sent; many ranks fail in the same way. */
+/** The maximum number of failed ranks whose last stderr lines are sent. Many ranks fail in the same way. */
 const TAILS = 16
 
 /** Converts times to wall-clock time, because monotonic clocks of hosts are unrelated. */
@@ -144,7 +144,7 @@ export function packReport(report: NodeReport): NodeReport {
   return shifted({ ...report, outcomes, flight }, Date.now() - monotonicNow())
 }
 
-/** Maximum operations of each rank that are sent, and the maximum bytes for all ranks. */
+/** The limits of the flight records that are sent: operations of each rank, and bytes of all ranks. */
 const OPERATIONS = 50
 const FLIGHT_BYTES = 4 << 20
 

@@ -50,7 +50,7 @@ export function createNodeZero(
   /** Whether a lost node left voluntarily. */
   let hasLeft = false
   const budget = countRestarts()
-  /** Why the current attempt ends early. */
+  /** The reason to end the current attempt early, if there is one. */
   let change: string | undefined
   let current: number | undefined
   let halt = new AbortController()
@@ -98,12 +98,12 @@ export function createNodeZero(
     return { monitor, gone: new AbortController() }
   }
 
-  /** Watches exactly the nodes of the plan. */
+  /** Watches the nodes of the plan, and no others. */
   const watchAll = (): void => {
     const ids = plan.nodes.slice(1).map(({ id }) => id)
     for (const id of watched.keys()) if (!ids.includes(id)) watched.delete(id)
     for (const id of ids) if (!watched.has(id)) watched.set(id, watch(id))
-    // A node that left after the plan was made is not announced again.
+    // If a node left before the watch began, there is no other notification.
     for (const id of ids) if (!members.arrived.has(id)) lose(id, 'its launcher has ended')
   }
 

@@ -48,7 +48,7 @@ interface Joined {
  * Joins the job on a node other than node 0: connects to the store, registers and waits for the plan.
  *
  * @param isHere - whether the endpoint now resolves to this host
- * @returns undefined if it does, because this host then becomes node 0
+ * @returns undefined if the endpoint resolves to this host, which then becomes node 0
  */
 export async function joinNodes(
   job: Job,
@@ -65,7 +65,7 @@ export async function joinNodes(
     const address = iface === undefined ? localAddress : addressOfInterface(iface)
     const self: Arrival = { id, node: describeSelf(job, address), storeAddress }
     const limit = { signal: context.interrupts.stop, timeout: job.rendezvous.timeout }
-    // Wait before registering, so that no answer is missed.
+    // Start to wait before registering, so that no answer is missed.
     const invitation = receive(store, keys.invitation(id), invitationOf(id), limit)
     const refusals = [keys.refused, keys.declined(id)].map(async (key) => {
       const error = await receive(store, key, errorMessage, limit)

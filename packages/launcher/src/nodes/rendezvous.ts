@@ -20,7 +20,7 @@ import { forgetAttempt } from './messages.ts'
 import { createNodeZero } from './node-zero.ts'
 import { countRestarts, judge } from './verdict.ts'
 
-/** Maximum refused connections that are announced, so that a port scan does not fill the console. */
+/** The maximum number of announced refusals, so that a port scan does not fill the console. */
 const REFUSALS_SHOWN = 5
 
 /** Connects the nodes of a job: node 0 serves the store, and the others connect to it. */
@@ -51,7 +51,7 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
 }
 
 /**
- * Whether this host is node 0; undefined if no option tells. Then the host with the endpoint becomes
+ * Whether this host is node 0; undefined if no option decides. Then the host of the endpoint becomes
  * node 0, unless another launcher serves the store.
  */
 function isNodeZero({
@@ -62,7 +62,7 @@ function isNodeZero({
   return isNodeZero ?? (nodeRank === undefined ? undefined : true)
 }
 
-/** Where the store of a single host listens: at its name, unless the first address is of another host. */
+/** Where the store of a single host listens: at its name, unless its first address is not of this host. */
 async function onlyAddress(host: string): Promise<string> {
   const [first = host] = await systemNames.lookup(host).catch(() => [])
   if ('listen' in (await findListenAddress(first))) return host
@@ -108,7 +108,7 @@ async function startStore(
   }
 }
 
-/** Says why no rank will reach a store at a loopback address, if that interface is down. */
+/** Warns if no rank can reach a store at a loopback address, because that interface is down. */
 export function warnOfLoopback(
   address: string,
   announcer: Pick<JobContext['announcer'], 'say'>,

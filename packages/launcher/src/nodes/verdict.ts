@@ -17,12 +17,12 @@ export function countRestarts() {
     begin(): void {
       beganAt = performance.now()
     },
-    /** The restarts that count at the end of an attempt. */
+    /** The number of restarts that count against `--max-restarts` at the end of an attempt. */
     get used(): number {
       if (performance.now() - beganAt >= HEALTHY) used = 0
       return used
     },
-    /** Counts the restart that the verdict allows, if it does. */
+    /** Counts a restart if the verdict allows one. */
     take(verdict: Verdict): Verdict {
       if (verdict.kind === 'failure' && verdict.restart !== undefined) used++
       return verdict
@@ -32,14 +32,14 @@ export function countRestarts() {
 
 interface Evidence {
   readonly plan: NodePlan
-  /** From all nodes that are still present. */
+  /** The reports of all nodes that are still present. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
-  /** Whether a lost node left voluntarily. A failed rank is then not the reason why the attempt ended. */
+  /** Whether a lost node left voluntarily. If so, a failed rank is not the reason for the end. */
   readonly hasLeft?: boolean
   readonly restarts: number
   readonly maxRestarts: number
-  /** Why the nodes were stopped, if nodes may join or leave before the next attempt. */
+  /** The reason for stopping the nodes, if nodes may join or leave before the next attempt. */
   readonly change?: string | undefined
   /** Whether the job continues without lost nodes. */
   readonly isElastic?: boolean

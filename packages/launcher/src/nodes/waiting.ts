@@ -40,7 +40,7 @@ export function nameNodes(nodes: readonly number[]): string {
 
 /** Milliseconds between heartbeats. */
 export const HEARTBEAT = 1000
-/** Missed heartbeats after which silence is announced. */
+/** The number of missed heartbeats after which the silence of a node is announced. */
 const NOTABLE = 5
 
 interface HeardNode {
@@ -54,7 +54,7 @@ interface HeardNode {
 export type HeartbeatMonitor = ReturnType<typeof monitorHeartbeats>
 
 /**
- * Announces the silence of another node and its end.
+ * Announces when another node falls silent, and when it is heard again.
  *
  * Counts missed heartbeats instead of reading the clock. A launcher that was suspended for an hour
  * (Ctrl-Z) then finds the heartbeats of the others in its socket when it resumes.

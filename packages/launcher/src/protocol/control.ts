@@ -17,7 +17,7 @@ const timedOutWait = object({
   operation: text,
   /** The name that the caller gave the operation. */
   label: text.optional(),
-  /** Undefined before the rank has joined a group. */
+  /** The name of the group; undefined before the rank has joined one. */
   group: text.optional(),
   milliseconds: number,
   peers: list(count()),
@@ -40,7 +40,7 @@ export const errorReport = object({
   peers: list(count()),
   /** The wait that timed out; only for a time-out. */
   wait: timedOutWait.optional(),
-  /** How far the error is from the cause, as `distanceFromCause` says. */
+  /** How far the error is from the root cause; see `distanceFromCause`. */
   distance: count(),
   /** True if the rank does not print the error. The report shows it, and the log file has its text. */
   silent: flag,
@@ -64,7 +64,7 @@ const exitReport = object({
 /** A checkpoint is on the disk, complete and under its final name. */
 const checkpointReport = object({ kind: choice('checkpoint'), step: number, path: text })
 
-/** The answer of a rank to a request for its stack, a line with the number `id`. */
+/** The answer of a rank to request `id` for its stack. */
 const stackReport = object({
   kind: choice('stack'),
   id: count(),
@@ -72,7 +72,7 @@ const stackReport = object({
   stack: text.optional(),
 })
 
-/** What a rank writes to the control pipe: one JSON object per line. */
+/** The messages that a rank writes to the control pipe: one JSON object per line. */
 const controlMessage = either(errorReport, exitReport, checkpointReport, stackReport)
 
 export type TimedOutWait = Of<typeof timedOutWait>
@@ -88,7 +88,7 @@ export function parseControlMessage(line: string): ControlMessage | undefined {
   return parseJson(line, controlMessage)
 }
 
-/** What the launcher writes to the control pipe to inject a fault into a rank (`--chaos`). */
+/** The message with which the launcher injects a fault into a rank (`--chaos`). */
 export interface FaultOrder {
   readonly kind: string
   /** The exit code, for `exit`. */

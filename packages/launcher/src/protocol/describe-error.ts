@@ -5,11 +5,11 @@ const LONGEST_TEXT = 32 * 1024
 const LONGEST_MESSAGE = 4 * 1024
 const LONGEST_NAME = 200
 
-/** What a report says about a thrown value. */
+/** The description of a thrown value in a report. */
 export type ErrorDescription = Omit<ErrorReport, 'kind' | 'at' | 'silent'>
 
 /**
- * Describes a thrown value. Throws if its properties do.
+ * Describes a thrown value. Throws if reading its properties throws.
  *
  * @param print - returns the text of the value in the report
  */
@@ -34,13 +34,13 @@ export function describeThrown(
   }
 }
 
-/** A refused operation fails because of the error with which its group failed. */
+/** If an operation was refused because its group had failed, returns the error that failed the group. */
 function firstOf(error: TsrError | undefined): TsrError | undefined {
   const isRefused = error?.code === 'ERR_TSR_GROUP_FAILED'
   return isRefused ? (tsrErrorIn(error.cause) ?? error) : error
 }
 
-/** Adds the cause of an error to its text, unless the message contains that of the cause. */
+/** Adds the cause of an error to its text, unless the error's message contains the cause's message. */
 export function withCause(
   text: string,
   { message, cause }: TsrError,

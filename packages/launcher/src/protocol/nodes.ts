@@ -25,9 +25,9 @@ import { errorReport, resourceUsage } from './control.ts'
 /** Largest plausible number of hosts, and of ranks per host; more means a malformed message. */
 const MOST = 1 << 20
 
-/** How a node describes itself when it joins a job. */
+/** The description that a node sends when it joins a job. */
 const registration = object({
-  /** Undefined: node 0 assigns a free one. */
+  /** The rank of the node; undefined: node 0 assigns a free one. */
   nodeRank: count().optional(),
   nnodes: count(),
   minNodes: count(),
@@ -66,7 +66,7 @@ const nodeFacts = object({
   role: text,
 })
 
-/** Where the store of a job listens. */
+/** The host and port at which the store of a job listens. */
 const storeEndpoint = object({
   host: text,
   port,
@@ -74,12 +74,12 @@ const storeEndpoint = object({
   freePort: port.optional(),
 })
 
-/** What all nodes of a job agree on before the first rank starts. Node 0 makes it. */
+/** The plan that node 0 makes and all nodes receive before the first rank starts. */
 const nodePlan = object({
   runId: text,
   /** An address of the store that every host can reach. */
   master: storeEndpoint,
-  /** In the order of their node ranks. */
+  /** The nodes in the order of their node ranks. */
   nodes: list(nodeFacts, MOST).refine((nodes) => nodes.length > 0),
 })
 
@@ -88,12 +88,12 @@ export function planWith(id: string): Schema<NodePlan> {
   return nodePlan.refine(({ nodes }) => nodes.some((node) => node.id === id))
 }
 
-/** The answer to a node that is admitted. */
+/** The answer to a node that may join. */
 export function invitationOf(id: string) {
   return object({ plan: planWith(id), attempt: count() })
 }
 
-/** `reviveTsrError` checks the fields. */
+/** An error, whose fields `reviveTsrError` checks. */
 export const errorMessage = where<SerializedTsrError>(isObject, 'an error')
 
 /** The job was stopped from outside. */
@@ -108,7 +108,7 @@ export const interruptMessage = object({
 
 const signal = text.refine((name) => /^SIG[A-Z0-9+-]+$/.test(name)) as Schema<NodeJS.Signals>
 
-/** What a rank did when the launcher began to stop the job, from the status page. */
+/** The rank's activity when the launcher began to stop the job, from the status page. */
 const rankPlace = object({
   state: choice('starting', 'running', 'operation', 'left'),
   /** The current or last operation; undefined before the first. */
@@ -120,16 +120,16 @@ const rankPlace = object({
   isSuspended: flag,
 })
 
-/** How one rank ended, and the evidence for the reason. */
+/** The end of one rank: its exit, and evidence for the cause. */
 const outcome = object({
   rank: count(),
   pid: count(),
   exitCode: integer.nullable(),
   signal: signal.nullable(),
-  /** Milliseconds of the host's monotonic clock, as `endedAt` and `stoppedAt`. */
+  /** Milliseconds of the host's monotonic clock; also the unit of `endedAt` and `stoppedAt`. */
   startedAt: number,
   endedAt: number,
-  /** How and when the launcher stopped the rank; undefined if the rank ended by itself. */
+  /** The signal that stopped the rank, and its time; undefined if the rank ended by itself. */
   stopSignal: choice('SIGTERM', 'SIGKILL').optional(),
   stoppedAt: number.optional(),
   error: errorReport.optional(),
@@ -143,7 +143,7 @@ const outcome = object({
   place: rankPlace.optional(),
 })
 
-/** Why a job is stopped from outside. */
+/** The reason why a job is stopped from outside. */
 const interruption = object({
   /** The exit code of the launcher. */
   exitCode: count(),
@@ -167,18 +167,18 @@ const hostFacts = object({
   logs: text.optional(),
   /** True to show library frames in stacks. */
   isDetailed: flag.optional(),
-  /** The temporary folder of the flight records, if they are in one. */
+  /** The temporary folder that holds the flight records, if any. */
   records: text.optional(),
 })
 
-/** How the ranks of one node ended. */
+/** The outcomes of the ranks of one node. */
 export const reportMessage = object({
   nodeRank: count(),
   outcomes: list(outcome, MOST),
-  /** Set when the node was stopped from outside before any rank failed. */
+  /** Set if the node was stopped from outside before any rank failed. */
   interruption: interruption.optional(),
   facts: hostFacts,
-  /** The flight records of its ranks: whole on this node, only the newest entries from other nodes. */
+  /** The flight records of the node's ranks. For other nodes, only the newest entries. */
   flight: list(flightDump, MOST),
 })
 
@@ -210,7 +210,7 @@ const failure = object({
   /** The findings of the merged flight records, one sentence each. */
   findings: list(text),
   logs: text.optional(),
-  /** The temporary folder of the flight records, if they are in one. */
+  /** The temporary folder that holds the flight records, if any. */
   records: text.optional(),
   /** The exit code of the launcher. */
   jobExitCode: count(),
@@ -232,11 +232,11 @@ const nodeFailure = object({
 /** All ranks of all hosts restart. */
 const restart = object({
   number: count(),
-  /** The number of restarts that node 0 allows. */
+  /** The maximum number of restarts, which node 0 decides. */
   of: count(),
 })
 
-/** How an attempt of the whole job ended. */
+/** The outcome of an attempt of the whole job. */
 export const verdictMessage = either(
   object({ kind: choice('success') }),
   object({ kind: choice('interrupted'), exitCode: count() }),

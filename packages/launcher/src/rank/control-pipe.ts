@@ -11,8 +11,8 @@ import {
 import type { ControlMessage } from '../protocol/control.ts'
 
 /**
- * Lower limits to try for the number of the duplicate. Programs that close all descriptors usually stop
- * at 255 or 1023, and the descriptor limit of a process may be low.
+ * Minimum descriptor numbers for the duplicate, tried in this order. Programs that close all descriptors
+ * usually stop at 255 or 1023. Large numbers fail if the descriptor limit of the process is low.
  */
 const ABOVE = [4000, 1000, 255]
 
@@ -43,7 +43,7 @@ export function openControlPipe(inherited: number) {
 
 /**
  * Returns how many bytes were written, which is 0 while the pipe is full; undefined if the launcher is
- * gone. Descriptors that libc has made are written by libc.
+ * gone. If libc made the descriptor, writes with libc.
  */
 function write(fd: number, bytes: Uint8Array): number | undefined {
   if (isAvailable().available) {

@@ -49,7 +49,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       limitResource('openFiles', firstFree())
       return
     case 'disk':
-      // The kernel also sends SIGXFSZ, which would end the process.
+      // Ignore SIGXFSZ, which would end the process. The kernel sends it when a write exceeds the limit.
       process.on('SIGXFSZ', () => undefined)
       limitResource('fileSize', 0)
       return

@@ -17,7 +17,7 @@ export function prepareRank(): void {
   exitAtStop()
   keepOwnArguments()
   acceptFaults()
-  // Otherwise SIGUSR1 opens Node's debugger, to every user of this machine.
+  // Ignore SIGUSR1. By default, it opens Node's debugger to every user of this machine.
   process.on('SIGUSR1', () => undefined)
   dieWithLauncher(place, true)
 }
@@ -25,7 +25,7 @@ export function prepareRank(): void {
 /**
  * Takes over the control pipe, and makes a process group.
  *
- * @returns what the launcher tells only this process
+ * @returns the control pipe and the launcher's process ID
  */
 export function takePlace() {
   const place = {
@@ -34,7 +34,7 @@ export function takePlace() {
   }
   delete env['TSRUN_CONTROL_FD']
   delete env['TSRUN_LAUNCHER_PID']
-  // Without koffi, the launcher has made a session for this process.
+  // Without koffi, the launcher has already started this process in a new session.
   if (isAvailable().available) leadProcessGroup()
   return place
 }

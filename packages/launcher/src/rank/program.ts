@@ -18,7 +18,7 @@ if (isAvailable().available) {
     process.exit(126)
   }
 }
-// Without koffi, the program is a child process in the session that the launcher made.
+// Without koffi, run the program as a child process in the same session.
 const child = spawn(path, args, { stdio: 'inherit' })
 child.on('error', (error) => {
   console.error(`tsrun: cannot run ${path}: ${error.message}`)

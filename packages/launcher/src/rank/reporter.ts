@@ -14,7 +14,7 @@ import type { ControlPipe } from './control-pipe.ts'
  */
 export function reportToLauncher(control: ControlPipe): void {
   let failed = false
-  // The user's line may be below many library frames.
+  // Record more frames, because the user's line may be below many library frames.
   Error.stackTraceLimit = Math.max(Error.stackTraceLimit, FRAMES)
   process.on(
     'uncaughtExceptionMonitor',
@@ -45,8 +45,8 @@ function isFatal(): boolean {
 }
 
 /**
- * Whether only Node's crash message has the location: for a syntax error, and for a thrown value without a
- * stack, unless a promise was rejected with it.
+ * True if only Node's crash message shows the location of the error. This is the case for a syntax error,
+ * and for a thrown value without a stack, except for the reason of a rejected promise.
  */
 function isPlacedByNode(error: unknown, origin: NodeJS.UncaughtExceptionOrigin): boolean {
   const { name, stack } = Object(error) as Record<string, unknown>
@@ -86,7 +86,7 @@ export function describeError(given: unknown): ErrorDescription {
   }
 }
 
-/** Node describes the reason of a rejection that is no Error in a long sentence, with a stack of its own. */
+/** If a promise is rejected with a value that is not an Error, shortens Node's long error message. */
 function withoutPreamble(thrown: unknown): unknown {
   const { code, message } = Object(thrown) as Record<string, unknown>
   if (code !== 'ERR_UNHANDLED_REJECTION') return thrown

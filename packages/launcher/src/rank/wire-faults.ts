@@ -6,7 +6,7 @@ import type { FaultOrder } from '../protocol/control.ts'
 import { startThread } from './start-thread.ts'
 import type { RelayOrder } from './threads/relay.ts'
 
-/** Milliseconds for the thread to send data that is due. */
+/** Milliseconds that the thread needs to send data when its delay is over. */
 const MARGIN = 50
 let thread: Worker | undefined
 
@@ -36,7 +36,7 @@ function waitAtExit({ milliseconds, forSeconds }: FaultOrder): void {
   })
 }
 
-/** Shuts down connections to other ranks, in both directions or one, but not that to the store. */
+/** Shuts down the connections to other ranks, in one or both directions. Keeps the store connection. */
 export function disconnect(storePort: number, which: 'both' | 'sending'): void {
   for (const fd of connectionsToRanks(storePort)) shutdownSocket(fd, which)
 }
@@ -59,7 +59,7 @@ function connectionsToRanks(storePort: number): number[] {
 }
 
 /**
- * Node's descriptors: those in an epoll set. Node would not notice that a socket was replaced. The
+ * Finds Node's sockets, which are in an epoll set. Node would not notice a replaced socket. The
  * transport `tcp` uses poll, so its descriptors are not included.
  */
 function watchedDescriptors(): Set<number> {

@@ -7,7 +7,7 @@ import type { Interrupts } from '../job/process/interrupts.ts'
 import { lineSplitter } from '../logs/lines.ts'
 import { version } from '../package.ts'
 
-/** The flags of commands that reach hosts. @param needs - the flag without which these are refused */
+/** The flags of commands that use ssh. @param needs - the name of the flag that these flags require */
 export function hostFlags(needs?: string) {
   return {
     include: { needs, description: 'only these hosts, separated by commas' },
@@ -24,7 +24,7 @@ export function hostFlags(needs?: string) {
 
 /** A host that `tsrun hosts` reaches with ssh. */
 export interface RemoteHost {
-  /** The name for ssh and for the other hosts. */
+  /** The host name that ssh and the other hosts use. */
   readonly name: string
   readonly slots: number
   readonly user: string | undefined
@@ -44,7 +44,7 @@ export function readHosts(file: string, cwd: string): RemoteHost[] {
 }
 
 /**
- * Parses a host file, like those of Open MPI, MPICH and DeepSpeed: one host on each line, as `host`,
+ * Parses a host file as in Open MPI, MPICH and DeepSpeed: one host on each line, written as `host`,
  * `host:2` (slots), `[::1]:2` or `me@host`, followed by `slots=4`, `user=me` and `port=2222`; `#` starts a
  * comment.
  */
@@ -106,7 +106,7 @@ function hostSettings(settings: readonly string[], where: string): Omit<RemoteHo
   return { slots: integer('slots', 4096) ?? 1, user, port: integer('port', HIGHEST_PORT) }
 }
 
-/** The hosts of `--include`, or all except those of `--exclude`, in the order of the file. */
+/** Selects the hosts of `--include`, or all hosts not in `--exclude`, in the order of the file. */
 export function chooseHosts(
   hosts: readonly RemoteHost[],
   {
@@ -131,7 +131,7 @@ export function chooseHosts(
   throw usageError('--include and --exclude leave no host')
 }
 
-/** How to reach other hosts. */
+/** The means to reach other hosts: the ssh command, the environment and the folder. */
 export interface Reach {
   /** The program and its arguments, `ssh` by default. */
   readonly ssh: readonly [string, ...string[]]
@@ -166,7 +166,7 @@ export function openConnection(
     ...(port === undefined ? [] : ['-p', String(port)]),
     user === undefined ? name : `${user}@${name}`,
   ]
-  // In a separate process group, the terminal's Ctrl-C does not end the connection.
+  // Use a separate process group, so that the terminal's Ctrl-C does not end the connection.
   const child = spawn(program, [...args, ...options, ...place, command], {
     env,
     detached: true,
@@ -179,7 +179,7 @@ export function openConnection(
     })
   }
   return {
-    /** How the command ended. `isLost` is true if the host is unreachable or the connection broke. */
+    /** Resolves when the command ends. `isLost`: the host is unreachable, or the connection broke. */
     ended: new Promise<{ readonly code: number; readonly isLost: boolean }>((resolve) => {
       child.once('error', (error) => {
         onOutput('stderr', `${program}: ${error.message}\n`)
@@ -192,7 +192,7 @@ export function openConnection(
     send(line: string): void {
       child.stdin.write(`${line}\n`)
     },
-    /** Ends the connection without waiting. The command stops when it detects that. */
+    /** Ends the connection without waiting. The command stops when its input ends. */
     close(): void {
       child.kill('SIGKILL')
     },
@@ -212,20 +212,20 @@ export function lastLineOf(text: string): string | undefined {
 
 export interface Obstacle {
   readonly problem: string
-  /** Whether another attempt may succeed, because the host did not answer: it may be starting. */
+  /** True if the host did not answer. Another attempt may succeed, because the host may be starting. */
   readonly isTemporary: boolean
 }
 
 /** Errors of ssh for a host that does not answer, also behind a jump host. */
 const NO_ANSWER =
   /^(ssh: connect to host |Timeout, server |((kex|ssh)_exchange_identification: .*)?Connection (closed|reset|timed out))|connect failed: (Connection|No route)|: Temporary failure in name resolution/m
-/** Errors of ssh that another attempt would not change: a wrong key or host name, also of a jump host. */
+/** Permanent errors of ssh: a wrong key or host name, also of a jump host. */
 const REFUSED = /Permission denied|verification failed|Name or service not known|not found/
 
-/** Why tsrun cannot run on a host, or not together with this one; undefined if it can. */
+/** Returns why tsrun cannot run on a host together with this host; undefined if it can. */
 export async function whyNotOn(host: RemoteHost, reach: Reach): Promise<Obstacle | undefined> {
   let [stdout, stderr] = ['', '']
-  // A start-up file of the shell may have printed a line without an end.
+  // Begin with `echo`: a start-up file of the shell may have printed an incomplete line.
   const command = commandIn(reach.cwd, 'echo && npx --no -- tsrun --version </dev/null')
   const connection = openConnection(host, command, reach, (stream, text) => {
     if (stream === 'stdout') stdout += text

@@ -15,8 +15,8 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
   /** Number of ranks. Default 1. */
   readonly nproc?: number
   /**
-   * Arguments of every rank's function, after the rank: plain data, typed arrays, Maps, Sets, Errors;
-   * at most 256 MiB in total.
+   * The arguments of each rank's function that follow its first argument, the rank. Plain data, typed
+   * arrays, Maps, Sets, Errors; at most 256 MiB in total.
    */
   readonly args?: Args
   /** Name of the export to call; only with a module. Default: `default`. */
@@ -31,8 +31,8 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
   /** Additional arguments of Node, as in `child_process.fork`. Default: none. */
   readonly execArgv?: readonly string[]
   /**
-   * `inherit`: writes each line to the output of this process, after its rank. `ignore`: drops the
-   * output. A function receives each line. Default `inherit`.
+   * `inherit`: writes each line to the output of this process, with its rank as prefix. `ignore`: drops
+   * the output. A function receives each line. Default `inherit`.
    */
   readonly output?: 'inherit' | 'ignore' | ((line: OutputLine) => void)
   /** Milliseconds after which the ranks are stopped. Default: no limit. */

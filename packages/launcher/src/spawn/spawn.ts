@@ -104,7 +104,7 @@ async function run(
 /** Why a job was stopped before its ranks ended. */
 type StopReason = 'aborted' | 'timeout'
 
-/** The context of a job inside a program, whose signals and streams stay unchanged. */
+/** Creates the context of a job inside a program. The program's signals and streams stay unchanged. */
 function createContext(
   { output, signal, timeout }: CompleteOptions,
   plan: ChaosPlan | undefined,
@@ -187,7 +187,7 @@ function createSpawnJob(options: CompleteOptions, { code }: PlannedTask): Job {
   const defaults = toJobOptions(completeSettings(flags, {}), [entry.path], machine)
   const jobOptions: JobOptions = {
     ...defaults,
-    // Ranks only check whether there is a plan, so any text will do.
+    // Ranks only check whether `chaos` is set, so any text works.
     program: {
       ...defaults.program,
       nodeArguments: execArgv,
@@ -248,13 +248,13 @@ function rankError(failure: Failure): TsrError {
   return tsrError('ERR_TSR_RANK_FAILED', facts, { cause })
 }
 
-/** A task, and the file whose extension says in which language it is written. */
+/** A task, and the file whose extension determines the task's language. */
 interface PlannedTask {
   readonly task: Task
   readonly code: Script
 }
 
-/** What the ranks run: a function, or the path or URL of a module. */
+/** The task of the ranks: a function, or the path or URL of a module. */
 type Program = ((rank: number, ...args: never) => unknown) | string | URL
 
 function planTask(program: Program, options: CompleteOptions): PlannedTask {
@@ -279,7 +279,7 @@ function planTask(program: Program, options: CompleteOptions): PlannedTask {
   }
 }
 
-/** The language of the file; JavaScript if its name does not tell. */
+/** The language of the file; JavaScript if the extension is unknown. */
 function languageOf(path: string): Script {
   try {
     return findScript(path, '/')
@@ -288,7 +288,7 @@ function languageOf(path: string): Script {
   }
 }
 
-/** How Vite rewrites `import(...)` and the names that a module imports. */
+/** Match Vite's replacements for `import(...)` and for the names that a module imports. */
 const VITE_IMPORT = /\b__vite_ssr_dynamic_import__\((?:"(\/[^"\\]*)")?/g
 const VITE_NAME = /\b__vi(te_ssr)?_import_(\d+|meta)__/
 
@@ -335,7 +335,7 @@ function parses(source: string): boolean {
   }
 }
 
-/** Not `instanceof`, which fails for a URL of another realm (`node:vm`). */
+/** Avoids `instanceof`, which fails for a URL of another realm (`node:vm`). */
 function isUrl(value: unknown): value is URL {
   return typeof value === 'object' && value !== null && 'href' in value
 }

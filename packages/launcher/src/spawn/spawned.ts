@@ -22,7 +22,7 @@ async function findFunction(task: Task): Promise<RankFunction> {
 /** esbuild (and so tsx) inserts calls of this helper to preserve the names of functions. */
 const keepName = (value: unknown): unknown => value
 
-/** Stands for the counters of Istanbul (`jest --coverage`), which a rank does not have. */
+/** Replaces the coverage counters of Istanbul (`jest --coverage`), which a rank does not have. */
 const uncounted: unknown = new Proxy(() => uncounted, {
   get: (_, key) => (key === Symbol.toPrimitive ? () => 0 : uncounted),
   set: () => true,

@@ -76,11 +76,11 @@ export async function recordChain(
 ): Promise<SegmentedRecording> {
   const keepsInputs = recompute.includes(true)
   const links: ({ segment: LocalSegment; pass: RepeatableRecording } | Exchange)[] = []
-  /** The first link with a backward pass. */
+  /** The index of the first link that has a backward pass. */
   let first = needsInputGradient ? 0 : undefined
   /**
-   * The tensors that the chain owns: if a segment is recomputed, the inputs of all links; otherwise the
-   * output of the last exchange until the next segment has used it.
+   * The tensors that the chain owns. If any segment is recomputed, these are the inputs of all links.
+   * Otherwise it is the output of the last exchange, until the next segment has used it.
    */
   const kept: Tensor[] = []
   let isSpent = false
@@ -226,7 +226,7 @@ export async function recordChain(
   }
 }
 
-/** Reports each gradient once: for a parameter of several segments, their sum after the last one. */
+/** Reports each gradient once. For a parameter of several segments, reports the sum. */
 function sharedGradients(segments: readonly LocalSegment[], onGradient: GradientListener) {
   /** The number of pending backward passes of each parameter that several segments use. */
   const left = new Map<Parameter, number>()

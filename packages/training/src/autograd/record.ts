@@ -83,7 +83,7 @@ export function recordModule(
   checkAlive('x', x)
   const onTape = (input: Tensor) =>
     record((given) => module.forward(given), input, module.parameters, options)
-  // A TensorFlow.js tape that is active would miss repeated operations.
+  // Do not repeat operations while a TensorFlow.js tape is active, because it would not record them.
   const repeat = isTapeActive() ? undefined : currentBackend().repeatPass
   const recording = timeSpan(
     recorder,

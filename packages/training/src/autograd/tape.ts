@@ -91,7 +91,7 @@ export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }
 
-/** Like tf.tidy, but the caller owns claimed tensors. A tensor that is older or claimed twice is cloned. */
+/** Like tf.tidy, but the caller owns tensors passed to `claim`. It clones older and repeated ones. */
 function inScope<T extends TensorContainer>(compute: (claim: (tensor: Tensor) => Tensor) => T): T {
   engine.startScope()
   const { id } = engine.state.activeScope!
@@ -138,7 +138,7 @@ function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
     return inScope((claim) => {
       const { value, saved, gradients } = run()
       const save = (tensor: Tensor) => {
-        // Record a clone on the outer tape, so that it finds the gradients of saved tensors.
+        // Record a clone on the outer tape, so that the outer gradient can flow through saved tensors.
         if (isTapeNested()) return tf.keep(engine.clone(tensor))
         return tensor === value ? shared(tensor) : claim(tensor)
       }

@@ -190,7 +190,7 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
       return sum === dy ? tf.keep(tf.clone(sum)) : sum
     },
 
-    /** Adds the gradients of a node's targets, computed from those of its outputs, to the sums. */
+    /** Computes the gradients of a node's targets from those of its outputs. Adds them to the sums. */
     propagate(node: DependentNode) {
       const dys = node.outputs.map(({ id }) => sums.get(id))
       const results = ownedResults(() => inputGradients(node, dys))

@@ -20,15 +20,15 @@ export function addScaled(
   for (let i = 0; i < out.length; i++) out[i] = x[i]! + factor * y[i]!
 }
 
-/** The arrays of an optimizer step: perhaps views of tensor memory, which an allocation detaches. */
+/** The arrays of an optimizer step. They may be views of tensor memory, which an allocation detaches. */
 export interface UpdateArrays {
-  /** For the next values of the parameter; may be `gradient`. */
+  /** Receives the next values of the parameter. May be the same array as `gradient`. */
   readonly next: Float32Array
   readonly value: Float32Array
   readonly gradient: Float32Array
-  /** The state vectors. */
+  /** The state vectors before the step. */
   readonly former: readonly Float32Array[]
-  /** For the next values of the state vectors; may be `former`. */
+  /** Receives the next values of the state vectors. May be the same arrays as `former`. */
   readonly state: readonly Float32Array[]
 }
 
@@ -52,7 +52,7 @@ export function adamStep(arrays: UpdateArrays, factors: AdamStep): void {
   const heap = commonHeap(...all)
   if (heap !== undefined) {
     const addresses = all.map((array) => array.byteOffset)
-    // In the order of the kernel: next, value, gradient, both former means, both new means.
+    // The kernel takes the arrays in this order: next, value, gradient, both former means, both new means.
     heap.kernels.adam(...addresses, next.length, rate, scale, epsilon, beta1, beta2, keep)
     return
   }
@@ -79,7 +79,7 @@ export function sumOf(x: Tensor, y: Tensor): Tensor {
   return currentBackend().sumOf?.(x, y) ?? tf.keep(tf.add(x, y))
 }
 
-/** Adds `addend` to `sum`. Only returns false if the memory of `sum` is inaccessible or shared. */
+/** Adds `addend` to `sum` in place. If the memory of `sum` is inaccessible or shared, returns false. */
 export function addInPlace(sum: Tensor, addend: Tensor): boolean {
   const heap = currentHeap()
   if (heap === undefined || !heap.isWritable(sum) || sum.size !== addend.size) return false

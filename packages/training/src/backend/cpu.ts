@@ -5,10 +5,12 @@ import { createFromArray, readSync } from '../tfjs/generic-backend.ts'
 import { countCopy, type HostArray } from '../tfjs/host-arrays.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
-/** The replaced kernel. Importing `@tensorflow/tfjs` overwrites all kernels of the process. */
+/** An installed kernel, to detect that an import of `@tensorflow/tfjs` overwrote all kernels. */
 let installed: unknown
 
-/** Loads the cpu backend: plain JavaScript, slow, available everywhere, and the reference for others. */
+/**
+ * Loads the cpu backend: plain JavaScript, slow, available everywhere. The other backends must match it.
+ */
 export async function loadCpu(): Promise<BackendFacts> {
   registerCpu()
   if (!(await tf.setBackend('cpu'))) throw new Error('it could not be initialized')

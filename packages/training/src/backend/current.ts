@@ -12,7 +12,7 @@ export function currentBackend(): TensorBackend {
 
 function unknownBackend(): TensorBackend {
   const { backendName, registryFactory } = tf.engine()
-  // TensorFlow.js initializes a backend that the script has registered at its first use.
+  // If the script registered a backend itself, TensorFlow.js initializes it at its first use.
   const isLoaded = Boolean(backendName) || Object.keys(registryFactory).length > 0
   if (!isLoaded) throw tsrError('ERR_TSR_BACKEND_NOT_LOADED', {})
   return genericBackend
@@ -33,7 +33,7 @@ export function repeated(
   return currentBackend().repeat?.(name, inputs, run) ?? run()
 }
 
-/** Runs a synchronous computation that leaves no tensor; on the cpu backend if tensors are on a device. */
+/** Runs a computation that leaves no tensors. Uses the cpu backend if tensors are on a device. */
 export function onHostBackend(compute: () => void): void {
   if (isHostAccessible()) {
     compute()

@@ -3,7 +3,7 @@ import { isHostAccessible } from './current.ts'
 import { isFreeable, viewOf, writeTo } from './host-memory.ts'
 import { currentHeap } from './wasm/heap.ts'
 
-/** float32 values at one time, without a copy: training continues and writes to other memory. */
+/** A snapshot of float32 values without a copy. Training writes new values to other memory. */
 export interface HeldValues {
   readonly length: number
   /** Fills `target` with the values from index `from`. */
@@ -13,7 +13,7 @@ export interface HeldValues {
    * itself is valid until the next allocation. Absent if the values have to be copied by `read`.
    */
   readonly view?: () => Float32Array
-  /** Frees the memory, unless it is in use elsewhere. Further calls do nothing. */
+  /** Frees the memory unless another tensor uses it. Further calls do nothing. */
   release(): void
 }
 

@@ -57,7 +57,7 @@ export function scopedTensor(
  * Creates a tensor from a copy of an array. The tensor outlives any tf.tidy; the caller disposes
  * it. Copies memory once on wasm and cpu, at most twice on other backends.
  *
- * @param source - an array as for `target` of {@link writeTo}
+ * @param source - an array of the type that {@link writeTo} requires for `target`
  * @throws ERR_TSR_ARGUMENT when the array does not match the dtype and the shape
  */
 export function tensorFrom<D extends HostDType = 'float32'>(
@@ -110,7 +110,7 @@ export function addTo(target: Float32Array, tensor: TensorInfo): void {
   countCopy('toHost', values.byteLength)
 }
 
-/** Returns a float32 or int32 scalar, as a promise if it has to be fetched, and disposes the tensor. */
+/** Returns the value of a float32 or int32 scalar, or a promise to fetch it. Disposes the tensor. */
 export function takeScalar(tensor: Tensor): number | Promise<number> {
   const value = tensor.dtype === 'int32' ? new Int32Array(1) : new Float32Array(1)
   const written = writeTo(tensor, value)

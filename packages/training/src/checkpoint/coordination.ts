@@ -12,10 +12,11 @@ type Outcome<T> = { readonly call: string } & (
 )
 
 /**
- * Runs a function on every rank and returns all results. If it fails on any rank, throws on all ranks:
- * the rank's own error, or else that of the first rank that failed.
+ * Runs a function on every rank and returns all results. If it fails on any rank, throws on all ranks. A
+ * rank throws its own error, or else the error of the first rank that failed.
  *
- * @param call - the user's call. Throws ERR_TSR_ARGUMENT if a rank is in another one
+ * @param call - the name of the public function that the user called
+ * @throws ERR_TSR_ARGUMENT if a rank called another public function
  */
 export async function onAllRanks<T>(
   group: ProcessGroup | undefined,
@@ -36,7 +37,7 @@ export async function onAllRanks<T>(
   const outcomes = await group.allGatherObject(outcome, { label: 'checkpoint' })
   if (failure !== undefined) throw failure.error
   for (const [rank, each] of outcomes.entries()) {
-    // A rank in another call may have sent anything.
+    // A rank that runs another function may have sent any value.
     const { call: other = 'another one' } = Object(each) as Partial<Outcome<T>>
     if (other === call) continue
     throw argumentError(

@@ -83,8 +83,8 @@ async function openCheckpoint(path: string) {
 }
 
 /**
- * Returns the name of a new checkpoint, with a suffix if there is one of that step. Does not yield, so
- * that a save in the background returns soon.
+ * Returns the name of a new checkpoint, with a suffix if that step already has a checkpoint. Synchronous,
+ * so that a background save returns soon.
  */
 export function newName(directory: string, step: number): string {
   const name = `step-${String(step).padStart(8, '0')}`
@@ -100,7 +100,7 @@ export function newName(directory: string, step: number): string {
   return copies.length === 0 ? name : `${name}-${Math.max(...copies) + 1}`
 }
 
-/** Removes folders of unfinished saves, creates that of a new save, and returns its number. */
+/** Removes the folders of unfinished saves, creates the folder of a new save, and returns its number. */
 export async function makeUnfinished(directory: string, path: string): Promise<number> {
   const made = makeFolders(directory)
   if (made !== undefined) await syncParents(directory, made)
@@ -157,7 +157,7 @@ export interface LatestCheckpoint {
   readonly step: number
   /**
    * Newer checkpoints that cannot be used: their save was interrupted or is in progress, or files are
-   * missing or have wrong sizes. Also the folder itself, if it has an index that is not of a checkpoint.
+   * missing or have wrong sizes. Also the folder itself, if it has an unrelated `index.json`.
    */
   readonly skipped: readonly UnusableCheckpoint[]
 }
@@ -177,7 +177,7 @@ export async function latestCheckpoint(
   return await latestFor('latestCheckpoint', directory, group)
 }
 
-/** `latestCheckpoint` for use within another call. */
+/** Like `latestCheckpoint`, for use in the public function `call`. */
 export async function latestFor(call: string, directory: string, group?: ProcessGroup) {
   const rank = group?.rank ?? 0
   const [latest] = await onAllRanks(group, call, async () =>
@@ -195,7 +195,7 @@ async function find(directory: string): Promise<LatestCheckpoint | undefined> {
       `the folder of a checkpoint, such as ${dirname(directory)}`,
     )
   }
-  // The index of another program, or of an interrupted copy, may lie beside the checkpoints.
+  // The folder itself may have an `index.json` of another program or of an interrupted copy.
   const strays: UnusableCheckpoint[] = []
   if (existsSync(join(directory, INDEX))) {
     try {

@@ -24,13 +24,13 @@ import { checkPlace, ownersOf, type CheckpointState } from './owners.ts'
 
 /** Options of `loadCheckpoint`. */
 export interface LoadOptions {
-  /** Whether to throw for tensors that only the checkpoint has, such as those of a head; default true. */
+  /** Whether to throw if the model lacks tensors of the checkpoint, such as a head; default true. */
   readonly strict?: boolean
 }
 
 const readOptions = declareOptions({ strict: flag.default(true) })
 
-/** All loaded values but the tensors. */
+/** The result of `loadCheckpoint`: everything that was loaded except the tensors. */
 export interface LoadedCheckpoint extends LatestCheckpoint {
   /** The `data` passed to `saveCheckpoint`; null if there was none. */
   readonly data: unknown

@@ -9,7 +9,7 @@ let opened: { readonly file: number | undefined } | undefined
 
 /**
  * Opens the memory of this process as a file, which every thread can read at the addresses of
- * `addressOf`. Returns undefined if that is impossible, as on other systems than Linux.
+ * `addressOf`. Returns undefined if that is impossible, for example on systems other than Linux.
  */
 export function openOwnMemory(): number | undefined {
   opened ??= { file: tryOpen() }

@@ -44,8 +44,8 @@ interface HeldTensor {
 }
 
 /**
- * Decides which rank writes each piece: of the ranks that hold it, the one with the fewest bytes to
- * write so far. All ranks compute the same plan. Throws if pieces do not form whole tensors.
+ * Decides which rank writes each piece. Of the ranks that hold the piece, chooses the one with the fewest
+ * bytes to write so far. All ranks compute the same plan. Throws if pieces do not form whole tensors.
  */
 export function planPieces(held: readonly (readonly PieceFacts[])[]): PlannedPiece[] {
   const tensors = new Map<string, HeldTensor>()

@@ -32,7 +32,7 @@ export interface PretrainedSource {
  */
 export type NameMapping = (name: string, names: ReadonlySet<string>) => PretrainedSource
 
-/** What `loadPretrained` has loaded. */
+/** The result of `loadPretrained`. */
 export interface PretrainedReport {
   /** The number of parameters that were loaded. */
   readonly loaded: number
@@ -180,7 +180,7 @@ async function listFiles(path: string) {
       : `the folder has neither ${HUB_FILE} nor ${HUB_INDEX}`
     throw tsrError('ERR_TSR_SAFETENSORS', { path, problem })
   }
-  // Unchecked file names, by tensor. If the file is not an index, there are none.
+  // Map tensor names to unchecked file names. The map is empty if the file is not an index.
   const files = parseJson(readFileText(index), hubIndex)?.weight_map ?? {}
   const names = new Set(Object.values(files))
   const own = [...names].filter(isName)

@@ -15,7 +15,7 @@ import { isLarge } from './write-safetensors.ts'
 import { withSaveErrors, writeCheckpoint, type RankShare } from './write.ts'
 import { startWriter } from './writer.ts'
 
-/** What `saveCheckpoint` saves: the state of training, and where it is in its data. */
+/** The state that `saveCheckpoint` saves: model, optimizer, step, and position in the data. */
 export interface SavedState extends CheckpointState {
   /** The number of completed training steps. */
   readonly step: number
@@ -81,10 +81,10 @@ export interface SavedCheckpoint {
  * await saveCheckpoint('checkpoints', { model, optimizer, step, data: loader.state() }, group)
  *
  * @throws ERR_TSR_CHECKPOINT_WRITE on a full disk, a read-only folder, ...; ERR_TSR_CHECKPOINT_PIECES
- *   when the ranks do not hold one complete model, or replicas differ; ERR_TSR_NOT_FINITE when a value
- *   is NaN or infinite; ERR_TSR_CHECKPOINT_PRUNE when it is saved, but an older one cannot be removed;
- *   ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_ARGUMENT when the ranks pass different arguments, or when the
- *   state or an option is invalid or unknown. If one rank throws, all do.
+ *   when the ranks do not hold one complete model, or replicas differ; ERR_TSR_NOT_FINITE when a value is
+ *   NaN or infinite; ERR_TSR_CHECKPOINT_PRUNE when the checkpoint is saved, but an older one cannot be
+ *   removed; ERR_TSR_OPERATION_TIMEOUT; ERR_TSR_ARGUMENT when the ranks pass different arguments, or when
+ *   the state or an option is invalid or unknown. If one rank throws, all do.
  */
 export async function saveCheckpoint(
   directory: string,
@@ -109,7 +109,7 @@ export async function saveCheckpoint(
   }
 }
 
-/** Prepares the first save in the background: its thread, and the group of its messages. */
+/** Prepares for the first background save: starts the writer thread and creates its group. */
 export async function prepareSaves(
   parameters: readonly Pick<Parameter, 'shape'>[],
   group: ProcessGroup,
@@ -120,7 +120,7 @@ export async function prepareSaves(
       startWriter()
       openOwnMemory()
     } catch {
-      // The first save tries again. If that fails, it fails on all ranks.
+      // Ignore the error: the first save tries again, and throws on all ranks if it fails.
     }
   }
   await writersOf(group)
@@ -246,12 +246,12 @@ async function inOrder<T extends { readonly background?: BackgroundSave }>(
   return await saving
 }
 
-/** Returns a second group of the same ranks, for background saves: each rank writes at its own pace. */
+/** Returns a second group of the same ranks for background saves, which each rank runs at its own pace. */
 async function writersOf(group: ProcessGroup | undefined): Promise<ProcessGroup | undefined> {
   if (group === undefined || group.size === 1) return undefined
   const queue = queueOf(group)
   const members = Array.from({ length: group.size }, (_, rank) => rank)
-  // Sends nothing through `group`, so that training may use it meanwhile.
+  // `newGroup` sends nothing through `group`, so training may use `group` meanwhile.
   queue.writers ??= group.newGroup(members, { name: `checkpoints of ${group.name}` })
   return await queue.writers
 }

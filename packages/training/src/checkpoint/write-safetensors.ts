@@ -59,9 +59,9 @@ export async function writeSafetensors(
 /**
  * Like `writeSafetensors`, but also takes `HeldValues`.
  *
- * @param path - undefined: writes no file, and only checks
+ * @param path - if undefined, only checks the tensors
  * @param others - tensors that are only checked
- * @returns the size of the file, and the checks of all tensors
+ * @returns the size of the file, and the results of checking all tensors
  */
 export async function writeTensors(
   path: string | undefined,
@@ -106,7 +106,7 @@ function layOut(tensors: ReadonlyMap<string, AnyTensorData>) {
 }
 
 const MIB = 1024 * 1024
-/** The bytes of a chunk. Free chunks are filled without a pause, in about a millisecond. */
+/** The bytes of a chunk. Filling a chunk blocks the event loop for about a millisecond. */
 const CHUNK = 4 * MIB
 /** The number of chunks that are written and checked at one time. */
 const UNDER_WAY = 2
@@ -116,7 +116,7 @@ const PARTS = 16
 /** Whether another thread writes tensors of this many bytes in total. */
 export const isLarge = (bytes: number): boolean => bytes > MIB
 
-/** Memory for chunks that no save uses at present. */
+/** Memory of chunks that no save currently uses. */
 const spare: SharedArrayBuffer[] = []
 
 /** Chooses the thread that checks and writes these tensors. */
@@ -125,7 +125,7 @@ export function writerFor(tensors: readonly Values[]): Writer {
   return isLarge(bytes) ? inWriter : inThisThread
 }
 
-/** A part of a tensor, and its place in the memory of a chunk in bytes. */
+/** A part of a tensor, and its byte offset `place` in the memory of a chunk. */
 interface CutPart {
   readonly tensor: number
   readonly from: number

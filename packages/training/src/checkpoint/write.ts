@@ -12,12 +12,12 @@ import type { Writer } from './writer.ts'
 
 const saved = channel('tsrun.checkpoint-saved')
 
-/** What a rank saves. `compare`, `finite` and `keep` are those of `SaveOptions`. */
+/** The data that a rank saves. `SaveOptions` describes `compare`, `finite` and `keep`. */
 export interface RankShare {
   /** The folder of all checkpoints, and the name of the new checkpoint. */
   readonly folder: string
   readonly name: string
-  /** All pieces of this rank. Those that other ranks write are only checked. */
+  /** All pieces of this rank. Pieces that another rank writes are only checked. */
   readonly pieces: readonly HeldPiece[]
   readonly compare: boolean
   readonly finite: boolean
@@ -25,7 +25,7 @@ export interface RankShare {
   readonly keep: number
 }
 
-/** A share, with the plan of all ranks and the number of the save. */
+/** The data of a rank, with the plan of all ranks and the number of the save. */
 interface Planned extends RankShare {
   readonly plan: readonly PlannedPiece[]
   readonly save: number
@@ -143,7 +143,7 @@ async function finish(
   })
   const final = join(folder, name)
   await writer('publish', [path, final, index])
-  // In each rank, the launcher subscribes to this channel for --event-log.
+  // With --event-log, code of the launcher in each rank subscribes to this channel.
   saved.publish({ step: facts.step, path: final })
   await writer('prune', [folder, keep]).catch((error: unknown) => {
     const facts = { path: final, reason: messageOf(error) }

@@ -3,7 +3,7 @@ import { parentPort } from 'node:worker_threads'
 import { isTsrError } from '@tsrun/core'
 import { fileWork, type WorkRequest } from './writer.ts'
 
-// On Linux this is the priority of this thread; elsewhere it would be that of the process.
+// On Linux, setPriority changes only this thread. On other systems it would change the whole process.
 if (process.platform === 'linux') setPriority(Math.max(10, getPriority()))
 
 async function serve({ name, args, reply }: WorkRequest) {

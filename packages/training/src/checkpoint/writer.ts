@@ -32,10 +32,10 @@ export type Writer = <K extends keyof FileWork>(
 export const inThisThread: Writer = (name, args) =>
   (fileWork[name] as unknown as (...given: typeof args) => ReturnType<Writer>)(...args) as never
 
-/** The thread that writes, and a signal that fails its calls when it ends. */
+/** The writer thread, and a signal that rejects pending calls when the thread ends. */
 let running: { readonly worker: Worker; readonly ended: AbortSignal } | undefined
 
-/** The flags of Node's permission model, which a thread does not inherit if it has flags of its own. */
+/** Returns the flags of Node's permission model. Threads with their own `execArgv` do not inherit them. */
 function permissions() {
   if (!('permission' in process)) return []
   const { execArgv } = process
@@ -53,7 +53,7 @@ export function startWriter() {
     execArgv: permissions(),
   })
   const ending = new AbortController()
-  // Any number of calls may be in progress.
+  // Each pending call adds a listener, so disable the warning about many listeners.
   setMaxListeners(0, ending.signal)
   const started = { worker, ended: ending.signal }
   running = started
@@ -69,7 +69,7 @@ export function startWriter() {
   return started
 }
 
-/** Calls the functions in another thread of low priority, beside training. */
+/** Calls the functions in another thread of low priority, concurrently with training. */
 export const inWriter: Writer = async (name, args, transferred = []) => {
   const { worker, ended } = startWriter()
   const { port1, port2 } = new MessageChannel()

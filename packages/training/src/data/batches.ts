@@ -18,7 +18,7 @@ export interface BatchesOptions {
   /** Whether to drop a last batch that is smaller; default false. */
   readonly dropLast?: boolean
   /**
-   * Part `index` of `count` equal parts of every batch: `run.share` of a trainer, or the data
+   * This rank's part of every batch, as [index, count]: `run.share` of a trainer, or the data
    * parallel coordinate. Ranks that pass the same coordinate get the same examples. The parts of
    * the last batch may differ by one example or be empty. Default [0, 1].
    */
@@ -130,7 +130,7 @@ export interface Loader extends Iterable<ExampleBatch> {
   state(): LoaderState
   /**
    * Continues from a saved position, even with another batch size or number of ranks. No example of the
-   * epoch is lost or repeated. The seed and the shuffling of the state replace those of the options.
+   * epoch is lost or repeated. `state` replaces the options `seed` and `shuffle`.
    *
    * @throws ERR_TSR_ARGUMENT when `state` is invalid or belongs to another data set
    */

@@ -30,7 +30,7 @@ export function datasetError(path: string, problem: string, cause?: unknown): Er
   return tsrError('ERR_TSR_DATASET', { path, problem }, { cause })
 }
 
-/** Why a file cannot be read. Names the folder of a missing file, which is not always the script's. */
+/** Returns the reason why a file cannot be read. For a missing file, it contains the absolute path. */
 export function fileProblem(path: string, error: unknown): string {
   const isMissing = codeOf(error) === 'ENOENT'
   return isMissing ? `there is no ${resolve(path)}` : messageOf(error)

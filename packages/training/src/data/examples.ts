@@ -116,7 +116,7 @@ function isField(given: ArrayLike<number> | Column | Field): given is Field {
   return typeof (given as Partial<Field> | null)?.read === 'function'
 }
 
-/** Whether `given` is a column. The `values` of an array are a method. */
+/** Whether `given` is a column. An array also has `values`, but as a method. */
 function isColumn(given: ArrayLike<number> | Column): given is Column {
   return typeof given === 'object' && typeof (given as Partial<Column> | null)?.values === 'object'
 }

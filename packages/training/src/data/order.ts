@@ -16,7 +16,7 @@ import type { Examples, Field } from './examples.ts'
 export interface EpochOrder {
   readonly seed: number
   readonly epoch: number
-  /** Whether to shuffle; otherwise the order is that of the data set. */
+  /** Whether to shuffle; otherwise the examples keep the order of the data set. */
   readonly shuffle: boolean
 }
 
@@ -49,7 +49,7 @@ function permutation(length: number, name: string, seed: number): Int32Array {
   return order
 }
 
-/** Part `index` of `count` equal parts. */
+/** The part with the number `index` (from 0) of `count` equal parts. */
 export type Share = readonly [index: number, count: number]
 
 const counts = list(count())
@@ -108,8 +108,8 @@ export interface Sampler extends Iterable<number> {
 /**
  * Distributes the examples of an epoch among ranks. Each rank gets every `ranks`-th example, and
  * each example occurs once. In contrast, torch's DistributedSampler repeats examples if `ranks`
- * does not divide their number. A batch of each rank together equals one batch of a single process,
- * `ranks` times as large.
+ * does not divide their number. The batches of all ranks together equal one batch of a
+ * single process that is `ranks` times as large.
  *
  * @throws ERR_TSR_ARGUMENT
  *

@@ -9,7 +9,7 @@ export type DataRecord = Readonly<Record<string, unknown>>
 export type FieldSource =
   string | readonly string[] | ((record: DataRecord) => number | ArrayLike<number>)
 
-/** How to make a field of `examples` from records. */
+/** The rule for making a field of `examples` from records. */
 export type FieldRule =
   | FieldSource
   | {

@@ -33,7 +33,7 @@ export interface TextOptions {
   /** The number of tokens in a sequence. */
   readonly block: number
   /**
-   * Part `index` of `count` equal parts of the batch: `run.share` of a trainer, or the data parallel
+   * This rank's part of the batch, as [index, count]: `run.share` of a trainer, or the data parallel
    * coordinate. Ranks that pass the same coordinate get the same sequences. Default [0, 1].
    */
   readonly share?: Share

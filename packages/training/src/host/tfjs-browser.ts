@@ -9,8 +9,7 @@ import type * as Host from './tfjs.ts'
 export const core: typeof Host.core = tfjs
 
 /**
- * Undoes the registration of a backend, which TensorFlow.js makes on import. Returns a function that
- * registers the backend later.
+ * Removes a backend that TensorFlow.js registered on import. Returns a function that registers it again.
  */
 function registrationOf(name: string, priority: number): () => void {
   const factory = core.findBackendFactory(name)

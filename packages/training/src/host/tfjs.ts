@@ -21,7 +21,7 @@ function loadCore(): typeof import('@tensorflow/tfjs-core') {
 
 /**
  * Loads the gradient functions of TensorFlow.js and the methods of its tensors from a bundle in this
- * package. Besides it, only the umbrella package `@tensorflow/tfjs` has them in a form that Node loads.
+ * package. The only other form that Node can load is the umbrella package `@tensorflow/tfjs`.
  */
 export function loadGradients(): void {
   load(fileURLToPath(new URL('dist/gradients.cjs', packageFolder)))
@@ -31,16 +31,16 @@ export function registerWasm(): void {
   load('@tensorflow/tfjs-backend-wasm')
 }
 
-/** Also prevents the advertisement for tfjs-node that the first tensor of the cpu backend prints. */
+/** Without `firstUse: false`, the first tensor on the cpu backend prints an advertisement of tfjs-node. */
 export function registerCpu(): void {
   load('@tensorflow/tfjs-backend-cpu')
   Object.assign(core.findBackend('cpu'), { firstUse: false })
 }
 
 /**
- * Returns the modules of TensorFlow.js that the Node binding requires, by name. The umbrella package is
- * replaced by its core. Of the rest of it, the binding only registers a progress bar for `fit` of
- * tf.layers.
+ * Returns the modules of TensorFlow.js that the Node binding requires, by name. The core replaces the
+ * umbrella package. The binding uses the rest of that package only to register a progress bar for `fit`
+ * of tf.layers.
  */
 export function loadedModules(): [name: string, module: NodeJS.Module][] {
   const umbrella = new Module('@tensorflow/tfjs')
@@ -61,7 +61,7 @@ export function loadedModules(): [name: string, module: NodeJS.Module][] {
  * parse 10 MB of them for TensorFlow.js although their sources are not installed.
  */
 function load(name: string): unknown {
-  // Bun does not have the property.
+  // Bun lacks `process.sourceMapsEnabled`.
   const enabled = (process as Partial<NodeJS.Process>).sourceMapsEnabled ?? false
   process.setSourceMapsEnabled(false)
   try {

@@ -1,7 +1,7 @@
 import { exp2, LOG2_E } from './exp.as'
 import { largest, read, totalOfFour, write } from './lanes.as'
 
-/** Replaces four scores, or one, by exponentials in the used lanes and 0 in the others. */
+/** Replaces four scores (or one) by their exponentials. Unused lanes become 0. */
 @inline
 function exponentials<T>(p: usize, largests: v128, scales: v128, used: v128): v128 {
   const e = v128.and(exp2(f32x4.mul(f32x4.sub(read<T>(p), largests), scales)), used)
@@ -9,13 +9,13 @@ function exponentials<T>(p: usize, largests: v128, scales: v128, used: v128): v1
   return e
 }
 
-/** Returns which lanes of a vector the last `bytes` of a row fill. */
+/** Returns a mask of the lanes of a vector that the last `bytes` bytes of a row fill. */
 @inline
 function lanesOf(bytes: usize): v128 {
   return i32x4.lt_u(i32x4(0, 4, 8, 12), i32x4.splat(<i32>bytes))
 }
 
-/** Replaces scores by exponentials. Returns their sum, with the same bits for every memory size `width`. */
+/** Replaces scores by their exponentials. Returns their sum, whose bits do not depend on `width`. */
 @inline
 function exponentialsOfRow(p: usize, bytes: usize, width: usize, largest: v128, scales: v128): f32 {
   let sums = f32x4.splat(0)
@@ -69,7 +69,7 @@ export function softmax_rows(
 ): void {
   const scales = f32x4.splat(scale * LOG2_E)
   const width = columns << 2
-  // In loops of their own, the operations on one row do not wait for those on the row before.
+  // Use separate loops, so that the operations on a row do not wait for the operations on the previous row.
   if (!known) {
     for (let row: usize = 0; row < rows; row++) {
       const bytes = min(visible + row, columns) << 2
@@ -167,7 +167,7 @@ function dot(x: usize, y: usize, bytes: usize): f32 {
   return totalOfFour(sums)
 }
 
-/** As `weigh`, for the 16 columns of a cache line. */
+/** Like `weigh`, for the 16 columns of a cache line. */
 @inline
 function weighLine(out: usize, p: usize, count: usize, values: usize, stride: usize): void {
   let a = f32x4.splat(0)

@@ -1,7 +1,7 @@
 // Passes over the columns of matrices, for batch normalization.
 import { highAt, lowAt, read, write } from './lanes.as'
 
-/** Rows whose values stay in the first-level cache while `column_sums` reads some of their columns at a time. */
+/** The number of rows to sum before the next rows, so that they stay in the first-level cache. */
 const ROWS: usize = 64
 
 /** `column_sums` of four columns. */
@@ -64,7 +64,7 @@ function sumOne(
 /**
  * Sums y, and y (x - center), over the rows of y and x [rows, columns], in doubles and in row order.
  *
- * @param sums - gets 2 x columns doubles; followed by `columns` doubles, the centers
+ * @param sums - receives 2 x columns doubles; must be followed by `columns` doubles, the centers
  */
 export function column_sums(y: usize, x: usize, sums: usize, rows: usize, columns: usize): void {
   const bytes = columns << 2
@@ -100,9 +100,9 @@ function combineAt<T>(out: usize, y: usize, x: usize, factors: usize, bytes: usi
 }
 
 /**
- * out = a y + b (x - center) + c for [rows, columns], with numbers for each column.
+ * out = a y + b (x - center) + c for [rows, columns], with one a, b, c and center per column.
  *
- * @param factors - rows of floats: a, b, c, and the two whose sum is the center
+ * @param factors - five rows of floats: a, b, c, and two rows whose sum is the center
  */
 export function combine_columns(
   out: usize,

@@ -2,7 +2,7 @@
 import { exp2, LOG2_E } from './exp.as'
 import { highAt, lowAt, read, total, write } from './lanes.as'
 
-/** Values for which `gate` runs both of its passes, so that they stay in the first-level cache. */
+/** The number of values per block of both passes of `gate`, so that they stay in the first-level cache. */
 const CHUNK: usize = 1024
 
 /** x^2, with a limit that keeps it finite: 0 times an infinite square is NaN. */
@@ -37,8 +37,8 @@ function gateAt<T>(out: usize, slope: usize, x: usize, linear: f32, cubic: f32):
 }
 
 /**
- * out = x sigmoid(linear x + cubic x^3), and `slope` = its derivative. The factors are at least 0. Two passes
- * with short chains of dependent operations take half the time of one.
+ * out = x sigmoid(linear x + cubic x^3), and `slope` = its derivative. The factors are at least 0. Two
+ * passes take half the time of one, because their chains of dependent operations are shorter.
  */
 export function gate(
   out: usize,

@@ -1,4 +1,4 @@
-// Powers with exponents of at most 0. With a whole number n, 2^(n + r) = 2^n 2^r.
+// Powers with exponents that are at most 0. For a whole number n, 2^(n + r) = 2^n 2^r.
 
 /** x y + z */
 @inline
@@ -10,8 +10,8 @@ function linear<T>(x: v128, y: v128, z: f64): v128 {
 export const LOG2_E: f32 = 1.44269504
 
 /**
- * 2^x of four floats of at most 0, with a relative error of 1e-7; 0 for x below -126.5. In exp(x), the
- * rounding of x log2(e) adds a relative error of about 7e-8 |x|.
+ * Returns 2^x for four floats that are at most 0, with a relative error of 1e-7. Returns 0 for x below
+ * -126.5. In exp(x), the rounding of x log2(e) adds a relative error of about 7e-8 |x|.
  */
 @inline
 export function exp2(x: v128): v128 {
@@ -19,8 +19,8 @@ export function exp2(x: v128): v128 {
   // Adding 1.5 2^23 rounds to a whole number, which is then in the low bits.
   const shifted = f32x4.add(bounded, f32x4.splat(12582912))
   const r = f32x4.sub(bounded, f32x4.sub(shifted, f32x4.splat(12582912)))
-  // 2^r = 1 + c r + r^2 (a + r^2 b), with the smallest largest error. The chain of dependent operations is
-  // shorter than in Horner's scheme.
+  // 2^r = 1 + c r + r^2 (a + r^2 b), with coefficients that minimize the largest error. The chain of
+  // dependent operations is shorter than in Horner's scheme.
   const square = f32x4.mul(r, r)
   const a = linear<f32>(r, f32x4.splat(0.055503320), 0.24022648)
   let b = linear<f32>(r, f32x4.splat(0.0013399003), 0.0096184388)
@@ -30,7 +30,7 @@ export function exp2(x: v128): v128 {
   return f32x4.mul(y, i32x4.shl(i32x4.add(shifted, i32x4.splat(127)), 23))
 }
 
-/** exp of two doubles of at most 0, with a relative error of 3e-13; 0 for x below -708. */
+/** Returns exp(x) of two doubles up to 0, with a relative error of 3e-13; 0 for x below -708. */
 @inline
 export function expOfDoubles(x: v128): v128 {
   const shifted = linear<f64>(x, f64x2.splat(1.4426950408889634), 6755399441055744)

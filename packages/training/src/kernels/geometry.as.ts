@@ -13,7 +13,7 @@ export class Geometry {
   wide: i32 = 0
   down: i32 = 0
   right: i32 = 0
-  /** The rows and columns from one value of a window to the next. */
+  /** The dilation: the distance in rows and columns between neighbouring values of a window. */
   apartRows: i32 = 0
   apartColumns: i32 = 0
   top: i32 = 0
@@ -25,7 +25,7 @@ export class Geometry {
   row: i32 = 0
   column: i32 = 0
 
-  /** Requires that there are windows. */
+  /** Moves to the window `index`. Must not be called if there are no windows. */
   goTo(index: i32): void {
     const line = index / this.columns
     this.image = <usize>(line / this.rows) * <usize>this.height * this.line
@@ -33,7 +33,7 @@ export class Geometry {
     this.column = (index % this.columns) * this.right - this.left
   }
 
-  /** Goes to a later window, at most the first of the next row. Divisions take longer than small windows. */
+  /** Moves forward, at most to the next row of outputs. Avoids the slow divisions of `goTo`. */
   @inline
   advance(windows: i32): void {
     this.column += windows * this.right

@@ -34,7 +34,7 @@ export function high(x: v128): v128 {
   return f64x2.promote_low_f32x4(v128.shuffle<f32>(x, x, 2, 3, 2, 3))
 }
 
-/** The first two values at an address as doubles: one instruction, unlike `low` of four values. */
+/** The first two values at an address as doubles. Takes one instruction, unlike `read` and `low`. */
 @inline
 export function lowAt<T>(p: usize): v128 {
   return low(isVector<T>() ? v128.load64_zero(p) : v128.load32_zero(p))
@@ -46,7 +46,7 @@ export function highAt<T>(p: usize): v128 {
   return isVector<T>() ? low(v128.load64_zero(p, 8)) : f64x2.splat(0)
 }
 
-/** The opposite of `low` and `high`. */
+/** Rounds two vectors of two doubles to one vector of four floats: the inverse of `low` and `high`. */
 @inline
 export function join(a: v128, b: v128): v128 {
   return v128.shuffle<f32>(

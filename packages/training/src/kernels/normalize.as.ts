@@ -18,7 +18,7 @@ function normal<T>(x: usize, mean: v128, rest: v128, inverse: v128): v128 {
   return f32x4.mul(centered<T>(x, mean, rest), inverse)
 }
 
-/** The sum of both halves, in doubles. */
+/** Adds the first two floats of a vector to the last two, in doubles. */
 @inline
 function folded(x: v128): v128 {
   return f64x2.add(low(x), high(x))
@@ -35,7 +35,7 @@ function addTo<T>(sums: usize, x: v128): void {
   }
 }
 
-/** Values whose rows each pass of `forward` takes together, so that they stay in the first-level cache. */
+/** The number of values that `forward` processes together, so that they stay in the first-level cache. */
 const CHUNK: usize = 2048
 
 function forward<T>(
@@ -52,7 +52,7 @@ function forward<T>(
   const most = max<usize>(1, CHUNK / width)
   while (rows > 0) {
     const part = min(rows, most)
-    // In loops of their own, the divisions of one row do not delay the sums of the next one.
+    // Use separate loops, so that the divisions for one row do not delay the sums of the next row.
     for (let row: usize = 0; row < part; row++) {
       writeMean<T>(statistics + row * STATISTICS, x + row * bytes, width, shift != 0)
     }

@@ -101,7 +101,7 @@ export function transpose(
 ): void {
   const outStride = rows << 2
   const wholeRows = rows & ~3
-  // The columns of a cache line at a time.
+  // Process the columns of one cache line at a time.
   for (let column: usize = 0; column < columns; column += 16) {
     const end = min(columns, column + 16)
     const whole = end & ~3

@@ -84,8 +84,8 @@ function squareGradient(
  * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
  * several values are the largest, uses the first. dx must contain zeros.
  *
- * @param least - a window without a larger value has no gradient. Pass -Infinity, or 0 if x is the output
- *   of a ReLU, so that dx includes the gradient of the ReLU
+ * @param least - windows whose values are all at most `least` get no gradient. Pass -Infinity, or 0 if x
+ *   is the output of a ReLU, so that dx includes the gradient of the ReLU
  */
 export function max_pool_gradient(
   dx: usize,

@@ -16,13 +16,13 @@ export function scratch_bytes(): usize {
 }
 
 /**
- * Computes the matrix product c [m, n] = finish(start + a [m, k] b [k, n]) in float32, with the values
- * of a row of c side by side.
+ * Computes the matrix product c [m, n] = finish(start + a [m, k] b [k, n]) in float32, with the values of
+ * each row of c contiguous in memory.
  *
  * @param cRow - the bytes between rows of c
- * @param accumulates - whether every row starts with the values that c has, instead of with `start`
- * @param aRow - the bytes between rows of a; `aColumn`: those between its columns; one of them is 4
- * @param start - the address of n values (a bias) with which every row starts, or 0
+ * @param accumulates - whether to add the product to the current values of c instead of to `start`
+ * @param aRow - the bytes between rows of a; `aColumn`: the bytes between columns of a; one of them is 4
+ * @param start - the address of n values (a bias) that are added to every row, or 0
  * @param finisher - RELU, MASK or 0
  * @param mask - [m, n] with the strides of c, for MASK
  * @param scratch - see `scratch_bytes`
@@ -89,7 +89,7 @@ export function product(
   }
 }
 
-/** Adds a b to a row of c, in the order of the inner dimension. Packing b would take longer than the sums. */
+/** Adds a b to a row of c, in the order of the inner dimension. Packing b would take longer. */
 function multiplyRow(
   c: usize,
   a: usize,

@@ -30,7 +30,7 @@ export function finish_rows(
 ): void {
   const stride = columns << 2
   let i: usize = 0
-  // The columns of a cache line at a time, because rows are often short.
+  // Process the columns of one cache line at a time, because rows are often short.
   for (; i + 64 <= stride; i += 64) {
     const from = start ? start + i : 0
     const a0 = from ? v128.load(from) : f32x4.splat(0)
@@ -83,7 +83,7 @@ export function sum_rows(out: usize, x: usize, rows: usize, columns: usize): voi
   const stride = columns << 2
   const end = x + rows * stride
   let column: usize = 0
-  // As many sums as fit the registers.
+  // Compute as many sums at once as fit into the registers.
   for (; column + 64 <= stride; column += 64) {
     let a = f64x2.splat(0)
     let b = a

@@ -6,12 +6,12 @@ export const MASK: i32 = 2
 
 @inline
 export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
-  // A ReLU is 0 where its input is 0 or less, and its gradient where the mask, its output, is 0.
+  // RELU clears lanes where x is 0 or less. MASK clears lanes where the output of the ReLU is 0 or less.
   if (finisher) return v128.andnot(x, f32x4.le(finisher == MASK ? read<T>(mask) : x, f32x4.splat(0)))
   return x
 }
 
-/** sum + x y, rounded once with relaxed SIMD, else twice. */
+/** Returns sum + x y. Rounds once with relaxed SIMD, otherwise twice. */
 @inline
 export function addProduct(sum: v128, x: v128, y: v128): v128 {
   if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)
@@ -48,8 +48,8 @@ export function multiplyTile(
   let t2 = v128.load(start ? start : c2, 16)
   let s3 = v128.load(start ? start : c3)
   let t3 = v128.load(start ? start : c3, 16)
-  // Four steps in each iteration. The branches between them keep V8 from mixing the steps, which would need
-  // more registers than there are.
+  // Run four steps in each iteration. The branches between them keep V8 from mixing the steps, which would
+  // need more registers than there are.
   while (true) {
     let left: v128, right: v128, x: v128
     left = v128.load(b)

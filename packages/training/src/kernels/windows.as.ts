@@ -84,7 +84,7 @@ export function take_windows(
   const size = <usize>g.tall * run
   g.goTo(first)
   while (first < last) {
-    // The windows up to the end of a row of outputs.
+    // Count the windows up to the end of a row of outputs.
     const count = min(last - first, g.columns - (g.column + g.left) / right)
     for (let i = 0; i < g.tall; i++) {
       const row = g.row + i * g.apartRows

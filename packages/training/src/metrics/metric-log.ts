@@ -48,7 +48,7 @@ export interface MetricLog {
   close(): Promise<void>
 }
 
-/** Which ranks write a log of metrics. */
+/** Options of a metric log: which ranks write it. */
 export interface MetricLogOptions {
   /** The rank of this process. Default: its rank in the job, then the environment variable RANK, then 0. */
   readonly rank?: number
@@ -77,8 +77,8 @@ export interface LogFormat {
 /**
  * Returns the metric log of this rank. On a rank that does not write, the log ignores all calls.
  *
- * @throws ERR_TSR_ARGUMENT for an invalid path or option. The log's methods throw it when the step
- *   is not a non-negative integer
+ * @throws ERR_TSR_ARGUMENT for an invalid path or option. The methods of the log throw this error when
+ *   the step is not a non-negative integer
  */
 export function logOfRank(path: string, options: MetricLogOptions, format: LogFormat): MetricLog {
   filled('a path').check('path', path)

@@ -118,7 +118,7 @@ export function isRepeatable(module: Module, x?: Tensor): boolean {
   return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
-/** Returns the layers of a chain in order; otherwise the model itself, or nothing without `forward`. */
+/** Returns the layers of a chain in order; else the model itself, or nothing if it has no `forward`. */
 export function chainOf(model: Partial<Module>): readonly Module[] {
   if (model.forward === undefined) return []
   return model.layers ?? [model as Module]

@@ -144,8 +144,8 @@ export interface GradientPlaces {
 }
 
 /**
- * Returns the arrays for the gradients of `parameters`. Undefined unless every parameter has an array,
- * and all arrays are to be overwritten, or all added to.
+ * Returns the arrays for the gradients of `parameters`. Returns undefined if a parameter has no array, or
+ * if the pass must add to some arrays but overwrite others.
  */
 export function placesOf(
   { memory }: GradientListener,

@@ -144,7 +144,7 @@ export class CausalSelfAttention implements Module {
 /** Whether a module is a `CausalSelfAttention`, by its `kind`. */
 export const isAttention = ofKind<CausalSelfAttention>('attention')
 
-/** @throws ERR_TSR_ARGUMENT unless the heads divide the width */
+/** @throws ERR_TSR_ARGUMENT unless the width is a multiple of the number of heads */
 export function checkHeads(width: number, heads: number): void {
   if (width % heads === 0) return
   throw argumentError('width', width, `a multiple of the ${heads} heads`)
@@ -190,7 +190,7 @@ export interface AttentionCore {
   readonly dividesSequences?: boolean
 
   /**
-   * Attention without dropout in one pass, which replaces `forward` and `backward`.
+   * Computes attention without dropout in one pass, instead of `forward` and `backward`. Optional.
    *
    * @param rows - [batch, length, 3 x heads x size]: the queries, keys and values of all heads
    * @returns the output [batch, length, heads x size]
@@ -263,7 +263,7 @@ export type Mask = 'causal' | 'full'
 export function attend(q: Tensor, k: Tensor, mask: Mask) {
   const scores = scoresOf(q, k, mask)
   const largest = tf.max(scores, -1, true)
-  // Avoid tf.softmax: within TensorFlow functions, oneDNN computes it and rounds in another way.
+  // Avoid tf.softmax: within TensorFlow functions, oneDNN computes it and rounds differently.
   const powers = tf.exp(tf.sub(scores, largest))
   const total = tf.sum(powers, -1, true)
   return {

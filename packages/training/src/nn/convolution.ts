@@ -99,7 +99,7 @@ export class Conv2d implements Module {
   }
 }
 
-/** @param isPooled - whether the gradient of the output already includes that of the ReLU */
+/** @param isPooled - whether the gradient of the output already includes the gradient of the ReLU */
 function convolve({ weight, bias, options }: Conv2d, x: Tensor, isPooled = false): Tensor {
   const { inputs, padding, activation } = options
   checkInput(x, weight, ['batch', 'height', 'width', inputs])
@@ -112,7 +112,7 @@ function convolve({ weight, bias, options }: Conv2d, x: Tensor, isPooled = false
   const operands = { x, filter: weight.value, bias: bias.value }
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
   const fused = activation === 'relu' ? 'relu' : 'linear'
-  // A nested gradient needs operations with gradients, which `reluGradient` lacks.
+  // `reluGradient` is not differentiable, so nested gradients cannot use it.
   const pass = isTapeNested() ? undefined : currentBackend().reluGradient
   const y = withLazyGradients(operands, {
     saves: ['x', 'filter'],
@@ -194,8 +194,8 @@ export class MaxPool2d extends Pool2d {
 }
 
 /**
- * Applies a Conv2d with a ReLU and the MaxPool2d after it, whose gradient includes that of the ReLU. Undefined for
- * other layers, and if the backend lacks such a gradient.
+ * Applies a Conv2d with a ReLU, then a MaxPool2d. The gradient of the pooling includes the gradient of
+ * the ReLU. Returns undefined for other layers, or if the backend has no such gradient.
  */
 export function convolveAndPool(
   conv: Module,
@@ -219,7 +219,7 @@ export function convolveAndPool(
   )
 }
 
-/** Whether a layer is of exactly this class, and has its `forward`. */
+/** Whether a layer is an instance of exactly this class, and its `forward` was not replaced. */
 function isPlain<M extends Module>(
   layer: Module | undefined,
   type: { readonly prototype: M },

@@ -107,7 +107,7 @@ export interface CrossEntropyOptions {
   readonly ignoreIndex?: number
   /** The fraction of each target that is spread evenly over all classes, from 0 (default) to 1. */
   readonly labelSmoothing?: number
-  /** The `mean` (default) or the `sum` over the labels that count. Without such labels, the mean is 0. */
+  /** The `mean` (default) or the `sum` over all labels but skipped ones. The mean of no labels is 0. */
   readonly reduction?: Reduction
 }
 
@@ -124,8 +124,8 @@ export const readCrossEntropyOptions = declareOptions({
  * Returns a cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015). With smoothing
  * s, the target of class k is (1 - s) [k = label] + s / classes. The loss is -sum target log p.
  *
- * The loss takes the arguments of `crossEntropy`. Micro-batches on any number of ranks together give the
- * mean over all labels of the batch that count. The accuracy skips the same labels.
+ * The loss takes the arguments of `crossEntropy`. The mean is over all labels of the batch but skipped
+ * ones, for any micro-batches and ranks. The accuracy skips the same labels.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *
@@ -136,7 +136,7 @@ export function crossEntropyWith(options: CrossEntropyOptions): Loss {
   const { reduction, ...targets } = readCrossEntropyOptions(options)
   const { ignoreIndex } = targets
   const { mean, summed } = meanAndSum(
-    'crossEntropyWith',
+    'crossEntropyWith(...)',
     (logits, labels, reduction) =>
       evaluate(logits, labels, { ...targets, reduction, summedWeight: 1 }),
     {
@@ -159,7 +159,7 @@ export function withoutIgnored(labels: Int32Array, ignored: number | undefined):
 }
 
 interface Evaluation extends LabelTargets {
-  /** `mean`: over the labels that are not ignored. */
+  /** The reduction over the labels that are not ignored. */
   readonly reduction: Reduction
   /** The weight of each label with the reduction `sum`. */
   readonly summedWeight: number

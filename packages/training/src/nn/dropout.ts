@@ -22,7 +22,7 @@ export interface DropoutOptions {
   readonly seed?: number
 }
 
-/** The rule for options that are dropout rates: at least 0 and less than 1. */
+/** The validation rule for dropout rates: at least 0 and less than 1. */
 export const dropoutRate = where<number>(
   (value) => typeof value === 'number' && value >= 0 && value < 1,
   'at least 0 and less than 1',
@@ -39,8 +39,8 @@ const readOptions = declareOptions({
  * al., 2014). In evaluation, returns the input.
  *
  * The dropped values depend only on the seed, the name, the step and the position in the batch; see
- * `inPass`. Therefore every layout and every recomputed pass drops the same values. Ranks that share
- * layers by tensor parallelism must hold all values of a row, or of their part of its positions.
+ * `inPass`. Therefore every layout and every recomputed pass drops the same values. With tensor
+ * parallelism, each rank must hold all values of the positions that it computes.
  */
 export class Dropout implements Module {
   readonly kind = 'dropout'

@@ -45,7 +45,7 @@ export class Embedding implements Module {
     return [this.weight]
   }
 
-  /** False for ids that another module computes: to check such ids, the host would have to read them. */
+  /** Returns false if another module computes the ids: to check them, the host would have to read them. */
   isRepeatable(ids?: Tensor): boolean {
     if (ids !== undefined) checkIds(ids, this.weight)
     return ids !== undefined
@@ -102,7 +102,7 @@ export type Positions = (length: number) => Int32Array
 /** The positions of a rank that holds whole sequences: 0, 1, 2 and so on. */
 export const inOrder: Positions = (length) => new Int32Array(length).map((_, position) => position)
 
-/** Adds a learned vector for its position to each element of a sequence. */
+/** Adds a learned position vector to each element of a sequence. */
 export class PositionEmbedding extends Embedding implements Separable {
   override readonly kind = 'positions'
   /**

@@ -35,7 +35,7 @@ export const ones: Initializer = constant(1)
  */
 export function uniform(limit: number): Initializer {
   finite().check('the limit of init.uniform', limit)
-  // A limit of 0 marks values that will be replaced. Random values would take seconds for a large model.
+  // Callers pass 0 if they replace the values later: drawing values takes seconds for a large model.
   if (limit === 0) return zeros
   return drawn((next) => (2 * nextUniform(next) - 1) * limit)
 }

@@ -80,8 +80,8 @@ export class RMSNorm extends Norm<readonly [weight: Parameter]> {
 }
 
 /**
- * The value and the gradients of (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`,
- * plus `shift`. Without `shift`, takes the mean as 0, so that the variance is the mean square.
+ * Computes (x - mean) / sqrt(variance + epsilon) over the last axis, times `scale`, plus `shift`, and its
+ * gradients. Without `shift`, takes the mean as 0, so that the variance is the mean square.
  */
 function plainPass(
   epsilon: number,

@@ -113,7 +113,7 @@ export const isLinear = ofKind<Linear>('linear')
  * linear layers without the tape, with the same gradients. The parameters of a stack must keep their
  * values until the backward pass is done.
  *
- * @param layers - an empty list to use the tape
+ * @param layers - the stack, or an empty list to use the tape
  * @param x - for a stack: [batch, inputs of the first layer]
  */
 export function recordLayers(

@@ -25,12 +25,12 @@ export interface Answers {
 export interface Loss {
   (outputs: Tensor, labels: Tensor): Tensor
 
-  /** Records the loss without the tape, for losses with a faster way. */
+  /** Records the loss without the tape. Present if the loss has a faster implementation. */
   readonly record?: (outputs: Tensor, labels: Tensor) => Recording
 
   /**
-   * Whether the loss is a mean or a sum. If undefined, the first examples with a loss other than 0
-   * determine the answer.
+   * Whether the loss is a mean or a sum. If undefined, a trial with the first examples whose loss is not
+   * 0 determines it.
    */
   readonly reduction?: Reduction
 
@@ -41,12 +41,12 @@ export interface Loss {
    */
   readonly count?: (labels: Tensor) => Maybe<number>
 
-  /** If this loss is a mean: the same loss as a sum. */
+  /** The same loss as a sum, if this loss is a mean. */
   readonly summed?: Loss
 
   /**
-   * Counts the correct answers, for outputs that are not the logits of all classes. If the result
-   * is a number, all labels count as answers.
+   * Counts the correct answers. Needed if the outputs are not the logits of all classes. If the result is
+   * a number, all labels count as answers.
    */
   readonly countCorrect?: (outputs: Tensor, labels: Tensor) => Maybe<number | Answers>
 }
@@ -55,7 +55,7 @@ export interface Loss {
  * Makes a custom loss with its own denominator. The losses of all parts of a batch on all ranks are
  * summed before the division. So micro-batches, accumulation and replicas do not change the result.
  *
- * @param sum - returns the sum of the losses that count
+ * @param sum - returns the sum of the losses, without ignored ones
  * @param tags - `count` returns the denominator; `countCorrect` counts correct answers for the
  *   accuracy
  *
@@ -148,8 +148,8 @@ export function recordLoss(loss: Loss, outputs: Tensor, labels: Tensor): Recordi
 }
 
 /**
- * Counts the rows whose largest logit is that of the label. Of equal logits, the first counts as
- * the largest.
+ * Counts the rows in which the label has the largest logit. If several logits are the largest, only the
+ * first one counts.
  *
  * @param logits - [..., classes] float32
  * @param labels - [...] int32

@@ -13,7 +13,7 @@ export interface Tally {
   /** The number by which to divide the sum of the losses. */
   readonly count: number
   readonly examples: number
-  /** The number of correct answers (NaN if not countable), and the number of all answers that count. */
+  /** The number of correct answers (NaN if not countable), and the number of all answers. */
   readonly correct: number
   readonly of: number
 }
@@ -35,7 +35,7 @@ export function tallyOf(figures: readonly number[]): Tally {
   return { loss, count, examples, correct, of }
 }
 
-/** Returns the mean loss: NaN without examples, and 0 if no label counts. */
+/** Returns the mean loss: NaN without examples, and 0 if all labels are ignored. */
 export function meanOf({ loss, count, examples }: Omit<Tally, 'correct' | 'of'>): number {
   if (examples === 0) return NaN
   return count === 0 ? 0 : loss / count
@@ -44,10 +44,10 @@ export function meanOf({ loss, count, examples }: Omit<Tally, 'correct' | 'of'>)
 export type PartLoss = ReturnType<typeof partLoss>
 
 /**
- * A loss as a sum over parts of the data, divided by the final denominator. If a loss does not
- * declare whether it is a mean or a sum, a trial calls it with all examples twice. A mean stays the
- * same, and its gradient per example halves. A sum doubles, and its gradient per example stays the
- * same. If value and gradient are 0, later examples are tried.
+ * Sums a loss over parts of the data, to divide by the final denominator. If a loss does not declare
+ * whether it is a mean or a sum, a trial evaluates it again with each example repeated. A mean stays the
+ * same, and its gradient per example halves. A sum doubles, and its gradient per example stays the same.
+ * If the value and the gradient are 0, the trial is repeated with later examples.
  *
  * @throws ERR_TSR_ARGUMENT when a property of the loss is invalid
  */
@@ -163,10 +163,10 @@ function taped(compute: (outputs: Tensor) => Tensor, outputs: Tensor): Recording
   return record(compute, outputs, [], { needsInputGradient: true })
 }
 
-/** Rounding errors alone may cause a loss below this value. */
+/** A loss below this value may be a rounding error. */
 const TINY = 1e-6
 
-/** The loss and its largest gradient for some examples, then both for each of the examples twice. */
+/** The loss and its largest gradient, first for some examples, then with each example repeated. */
 type Figures = readonly [a: number, slope: number, b: number, other: number]
 
 /** @returns undefined if the figures are 0 or not finite @throws ERR_TSR_ARGUMENT */

@@ -9,8 +9,8 @@ import { checkRange } from './initialize.ts'
 import { Linear, recordLayers } from './linear.ts'
 
 /**
- * Applies its children one after the other. It has no `record`, because of the backend tensorflow: if a
- * module and all its layers have one, the backend does not turn passes into TensorFlow functions.
+ * Applies its children one after the other. It has no `record`: if a module and all its layers had that
+ * method, the backend tensorflow would not turn passes into TensorFlow functions.
  */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>

@@ -94,7 +94,7 @@ function addResidual(x: Tensor, y: Tensor): Tensor {
   return withGradients([x, y], () => ({
     value: tf.add(x, y),
     saved: [],
-    // Not dy itself: tf.grad may dispose a gradient, and dy may belong to the caller.
+    // Return clones of dy: tf.grad may dispose a gradient, and dy may belong to the caller.
     gradients: (dy) => [cloneOf(dy), cloneOf(dy)],
   }))
 }

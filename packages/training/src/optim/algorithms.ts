@@ -55,7 +55,7 @@ abstract class AdamOptimizer extends BaseOptimizer {
 
   /**
    * @param decays - `gradient` for L2 regularization (Adam), `value` for decoupled weight decay (AdamW)
-   * @param weightDecay - the default of this option
+   * @param weightDecay - the default of the option `weightDecay`
    */
   constructor(options: AdamOptions, decays: 'gradient' | 'value', weightDecay: number) {
     const { learningRate, ...others } = readAdam(options)

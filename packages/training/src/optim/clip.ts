@@ -165,7 +165,7 @@ async function sumsOfSquares(gradients: readonly Gradient[]): Promise<number[]> 
 function sumOfSquares(values: HostArray, gradient: Gradient): number {
   const sum = ArrayBuffer.isView(gradient) ? undefined : currentBackend().sumOfSquares?.(gradient)
   if (sum !== undefined) return sum
-  // The CPU computes four accumulators in parallel: ten times as fast as one.
+  // Use four accumulators, which the CPU updates in parallel: ten times as fast as one.
   const sums: [number, number, number, number] = [0, 0, 0, 0]
   const whole = values.length - (values.length % 4)
   for (let i = 0; i < whole; i += 4) {

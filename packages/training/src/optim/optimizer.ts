@@ -264,7 +264,7 @@ export abstract class BaseOptimizer implements Optimizer {
   #updateOnHost(parameter: Parameter, gradient: Gradient): void {
     const { name, value, shape } = parameter
     const former = this.kept.tensorsOf(name, shape)
-    // A checkpoint that is being written may hold the former values.
+    // Write to new memory if a checkpoint in progress still holds the former values.
     const vectors = former.map((tensor) =>
       isAlone(tensor) ? tensor : createTensor(shape, () => undefined),
     )

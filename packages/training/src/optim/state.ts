@@ -23,10 +23,10 @@ export interface ParameterState<V = Float32Array> {
 /** The state of an optimizer, by the names of the parameters. */
 export type OptimizerState = ReadonlyMap<string, ParameterState>
 
-/** Like `OptimizerState`, with references in place of copies. The caller releases them. */
+/** Like `OptimizerState`, but with references instead of copies. The caller releases them. */
 export type HeldState = ReadonlyMap<string, ParameterState<HeldValues>>
 
-/** Frees the state of optimizers that were not disposed. */
+/** Frees the state of optimizers that are garbage-collected without `dispose`. */
 const lost = new FinalizationRegistry<Map<string, readonly Tensor[]>>((vectors) => {
   tf.dispose([...vectors.values()].flat())
 })

@@ -16,7 +16,7 @@ export interface PipelineModel {
   search?(): LayerSearch
 }
 
-/** The layers of a rank, and the patterns of a plan that match none of them. */
+/** The layer names of a rank, and the patterns of a plan that match none of them. */
 export interface LayerSearch {
   readonly missing: readonly string[]
   readonly names: readonly string[]
@@ -39,7 +39,7 @@ export function checkRecipe(model: Partial<PipelineModel> | null | undefined): v
 /**
  * Checks that each pattern matches a layer of some rank.
  *
- * @param searches - of all ranks; undefined for a rank without patterns
+ * @param searches - one for each rank; undefined for a rank without patterns
  * @throws ERR_TSR_ARGUMENT
  */
 export function checkSearch(

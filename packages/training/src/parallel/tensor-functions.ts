@@ -60,7 +60,7 @@ export async function allReduceTensor(
 }
 
 /**
- * Reduces a tensor over the ranks, for one of them.
+ * Reduces a tensor over the ranks. Only `root` gets the result.
  *
  * @param tensor - any shape; float32, int32 or bool
  * @returns on `root` a new tensor of the same shape, which the caller disposes; on other ranks
@@ -99,8 +99,8 @@ export async function broadcastTensor(
 }
 
 /**
- * Concatenates the tensors of all ranks along an axis, in rank order. `tf.concat` would compute the
- * same from a list of them.
+ * Concatenates the tensors of all ranks along an axis, in rank order, like `tf.concat` of a list of
+ * these tensors.
  *
  * @param tensor - [..., n, ...]; float32, int32 or bool
  * @returns a new tensor [..., size * n, ...], the same on all ranks; the caller disposes it
@@ -169,7 +169,7 @@ export interface ScatterOptions extends PartOptions {
 /**
  * Cuts the tensor of `root` along an axis: rank r gets part r.
  *
- * @param shape - of the part of one rank [..., n, ...]
+ * @param shape - the shape of one rank's part: [..., n, ...]
  * @param tensor - on `root` [..., size * n, ...]; on other ranks null
  * @returns a new tensor [..., n, ...], which the caller disposes
  * @throws ERR_TSR_ARGUMENT when the tensor of `root` is not as long as all parts; the errors

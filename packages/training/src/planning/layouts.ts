@@ -151,7 +151,7 @@ function divisionsOf(ranks: number, { layers, heads }: ModelShape, batch: number
 }
 
 function zeroLevels({ dp, pp }: Division): RankLayout['zero'][] {
-  // One replica has nothing to share, and ZeRO stage 3 is not planned for several pipeline stages.
+  // A single replica cannot shard its state. ZeRO stage 3 is not planned for several pipeline stages.
   if (dp === 1) return [0]
   return pp === 1 ? [0, 1, 2, 3] : [0, 1, 2]
 }
@@ -163,7 +163,7 @@ function divisors(of: number) {
 /** The optimizers that a plan can assume. */
 export type PlanOptimizer = 'adam' | 'momentum' | 'sgd'
 
-/** How the ranks divide the work. The product dp x tp x pp is the number of ranks. */
+/** A division of the work among the ranks. The product dp x tp x pp is the number of ranks. */
 export interface RankLayout {
   /** The number of replicas; each one trains on a part of the batch. */
   readonly dp: number
@@ -171,7 +171,7 @@ export interface RankLayout {
   readonly tp: number
   /** The number of pipeline stages. */
   readonly pp: number
-  /** What the replicas shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 also parameters. */
+  /** The ZeRO stage: 0 shards nothing, 1 optimizer state, 2 also gradients, 3 also parameters. */
   readonly zero: 0 | 1 | 2 | 3
   /** Whether a stage keeps only its inputs and repeats the forward pass before the backward pass. */
   readonly recompute: boolean
@@ -238,7 +238,7 @@ function layoutMemory(
 /** The speed of the ranks and of the links between them. */
 type Hardware = Pick<ReturnType<typeof readOptions>, 'flops' | 'link' | 'latency'>
 
-/** The micro-batches per stage after which a pipeline is in its steady state. */
+/** The number of micro-batches per stage after which a pipeline is in its steady state. */
 const ROUNDS = 3
 
 /**

@@ -105,23 +105,23 @@ export interface TensorBackend {
   ) => EvaluatedLoss | undefined
 
   /**
-   * Layer norm over the last axis with the parameters `scale` and `shift`. Without `shift`: RMSNorm. The
-   * gradients are those of all arguments in order.
+   * Layer norm over the last axis with the parameters `scale` and `shift`. Without `shift`: RMSNorm.
+   * `gradients` returns one gradient per tensor argument, in order.
    */
   readonly normalize?: (epsilon: number, x: Tensor, scale: Tensor, shift?: Tensor) => Differentiable
 
-  /** x sigmoid(linear x + cubic x^3) with factors of at least 0. The gradient has no gradient. */
+  /** Computes x sigmoid(linear x + cubic x^3). Both factors are at least 0. No second derivatives. */
   readonly gate?: (x: Tensor, linear: number, cubic: number) => Differentiable
 
-  /** `dy` where the output of a ReLU is positive, else 0, also for NaN. It has no gradient. */
+  /** Returns `dy` where the output of a ReLU is positive, else 0, also for NaN. Not differentiable. */
   readonly reluGradient?: (dy: Tensor, output: Tensor) => Tensor
 
   /** Whether the kernel MaxPoolGrad supports `WindowAttributes.isRectified`. */
   readonly rectifiesPooling?: boolean
 
   /**
-   * Batch norm of x [..., channels] with the statistics of its rows, at least one. The gradients are those of
-   * `x`, `weight` and `bias`. Absent if `columns` is not slower.
+   * Batch norm of x [..., channels] with the statistics of its rows, at least one. `gradients` returns
+   * the gradients of `x`, `weight` and `bias`. Absent if batch norm by `columns` is as fast.
    */
   readonly batchNorm?: (
     inputs: Each<'x' | 'weight' | 'bias', Tensor>,
@@ -181,7 +181,7 @@ export interface TensorBackend {
     numbers?: readonly number[],
   ) => Tensor[] | undefined
 
-  /** From now on, computes matrix products with `math: 'exact'`. */
+  /** Makes all later matrix products use `math: 'exact'`. */
   readonly makeExact?: () => void
 
   /** Returns the optimizer steps in place; undefined if the device does not support them. */
@@ -223,10 +223,10 @@ export interface LabelTargets {
   readonly labelSmoothing: number
 }
 
-/** A result of an operation, and how its gradients follow. The open tf.tidy owns all tensors. */
+/** The result of an operation and a function for its gradients. The open tf.tidy owns all tensors. */
 export interface Differentiable {
   readonly value: Tensor
-  /** Tensors for `gradients`, which may include inputs. */
+  /** The tensors to pass to `gradients`. They may include inputs. */
   readonly saved: Tensor[]
   /** Returns the gradient of each input. */
   readonly gradients: (dy: Tensor, saved: Tensor[]) => Tensor[]
@@ -251,7 +251,7 @@ export interface LazyOperation<K extends string> {
   gradients(dy: Tensor, inputs: Each<K, Tensor>, output?: Tensor): Each<K, () => Tensor>
 }
 
-/** x [..., inputs], a weight [inputs, ...], and a bias of the weight's other axes. */
+/** x [..., inputs], a weight [inputs, ...], and a bias with the other axes of the weight. */
 export type LinearOperands = Each<'x' | 'weight' | 'bias', Tensor>
 
 /** A loss and the gradient of the logits. The caller disposes the gradient. */

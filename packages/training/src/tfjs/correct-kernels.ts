@@ -22,8 +22,8 @@ export function correctKernels(backendName: string): void {
 
 /**
  * Corrects the gradient of average pooling of a backend. At the border, a mean covers only the values
- * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window. So
- * multiplies `dy` by the size of each window divided by the number of its values inside the image.
+ * inside the image, but the gradient kernels of TensorFlow.js divide by the size of the whole window.
+ * This multiplies `dy` by the size of each window divided by the number of its values in the image.
  */
 function correctAveragePoolGradient(backendName: string): void {
   type Call = KernelCall<'dy' | 'input', WindowAttributes>

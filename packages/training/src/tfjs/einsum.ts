@@ -65,7 +65,7 @@ interface EinsumCall {
   readonly attrs: { readonly equation: string }
 }
 
-/** Replaces the kernel Einsum: wasm has none, and that of cpu does not sum over axes of one operand. */
+/** Replaces the kernel Einsum: wasm lacks it, and on cpu it cannot sum over axes of a single operand. */
 export function installEinsum(backendName: string): void {
   replaceKernel('Einsum', backendName, () => einsum)
 }
@@ -84,7 +84,7 @@ function parse(equation: string, operands: readonly Tensor[]) {
   return { terms: operands.map((tensor, i): Term => ({ tensor, labels: labels[i]! })), output }
 }
 
-/** Adds the gradient of tf.einsum: that of one operand is the einsum of `dy` and the other operand. */
+/** Adds the gradient of tf.einsum: for each operand, the einsum of `dy` and the other operand. */
 export function registerEinsumGradient(): void {
   tf.registerGradient({
     kernelName: 'Einsum',

@@ -18,11 +18,12 @@ const arrays: { readonly [D in HostDType]: new (length: number) => HostArrays[D]
   bool: Uint8Array,
 }
 
-/** The rule of the dtype of a field. */
+/** The validation rule for a dtype. */
 export const dtypeRule = choice(...(Object.keys(arrays) as HostDType[]))
 
 /**
- * @returns undefined if an array of this dtype can hold the number, otherwise a text of what it can hold
+ * @returns undefined if an array of this dtype can hold the number, otherwise a text that says what the
+ *   array can hold
  */
 export function fits(value: number, dtype: HostDType): string | undefined {
   if (dtype === 'int32') return (value | 0) === value ? undefined : 'a whole number of 32 bits'

@@ -72,11 +72,11 @@ function register(
   })
 }
 
-/** The gradient of a value is the sum of the gradients of its copies. */
+/** Computes the gradient of tf.mirrorPad: for each value, the sum of the gradients of its copies. */
 function mirrorGradient(dy: Tensor, x: Tensor, attrs: NamedAttrMap): Tensor {
   const paddings = attrs['paddings'] as [number, number][]
   const mode = attrs['mode'] as 'reflect' | 'symmetric'
-  // The next axis becomes the first.
+  // Rotate the axes, so that the next axis comes first.
   const rotation = [...x.shape.keys()].slice(1).concat(0)
   return paddings.reduce((gradient, padding, axis) => {
     const size = x.shape[axis]!
@@ -85,7 +85,7 @@ function mirrorGradient(dy: Tensor, x: Tensor, attrs: NamedAttrMap): Tensor {
   }, dy)
 }
 
-/** Makes gradients heed `dimRoundingMode`, which the originals ignore, by numeric padding. */
+/** Passes numeric padding to gradients, because they ignore `dimRoundingMode`. */
 function registerWindowGradients(): void {
   for (const kernelName of ['MaxPool', 'AvgPool', 'Conv2D']) {
     register(kernelName, (original, _, [x, filter], attrs) => {
@@ -99,15 +99,16 @@ function registerWindowGradients(): void {
 
 /**
  * Replaces the gradients of resizing on all backends. Resizing multiplies by a matrix along each axis, so
- * its gradient multiplies by the transposed matrices. The originals ignore `halfPixelCenters`. On cpu, one
- * swaps width and height, and the other never returns for images of one pixel with `alignCorners`.
+ * its gradient multiplies by the transposed matrices. The originals ignore `halfPixelCenters`. On cpu,
+ * one original swaps width and height; the other never returns for images of one pixel with
+ * `alignCorners`.
  */
 function registerResizeGradients(): void {
   for (const kernelName of ['ResizeNearestNeighbor', 'ResizeBilinear']) {
     register(kernelName, (_, dy, [images], attrs) => {
       const [batch, height, width, channels] = images!.shape as Shape
       const [, rows, columns] = dy.shape as Shape
-      /** Returns the matrix [1, outputs, size] along an axis: the resized columns of the identity. */
+      /** Returns the matrix [1, outputs, size] along an axis: the identity matrix with resized columns. */
       const matrix = (size: number, outputs: number) => {
         const identity = tf.reshape(tf.eye(size), [1, size, 1, size])
         const resized = runKernel(

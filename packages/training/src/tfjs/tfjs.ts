@@ -44,7 +44,7 @@ registry.initializeBackendsAndReturnBest = () => {
   return initialize()
 }
 
-/** A call of a kernel that has at least the inputs `K`. */
+/** The arguments of a kernel call, with at least the inputs `K`. */
 export interface KernelCall<K extends string = string, A = NamedAttrMap, B = unknown> {
   readonly inputs: Readonly<Record<K, TensorInfo> & Partial<Record<string, TensorInfo>>>
   readonly attrs: A

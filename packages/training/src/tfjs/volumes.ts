@@ -1,6 +1,13 @@
 import type { TensorInfo } from '@tensorflow/tfjs-core'
 import { replaceKernel, runKernel, tf, type KernelCall, type Tensor } from './tfjs.ts'
-import { padded, reshaped, type Border, type WindowAttributes } from './window-places.ts'
+import {
+  padded,
+  paddedShape,
+  reshaped,
+  withoutBorder,
+  type Border,
+  type WindowAttributes,
+} from './window-places.ts'
 
 type Volume = [batch: number, depth: number, height: number, width: number, channels: number]
 
@@ -33,18 +40,14 @@ export function correctVolumes(backendName: string): void {
         if (x !== undefined) {
           return runKernel(kernelName, { ...inputs, x: padded(x, border) }, { ...attrs, pad })
         }
-        const inputShape = attrs.inputShape!.map((size, i) => size + border[i]![0] + border[i]![1])
-        const gradient = runKernel(kernelName, inputs, { ...attrs, pad, inputShape })
-        return padded(
-          gradient,
-          border.map(([before, beyond]) => [-before, -beyond]),
-        )
+        const inputShape = paddedShape(attrs.inputShape!, border)
+        return withoutBorder(runKernel(kernelName, inputs, { ...attrs, pad, inputShape }), border)
       })
     })
   }
 }
 
-/** Pools height and width, then depth, or returns the gradient of that. */
+/** Pools height and width, then depth. With `dy`, returns the gradient of `x` instead. */
 function pool(name: string, x: TensorInfo, attrs: WindowAttributes, dy?: TensorInfo): Tensor {
   const [batch, depth, height, width, channels] = x.shape as Volume
   const { pad, dimRoundingMode } = attrs
@@ -73,7 +76,7 @@ function pool(name: string, x: TensorInfo, attrs: WindowAttributes, dy?: TensorI
   return reshaped(runKernel(`${name}Grad`, inner, ofImages), x.shape)
 }
 
-/** Returns numeric padding. For `same`, returns the values behind the last window as a negative border. */
+/** Returns numeric padding. For `same`, counts values after the last window as a negative border. */
 function convolutionBorder(
   { x, filter }: Readonly<Record<string, TensorInfo>>,
   { pad, inputShape, filterShape, ...attrs }: WindowAttributes,

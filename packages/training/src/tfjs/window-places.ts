@@ -2,15 +2,15 @@ import type { backend_util, TensorInfo } from '@tensorflow/tfjs-core'
 import { argumentError } from '@tsrun/core'
 import { runKernel, tf, type Tensor } from './tfjs.ts'
 
-/** [batch, height, width, channels], or a filter. */
+/** The shape of images [batch, height, width, channels], or of a filter. */
 export type Shape = [number, number, number, number]
-/** Where the windows over images lie. */
+/** The positions of windows in images. */
 export type Places = ReturnType<typeof backend_util.computePool2DInfo>
 /** The padding before and after each axis. */
 export type Border = [number, number][]
 type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
 
-/** The attributes of a convolution, a pooling or a gradient of these that place its windows. */
+/** The attributes that determine the windows of a convolution, of a pooling, or of the gradient of one. */
 export interface WindowAttributes {
   readonly strides: Size
   readonly pad: Parameters<typeof backend_util.computePool2DInfo>[4]
@@ -25,7 +25,7 @@ export interface WindowAttributes {
   readonly inputShape?: Shape
   /** Present only if the kernel is a pooling kernel. */
   readonly filterSize?: Size
-  /** Whether the gradient of a pooling of the output of a ReLU includes that of the ReLU. */
+  /** Whether a pooling follows a ReLU and its gradient must include the gradient of the ReLU. */
   readonly isRectified?: boolean
 }
 
@@ -129,6 +129,19 @@ export function padded(x: TensorInfo, border: Border, value = 0): Tensor {
   if (size.every((length, axis) => length === x.shape[axis])) return pad(x)
   const part = runKernel('Slice', { x }, { begin, size })
   return paddings.flat().every((width) => width === 0) ? part : pad(part)
+}
+
+/** Returns the shape of a tensor to which `padded` has added a border. */
+export function paddedShape(shape: readonly number[], border: Border): number[] {
+  return shape.map((size, axis) => size + border[axis]![0] + border[axis]![1])
+}
+
+/** Removes a border from a gradient. Values that the border removed have a gradient of zero. */
+export function withoutBorder(x: TensorInfo, border: Border): Tensor {
+  return padded(
+    x,
+    border.map(([before, beyond]) => [-before, -beyond]),
+  )
 }
 
 /** Returns a tensor with the values of `x`, and another shape. */

@@ -24,7 +24,7 @@ import { readTrainerOptions, type CheckedOptions, type TrainerOptions } from './
 /** A model that is distributed over ranks, with its options. */
 export type Assembly = Awaited<ReturnType<typeof assemble>>
 
-/** Implements `trainer()`. See there for the errors. */
+/** Implements `trainer()`, whose comment lists the errors. */
 export async function assemble(model: TrainableModel, options: TrainerOptions) {
   const checked = readTrainerOptions(options)
   const adapted = await adaptModel(model)
@@ -104,7 +104,7 @@ function divide<M extends Module | PipelineModel>(
   { plan }: CheckedOptions,
   { cp, tp }: Layout,
 ): M {
-  // `contextParallel` and `parallelize` return the type that they get: a module or a recipe.
+  // `contextParallel` and `parallelize` return the type of their argument: a module or a recipe.
   const divided = cp.size > 1 ? (contextParallel(model as Module, cp) as M) : model
   if (tp.size === 1) return divided
   if (plan === undefined) {

@@ -31,7 +31,7 @@ export interface AnyBatch {
    * Default: computed as if all replicas had equally many examples.
    */
   readonly row?: number
-  /** Which part of the batch of all replicas this batch is; undefined if unknown. */
+  /** The index of this batch's replica, and the number of replicas; undefined if unknown. */
   readonly share?: Share
   /** The inputs: [size, ...]. */
   readonly inputs: BatchPart
@@ -119,7 +119,7 @@ function partOf(
     )
   }
   const dtype = kind.startsWith('Float') ? 'float32' : 'int32'
-  // Only these arrays can have values that the dtype cannot hold, such as 2^32 - 1 for int32.
+  // Only Float64Array and Uint32Array can have values that the dtype cannot hold, such as 2^32 - 1.
   if (/Float64|Uint32/.test(kind)) {
     checkValues(`batch.${name}`, { values: part, scale: 1, shift: 0 }, dtype, true)
   }

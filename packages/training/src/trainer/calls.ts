@@ -4,7 +4,7 @@ import { addFrames, addLabel, argumentError, isTsrError } from '@tsrun/core'
 export function trainerCalls() {
   const running = new Set<{ readonly name: string }>()
   return {
-    /** Runs a call. Errors show its line in the script. Errors of collectives begin with its name. */
+    /** Runs a call. Adds its line in the script to errors, and its name to errors of collectives. */
     async run<T>(name: string, body: () => Promise<T>): Promise<T> {
       const call = { name, origin: new Error() }
       running.add(call)
@@ -14,7 +14,7 @@ export function trainerCalls() {
         if (isTsrError(error)) {
           // Skip the message, this method and the method of the trainer.
           const frames = String(call.origin.stack).split('\n').slice(3)
-          // Errors of collectives name a group. In other errors, the line of a callback comes first.
+          // Only errors of collectives have a group. Other stacks may begin with the line of a callback.
           if ('group' in error.facts) {
             addLabel(error, name)
             addFrames(error, frames)

@@ -177,7 +177,7 @@ export async function evaluationData(
   const isSet = isExamples(found)
   if (!isSet && !isIterable(found)) throw notData(name, found)
   const { world } = run.layout
-  // Plain replicas may have different numbers of batches.
+  // Whole replicas on one rank each may have different numbers of batches.
   const isTogether = run.isSharded || run.share[1] < world.size
   if (isSet || isTogether) {
     await compareFacts(world, 'length of the evaluation data', { [name]: lengthOf(found) })

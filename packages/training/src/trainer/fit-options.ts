@@ -25,18 +25,18 @@ export interface FitOptions {
    * but throws if the directory has checkpoints of later steps.
    */
   readonly resume?: 'auto' | false
-  /** Where rank 0 writes metrics: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. */
+  /** The outputs to which rank 0 writes metrics: `tensorBoard(folder)`, `csv(file)`, `jsonl(file)`. */
   readonly log?: readonly MetricLog[]
   readonly callbacks?: readonly FitCallback[]
   /** Whether rank 0 prints progress; default true. */
   readonly progress?: boolean
-  /** The unit of the displayed speed, with its number per example. For texts: `{ tokens: 64 }`. */
+  /** The unit of the displayed speed, and the number of units per example. For texts: `{ tokens: 64 }`. */
   readonly unit?: { readonly tokens: number }
   /** Floating-point operations per example, forward and backward, for the GFLOP/s of the progress. */
   readonly flops?: number
 }
 
-/** How `fit` evaluates the model while it trains. */
+/** Options for the evaluations during `fit`. */
 export interface EvaluateOptions {
   /** A data set, batches of this replica, or a function that returns new ones for each evaluation. */
   readonly data: EvaluationData
@@ -46,20 +46,20 @@ export interface EvaluateOptions {
   readonly batch?: number
 }
 
-/** Where and how often `fit` saves checkpoints. */
+/** Options for the checkpoints that `fit` saves. */
 export interface SavingOptions {
   readonly directory: string
   /** The number of steps between checkpoints; default: saves only at the end. */
   readonly every?: number
   /** The number of newest checkpoints to keep; default: all. */
   readonly keep?: number
-  /** Whether evaluations with the smallest loss so far save to `<directory>/best`; default false. */
+  /** Whether to save to `<directory>/best` if an evaluation has the smallest loss so far; default false. */
   readonly best?: boolean
   /** Whether saving throws if a value is NaN or infinite; default true. See `SaveOptions`. */
   readonly finite?: boolean
 }
 
-/** Why `fit` ended; see `FitResult`. */
+/** The reason why `fit` ended; see `FitResult`. */
 export type FitEnd = 'complete' | 'callback' | 'SIGTERM' | 'SIGUSR1' | 'SIGINT'
 
 /** The result of `fit`, the same on all ranks. */

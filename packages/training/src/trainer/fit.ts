@@ -188,7 +188,7 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null
-  /** Where the training originally started. The options `epochs` and `steps` count from there. */
+  /** The step and the epoch of the original start. The options `epochs` and `steps` count from these. */
   readonly first: { readonly step: number; readonly epoch: number }
 }
 

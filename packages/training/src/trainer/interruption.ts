@@ -10,7 +10,7 @@ const EXIT_CODES = { SIGTERM: 143, SIGUSR1: 138, SIGINT: 130 } as const
 type Signal = keyof typeof EXIT_CODES
 const SIGNALS = Object.keys(EXIT_CODES) as Signal[]
 
-/** The reasons to stop, in ascending priority; undefined if there is none. */
+/** The reasons to stop, in ascending priority. Undefined means no reason. */
 const STOPS = [undefined, 'callback', ...SIGNALS] as const
 
 /**
@@ -26,8 +26,8 @@ export function watchSignals() {
   for (const signal of SIGNALS) process[signal === 'SIGINT' ? 'once' : 'on'](signal, listener)
   return {
     /**
-     * Returns the signal that any rank received, or `callback` if a callback of any rank `asked` to stop;
-     * else undefined. All ranks must call this method after each step.
+     * Returns a signal that some rank received. If there is none, returns `callback` if a callback asked
+     * to stop on some rank, otherwise undefined. All ranks must call this method after each step.
      */
     async agree(world: ProcessGroup, asked: boolean) {
       // Yield to the event loop, which runs signal handlers. Some steps never yield to it.
@@ -38,7 +38,7 @@ export function watchSignals() {
       return STOPS[last[0]!]
     },
 
-    /** After a signal, sets the exit code of the process to that of the signal, unless one is set. */
+    /** After a signal, sets the exit code of the process to the code of the signal, unless one is set. */
     setExitCode(end: FitEnd) {
       if (end in EXIT_CODES) process.exitCode ??= EXIT_CODES[end as Signal]
     },

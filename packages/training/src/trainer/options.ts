@@ -25,7 +25,7 @@ type StageOptions = Pick<
 /** Options of `trainer`. */
 export interface TrainerOptions extends GradientOptions, StageOptions {
   /**
-   * How the ranks divide the training: the size of each axis (one may be -1, for all remaining ranks), a
+   * The layout of the ranks: the size of each axis (one may be -1, for all remaining ranks), a
    * mesh, or a group whose ranks are replicas. Default `{ dp: -1 }` over the default group, which is
    * initialized if necessary.
    */

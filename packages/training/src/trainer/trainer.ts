@@ -100,7 +100,7 @@ export class Trainer {
     return this.layout.world.rank
   }
 
-  /** The parameters on this rank: those of its pipeline stage, or its shards of tensor parallel layers. */
+  /** The parameters on this rank, in its pipeline stage and its shards of tensor parallel layers. */
   get parameters(): readonly Parameter[] {
     return this.#core.parameters
   }

@@ -74,7 +74,7 @@ export function createGets({ transport, memory, peer, writer, traffic }: Link) {
     /** Tells the peer that this rank does not need its payload. */
     refuse: answer,
     advance,
-    /** Handles a withdrawal. Its frame may arrive long after the guard has changed. */
+    /** Handles a withdrawn payload. The frame may arrive long after the guard has changed. */
     onWithdrawn(guard: number): void {
       if (!open.has(guard)) return
       open.set(guard, 'withdrawn')

@@ -41,7 +41,7 @@ const opening: ReadonlySet<number> = new Set([eager, requestToSend, clearToSend,
 export class Link {
   readonly peer: number
   readonly streams = new Map<number, Stream>()
-  /** The traffic: frames, and payloads copied from shared memory. */
+  /** Counts the frames and bytes of this link, including payloads copied from shared memory. */
   readonly traffic = { bytesSent: 0, bytesReceived: 0, framesSent: 0 }
   readonly transport: Transport
   readonly memory: EngineMemory
@@ -181,8 +181,8 @@ export class Link {
     this.#try(() => {
       this.writer.writeBare(frameKinds.close)
     })
-    // Later frames would reach a closed connection, which could reset it before the peer has read
-    // everything.
+    // Send nothing after the close frame. A frame that reaches a closed connection can reset it, and
+    // the peer then loses unread data.
     this.writer.end()
   }
 
@@ -210,7 +210,7 @@ export class Link {
     return true
   }
 
-  /** Handles a stream that contains something other than a frame, and is then unusable. */
+  /** Handles data that is not a frame. The link is unusable afterwards. */
   onGarbage(): void {
     this.#sentGarbage = true
     this.transport.closePeer(this.peer)
@@ -292,7 +292,7 @@ export class Link {
     }
   }
 
-  /** Closes a link without memory for a frame: a stream must not miss frames. */
+  /** Closes the link after an error, such as no memory for a frame. A stream must not skip frames. */
   #fail(cause: unknown): void {
     this.failure ??= cause
     this.writer.discard()

@@ -43,7 +43,7 @@ export function createRetirement({ writer, streams }: Link) {
         // There is no memory for more frames. The next search tries again.
       }
     },
-    /** Handles a peer that waits for no message of a stream, after `index` messages. */
+    /** Handles a peer that has received `index` messages of a stream and waits for no more. */
     onRetire(header: FrameHeader): void {
       const { space, group, sequence, index } = header
       const stream = streams.get(streamKey(space, group, sequence))

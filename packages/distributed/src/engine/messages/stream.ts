@@ -74,7 +74,7 @@ export class Stream implements StreamAddress {
   arriving = 0
   /** Receives to clear when the answer to `retire` arrives; undefined if no answer is pending. */
   held: Transfer[] | undefined
-  /** The counters: this stream's own, or those that the threads of this rank share. */
+  /** The counters of the stream. They are private, or shared by the threads of this rank. */
   #words: number[] | Int32Array = [0, 0, 0, 0, 0]
   #at = 0
 

@@ -143,8 +143,8 @@ export function checkSlices(
 }
 
 /**
- * Rejects an input and an output that share memory, unless the operation works in place. In place,
- * `part` must be this rank's slice of `whole`.
+ * Rejects an input and an output that share memory, unless the operation works in place: `part` is
+ * then this rank's slice of `whole`.
  *
  * @param place - number of elements of `whole` before that slice; undefined if the buffers must not
  * overlap
@@ -221,7 +221,7 @@ export function checkAlgorithm(
   throw argumentError('algorithm', algorithm, `one of ${known.join(', ')} for ${operation}`)
 }
 
-/** How a call combines elements, in the form that the engine uses. */
+/** The reduction of a call, with defaults filled in. */
 export interface CheckedReduction {
   readonly name: ReduceOp
   readonly deterministic: boolean
@@ -251,7 +251,7 @@ export function checkReduction(
 type Given = Named & { readonly buffer: AnyTypedArray }
 
 /**
- * Checks a collective with one buffer of a slice per rank, `whole`, and one slice.
+ * Checks a collective in which `whole` consists of one slice per rank, and `slice` is this rank's slice.
  *
  * @param whole - undefined on a rank that has only its slice
  */

@@ -12,7 +12,7 @@ export interface Call<T = void> {
   readonly count: number
   readonly input: AnyTypedArray | undefined
   readonly output: AnyTypedArray | undefined
-  /** Buffers that are input and output together, one after the other. */
+  /** The buffers of a coalesced operation, in order. Each is both input and output. */
   readonly parts?: readonly AnyTypedArray[]
   readonly peer?: number
   readonly tag?: number
@@ -29,19 +29,19 @@ export interface Call<T = void> {
 }
 
 /**
- * What `start` does with a call. `started` starts it. `awaited` starts it for a caller that blocks on
- * it next. `prepared` prepares one call; `start` then returns a `PreparedOperation` instead of
- * a work, which only the caller of `inMode` may use.
+ * How `start` handles a call. `started`: it starts the call. `awaited`: it starts the call, and the
+ * caller blocks on it next. `prepared`: it prepares one call, and returns a `PreparedOperation`
+ * instead of a work. Only the caller of `inMode` may use that object.
  */
 export type StartMode = 'started' | 'awaited' | 'prepared'
 
 export interface Starter {
-  /** Repeated blocking calls. Absent for the parts of another call, whose positions are reserved. */
+  /** Detects repeated blocking calls. Undefined within a composite call, whose positions are reserved. */
   readonly repeated?: ReturnType<typeof createRepeatedCalls>
-  /** Whether the other ranks of the world do not exist. */
+  /** Whether this is a fake world, which has no other ranks. */
   readonly isFake?: boolean
   /** @returns the work, or in the mode `prepared` a `PreparedOperation` instead */
   start<T>(call: Call<T>): StartedWork<T>
-  /** Calls `run`. Until it returns, `start` has this mode. */
+  /** Calls `run`, with `start` in the given mode. */
   inMode<T>(mode: StartMode, run: () => T): T
 }

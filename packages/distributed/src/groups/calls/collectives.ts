@@ -47,7 +47,7 @@ export class Collectives extends DerivedForms implements Member {
       name,
       dtype: checkBuffer(name, 'buffer', buffer, options),
       count: buffer.length,
-      // In a fake world, the root has the values of this rank.
+      // In a fake world, the root passes the same values as this rank.
       input: this.rank === root || this.operations.isFake === true ? buffer : undefined,
       output: buffer,
       peer: root,

@@ -41,7 +41,7 @@ class Base {
   declare readonly operations: Starter
 
   constructor(operations: Starter) {
-    // Not enumerable, so that a group that is printed does not show its engine.
+    // Not enumerable, so that printing a group does not show its engine.
     Object.defineProperty(this, 'operations', { value: operations })
   }
 
@@ -72,7 +72,7 @@ for (const name of [...Object.keys(operationCodes), ...objectCalls]) {
   })
 }
 
-/** Runs a call that is not prepared, or prepares it first. */
+/** Runs a blocking call that is not prepared. If it is the third in a row, prepares it first. */
 function repeatSync(group: AsyncCalls, kind: number, args: Arguments): void {
   const { operations } = group
   const name = repeatedNames[kind]!
@@ -88,7 +88,7 @@ function withoutPadding(args: Arguments): readonly unknown[] {
 for (const [kind, name] of repeatedNames.entries()) {
   Object.assign(Base.prototype, {
     [`${name}Sync`](this: AsyncCalls, a?: unknown, b?: unknown, c?: unknown, d?: unknown): unknown {
-      // A wrapper that replaces the method gets the arguments as they were given.
+      // If a wrapper replaces the method, pass it the original arguments without padding.
       if (Object.hasOwn(this, name)) return startSync(this, name, withoutPadding([a, b, c, d]))
       if (this.operations.repeated?.run(kind, a, b, c, d) !== true)
         repeatSync(this, kind, [a, b, c, d])

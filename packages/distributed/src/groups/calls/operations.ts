@@ -116,7 +116,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
 
   const orderOf = (operation: Operation): number | undefined => {
     if (journal.spans === undefined || !isMessageName(operation.name)) return undefined
-    // Messages to oneself have no peer whose series they could match.
+    // Messages of a rank to itself need no number, because no peer matches them.
     return operation.peer === group.rank ? undefined : nextOrder(operation)
   }
 
@@ -154,7 +154,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
      */
     start<T>(call: Call<T>): StartedWork<T> {
       if (mode === 'prepared') {
-        // A getter of the options may make another call, which is to be started.
+        // Prepare only this call. A getter of its options may make another call, which must start.
         mode = 'started'
         return prepare(call) as unknown as StartedWork<T>
       }
@@ -216,7 +216,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       clearTimeout(timer)
     },
 
-    /** Returns ERR_TSR_NOT_AWAITED, or its own error, for an operation that nobody has waited for. */
+    /** Returns the error of an operation that was not awaited: its failure, or ERR_TSR_NOT_AWAITED. */
     unreadError(): Error | undefined {
       if (isErrorRead || failed?.run.isUnread === false) return undefined
       const unawaited = failed?.run ?? unread
@@ -242,7 +242,7 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
       }
     },
 
-    /** Adds a run to those that must end before the group does. */
+    /** Tracks a run, which must end before the group is destroyed. */
     keep(work: Run): void {
       pending.add(work)
       if (pending.size <= sweepAt) return

@@ -19,7 +19,7 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
   abstract readonly sequence: number
   abstract readonly timing: WorkTiming | undefined
   #promise: Promise<T> | undefined
-  /** Whether nobody has waited for the result, or asked whether it is there. */
+  /** Whether nobody has waited for the result or polled for it. */
   isUnread = true
 
   isCompleted(): boolean {
@@ -54,7 +54,7 @@ export abstract class PendingWork<T> implements FollowedWork<T> {
     return this.#promise
   }
 
-  /** @param isAwaited - whether the process stays alive and the engine polls until then */
+  /** @param isAwaited - whether the process stays alive and the engine polls until completion */
   abstract follow(callback: () => void, isAwaited?: boolean): void
 
   /** Moves the data that this thread can move. Returns the outcome once it is known. */

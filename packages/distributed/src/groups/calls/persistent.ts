@@ -22,7 +22,7 @@ interface Owner extends RunOwner {
 export class PreparedOperation implements PersistentOperation {
   readonly call: Call<unknown>
   readonly operation: Restartable
-  /** As in `Run`. */
+  /** The number from `createMessageOrder`; see `Run`. */
   order: number | undefined = undefined
   readonly #owner: Owner
   readonly #staged: StagedBuffers

@@ -28,14 +28,14 @@ interface Last {
 
 /**
  * Prepares the blocking collectives of a group at the third call in a row with the same arguments.
- * Further calls then check and place nothing. A `kind` is an index of `repeatedNames`.
+ * Later calls skip the checks and the placing of buffers. A `kind` is an index of `repeatedNames`.
  */
 export function createRepeatedCalls(arena: Arena) {
   const lastCalls: (Last | undefined)[] = repeatedNames.map(() => undefined)
 
   /**
    * Whether checking the arguments again gives the same result. Views of the arena keep their place
-   * and length. A view that may have several dtypes has the one of its block, until that is freed.
+   * and length. A view that fits several dtypes has the dtype of its block until the block is freed.
    */
   const areFixed = (args: Arguments): boolean =>
     args.every((arg) => {
@@ -59,7 +59,7 @@ export function createRepeatedCalls(arena: Arena) {
         throw error
       }
     },
-    /** Notes a call. Prepares the third in a row with these arguments, and returns true. */
+    /** Records a call. If it is the third in a row with these arguments, prepares it and returns true. */
     note(kind: number, args: Arguments, prepare: () => unknown): boolean {
       const last = lastCalls[kind]
       if (last === undefined || args.some((arg, i) => arg !== last.args[i])) {

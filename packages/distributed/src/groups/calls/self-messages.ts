@@ -8,9 +8,9 @@ import type { Member } from './arguments.ts'
 const LONGEST_TIMER = 2 ** 31 - 1
 
 /**
- * Creates the driver of messages of a rank to itself. A send waits for the matching receive, or a
- * receive for the matching send; those with the same tag match in order. The message is then copied.
- * The engine is not involved.
+ * Creates the driver of messages of a rank to itself. A send waits for its receive, or a receive for
+ * its send. Calls with the same tag match in call order. The message is then copied, without the
+ * engine.
  */
 export function createSelfMessages(
   { name: group, rank }: Pick<Member, 'name' | 'rank'>,

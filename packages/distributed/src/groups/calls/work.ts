@@ -14,7 +14,7 @@ export interface Run {
   /** The number from `createMessageOrder`; undefined if it is unknown or for a collective. */
   readonly order: number | undefined
   readonly isUnread: boolean
-  /** Has the stack of the call. */
+  /** An error with the stack of the call. */
   readonly origin?: Error | undefined
   /** Moves the data that this thread can move. */
   poll(): unknown

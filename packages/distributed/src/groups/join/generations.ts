@@ -21,7 +21,7 @@ import type { InitSettings } from './options.ts'
 
 /** The worlds that this process has joined. */
 export interface Joined {
-  /** The incarnations that left normally, and are not lost ranks when they join again. */
+  /** The incarnations that left normally. They do not count as lost ranks if they join again. */
   readonly departures: Set<string>
   /**
    * The group of all ranks of the newest world, until it is left. There are no references to older
@@ -109,7 +109,7 @@ export async function joinGeneration(
   return past.group
 }
 
-/** Returns the next generation's number, which the first rank that asks creates. */
+/** Creates the next generation, unless another rank already has. Returns its number. */
 async function beginNext(root: Store, generation: number): Promise<number> {
   const { value } = await root.compareSet('generation', String(generation), String(generation + 1))
   const next = readGeneration(value)

@@ -35,7 +35,7 @@ import {
 
 /** State that outlives the worlds of this process. */
 export interface Past extends Joined {
-  /** The store that rank 0 hosts without a launcher. Others may need it for longer. */
+  /** The store that rank 0 hosts without a launcher. It stays open while other ranks need it. */
   server?: StoreServer
 }
 

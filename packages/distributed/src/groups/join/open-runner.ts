@@ -16,7 +16,7 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
-/** The search for a smaller memory ends at a quarter of these bytes. */
+/** After a failure with fewer bytes than this, `reserveMemory` tries no smaller memory. */
 const SHORT_ARENA = 256 * 1024 * 1024
 
 /**
@@ -111,8 +111,8 @@ async function listeningAddress(
 }
 
 /**
- * @returns the segment, or as `refusal` why this rank cannot join. The refusal is published, so that
- *   the other ranks do not wait for this rank.
+ * @returns the segment; or `refusal`, the reason why this rank cannot join. The refusal is published,
+ *   so that the other ranks do not wait for this rank.
  */
 function offerSegment({ rank, sharedMemory }: InitSettings, memory: WebAssembly.Memory) {
   if (sharedMemory === 'off') return {}

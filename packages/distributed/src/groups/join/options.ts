@@ -128,7 +128,7 @@ const arenaRule = where<number>(
   'from 2 MiB to less than 4 GiB, in bytes',
 )
 
-/** The checked options of a caller. The environment provides the undefined ones. */
+/** The checked options of a caller. The environment supplies each undefined option. */
 export type GivenOptions = {
   readonly [Name in keyof InitOptions]-?: InitOptions[Name] | undefined
 }
@@ -313,7 +313,7 @@ function chooseStream(wanted: TransportName | 'auto', worldSize: number): WorldT
 /**
  * Returns the bytes of the arena of each of `ranks` ranks of this host. Address space costs nothing,
  * except on Windows, which counts it as memory. Under `ulimit -v`, the arenas take a quarter of the
- * address space, because every rank maps those of all others.
+ * address space, because every rank maps all of them.
  */
 function defaultArena(ranks: number): number {
   if (process.platform === 'win32') return 1024 ** 3

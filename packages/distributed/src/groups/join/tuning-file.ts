@@ -79,7 +79,7 @@ function tuningOf(table: TuningTable, source: string) {
   return {
     table,
     source,
-    /** The same for equal tables. */
+    /** Equal tables have equal digests. */
     digest,
   }
 }

@@ -19,8 +19,8 @@ type Parent = Pick<ProcessGroup, 'name' | 'rank' | 'ranks'>
  * and name. Groups with other members or names may be made in any order.
  *
  * @param parent - a group of the world; `ranks` are its ranks
- * @returns the identity of the group, and as `problem` why the group is impossible: its members
- *   passed the ranks in different orders
+ * @returns the identity of the group. `problem` is an error text if the members passed the ranks in
+ *   different orders, which makes the group impossible.
  * @throws ERR_TSR_GROUP_MEMBERS; ERR_TSR_TIMEOUT if the lowest rank does not call it; ERR_TSR_ABORTED
  */
 export async function agreeOnGroup(

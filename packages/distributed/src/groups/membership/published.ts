@@ -98,7 +98,7 @@ export type SplitChoice = readonly [color: number | null, key: number]
 const splitChoice = list(integer.nullable(), 2).refine(([, key]) => typeof key === 'number')
 
 /**
- * Checks the choices that ranks have sent.
+ * Checks the arguments of `split` that the ranks have sent.
  * @param values - one for each rank of the group, in rank order
  */
 export function checkChoices(values: readonly unknown[]): readonly SplitChoice[] {

@@ -53,7 +53,7 @@ export function createWorld({ hasPresence, rejoin, onLeft, ...facts }: WorldFact
     countShrink(group: number): void {
       shrunk.set(group, (shrunk.get(group) ?? 0) + 1)
     },
-    /** Asks the store which ranks are alive. Returns a predicate. */
+    /** Asks the store which ranks are alive. Returns a function that looks up a rank. */
     async findPresent(): Promise<(rank: number) => boolean> {
       if (hasPresence !== true) return () => true
       const alive = new Set(await store.list(presenceFolder))

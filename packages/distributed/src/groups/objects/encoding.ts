@@ -9,14 +9,14 @@ export function encodeObject(value: unknown) {
   return { length: Int32Array.of(bytes.length), bytes }
 }
 
-/** Decodes a value. There are no bytes if a fake peer sent it. */
+/** Decodes a value. A fake peer sends no bytes, which give undefined. */
 export function decodeObject(bytes: Uint8Array): unknown {
   return bytes.length === 0 ? undefined : decode(bytes, LARGEST)
 }
 
 /**
  * Returns the largest of the lengths of encoded values.
- * @throws ERR_TSR_MESSAGE_TOO_LARGE for a length that no rank sends
+ * @throws ERR_TSR_MESSAGE_TOO_LARGE for a length that is negative or above the limit
  */
 export function largestOf(lengths: Int32Array): number {
   const wrong = lengths.find((bytes) => bytes < 0 || bytes > LARGEST)

@@ -16,7 +16,7 @@ const OBJECT_TAGS = 2 ** 31
  */
 export class ObjectMessages extends ObjectCollectives {
   /**
-   * The last receives of each tag, by source. A new receive waits for earlier receives that may take
+   * The last receive for each tag and source. A new receive waits for earlier receives that may take
    * the same messages.
    */
   readonly #receives = new Map<number, Map<number, SteppedWork<unknown>>>()

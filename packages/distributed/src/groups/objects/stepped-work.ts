@@ -2,7 +2,7 @@ import { monotonicNow } from '@tsrun/core'
 import type { WorkTiming } from '../../process-group.ts'
 import { PendingWork, type FollowedWork, type Outcome } from '../calls/pending-work.ts'
 
-/** Yields each `Work` that it waits for, and returns the result of the whole operation. */
+/** A generator that yields each `Work` to wait for, and returns the result of the operation. */
 export type Steps<T> = Generator<FollowedWork<unknown>, T, void>
 
 /**

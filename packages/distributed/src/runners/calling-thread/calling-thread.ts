@@ -22,15 +22,15 @@ import { MessageLane } from './message-lane.ts'
 /** Milliseconds without progress after which a waiting caller hands its operation to the engine. */
 const PATIENCE = 0.2
 /**
- * PATIENCE of a receive that blocks its caller, if the engine makes progress without this thread. An
- * engine that takes over a receive also takes the messages that follow, and it needs a core.
+ * Replaces PATIENCE for a receive that blocks its caller, if the engine makes progress without this thread.
+ * An engine that takes over a receive also takes the messages that follow, and it needs a core.
  */
 const BLOCKED_RECEIVE_PATIENCE = 1
 /** Milliseconds added to PATIENCE for each byte of the buffer, because peers may be copying it. */
 const PATIENCE_PER_BYTE = 1e-6
 /**
- * Milliseconds after which an operation is handed to the engine, if the caller polls it instead of
- * waiting. No other rank waits for a receive.
+ * Milliseconds after which an operation is handed to the engine, if the caller polls it instead of waiting.
+ * Receives may stay longer, because they do not delay other ranks.
  */
 const POLLED_PATIENCE = 1
 const POLLED_RECEIVE_PATIENCE = 100
@@ -199,8 +199,8 @@ export function createCallingThread(options: CallingThreadOptions) {
   }
 
   /**
-   * Whether this thread may begin an operation. Counters are up to date only once the engine has read
-   * all commands, so `isIdle` comes before everything else that is read.
+   * Whether this thread may begin an operation. Check `isIdle` first: until the engine has read all
+   * commands, the counters are outdated.
    */
   const mayBegin = ({ aborted }: Operation, { epochs }: LocalGroup): boolean =>
     !aborted && isIdle() && !epochs.isClosed
@@ -218,7 +218,7 @@ export function createCallingThread(options: CallingThreadOptions) {
       return
     }
     begin(ticket, operation, run.running.fingerprint, group!, NO_PEER, posted)
-    // With spans, the time of waiting must not count as part of the call.
+    // When recording spans, do not wait here: the time would count as part of the call.
     if (run.isLarge || (isAwaited && journal.spans === undefined)) proceedIn(group!, ticket)
   }
 
@@ -228,7 +228,7 @@ export function createCallingThread(options: CallingThreadOptions) {
     const isReceive = operation.name === 'recv'
     const isHere = lane?.reserve(operation) === true && mayBegin(operation, group!)
     const fits = isHere && (!isReceive || (hasRoom?.() ?? true))
-    // The receiver of a message may end before `lane.begin` returns.
+    // Take the time first: the receive on the peer may complete before `lane.begin` returns.
     const posted = fits ? monotonicNow() : 0
     if (!fits || !lane.begin(ticket, operation)) {
       engine.start(ticket, operation, isAwaited)
@@ -291,7 +291,7 @@ export function createCallingThread(options: CallingThreadOptions) {
     },
     /** Whether the ranks of a group share memory. */
     reaches: (group: number): boolean => groups[group]?.isReached === true,
-    /** Whether this thread runs an operation whose caller waits at once, if its group is idle. */
+    /** Whether this thread can run an operation if its group is idle and the caller waits at once. */
     runs(operation: Operation): boolean {
       if (!isCollective(operation)) return laneOf(operation)?.reserve(operation) === true
       return groups[operation.group]?.runOf(operation) !== undefined

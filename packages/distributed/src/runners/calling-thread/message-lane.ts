@@ -6,9 +6,9 @@ import type { Ticket } from '../../ticket.ts'
 import { counter, LARGEST_MAIL, type Mail } from '../../transports/mailbox.ts'
 
 /**
- * Sends and receives the small messages to and from one rank on the calling thread, through
- * mailboxes. The counters of each stream number the messages of this thread and of the engine, so
- * none overtakes another.
+ * Sends and receives the small messages to and from one rank on the calling thread, through mailboxes. The
+ * counters of each stream number the messages of this thread and of the engine, so no message overtakes
+ * another.
  */
 export class MessageLane {
   /** The receives that wait on this thread, in call order. */

@@ -75,7 +75,7 @@ function inboundAt(index: number): number {
   return FIRST_BUFFER + index * INBOUND_BYTES
 }
 
-/** Returns the offset of this rank's slots or, with an index, of a neighbour's. */
+/** Returns the offset of this rank's slots, or of the slots of the neighbour with an index. */
 function slotsAt(neighbours: number, index = -1): number {
   return inboundAt(2 * neighbours) + (index + 1) * SLOTS_BYTES
 }

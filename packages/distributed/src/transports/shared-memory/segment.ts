@@ -44,7 +44,7 @@ export type Segment = ReturnType<typeof createSegment>
  * @throws the libc error
  */
 export function createSegment(memory: WebAssembly.Memory) {
-  // Throws without /proc, where other processes could not open the file and the bell.
+  // This call throws without /proc: other processes could not open the file and the bell.
   const host = sharingIdentity()
   const bytes = new Uint8Array(memory.buffer)
   const fd = createSharedFile('tsrun-heap', bytes.length)

@@ -50,7 +50,7 @@ export function sharedMemoryTransport(options: SharedMemoryOptions): BlockingTra
   for (const peer of peers) polls.watch(peer, neighbours[peer]!.bell, 0)
   const base = addressOf(heap.bytes)
   const { slots, mail } = openShared(heap, kernels, rank, sharing, spins)
-  /** Why neighbours are gone, by rank. Data that is left in their ring buffers is still read. */
+  /** The reason why each lost neighbour is gone. Data left in its ring buffer is still read. */
   const ended = new Map<number, string>()
   const wanted = new Set<number>()
   const looks = neighbours.map(() => 0)

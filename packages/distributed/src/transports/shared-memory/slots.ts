@@ -14,8 +14,8 @@ const LINE = 16
 const GROUP_WORDS = 2 * LINE
 const GROUP_BYTES = 4 * GROUP_WORDS
 /**
- * Index of each word of a group. The first cache line has the group's last epoch and the headers of
- * the last two epochs, as the kernels `publish` and `awaitHeader` use them. The second has its steps
+ * Index of each word of a group. The first cache line has the group's last epoch and the headers of the
+ * last two epochs, as the kernels `publish` and `awaitHeader` use them. The second has the group's steps
  * and the last withdrawn epoch.
  */
 const SLOT_HEADERS = 1
@@ -23,7 +23,7 @@ const SLOT_HEADERS = 1
 const SLOT_HEADER_WORDS = 5
 const EXPOSED = 4
 const STEPS = LINE
-/** The last epoch of which the buffer was withdrawn. */
+/** The last epoch whose buffer was withdrawn. */
 const WITHDRAWN = LINE + 1
 /** Index of the word that counts the publications of all groups. */
 const PUBLISHED = EXPOSING_GROUPS * GROUP_WORDS

@@ -4,16 +4,16 @@ import { parse } from 'yaml'
 import { reasonOf, usageError } from '../../args/readers.ts'
 import { checkRanks, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
 
-/** Faults that the launcher causes with signals, which work for any program. */
+/** The faults that the launcher injects with signals. They work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 
-/** Largest plan, because YAML is parsed slowly. */
+/** The largest plan file in bytes. Parsing YAML is slow. */
 const MOST_BYTES = 2 ** 20
 
 interface Job {
   /** True if the ranks are not Node processes. */
   readonly isProgram: boolean
-  /** Maximum ranks of the job. */
+  /** The maximum number of ranks of the job. */
   readonly size: number
 }
 

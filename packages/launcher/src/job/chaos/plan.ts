@@ -30,13 +30,13 @@ export type FaultKind = keyof typeof kinds
 const readFault = declareOptions(
   {
     kind: choice(...(Object.keys(kinds) as FaultKind[])),
-    /** The world rank. By default, the seed chooses a rank each time. */
+    /** The world rank of the target. By default, the seed chooses a rank each time. */
     rank: count().optional(),
     /** Injects the fault after this step, as reported by `group.reportProgress` or a trainer. */
     step: count().optional(),
     /** Injects the fault after the rank has completed this number of operations. */
     operations: count({ from: 1 }).optional(),
-    /** Seconds after the start of the ranks. */
+    /** Injects the fault this many seconds after the start of the ranks. */
     seconds: positive('a positive number of seconds').optional(),
     /** Mean seconds between repeated faults, with exponentially distributed times. */
     meanSeconds: positive('a positive number of seconds').optional(),

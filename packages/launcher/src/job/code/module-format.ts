@@ -6,7 +6,7 @@ import { anything, object, parseJson, readFileText, tsrError } from '@tsrun/core
 import { findUp } from '../../rank/typescript/settings.ts'
 import type { Script } from './script.ts'
 
-/** What determines how Node reads the script. */
+/** The facts that determine how Node reads the script. */
 interface FormatContext {
   /** Whether the user preloads a module loader, which may accept any syntax. */
   readonly hasLoader: boolean

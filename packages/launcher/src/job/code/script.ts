@@ -59,7 +59,7 @@ const printResolved = (): void => {
 export function findProgram(name: string, cwd: string, env: NodeJS.ProcessEnv): Script {
   const isPath = basename(name) !== name
   const folders = isPath ? [cwd] : (env['PATH'] ?? env['Path'] ?? '').split(delimiter)
-  // Only Windows has this variable. Its other endings are those of scripts of a shell.
+  // Only Windows sets PATHEXT. Its other extensions belong to scripts that need a shell.
   const endings = env['PATHEXT'] === undefined ? [''] : ['', '.exe', '.com']
   const paths = folders
     .filter((folder) => folder !== '')
@@ -96,7 +96,7 @@ type NodeAbilities = ReturnType<typeof nodeAbilities>
 /** The abilities of the Node that runs this process; ranks run on the same Node. */
 export function nodeAbilities(env: NodeJS.ProcessEnv, execArgv: readonly string[] = []) {
   return {
-    /** How Node itself handles TypeScript. */
+    /** Node's own TypeScript support, such as `strip`; false or undefined without it. */
     typescript: (process.features as { typescript?: unknown }).typescript,
     version: process.version,
     /** NODE_OPTIONS and `--node-args` of the ranks. */
@@ -106,7 +106,7 @@ export function nodeAbilities(env: NodeJS.ProcessEnv, execArgv: readonly string[
 
 /**
  * The arguments that make Node run the script's language. Empty if Node strips types itself or the user
- * preloads a known TypeScript loader. Otherwise `--import` of tsx, for TypeScript through our own loader.
+ * preloads a known TypeScript loader. Otherwise `--import` of our own loader, which uses tsx.
  * If tsx is not installed, assumes that a module preloaded by the user is an unknown loader.
  *
  * @param places - the files or URLs from which tsx is resolved, in this order
@@ -118,7 +118,7 @@ export function loaderArguments(
 ): string[] {
   if (script.language === 'javascript' || script.language === 'program') return []
   if (script.language === 'typescript' && Boolean(node.typescript)) return []
-  // Other loaders, such as that of Yarn's Plug'n'Play, run beside tsx.
+  // Other preloaded loaders, such as Yarn's Plug'n'Play loader, work together with tsx.
   if (preloadedBy(node.nodeOptions).some(isTypescriptLoader)) return []
   const loader = resolveFrom(places, 'tsx')
   if (loader !== undefined) return ['--import', ownLoader(pathToFileURL(loader).href, script)]

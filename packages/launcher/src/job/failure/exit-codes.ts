@@ -5,14 +5,14 @@ import { lacksThreads } from './failure.ts'
 import { ownEnd } from './outcome.ts'
 import type { RootCause } from './root-cause.ts'
 
-/** Wrong usage, or a job that cannot start, for example without a script. */
+/** The command line is wrong, or the job cannot start, for example without a script. */
 export const USAGE = 2
 /** EX_TEMPFAIL of sysexits.h: the same command may succeed later. */
 export const TRY_AGAIN = 75
-/** A job that has taken too long, as in timeout(1). */
+/** The job exceeded its time limit. timeout(1) uses the same code. */
 export const TIMED_OUT = 124
 
-/** Errors that end a job before its ranks do, and may not occur again. */
+/** Errors of the job rather than of a rank. They may not occur at the next try. */
 const temporary: readonly string[] = [
   'ERR_TSR_RENDEZVOUS_TIMEOUT',
   'ERR_TSR_NODE_LOST',
@@ -22,7 +22,7 @@ const temporary: readonly string[] = [
   'ERR_TSR_STORE_TIMEOUT',
 ]
 
-/** Error codes of a failed start of a process that may succeed later. */
+/** The system error codes of a process that cannot start now but may start later. */
 const shortages: readonly unknown[] = ['EAGAIN', 'EMFILE', 'ENFILE', 'ENOMEM']
 
 /** The exit code of a command that ended with this error. */
@@ -33,9 +33,9 @@ export function exitCodeOfError({ code, cause }: Pick<TsrError, 'code' | 'cause'
 }
 
 /**
- * The exit code of a failed job: the culprit's exit code, or 128 + n for signal n, but TRY_AGAIN after
- * the kernel's out-of-memory killer, and if the host allows no more processes and threads. If the culprit
- * exited with code 0, the exit code of the rank that still needed it.
+ * Returns the exit code of a failed job: the culprit's exit code, or 128 + n for signal n. If the error
+ * of another rank reveals the culprit, the end of that rank counts instead. Returns TRY_AGAIN after the
+ * kernel's out-of-memory killer, or if the host allows no more processes or threads.
  */
 export function exitCodeOf(
   { culprit, witness }: RootCause,

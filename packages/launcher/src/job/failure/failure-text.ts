@@ -4,7 +4,7 @@ import type { Failure, NodeFailure } from '../../protocol/nodes.ts'
 const WIDTH = 80
 const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
-/** A line of a paragraph; a longer word has a line of its own. */
+/** Matches one line of a paragraph. A word longer than the line gets its own line. */
 const PARAGRAPH_LINE = new RegExp(`\\S.{0,${WIDTH - MARGIN - 1}}(?= |$)|\\S+`, 'gs')
 
 /** Formats the report of a failed job: the cause, the consequences, and where to read more. */
@@ -76,7 +76,7 @@ function describeNode({ node, host, ranks, reason }: NodeFailure): string {
   return `node ${node} (${host}, ${formatRanks(ranks)}) is gone: ${reason}`
 }
 
-/** @param blocks - the lines beside each title */
+/** @param blocks - maps each title to its lines */
 function reportText(
   blocks: Readonly<Record<string, readonly string[]>>,
   exitCode: number,

@@ -8,14 +8,14 @@ import type { Failure, HostFacts, MemoryEvents, RankOutcome } from '../../protoc
 import type { RootCause } from './root-cause.ts'
 
 interface JobFacts {
-  /** From the flight records of all ranks. */
+  /** The findings from the flight records of all ranks. */
   readonly findings?: readonly FlightFinding[]
   readonly worldSize?: number
   /** Ranks whose end is unknown because their host is gone. */
   readonly missing?: readonly number[]
 }
 
-/** @param outcomes - of all ranks whose end is known */
+/** @param outcomes - the outcomes of all ranks whose end is known */
 export function describeFailure(
   cause: RootCause,
   outcomes: readonly RankOutcome[],
@@ -51,7 +51,7 @@ export function describeFailure(
         : [`${formatRanks(missing)}: unknown, because the host is gone`]),
     ],
     findings: findings
-      // Skip the finding that the description of the absence already contains.
+      // Skip the finding about an absent culprit, because `ended` already describes it.
       .filter((finding) => absence === undefined || !isAbsentIn(finding, culprit.rank))
       .map(describeFinding),
     logs,
@@ -129,7 +129,7 @@ function describeOther(outcome: RankOutcome, shown: RankOutcome | undefined): st
     return `timed out in ${name}, waiting for ${formatRanks(peers)}`
   }
   if (error.code !== undefined && (error.distance > 0 || error.peers.length > 0)) {
-    // In a chain of failures, each rank names another peer. Without peers, these ranks share one line.
+    // In a chain of failures, each rank names a different peer. Omit the peers, so that all share a line.
     const isNamed = error.peers.length > 0 && error.code !== 'ERR_TSR_PEER_FAILED'
     const whose = isNamed ? formatRanks(error.peers) : 'another rank'
     return `failed because of ${whose} (${error.code})`
@@ -182,11 +182,11 @@ function secondsUntilFailure(outcome: RankOutcome): number {
 const SHOWN_LINES = 20
 
 /**
- * Splits the crash message that Node prints on stderr, so that the report shows each part once. The
- * frame is needed for syntax errors, whose stack does not name the file.
+ * Separates Node's crash message from the other lines on stderr, so that the report prints nothing
+ * twice. Syntax errors need `frame`, because their stack does not name the file.
  *
- * @returns the location of the error (file and line, source, and a marker), which is empty if Node printed
- *   none, and the last lines on stderr without Node's crash message
+ * @returns `frame`: the location of the error (file and line, source, and a marker), empty if Node printed
+ *   none; `rest`: the last lines on stderr without the crash message
  */
 function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome) {
   if (heapExhausted) return { frame: [], rest: last(beforeHeapDump(stderrTail)) }
@@ -199,7 +199,7 @@ function readCrashDump({ error, stderrTail, heapExhausted }: RankOutcome) {
   const version = stderrTail.findIndex((line, index) => index > start && /^Node\.js v\d/.test(line))
   const end = version < 0 ? start + text.split('\n').length : version + 1
   const rest = [...stderrTail.slice(0, frameStart), ...stderrTail.slice(end)]
-  // Omit a frame inside Node, which does not help to find the line of the script.
+  // Omit a location inside Node, because it does not show the line of the script.
   return { frame: frame[0]?.startsWith('node:') === true ? [] : frame, rest: last(rest) }
 }
 
@@ -248,10 +248,10 @@ const NO_MEMORY = /ENOMEM|allocat|out of memory|virtual memory/i
 
 /** The error of a process or a worker that cannot start. */
 const NO_PROCESS = /^(spawn(Sync)? .*|Worker .*)?EAGAIN$/
-/** What Node or a library prints before it ends the process. */
+/** The messages that Node or a library prints before it ends the process. */
 const NO_THREAD =
   /thread_create.*(Resource temporarily unavailable|==|failed)|== \(uv_thread_create/
-/** SIGINT is how OpenBLAS ends a process; 134 is the exit code of a shell for SIGABRT. */
+/** OpenBLAS ends a process with SIGINT. A shell reports SIGABRT as exit code 134. */
 const abrupt: readonly unknown[] = ['SIGABRT', 'SIGINT', 134]
 
 /** Whether a rank has ended because the host allows no more processes and threads. */

@@ -21,7 +21,7 @@ interface MissingFinding extends AboutOperation {
   readonly unknown: readonly number[]
 }
 
-/** The activity of a missing rank. */
+/** What a rank was doing while others waited for it. */
 export interface RankPlace {
   readonly rank: number
   /** The rank's last collective of the group, human-readable; undefined before the first. */
@@ -54,10 +54,10 @@ export interface MessageFinding {
   readonly name: string
   readonly operation: string
   readonly label?: string | undefined
-  /** Undefined: a receive from any rank. */
+  /** Undefined for a receive from any rank. */
   readonly peer: number | undefined
   readonly tag: number
-  /** The activity of the other end; undefined without a record of that rank. */
+  /** What the peer was doing; undefined without a record of that rank. */
   readonly place: RankPlace | undefined
 }
 
@@ -71,7 +71,7 @@ interface UnfinishedFinding extends AboutOperation {
   readonly waitsFor: readonly number[]
 }
 
-/** Whether the rank has not entered a collective, or may not have. */
+/** Whether the finding lists the rank as missing, or as unknown. */
 export function isAbsentIn(finding: FlightFinding, rank: number): finding is MissingFinding {
   if (finding.kind !== 'missing') return false
   return finding.unknown.includes(rank) || finding.missing.some((place) => place.rank === rank)

@@ -35,13 +35,13 @@ export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   return [...collectives, ...messages].sort((a, b) => rank(a) - rank(b))
 }
 
-/** Maximum causes that a report shows. */
+/** The maximum number of causes in a report. */
 const SHOWN = 5
 
 /**
- * The possible causes that the records of a failed attempt show.
+ * Finds the possible causes of a failure in the flight records of the attempt.
  *
- * @param known - ranks of the hosts that have reported; a record of any other rank is not missing
+ * @param known - the ranks of the hosts that have reported; other ranks are not expected to have a record
  */
 export function findCauses(
   dumps: readonly FlightDump[],
@@ -148,8 +148,8 @@ function startOf({ time, at }: FlightDump['header']): number {
 }
 
 /**
- * Whether a message is unfinished or has timed out, or was waited for when another operation timed out
- * and failed with its rank. Other failures do not indicate a missing message.
+ * Whether a send or receive is unfinished or has timed out. One that failed because of a peer or its group
+ * also counts if it began before the first time-out. Other failures do not indicate a missing message.
  *
  * @param expired - when the first operation of any rank timed out, on the clock of the entry
  */
@@ -201,7 +201,7 @@ function nameOf(entry: FlightEntry): string {
   return what + inBrackets(label)
 }
 
-/** Maximum groups whose last collective is kept. */
+/** The maximum number of groups whose last collective is kept. */
 const GROUPS_KEPT = 64
 
 /**

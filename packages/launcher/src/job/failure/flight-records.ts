@@ -16,13 +16,13 @@ interface Records extends FlightFolder {
   readonly folder: string
   /** The header of the record that was written last; undefined if no file can be used. */
   readonly newest: FlightDump['header'] | undefined
-  /** Sentences about omitted records. */
+  /** One sentence about each omitted record. */
   readonly notes: readonly string[]
 }
 
 /**
- * Finds the newest records: in a folder with records, or in that of an attempt, of a run, or of
- * several runs.
+ * Finds the newest flight records in a folder, which may hold the records themselves, or be the folder of
+ * an attempt, of a run, or of several runs.
  */
 export function findRecords(directory: string): Records | undefined {
   const runs = [directory, ...namesIn(directory).map((name) => join(directory, name))]
@@ -93,9 +93,8 @@ const TEMPORARY = 'tsrun-flight-'
 const LONGEST_KEPT = 7 * 86_400_000
 
 /**
- * Names the folder in which the ranks of one attempt write their flight records: that of
- * TSRUN_FLIGHT_DIR, else `flight` beside the logs, else a temporary one. The ranks make the folder, and
- * only this user can read it.
+ * Chooses the folder for the flight records of one attempt: the value of TSRUN_FLIGHT_DIR, else `flight`
+ * beside the logs, else a temporary folder. The ranks create it, and only this user can read it.
  */
 export function flightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
   const given = env['TSRUN_FLIGHT_DIR'] ?? ''
@@ -108,7 +107,7 @@ export function flightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
     // Continue, because the job can run without records.
     forRanks = ''
   }
-  /** The folder, if it is temporary and holds records, so that the report must name it. */
+  /** The folder if it is temporary and holds records. The report must then name it. */
   const kept = (): string | undefined =>
     named === undefined && readAll(folder).some(({ entries }) => entries.length > 0)
       ? folder

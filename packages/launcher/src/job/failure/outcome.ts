@@ -36,8 +36,8 @@ export function wasStopped({ stopSignal, signal, heapExhausted }: RankOutcome): 
 }
 
 /**
- * How the rank ended, or would have ended: the launcher may have stopped it while it was exiting with
- * code 1 after an uncaught error.
+ * Returns how the rank ended, or would have ended. If the launcher stopped the rank after an uncaught
+ * error, the rank was already exiting with code 1.
  */
 export function ownEnd(outcome: RankOutcome): Pick<RankOutcome, 'exitCode' | 'signal'> {
   if (wasStopped(outcome) && outcome.error !== undefined) return { exitCode: 1, signal: null }
@@ -48,7 +48,7 @@ export function succeeded({ exitCode, stopSignal }: RankOutcome): boolean {
   return exitCode === 0 && stopSignal === undefined
 }
 
-/** When the cause of the end occurred: at the error, if any, otherwise at the end. */
+/** Returns the time of the uncaught error, or of the end if there was no error. */
 export function failedAt({ error, endedAt }: RankOutcome): number {
   return Math.min(error?.at ?? Infinity, endedAt)
 }

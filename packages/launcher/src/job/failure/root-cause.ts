@@ -12,7 +12,7 @@ import type { TimedOutWait } from '../../protocol/control.ts'
 /** The rank that caused the job to fail. */
 export interface RootCause {
   readonly culprit: RankOutcome
-  /** The rank that still needed the culprit, which left early or whose connection was lost. */
+  /** The rank whose error reveals the culprit: it lost the culprit, or still needed it. */
   readonly witness?: RankOutcome
   /** How the culprit kept other ranks waiting; undefined if no rank waited for the culprit. */
   readonly absence?: Absence
@@ -28,7 +28,7 @@ export interface RootCause {
  * 2. such an error in a rank that was stopped before it exited;
  * 3. an early exit that other ranks report;
  * 4. a rank for which others waited until they timed out;
- * 5. the earliest error that another rank caused, or the rank that was lost in it.
+ * 5. the rank to which a connection was lost, else the rank with the earliest error.
  * If operations differ, the culprit is the rank that differs from most others.
  *
  * @param findings - from the flight records of all ranks
@@ -43,7 +43,7 @@ export function findRootCause(
   const failures = inOrder.filter((outcome) => !wasStopped(outcome))
   const own =
     failures.find((outcome) => !isVictim(outcome)) ??
-    // An uncaught error that precedes the stop.
+    // Otherwise, find an uncaught error that occurred before the rank was stopped.
     inOrder.find((outcome) => {
       const { error, stoppedAt = Infinity } = outcome
       return error !== undefined && error.at < stoppedAt && !isVictim(outcome)
@@ -94,7 +94,7 @@ function presume(
 ): RootCause | undefined {
   const [first] = failures
   if (first === undefined) return undefined
-  // Follow reports of failures to the rank that lost a connection. It may have ended after the others.
+  // Follow the reported peers to the rank that lost a connection. It may have ended after the others.
   const seen = new Set<RankOutcome>()
   let witness: RankOutcome | undefined = first
   while (witness !== undefined && !seen.has(witness)) {
@@ -115,7 +115,7 @@ function isVictim({ error, heapExhausted }: RankOutcome): boolean {
   return !heapExhausted && error !== undefined && error.distance > 0
 }
 
-/** A rank that others waited for until they timed out. */
+/** Describes a rank that others waited for until they timed out. */
 interface Absence {
   /** `never entered allReduce #17 (head) of group world, in which ranks 0, 2-3 waited 30.0 s` */
   readonly what: string
@@ -171,7 +171,7 @@ function collectWaits(
   }
   for (const finding of findings) {
     if (finding.kind === 'missing') {
-      // A rank without a record may have entered the collective all the same, as its status page shows.
+      // The status page may show that a rank without a flight record has entered the collective.
       const there = finding.unknown.filter((rank) => {
         const place = outcomes.find((outcome) => outcome.rank === rank)?.place
         return place?.group === finding.group && place.sequence >= finding.sequence
@@ -188,14 +188,14 @@ function collectWaits(
   return waits
 }
 
-/** Whether the status page shows that the rank had not reached the collective that timed out elsewhere. */
+/** Whether the status page shows that this rank has not reached the collective that timed out. */
 function isBehind({ error, place }: RankOutcome, { operation, group }: TimedOutWait): boolean {
   const sequence = sequenceOf(operation)
   if (error !== undefined || sequence === undefined || place === undefined) return false
   return place.group === group && place.sequence < sequence
 }
 
-/** Whether the status page shows a rank in an operation while another waited for its message. */
+/** Whether the status page shows this rank in an operation while another rank waited for its message. */
 function isBusy({ rank, place }: RankOutcome, { operation, peers }: TimedOutWait): boolean {
   const isMessage = sequenceOf(operation) === undefined && peers.includes(rank)
   return isMessage && place?.state === 'operation' && !place.isSuspended
@@ -227,7 +227,6 @@ function describeAbsence(
 ): Absence {
   const { rank: absent, place } = culprit
   const finding = findings.find((each) => isAbsentIn(each, absent))
-  // What the flight records say about the absent rank.
   const known = finding?.missing.find(({ rank }) => rank === absent)
   const alike = waiting.filter(({ error }) => error.wait.group === wait.group)
   const ranks = finding?.waiting ?? alike.map(({ rank }) => rank).filter((rank) => rank !== absent)

@@ -15,7 +15,7 @@ const KILLED = 128 + 9
  * process: an error ends it with exit code 1, the fault `lose` is SIGKILL, and ranks that end without an
  * error after the first failure were stopped by `tsrun`. Works in a web page. Errors have no stacks.
  *
- * @param world - what `onErrors` of `runWorld` gets
+ * @param world - the argument of the `onErrors` callback of `runWorld`
  * @returns lines of at most 80 characters, except for errors; '' if no rank failed
  */
 export function worldReport({ startedAt, ends, records }: FailedWorld): string {
@@ -76,7 +76,7 @@ function print(thrown: unknown): string {
   return isTsrError(thrown) ? withCause(text, thrown, print) : text
 }
 
-/** What a rank did at a time, as the status page of a job shows it. */
+/** Returns what a rank was doing at a time, in the form of an entry of the status page. */
 function placeOf({ header, entries }: FlightDump, now: number): RankPlace | undefined {
   const entry = entries.findLast(({ posted }) => posted <= now)
   if (entry === undefined) return undefined

@@ -24,7 +24,12 @@ export interface Devices {
   readonly libraryFolders: readonly string[]
 }
 
-/** @param list - returns the GPUs; default: asks nvidia-smi */
+/**
+ * Finds the cores of this host, the GPUs that `env` leaves visible, and the libraries of the installed
+ * TensorFlow.
+ *
+ * @param list - returns the GPUs; default: asks nvidia-smi
+ */
 export function findDevices(env: Environment, list?: () => GpuList): Devices {
   const manifest = readManifest(env)
   return {
@@ -141,7 +146,7 @@ interface HostGpu {
   /** The GPU in the form of CUDA_VISIBLE_DEVICES: an index or a UUID. */
   readonly name: string
   readonly uuid: string
-  /** What else uses the GPU; undefined: nothing. */
+  /** A description of the other users of the GPU; undefined if it is free. */
   readonly use: string | undefined
 }
 
@@ -245,7 +250,7 @@ function nameGpus(names: readonly string[]): string {
   return `${numbers.size === 1 ? 'GPU' : 'GPUs'} ${formatRankList(numbers)}`
 }
 
-/** Why this host does not have a GPU of CUDA_VISIBLE_DEVICES; undefined if it does, or cannot tell. */
+/** Says which GPU of CUDA_VISIBLE_DEVICES this host lacks; undefined if none, or if unknown. */
 function visibleProblem(env: Environment, list: GpuList): string | undefined {
   const { lines, answered, problem } = list
   if (env['CUDA_VISIBLE_DEVICES'] === undefined || !answered || problem !== undefined) {
@@ -261,7 +266,7 @@ function visibleProblem(env: Environment, list: GpuList): string | undefined {
   return `CUDA_VISIBLE_DEVICES names ${nameGpus([missing])}, but this host has ${found} (nvidia-smi -L)`
 }
 
-/** The line about a GPU, which may be named by its index or, as in CUDA, by the beginning of its UUID. */
+/** Finds the line about a GPU. The name is an index or, as in CUDA, the beginning of a UUID. */
 function lineOf(name: string, lines: readonly string[]): string | undefined {
   const key = /^\d+$/.test(name) ? `GPU ${Number(name)}:` : `(UUID: ${name}`
   return lines.find((line) => line.includes(key))
@@ -303,8 +308,8 @@ const OTHER = 'another tsrun has it'
 const NAME_SIZE = 108
 
 /**
- * A claim is an abstract Unix socket, which all users of the host see and the kernel removes with its
- * process. Undefined: another process has it.
+ * Claims a GPU with an abstract Unix socket. All users of the host see it, and the kernel removes it when
+ * its process ends. Returns undefined if another process has claimed the GPU.
  */
 async function claimGpu(uuid: string): Promise<Server | undefined> {
   const server = createServer((socket) => socket.destroy()).unref()
@@ -312,7 +317,7 @@ async function claimGpu(uuid: string): Promise<Server | undefined> {
   try {
     await once(server.listen(`\0tsrun-gpu-${uuid}`.padEnd(NAME_SIZE, '\0')), 'listening')
   } catch (error) {
-    // Elsewhere than in Node, there may be no abstract sockets.
+    // Other runtimes than Node may lack abstract sockets, so ignore other errors.
     if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return undefined
   }
   return server

@@ -14,7 +14,7 @@ export const readSystemFile: ReadSystemFile = (path) => {
   }
 }
 
-/** The limits of the cgroup of this process and of those around it, version 2 or 1, with their folders. */
+/** Reads a limit from this process's cgroup (v2 or v1) and its parents. Returns texts and folders. */
 function readCgroups(name: string, old: string, read: ReadSystemFile): [string, string][] {
   const own = read('/proc/self/cgroup') ?? ''
   const [controller = ''] = old.split('.')
@@ -31,19 +31,19 @@ function readCgroups(name: string, old: string, read: ReadSystemFile): [string, 
   })
 }
 
-/** A folder, and all above it. */
+/** Returns a folder and all its parents. */
 function upwards(folder: string): string[] {
   return folder === '/' || folder === '.' ? ['/'] : [folder, ...upwards(dirname(folder))]
 }
 
-/** The smallest limit of the cgroups; Infinity without one. */
+/** The smallest limit of the cgroups; Infinity if there is no limit. */
 function smallest(name: string, old: string, read: ReadSystemFile): number {
   return Math.min(...readCgroups(name, old, read).map(([text]) => Number(text)))
 }
 
-/** The cores whose CPU time the cgroups allow; undefined without a quota. */
+/** The number of cores that the CPU quota of the cgroups allows; undefined without a quota. */
 export function cpuQuota(read = readSystemFile): number | undefined {
-  // Microseconds of CPU time, and of the period, which version 1 has in another file.
+  // The quota and its period are in microseconds. Version 1 has the period in a separate file.
   const cores = readCgroups('cpu.max', 'cpu.cfs_quota_us', read).map(([text, folder]) => {
     const [time, period = read(join(folder, 'cpu.cfs_period_us')) ?? 100_000] = text.split(' ')
     return Number(time) / Number(period)
@@ -51,7 +51,7 @@ export function cpuQuota(read = readSystemFile): number | undefined {
   return cores.length === 0 ? undefined : Math.min(...cores)
 }
 
-/** The cores that ranks may keep busy. */
+/** The number of cores that ranks may keep busy. */
 export function usableCores(read = readSystemFile): number {
   return Math.max(1, Math.floor(Math.min(availableParallelism(), cpuQuota(read) ?? Infinity)))
 }
@@ -69,7 +69,7 @@ export function softLimit(name: string, read = readSystemFile): number | undefin
   return found === undefined ? undefined : found === 'unlimited' ? Infinity : Number(found)
 }
 
-/** The limits on processes and threads, and on the address space in KiB; Infinity: none. */
+/** The limits on processes and threads, and on the address space in KiB; Infinity if unlimited. */
 export function processLimits(read = readSystemFile) {
   return {
     'pids.max of the cgroup': smallest('pids.max', 'pids.max', read),
@@ -78,13 +78,13 @@ export function processLimits(read = readSystemFile) {
   }
 }
 
-/** The limits that may keep this process from starting others, for an error; '' without any. */
+/** Lists the limits that may prevent the start of a process, for error messages; '' if there are none. */
 export function describeLimits(read = readSystemFile): string {
   const found = Object.entries(processLimits(read)).filter(([, limit]) => Number.isFinite(limit))
   return found.length === 0 ? '' : ` (${found.map((each) => each.join(': ')).join(', ')})`
 }
 
-/** @returns a function that returns the events since `watchMemoryEvents` was called */
+/** @returns a function that returns the memory events since this call */
 export function watchMemoryEvents(): () => MemoryEvents {
   const before = countKills()
   return () => {

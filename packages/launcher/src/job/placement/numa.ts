@@ -9,8 +9,8 @@ import { readSystemFile, type ReadSystemFile } from './limits.ts'
  * spread over its NUMA nodes (sockets, last-level caches). Neighbouring ranks share one, because they
  * exchange the most data.
  *
- * @returns the same cores for all ranks of a node (socket, cache); with `core` and `exclusive`, a separate
- *   share for each rank; and the number of ranks of this host that have these cores, including this rank
+ * @returns `cores`: with `core` and `exclusive` a separate share for each rank, otherwise the same cores
+ *   for all ranks of a node (socket, cache); `ranks`: how many ranks of this host share these cores
  */
 export function coresOf(
   binding: Binding,
@@ -34,7 +34,7 @@ export function coresOf(
   const part = parts[index]!
   const ranks = indices.filter((other) => other === index).length
   if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks }
-  // The ranks of a part are consecutive.
+  // The ranks that share a part are consecutive.
   const at = localRank - indices.indexOf(index)
   // With more ranks than cores, some ranks share a core.
   if (ranks > part.length) {

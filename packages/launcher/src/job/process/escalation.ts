@@ -6,8 +6,8 @@ import { blamesOthers, livingGroups, type RankProcess } from './rank-process.ts'
 const KILL_TIME = 5000
 
 /**
- * Stops all processes of the ranks' groups: with SIGTERM, and after the grace period or an abort of
- * `kill` with SIGKILL. Returns when no process is left.
+ * Sends SIGTERM to all processes of the ranks' groups. After the grace period, or when `kill` aborts,
+ * sends SIGKILL. Returns when no process is left.
  */
 export async function stopGroups(
   ranks: readonly RankProcess[],
@@ -24,7 +24,7 @@ export async function stopGroups(
   await untilGone(left, Deadline.after(KILL_TIME))
 }
 
-/** Polls, because the kernel reports the end of a child but not of a group. */
+/** Polls until no process is left, because the kernel reports the end of a child but not of a group. */
 async function untilGone(
   ranks: readonly RankProcess[],
   deadline: Deadline,
@@ -54,9 +54,9 @@ export const TERMINATED = 143
 const SETTLING_TIME = 300
 
 /**
- * Waits until it is clear which rank failed first. It stays unclear while all failures may be
- * consequences of another one, on this or another host, or of a SIGTERM to all processes of the job. It
- * also stays unclear while a rank that reported an error still runs.
+ * Waits until it is clear which rank failed first. This is unclear while every failure may be the
+ * consequence of a failure on this or another host, or of a SIGTERM to all processes of the job. It is
+ * also unclear while a rank that reported an error still runs.
  */
 export async function settle(
   ranks: readonly SettlingRank[],

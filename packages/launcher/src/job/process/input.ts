@@ -27,7 +27,7 @@ export function distributeInput(source: InputSource, wanted: number | 'all' | 'n
     for (const reader of readers) reader.end()
   }
   const mayRead = (): boolean => !hasEnded && !(source.isTerminal && isInBackground())
-  /** The slowest reader sets the pace for all. */
+  /** The slowest reader limits the speed of all readers. */
   const connect = (reader: Writable): void => {
     stream ??= source.open().setMaxListeners(0).on('end', end).on('error', end)
     stream.pipe(reader)

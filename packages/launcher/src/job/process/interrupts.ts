@@ -9,9 +9,9 @@ import type { Interruption } from '../../protocol/nodes.ts'
 export interface Interrupts {
   /** Aborts when the job must stop; the reason is an `Interruption`. */
   readonly stop: AbortSignal
-  /** Aborts when the job must stop without grace, as at a second Ctrl-C. */
+  /** Aborts when the job must stop without a grace period, as after a second Ctrl-C. */
   readonly kill: AbortSignal
-  /** Handles these signals from now on, and ignores the others of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
+  /** Handles only these signals from now on; ignores the rest of SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
   handle(signals: readonly NodeJS.Signals[]): void
   /** Stops the job, like a first signal. */
   interrupt(interruption: Interruption): void
@@ -30,7 +30,7 @@ const READER_GONE = 141
 /** EX_IOERR of sysexits.h: output was lost, for example on a full disk. */
 export const OUTPUT_LOST = 74
 
-/** Stops the job if its output cannot be written. Without a message if the reader is gone. */
+/** The interruption of a job whose output cannot be written. It has no message if the reader is gone. */
 export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
   return { exitCode: READER_GONE, reason: undefined }
@@ -42,7 +42,7 @@ export function listenForInterrupts(isHeld: boolean): Interrupts {
   const kill = new AbortController()
   let signalled = false
   const interrupt = (interruption: Interruption): void => {
-    // The same Ctrl-C may end the reader of a pipeline, and that may be noticed first.
+    // Count only signals: the same Ctrl-C may first end the reader of our output, which also aborts `stop`.
     if (signalled) kill.abort(interruption)
     else stop.abort(interruption)
     signalled = true
@@ -81,7 +81,7 @@ export function listenForInterrupts(isHeld: boolean): Interrupts {
   }
 }
 
-/** Forwards Ctrl-Z and `fg` to the process groups of the ranks. Returns a function that stops it. */
+/** Forwards Ctrl-Z and `fg` to the process groups of the ranks. Returns a function that ends this. */
 export function relayJobControl(
   ranks: readonly RankProcess[],
   input: JobInput | undefined,

@@ -40,7 +40,7 @@ export interface GpuUse {
 /** The cumulative usage of a rank at one time. */
 export type RankUse = ReturnType<typeof useOf>
 
-/** Minimum milliseconds outside operations. For less, the resolution of CPU times is too coarse. */
+/** The shortest measured time outside operations in milliseconds: CPU times have a coarse resolution. */
 const SHORTEST = 50
 
 /** The usage of a rank so far, from /proc and nvidia-smi. */
@@ -53,7 +53,7 @@ export function useOf({ pid, ownTime, step }: RankStatus, gpus: readonly GpuUse[
     step,
     /** Undefined if the process has ended. */
     cpuSeconds: cpuSeconds(pid),
-    /** Milliseconds that its main thread was runnable but waited for a core. */
+    /** Milliseconds for which the main thread was runnable but waited for a core. */
     delay: Number(readSystemFile(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6,
     hasGpu: visibleDevices(pid) !== '',
     gpu: gpuOf(pid, gpus),
@@ -73,7 +73,7 @@ export function computingShare(before: RankUse | undefined, now: RankUse): numbe
   const onCpu = 1000 * (now.cpuSeconds - before.cpuSeconds)
   const share = Math.min(1, Math.max(onCpu, onGpu) / ownTime)
   if (share >= 0.5) return share
-  // A rank without a core is not idle. A rank may also wait for a GPU whose use is unknown.
+  // A rank that waits for a core is not idle. A rank with a GPU of unknown utilization may be computing.
   const isStarved = (onCpu + now.delay - before.delay) / ownTime >= 0.5
   return isStarved || (now.hasGpu && busy === undefined) ? undefined : share
 }

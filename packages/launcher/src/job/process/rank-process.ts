@@ -24,7 +24,7 @@ export interface RankPlan {
   readonly command: readonly [string, ...string[]]
 }
 
-/** The standard input of a rank: none, a pipe from the launcher, or the launcher's. */
+/** The standard input of a rank: none, a pipe from the launcher, or the launcher's own input. */
 export type RankInput = 'ignore' | 'pipe' | 'inherit'
 
 interface RankEnd {
@@ -51,10 +51,10 @@ export async function startRank(
 ): Promise<RankProcess> {
   try {
     const child = spawn(program, args, {
-      // `detached` starts a session. With koffi, the rank makes only a process group; see
-      // `leadProcessGroup`.
+      // Without koffi, start a new session. With koffi, the rank itself creates a process group (see
+      // `leadProcessGroup`).
       detached: !isAvailable().available,
-      // On Windows, a session has a window.
+      // On Windows, a detached process would open a console window.
       windowsHide: true,
       env: {
         ...env,
@@ -103,7 +103,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
         resolve({ at: monotonicNow(), exitCode, signal })
       })
     })
-    // Only the rank holds the other end, unless it forked without exec.
+    // Limit the wait: if the rank forked without exec, the child keeps the control pipe open.
     await Promise.race([reported, pause(REPORT_TIME)])
     self.end = end
     return end
@@ -196,7 +196,7 @@ function followRank(rank: number, pid: number, child: ChildProcess) {
       if (!hasExited() && control.writable) control.write(`${JSON.stringify(fault)}\n`)
     },
 
-    /** Sends a signal only to the process, like another program: the rank does not count as stopped. */
+    /** Sends a signal to the process alone, like another program. The rank does not count as stopped. */
     signal(signal: NodeJS.Signals): void {
       if (!hasExited()) child.kill(signal)
     },
@@ -251,7 +251,7 @@ export function statFields(pid: number | string): string[] | undefined {
 /**
  * Sends a signal; 0 sends nothing.
  *
- * @param id - a process ID; if negative, that of a process group
+ * @param id - a process ID; if negative, the ID of a process group
  * @returns whether the process or group exists
  */
 export function sendSignal(id: number, signal: NodeJS.Signals | 0): boolean {

@@ -89,11 +89,11 @@ export interface RankStack {
   readonly isNode: boolean
   /** How the rank ended; undefined while the rank runs. */
   readonly fate: RankFate | undefined
-  /** Undefined: the rank did not answer. */
+  /** Undefined if the rank did not answer. */
   readonly report: Pick<StackReport, 'stack'> | undefined
 }
 
-/** Formats stacks, each below the state and operation of its rank. Ranks with equal stacks share one. */
+/** Formats stacks, each below the state and operation of its rank. Prints equal stacks only once. */
 export function stacksText(stacks: readonly RankStack[], states: readonly RankStatus[]): string {
   if (stacks.length === 0) return 'no rank runs here now\n'
   const alike = new Map<string, string[]>()
@@ -134,7 +134,7 @@ function describeStack({ isNode, fate, report }: RankStack): string[] {
     .filter((line) => line.startsWith('at ') && !OURS.test(line))
   const own = frames.filter((line) => !/\(?node:/.test(line))
   if (own.length > 0) return own
-  // Only frames of Node, for example while it loads modules.
+  // All frames belong to Node, for example while it loads modules.
   if (frames.length > 0) return frames
   return ['no JavaScript runs: it awaits something in its event loop']
 }

@@ -1,5 +1,5 @@
-// The thread of a rank that relays its connections to peers in order to disturb them; see `disturb`. It
-// delays or damages data that the rank sends. Received data is unchanged.
+// This thread of a rank relays the rank's connections to peers, and delays or damages the data that the
+// rank sends. Received data is unchanged.
 import { Socket } from 'node:net'
 import { Transform } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -7,12 +7,12 @@ import { parentPort } from 'node:worker_threads'
 import type { divertSocket } from '@tsrun/native'
 import type { FaultOrder } from '../../protocol/control.ts'
 
-/** The bytes that `drop` removes, and those that `truncate` still sends: less than a frame header. */
+/** `drop` removes 16 bytes. `truncate` sends 32 bytes, less than a frame header, and then nothing. */
 const [DROPPED, LET_THROUGH] = [16, 32]
 
 type Diverted = ReturnType<typeof divertSocket>
 
-/** Connections to relay from now on, and a fault for all of them. */
+/** New connections to relay, and the fault for all relayed connections. */
 export interface RelayOrder {
   readonly diverted: readonly Diverted[]
   readonly fault: FaultOrder
@@ -69,7 +69,7 @@ function open({ inner, outer }: Diverted): void {
   own.pipe(disturbed).pipe(peer).pipe(own)
   peer.on('error', () => own.destroy())
   peer.on('close', () => relays.delete(relay))
-  // Data that this process sent before closing must still arrive.
+  // This process closed its end. Discard data for it, so that the data it sent before still arrives.
   own.on('error', () => peer.unpipe(own).resume())
 }
 

@@ -1,6 +1,6 @@
-// The thread of a rank that serves the launcher while the main thread is busy. It sends the stack of the
-// main thread on request and injects faults into it (`--chaos`). If `dies`, it kills this process and its
-// group when the launcher ends.
+// This thread of a rank serves the launcher while the main thread is busy. It sends the stack of the
+// main thread on request and injects faults into it (`--chaos`). If `dies` is true, it kills this process
+// and its process group when the launcher ends.
 import type inspector from 'node:inspector'
 import { Socket } from 'node:net'
 import { workerData } from 'node:worker_threads'

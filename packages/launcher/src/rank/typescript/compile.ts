@@ -17,7 +17,7 @@ interface Esbuild {
 export function openCompiler(tsx: string, settings: Settings) {
   const require = createRequire(createRequire(tsx).resolve('tsx'))
   const { version } = require('esbuild/package.json') as { readonly version: string }
-  /** Everything besides the source that affects the result. */
+  /** All inputs that affect the result, except path and source. */
   const identity = JSON.stringify({ version, ...settings })
   const cache = openCache()
   let loading: Promise<Esbuild> | undefined
@@ -42,7 +42,7 @@ export function openCompiler(tsx: string, settings: Settings) {
   }
 }
 
-/** A cache folder in the temporary folder that no other user can write to; undefined if there is none. */
+/** A cache folder in the temporary folder, writable only by this user; undefined if there is none. */
 function openCache(): string | undefined {
   const user = process.geteuid?.()
   if (user === undefined) return undefined
@@ -76,6 +76,6 @@ function write(file: string, code: string): void {
     writeFileSync(unfinished, code)
     renameSync(unfinished, file)
   } catch {
-    // The module is compiled again next time.
+    // Without a cache entry, the module is compiled again next time.
   }
 }

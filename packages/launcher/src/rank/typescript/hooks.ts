@@ -33,7 +33,7 @@ let compile: ReturnType<typeof openCompiler> | undefined
 
 export function initialize({ tsx: url, folder }: LoaderData): void {
   tsxUrl = url
-  // The current folder may be the root of several packages.
+  // Prefer the script's folder, because the current folder may be the root of several packages.
   tsconfig = findUp('tsconfig.json', folder) ?? findUp('tsconfig.json', process.cwd())
   const require = createRequire(url)
   const manifests = ['tsx/package.json', 'esbuild/package.json'].map((name) =>
@@ -79,7 +79,7 @@ async function loadTsx(): Promise<Tsx> {
   return loaded
 }
 
-/** Node also calls these hooks for the imports of this thread, and tsx must not wait for itself. */
+/** Node also calls these hooks for tsx's own imports. Loading tsx must not wait for tsx. */
 function isOfLoader(url: string | undefined): boolean {
   return url === import.meta.url || loaders.some((folder) => url?.startsWith(folder) === true)
 }

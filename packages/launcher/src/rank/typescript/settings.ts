@@ -40,7 +40,7 @@ export function readSettings(
   }
 }
 
-/** Finds the nearest file of this name, in a folder or above it. */
+/** Finds the nearest file of this name in a folder or its parents. */
 export function findUp(name: string, folder: string): string | undefined {
   const file = join(folder, name)
   if (existsSync(file)) return file
@@ -49,7 +49,7 @@ export function findUp(name: string, folder: string): string | undefined {
 
 const LONGEST_CHAIN = 10
 
-/** The compiler options of a tsconfig.json with those that it extends. Throws if they cannot be read. */
+/** Reads the compiler options of a tsconfig.json and of the files that it extends. Throws on errors. */
 export function readOptions(file: string, depth: number): Options {
   if (depth > LONGEST_CHAIN) throw new Error('the files extend each other')
   const { extends: bases = [], compilerOptions = {} } = parse(readFileSync(file, 'utf8'))

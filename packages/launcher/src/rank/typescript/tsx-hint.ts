@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { isTypescriptLoader, preloadedBy } from '../../protocol/loaders.ts'
 import { findUp, readOptions } from './settings.ts'
 
-/** A hint for what TypeScript and tsx accept, but not Node, which only strips types. */
+/** A hint for code that TypeScript and tsx accept, but Node rejects, because Node only strips types. */
 export function tsxHint(error: unknown): string {
   const { code, message, stack } = Object(error) as Record<string, unknown>
   if (runsLoader()) return ''
@@ -17,7 +17,7 @@ export function tsxHint(error: unknown): string {
   return what === undefined ? '' : `\ntsx runs ${what}: ${USE_TSX}.`
 }
 
-/** Whether a loader runs TypeScript in this process: by the user's choice, or by that of the launcher. */
+/** Whether the user or the launcher has preloaded a TypeScript loader in this process. */
 function runsLoader(): boolean {
   const nodeOptions = [process.env['NODE_OPTIONS'] ?? '', ...process.execArgv].join(' ')
   const isOwn = nodeOptions.includes('/typescript-loader.js?')
@@ -56,7 +56,7 @@ const hints: readonly (readonly [RegExp, (...parts: string[]) => string | undefi
   ],
 ]
 
-/** For an import of `./lib.js`, `./lib` or a folder, where there is only lib.ts or index.ts. */
+/** Explains a failed import of `./lib.js`, `./lib` or a folder if only lib.ts or index.ts exists. */
 function findSource(path: string, extension = ''): string | undefined {
   const typed = extension.replace('js', 'ts')
   const endings =
@@ -67,7 +67,7 @@ function findSource(path: string, extension = ''): string | undefined {
   return source && `There is ${source}, which only tsx looks for: ${USE_TSX}. Or name it in full.`
 }
 
-/** For an import by `paths` of tsconfig.json. Node says that there is no such package. */
+/** Explains a failed import of an alias in `paths` of tsconfig.json, which Node takes for a package. */
 function findAlias(name: string, file: string): string | undefined {
   const tsconfig = findUp('tsconfig.json', dirname(file))
   if (tsconfig === undefined) return undefined

@@ -5,12 +5,12 @@ import { currentHeap, type Operand } from './heap.ts'
 /** The number of queries in a block. A block skips the keys after its last query. */
 const QUERIES = 64
 
-/** The largest probabilities, in bytes, to keep for the backward pass. Larger ones are recomputed. */
+/** The most bytes of probabilities to keep for the backward pass. Larger ones are recomputed. */
 const KEPT = 2 ** 24
 
 /**
- * Causal attention in blocks of queries, whose scores stay in the cache. Matrices of a head are multiplied
- * where they are in [batch, length, 3 x heads x size].
+ * Computes causal attention in blocks of queries, so that their scores stay in the CPU cache. Reads the
+ * matrices of each head in place from `rows` [batch, length, 3 x heads x size].
  */
 export function attention(rows: Tensor, size: number): Differentiable {
   const heads = headsOf(rows, size)
@@ -40,7 +40,7 @@ export function attention(rows: Tensor, size: number): Differentiable {
         const p = heads.probabilities(block, saved, true)
         const dOutput = matrix(slopes + output, width)
         const d = matrix(heads.memory + 4 * QUERIES * length, keys)
-        // The last block has all keys, so it comes first, and the others add to its gradients.
+        // The last block covers all keys. It runs first, and the other blocks add to its gradients.
         const options = { stride: channels, accumulates: first + queries < length }
         heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
         heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
@@ -90,17 +90,17 @@ function transpose({ at, stride }: Matrix): Matrix {
   return { at, stride, transposed: true }
 }
 
-/** The heads in rows [batch, length, 3 x count x size]. */
+/** Locates the heads in rows [batch, length, 3 x count x size]. */
 function headsOf(rows: Tensor, size: number) {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heap = currentHeap()!
   const width = channels / 3
   const count = width / size
   const scale = 1 / Math.sqrt(size)
-  /** Memory for two blocks of scores. */
+  /** Scratch memory for two blocks of scores. */
   const memory = heap.temporary(8 * QUERIES * length)
   const begin = heap.addressOf(rows)
-  /** Returns the block of a head, counted over all sequences, that starts at the query `first`. */
+  /** Returns the block at the query `first` of a head. Heads are numbered across all sequences. */
   const blockAt = (head: number, first: number) => {
     const sequence = Math.floor(head / count) * length
     const column = (head % count) * size
@@ -128,7 +128,7 @@ function headsOf(rows: Tensor, size: number) {
     scale,
     memory,
 
-    /** Returns the blocks of each head, the last first. */
+    /** Yields the blocks of each head, from the last to the first. */
     *blocks() {
       for (let head = 0; head < batch * count; head++) {
         for (let step = Math.ceil(length / QUERIES) - 1; step >= 0; step--) {
@@ -140,8 +140,8 @@ function headsOf(rows: Tensor, size: number) {
     /**
      * Computes the probabilities [queries, keys] of a block, unless they were kept.
      *
-     * @param saved - the rows, the largest scores and sums [batch, count, length, 2], and perhaps the
-     *   probabilities [batch, count, length, length]
+     * @param saved - the rows, the largest scores and sums [batch, count, length, 2], and, if they were
+     *   kept, the probabilities [batch, count, length, length]
      * @param isKnown - whether `saved` has been computed
      */
     probabilities(

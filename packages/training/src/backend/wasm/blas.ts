@@ -25,8 +25,8 @@ export function findBlas(heap: WasmHeap): Blas | undefined {
 }
 
 /**
- * Sizes [m, n, k] that reach the unpacked and the packed code of a BLAS. `WasmHeap.multiply` does not divide
- * the last one or transpose its operands, because n k and m n are large.
+ * Test sizes [m, n, k] that reach both the unpacked and the packed code of a BLAS. For the last size, n k
+ * and m n are so large that `WasmHeap.multiply` neither divides the product nor transposes its operands.
  */
 const SIZES = [
   [1, 67, 33],
@@ -34,7 +34,7 @@ const SIZES = [
   [33, 65, 129],
   [64, 800, 160],
 ] as const
-/** Unused values after each row of a result. */
+/** The number of unused values after each row of a result. */
 const GAP = 3
 const MOST = 800 * 160
 
@@ -44,7 +44,7 @@ function isRight(blas: Blas, heap: WasmHeap): boolean {
   const [a, b, c] = [block, block + 4 * MOST, block + 8 * MOST]
   const compute = (used: Blas | undefined, size: (typeof SIZES)[number], transposed: number) => {
     heap.blas = used
-    // A product must ignore what its result contained, and leave what is between the rows.
+    // A product must overwrite the old values of its result, and must not change the values between rows.
     heap.floats(c, MOST).fill(NaN)
     for (const accumulates of [false, true]) {
       const [left, right] = [transposed % 2 === 1, transposed >= 2]

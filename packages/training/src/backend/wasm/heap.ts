@@ -57,7 +57,7 @@ export class WasmHeap {
     this.kernels = this.#exact
   }
 
-  /** From now on, products have the same bits on every machine. */
+  /** Gives all later products the same bits on every machine. */
   makeExact(): void {
     this.kernels = this.#exact
     this.blas = undefined
@@ -167,8 +167,8 @@ export class WasmHeap {
   }
 
   /**
-   * Returns an address of an array that need not be in this memory. It is valid until the next allocation,
-   * and only for the result of a product without a bias, a ReLU or a mask that a BLAS computes.
+   * Returns the address of an array outside the wasm memory; valid until the next allocation. Only a BLAS
+   * can use it, as the result of a product without a bias, a ReLU or a mask.
    */
   addressOutside(values: Float32Array): number {
     const blas = this.blas!
@@ -192,15 +192,16 @@ export class WasmHeap {
   }
 }
 
-/** Numbers of what the kernels do to the sums of a product (kernels/tile.as.ts). */
+/** The codes of the operations that kernels apply to the sums of a product (kernels/tile.as.ts). */
 const [RELU, MASK] = [1, 2] as const
 
-/** Below this number of multiplications, a call of a BLAS costs more than it saves. */
+/** For products with fewer multiplications, calling a BLAS costs more than it saves. */
 const SMALLEST = 2048
 
 /**
  * Up to this number of multiplications, the AVX-512 kernels of OpenBLAS do not copy the operands first
- * (`sgemm_small_kernel_permit`). Such products take up to 20 % less time than parts of larger ones.
+ * (`sgemm_small_kernel_permit`). Dividing larger products into such products saves up to 20 % of the
+ * time.
  */
 const UNPACKED = 1e6
 const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
@@ -210,7 +211,7 @@ function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boo
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
 
-/** Returns the rows and columns of the result, and the part of the inner dimension, to compute at once. */
+/** Returns how many rows and columns, and how much of the inner dimension, to compute at once. */
 function blockOf(
   { kernels = '' }: Blas,
   a: Operand,
@@ -221,15 +222,15 @@ function blockOf(
   if (count <= UNPACKED || !WITHOUT_COPY.includes(kernels)) return [m, n, k]
   if (b.transposed === true) {
     const columns = multiplesOf4(UNPACKED / (m * k))
-    // With shorter rows, the kernels for a transposed b lose more time than the copy takes.
+    // If the rows of b are shorter, the kernels for a transposed b lose more time than a copy takes.
     return [m, k >= 1024 && columns > 0 ? columns : n, k]
   }
   if (count > 16 * UNPACKED) {
-    // Whole rows of c, because it does not fit the caches.
+    // Compute whole rows of c, because c does not fit into the caches.
     const rows = multiplesOf4(UNPACKED / (n * k))
     return [a.transposed === true || rows < 8 ? m : rows, n, k]
   }
-  // The part of b fits the first-level cache.
+  // Choose a part of b that fits into the first-level cache.
   const columns = even(n, 64)
   const depth = even(k, 8192 / columns)
   return [even(m, (0.8 * UNPACKED) / (columns * depth)), columns, depth]
@@ -249,7 +250,7 @@ export interface Operand {
   readonly at: number
   /** Default false. */
   readonly transposed?: boolean
-  /** The number of values from one stored row to the next; default: rows follow each other. */
+  /** The number of values from one stored row to the next; default: rows are contiguous. */
   readonly stride?: number
 }
 
@@ -262,9 +263,9 @@ interface ProductOptions {
   readonly relu?: boolean
   /** The address of m n values. The result is 0 where they are 0 or less. */
   readonly mask?: number
-  /** The values from one row of c to the next; default n, which a start, a ReLU or a mask needs. */
+  /** The distance in values between rows of c; default n. Must be n with `start`, `relu` or `mask`. */
   readonly stride?: number
-  /** Whether to add to the values that c has. Not together with `start`. */
+  /** Whether to add to the current values of c. Cannot be combined with `start`. */
   readonly accumulates?: boolean
 }
 

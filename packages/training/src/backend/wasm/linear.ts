@@ -82,7 +82,7 @@ export function wasmLinearPasses(
   const hidden = heap.allocate(offsets[last]!)
   const output = heap.tensor([batch, outputsOf(layers[last]!)])
   const input = tf.keep(tf.clone(x))
-  /** The address of gradients before activations, laid out as `hidden`, for `backwardParameters`. */
+  /** The address of gradients before activations for `backwardParameters`, in the layout of `hidden`. */
   let saved: number | undefined
   /** The gradient of the output, kept from `backwardInput` to `backwardParameters`. */
   let lastGradient: Tensor | undefined
@@ -93,9 +93,10 @@ export function wasmLinearPasses(
     return i === last ? heap.addressOf(output) : hidden + offsets[i]!
   }
   /**
-   * Returns where a product writes the gradient of a weight, whether it adds to the values there, and how to
-   * report it. A BLAS adds to earlier gradients, and writes to the memory of the listener. The kernels
-   * cannot: they find only tensors, and would round a sum differently than an addition after the product.
+   * Returns where a product writes the gradient of a weight, whether it adds to the values there, and a
+   * function that reports the gradient. A BLAS can add to earlier gradients and write to the memory of
+   * the listener. The kernels write only to new tensors: they cannot address other memory, and
+   * accumulating in them would round differently than adding the product afterwards.
    */
   const placeFor = (weight: Parameter, size: ProductSize, onGradient: GradientListener) => {
     const { sums, memory } = onGradient
@@ -119,7 +120,7 @@ export function wasmLinearPasses(
     }
     return { at: heap.addressOf(gradient), accumulates: false, report }
   }
-  /** Computes the gradients of a layer's parameters. Sums the bias over the batch in double precision. */
+  /** Computes the gradients of a layer's parameters. Sums that of the bias in double precision. */
   const report = (i: number, dz: number, onGradient: GradientListener) => {
     const { bias, weight } = layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]
@@ -131,7 +132,7 @@ export function wasmLinearPasses(
     heap.multiply(place.at, { at: outputOf(i - 1), transposed: true }, { at: dz }, size, place)
     place.report()
   }
-  /** Writes the gradient of the input of layer `i`: that of layer `i - 1` before its activation. */
+  /** Writes the gradient of the input of layer `i`. Applies the ReLU gradient of layer `i - 1`. */
   const writeInputGradient = (to: number, i: number, dz: number) => {
     const { weight } = layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]
@@ -144,8 +145,9 @@ export function wasmLinearPasses(
     )
   }
   /**
-   * Computes the gradients of all layers before their activations, the last first, and returns that of the
-   * input. `placeOf` returns where to write the one of a layer. Calls `onLayer` with the address of each.
+   * Computes the gradient before the activation of each layer, from the last layer to the first, at the
+   * address that `placeOf` returns. Calls `onLayer` with each address. Returns the gradient of the input
+   * if it is needed.
    */
   const backward = (
     dy: Tensor,

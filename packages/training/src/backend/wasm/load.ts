@@ -38,7 +38,7 @@ export async function loadWasm({ math }: BackendOptions = {}): Promise<BackendFa
   return { device: 'CPU', threads: 1, blas: heap.blas && nameOf(heap.blas) }
 }
 
-/** The library and its kernels for this processor. */
+/** Returns the name of the library, and of its kernels for this processor if known. */
 function nameOf({ library, kernels }: Blas): string {
   return kernels === undefined ? library : `${library} (${kernels})`
 }

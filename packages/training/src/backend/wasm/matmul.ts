@@ -10,7 +10,7 @@ interface Attributes {
   readonly leakyreluAlpha?: number
 }
 
-/** The kernels of activations that run after the product instead of within it. */
+/** The kernels of those activations that are computed after the product instead of within it. */
 export const ACTIVATIONS: Readonly<Record<string, string>> = {
   elu: 'Elu',
   leakyrelu: 'LeakyRelu',
@@ -94,7 +94,7 @@ function multiplyBatch({ inputs, attrs, backend }: MatMulCall): TensorInfo | und
   return result
 }
 
-/** Returns the broadcast axes, and the factors of each matrix of the result; undefined if they do not fit. */
+/** Returns the broadcast axes, and the factors of each matrix; undefined for incompatible shapes. */
 function broadcast(a: readonly number[], b: readonly number[]) {
   let shape: number[]
   try {

@@ -96,7 +96,7 @@ function floats(x: Tensor): Tensor {
   return x.dtype === 'float32' ? x : tf.cast(x, 'float32')
 }
 
-/** Calls a kernel with the addresses of tensors, or 0, and with other values. */
+/** Calls a kernel with the addresses of tensors (0 for an absent one), followed by other values. */
 export function run(
   name: keyof KernelExports,
   tensors: readonly (TensorInfo | undefined)[],

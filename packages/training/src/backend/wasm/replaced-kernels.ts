@@ -94,7 +94,7 @@ export function installKernels(): void {
 /**
  * Kernels that run on the cpu backend, because the wasm backend lacks them or computes them wrongly. Its
  * Conv3DBackpropInputV2 has wrong results and writes outside of its tensor. Its Conv3DBackpropFilterV2 is
- * wrong for strides. Its pooling kernels are wrong for windows without a positive value.
+ * wrong for strides. Its MaxPoolWithArgmax is wrong for windows without a positive value.
  */
 const KERNELS = [
   'Conv3DBackpropInputV2',
@@ -155,9 +155,9 @@ function installCpuKernels(): void {
   for (const kernelName of ['Maximum', 'Minimum']) {
     correct(kernelName, ({ inputs }) => hasNaN(inputs.b))
   }
-  // The kernel writes integers, even if the result is of floats.
+  // The kernel OneHot writes integers, even if the dtype of the result is float32.
   correct('OneHot', ({ attrs }) => attrs.dtype !== 'int32')
-  // The kernel takes the last byte of a number for the bool.
+  // The kernel Cast uses the last byte of a number as the bool.
   correct('Cast', ({ inputs, attrs }) => attrs.dtype === 'bool' && inputs.x.dtype !== 'bool')
 }
 

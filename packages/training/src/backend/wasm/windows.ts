@@ -23,7 +23,8 @@ type Call<K extends string> = KernelCall<K, WindowAttributes, WasmModule>
  *
  * Adds the gradients of convolutions that the wasm backend lacks. Replaces the gradients of images and of
  * pooling, because the originals are scalar loops that take 15 to 50 times as long as the forward pass.
- * That of max pooling is also wrong for windows without a positive value, and writes outside its tensor.
+ * The original for max pooling is also wrong for windows without a positive value, and writes out of
+ * bounds.
  */
 export function installWindows(): void {
   for (const kernelName of ['Conv2D', 'FusedConv2D']) {
@@ -50,7 +51,7 @@ export function installWindows(): void {
   replaceKernel('AvgPoolGrad', 'wasm', () => averagePoolGradient)
 }
 
-/** Computes windows filter, with a row for each window. Undefined for other layouts and broadcast biases. */
+/** Returns windows x filter, one row per window; undefined for other layouts and broadcast biases. */
 function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo | undefined {
   const { x, filter, bias } = inputs
   const isPossible =
@@ -79,7 +80,8 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
 /**
  * Computes a depthwise convolution by XNNPACK with numeric padding: XNNPACK computes the padding `same`
  * wrongly if the stride is larger than the kernel, and always rounds the size of the output down. Returns
- * undefined if there is no such padding, or no window, for which XNNPACK writes beyond its memory.
+ * undefined if there is no such padding. Also returns undefined if there is no window, because XNNPACK
+ * would write out of bounds.
  */
 function convolveDepthwise(
   call: Call<'x' | 'filter'>,
@@ -93,9 +95,9 @@ function convolveDepthwise(
 }
 
 /**
- * Computes average pooling by XNNPACK with numeric padding, as `convolveDepthwise`. Also returns undefined
- * for whole numbers, for NaN, which XNNPACK replaces by numbers, and for windows inside the padding, which
- * XNNPACK leaves unwritten.
+ * Computes average pooling by XNNPACK with numeric padding, like `convolveDepthwise`. Also returns
+ * undefined for dtypes other than float32; for NaN, which XNNPACK replaces by numbers; and if a window
+ * may lie entirely in the padding, because XNNPACK does not write its result.
  */
 function averagePool(
   call: Call<'x'>,
@@ -115,7 +117,7 @@ function averagePool(
   return isPossible ? original({ ...call, attrs }) : undefined
 }
 
-/** Returns undefined for whole numbers. */
+/** Computes max pooling. Returns undefined for dtypes other than float32. */
 function maxPool({ inputs, attrs, backend }: Call<'x'>): TensorInfo | undefined {
   const { x } = inputs
   if (x.dtype !== 'float32') return undefined
@@ -157,7 +159,7 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   const outputs = filter.shape[3]!
   const out = zeros(backend, inputShape)
   const { heap, values } = windows
-  // The products of all parts use it, and are faster than with an operand to transpose.
+  // Transpose the filter once for all parts: products with a transposed operand are slower.
   const transposed = runKernel(
     'Transpose',
     { x: { dataId: filter.dataId, dtype: 'float32', shape: [values, outputs] } },
@@ -176,10 +178,10 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   return out
 }
 
-/** What `window_gradient` computes, by the numbers of kernels/windows.as.ts. */
+/** The codes of the gradients that `window_gradient` can compute (kernels/windows.as.ts). */
 const [FILTER, IMAGES, AVERAGE] = [0, 1, 2] as const
 
-/** Computes the gradient of the filter from `x`, or that of the images from `filter`. */
+/** Computes the gradient of the filter from `x`, or the gradient of the images from `filter`. */
 function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const { x, filter, dy } = inputs
   const images = x?.shape ?? attrs.inputShape!
@@ -213,7 +215,7 @@ function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): 
   })
 }
 
-/** Returns a tensor to which `add` adds what all windows contribute. */
+/** Returns a tensor of zeros to which `add` has added the contributions of all windows. */
 function sumOver(
   places: Places,
   backend: WasmModule,
@@ -261,10 +263,10 @@ function windowsOf(backend: WasmModule, places: Places) {
     places.dilationWidth,
     places.padInfo.top,
     places.padInfo.left,
-    // Room for the current image, row and column.
+    // The kernels write the current image, row and column here.
     ...[0, 0, 0],
   ]
-  /** Calls `run` with the addresses of a `Geometry` and of `bytes` more bytes, unless there is no window. */
+  /** Calls `run` with a `Geometry` and `bytes` bytes of scratch memory, unless there are no windows. */
   const use = (run: (geometry: number, memory: number) => void, bytes = 0) => {
     if (count === 0) return
     const size = 4 * numbers.length

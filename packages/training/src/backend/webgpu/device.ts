@@ -100,7 +100,7 @@ export async function adapterNames(dawn: Dawn): Promise<string[]> {
 }
 
 /**
- * Returns the adapter name that `wanted` equals, or the only one that contains `wanted`. Ignores case.
+ * Returns the adapter name that equals `wanted`, or the only name that contains it. Ignores case.
  *
  * @throws Error that lists the names if none or several of them match
  */

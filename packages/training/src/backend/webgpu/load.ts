@@ -62,7 +62,7 @@ async function importPackages(): Promise<{ dawn: Dawn; kernels: Kernels }> {
   }
 }
 
-/** Registers the backend on the device. Its own factory would require features that no kernel uses. */
+/** Registers the backend. The factory of TensorFlow.js would require features that no kernel uses. */
 function register({ WebGPUBackend }: Kernels, { gpu, adapter, device }: OpenDevice): void {
   const backend = withNavigator(gpu, () => new WebGPUBackend(device, adapter.info))
   guardReads(backend, device)
@@ -87,9 +87,9 @@ function withNavigator<T>(gpu: OpenDevice['gpu'], run: () => T): T {
 }
 
 /**
- * Makes reads throw that would fail silently in Node. A synchronous read of values on the device throws,
- * because TensorFlow.js would use a browser canvas. Device errors are otherwise not reported, so the next
- * read throws them.
+ * Makes reads throw where they would fail silently in Node. A synchronous read of values on the device
+ * throws, because TensorFlow.js would use a browser canvas. Device errors are otherwise not reported, so
+ * the next read throws them.
  */
 function guardReads(backend: WebGpuTensors, device: Device): void {
   let problem: string | undefined

@@ -11,7 +11,7 @@ import type { TensorValues } from './dtypes.ts'
 export interface TensorChunk {
   readonly tensor: number
   readonly values: TensorValues
-  /** Where to read the values from; default: the array has them. */
+  /** The memory to read the values from. If absent, the array contains them. */
   readonly source?: MemorySource | undefined
 }
 
@@ -26,11 +26,11 @@ interface MemorySource {
 export interface ChunkFile {
   readonly path: string
   readonly header: Uint8Array
-  /** The bytes of its tensors, which come first. Further tensors are only checked. */
+  /** The total bytes of the tensors to write, which arrive first. Later tensors are only checked. */
   readonly bytes: number
 }
 
-/** A chunk, which the writer answers when the memory is free; null at the end; or `cancel`. */
+/** A chunk, null at the end, or `cancel`. The writer answers a chunk when its memory can be reused. */
 export type ChunkMessage = readonly TensorChunk[] | 'cancel' | null
 
 /** Checks `count` tensors that arrive in chunks at a port, and writes their file. */
@@ -49,7 +49,7 @@ export async function writeChunks(
         if (source !== undefined) fill(values, source)
         checks[tensor] = check(values, checks[tensor])
         if (left === 0) continue
-        // Write in this thread, which has a lower priority than those of Node's asynchronous calls.
+        // Write synchronously: this thread has a lower priority than Node's thread pool.
         writeWhole(handle!.fd, new Uint8Array(values.buffer, values.byteOffset, values.byteLength))
         left -= values.byteLength
       }
@@ -73,7 +73,7 @@ export async function writeChunks(
 /** The number of values that are checked and written together, so that they stay in the caches. */
 const SLICE = 65_536
 
-/** Divides a part into slices. Slices with a source all use the memory of the first. */
+/** Divides a part into slices. If the part has a source, all slices are read into the same memory. */
 function cut({ tensor, values, source }: TensorChunk): TensorChunk[] {
   return Array.from({ length: Math.ceil(values.length / SLICE) }, (_, i) => {
     const at = i * SLICE
@@ -91,7 +91,7 @@ function fill(values: TensorValues, { file, address }: MemorySource) {
   throw new Error(`the memory at ${address} could not be read`)
 }
 
-/** What is known about the values of a tensor. */
+/** The results of checking the values of a tensor. */
 export interface Checks {
   readonly crc32: number
   /** The first NaN or infinite value, if any. */
@@ -109,8 +109,8 @@ function check(values: TensorValues, former?: Checks): Checks {
 export function firstNotFinite(values: TensorValues): number | undefined {
   if (!values[Symbol.toStringTag].startsWith('Float')) return undefined
   const whole = values.length - (values.length % 4)
-  // A product with 0 is NaN unless the value is finite. Four sums take half of the time of a test of
-  // each value.
+  // A value times 0 is NaN unless the value is finite. Summing these products takes half the time of
+  // testing each value.
   let [a, b, c, d] = [0, 0, 0, 0]
   for (let i = 0; i < whole; i += 4) {
     a += Number(values[i]) * 0

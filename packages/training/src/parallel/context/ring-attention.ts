@@ -213,7 +213,7 @@ function pairRing(
       incoming.work = group.recv(incoming.values, (rank + size - 1) % size, options)
     },
 
-    /** Waits for the pair of the previous rank. The current pass or tf.tidy disposes its tensors. */
+    /** Waits for the previous rank's pair. The current pass or tf.tidy disposes the returned tensors. */
     receive(): Pair {
       const { work, values } = incoming
       work?.wait()
@@ -233,7 +233,7 @@ function pairRing(
   }
 }
 
-/** Starts to send this rank's pair round the ring, and computes with the pair meanwhile. */
+/** Starts to send this rank's pair and to receive the previous rank's pair, then calls `compute`. */
 function startRound<T extends TensorContainer>(ring: PairRing, pair: Pair, compute: () => T) {
   ring.send(pair)
   ring.expect()
@@ -273,7 +273,7 @@ function sum(a: Pair, b: Pair): Pair {
 /** Attention over the keys seen so far: the output, and the log-sum-exp of the scores [..., length, 1]. */
 type Partial = Readonly<Record<'output' | 'logSums', Tensor>>
 
-/** Which queries of this rank attend to which keys of another rank under causal masking. */
+/** The queries and keys that take part in causal attention to another rank's keys, and the mask. */
 interface View {
   readonly mask: Mask
   readonly queries: 'all' | 'late'
@@ -303,7 +303,7 @@ function attendBlock(q: Tensor, k: Tensor, v: Tensor, view: View, kept?: Tensor)
   }
 }
 
-/** Merges the attention over two sets of keys. Each output is weighted with its sum of exponentials. */
+/** Merges the attention over two sets of keys. Each output is weighted by its sum of exponentials. */
 function merge(a: Partial, b: Partial): Partial {
   const largest = tf.maximum(a.logSums, b.logSums)
   const [fromA, fromB] = [a, b].map(({ logSums }) => tf.exp(tf.sub(logSums, largest)))

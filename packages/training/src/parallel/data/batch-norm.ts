@@ -43,8 +43,8 @@ const readOptions = declareOptions({
  * Training passes use the statistics of the micro-batch and update the running statistics. Other passes
  * use the running statistics. A recorded pass counts as a training pass unless `inPass` says otherwise.
  *
- * The replicas are those of the `trainer` or pipeline that runs the model; a custom training loop names
- * them by `inPass` (see `Pass.replicas`). A forward pass gathers the mean and variance of each replica, and
+ * The `trainer` or pipeline that runs the model sets the replicas. A custom training loop sets them with
+ * `inPass` (see `Pass.replicas`). A forward pass gathers the mean and variance of each replica, and
  * a backward pass sums two numbers per channel. Both passes block, and all replicas must run the same passes
  * in the same order. The gradients of `weight` and `bias` cover
  * only this rank's examples; `dataParallel` averages them. On webgpu a pass cannot block, so the layer
@@ -178,7 +178,7 @@ export class BatchNorm implements Module {
 /** Returns the number of examples, then the mean of each channel, then its sum of squared deviations. */
 function statisticsOf(x: Tensor, channels: number): Float64Array {
   const examples = x.size / channels
-  // Sums are in double precision, so the values of the first row are good enough as centers.
+  // Sums are in double precision, so centers need not be exact means. Use the first row if readable.
   const centers = new Float64Array(channels)
   if (isHostAccessible()) centers.set(viewOf(x).subarray(0, channels))
   else {
@@ -191,7 +191,7 @@ function statisticsOf(x: Tensor, channels: number): Float64Array {
     const sum = sums[c]!
     // Do not use the rounded mean here: its error times the sum can exceed a small variance.
     const offset = (sum - examples * centers[c]!) / examples
-    // The sum of x (x - mean) is that of (x - mean)^2, because the sum of x - mean is 0.
+    // The sums of x (x - mean) and (x - mean)^2 are equal, because the sum of x - mean is 0.
     squares[c]! -= sum * offset
     means[c] = sum / examples
   }

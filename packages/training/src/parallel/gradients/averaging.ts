@@ -15,7 +15,7 @@ export interface OwnTotals {
   /** The divisor of the summed loss: the number of examples, or of labels that are not ignored. */
   readonly count: number
   readonly examples: number
-  /** Whether a loss without `reduction` was found to be a mean or a sum. */
+  /** The detected reduction of a loss that does not declare its `reduction`; undefined if unknown. */
   readonly found?: 'mean' | 'sum' | undefined
 }
 
@@ -28,7 +28,7 @@ export interface StepTotals extends OwnTotals {
 /** A model that `dataParallel` or `fullyShard` can replicate: a module, or a rank's part of a pipeline. */
 export interface Replicated extends Pick<Buffered, 'buffers' | 'children'> {
   readonly parameters: readonly Parameter[]
-  /** For a pipeline whose stages are all on this rank: the whole model. */
+  /** The whole model; only for a pipeline whose stages are all on this rank. */
   readonly whole?: Module | undefined
   /** Whether passes communicate with replicas; see `Module.communicates`. */
   readonly communicates?: boolean
@@ -63,7 +63,7 @@ export interface Averaging {
   /** Copies of `axes` for modules that communicate in their passes; see `Pass.replicas`. */
   readonly replicas: readonly ProcessGroup[]
   readonly onGradient: GradientListener
-  /** With `token`, gradients of a summed loss are divided by the total number of tokens. */
+  /** `token` divides the gradients of a summed loss by the total number of tokens. */
   readonly reduction: 'mean' | 'token'
   /** The parameters that `update` changes: whole parameters, or this rank's shards. */
   readonly updated: readonly Parameter[]

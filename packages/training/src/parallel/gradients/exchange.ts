@@ -96,8 +96,8 @@ export function padBucket(bucket: Bucket, ranks: number): SharedBucket {
 }
 
 /**
- * Returns the ranges [from, to) of a bucket's parameters that a rank owns. `at` is the offset of the range in
- * the rank's share, in elements.
+ * Returns the ranges [from, to) of the bucket's parameters that a rank owns. `at` is the offset of a range
+ * in the rank's share, in elements.
  */
 export function ownedRanges({ slots, share }: SharedBucket, rank: number) {
   const begin = rank * share
@@ -115,7 +115,7 @@ export interface Traffic {
   readonly bytes: number
 }
 
-/** The place of a gradient in the buckets, and what has arrived in this step. */
+/** The place of a gradient in the buckets, and its state in this step. */
 interface Place {
   /** The index of its bucket. */
   readonly index: number

@@ -53,8 +53,8 @@ export interface DataParallelOptions {
   /** Parameters that are not trained and get no gradient: names, patterns of names, or a predicate. */
   readonly frozen?: NamePatterns
   /**
-   * How to treat a parameter that this rank has not used in a step: throw an error (`error`, default), or
-   * send a zero gradient (`zeros`). With `zeros`, a parameter that no rank has used gets no gradient.
+   * The treatment of a parameter that this rank has not used in a step: `error` (default) throws an error,
+   * and `zeros` sends a zero gradient. With `zeros`, a parameter that no rank has used gets no gradient.
    */
   readonly unused?: 'error' | 'zeros'
 }

@@ -55,7 +55,7 @@ export abstract class Replica<M extends Replicated> {
     this.replicas = replicas
     this.replicated = parameters
     this.options = options
-    // Matrix products are exact from the first step on, because creating a replica computes none.
+    // This covers all steps, because creating a replica computes no matrix products.
     if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(parameters.buffers, axes)
@@ -114,11 +114,11 @@ export abstract class Replica<M extends Replicated> {
   }
 
   async gather(): Promise<void> {
-    // Parameters are whole, unless a subclass shards them: there is nothing to gather.
+    // Do nothing: parameters are whole, unless a subclass shards them.
   }
 
   release(): void {
-    // Parameters are whole, unless a subclass shards them: there is nothing to release.
+    // Do nothing: parameters are whole, unless a subclass shards them.
   }
 
   /** Frees the buckets. The model stays usable; a sharded model keeps only its unsharded parameters. */
@@ -187,7 +187,7 @@ function trackLifetime({ rank, ranks }: ProcessGroup) {
   /** @throws ERR_TSR_REPLICA_ENDED */
   const check = () => {
     if (end === undefined) return
-    // Name the rank in the world, because users compare errors of several groups.
+    // Report the rank in the world, not in the group: users compare errors of several groups.
     throw tsrError('ERR_TSR_REPLICA_ENDED', { rank: ranks[rank]!, reason: end })
   }
   /**
@@ -254,7 +254,7 @@ export function countRanks(axes: readonly ProcessGroup[]): number {
 /**
  * Sums the totals of each step over all ranks.
  *
- * @param marks - the number of parameters for which the sum also tells whether any rank used them
+ * @param marks - the number of parameters whose use by any rank is also tracked
  */
 function totalsSum(axes: readonly ProcessGroup[], marks: number) {
   const group = axes[0]!

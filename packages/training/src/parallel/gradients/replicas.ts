@@ -15,8 +15,8 @@ type Described = Pick<Parameter, 'name' | 'shape'> & { readonly shard?: Shard | 
  * Makes equal replicas of a model on all ranks of the axes: checks that they have the same parameters and
  * options, and copies the parameters of the first rank to the others.
  *
- * @returns copies of the axes for collectives inside passes, because the order of these collectives and of
- *   those of buckets differs between ranks
+ * @returns copies of the axes for collectives inside passes: ranks interleave these collectives and the
+ *   collectives of buckets in different orders, so they must not share groups
  * @throws ERR_TSR_REPLICA naming the first difference, on every rank; ERR_TSR_ARGUMENT
  */
 export async function replicate(
@@ -116,7 +116,7 @@ export function markReplicated(parameters: readonly Parameter[], isReplicated: b
   for (const parameter of parameters) parameter.isReplicated = isReplicated
 }
 
-/** Copies the values of parameters from `root` to all ranks, in a message for each. */
+/** Copies the values of parameters from `root` to all ranks, in one message per parameter. */
 export async function broadcastParameters(
   parameters: readonly Parameter[],
   group: ProcessGroup,

@@ -167,7 +167,8 @@ export function createActivations(
      * Sends an activation or a gradient to another stage.
      *
      * @param needsGradient - for an activation: whether the sender wants its gradient
-     * @returns a promise that resolves when the caller may dispose the tensor; undefined if at once
+     * @returns a promise that resolves when the caller may dispose the tensor; undefined if it
+     *   may do so at once
      */
     send(message: Message, tensor: Tensor, needsGradient = false) {
       const announced =
@@ -207,7 +208,7 @@ export function createActivations(
 
 /** The first message tag of shape announcements. Messages with activations use smaller tags. */
 const SHAPE_TAG = 2 ** 30
-/** The number of dimensions for which an announcement has room. A tensor has fewer. */
+/** The largest number of dimensions that fits into an announcement. Tensors have fewer. */
 const DIMENSIONS = 8
 
 interface Announcement {
@@ -306,7 +307,7 @@ interface PooledBuffer {
   readonly operations: Map<number, PersistentOperation>
   /** The operation of the last message; undefined before the first. */
   current: PersistentOperation | undefined
-  /** Whether the last message is still to be sent, or to be read. */
+  /** Whether the last message has not been sent or read yet. */
   isHeld: boolean
 }
 

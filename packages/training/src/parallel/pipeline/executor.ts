@@ -88,7 +88,7 @@ export function stageWorker(
   const backward = async (action: Action, isLast: boolean) => {
     const { kind, stage: index, microbatch } = action
     const stage = stages.get(index)!
-    // Without parameters in this stage and earlier ones, no gradient is computed.
+    // Compute no gradient if neither this stage nor an earlier one has parameters.
     const isIdle = index < last && !messages!.needsGradient(index + 1)
     if (!isIdle) await arriveFor(action)
     await timed(action, async () => {
@@ -107,7 +107,7 @@ export function stageWorker(
       }
     })
   }
-  /** Runs only forward passes. @param take - called with each output of the last stage, which it must not keep */
+  /** Runs only forward passes. @param take - called with each output of the last stage; must not keep it */
   const infer = async (
     batch: Microbatches,
     take: (stage: PipelineStage, output: Tensor, microbatch: number) => Promise<void>,

@@ -65,7 +65,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
   }
 }
 
-/** The links of a stage that is the whole model: it exchanges no messages. */
+/** The links of a whole model. It has one stage, which exchanges no messages. */
 export function noLinks(module: Module): StageLinks {
   return {
     group: undefined,
@@ -86,9 +86,9 @@ export function noLinks(module: Module): StageLinks {
 interface RankFacts {
   /** The options that must be the same on all ranks, as text for error messages. */
   readonly options: readonly string[]
-  /** The result of the recipe's search for layer names; undefined if the recipe names no layers. */
+  /** The recipe's layer names and unmatched patterns; undefined if the recipe has no plan. */
   readonly search: LayerSearch | undefined
-  /** For each stage of the rank, its layers, and the patterns of `recompute` that match none. */
+  /** For each stage of the rank: its layer names, and the patterns of `recompute` that match none. */
   readonly recomputed: readonly LayerSearch[]
   /** The parameters of the rank's stages. A parameter of several stages is listed once. */
   readonly parameters: readonly Pick<Parameter, 'name' | 'shape'>[]
@@ -192,7 +192,7 @@ export function openCalls(group: ProcessGroup | undefined) {
 
     /**
      * Runs the part of a call that exchanges messages. After a failure all later calls throw, because
-     * pending receives would take their messages.
+     * pending receives would take the messages of later calls.
      *
      * @throws ERR_TSR_PIPELINE_FAILED after an earlier failure
      */

@@ -50,7 +50,7 @@ export interface Microbatches {
   dispose(): void
 }
 
-/** The rank of the first stage reads inputs, that of the last stage labels. */
+/** The rank of the first stage reads the inputs, and the rank of the last stage reads the labels. */
 export interface Reader {
   readonly isFirst: boolean
   readonly isLast: boolean

@@ -44,11 +44,11 @@ export interface ModelOptions {
    */
   readonly clip?: Omit<ClipOptions, 'pipeline' | 'shard'>
   /**
-   * Whether to recompute activations, or in which layers; default false. With true, only the input of a
-   * stage (or of each layer of a whole model) is kept between the passes of a micro-batch. With names,
-   * the input of each named layer is kept in place of its activations. The backward pass repeats the
-   * forward pass. For all layers, this takes about a third more time. Gradients are equal; on wasm and
-   * cpu to the bit.
+   * Whether to recompute activations, or the layers to recompute; default false. With true, only the
+   * input of a stage (or of each layer of a whole model) is kept between the passes of a micro-batch.
+   * With names, the input of each named layer is kept in place of its activations. The backward pass
+   * repeats the forward pass. With all layers, a step takes about a third longer. Gradients stay the
+   * same: on wasm and cpu bitwise.
    */
   readonly recompute?: Recompute
   /**
@@ -192,7 +192,7 @@ const checkClip = declareOptions(clipRules, 'clip')
 export type CheckedModelOptions = Complete<typeof modelRules>
 
 export interface CheckedOptions extends Omit<Complete<typeof pipelineRules>, 'chunks'> {
-  /** The number of stages per rank. For a schedule with a fixed number, that number. */
+  /** The number of stages per rank. Some schedules have a fixed number. */
   readonly chunks: number
 }
 

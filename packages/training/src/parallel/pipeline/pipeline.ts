@@ -42,7 +42,7 @@ export interface PipelineParts {
 
 /** One rank's part of a pipeline; made by `pipeline()` or `wholeModel()`. */
 export class Pipeline implements Replicated {
-  /** The layers of this rank. If the rank has several stages, the layers of the first. */
+  /** The module of this rank's first stage, usually its only stage. */
   readonly module: Module
   /** The module of each stage of this rank. */
   readonly modules: readonly Module[]
@@ -118,7 +118,7 @@ export class Pipeline implements Replicated {
     return [...new Set(this.modules.flatMap(buffersOf))]
   }
 
-  /** Compares the ranks, and makes parameters that they share equal. Without this call, the first pass does. */
+  /** Compares the ranks, and makes shared parameters equal. If not called, the first pass does this. */
   async prepare(): Promise<void> {
     await this.#calls.alone('prepare', () => this.#pass(() => Promise.resolve()))
   }
@@ -181,9 +181,9 @@ export class Pipeline implements Replicated {
    * Runs a batch forward and backward, without updating the parameters.
    *
    * @param onGradient - takes ownership of each gradient as soon as it is complete, during the last
-   *   backward pass of its stage. For example, `replica.onGradient` of `dataParallel` averages it
-   *   meanwhile. With `reduction: 'token'`, gradients are those of the summed loss; pass the count
-   *   to `replica.gradients(count)`. Default: the result contains the gradients
+   *   backward pass of its stage. For example, `replica.onGradient` of `dataParallel` averages
+   *   gradients while the pass runs. With `reduction: 'token'`, it gets the gradients of the summed
+   *   loss; pass the count to `replica.gradients(count)`. Default: the result contains the gradients
    */
   async forwardBackward(batch: Batch, onGradient?: GradientListener): Promise<GradientResult> {
     return await this.#calls.alone('forwardBackward', async () => {
@@ -376,7 +376,7 @@ export class Pipeline implements Replicated {
   }
 }
 
-/** How a loss reduces, encoded in messages as the index in this list. */
+/** The reductions of a loss. A message contains the index in this list. */
 const FOUND = [undefined, 'mean', 'sum'] as const
 
 interface Trained {

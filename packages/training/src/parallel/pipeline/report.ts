@@ -8,7 +8,7 @@ import type { SimulationOptions } from './schedule/simulate.ts'
 /** A measured pass of a stage for one micro-batch. Times are in milliseconds. */
 export interface MeasuredPass {
   readonly kind: ActionKind
-  /** Undefined for the only stage of a rank. */
+  /** Undefined if the rank has only one stage. */
   readonly stage: number | undefined
   readonly microbatch: number
   readonly time: number
@@ -119,7 +119,7 @@ export interface RankReport {
 }
 
 /**
- * Measured steps of a pipeline beside the prediction of the simulator. Times are in milliseconds.
+ * Measured steps of a pipeline, compared with the simulator's prediction. Times are in milliseconds.
  */
 export interface PipelineReport {
   readonly steps: number
@@ -185,8 +185,8 @@ export function pipelineReport(
 }
 
 /**
- * Returns the median time of a message in milliseconds, from the later of its send and its receive until
- * its arrival.
+ * Returns the median time of a message in milliseconds. The time begins when both the send and the receive
+ * have started, and ends when the message has arrived.
  *
  * @param spans - the spans that all ranks of one machine recorded in one step; see
  *   `StepMeter.lastSpans`
@@ -210,7 +210,7 @@ export function messageTime(spans: readonly Span[]): number {
   return times.length === 0 ? 0 : median(times)
 }
 
-/** If no halves were measured, the simulator halves the backward passes. */
+/** Returns the measured durations. Without measured halves, the simulator halves the backward passes. */
 function durationsOf(
   ranks: readonly StepSample[],
   { placement, microbatches }: Schedule,

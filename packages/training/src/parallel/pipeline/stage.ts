@@ -22,7 +22,7 @@ interface InFlight extends Pick<Arrival, 'input' | 'labels' | 'isEmpty'> {
   loss: Recording | undefined
 }
 
-/** How the stages of a rank compute the gradients of a batch, and who receives them. */
+/** Settings for the gradients of a batch, common to all stages of a rank. */
 export interface GradientPlan {
   /** The position of the batch in the training; see `BatchPlace`. */
   readonly place: BatchPlace
@@ -267,7 +267,7 @@ function recorded({ pass }: InFlight) {
   return 'recording' in pass ? pass.recording : pass
 }
 
-/** Whether a pass has halves. If not, `I` runs the whole backward pass. */
+/** Whether the backward pass is divided into halves. If not, `I` runs the whole backward pass. */
 function hasHalves(
   pass: Recording | SegmentedRecording,
 ): pass is Recording & Pick<Required<Recording>, 'backwardInput'> {

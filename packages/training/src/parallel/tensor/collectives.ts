@@ -37,8 +37,8 @@ export interface PreparedOperation extends TensorFacts {
  * Prepares a collective on a tensor.
  *
  * @param x - the tensor of this rank; shape and dtype are the same on all ranks
- * @throws ERR_TSR_ARGUMENT for a dtype other than float32, int32 and bool, and for shapes that do
- *   not divide
+ * @throws ERR_TSR_ARGUMENT for a dtype other than float32, int32 and bool, and for an axis
+ *   that cannot be divided evenly among the ranks
  */
 export type TensorCollective = (
   x: TensorFacts,
@@ -66,7 +66,7 @@ function allocate(group: ProcessGroup, dtype: string, length: number): HostArray
 /** A tensor cut along an axis into parts of equal shape, one for each rank. */
 export type Cut = ReturnType<typeof cutOfPart>
 
-/** Returns the cut of a tensor of which each rank has a part. @param axis - may be negative */
+/** Describes a cut by the shape of one part. @param axis - may be negative */
 export function cutOfPart(part: readonly number[], axis: number, size: number) {
   const at = axisOf(part, axis)
   const whole = part.map((length, i) => (i === at ? length * size : length))
@@ -101,8 +101,8 @@ type Content = 'part' | 'whole'
  * Prepares an operation on parts. A `whole` input is cut before the start; a `whole` output is
  * joined after the end.
  *
- * @param contents - whether this rank's tensor and its result are a part or a whole; undefined if it has none
- * @param start - gets the buffers of the result and of the tensor, which are empty if this rank has none
+ * @param contents - whether this rank's input and output are a part or a whole; undefined if it has none
+ * @param start - called with the output buffer and the input buffer; empty if this rank has none
  */
 export function onParts(
   cut: Cut,

@@ -74,8 +74,8 @@ export function columnParallelLinear(
   let isBehindPartial = false
 
   /**
-   * A layer in one piece sums its input gradient over the ranks while it computes the weight gradient. If the
-   * layer is cut, this sum is a separate segment before the product.
+   * An uncut layer sums its input gradient over the ranks while it computes the weight gradient. In a cut
+   * layer, this sum is a separate segment before the product.
    */
   const describe = (form: 'in one piece' | 'cut'): readonly LayerSegment[] => {
     // A gather of sequences sums the input gradient, and so does a previous layer that gathers with `partial`.
@@ -192,7 +192,7 @@ function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string
             early = result
             return value
           },
-          // Compute the gradient again if tf.grads has disposed the early one.
+          // Compute the gradient of W again if tf.grads has disposed the first result.
           w: () => (early === undefined || early.isDisposed ? ofWeight() : early),
         }
       },

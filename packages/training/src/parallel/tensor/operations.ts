@@ -86,7 +86,7 @@ interface LayerExchange extends Exchange {
   inPass(x: Tensor): Tensor
 }
 
-/** A segment of a layer, for `recordSegments` and for `forward` in one piece. */
+/** A segment of a layer. `recordSegments` runs segments one by one, `forward` runs all in one pass. */
 export type LayerSegment = LocalSegment | LayerExchange
 
 /** @param back - the label of the operation in the backward pass */

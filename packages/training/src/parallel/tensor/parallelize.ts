@@ -45,7 +45,7 @@ const readVocabOptions = declareOptions({
 } satisfies Rules<VocabParallelOptions>)
 
 /**
- * Makes a style of a function that shards the layers for which `fits` is true.
+ * Makes a parallel style from a function that shards the layers for which `fits` is true.
  *
  * @param layers - describes these layers in an error
  */
@@ -201,7 +201,7 @@ export function parallelize(
 
 function share<M extends Module>(model: M, plan: ParallelPlan, group: ProcessGroup) {
   const entries = Object.entries(plan).map(([glob, style]) => ({ fits: matchName(glob), style }))
-  // The gradients of the new parameters would not be averaged.
+  // If the model is already replicated, the gradients of the new parameters would not be averaged.
   if (model.parameters.some(({ isReplicated }) => isReplicated === true)) {
     throw argumentError(
       'the model of parallelize',
@@ -234,7 +234,7 @@ function divideDropouts(model: Module, group: ProcessGroup) {
   }
 }
 
-/** Refuses modules that store lists of layers or parameters, because these lists still have the old ones. */
+/** Refuses modules whose stored lists of layers or parameters still contain replaced ones. */
 function refuseStale(model: Module, replaced: ReadonlyMap<Module, string>) {
   for (const { name, module } of [{ name: '', module: model }, ...modulesOf(model)]) {
     const { children, layers, parameters } = module

@@ -66,7 +66,7 @@ function cut(module: Module, name: string): readonly Segment[] {
   return isShared ? inOnePiece(module, name) : [module]
 }
 
-/** Adds a segment, merged with the last one if there is no collective between them. */
+/** Adds a segment. Merges it with the last one if there is no collective between them. */
 function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   const last = segments.at(-1)
   if (!isLocal(next)) return [...segments, next]
@@ -80,7 +80,7 @@ function join(segments: readonly Segment[], next: Segment): readonly Segment[] {
   ]
 }
 
-/** Hides the segment's own `record`. Recorded on the tape, results equal those of the whole model to the bit. */
+/** Hides the segment's own `record`. The tape gives results bitwise equal to a recording of the model. */
 function asLocal(segment: LocalSegment): LocalSegment {
   return { parameters: segment.parameters, forward: (x) => segment.forward(x) }
 }

@@ -5,7 +5,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 
 /**
- * The shard that has replaced each parameter, so that a tied one is sharded only once. The map is global,
+ * The shard that has replaced each parameter, so that a tied parameter is sharded once. The map is global,
  * because a style, which users may write, receives only a layer, a group and a name.
  */
 const shardings = new WeakMap<Parameter, { part: Parameter; group: ProcessGroup; axis: number }>()
@@ -15,7 +15,7 @@ export function isSharded(parameter: Parameter): boolean {
 }
 
 export interface ShardingOptions {
-  /** The size of an attention head, between which the axis is split; default 1. */
+  /** The axis is cut at multiples of this number, such as the size of an attention head; default 1. */
   readonly grain?: number
   /** Whether the sizes of parts along the axis may differ by one; default false. */
   readonly isUneven?: boolean

@@ -23,8 +23,8 @@ export interface FullyShardOptions extends DataParallelOptions {
    */
   readonly stage?: ZeroStage
   /**
-   * Stage 3: whether to keep only the input of each unit, and recompute its activations in the
-   * backward pass, or for which units; default false.
+   * Stage 3: whether all units, or which units, keep only their input and recompute their activations in
+   * the backward pass; default false.
    */
   readonly recompute?: Recompute
 }
@@ -42,8 +42,8 @@ export type ShardingOptions = Complete<typeof rules>
 export const readFullyShardOptions = declareOptions(rules satisfies Rules<FullyShardOptions>)
 
 /**
- * Two axes of a mesh for ZeRO with replicas: along `shard` the state is sharded, along `replicate`
- * it is replicated.
+ * Two axes of a mesh for ZeRO with replicas. The state is sharded along `shard` and replicated along
+ * `replicate`.
  */
 export interface ShardingGroups {
   /** The ranks that hold different shards of the state. */

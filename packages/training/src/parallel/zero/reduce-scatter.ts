@@ -68,7 +68,7 @@ export function reduceScatterExchange(
     reap()
   }
   const filled = fillBuckets(buckets, shard, memoryOf, start)
-  /** Whether so many buckets are in flight that another one has to wait. */
+  /** Whether another bucket must wait because too many buckets are in flight. */
   const isFull = () => filled.started() - scattered > UNDER_WAY
   /** Frees the memory of each bucket whose reduce-scatter has completed. */
   const reap = () => {
@@ -91,7 +91,7 @@ export function reduceScatterExchange(
   return {
     ...filled,
 
-    /** The memory of each bucket, which holds other data between steps. */
+    /** The memory of each bucket. Between steps it can hold parameter values. */
     kept: fillings.map(({ share, memory }) => ({ share, memory })),
 
     async makeRoom() {

@@ -31,7 +31,7 @@ export function shardsOf(
     /** The range of the parameter that this shard covers, for checkpoints. */
     const part = partOfParameter(parameter, [from, to])
     let value: Tensor | undefined
-    /** Called with the values of held pieces before a step changes them. */
+    /** Callbacks of pending checkpoints. Each gets a tensor of the values before a step changes them. */
     const holders = new Set<(value: Tensor) => void>()
     let isNew = false
 
@@ -52,7 +52,7 @@ export function shardsOf(
       tensor.dispose()
     }
 
-    /** Returns the tensor of the values, which held pieces share from now on. */
+    /** Returns a tensor of the values. Pending checkpoints read this tensor from now on. */
     const read = () => {
       value ??= newTensor()
       for (const preserve of holders) preserve(value)
@@ -73,7 +73,7 @@ export function shardsOf(
       name,
       shape,
       part,
-      /** The part of a tensor that the parameter itself is, with tensor parallelism. */
+      /** With tensor parallelism: the slice of the whole tensor that the parameter holds. */
       ...(shard !== undefined && shard.shape.join() !== whole.join() && { shard }),
 
       get countedElsewhere() {
@@ -100,7 +100,7 @@ export function shardsOf(
         isNew = false
       },
 
-      /** Holds the values for a checkpoint: where they are until a step reads them, then in the tensor that it reads. */
+      /** Holds the values for a checkpoint: first in their current place, later in the tensor of `read`. */
       piece(): HeldPiece {
         let held = isInShare ? holdArray(place) : holdTensor(parameter.value, from, to)
         const preserve = (tensor: Tensor) => {

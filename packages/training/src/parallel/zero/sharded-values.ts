@@ -291,7 +291,7 @@ function reshardable(parameter: Parameter, accounting: MemoryAccounting) {
       parameter.value = tensor
     },
 
-    /** Disposes the tensor if the parameter is sharded. An unsharded tensor remains the model's. */
+    /** Disposes the tensor if the parameter is sharded. If it is unsharded, the model keeps the tensor. */
     dispose() {
       if (isUnsharded) return
       storage.abandon()

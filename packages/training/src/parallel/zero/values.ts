@@ -30,7 +30,7 @@ export interface Values extends PieceOwner {
   readonly gathered: readonly number[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** Checks that all updates of shards were published. Absent in stage 3, whose next gather sends them. */
+  /** Checks that all updates of shards were published. Absent in stage 3: the next gather sends them. */
   checkPublished?(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
@@ -101,7 +101,7 @@ export function asModule(module: Replicated): Module {
   )
 }
 
-/** ZeRO stages 1 and 2: every rank has all parameters. After a step it gathers what others have updated. */
+/** ZeRO stages 1 and 2: every rank has all parameters. After a step it gathers the other ranks' updates. */
 export function unshardedValues(
   module: Replicated,
   group: ProcessGroup,

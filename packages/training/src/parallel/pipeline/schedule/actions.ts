@@ -1,8 +1,8 @@
 import { tsrError, type TsrError } from '@tsrun/core'
 
 /**
- * What a stage computes for a micro-batch: `F` the forward pass, `B` the whole backward pass, or
- * the halves of a backward pass: `I` (gradient of the input) and `W` (gradients of the weights).
+ * The kind of a pass: `F` is a forward pass, and `B` a whole backward pass. The halves of a backward pass
+ * are `I` (gradient of the input) and `W` (gradients of the weights).
  */
 export type ActionKind = 'F' | 'B' | 'I' | 'W'
 

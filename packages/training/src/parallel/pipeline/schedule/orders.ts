@@ -111,7 +111,7 @@ function passesOf(size: number, rank: number, ranks: number, microbatches: numbe
   return { forwards, backwards }
 }
 
-/** Forward and backward passes alternate after `warmup` forward passes, or all if there are fewer. */
+/** Returns up to `warmup` forward passes, then forward and backward passes in turn, then the rest. */
 function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup: number) {
   const first = forwards.slice(0, warmup)
   const steady = forwards.slice(warmup).flatMap((forward, i) => [forward, backwards[i]!])
@@ -120,8 +120,8 @@ function alternate({ forwards, backwards }: ReturnType<typeof passesOf>, warmup:
 
 /**
  * A part of a schedule: actions that a rank repeats `count` times, each for the next micro-batch. `1F` is a
- * forward pass of the rank's first stage, `2I` the first half of a backward pass of its second stage, and so
- * on. `W` is the oldest second half of either stage that has not run yet.
+ * forward pass of the rank's first stage, and `2I` the first half of a backward pass of its second stage.
+ * `W` is the oldest second half of a backward pass, of either stage, that has not run yet.
  */
 type Phase = readonly [count: number, actions: string]
 

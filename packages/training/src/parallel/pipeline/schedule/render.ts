@@ -13,7 +13,7 @@ export interface GridOptions {
   readonly width?: number
 }
 
-/** A time slot per action, so that the grid shows the order of the actions, not their durations. */
+/** Makes each action one time slot long, because the grid shows the order of actions, not durations. */
 const slots = { forward: 1, backward: 1, inputGradient: 1, weightGradient: 1 }
 
 /**

@@ -38,8 +38,8 @@ export interface ScheduleOptions {
 }
 
 /**
- * The actions of each rank in a pipeline, in order, and functions that analyze them. A class, so that the
- * methods are not copied with the data when a schedule is sent to a worker.
+ * The actions of each rank in a pipeline, in order, and methods that analyze them. Because it is a class,
+ * only the data is copied when a schedule is sent to a worker.
  */
 export class Schedule {
   readonly name: string
@@ -184,7 +184,7 @@ export function validateSchedule(actions: ActionLists): void {
   simulateSchedule(actions)
 }
 
-/** The kinds of actions that may follow, by the kinds that a stage has run for a micro-batch. */
+/** Maps the kinds of actions that a stage has run for a micro-batch to the kinds that may follow. */
 const NEXT: Readonly<Record<string, readonly ActionKind[]>> = {
   '': ['F'],
   F: ['B', 'I'],

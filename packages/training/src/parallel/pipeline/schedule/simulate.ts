@@ -40,7 +40,7 @@ export interface SimulationOptions {
   readonly cores?: number
 }
 
-/** What a rank does in a simulated step. */
+/** The load of one rank in a simulated step. */
 export interface SimulatedRank {
   /** The total duration of the rank's actions. */
   readonly busy: number
@@ -103,7 +103,7 @@ export function simulateSchedule(
     throw argumentError('cores', cores, 'at least 1')
   }
 
-  /** The actions that have been placed in time, by the names of their results. */
+  /** The actions whose times are known, by the names of their results. */
   const producers = new Map<string, TimedAction>()
   const next = actions.map(() => 0)
   const free = actions.map(() => 0)
@@ -111,8 +111,8 @@ export function simulateSchedule(
   const freeCores = Array<number>(Math.floor(Math.min(cores, actions.length))).fill(0)
   const spans: TimedAction[] = []
   /**
-   * Returns the time at which `rank` can start its next action; Infinity while the end of an action that
-   * computes an input is unknown.
+   * Returns the time at which `rank` can start its next action; Infinity until the times of all
+   * actions that compute its inputs are known.
    */
   const readyAt = (rank: number) => {
     const action = actions[rank]![next[rank]!]
@@ -125,8 +125,8 @@ export function simulateSchedule(
     return Math.max(free[rank]!, ...arrivals)
   }
 
-  // Place the actions in the order in which they become ready. An action whose ready time becomes known
-  // later is never ready earlier, because it waits for an action that was just placed.
+  // Set the times of actions in the order in which they become ready. An action whose ready time is still
+  // unknown waits for an action without times, so it cannot be ready earlier than the next one here.
   const known = actions.map(() => Infinity)
   for (;;) {
     for (const [rank, ready] of known.entries()) {
@@ -228,7 +228,7 @@ export interface IdleTime {
   readonly text: string
 }
 
-/** Why the ranks of a simulated step are idle; see `explainSimulation`. */
+/** The idle periods and the critical path of a simulated step; see `explainSimulation`. */
 export interface Explanation {
   /** The idle periods, ordered by rank, then by time. */
   readonly idle: readonly IdleTime[]
@@ -287,7 +287,7 @@ function beforeNext(start: number, next: TimedAction, cause: TimedAction | undef
   const { rank, ready } = next
   const action = formatAction(next)
   const computed = cause === undefined ? start : Math.max(start, cause.end)
-  // Without a cause, the rank waited for nothing before `ready`.
+  // Without a cause, the first two periods are empty, so their texts are not used.
   const from = cause ?? next
   const periods = [
     [
