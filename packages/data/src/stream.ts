@@ -65,7 +65,7 @@ export interface StreamState {
    * of the epoch.
    */
   readonly shard: number
-  /** The index in that shard of the current shuffle buffer's first record. */
+  /** The index of a record in its shard: the first one of the current shuffle buffer. */
   readonly record: number
   /** The size of the current shuffle buffer in records; 0 before the first batch. */
   readonly length: number

@@ -256,7 +256,7 @@ export function sealStream(
     send(at: number, length: number, more: boolean, sendRaw: SendRaw): number {
       if (isClosed) return CLOSED
       let sent = 0
-      // First send the remainder of the pending records. It counts as one byte of the caller's data.
+      // First send the rest of the pending records. Report that rest to the caller as one byte.
       if (unsent.from < unsent.to) {
         const state = flush(more && length === 1, sendRaw)
         if (state !== 'sent') return state === 'closed' ? CLOSED : 0

@@ -24,6 +24,7 @@ export interface Command<V = never> {
   readonly run: (values: V, context: CommandContext, words: readonly string[]) => unknown
 }
 
+/** Declares a subcommand. Its flags determine the type of the values that `run` receives. */
 export function declareCommand<const F extends Flags>(
   command: Command<ValuesOf<F>> & { readonly flags: F },
 ): Command {

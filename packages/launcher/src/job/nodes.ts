@@ -33,8 +33,8 @@ export interface Conclusion {
 }
 
 /**
- * Whether the interruption affects only this host, if the job can continue without it. SIGTERM does,
- * because it announces a preemption. Other signals, such as Ctrl-C, stop the job on all hosts.
+ * Whether an interruption stops only the ranks of this host, if the job can continue without them. That
+ * is so for SIGTERM, which announces a preemption. Other signals, such as Ctrl-C, stop the whole job.
  */
 export function isLeave(interruption: Interruption | undefined): boolean {
   return interruption?.reason === 'SIGTERM'

@@ -201,7 +201,7 @@ export function createOtherNode(
       () => withoutZero,
     )
     const conclusion = await Promise.race([common, withoutZero])
-    // This may reject `withoutZero`, whose rejection the race above has handled.
+    // `withoutZero` may now reject. The race above handles that rejection.
     listening.abort()
     if (isElastic && goesOn(conclusion.verdict))
       plan = await receive(store, keys.plan(restartCount + 1), planWith(id))

@@ -97,6 +97,6 @@ export interface FaultOrder {
   readonly forSeconds: number
   /** The delay of each message, for `delay`. */
   readonly milliseconds: number
-  /** The jump of the clock, for `clock`. */
+  /** For `clock`: the seconds by which the fault moves the clock of a rank. */
   readonly bySeconds: number
 }

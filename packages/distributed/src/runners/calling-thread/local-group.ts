@@ -36,8 +36,8 @@ export class LocalGroup {
   readonly #shared: SharedContext
   readonly #facts: GroupFacts
   /**
-   * For each operation name: the last call, and the run for calls like that one. The run is
-   * undefined if the engine must run such calls.
+   * The last call of each operation, by name, with the `EpochRun` that repeats it. That is undefined
+   * if the engine must run such calls.
    */
   readonly #known: Known[] = []
   current: Ticket | undefined
