@@ -35,7 +35,7 @@ export function encode(value: unknown, limit = MESSAGE_LIMIT): Uint8Array {
 /**
  * Decodes a control message. The caller checks the shape of the result.
  *
- * @param containers - most arrays, objects, Maps and Sets
+ * @param containers - limit on the number of arrays, objects, Maps and Sets
  * @throws ERR_TSR_MESSAGE_TOO_LARGE, ERR_TSR_MESSAGE_INVALID
  */
 export function decode(
@@ -75,19 +75,19 @@ function pack(value: unknown) {
  * compiles, and keys that are not strings.
  */
 
-/** Payload size in bytes of each token with a payload of fixed size. */
+/** Payload sizes in bytes, by the first byte of MessagePack values with a payload of fixed size. */
 const FIXED: Readonly<Partial<Record<number, number>>> = {
   ...{ 0xc0: 0, 0xc2: 0, 0xc3: 0 },
   ...{ 0xca: 4, 0xcb: 8, 0xcc: 1, 0xcd: 2, 0xce: 4, 0xcf: 8, 0xd0: 1, 0xd1: 2, 0xd2: 4, 0xd3: 8 },
 }
-/** Size in bytes of the length field of each token for a string or binary value. */
+/** Sizes in bytes of the length field, by the first byte of MessagePack strings and binary values. */
 const SIZED: Readonly<Partial<Record<number, 1 | 2 | 4>>> = {
   ...{ 0xc4: 1, 0xc5: 2, 0xc6: 4, 0xd9: 1, 0xda: 2, 0xdb: 4 },
 }
 
 const PROTO = new TextEncoder().encode('__proto__')
 
-/** A container whose values have not all been read. */
+/** A container, some of whose values have not been read yet. */
 interface Open {
   missing: number
   /** Whether the container is a map, in which keys and values alternate. */

@@ -3,7 +3,7 @@ import { visibleText } from './visible-text.ts'
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const
 
-/** Formats bytes, as in `512 B`, `4 KiB` or `1.5 GiB`: with one decimal at most, below ten only. */
+/** Formats bytes, as in `512 B`, `4 KiB` or `1.5 GiB`. Only numbers below ten have a decimal. */
 export function formatBytes(bytes: number): string {
   let value = bytes
   let unit = 0

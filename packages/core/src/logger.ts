@@ -46,7 +46,7 @@ function rankOf(env: Environment) {
   return { rank: Number(rank), localRank: Number(localRank), nodeRank: Number(nodeRank), runId }
 }
 
-/** Reads TSRUN_LOG_LEVEL. An early call rejects a wrong level at once. @throws ERR_TSR_ENVIRONMENT */
+/** Reads TSRUN_LOG_LEVEL. Call it early to report a wrong level at once. @throws ERR_TSR_ENVIRONMENT */
 export function readLogLevel(env: Environment = host.env): Level {
   return readVariable('TSRUN_LOG_LEVEL', levelRule, env)
 }

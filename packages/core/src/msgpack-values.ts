@@ -6,7 +6,7 @@ import type * as Msgpackr from 'msgpackr'
  * the contents of the value.
  */
 
-/** A value that is encoded as a tag and a list. */
+/** A value that is encoded as an extension type (tag) followed by a list. */
 class Tagged {
   readonly list: readonly unknown[]
 
@@ -25,7 +25,7 @@ class Bytes extends Tagged {}
 class MinusZero extends Tagged {}
 const minusZero = new MinusZero([])
 
-/** Constructors of typed arrays and DataView in the realm of the reader, by class name. */
+/** The constructors of typed arrays and DataView that decoding uses, by class name. */
 const byteClasses: ReadonlyMap<unknown, new (buffer: ArrayBuffer) => unknown> = new Map(
   [
     Int8Array,
@@ -73,7 +73,7 @@ const whole: ReadonlySet<number> = new Set([
   0xff, // encodes a Date
 ])
 
-/** Returns the form of an extension type of this encoder; undefined for types of other programs. */
+/** Returns how this encoder writes an extension type; undefined for types that it does not write. */
 export function formOf(type: number): 'tag' | 'whole' | undefined {
   if (Object.hasOwn(tags, type)) return 'tag'
   return whole.has(type) ? 'whole' : undefined
@@ -87,9 +87,9 @@ export function addExtensions({ addExtension }: Pick<typeof Msgpackr, 'addExtens
 }
 
 /**
- * Replaces values that MessagePack lacks by tags. Copies only the parts that change.
+ * Replaces values that MessagePack cannot represent by tags. Copies only the parts that change.
  *
- * @param most - limit on objects. An object counts at each of its places.
+ * @param most - limit on the number of objects. An object that appears twice counts twice.
  * @throws Error for an object inside itself, or a typed array class that the reader may not have
  */
 export function toEncodable(message: unknown, most: number): unknown {

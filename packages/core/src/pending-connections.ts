@@ -1,4 +1,4 @@
-/** Connections to sample at the limit. The one from the busiest network is dropped. */
+/** Number of connections to sample at the limit. Of these, one from the busiest network is dropped. */
 const SAMPLE = 16
 
 /**
@@ -71,7 +71,7 @@ function loserOf<Connection>(stage: ReadonlyMap<Connection, string>): Connection
   return loser
 }
 
-/** The network of an address: for IPv6 the /64, because one host usually has all of it. */
+/** Returns the address, or for IPv6 its /64 network, because one host usually has all of it. */
 function networkOf(address: string) {
   if (!address.includes(':') || address.includes('.')) return address
   const [start = '', end] = address.split('::')

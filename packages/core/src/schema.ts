@@ -14,15 +14,15 @@ interface Facts {
   readonly read?: (text: string) => unknown
   readonly isOptional?: boolean
   readonly fallback?: unknown
-  /** How an error shows a rejected value. */
+  /** Formats a rejected value for an error. */
   readonly describe: (value: unknown) => string
 }
 
 /** The accepted values of type `T`. */
 export class Schema<T> {
-  /** Whether a value from another process or a file is valid as it is, without defaults. */
+  /** Whether a value from another process or a file is valid. Defaults are not filled in. */
   readonly is: (value: unknown) => value is T
-  /** The text after `expected` in an error. */
+  /** Describes the accepted values in an error, after the word `expected`. */
   readonly expected: string
   readonly #facts: Facts
 
@@ -80,7 +80,7 @@ export class Schema<T> {
   /**
    * Parses the text of a variable or a flag. An undefined text means the default.
    *
-   * @param refuse - makes the error to throw
+   * @param refuse - creates the error to throw for an invalid text
    */
   read(written: string | undefined, refuse: (value: string, expected: string) => Error): T {
     const { is, read, describe, isOptional, fallback } = this.#facts
@@ -99,7 +99,7 @@ export type Of<S> = S extends Schema<infer T> ? T : never
 
 /**
  * Accepts the values that pass a custom check.
- * @param describe - how the error shows the value
+ * @param describe - formats the value for the error
  */
 export function where<T>(
   is: (value: unknown) => boolean,

@@ -30,7 +30,7 @@ function reset(line: string) {
 
 function signOf(code: number) {
   if (code === 0x7f) return '␡'
-  // Replace the character by its picture in Unicode, for example ␛ for escape, or by its escape in JSON.
+  // Replace the character by its Unicode control picture, such as ␛ for ESC, or else by its JSON escape.
   if (code < 0x20) return String.fromCharCode(0x2400 + code)
   return `\\u${code.toString(16).padStart(4, '0')}`
 }

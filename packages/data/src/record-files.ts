@@ -178,7 +178,7 @@ export async function readExamples(path: string, rules: FieldRules): Promise<Exa
 
 /** Yields the lines of a file, without a byte order mark. */
 async function* linesOf(path: string): AsyncGenerator<string> {
-  /** The parts already read of a line that continues in the next chunk. */
+  /** The parts of the current line that were in earlier chunks. */
   let parts: string[] = []
   let [length, count] = [0, 0]
   const add = (part: string) => {

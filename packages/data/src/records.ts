@@ -177,10 +177,10 @@ function shapeOf(parts: readonly (readonly number[])[], isList: boolean) {
   return [parts.length, ...(isEven ? (parts[0] ?? []) : [NaN])]
 }
 
-/** Matches a number as data files write it. `Number` would also accept 0x10 and Infinity. */
+/** Matches a number in the notation of data files. `Number` would also accept 0x10 and Infinity. */
 const DECIMAL = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?\s*$/i
 
-/** The types of values that become numbers. Objects do not, although `Number` would convert a date. */
+/** The types of values that become numbers. Objects are rejected; `Number` would convert a date. */
 const NUMBERS: readonly string[] = ['number', 'bigint', 'boolean']
 
 function numberFrom(

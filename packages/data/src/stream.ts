@@ -60,12 +60,9 @@ const readOptions = declareOptions({
 /** The position in a stream, to save in a checkpoint. The position is the same on all ranks. */
 export interface StreamState {
   readonly epoch: number
-  /**
-   * The position of the current shuffle buffer's first record: the index of its shard in the order
-   * of the epoch.
-   */
+  /** The shard in which the current shuffle buffer begins, as an index in the shard order of the epoch. */
   readonly shard: number
-  /** The index of a record in its shard: the first one of the current shuffle buffer. */
+  /** The record with which the current shuffle buffer begins, as an index in the shard. */
   readonly record: number
   /** The size of the current shuffle buffer in records; 0 before the first batch. */
   readonly length: number
@@ -76,7 +73,7 @@ export interface StreamState {
   readonly seed: number
 }
 
-/** Yields batches of records. It reads the records while the loop runs. */
+/** Yields batches of records. Reads the records while the loop runs. */
 export interface StreamLoader extends AsyncIterable<ExampleBatch> {
   /** The current or next epoch. */
   readonly epoch: number

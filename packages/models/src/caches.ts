@@ -58,8 +58,8 @@ function noGradient(): never {
  */
 export function keyValueCaches(block: number) {
   /**
-   * The keys of layer i at 2 i and its values at 2 i + 1, each [batch * heads, capacity, size]; for
-   * backends with `cachedAttention`, both at 2 i.
+   * Index 2 i holds the keys of layer i, and index 2 i + 1 its values, each [batch * heads, capacity,
+   * size]. For backends with `cachedAttention`, index 2 i holds both.
    */
   const caches = new Map<number, Tensor>()
   /** Tensors that depend only on the positions of the current tokens. */

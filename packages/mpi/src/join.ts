@@ -117,7 +117,7 @@ async function hostStore(
   host: string,
 ): Promise<{ readonly address: Of<typeof storeAddress>; close(): Promise<void> }> {
   const token = randomBytes(32).toString('hex')
-  // This module is one level below the folder of the package, in src as in dist.
+  // Both src and dist are one level below the folder of the package.
   const entry = new URL('../dist/store-thread.js', import.meta.url)
   const thread = new Worker(entry, { workerData: { host, token }, execArgv: [] })
   const [port] = (await once(thread, 'message')) as [number]

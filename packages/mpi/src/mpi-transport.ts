@@ -19,7 +19,7 @@ import { layOut, low, mpiOn, SENDS, type LibMpi } from './libmpi.ts'
  * cannot wake a waiting thread, so the thread polls: constantly at first, then less and less often.
  */
 
-/** Milliseconds of constant polling after data has moved; longer during a collective. */
+/** Milliseconds of constant polling after data has moved, outside and during a collective. */
 const RESTLESS = 1
 const RESTLESS_IN_COLLECTIVE = 50
 /** Milliseconds between two polls: NAP for a second after constant polling, LONG_NAP afterwards. */

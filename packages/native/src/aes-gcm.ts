@@ -43,7 +43,7 @@ export function openAesGcm(direction: 'seal' | 'open', firstKey: Uint8Array) {
   const opens = direction === 'open'
   const encrypts = opens ? 0 : 1
   const scratch = new Uint8Array(NONCE_BYTES + 4 + 16)
-  // `run` refers to the view of the nonce, so the memory at this address is not freed.
+  // `run` holds a reference to the view of the nonce, so the memory at this address is not freed.
   const at = addressOf(scratch)
   const nonce = new DataView(scratch.buffer, 0, NONCE_BYTES)
   let context = newContext()

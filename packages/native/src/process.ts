@@ -22,8 +22,8 @@ export function setParentDeathSignal(signal: number): void {
 }
 
 /**
- * Makes this process the leader of a new process group in the same session. The session must stay the
- * same for `yieldCore`: with scheduler autogroups, it yields only to processes of the same session.
+ * Makes this process the leader of a new process group in the same session. The session must stay the same:
+ * with scheduler autogroups, `yieldCore` yields only to processes of the same session.
  */
 export function leadProcessGroup(): void {
   check('setpgid', calls().setpgid(0, 0))

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import { useDark } from './dark.ts'
 
-/** A canvas with lengths in CSS pixels, and colours of the style sheet. */
+/** A canvas that is drawn in CSS pixels with the colours of the style sheet. */
 export type Surface = ReturnType<typeof surfaceOf>
 
 function surfaceOf(canvas: HTMLCanvasElement, height: number) {

@@ -6,7 +6,7 @@ const KEPT_LINES = 2000
 const KEPT_POINTS = 3600
 export const ACTIVITY_SECONDS = 30
 
-/** The fraction, 0 to 1, of each activity of a rank between two samples. */
+/** The fraction (0 to 1) of the time between two samples that a rank spent in each activity. */
 export type ActivityParts = Partial<Record<RankActivity, number>>
 
 export interface ActivitySample {
@@ -80,7 +80,7 @@ function joined<T>(before: readonly T[] = [], more: readonly T[], most: number) 
   return more.length === 0 ? before : [...before, ...more].slice(-most)
 }
 
-/** Outside of operations, divides the time by the measured fraction of computing. */
+/** Splits time outside operations into computing and idle. Any other state takes all the time. */
 function partsOf({ state, computing }: RankView): ActivityParts {
   const isMeasured = ['computing', 'idle', 'running'].includes(state) && computing !== undefined
   if (!isMeasured) return { [state]: 1 }

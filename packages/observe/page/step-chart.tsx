@@ -2,7 +2,7 @@ import { barKinds, type Bar, type BarKind, type StepView } from '../src/dashboar
 import { Drawing, type Surface } from './drawing.tsx'
 import { millisecondsText, percentText } from './formats.ts'
 
-/** Pixels: heights of the measured and ideal lanes and of the gaps after them, and width of labels. */
+/** Heights in pixels of the measured and ideal lanes and of the gaps after them; the width of labels. */
 const [MEASURED, IDEAL, INNER, GAP, MARGIN] = [20, 9, 2, 7, 36]
 
 const words: Readonly<Record<BarKind, string>> = {

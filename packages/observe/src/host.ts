@@ -7,9 +7,9 @@ export interface AttemptFacts {
   readonly restartCount: number
 }
 
-/** The resource usage of a rank. Undefined: not measured. */
+/** The resource usage of a rank. Undefined values are not measured. */
 export interface RankRates {
-  /** Fraction of its time outside operations in which it computed, 0 to 1. */
+  /** Fraction (0 to 1) of the time outside operations during which the rank computed. */
   readonly computing: number | undefined
   /** Cores in use. */
   readonly cpu: number | undefined

@@ -13,7 +13,7 @@ const timing = {
 /** Maximum connections in each stage, so that silent connections cannot lock out other clients. */
 const MOST_CONNECTIONS = 128
 
-/** Stages of a connection that has sent a request, or whose client is known. It begins in stage 0. */
+/** A connection starts in stage 0. ASKED: it has sent a request. KNOWN: its client is known. */
 const [ASKED, KNOWN] = [1, 2]
 
 /** The headers of all answers. */

@@ -11,7 +11,7 @@ const PATH = '/metrics'
 export interface MetricsOptions {
   /** Name or address to listen at. */
   readonly host: string
-  /** 0: any free port. */
+  /** The port to listen at; 0: any free port. */
   readonly port: number
   readonly script: string
 }

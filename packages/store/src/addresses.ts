@@ -37,10 +37,10 @@ export interface OtherHost {
 }
 
 /**
- * Returns where this host listens if `host` is its name or address. At least one address of the name
- * must belong to this host. The others may be of an address family (IPv4 or IPv6) that this
- * host does not use. On Debian, a host's name resolves to a loopback address (127.0.1.1) on that
- * host, so other hosts need another address.
+ * Returns where this host listens if `host` is its name or address. At least one address of the name must
+ * belong to this host. The other addresses may be of an address family (IPv4 or IPv6) that this host does
+ * not use. On Debian, a host's name resolves to a loopback address (127.0.1.1) on that host, so other hosts
+ * need another address.
  */
 export async function findListenAddress(
   host: string,
@@ -201,8 +201,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * Returns a text that is equal for processes that share a network, including loopback: the boot ID
- * of the kernel and the network namespace, or the host name without /proc.
+ * Returns a text that is equal for processes that share a network, including loopback: the boot ID of the
+ * kernel and the network namespace, or the host name if /proc is missing.
  */
 export function hostIdentity(): string {
   try {

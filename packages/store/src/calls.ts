@@ -51,7 +51,7 @@ export function linkedStore(link: Link, defaultTimeout = DEFAULT_TIMEOUT) {
   let lastId = 0
   let closed: string | undefined
 
-  /** Ends every pending call. Later calls fail with the `reason` that `lost` got first. */
+  /** Ends every pending call. Later calls fail with the first `reason`. */
   const lost = (reason: string) => {
     closed ??= reason
     watchers.clear()
@@ -223,7 +223,7 @@ export function linkedStore(link: Link, defaultTimeout = DEFAULT_TIMEOUT) {
       return async () => {
         if (!watchers.delete(id)) return
         await call({ op: 'unwatch', watch: id }).catch((error: unknown) => {
-          // Ignore the error if the link has ended, because the watch has ended with it.
+          // Ignore the error if the link has ended, because the end of the link also ends the watch.
           if (closed === undefined) throw error
         })
       }

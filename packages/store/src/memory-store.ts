@@ -14,7 +14,7 @@ export function memoryStore(): Store {
   return localStore(createStoreData(), 'memory').store
 }
 
-/** Creates a store in this process. Its `lost` ends all calls, like a lost connection. */
+/** Creates a store in this process. Calling `lost` ends all calls, as a lost connection does. */
 export function localStore(data: StoreData, endpoint: string) {
   const session = createSession(data, {
     send: (message) => {

@@ -201,8 +201,8 @@ export function encodeAnswer(message: ServerMessage): Uint8Array[] {
 }
 
 /**
- * Returns the parts of a frame.
- * @param bare - the message with empty values, which are its last bytes
+ * Returns the parts of a frame whose message ends with `values`.
+ * @param bare - the message with an empty value at the end in place of each of `values`
  */
 function sharedParts(bare: unknown, values: readonly Uint8Array[]) {
   const empty = encode(new Uint8Array(0))

@@ -32,7 +32,7 @@ const EVENT_BACKLOG_LIMIT = 64 * 1024 * 1024
 export interface StoreServerOptions {
   /** Address to listen at; `::` means all IPv6 and IPv4 addresses. Default: 127.0.0.1. */
   readonly host?: string
-  /** Default: 0. The kernel then picks a free port, which `endpoint` shows. */
+  /** Port to listen at. Default: 0, for a free port that the kernel picks; see `endpoint`. */
   readonly port?: number
   /**
    * Every client must prove that it knows this secret. '' admits every client, and is rejected if other

@@ -20,7 +20,7 @@ const WAITING_LIMIT = 64 * 1024 * 1024
 /** Sends messages to a client. */
 export interface Outlet {
   send(message: ServerMessage): void
-  /** True if too much is unsent: answers must then wait for `resume` of the session. */
+  /** True if too many bytes are unsent. Answers then wait until the session is resumed (`resume`). */
   isFull(): boolean
 }
 

@@ -81,7 +81,7 @@ export interface Store {
   close(): Promise<void>
 }
 
-/** Methods whose first argument is a key, a list of keys or a queue, and whose result has no names. */
+/** Methods that take a key, a list of keys or a queue first, and whose result contains no key. */
 const forwarded = [
   'set',
   'get',

@@ -32,7 +32,7 @@ interface Binding {
   createTensor(shape: readonly number[], dtype: number, values: Float32Array | Int32Array): Handle
   tensorDataSync(id: Handle): ArrayBufferView
   deleteTensor(id: Handle): void
-  /** Absent in older bindings, and in one that tfjs-node itself has built. */
+  /** Absent in older bindings, and in bindings that tfjs-node itself has built. */
   readonly kernels?: BindingKernels | undefined
   /** Absent in the same bindings as `kernels`. Source: packages/doctor/src/setup/native/functions.h */
   readonly functions?:

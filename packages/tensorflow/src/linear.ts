@@ -11,7 +11,7 @@ import {
 import type { BindingKernels, Handle } from './binding-kernels.ts'
 import { currentEager, type Eager } from './eager.ts'
 
-/** Limit of multiplications (0.3 ms) for a forward pass in one call, if TensorFlow has several threads. */
+/** Maximum multiplications (0.3 ms) of a forward pass in one call, with several TensorFlow threads. */
 const MOST_MULTIPLICATIONS = 2 ** 24
 /** The largest number of weights for a pass in one call (4 MiB). */
 const MOST_ELEMENTS = 2 ** 20
@@ -38,8 +38,8 @@ export function linearPasses(
 type LayerPass = (layer: LinearLayer, x: Tensor, needsInputGradient: boolean) => LinearPasses
 
 /**
- * Whether to compute each pass in one call, which reports all gradients at the end. For small
- * layers, that delays no communication: their gradients would not fill a bucket earlier.
+ * Whether to compute each pass in one call, which reports all gradients at the end. For small layers,
+ * communication is not delayed: their gradients would not fill a bucket earlier.
  */
 function isForOneCall({ threads }: Eager, layers: readonly LinearLayer[], x: Tensor): boolean {
   const elements = layers.reduce((sum, { weight }) => sum + weight.value.size, 0)
@@ -128,7 +128,7 @@ function kernelPasses(
   // Handles of all outputs but the last, which is a tensor.
   const outputs = all.slice(0, -1)
   const output = eager.take(all.at(-1)!, [x.shape[0], layers.at(-1)!.bias.shape[0]!])
-  /** The gradient of each layer before its activation, from `backwardInput` to `backwardParameters`. */
+  /** Gradients before the activations, kept from `backwardInput` to `backwardParameters`. */
   let saved: readonly Handle[] = []
 
   /** Returns the weights and outputs in the argument order of the kernels. */

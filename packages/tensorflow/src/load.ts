@@ -119,7 +119,7 @@ function installFusedMatMul(): void {
 }
 
 /**
- * Computes the gradient of ReLU in two operations instead of seven. On small tensors, that takes a
+ * Computes the gradient of ReLU in two operations instead of seven. On small tensors, two operations take a
  * sixth of the time.
  */
 function installStep(): void {

@@ -67,8 +67,8 @@ function install(kernelName: string, compute: (call: Call) => Tensor): void {
 }
 
 /**
- * Computes a depthwise convolution whose strides of rows and columns differ: computes it with stride 1,
- * and takes the results at the strides. TensorFlow supports such strides only with oneDNN, which it does
+ * Computes a depthwise convolution with different strides for rows and columns: convolves with stride 1,
+ * and keeps the results at the strides. TensorFlow supports such strides only with oneDNN, which it does
  * not use on every CPU.
  */
 function withUnevenStrides(

@@ -10,7 +10,7 @@ export function addLabel(error: TsrError, label: string): void {
   Object.assign(error, { facts: { ...facts, label: all } })
 }
 
-/** Adds lines at the top of an error's stack, unless the stack has the first of them already. */
+/** Adds lines at the top of an error's stack, unless the stack already has the first line. */
 export function addFrames(error: { stack?: string }, frames: readonly string[]): void {
   const [first] = frames
   const { stack = '' } = error

@@ -1,10 +1,10 @@
 import { infrastructureError, userError, type ErrorSection, type Facts } from './definition.ts'
 
 interface Mistake {
-  /** Matches the text that describes the wrong value. */
+  /** Matches the description of the wrong value in the error. */
   readonly value: RegExp
   readonly advice: string
-  /** Matches the text that says what the call expects; undefined: any text. */
+  /** Matches the description of the expected value. Default: matches any description. */
   readonly expected?: RegExp
 }
 

@@ -14,7 +14,7 @@ export interface ErrorDefinition {
   readonly message: string
   /** What the user should do now. */
   readonly advice: string
-  /** Computes better advice from the facts; undefined: `advice`. */
+  /** Returns specific advice for some facts. If it returns undefined, the error shows `advice`. */
   readonly adviseOn?: (facts: Facts) => string | undefined
   /**
    * True if the error only follows from another rank's failure (a lost peer, an abort). A failure

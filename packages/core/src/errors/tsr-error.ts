@@ -132,7 +132,7 @@ export function tsrErrorIn(thrown: unknown): TsrError | undefined {
 }
 
 /**
- * How far an error is from the first cause of a failure. 0: no other rank caused it. 1: a rank left
+ * Returns how far an error is from the first cause of a failure. 0: no other rank caused it. 1: a rank left
  * early. 2: a wait for other ranks timed out. 3: another rank failed.
  */
 export function distanceFromCause(thrown: unknown): number {
@@ -162,7 +162,7 @@ function definitionOf(code: TsrErrorCode): ErrorDefinition {
   return Object.hasOwn(errorTable, code) ? errorTable[code] : errorTable.ERR_TSR_INTERNAL
 }
 
-/** The message of what was thrown, which need not be an error. */
+/** Returns the message of a thrown value, which need not be an Error. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)
 }

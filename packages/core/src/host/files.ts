@@ -56,7 +56,7 @@ export function openFile(path: string, flags = O_RDONLY, mode?: number): number 
   return fd
 }
 
-/** Opens a file and then checks what it opened, because another file may have taken the name. */
+/** Opens a file before checking it, because another file may take its name after a check. */
 function openChecked(
   path: string,
   flags: number,
@@ -180,9 +180,9 @@ function targetOf(link: string) {
 }
 
 /**
- * Rejects files that other users may have planted in a shared folder. Linux does so only in sticky
- * folders, and only if `fs.protected_regular`, `fs.protected_symlinks` and `fs.protected_hardlinks` are
- * set.
+ * Rejects files that other users may have planted in a shared folder. Linux itself rejects such files only
+ * in sticky folders, and only if `fs.protected_regular`, `fs.protected_symlinks` and
+ * `fs.protected_hardlinks` are set.
  *
  * @param real - the path with links resolved
  */

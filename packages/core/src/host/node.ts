@@ -13,7 +13,7 @@ const RETRY_AFTER = 10
 /** In Bun and Deno, `process.hrtime` starts at 0 in each process, so use a clock that processes share. */
 const hasOwnClock = ['bun', 'deno'].some((name) => name in process.versions)
 
-/** Read once, because `process` is a getter. */
+/** Read `process` once, because it is a getter. */
 const { hrtime } = process
 
 /**
@@ -65,7 +65,7 @@ export const host = {
       ? Buffer.from(value.buffer, value.byteOffset, value.byteLength)
       : Buffer.from(value)
   },
-  /** Writes a line of the log before it returns. Drops the line if its reader has gone. */
+  /** Writes a line of the log before it returns. Drops the line if the reader of the log has gone. */
   writeLog(_severity: Severity, line: object): void {
     const bytes = Buffer.from(`${JSON.stringify(line)}\n`)
     for (let written = 0; written < bytes.length;) {

@@ -36,14 +36,14 @@ export const PROOF_BYTES = 32
 
 const HANDSHAKE_VERSION = 3
 const MAGIC = 0x4e525354 // 'TSRN', little-endian
-/** Value of the protection code in a hello that rejects the client's certificate. */
+/** The protection code of a server hello that rejects the client's certificate. */
 const CERTIFICATE_REFUSED = 0xff
 const NONCE_BYTES = HELLO_BYTES - HELLO_START_BYTES
 
 /** The side of a handshake: the client connects, the server accepts. */
 export type HandshakeRole = 'client' | 'server'
 
-/** What a proof covers besides the role of its sender. */
+/** The data that a proof covers, in addition to the role of its sender. */
 export interface Challenge {
   /** The kind of connection, for example 'store'. Both sides must use the same text. */
   readonly purpose: string
@@ -55,7 +55,7 @@ export interface Challenge {
   readonly serverNonce: Uint8Array
 }
 
-/** Why a client ends the handshake: what differs at the server, or that its certificate is rejected. */
+/** The reason for a client to end the handshake. `certificate`: the server rejects its certificate. */
 export type HandshakeRefusal = 'protocol' | 'version' | 'protection' | 'certificate' | 'token'
 
 export function makeNonce(): Uint8Array {

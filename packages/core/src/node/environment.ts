@@ -104,7 +104,7 @@ export function toEnvironment(rank: RankEnvironment): Record<string, string> {
     GROUP_RANK: String(rank.nodeRank),
     MASTER_ADDR: rank.masterAddr,
     MASTER_PORT: String(rank.freePort ?? rank.masterPort),
-    // Set it even if it equals MASTER_PORT, so that a nested job does not inherit the outer job's port.
+    // Set TSRUN_STORE_PORT in any case: a nested job must not inherit the value of the outer job.
     TSRUN_STORE_PORT: String(rank.masterPort),
     TSRUN_NNODES: String(rank.nnodes),
     TSRUN_RUN_ID: rank.runId,

@@ -7,7 +7,7 @@ import type { Environment } from '../schema.ts'
  * (mpirun) and Hydra (mpiexec of MPICH and Intel MPI) set for their processes.
  */
 
-/** The place of a process in the job of another launcher. */
+/** The rank, world size and host of a process that another launcher has started. */
 export interface LaunchedPlace {
   readonly rank: number
   readonly worldSize: number

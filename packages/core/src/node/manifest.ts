@@ -103,9 +103,10 @@ const systemLibraries: readonly string[] =
       : ['libopenblas.so.0', 'libmkl_rt.so.2', 'libblis.so.4']
 
 /**
- * Returns the libraries to try, the preferred one first, each with its origin. TSRUN_BLAS names the only
- * one, or `off` for none. By default they are that of `tsrun setup blas`, those of npm packages beside this
- * one or the working directory, and those of the system.
+ * Returns the BLAS libraries to try, the preferred one first, each with its origin. If TSRUN_BLAS is set,
+ * the only library is the one it names; `off` means none. By default, the libraries are: the library of
+ * `tsrun setup blas`, libraries in npm packages beside this package or the working directory, and system
+ * libraries.
  *
  * @param report - called with the reason if the manifest of `tsrun setup blas` cannot be used
  */

@@ -34,7 +34,7 @@ export class ProgressLine {
   }
 }
 
-/** Ignores a reader that has gone, as console.log does: `node train.mjs | head` trains to the end. */
+/** Ignores a closed pipe, as console.log does, so that `node train.mjs | head` trains to the end. */
 function print(text: string) {
   const { stdout } = process
   stdout.write(text, (error) => {

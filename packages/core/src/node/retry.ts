@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Deadline } from '../time.ts'
 
-/** Milliseconds. Pauses double from the first to the longest, with jitter. */
+/** The first and the longest pause in milliseconds. Pauses double from try to try, with jitter. */
 const FIRST_PAUSE = 20
 const LONGEST_PAUSE = 1000
 

@@ -14,7 +14,7 @@ function treeOf({ rank, size }: Channel, operation: Operation) {
   const distances: number[] = []
   for (let bit = 1; bit < lowest && virtual + bit < size; bit <<= 1) distances.push(bit)
   return {
-    /** Bytes of the buffer, or of a slice. */
+    /** Size in bytes of the whole buffer; in operations with slices, of one slice. */
     bytes: bytesOf(operation),
     isRoot: virtual === 0,
     /** Number of ranks in the subtree of this rank, including this rank. */

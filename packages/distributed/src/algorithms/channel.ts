@@ -98,7 +98,7 @@ export interface Arithmetic {
   finish(at: number, bytes: number): void
 }
 
-/** The arithmetic of `operation`, by the kernels of `channel`. */
+/** Returns the arithmetic of `operation`, which uses the kernels of `channel`. */
 export function arithmeticOf(channel: Channel, operation: Operation): Arithmetic {
   const { dtype, reduction } = operation
   const { kernels, size } = channel

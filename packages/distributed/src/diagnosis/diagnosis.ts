@@ -62,7 +62,7 @@ export function diagnose(
     pendingDump = undefined
   }
 
-  /** Describes what this rank runs now, or what it ran last. */
+  /** Describes the running operation of this rank, or else the last one. */
   const describePlace = (): string => {
     const names = [...running]
       .slice(0, 3)

@@ -60,7 +60,7 @@ export function createFlightRecorder(capacity: number, buffer = sharedBuffer(siz
   let end = numbers.byteLength
   const columns = Object.fromEntries(
     textNames.map((name) => {
-      /** Two numbers for each entry: the number of the text's operation, and the text's length. */
+      /** Two numbers for each entry: the number of the operation, and the length of its text. */
       const marks = new Float64Array(buffer, end, 2 * capacity)
       const texts = new Uint8Array(buffer, end + marks.byteLength, capacity * textBytes[name])
       end += marks.byteLength + texts.length

@@ -1,6 +1,6 @@
 import { choice, count, number, readVariable } from '@tsrun/core'
 
-/** What a rank records and reports. */
+/** The settings of the flight recorder and the stall warnings of a rank. */
 export interface DiagnosisSettings {
   /** Folder for dumps of the flight recorder on failure; undefined: dumps are written only on request. */
   readonly flightDirectory: string | undefined

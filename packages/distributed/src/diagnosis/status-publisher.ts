@@ -6,7 +6,7 @@ const RUNNING = rankStates.indexOf('running')
 const OPERATION = rankStates.indexOf('operation')
 
 /**
- * Publishes on the status page what one thread of this rank runs. Uses plain stores and no system
+ * Publishes the operations of one thread of this rank on the status page. Uses plain stores and no system
  * calls.
  */
 export function publishStatus(slot: StatusSlot, thread: 'engine' | 'caller') {

@@ -92,7 +92,7 @@ export function createFailures({
   }
 
   /**
-   * Tells the awaited ranks what this rank runs, after a long wait. Two ranks in different
+   * After a long wait, tells the awaited ranks which operation this rank runs. Two ranks in different
    * collectives may wait for each other forever, because each expects the other to send first.
    */
   const inquire = (task: Task): void => {
@@ -216,7 +216,7 @@ export function createFailures({
       const { group, operation } = task
       const { failure } = group
       if (failure === undefined || !refuses(group, operation)) return false
-      // If the calling thread had begun this operation, it was running when the group failed.
+      // If `begun` > 0, the operation was already running on the calling thread when the group failed.
       const cause = operation.begun > 0 ? failure.errorOf(task) : undefined
       fail(task, cause ?? refusalError(task, failure.error))
       return true
@@ -303,7 +303,7 @@ export function createFailures({
         failGroup(group, 0, error, (task) => peerError(task, link, rank), fault)
       }
     },
-    /** Tells the members that this rank has destroyed a group. For the world, close frames do so. */
+    /** Tells the members that this rank has destroyed a group. Close frames do this for the world. */
     onDestroyed(group: EngineGroup): void {
       if (group.id !== 0) tellGroup(group, 0, { reason: '', all: false, destroyed: true })
     },
@@ -315,8 +315,8 @@ function onlyOf(task: Task | undefined, error: TsrError): ErrorOf {
 }
 
 /**
- * Returns the previous and the next rank in the group. libmpi does not compare what the ranks run.
- * Each rank therefore tells its neighbours what it runs. The later of two ranks detects a mismatch.
+ * Returns the previous and the next rank in the group. libmpi does not compare the operations of ranks, so
+ * each rank tells both neighbours which operation it runs. The later of two ranks detects a mismatch.
  */
 function neighboursOf({ group: { rank, ranks } }: Task): Iterable<number> {
   return new Set([ranks.at(rank - 1)!, ranks[(rank + 1) % ranks.length]!])

@@ -7,8 +7,8 @@ import type { Link } from './messages/link.ts'
 import type { Task } from './task.ts'
 
 /**
- * Returns the error of a running operation after a failure of its group. If undefined, the operation
- * gets the same error as later operations.
+ * Returns the error of a running operation after a failure of its group. Returns undefined if
+ * the operation gets the same error as later operations.
  */
 export type ErrorOf = (task: Task) => TsrError | undefined
 

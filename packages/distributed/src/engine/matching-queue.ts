@@ -69,7 +69,7 @@ export function createMatching(links: readonly (Link | undefined)[]) {
     return undefined
   }
 
-  /** Fails a receive if all of its possible sources have departed. The error names the last. */
+  /** Fails a receive if all of its possible sources have departed. The error names the last source. */
   const checkDeparted = ({ task, from, done }: PostedReceive): void => {
     const { ranks } = task.group
     const sources = from === ANY_SOURCE ? ranks : [ranks[from]!]

@@ -12,7 +12,7 @@ export interface ObservedEngine {
   readonly links: readonly (Link | undefined)[]
 }
 
-/** Records what an engine does. The engine works the same without an observer. */
+/** Records the events of an engine. The engine behaves the same without an observer. */
 export interface EngineObserver {
   /** Called when the engine accepts an operation. */
   onStart(task: Task): void

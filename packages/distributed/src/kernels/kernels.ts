@@ -68,7 +68,7 @@ export interface SharedKernels extends Kernels {
 
   /**
    * Polls at most `looks` times whether a rank has entered an epoch. Returns 0 if it has not, 1 if
-   * it has with this header, and 2 if it has with another one.
+   * its header is equal, and 2 if its header differs.
    */
   readonly awaitHeader: (
     line: number,
@@ -97,7 +97,7 @@ type Exports = Readonly<
 
 let compiled: WebAssembly.Module | undefined
 
-/** Binds the kernels to `memory`, which must be shared. The first call compiles the kernels. */
+/** Instantiates the kernels on `memory`, which must be shared. The first call compiles the kernels. */
 export function instantiateKernels(memory: WebAssembly.Memory): SharedKernels {
   compiled ??= new WebAssembly.Module(kernelBytes())
   const kernels = new WebAssembly.Instance(compiled, { env: { memory } })

@@ -41,7 +41,7 @@ export function parseStepRange(text: string): StepRange | undefined {
 /** Milliseconds between two flushes of the file. */
 const PERIOD = 250
 
-/** The kinds of spans whose first occurrence starts the first step. */
+/** The first span of one of these kinds starts the first step. */
 const FIRST = new Set((['input', 'batch', 'F'] as const).map((kind) => spanKinds.indexOf(kind)))
 
 interface CollectorEntry extends PerformanceEntry {

@@ -264,7 +264,7 @@ export type RankActivity =
   | 'died'
 
 /**
- * Returns what a rank does.
+ * Returns the activity of a rank.
  * @param computing - the fraction of its time outside of operations in which it computed, if known
  */
 export function activityOf(

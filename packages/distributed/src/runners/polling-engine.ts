@@ -39,7 +39,7 @@ export function createPollingEngine(
   let idleSince = 0
   let nextDeadline = 0
 
-  /** Returns the time in milliseconds if the engine may yield, and otherwise 0. */
+  /** Returns the current time in milliseconds if the engine may yield, and otherwise 0. */
   const beginYield = (): number => {
     if (++idle > YIELDS) return 0
     const now = monotonicNow()
@@ -95,7 +95,7 @@ export function createPollingEngine(
     leave(): void {
       engine.sayGoodbye()
       runUntil(() => !engine.hasOutgoing() && !engine.hasPeers(), LEAVE_TIME)
-      // Nothing polls the engine after this.
+      // Nothing polls the engine after the shutdown.
       engine.failAll(destroyedError('An operation'))
       transport?.close()
     },

@@ -32,7 +32,7 @@ const SLICE = 1000
 
 /**
  * Runs the engine in a worker thread, so that messages move while the main thread computes. Connects
- * the engine to the other ranks, as `start` of the thread documents.
+ * the engine to the other ranks, as `start` in engine-thread.ts documents.
  */
 export async function startWorkerRunner(
   options: RunnerOptions,

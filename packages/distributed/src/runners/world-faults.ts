@@ -67,7 +67,7 @@ export function worldFaults(source: FaultSource, size: number) {
       for (const { kind, rank } of beginning) if (kind === 'corrupt') corrupting.add(rank)
       return beginning
     },
-    /** Whether a rank is paused or slow; without `of`, whether any rank is. */
+    /** Whether rank `of` is paused or slow. If `of` is undefined: whether any rank is paused or slow. */
     lasts: (wanted: 'pause' | 'slow', of?: number) =>
       faults.some(
         ({ kind, rank, round, rounds }) =>

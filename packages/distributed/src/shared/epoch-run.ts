@@ -66,7 +66,7 @@ export abstract class EpochRun implements Resumable, Waited {
     this.header = { sequence: 0, fingerprint }
   }
 
-  /** Takes the next epoch, or keeps it if the calling thread has begun the operation. */
+  /** Prepares a run. Takes a new epoch unless the calling thread has already begun the operation. */
   restart(operation = this.operation): void {
     const { sequence, begun } = operation
     this.operation = operation
@@ -83,7 +83,7 @@ export abstract class EpochRun implements Resumable, Waited {
     if (this.begun > 0) return this.#areReady()
     const { epochs } = this
     if (epochs.over !== ((this.epoch - 1) | 0)) return false
-    // If the calls of the previous epoch were compared, every rank has entered it.
+    // If the calls of the previous epoch were compared, every rank has entered the previous epoch.
     return !epochs.isUnchecked || this.#areReady()
   }
 

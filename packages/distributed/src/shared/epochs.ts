@@ -70,7 +70,7 @@ export class Epochs {
     Atomics.store(this.#words, this.#at + UNCHECKED, isUnchecked ? 1 : 0)
   }
 
-  /** Leaves all operations of the group to the engine's thread, because a rank has failed or left. */
+  /** Lets the engine's thread run all operations of the group, because a rank has failed or left. */
   close(): void {
     Atomics.store(this.#words, this.#at + CLOSED, 1)
   }

@@ -3,7 +3,7 @@ import type { Kernels } from '../kernels/kernels.ts'
 import { EpochRun, type EpochContext, type RunInEpoch } from './epoch-run.ts'
 import type { Epochs } from './epochs.ts'
 
-/** A small collective. Each rank copies its input to a slot, which is reused two epochs later. */
+/** Runs a small collective. Each rank copies its input to a slot, which is reused two epochs later. */
 export class FlatRun extends EpochRun implements FlatEpoch {
   readonly isLarge = false
   readonly kernels: Kernels

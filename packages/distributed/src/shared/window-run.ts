@@ -8,7 +8,7 @@ const noKernels: Window['kernels'] = {
   copy: () => undefined,
 }
 
-/** A large collective. Each rank exposes its buffer in place until all other ranks have read it. */
+/** Runs a large collective. Each rank exposes its buffer in place until all other ranks have read it. */
 export class WindowRun extends EpochRun implements Window {
   readonly isLarge = true
   #steps: WindowSteps | undefined

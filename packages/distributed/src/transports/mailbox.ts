@@ -35,7 +35,7 @@ export const counter = { sent: 2, received: 3, arrived: 4 } as const
 export class Mailbox {
   /** The header, with the counters of streams, which the threads of the receiver share. */
   readonly words: Int32Array
-  /** The bytes that were sent, and at index 16 the consumed bytes, for `Credit`. */
+  /** The counts for `Credit`: sent bytes at index 0, and consumed bytes at index 16. */
   readonly credit: Int32Array
   readonly traffic: Float64Array
   /** Heap offset of a word that changes with each message. */
@@ -90,7 +90,7 @@ export class Mailbox {
     this.#kernels.awaitCount(this.writtenAt, (this.words[READ]! + 1) | 0, this.#looks)
   }
 
-  /** Removes the oldest message. Called with the lock. */
+  /** Removes the oldest message. The caller must hold the lock. */
   take(to: number | undefined, bytes: number): void {
     const read = this.words[READ]!
     if (to !== undefined) this.#kernels.copy(to, this.#placeOf(read) + LINE, bytes)
@@ -107,8 +107,8 @@ export class Mailbox {
   }
 
   /**
-   * Returns the index in `words` of the counters of a stream, for both directions. Returns -1 if
-   * there are none. Both threads of a rank then know the numbers of the next messages.
+   * Returns the index in `words` of the counters of a stream, or -1 if the stream has no counters.
+   * The counters tell both threads of a rank the numbers of the next messages in both directions.
    *
    * @param isFirst - whether this may be the first call for the stream, which reserves the counters
    */

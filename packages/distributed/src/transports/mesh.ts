@@ -236,7 +236,7 @@ const ACCEPTED = 1
 
 const REFUSAL = 'TSRUN_REFUSAL'
 
-/** Returns an error that is permanent: the peer has another token or another protocol. */
+/** Returns a permanent error: the peer has another token or another protocol. */
 function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: REFUSAL })
 }

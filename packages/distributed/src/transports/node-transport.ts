@@ -13,7 +13,7 @@ import {
 import { ALTERED, regionOf, sealStream } from './sealed-stream.ts'
 import { ALTERED_REASON, CLOSED, type EventTransport } from './transport.ts'
 
-/** Limit in bytes, per peer, of unsent data that Node buffers and of unread data that this rank holds. */
+/** Limit in bytes per peer, for the unsent data in Node's buffers and for the unread received data. */
 const HIGH_WATER = 1024 * 1024
 /** Bytes to pass to Node at once. Buffers are reused, as new ones cause page faults. */
 const PIECE = 256 * 1024

@@ -10,7 +10,7 @@ import { CLOSED } from './transport.ts'
  */
 
 const HEADER_BYTES = 4
-/** Bytes that a record adds to its piece of the stream: header and tag. */
+/** Total size in bytes of the header and the tag of a record. */
 export const OVERHEAD_BYTES = HEADER_BYTES + TAG_BYTES
 
 /** A region of memory, and its address for native code. */
@@ -121,7 +121,7 @@ function nonceOf(counter: number): Uint8Array {
 }
 
 /**
- * Largest piece of the stream in a record, in bytes. Shorter pieces cost more calls. Longer pieces
+ * Largest size in bytes of a *piece*, the data of one record. Shorter pieces cost more calls. Longer pieces
  * delay the peer, which can decrypt a record only after its end has arrived.
  */
 export const LARGEST_PIECE = 24 * 1024
@@ -151,7 +151,7 @@ export type ReceiveRaw = (region: Region, at: number, length: number) => number
 export type SealedStream = ReturnType<typeof sealStream>
 
 /**
- * Creates the stream to and from one peer as encrypted records.
+ * Encrypts and decrypts the streams to and from one peer. The streams are split into records.
  *
  * A partly sent record cannot be withdrawn. The last byte of its piece is reported as sent only
  * once the whole record is sent. Until then, the caller retries with that byte.
@@ -256,7 +256,7 @@ export function sealStream(
     send(at: number, length: number, more: boolean, sendRaw: SendRaw): number {
       if (isClosed) return CLOSED
       let sent = 0
-      // First send the rest of the pending records. Report that rest to the caller as one byte.
+      // Send the pending records first. The caller was not yet told that their last byte is sent.
       if (unsent.from < unsent.to) {
         const state = flush(more && length === 1, sendRaw)
         if (state !== 'sent') return state === 'closed' ? CLOSED : 0

@@ -103,7 +103,7 @@ export interface GroupFacts {
 }
 
 /**
- * A running operation of the engine, as transports see it. It is also the channel for its messages.
+ * A running operation of the engine, for transports. As a `Channel`, it also carries messages.
  */
 export interface RunningOperation extends Channel {
   readonly operation: Operation
@@ -140,7 +140,7 @@ export interface SlotHeader {
   readonly fingerprint: Fingerprint
 }
 
-/** Whether a rank has entered an epoch: 0 if not, 1 with the same header, 2 with another one. */
+/** Whether a rank has entered an epoch: 0 if it has not, 1 if its header is equal, 2 if it differs. */
 export type SlotEntry = 0 | 1 | 2
 
 /**

@@ -88,7 +88,7 @@ async function diagnose(asJson: boolean, context: CommandContext): Promise<void>
 
 const labels = { ok: 'OK', note: 'note', problem: 'FAILS' } as const
 
-/** Whether the default backend can train here. */
+/** Whether the default backend can train on this host. */
 export function canTrain(findings: readonly Finding[]): boolean {
   return findings.every(({ state }) => state !== 'problem')
 }

@@ -148,7 +148,7 @@ const checksOfLibraries: Checks = {
     const advice = `${join(dirname(folder), 'setup.log')} says why. --wheel names another TensorFlow; remove ${folder} to try again.`
     return {
       found: `${found}: small layers are slower`,
-      // Installations with --official never have the kernels.
+      // An installation with `tsrun setup --official` never has tsrun's kernels.
       advice: request.official ? undefined : advice,
     }
   },

@@ -125,7 +125,7 @@ export async function findBlas(env: NodeJS.ProcessEnv, signal: AbortSignal) {
         origin,
         /** The kernels that the library selected, and OPENBLAS_CORETYPE if it is set. */
         kernels: `${kernels}${chosen}`,
-        /** Why each library before this one cannot be used. */
+        /** Why each library that was tested before `library` cannot be used. */
         problems,
       }
     }

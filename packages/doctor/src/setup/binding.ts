@@ -19,7 +19,7 @@ export const BINDING_REVISION = 8
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))
 const QUIET = 'libtsrun_quiet.so'
 const ENTRY = 'tsrun_binding_entry'
-/** Instruction sets of the kernels. `native/load.h` loads the first that the CPU supports. */
+/** Instruction sets of the kernels. `native/load.h` loads the first one that the CPU supports. */
 const INSTRUCTIONS = {
   avx512: ['-mavx512f', '-mavx512dq', '-mavx512vl', '-mavx512bw', '-mavx2', '-mfma'],
   avx2: ['-mavx2', '-mfma'],

@@ -19,7 +19,7 @@ for (const [m, n, k] of SIZES) {
     // The distances between rows and between columns of each operand, in values.
     const [aRow, aColumn] = transposeA ? [1, m] : [k, 1]
     const [bRow, bColumn] = transposeB ? [1, k] : [n, 1]
-    // A product must ignore the earlier contents of its result.
+    // A product must ignore the earlier contents of its output.
     const c = new Float32Array(m * n).fill(NaN)
     const [atA, atB, atC] = [a, b, c].map(blas.addressOf) as [number, number, number]
     const [aStride, bStride] = [aRow * aColumn, bRow * bColumn]
@@ -37,7 +37,7 @@ for (const [m, n, k] of SIZES) {
 }
 process.stdout.write(JSON.stringify({ kernels: blas.kernels }))
 
-/** Makes small integers, whose products have the same sums in any order. */
+/** Makes small integers: the sum of their products is exact in any order. */
 function integers(count: number): Float32Array {
   return Float32Array.from({ length: count }, (_, i) => Math.round(4 * Math.sin(i * i)))
 }

@@ -32,8 +32,8 @@ interface ToolOptions {
 }
 
 /**
- * Returns NODE_OPTIONS for a process that tests an installation. It is empty, except under Yarn's
- * Plug'n'Play, which needs the user's NODE_OPTIONS to find packages.
+ * Returns NODE_OPTIONS for a process that tests an installation. The result is empty,
+ * except under Yarn's Plug'n'Play, which finds packages only with the user's NODE_OPTIONS.
  */
 export function testOptions({ env }: Pick<ToolContext, 'env'>): string {
   return process.versions['pnp'] === undefined ? '' : (env['NODE_OPTIONS'] ?? '')

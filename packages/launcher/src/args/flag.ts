@@ -10,7 +10,7 @@ export interface Flag {
   readonly off?: string
   /** The placeholder of the value, for help, completion and docs. */
   readonly value?: string
-  /** The description on the help page; an empty one hides the flag. */
+  /** The description on the help page; an empty text hides the flag. */
   readonly description: string
   readonly fallback?: string
   readonly isNeeded?: true

@@ -60,10 +60,10 @@ const others: Readonly<Record<string, string>> = {
   'cpus-per-task': 'srun; here --bind core',
 }
 
-/** Suggests a flag for an unknown one; empty if none is similar. @param known - names of flags */
+/** Suggests a flag in place of an unknown flag; '' if no flag is similar. @param known - names of flags */
 export function hintFor(unknown: string, known: readonly string[]): string {
   const word = unknown.replaceAll('_', '-')
-  // Only a job has the flag --nproc, and only a job has a counterpart in other launchers.
+  // Other launchers have equivalents only for the flags of a job, which include --nproc.
   const other = known.includes('nproc') ? others[word] : undefined
   if (other !== undefined) return ` (a flag of ${other})`
   const names = known.filter((name) => name.length > 1)

@@ -218,7 +218,7 @@ export function toProtection(values: Pick<Values, 'tls'> & Partial<Values>) {
   const given = Object.entries(files).filter((entry): entry is [string, string] => !!entry[1])
   /** The variables that pass these options to the ranks. */
   const environment: Record<string, string> = {
-    // An empty value overrides the environment, as `0` does, but a nested job treats it as unset.
+    // An empty value overrides the environment, as `0` does. A nested job treats empty as unset.
     TSRUN_TLS: values.tls ? '1' : '',
     ...Object.fromEntries(given.map(([name, file]) => [name, resolve(file)])),
   }

@@ -21,7 +21,7 @@ interface PrefixedLine {
   readonly time: number
 }
 
-/** The placeholders of `--log-prefix`; the last two are torchrun's names of `role` and `host`. */
+/** The placeholders of `--log-prefix`. The last two are torchrun's names for `role` and `host`. */
 const placeholders: Readonly<Record<string, (line: PrefixedLine) => string | number>> = {
   rank: ({ facts }) => facts.rank,
   local_rank: ({ facts }) => facts.localRank,

@@ -14,7 +14,7 @@ export function toOutput(values: Values, settings: Settings) {
   const prefix = settings['log-prefix'] ?? settings['log-line-prefix-template']
   return {
     directory: values['log-dir'],
-    /** The folder for the output of recent jobs. It is used if `directory` is undefined. */
+    /** The folder for the output of recent jobs, if `directory` is undefined. */
     kept: undefined as string | undefined,
     /** Bytes of output after which the log files of a rank are rotated; undefined: never. */
     logMaxSize: values['log-max-size'],

@@ -121,7 +121,7 @@ function slurm(env: Environment) {
   return { nnodes, severalTasks: tasks.value === nnodes.value ? undefined : several }
 }
 
-/** Like `slurm`, for a job of Open MPI. */
+/** Reads Open MPI's number of nodes, and describes the processes if a node has several of them. */
 function openMpi(env: Environment) {
   const tasks = first(env, ['OMPI_COMM_WORLD_SIZE'])
   const local = first(env, ['OMPI_COMM_WORLD_LOCAL_SIZE'])

@@ -29,7 +29,7 @@ const HELP = 'See tsrun --help.'
  */
 export async function runCommand(argv: readonly string[]): Promise<number> {
   const { stdout, stderr, env } = process
-  // If stdin is the parent pipe, ranks must not read from it.
+  // If `tsrun hosts` sends signals through stdin, ranks must not read from stdin.
   const isHeld = env[PARENT_PIPE] !== undefined
   const interrupts = listenForInterrupts(isHeld)
   if (isHeld) watchParentPipe(process.stdin, env, interrupts)
@@ -88,14 +88,14 @@ async function runParsed(argv: readonly string[], context: CommandContext): Prom
     } else await command.run(readTexts(texts, command.flags) as never, context, words)
     return context.exitCode
   } catch (error) {
-    // Commands throw the reason of an aborted signal.
+    // An interrupted command throws the reason of its abort signal.
     if (error === interrupts.stop.reason) return (error as Interruption).exitCode
     if (isSystemError(error)) {
       console.print('stderr', `tsrun: ${error.message}\n`)
       return USAGE
     }
     if (!isTsrError(error)) throw error
-    // Omit the advice of this error, because it addresses authors of scripts.
+    // Omit the error's advice, which addresses authors of scripts.
     const { message } = error.code === 'ERR_TSR_ARGUMENT' ? usageError(reasonOf(error)) : error
     const page = commandNames.includes(argv[0] ?? '') ? `See tsrun ${argv[0]!} --help.` : HELP
     console.write('stderr', `tsrun: ${message.replace(HELP, page)}\n`)

@@ -13,7 +13,7 @@ export interface FoundLogs {
 
 /**
  * Finds the log files of a run, by default of the newest run of this host. `given` is the beginning of a
- * run ID, the folder of a run, or the folder of --log-dir. The last one stands for its newest run.
+ * run ID, the folder of a run, or the folder of --log-dir, which stands for its newest run.
  */
 export function findLogs(
   given: string | undefined,

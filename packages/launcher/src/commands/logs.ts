@@ -54,7 +54,7 @@ interface Request extends FoundLogs {
 
 /** Milliseconds between polls for new lines. */
 const LOOK = 100
-/** Pieces of output between checks for Ctrl-C. */
+/** The number of output pieces to show between two checks for Ctrl-C. */
 const TURN = 100
 
 async function showLogs(request: Request, context: CommandContext): Promise<void> {

@@ -195,7 +195,7 @@ function withFolders(options: JobOptions, cwd: string, env: NodeJS.ProcessEnv): 
     output.directory ?? (isNeeded ? mkdtempSync(join(tmpdir(), 'tsrun-logs-')) : undefined)
   if (directory !== undefined) return { ...options, output: { ...output, trace, directory } }
   const { nproc } = options.placement
-  // Each rank has two sets of files of this size (see `OLDER`) in each of two attempts.
+  // Divide by 4: for each of two attempts, a rank keeps the current log files and the rotated ones.
   const logMaxSize = KEPT_BYTES / 4 / nproc
   const kept = nproc > MOST_KEPT ? undefined : keptLogs(env)
   return { ...options, output: { ...output, trace, kept, logMaxSize } }

@@ -67,7 +67,7 @@ function pagesOf(pid: number): StatusSnapshot[] {
       const path = `${folder}/${fd}`
       if (!readlinkSync(path).includes(STATUS_NAME)) return []
       const { ino } = statSync(path)
-      // The launcher has two descriptors of its page.
+      // A launcher has two open descriptors of the same status page.
       if (files.has(ino)) return []
       files.add(ino)
       const page = readStatusPage(path)
@@ -198,7 +198,7 @@ async function watch(
     for (let wait = Math.min(interval, 500); ; wait = interval) {
       const asked = gpus.ask()
       await pause(wait, undefined, { signal: interrupts.stop }).catch(() => undefined)
-      // Only a single report waits for nvidia-smi, which may take seconds.
+      // Wait for nvidia-smi only if there is a single report: the answer may take seconds.
       if (once) await asked
       if (interrupts.stop.aborted) return
       const jobs = jobsOf(runId)

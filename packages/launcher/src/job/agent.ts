@@ -118,7 +118,7 @@ async function runAttempts(job: Job, nodes: Nodes, context: JobContext): Promise
   }
 }
 
-/** Runs one attempt of the job: starts the ranks of this host, and agrees on a verdict with all hosts. */
+/** Runs one attempt of the job: starts the ranks of this host, and agrees on the outcome with all hosts. */
 export async function runOnce(
   job: Job,
   nodes: Nodes,
@@ -213,7 +213,7 @@ function limitTime(
   if (milliseconds === undefined) return undefined
   const reason = `the job has taken ${milliseconds / 1000} s (--job-timeout)`
   return setTimeout(() => {
-    // A second interrupt would end the grace period.
+    // If the job is already stopping, another interrupt would end the grace period.
     if (!interrupts.stop.aborted) interrupts.interrupt({ exitCode: TIMED_OUT, reason })
   }, milliseconds)
 }

@@ -86,7 +86,7 @@ export async function runAttempt(job: Job, attempt: Attempt, context: JobContext
   )
   return {
     outcomes,
-    /** True if the attempt was stopped from outside before any rank failed. */
+    /** True if the attempt was interrupted, for example by Ctrl-C, before any rank failed. */
     interrupted,
   }
 }

@@ -52,7 +52,7 @@ export function recordAttempt(
   })
 }
 
-/** Records the verdict of an attempt, on node 0 only. */
+/** Records the outcome of an attempt, on node 0 only. */
 export function recordVerdict(
   verdict: Verdict,
   nodeRank: number,

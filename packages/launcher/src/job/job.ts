@@ -30,7 +30,7 @@ export interface AttemptFacts {
 }
 
 export interface JobWatcher {
-  /** Switches to this attempt. */
+  /** Shows the ranks of this attempt from now on. */
   follow?(attempt: AttemptFacts, readRanks: () => readonly RankStatus[]): void
   /** Shows the report of a failure, which stays visible while the ranks restart. */
   showFailure?(report: string, attempt: Omit<AttemptFacts, 'worldSize'>): void

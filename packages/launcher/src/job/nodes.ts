@@ -13,16 +13,16 @@ export interface Nodes extends NodePlace {
   /** The first attempt that this node takes part in: 0 unless it has joined a running job. */
   readonly firstAttempt: number
   begin(restartCount: number): SharedAttempt
-  /** Disconnects from the other nodes. Call it once the last verdict is known. */
+  /** Disconnects from the other nodes. Call this when the outcome of the last attempt is known. */
   close(): Promise<void>
 }
 
 export interface SharedAttempt {
   /** Aborted when the ranks here have to stop because of another node. */
   readonly halt: AbortSignal
-  /** Tells the other nodes that a rank here has failed. Call it before stopping any rank. */
+  /** Tells the other nodes that a rank here has failed. Call this before stopping any rank. */
   readonly fail: () => void
-  /** Reports how the ranks here ended; resolves when all nodes know the verdict. */
+  /** Reports how the ranks here ended. Resolves to the outcome of the attempt on all nodes. */
   readonly conclude: (report: NodeReport) => Promise<Conclusion>
 }
 
@@ -33,8 +33,8 @@ export interface Conclusion {
 }
 
 /**
- * Whether an interruption stops only the ranks of this host, if the job can continue without them. That
- * is so for SIGTERM, which announces a preemption. Other signals, such as Ctrl-C, stop the whole job.
+ * True for SIGTERM, which schedulers send before they take a host away: only this host leaves an elastic
+ * job. Other signals, such as Ctrl-C, stop the whole job.
  */
 export function isLeave(interruption: Interruption | undefined): boolean {
   return interruption?.reason === 'SIGTERM'
@@ -57,7 +57,7 @@ export function roleSizeOf({ nodes }: NodePlan, role: string, nodeRank = nodes.l
   return worldSizeOf({ nodes: nodes.slice(0, nodeRank).filter((node) => node.role === role) })
 }
 
-/** The ranks of one node. Node 0 has the first ones, node 1 the next, and so on. */
+/** The ranks of one node. Node 0 has the first ranks, node 1 the next ranks, and so on. */
 export function ranksOf({ nodes }: NodePlan, nodeRank: number): number[] {
   const first = worldSizeOf({ nodes: nodes.slice(0, nodeRank) })
   return Array.from({ length: nodes[nodeRank]?.nproc ?? 0 }, (_, i) => first + i)

@@ -105,7 +105,7 @@ function ownNodeArguments(
   return [...args, `--inspect${only === undefined ? '' : '-brk'}=${host}:${own}`]
 }
 
-/** Empties the variables of an outer job, so that a nested job does not write into its trace. */
+/** Empties the variables of an outer job, so that a nested job does not write into the outer trace. */
 function traceEnvironment({ trace }: OutputOptions, runId: string): Record<string, string> {
   if (trace === undefined) return { TSRUN_TRACE_DIR: '' }
   return {
@@ -115,13 +115,13 @@ function traceEnvironment({ trace }: OutputOptions, runId: string): Record<strin
   }
 }
 
-/** Drops the variables without a value. */
+/** Removes variables whose value is undefined. */
 function withValues(variables: Record<string, string | undefined>): Record<string, string> {
   const entries = Object.entries(variables).filter(([, value]) => value !== undefined)
   return Object.fromEntries(entries) as Record<string, string>
 }
 
-/** The nodes that `--dry-run` assumes: each has as many ranks as this one. */
+/** The nodes that `--dry-run` assumes: each has as many ranks as this node. */
 export function assumedPlace({ program, placement, rendezvous, identity }: Job): NodePlace {
   const { nnodes, nproc, role } = placement
   const nodes = Array.from({ length: nnodes }, (_, nodeRank) => {

@@ -94,8 +94,9 @@ function distrustOfRecords(env: Environment): string | undefined {
   return (given === '' ? distrustOf(tsrunHome(env)) : undefined) ?? distrustOf(recordsFolder(env))
 }
 
-/** The limits of the kept jobs: their number, and the bytes of each one and of all when a job starts. */
+/** The maximum number of jobs whose output is kept. */
 const KEPT_JOBS = 5
+/** Maximum bytes of the kept output of one job, and of all kept output when a job starts. */
 export const KEPT_BYTES = 8 * 2 ** 20
 
 /** The folder that keeps the output of jobs without `--log-dir`; undefined if output is not kept. */

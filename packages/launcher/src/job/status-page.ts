@@ -36,7 +36,7 @@ export function openStatusPage(
       const failed = ranks.find(({ end }) => end !== undefined && end.exitCode !== 0)
       if (failed !== undefined) page?.abort(failed.rank)
     },
-    /** What each rank does now, by rank. A rank that has joined no group is missing. */
+    /** The state of each rank that has joined a group, by rank. */
     places: (): ReadonlyMap<number, RankPlace> => {
       const ranks = read()
       const now = monotonicNow()

@@ -97,7 +97,7 @@ export function openConsole(
     /** Resolves when each stream has written all its text or has failed. */
     async flush(): Promise<void> {
       const { stdout, stderr } = streams
-      // Flush stderr again at the end: the error of one stream is reported on the other.
+      // Flush stderr again at the end, because an error of stdout is reported on stderr.
       for (const stream of [stderr, stdout, stderr]) {
         // The error of a write arrives after the write returns.
         await new Promise(setImmediate)

@@ -13,7 +13,7 @@ const SOURCE = /^(file:\/\/|node:|\/).*:\d+$/
 /** Maximum lines of a message or a source excerpt above the first frame. */
 const LONGEST_HEAD = 10
 
-/** The first stack trace of Node or Python in these lines; undefined if there is none. */
+/** The first stack trace of Node or Python in `lines`; undefined if there is none. */
 export function findTrace(lines: readonly string[]): Place | undefined {
   const mark = lines.findIndex((line) => FRAME.test(line) || line.startsWith(PYTHON))
   if (mark < 0) return undefined

@@ -114,9 +114,9 @@ export class StderrTail {
   }
 }
 
-/** Formats a line of JSON. Escapes all control characters, because it may be shown on a terminal. */
+/** Formats a line of JSON. Escapes all control characters, because terminals may show the line. */
 export function jsonLine(value: unknown): string {
-  // visibleText replaces DEL by a symbol, and the others by their escapes in JSON.
+  // JSON.stringify does not escape DEL, and visibleText would replace DEL by a symbol.
   const json = JSON.stringify(value).replaceAll('\x7f', '\\u007f')
   return `${visibleText(json)}\n`
 }

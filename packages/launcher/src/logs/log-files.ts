@@ -73,7 +73,7 @@ export function attemptDirectory(logDir: string, runId: string, restartCount: nu
 export type RankFiles = ReturnType<typeof openRankFiles>
 
 /**
- * Opens the log files of a rank. Writes are synchronous, so they include the last line before a crash.
+ * Opens the log files of a rank. Writes are synchronous, so the files have the last line before a crash.
  * If a write fails, for example on a full disk, logging stops and the job continues.
  *
  * @param limit - total bytes after which the files move to the folder OLDER and replace its files

@@ -125,7 +125,7 @@ export function rankReader(folder: string, rank: number, tail?: number) {
     return true
   }
 
-  /** Continues with the next files. @returns false if there are none */
+  /** Continues with the next newer files of the rank. @returns false if there are no newer files */
   const toNextSet = (): boolean => {
     if (sets.length === 1) return false
     closeSet(sets.shift()!)
@@ -137,7 +137,7 @@ export function rankReader(folder: string, rank: number, tail?: number) {
     /** The facts of the rank; undefined until the index contains them. */
     header: undefined as IndexHeader | undefined,
 
-    /** Opens the files that have replaced the newest ones. */
+    /** Opens the log files that replaced the current files at a rotation. */
     openNew(): void {
       if (sets.at(-1)!.index.isReplaced) sets.push(fileSet(folder, undefined))
     },

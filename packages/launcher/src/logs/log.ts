@@ -7,7 +7,7 @@ let logger: Pino.Logger | undefined
 
 /**
  * Logs which optional feature the launcher omits, and why: a JSON line of level `info` on standard error.
- * Loads pino only for the first line, because most jobs never write one.
+ * Loads pino only for the first line, because most jobs never log a line.
  */
 export function logProblem(error: unknown, message: string): void {
   const level = readLogLevel()

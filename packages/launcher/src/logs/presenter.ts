@@ -5,7 +5,7 @@ import type { LogFormat, OutputOptions } from '../args/output-options.ts'
 import { jsonLine, collapseProgress, withoutCodes, type Line, type StreamName } from './lines.ts'
 import { prettyLine } from './pretty-line.ts'
 
-/** Formats one stream of a rank for the console. Returns '' for no text. */
+/** Formats output of one stream of a rank for the console. Returns '' if there is nothing to print. */
 export interface Presenter {
   /** The stream to write to; in the JSON format, stdout for both streams. */
   readonly output: StreamName

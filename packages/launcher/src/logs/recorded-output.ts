@@ -28,7 +28,7 @@ export type RecordedOutput = ReturnType<typeof recordedOutput>
 /** Formats the recorded output of one attempt like the output of a running job. */
 export function recordedOutput({ format, colour, write }: RecordedOutputOptions) {
   const outputs = new Map<string, ReturnType<typeof open>>()
-  /** The time of the lines that are being shown. */
+  /** The time at which the lines that are being shown were written. */
   let now = 0
   const clock = (): number => now
   const merger = mergeTraces({

@@ -130,7 +130,7 @@ export function viewStream(
 ) {
   const { rank, worldSize } = facts
   const { output, present, end } = makePresenter(how, facts, stream)
-  // Do not merge traces if the user gave a prefix, because every line must then have its own.
+  // Do not merge traces if the user gave a prefix, because every line must then have its own prefix.
   const isMerged =
     stream === 'stderr' && how.format === 'pretty' && how.prefix === undefined && worldSize > 1
   const show = (text: string): void => {

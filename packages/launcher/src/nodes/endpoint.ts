@@ -107,7 +107,7 @@ export async function findFreePort(host: string): Promise<number> {
   return port
 }
 
-/** @param error - the error of the operating system, or an error that it caused */
+/** @param error - an error of a system call, or an error with such a `cause` */
 function listenError(host: string, port: number, error: unknown): TsrError {
   const { cause } = error as { cause?: unknown }
   const isWrapped = typeof cause === 'object' && cause !== null && 'syscall' in cause

@@ -27,12 +27,12 @@ export const keys = {
   declined: (id: string) => `nodes/declined/${id}`,
   /** The plan of an attempt after the first one. */
   plan: (attempt: number) => `nodes/attempt/${attempt}/plan`,
-  /** The job was stopped from outside. A second message ends the grace period. */
+  /** The job was interrupted, for example by Ctrl-C. A second message ends the grace period. */
   interrupt: 'nodes/interrupt',
   /** A node leaves an elastic job, which continues without it. */
   leaving: (id: string) => `nodes/leaving/${id}`,
   attempt: (attempt: number) => `nodes/attempt/${attempt}/`,
-  /** Prefix of the ranks' keys in an attempt. */
+  /** Prefix of the keys that ranks use in one attempt. */
   world: (attempt: number) => `world/${attempt}/`,
   heartbeat: (id: string) => `nodes/heartbeat/${id}`,
   failing: (attempt: number) => `nodes/attempt/${attempt}/failing`,

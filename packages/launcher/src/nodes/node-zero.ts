@@ -25,16 +25,16 @@ import {
 import { countRestarts, goesOn, judge } from './verdict.ts'
 import { HEARTBEAT, monitorHeartbeats, type HeartbeatMonitor } from './waiting.ts'
 
-/** Milliseconds for the other nodes to read the last verdict before the store closes. */
+/** Milliseconds for the other nodes to read the outcome of the last attempt before the store closes. */
 const CLOSING_TIME = 3000
 
 interface Watched {
   readonly monitor: HeartbeatMonitor
-  /** Aborted when the node is lost, or has left after the last verdict. */
+  /** Aborted when the node is lost, or has left after the last attempt. */
   readonly gone: AbortController
 }
 
-/** Creates node 0, which serves the store, watches the other nodes and decides on the verdict. */
+/** Creates node 0, which serves the store, watches the other nodes and decides the outcome of attempts. */
 export function createNodeZero(
   { placement, rendezvous: { hostTimeout }, restart }: Job,
   jobStore: JobStore,
@@ -103,7 +103,7 @@ export function createNodeZero(
     const ids = plan.nodes.slice(1).map(({ id }) => id)
     for (const id of watched.keys()) if (!ids.includes(id)) watched.delete(id)
     for (const id of ids) if (!watched.has(id)) watched.set(id, watch(id))
-    // If a node left before the watch began, there is no other notification.
+    // Check now: nothing announces a node that left before this listener existed.
     for (const id of ids) if (!members.arrived.has(id)) lose(id, 'its launcher has ended')
   }
 

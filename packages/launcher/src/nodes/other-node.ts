@@ -135,7 +135,7 @@ function explain(error: unknown, { rendezvous }: Job, whom: string): unknown {
   return tsrError('ERR_TSR_NODE_LOST', { node: 0, host: rendezvous.host, reason }, { cause: error })
 }
 
-/** Creates a node other than node 0. It reports to node 0 and receives its verdicts. */
+/** Creates a node other than node 0. The node reports to node 0, which decides the outcome. */
 export function createOtherNode(
   { placement, rendezvous: { hostTimeout } }: Job,
   { store, id, invitation }: Joined,
@@ -195,13 +195,13 @@ export function createOtherNode(
       return { verdict: judge({ plan, reports, lost, restarts: 0, maxRestarts: 0 }), reports }
     }
     const withoutZero = judgeAlone()
-    // If the store is lost, `verdict` rejects and node 0 counts as lost, so `withoutZero` resolves.
+    // If the connection to the store fails, node 0 counts as lost, and this node decides the outcome alone.
     const common = verdict.then(
       (said): Conclusion => ({ verdict: said, reports: undefined }),
       () => withoutZero,
     )
     const conclusion = await Promise.race([common, withoutZero])
-    // `withoutZero` may now reject. The race above handles that rejection.
+    // Stop waiting for the loss of node 0. The race above handles the resulting rejection.
     listening.abort()
     if (isElastic && goesOn(conclusion.verdict))
       plan = await receive(store, keys.plan(restartCount + 1), planWith(id))

@@ -42,7 +42,7 @@ export async function rendezvous(job: Job, context: JobContext): Promise<Nodes> 
       throw error
     }))
   if (address !== undefined && store !== undefined) return await lead(job, store, address, context)
-  // The name may still resolve to a lost host that this one replaces.
+  // Poll whether the name resolves to this host: at first, the name may belong to a lost node 0.
   const isHere = async (): Promise<boolean> => 'listen' in (await findListenAddress(place.host))
   const mayLead = isZero === undefined && address === undefined
   const joined = await joinNodes(job, context, mayLead ? isHere : undefined)
@@ -62,7 +62,7 @@ function isNodeZero({
   return isNodeZero ?? (nodeRank === undefined ? undefined : true)
 }
 
-/** Where the store of a single host listens: at its name, unless its first address is not of this host. */
+/** The listen address for the store of a single host: `host`, unless its first address is not local. */
 async function onlyAddress(host: string): Promise<string> {
   const [first = host] = await systemNames.lookup(host).catch(() => [])
   if ('listen' in (await findListenAddress(first))) return host

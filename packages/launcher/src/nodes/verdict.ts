@@ -22,7 +22,7 @@ export function countRestarts() {
       if (performance.now() - beganAt >= HEALTHY) used = 0
       return used
     },
-    /** Counts a restart if the verdict allows one. */
+    /** Counts a restart if the outcome of the attempt is a restart. */
     take(verdict: Verdict): Verdict {
       if (verdict.kind === 'failure' && verdict.restart !== undefined) used++
       return verdict
@@ -35,7 +35,7 @@ interface Evidence {
   /** The reports of all nodes that are still present. */
   readonly reports: readonly NodeReport[]
   readonly lost: readonly LostNode[]
-  /** Whether a lost node left voluntarily. If so, a failed rank is not the reason for the end. */
+  /** Whether a node has left voluntarily, so that failed ranks did not end the attempt. */
   readonly hasLeft?: boolean
   readonly restarts: number
   readonly maxRestarts: number
@@ -46,8 +46,8 @@ interface Evidence {
 }
 
 /**
- * Judges one attempt by the reports of all nodes. A rank's own failure takes precedence over a lost
- * host, which takes precedence over errors that are consequences of either.
+ * Decides the outcome of an attempt from the reports of all nodes. In order of precedence, the cause of a
+ * failure is a rank that failed by itself, a lost host, or a rank that failed because of another rank.
  */
 export function judge({
   plan,

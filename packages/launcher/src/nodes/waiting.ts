@@ -54,7 +54,7 @@ interface HeardNode {
 export type HeartbeatMonitor = ReturnType<typeof monitorHeartbeats>
 
 /**
- * Announces when another node falls silent, and when it is heard again.
+ * Announces when the heartbeats of another node stop, and when they arrive again.
  *
  * Counts missed heartbeats instead of reading the clock. A launcher that was suspended for an hour
  * (Ctrl-Z) then finds the heartbeats of the others in its socket when it resumes.

@@ -1,4 +1,4 @@
-/** Name of the global symbol that holds the function with which the watching thread injects faults. */
+/** The name of the global symbol of the function that injects faults into a rank. */
 export const INJECT = 'tsrun.inject'
 
 /** The file descriptor of the control pipe in a rank. */

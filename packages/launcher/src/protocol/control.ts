@@ -36,11 +36,11 @@ export const errorReport = object({
   short: object({ text, hidden: count() }).optional(),
   /** The code of the error, or of its first cause that is a TsrError. */
   code: text.optional(),
-  /** The ranks that this error is about: peers that were lost or have left. */
+  /** The ranks that the error names: peers that were lost or have left. */
   peers: list(count()),
   /** The wait that timed out; only for a time-out. */
   wait: timedOutWait.optional(),
-  /** How far the error is from the root cause; see `distanceFromCause`. */
+  /** 0 for a probable root cause, up to 3 for a sure consequence; see `distanceFromCause`. */
   distance: count(),
   /** True if the rank does not print the error. The report shows it, and the log file has its text. */
   silent: flag,

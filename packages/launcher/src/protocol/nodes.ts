@@ -88,7 +88,7 @@ export function planWith(id: string): Schema<NodePlan> {
   return nodePlan.refine(({ nodes }) => nodes.some((node) => node.id === id))
 }
 
-/** The answer to a node that may join. */
+/** The message that tells a node that it may join. */
 export function invitationOf(id: string) {
   return object({ plan: planWith(id), attempt: count() })
 }
@@ -96,7 +96,7 @@ export function invitationOf(id: string) {
 /** An error, whose fields `reviveTsrError` checks. */
 export const errorMessage = where<SerializedTsrError>(isObject, 'an error')
 
-/** The job was stopped from outside. */
+/** The job was interrupted, for example by Ctrl-C. */
 export const interruptMessage = object({
   /** The ID of the interrupted node. */
   by: text,
@@ -143,7 +143,7 @@ const outcome = object({
   place: rankPlace.optional(),
 })
 
-/** The reason why a job is stopped from outside. */
+/** The reason why a job is interrupted. */
 const interruption = object({
   /** The exit code of the launcher. */
   exitCode: count(),
@@ -175,7 +175,7 @@ const hostFacts = object({
 export const reportMessage = object({
   nodeRank: count(),
   outcomes: list(outcome, MOST),
-  /** Set if the node was stopped from outside before any rank failed. */
+  /** Set if the node was interrupted, for example by Ctrl-C, before any rank failed. */
   interruption: interruption.optional(),
   facts: hostFacts,
   /** The flight records of the node's ranks. For other nodes, only the newest entries. */

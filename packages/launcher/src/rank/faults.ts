@@ -22,7 +22,7 @@ export function acceptFaults(): void {
   })
 }
 
-/** Runs as an interrupt of the main thread, so most faults only schedule their effect. */
+/** V8 interrupts the main thread to call this function, so most faults only schedule their effect. */
 function inject(fault: FaultOrder, storePort: number): void {
   switch (fault.kind) {
     case 'throw':
@@ -69,7 +69,7 @@ function inject(fault: FaultOrder, storePort: number): void {
       disturb(fault, storePort)
       return
     default:
-      // The launcher sends signals for the other kinds.
+      // The launcher injects the other kinds of faults with signals.
       return
   }
 }

@@ -45,8 +45,8 @@ function isFatal(): boolean {
 }
 
 /**
- * True if only Node's crash message shows the location of the error. This is the case for a syntax error,
- * and for a thrown value without a stack, except for the reason of a rejected promise.
+ * True if only Node's crash message shows the location of the error: for a syntax error, or for a thrown
+ * value without a stack. The reason of a rejected promise has no location if it has no stack.
  */
 function isPlacedByNode(error: unknown, origin: NodeJS.UncaughtExceptionOrigin): boolean {
   const { name, stack } = Object(error) as Record<string, unknown>

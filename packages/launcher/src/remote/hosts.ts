@@ -199,7 +199,7 @@ export function openConnection(
   }
 }
 
-/** A command for the shell of a host. It changes to the directory and adds Node to the PATH first. */
+/** Makes a shell command that changes to the directory, adds Node to the PATH and runs the command. */
 export function commandIn(cwd: string, command: string): string {
   const path = `PATH="$PATH":${quoted(dirname(process.execPath))}`
   return `cd ${quoted(cwd)} && ${path} && export PATH && ${command}`

@@ -26,7 +26,7 @@ export interface SpawnOptions<Args extends readonly unknown[] = readonly unknown
    * Default: the script of this process.
    */
   readonly base?: string | URL
-  /** Variables for the ranks, in addition to the environment of this process; undefined removes one. */
+  /** Variables to add to the environment of the ranks; undefined removes an inherited variable. */
   readonly env?: Readonly<Record<string, string | undefined>>
   /** Additional arguments of Node, as in `child_process.fork`. Default: none. */
   readonly execArgv?: readonly string[]

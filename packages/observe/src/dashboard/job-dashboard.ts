@@ -29,9 +29,9 @@ const UPDATE_LINES = 100
 const LINE_LENGTH = 2000
 /** Maximum characters of a report. */
 const REPORT_LENGTH = 200_000
-/** One hour of points, one per second. */
+/** Maximum points of a chart: one hour at one point per second. */
 const KEPT_POINTS = 3600
-/** Milliseconds between points, and the least time between polls of links and steps. */
+/** Milliseconds between points, and minimum milliseconds between polls of links and steps. */
 const POINT_INTERVAL = 1000
 /** Ratio of the pause after a poll to the duration of the poll. The pause is at most LONGEST_PAUSE. */
 const LOOK_PAUSE = 200
@@ -39,11 +39,11 @@ const LONGEST_PAUSE = 5000
 
 /** Options of `openJobDashboard`. */
 export interface DashboardOptions {
-  /** 0: any free port. */
+  /** The port to listen at; 0: any free port. */
   readonly port: number
   /**
-   * Milliseconds for which the page stays open after the job. Undefined: until Ctrl-C, but only if the
-   * job failed and stdin is a terminal.
+   * Milliseconds for which the page stays open after the job. Default: until Ctrl-C if the job failed and
+   * stdin is a terminal, otherwise 0.
    */
   readonly linger: number | undefined
   readonly script: string
@@ -135,7 +135,7 @@ export async function openJobDashboard(options: DashboardOptions, host: ObserveH
 
   return {
     close,
-    /** Switches to this attempt. */
+    /** Shows this attempt instead of the previous one. */
     follow(next: AttemptFacts, read: () => readonly RankStatus[]) {
       attempt = next
       readRanks = read
@@ -154,11 +154,11 @@ export async function openJobDashboard(options: DashboardOptions, host: ObserveH
     showFailure(text: string) {
       report = shortened(visibleText(text), REPORT_LENGTH)
     },
-    /** Shows the outcome of the job, and keeps the page open as long as the options say. */
+    /** Shows the outcome of the job, and keeps the page open for `options.linger`. */
     async end(exitCode: number) {
       phase = exitCode === 0 ? 'succeeded' : 'failed'
       endedAt = monotonicNow()
-      // Clear the report of an earlier attempt, which failed.
+      // Clear the report of an earlier attempt that failed.
       if (exitCode === 0) report = undefined
       const { stop } = host
       const { linger = exitCode !== 0 && isatty(0) ? Infinity : 0 } = options

@@ -103,7 +103,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
   })
   sendUpdate()
   return {
-    /** Includes the token. */
+    /** The address of the page, including the token. */
     url: `http://127.0.0.1:${server.address.port}/?token=${token}`,
     /** Sends the last changes and closes the server. */
     close: async () => {

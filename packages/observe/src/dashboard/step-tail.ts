@@ -78,7 +78,10 @@ function openSpanTail(path: string) {
   const { header } = file
   const decode = spanDecoder(header)
   let at = file.begin
-  /** All spans since this time have been read. Infinity after a skipped part, until the next step ends. */
+  /**
+   * Every span that starts at or after this time has been read. After a skipped part of the file, the time
+   * is Infinity until the next step ends.
+   */
   let from = header.monotonic
 
   const forget = () => {

@@ -70,9 +70,9 @@ export type Bar = readonly [kind: number, start: number, end: number, microbatch
 export interface CollectiveView {
   readonly name: string
   readonly bytes: number
-  /** When this rank started the collective, so its values were ready. */
+  /** Time at which this rank started the collective, because its values were ready. */
   readonly ready: number
-  /** When all ranks of the collective on this host had arrived. */
+  /** Time at which all ranks of the collective on this host had arrived. */
   readonly arrived: number
   readonly end: number
 }
@@ -91,7 +91,7 @@ export interface StepRankView {
 /** The last step that all ranks of this host have completed. */
 export interface StepView {
   readonly step: number
-  /** From the start of the first rank to the end of the last. */
+  /** Time from the start of the first rank to the end of the last rank. */
   readonly milliseconds: number
   /** Length of the ideal pipeline schedule; undefined without a pipeline. */
   readonly idealMilliseconds: number | undefined
@@ -101,13 +101,13 @@ export interface StepView {
 /** Bytes that ranks of this host have sent to each rank of the world. */
 export interface LinksView {
   readonly ranks: readonly number[]
-  /** Indexed by the position in `ranks`, then by rank of the world. */
+  /** Bytes, indexed by the position of the sender in `ranks`, then by the rank of the receiver. */
   readonly sent: readonly (readonly number[])[]
 }
 
 /** The trace of a recorded job. */
 export interface RecordedView {
-  /** The numbers of the steps that all ranks have, in order. */
+  /** The numbers of the steps that the traces of all ranks contain, in order. */
   readonly steps: readonly number[]
   readonly summary: TraceSummary
   /** Sentences that describe the summary, without the table of ranks. */
@@ -137,13 +137,13 @@ export interface DashboardUpdate {
   readonly job: JobView
   readonly points: readonly ChartPoint[]
   readonly lines: readonly LogLine[]
-  /** About once per second. */
+  /** Present about once per second. */
   readonly links?: LinksView | undefined
-  /** Only if it has changed. */
+  /** Present if the step has changed. */
   readonly step?: StepView | undefined
   /** Number of lines dropped because there were too many. */
   readonly dropped: number
   readonly report?: string | undefined
-  /** Only for a recorded job. */
+  /** Present for a recorded job only. */
   readonly recorded?: RecordedView | undefined
 }

@@ -52,7 +52,7 @@ export function balancedSchedule(spans: readonly (readonly Span[])[], windows: r
   return {
     /** The computations of each rank, from the beginning of the schedule. */
     actions,
-    /** When the last rank ends. */
+    /** Time at which the last rank ends. */
     length,
     /** The pipeline bubble: the idle time of each rank while the pipeline fills and drains. */
     idle: actions.map((done) =>
@@ -71,7 +71,9 @@ function meanTime(actions: readonly Action[], kind: SpanKind) {
   return own.reduce((sum, { start, end }) => sum + (end - start), 0) / own.length
 }
 
-/** When all dependencies of an action have ended; undefined if any has not ended yet. */
+/**
+ * Returns the time at which all dependencies of an action have ended; undefined if any has not ended yet.
+ */
 function readyAt(
   { kind, stage, microbatch }: Action,
   last: number,

@@ -184,7 +184,7 @@ const RANK = 2 * MOST
 /** Index of the garbage collector's track, after the tracks of the main thread. */
 const COLLECTOR = MOST - 1
 
-/** Asynchronous kinds of the main thread, whose spans may overlap. */
+/** The kinds of asynchronous spans of the main thread. They may overlap. */
 const asynchronous: ReadonlySet<SpanKind> = new Set<SpanKind>([
   'step',
   'input',
@@ -196,12 +196,12 @@ type Tracks = ReturnType<typeof assignTracks>
 
 /** Assigns the spans of a rank to tracks (threads of the trace), in which slices are nested or disjoint. */
 function assignTracks(rank: number, onNew: (tid: number, name: string) => void) {
-  /** By track of the main thread: the ends of its open asynchronous slices, outermost first. */
+  /** For each track of the main thread: the ends of its open asynchronous slices, outermost first. */
   const main: number[][] = []
-  /** By track of the engine: when the track becomes free. */
+  /** For each track of the engine: the time at which the track becomes free. */
   const engine: number[] = []
   const known = new Set<number>()
-  /** @param number - the index of the track among those of its kind */
+  /** @param number - the index of the track among tracks of the same kind */
   const trackOf = (track: number, kind = '', number = 0) => {
     // Thread ID 0 is reserved for the system.
     const tid = rank * RANK + track + 1

@@ -72,11 +72,11 @@ function partsOf(files: readonly SpanFileReader[]) {
   return [...operations.values()]
 }
 
-/** For each ordered pair of hosts, the least time from a start on the first to an end on the second. */
+/** Returns the least time from a start on one host to an end on another, for each ordered pair of hosts. */
 function boundsBetween(operations: readonly (readonly Part[])[]) {
   const bounds = new Map<string, number>()
   for (const parts of operations) {
-    // By host: the latest start for which other ranks wait, and the earliest end that waits for others.
+    // For each host: the latest start of a needed rank, and the earliest end of a rank that needs others.
     const [begins, ends] = [new Map<string, number>(), new Map<string, number>()]
     for (const { host, start, end, isNeeded, needs } of parts) {
       if (isNeeded) begins.set(host, Math.max(begins.get(host) ?? -Infinity, start))

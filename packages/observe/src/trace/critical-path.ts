@@ -9,7 +9,7 @@ export interface PathShare {
   readonly milliseconds: number
 }
 
-/** Sums over several steps. */
+/** Sums of the times of several steps. */
 export interface PathTotals {
   readonly path: Map<string, PathShare>
   /** The time that other ranks waited for each rank, directly or through other waiting ranks. */

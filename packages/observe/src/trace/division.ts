@@ -16,7 +16,7 @@ export interface Piece extends Window {
   readonly operation: Span | undefined
 }
 
-/** The parts of the spans of the main thread. */
+/** Maps the kind of a main thread span to the part of a step. */
 export const partOfKind: Readonly<Partial<Record<SpanKind, StepPart>>> = {
   input: 'input',
   batch: 'batch',
@@ -40,7 +40,7 @@ export interface Arrival {
   readonly start: number
 }
 
-/** The last arrival at each collective; for `divideWindow`. */
+/** Collects which rank arrives last at each collective. `divideWindow` uses it. */
 export class Arrivals {
   readonly #last = new Map<string, Arrival>()
 
@@ -51,7 +51,7 @@ export class Arrivals {
     if (last === undefined || start > last.start) this.#last.set(key, { rank, start })
   }
 
-  /** The last arrival at the collective of this span. */
+  /** Returns the last arrival at the collective of this span. */
   of({ group, sequence }: Span): Arrival | undefined {
     return this.#last.get(`${group} ${sequence}`)
   }
@@ -61,7 +61,7 @@ export class Arrivals {
 interface Pending extends Window {
   readonly span: Span
   readonly ready: number
-  /** When the main thread noticed the end of the operation. */
+  /** Time at which the main thread noticed the end of the operation. */
   readonly noticed: number
 }
 
@@ -159,7 +159,7 @@ function innermost(spans: readonly Span[]) {
   }, undefined)
 }
 
-/** When the end of a span was noticed. */
+/** Returns the time at which the end of a span was noticed. */
 export function noticedEnd({ end, noticed = 0 }: Span): number {
   return end + noticed
 }

@@ -17,7 +17,7 @@ export type TimeShare = (typeof timeShares)[number]
 /** Milliseconds of each share in a step. */
 export type TimeShares = Readonly<Record<TimeShare, number>>
 
-/** The share that each part counts as, except `waiting`. */
+/** The share to which each part is added. `waiting` is split into `bubble` and `imbalance`. */
 export const shareOfPart = {
   input: 'input',
   batch: 'input',

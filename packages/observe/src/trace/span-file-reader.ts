@@ -13,7 +13,7 @@ import {
 import { noticedEnd } from './division.ts'
 
 const LONGEST_HEADER = 16 * 1024
-/** Bytes of a part. A step is shown from whole parts, so smaller parts are faster. */
+/** Size of a part in bytes. Showing a step decodes whole parts, so smaller parts are faster. */
 const PART = 2 ** 18
 
 /**
@@ -52,7 +52,7 @@ export class SpanFileReader {
    * Yields the spans of successive parts of the file.
    *
    * @param most - maximum bytes of a part
-   * @param decode - must have read the names of the file, unless `from` is the beginning of the file
+   * @param decode - a decoder that has read the names, unless `from` is the beginning of the file
    * @param from - start of a record
    * @param isSkipped - whether to skip the spans, which is much faster
    */

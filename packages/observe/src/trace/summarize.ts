@@ -13,9 +13,9 @@ export interface SummaryRequest {
   readonly directories: readonly string[]
   /** The folders as the user wrote them, for messages. */
   readonly names: readonly string[]
-  /** In the syntax of `parseStepRange`; undefined: the last steps. */
+  /** The steps, in the syntax of `parseStepRange`. Default: the last steps. */
   readonly steps: string | undefined
-  /** Default: the newest run. */
+  /** The ID of the run. Default: the newest run. */
   readonly run: string | undefined
   /** The file for Perfetto; undefined: a file in the folder, which is written only if it is outdated. */
   readonly output: string | undefined

@@ -10,7 +10,7 @@ import { readSteps, type RecordedSteps, type TracedRun } from './traced-run.ts'
 export interface RankSummary {
   readonly rank: number
   readonly host: string
-  /** Milliseconds. */
+  /** Mean duration of a step in milliseconds. */
   readonly step: number
   readonly shares: TimeShares
   /** Milliseconds of a step in which other ranks wait for this rank, directly or indirectly. */

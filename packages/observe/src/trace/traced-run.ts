@@ -134,7 +134,7 @@ export function readSteps({ runId, lastAttempt, files }: TracedRun) {
       count,
       steps,
       whole: new Map<number, RecordedStep>(first < last ? [[0, whole]] : []),
-      /** Returns the spans that overlap an interval of the common clock, without steps, ordered by start. */
+      /** Returns the spans except steps that overlap an interval of the common clock, ordered by start. */
       spansBetween: (start: number, end: number): Span[] =>
         indexes
           .flatMap((between) => between(start - offset, end - offset))

@@ -80,7 +80,7 @@ export async function recordChain(
   let first = needsInputGradient ? 0 : undefined
   /**
    * The tensors that the chain owns. If any segment is recomputed, these are the inputs of all links.
-   * Otherwise it is the output of the last exchange, until the next segment has used it.
+   * Otherwise, the chain owns the output of the last exchange until the next segment has used it.
    */
   const kept: Tensor[] = []
   let isSpent = false

@@ -140,7 +140,7 @@ export class RepeatableRecording {
   }
 }
 
-/** Runs a forward pass without recording it. The caller disposes the result, even if it is `x`. */
+/** Runs a forward pass without recording it. The caller disposes the result, even if the result is `x`. */
 export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
   return ownedResults(() => [module.forward(x)])[0]!
 }

@@ -12,9 +12,9 @@ type RecordOnTape = (
 ) => Recording
 
 /**
- * Checks the private parts of TensorFlow.js that recordings rely on: compares the gradients of a small
- * function by a recording with those of tf.grads. The function uses one tensor twice, and its recording
- * has a node of `withGradients`.
+ * Checks the private parts of TensorFlow.js that recordings rely on: records a small function, and
+ * compares its gradients with the results of tf.grads. The function uses one tensor twice, and its
+ * recording has a node of `withGradients`.
  *
  * @throws ERR_TSR_AUTOGRAD when the gradients differ or the recording leaks tensors
  */

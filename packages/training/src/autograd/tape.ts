@@ -91,7 +91,7 @@ export function disposeTape(tape: readonly TapeNode[]): void {
   for (const { saved } of tape) for (const tensor of saved ?? []) tensor.dispose()
 }
 
-/** Like tf.tidy, but the caller owns tensors passed to `claim`. It clones older and repeated ones. */
+/** Like tf.tidy, but the caller owns claimed tensors. `claim` clones older and repeated tensors. */
 function inScope<T extends TensorContainer>(compute: (claim: (tensor: Tensor) => Tensor) => T): T {
   engine.startScope()
   const { id } = engine.state.activeScope!

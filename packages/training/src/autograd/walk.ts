@@ -113,7 +113,7 @@ export function tapePasses(
   }
 }
 
-/** Propagates the gradients through the nodes, and reports those of the requested parameters. */
+/** Propagates the gradients through the nodes, and reports the gradients of requested parameters. */
 function walk(
   gradients: Gradients,
   nodes: readonly DependentNode[],
@@ -190,7 +190,7 @@ function gradientSums(value: Tensor, dy: Tensor, outlives = false) {
       return sum === dy ? tf.keep(tf.clone(sum)) : sum
     },
 
-    /** Computes the gradients of a node's targets from those of its outputs. Adds them to the sums. */
+    /** Computes a node's input gradients from its output gradients, and adds them to the sums. */
     propagate(node: DependentNode) {
       const dys = node.outputs.map(({ id }) => sums.get(id))
       const results = ownedResults(() => inputGradients(node, dys))

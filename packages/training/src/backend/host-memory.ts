@@ -24,7 +24,7 @@ export function viewOf(tensor: TensorInfo): Float32Array {
   return values
 }
 
-/** Returns the values of a tensor, which must not be written to; undefined if only a device has them. */
+/** Returns a tensor's values, for reading only; undefined if the values are only on a device. */
 export function valuesAtHand(tensor: TensorInfo): HostArray | undefined {
   const { view, peek } = currentBackend()
   return (view ?? peek)?.(tensor)

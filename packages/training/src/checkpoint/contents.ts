@@ -64,7 +64,7 @@ export type Contents = ObjectOf<typeof fields>
 export const INDEX = 'index.json'
 const FORMAT = 'tsrun checkpoint 1'
 
-/** Returns the text of `index.json`: the contents, with a CRC-32 of them. */
+/** Returns the text of `index.json`: the contents and their CRC-32. */
 export function encodeContents({ save, ...others }: Contents): string {
   const text = JSON.stringify({ save, ...others })
   return `{"format":"${FORMAT}","crc32":${crc32(text)},"contents":${text}}\n`

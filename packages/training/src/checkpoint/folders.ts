@@ -177,7 +177,7 @@ export async function latestCheckpoint(
   return await latestFor('latestCheckpoint', directory, group)
 }
 
-/** Like `latestCheckpoint`, for use in the public function `call`. */
+/** Like `latestCheckpoint`, but called by the public function that `call` names. */
 export async function latestFor(call: string, directory: string, group?: ProcessGroup) {
   const rank = group?.rank ?? 0
   const [latest] = await onAllRanks(group, call, async () =>

@@ -26,7 +26,7 @@ function tryOpen(): number | undefined {
     readSync(file, copy, 0, copy.length, addressOf(bytes))
     if (Buffer.compare(bytes, copy) === 0) return file
   } catch {
-    // The permission model, a sandbox or the kernel forbids it.
+    // The permission model, a sandbox or the kernel forbids opening the file.
   }
   if (file !== undefined) closeSync(file)
   return undefined

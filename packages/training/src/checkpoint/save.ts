@@ -207,7 +207,7 @@ interface BackgroundSave {
 }
 
 interface SaveQueue {
-  /** Settles when the last save has ended. Resolves to that save if it failed in the background. */
+  /** Settles when the last save has ended. If the save failed in the background, resolves to the save. */
   last: Promise<BackgroundSave | undefined>
   /** The group for messages of background saves; see `writersOf`. */
   writers?: Promise<ProcessGroup | undefined>

@@ -10,7 +10,7 @@ export function folderOfDataset(dataset: string, packageName: string): string {
       const manifest = createRequire(resolve(origin)).resolve(`${packageName}/package.json`)
       return join(dirname(manifest), 'data')
     } catch {
-      // The package is not installed there.
+      // The package cannot be resolved from `origin`.
     }
   }
   throw tsrError('ERR_TSR_DATASET_MISSING', { dataset, package: packageName })

@@ -32,8 +32,8 @@ const DEVIATION = 0.3081
 /**
  * The MNIST digits: gray images of 28 x 28 pixels as 784 inputs, in ten classes.
  *
- * A pixel p from 0 to 255 becomes (p / 255 - 0.1307) / 0.3081, as in the examples of PyTorch. This gives
- * mean 0 and standard deviation 1 over the training set. Pixels are kept as bytes until a batch is
+ * A pixel p from 0 to 255 becomes (p / 255 - 0.1307) / 0.3081, as in the examples of PyTorch. The
+ * training set then has mean 0 and standard deviation 1. Pixels are kept as bytes until a batch is
  * created. Each file is read at first use, so a rank that only needs labels never loads images.
  *
  * @throws ERR_TSR_ARGUMENT for an unknown split or option

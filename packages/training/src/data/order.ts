@@ -108,8 +108,8 @@ export interface Sampler extends Iterable<number> {
 /**
  * Distributes the examples of an epoch among ranks. Each rank gets every `ranks`-th example, and
  * each example occurs once. In contrast, torch's DistributedSampler repeats examples if `ranks`
- * does not divide their number. The batches of all ranks together equal one batch of a
- * single process that is `ranks` times as large.
+ * does not divide their number. Together, the batches of all ranks equal one batch of a single
+ * process with a batch size `ranks` times as large.
  *
  * @throws ERR_TSR_ARGUMENT
  *

@@ -58,7 +58,7 @@ type CompleteOptions = ReturnType<typeof readOptions>
 
 const limitRule = where<number>((value) => Number(value) >= 0, 'a number of batches >= 0')
 
-/** Sequences, and the next token for each of their tokens. */
+/** Sequences of tokens, with the next token at each position. */
 export interface TextBatch {
   readonly size: number
   /** The index of the batch's first sequence within the batch of all ranks. */

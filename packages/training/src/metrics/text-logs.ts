@@ -57,7 +57,7 @@ function textFormat(
   lineOf: (...entry: Parameters<LogFormat['encode']>) => string,
 ): LogFormat {
   return {
-    /** With a rank, returns `metrics.rank-3.csv` for `metrics.csv` and rank 3. */
+    /** Adds the rank, if given, to a path: `metrics.csv` becomes `metrics.rank-3.csv` for rank 3. */
     fileOf(path, rank) {
       if (rank === undefined) return path
       return path.replace(/(\.[^./\\]*)?$/, (ending) => `.rank-${rank}${ending}`)

@@ -118,7 +118,7 @@ export function isRepeatable(module: Module, x?: Tensor): boolean {
   return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
 }
 
-/** Returns the layers of a chain in order; else the model itself, or nothing if it has no `forward`. */
+/** Returns the layers of a model in order; without `layers`, the model; without `forward`, nothing. */
 export function chainOf(model: Partial<Module>): readonly Module[] {
   if (model.forward === undefined) return []
   return model.layers ?? [model as Module]

@@ -36,8 +36,8 @@ export interface Loss {
 
   /**
    * Returns the denominator of the mean, for losses that do not count every example once (padding,
-   * masks, weights). The result must depend only on the labels. It may be a fraction, or 0.
-   * Default: the number of examples.
+   * masks, weights). The result must depend only on the labels. The denominator may be a fraction,
+   * or 0. Default: the number of examples.
    */
   readonly count?: (labels: Tensor) => Maybe<number>
 

@@ -57,7 +57,7 @@ export function partLoss(given: Loss) {
   functionRule.check('loss.summed', summed)
   const loss = summed ?? given
   const known = summed === undefined ? declared : 'sum'
-  /** Undefined until a trial determines it. */
+  /** The reduction of the loss; undefined until a trial determines it. */
   let reduction = known
   const countLabels = given.count ?? summed?.count
   const countCorrect = given.countCorrect ?? summed?.countCorrect

@@ -34,7 +34,7 @@ const lost = new FinalizationRegistry<Map<string, readonly Tensor[]>>((vectors) 
 export type ParameterStates = ReturnType<typeof parameterStates>
 
 /**
- * Creates the state of an optimizer, in the memory of the backend. It can be copied to arrays.
+ * Creates an optimizer state in the memory of the backend. The state can be copied to arrays.
  *
  * @param names - the names of the state vectors of each parameter
  */

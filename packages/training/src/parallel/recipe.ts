@@ -55,7 +55,7 @@ export function checkSearch(
 
 /**
  * The layers whose activations are recomputed: all, none, or those with matching names. A layer's name is
- * its key in `children`, or its index if it has none.
+ * its key in `children`, or else its index.
  */
 export type Recompute = boolean | NamePatterns
 

@@ -25,9 +25,8 @@ export function registerGradients(): void {
 type Gradients = Readonly<Record<string, () => Tensor>>
 
 /**
- * Corrects gradients of TensorFlow.js on all backends: those of tf.mirrorPad, of tf.cumsum unless it sums
- * along the last axis, of tf.prod along negative axes or all axes, of tf.floorDiv, and of operations with
- * broadcast operands.
+ * Corrects the gradients of some operations on all backends: tf.mirrorPad, tf.cumsum along any axis but
+ * the last, tf.prod along negative axes or all axes, tf.floorDiv, and operations with broadcast operands.
  */
 function registerArrayGradients(): void {
   register('MirrorPad', (_, dy, [x], attrs) => ({ x: () => mirrorGradient(dy, x!, attrs) }))

@@ -10,7 +10,7 @@ export type Places = ReturnType<typeof backend_util.computePool2DInfo>
 export type Border = [number, number][]
 type Size = Parameters<typeof backend_util.computePool2DInfo>[1]
 
-/** The attributes that determine the windows of a convolution, of a pooling, or of the gradient of one. */
+/** The attributes that determine the windows of a convolution, a pooling, or a gradient of either. */
 export interface WindowAttributes {
   readonly strides: Size
   readonly pad: Parameters<typeof backend_util.computePool2DInfo>[4]
@@ -48,7 +48,7 @@ export function convolutionPlaces(
   return fitting(computeConv2DInfo(x, w, strides, dilations, pad, dimRoundingMode, isDepthwise))
 }
 
-/** TensorFlow.js gives negative numbers of windows if they are larger than the image. */
+/** If the window is larger than the image, TensorFlow.js computes a negative number of windows. */
 function fitting(places: Places): Places {
   const { outHeight, outWidth, inHeight, inWidth, filterHeight, filterWidth } = places
   if (outHeight >= 0 && outWidth >= 0) return places
@@ -59,7 +59,7 @@ function fitting(places: Places): Places {
   )
 }
 
-/** Returns where the windows of a convolution, a pooling kernel or a gradient of these are. */
+/** Returns the positions of the windows of a convolution, a pooling, or a gradient of either. */
 export function windowPlaces(
   inputs: Readonly<Record<string, Pick<TensorInfo, 'shape'> | undefined>>,
   attrs: WindowAttributes,
@@ -99,9 +99,9 @@ export function axesOf(places: Places): readonly [height: Axis, width: Axis] {
 }
 
 /**
- * Returns the padding of images up to the end of the last window. It is negative for an axis that has room
- * for another window: if the padding is a number, TensorFlow.js takes the number of windows of both axes
- * from the first axis.
+ * Returns the padding of images up to the end of the last window. The padding is negative for an axis that
+ * has room for another window: if the padding is a number, TensorFlow.js takes the number of windows of
+ * both axes from the first axis.
  */
 export function borderOf(places: Places): Border {
   const padding = axesOf(places).map(({ size, window, stride, before, outputs }) => {

@@ -54,7 +54,7 @@ function describeSetting(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'an object' : String(value)
 }
 
-/** Checks that named values are the same on all ranks, which must all call this function. */
+/** Checks that named values are the same on all ranks. All ranks must call this function. */
 export async function compareFacts(
   world: ProcessGroup,
   label: string,

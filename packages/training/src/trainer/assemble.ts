@@ -72,7 +72,7 @@ export async function assemble(model: TrainableModel, options: TrainerOptions) {
   }
   try {
     const frozen = checked.frozen && (await frozenIn(core, checked.frozen, pp))
-    // `replica` averages gradients. It exists if there are several replicas, or sharded state.
+    // `replica` averages gradients, if there are several replicas or the state is sharded.
     const replica = await replicate(core, { ...checked, frozen }, layout)
     return { core, replica, layout, options: checked }
   } catch (error) {

@@ -165,7 +165,7 @@ async function checkNext({ layout }: Trainer, has: boolean, before: number): Pro
   )
 }
 
-/** Returns the batches of this replica for an evaluation. All ranks must call it. Errors use `name`. */
+/** Returns this replica's batches for an evaluation. All ranks must call it. Errors contain `name`. */
 export async function evaluationData(
   run: Trainer,
   { data, batch }: { readonly data: AnyBatch | EvaluationData; readonly batch: number },
@@ -177,7 +177,7 @@ export async function evaluationData(
   const isSet = isExamples(found)
   if (!isSet && !isIterable(found)) throw notData(name, found)
   const { world } = run.layout
-  // Whole replicas on one rank each may have different numbers of batches.
+  // If each replica is on one rank, replicas may have different numbers of batches.
   const isTogether = run.isSharded || run.share[1] < world.size
   if (isSet || isTogether) {
     await compareFacts(world, 'length of the evaluation data', { [name]: lengthOf(found) })

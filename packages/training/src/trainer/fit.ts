@@ -112,7 +112,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
   }
 
   try {
-    // After a resume at the end of an epoch, no batch is left in it.
+    // After a resume at the end of an epoch, the epoch has no batches left.
     let mayBeEmpty = resumed !== undefined || 'loadState' in data
     while (end === undefined && source.epoch < epochs && run.steps < limit) {
       const { epoch } = source
@@ -188,7 +188,7 @@ function isMultiple(step: number, every: number | undefined): boolean {
 interface SavedPosition {
   readonly position: unknown
   readonly smallest: number | null
-  /** The step and the epoch of the original start. The options `epochs` and `steps` count from these. */
+  /** The step and the epoch of the original start, from which `epochs` and `steps` are counted. */
   readonly first: { readonly step: number; readonly epoch: number }
 }
 

@@ -28,8 +28,8 @@ import type { CheckedOptions, TrainerOptions } from './options.ts'
 /** The result of `Trainer.step`. All figures except `waited` are the same on all ranks. */
 export interface TrainerStep {
   /**
-   * The mean loss over the examples of all replicas, or over their labels that are not ignored. It is 0
-   * if there are none.
+   * The mean loss over the examples of all replicas, or over their labels that are not ignored. The
+   * loss is 0 if no example or label counts.
    */
   readonly loss: number
   /** The number of examples in the batches of all replicas. */

@@ -4,7 +4,7 @@ import type { Heap } from '../../arena/heap.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { EAGER_LIMIT, HEADER_BYTES } from './frame.ts'
 
-/** Smallest block of a frame in bytes. Larger sizes double, up to that of eager frames. */
+/** Smallest block in bytes. Each larger block size is twice the one before, up to LARGEST_BLOCK. */
 const SMALLEST_BLOCK = 64
 const LARGEST_BLOCK = HEADER_BYTES + EAGER_LIMIT
 const SCRATCH = 0.875

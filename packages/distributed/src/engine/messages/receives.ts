@@ -100,8 +100,8 @@ export class Receives {
       stream.unexpected.push(requested)
       this.#announce(stream, index, fingerprint)
     } else if (receive.cancelled) {
-      // Clear the send, to discard the data on arrival. A large receive was already cleared when it
-      // was posted.
+      // Send a clear-to-send, and discard the data on arrival. For a large receive, the
+      // clear-to-send was sent earlier.
       if (receive.bytes <= EAGER_LIMIT) {
         this.#link.writer.write(frameKinds.clearToSend, stream, requested)
       }

@@ -44,14 +44,14 @@ export function createOperations(group: GroupIdentity, runner: Runner) {
   let collectives = 0
   let messages = 0
   let isFinished = false
-  /** An operation whose result nobody has read. */
+  /** An operation that wrote an output and ended before anyone awaited it. */
   let unread: Run | undefined
-  /** A collective that has failed, though nobody has waited for it. */
+  /** The first collective that failed before anyone awaited it. */
   let failed: { readonly run: Run; readonly error: Error } | undefined
   /** Whether an error has reached a caller. Then `unreadError` reports nothing. */
   let isErrorRead = false
   let mode: StartMode = 'started'
-  /** With this many pending operations, completed ones are removed even if unread. */
+  /** Number of pending operations at which completed ones are removed even if nobody awaits them. */
   let sweepAt = 100
 
   const refuse = (operation: string): never => {

@@ -20,9 +20,9 @@ export type Arguments = readonly [unknown, unknown, unknown, unknown]
 /** The last blocking call of a collective. */
 interface Last {
   readonly args: Arguments
-  /** Whether the call has been repeated. */
+  /** Whether the same call was made twice in a row. */
   isRepeated: boolean
-  /** Prepared at the third call in a row with these arguments. */
+  /** The prepared call; undefined before the third call in a row with these arguments. */
   prepared: { runSync(): void } | undefined
 }
 

@@ -70,7 +70,7 @@ export async function joinWorld(
   }
 }
 
-/** Leaves the world when the script of rank 0 ends. The store stays while it is needed. */
+/** Leaves the world when the script of rank 0 ends. The store stays open while other ranks need it. */
 function leaveBeforeExit(past: Past): void {
   process.on('beforeExit', (code) => {
     const world = past.group?.world

@@ -16,7 +16,7 @@ import { addressForPeers, exchangeEndpoints } from './endpoints.ts'
 import type { InitSettings, Joining } from './options.ts'
 import { warnWithoutSharing } from './sharing.ts'
 
-/** After a failure with fewer bytes than this, `reserveMemory` tries no smaller memory. */
+/** Bytes. If `reserveMemory` fails with less memory than this, it does not retry with even less. */
 const SHORT_ARENA = 256 * 1024 * 1024
 
 /**

@@ -55,11 +55,11 @@ export interface InitOptions {
    * - `shared-memory` fails if ranks of one host cannot share memory.
    * - `mpi` needs `@tsrun/mpi`, and mpirun or srun. libmpi runs the collectives and sends the
    *   messages.
-   * - `fake` is for stepping through one rank of a world without the others, as torch's backend
+   * - `fake` is for stepping through one rank of a world without the others, like torch's backend
    *   `fake`. Every operation completes at once, as if each other rank had passed the same values:
    *   a sum is `size` times the input, and a gather is `size` copies of it. In an all-to-all, each
    *   rank sends the slice that this rank sends to itself. A broadcast leaves the buffer as it is. A
-   *   receive, and a scatter from another rank, give zeros; of objects, undefined. A send is
+   *   receive, and a scatter from another rank, give zeros, or undefined for objects. A send is
    *   dropped.
    */
   readonly transport?: TransportName | 'auto'
@@ -70,7 +70,7 @@ export interface InitOptions {
    * - `worker` moves messages while this thread computes.
    * - `inline` runs the engine while this thread waits. The latency is lower, but communication
    * does not overlap with computation.
-   * - `auto` means TSRUN_ENGINE. If that is not set, it means `inline` on a job of one host with
+   * - `auto` means TSRUN_ENGINE. Without that variable, `auto` means `inline` on a job of one host with
    * fewer than two cores for each rank, and `worker` otherwise.
    */
   readonly engine?: EngineName | 'auto'
@@ -268,7 +268,7 @@ export interface EngineContext {
 }
 
 /**
- * Number of ranks per core from which worker engines only cost time, because communication and
+ * With this many ranks per core or more, worker engines only cost time, because communication and
  * computation cannot overlap.
  */
 const CROWD = 8

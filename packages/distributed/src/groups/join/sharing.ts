@@ -21,7 +21,7 @@ export interface SegmentSurvey {
   /** The segment of each rank, indexed by rank; undefined if the rank offers no segment. */
   readonly segments: readonly (SegmentAddress | undefined)[]
   /**
-   * Whether all ranks of this host must share memory. If not required, ranks that cannot share
+   * Whether all ranks of this host must share memory. Otherwise, ranks that cannot share
    * memory use tcp.
    */
   readonly isRequired: boolean

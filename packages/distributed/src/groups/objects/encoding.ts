@@ -9,7 +9,7 @@ export function encodeObject(value: unknown) {
   return { length: Int32Array.of(bytes.length), bytes }
 }
 
-/** Decodes a value. A fake peer sends no bytes, which give undefined. */
+/** Decodes a value. Returns undefined for zero bytes, which only a fake peer sends. */
 export function decodeObject(bytes: Uint8Array): unknown {
   return bytes.length === 0 ? undefined : decode(bytes, LARGEST)
 }

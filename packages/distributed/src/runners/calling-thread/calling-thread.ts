@@ -22,8 +22,8 @@ import { MessageLane } from './message-lane.ts'
 /** Milliseconds without progress after which a waiting caller hands its operation to the engine. */
 const PATIENCE = 0.2
 /**
- * Replaces PATIENCE for a receive that blocks its caller, if the engine makes progress without this thread.
- * An engine that takes over a receive also takes the messages that follow, and it needs a core.
+ * Milliseconds that replace PATIENCE for a blocking receive, if the engine has its own thread. An engine
+ * that takes over a receive needs a core, and also takes the messages that follow.
  */
 const BLOCKED_RECEIVE_PATIENCE = 1
 /** Milliseconds added to PATIENCE for each byte of the buffer, because peers may be copying it. */
@@ -52,7 +52,7 @@ export type CallingThread = NonNullable<ReturnType<typeof createCallingThread>>
  * Runs collectives and small messages of ranks that share memory on the calling thread. A rank
  * publishes its buffer when it calls, and reads the others' buffers when it waits. If all ranks
  * arrive almost together, no thread is woken. Operations that take longer are handed to the engine.
- * Mismatched operations are handed over as well, because the engine reports which rank runs what.
+ * Mismatched operations are handed over as well, because the engine reports the mismatch.
  *
  * A send completes at once if its message fits into the mailbox of the receiver. A receive waits on
  * this thread like a collective.
@@ -107,7 +107,7 @@ export function createCallingThread(options: CallingThreadOptions) {
     }
   }
 
-  /** Hands the pending receives up to the last one of a stream to the engine. */
+  /** Hands pending receives to the engine, up to and including the last receive of a stream. */
   const handThrough = (lane: MessageLane, operation: Operation): void => {
     for (const ticket of lane.removeThrough(operation)) {
       pendingReceives -= 1
@@ -128,7 +128,7 @@ export function createCallingThread(options: CallingThreadOptions) {
     hand(ticket, begun)
   }
 
-  /** Completes pending receives whose messages have arrived. Otherwise like `proceed`. */
+  /** Completes pending receives whose messages have arrived. Returns true once `ticket` has ended. */
   const receive = (lane: MessageLane, ticket: Ticket, spins: boolean): boolean => {
     if (!lane.pending.includes(ticket)) return true
     if (spins) lane.spin()
@@ -163,7 +163,7 @@ export function createCallingThread(options: CallingThreadOptions) {
       end(ticket, ticket.posted)
       return true
     }
-    // The ranks run different operations. Let the engine report which rank runs what.
+    // The ranks run different operations. Let the engine report the operation of each rank.
     if (group.differs) leave(ticket)
     return group.current === undefined
   }
@@ -297,8 +297,8 @@ export function createCallingThread(options: CallingThreadOptions) {
       return groups[operation.group]?.runOf(operation) !== undefined
     },
     /**
-     * Finishes the pending operations that must not end after this one, or hands them to the engine.
-     * Called before the engine starts an operation.
+     * Finishes the pending operations that `operation` must not overtake, or hands them to the engine.
+     * Called before the engine starts `operation`.
      */
     flushBefore(operation: Operation): void {
       const group = groups[operation.group]

@@ -36,8 +36,8 @@ export class LocalGroup {
   readonly #shared: SharedContext
   readonly #facts: GroupFacts
   /**
-   * The last call of each operation, by name, with the `EpochRun` that repeats it. That is undefined
-   * if the engine must run such calls.
+   * For each operation: its last call, and the `EpochRun` that can repeat the call. The run is
+   * undefined if the engine must run the call.
    */
   readonly #known: Known[] = []
   current: Ticket | undefined
@@ -117,7 +117,7 @@ export class LocalGroup {
 
   /** Ends the current operation, and frees its scratch memory. */
   end(): void {
-    // Return the epoch, so that the engine takes it.
+    // Return the unused epoch, so that the engine can use it for this operation.
     if (this.run!.begun === 0) this.epochs.given = (this.epochs.given - 1) | 0
     if (this.#scratch !== 0) this.#local.arena.releaseBytes(this.#scratch)
     this.#scratch = 0
@@ -144,7 +144,7 @@ export class LocalGroup {
   }
 }
 
-/** Whether two calls of an operation are alike, so that they can use the same run. */
+/** Whether two calls of one operation can use the same `EpochRun`. */
 function isAlike(a: Operation, b: Operation): boolean {
   return (
     a.count === b.count &&

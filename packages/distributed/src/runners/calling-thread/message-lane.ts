@@ -81,7 +81,7 @@ export class MessageLane {
       const own = ticket.operation
       const received = incoming.find(group, tag) + counter.received
       const isNext = index === incoming.words[received]! >>> 0
-      // The engine reports a message of another size or dtype.
+      // Leave a message of another size or dtype to the engine, which reports the mismatch.
       const fits = bytes === bytesOf(own) && sameFingerprint(fingerprint, fingerprintOf(own))
       if (!isNext || !fits) return undefined
       incoming.take(own.input, bytes)
@@ -99,8 +99,8 @@ export class MessageLane {
   }
 
   /**
-   * Whether the engine must run a pending receive: it has the message or takes all messages of the
-   * peer, or the oldest message is for another receive.
+   * Whether the engine must run a pending receive: if the engine has the message or takes all
+   * messages of the peer, or if the oldest message is for another receive.
    */
   isForEngine({ group, tag }: Operation): boolean {
     const { incoming } = this.#mail
@@ -110,7 +110,7 @@ export class MessageLane {
     return this.#isBlocked || isKept || incoming.isWanted
   }
 
-  /** Removes and returns the pending receives up to the last one of a stream. */
+  /** Removes and returns the pending receives, up to and including the last receive of a stream. */
   removeThrough({ group, tag }: Operation): Ticket[] {
     const last = this.pending.findLastIndex(({ operation }) => isOf(operation, group, tag))
     return this.pending.splice(0, last + 1)

@@ -23,7 +23,7 @@ const FIRST_BUFFER = 4096
  */
 export const SPIN_LOOKS = 8000
 
-/** Which ranks share memory, as `agreeOnSharing` has determined. It is the same on every rank. */
+/** The ranks that share memory, as determined by `agreeOnSharing`. The same on every rank. */
 export interface Sharing {
   /** For each rank, the ranks that share memory with it, ascending. */
   readonly neighbours: readonly (readonly number[])[]
@@ -75,7 +75,7 @@ function inboundAt(index: number): number {
   return FIRST_BUFFER + index * INBOUND_BYTES
 }
 
-/** Returns the offset of this rank's slots, or of the slots of the neighbour with an index. */
+/** Returns the offset of this rank's slots (index -1), or of the slots of neighbour `index`. */
 function slotsAt(neighbours: number, index = -1): number {
   return inboundAt(2 * neighbours) + (index + 1) * SLOTS_BYTES
 }

@@ -30,7 +30,7 @@ export interface SegmentAddress {
   readonly bytes: number
   /** The nonce of the segment, in hexadecimal. */
   readonly nonce: string
-  /** The bell that wakes this rank, and by which others notice the end of its process. */
+  /** The bell that wakes this rank. It also shows other ranks that the process of this rank has ended. */
   readonly bell: BellAddress
 }
 

@@ -16,7 +16,7 @@ import {
 
 /** Number of polls of an empty ring buffer between two checks that the peer is alive. */
 const LOOKS = 4096
-/** Heap offset of the list of words that `spin` polls, and its capacity. */
+/** The list of words that `spin` polls: its heap offset and its capacity. */
 const WATCHED_AT = 2176
 const MOST_WATCHED = 240
 
@@ -147,7 +147,7 @@ export function sharedMemoryTransport(options: SharedMemoryOptions): BlockingTra
       }
       const { reader, writer, bell } = neighbour
       writer.end()
-      // The peer may sleep as a reader or as a writer.
+      // The peer may sleep until it can read, or until it can write.
       if ([writer.shouldWake(), reader.shouldWake()].includes(true)) ringBell(bell)
       end(peer, 'this rank closed the connection')
     },

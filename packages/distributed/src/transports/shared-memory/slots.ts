@@ -185,7 +185,7 @@ export class MappedSlots implements SharedSlots {
     Atomics.store(words, SLEEPS, sleeps && this.isAwaited ? 1 : 0)
   }
 
-  /** Wakes the readers that sleep. Of several ranks that publish at the same time, only one does. */
+  /** Wakes the sleeping readers. If several ranks publish at once, only one of them wakes each reader. */
   #wakeReaders(): void {
     for (const peer of this.#peers) {
       if (this.#kernels.takeFlag(this.#places[peer]! + 4 * SLEEPS) !== 0) this.#wake(peer)

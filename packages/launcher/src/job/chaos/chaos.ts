@@ -73,7 +73,7 @@ export function createChaos(
 
       for (const [i, fault] of faults.entries()) {
         const { seconds, meanSeconds } = fault
-        // Derive the same seed on all hosts, independent of faults injected in earlier attempts.
+        // Derive one seed for each fault and attempt, so that all hosts choose the same ranks and times.
         const random = seededRandom(hashOf(seed, i, restartCount))
         const chooseRank = (): number => fault.rank ?? Math.floor(random() * worldSize)
         const repeat = (mean: number): void => {

@@ -4,7 +4,7 @@ import { parse } from 'yaml'
 import { reasonOf, usageError } from '../../args/readers.ts'
 import { checkRanks, toChaosPlan, type ChaosPlan, type FaultKind } from './plan.ts'
 
-/** The faults that the launcher injects with signals. They work for any program. */
+/** The faults that the launcher injects with signals, which work for any program. */
 const outside: readonly FaultKind[] = ['kill', 'stop', 'slow']
 
 /** The largest plan file in bytes. Parsing YAML is slow. */

@@ -66,7 +66,7 @@ export type Fault = ReturnType<typeof readFault>
 /** A fault in a plan. Omitted options have their defaults. */
 export type FaultOptions = Pick<Fault, 'kind'> & Partial<Fault>
 
-/** The faults to inject, and when. */
+/** The faults to inject, with their times. */
 export interface ChaosOptions {
   /** The same seed gives the same ranks and times. Default 1. */
   readonly seed?: number

@@ -12,7 +12,7 @@ export const TRY_AGAIN = 75
 /** The job exceeded its time limit. timeout(1) uses the same code. */
 export const TIMED_OUT = 124
 
-/** Errors of the job rather than of a rank. They may not occur at the next try. */
+/** Error codes of the job, not of a rank. The same job may succeed at the next try. */
 const temporary: readonly string[] = [
   'ERR_TSR_RENDEZVOUS_TIMEOUT',
   'ERR_TSR_NODE_LOST',
@@ -33,9 +33,9 @@ export function exitCodeOfError({ code, cause }: Pick<TsrError, 'code' | 'cause'
 }
 
 /**
- * Returns the exit code of a failed job: the culprit's exit code, or 128 + n for signal n. If the error
- * of another rank reveals the culprit, the end of that rank counts instead. Returns TRY_AGAIN after the
- * kernel's out-of-memory killer, or if the host allows no more processes or threads.
+ * Returns the exit code of a failed job: the exit code of the rank that caused the failure, or 128 + n
+ * for signal n. If only the error of another rank reveals the cause, uses the other rank's exit code.
+ * Returns TRY_AGAIN after an out-of-memory kill, or if the host allows no more processes or threads.
  */
 export function exitCodeOf(
   { culprit, witness }: RootCause,

@@ -4,7 +4,7 @@ import type { Failure, NodeFailure } from '../../protocol/nodes.ts'
 const WIDTH = 80
 const MARGIN = 13
 const TITLE = ' tsrun: the job failed '
-/** Matches one line of a paragraph. A word longer than the line gets its own line. */
+/** Matches one line of a paragraph. A longer word gets a line of its own. */
 const PARAGRAPH_LINE = new RegExp(`\\S.{0,${WIDTH - MARGIN - 1}}(?= |$)|\\S+`, 'gs')
 
 /** Formats the report of a failed job: the cause, the consequences, and where to read more. */

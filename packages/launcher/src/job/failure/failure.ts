@@ -51,7 +51,7 @@ export function describeFailure(
         : [`${formatRanks(missing)}: unknown, because the host is gone`]),
     ],
     findings: findings
-      // Skip the finding about an absent culprit, because `ended` already describes it.
+      // Skip findings that repeat `ended`, which already says that ranks waited for this rank.
       .filter((finding) => absence === undefined || !isAbsentIn(finding, culprit.rank))
       .map(describeFinding),
     logs,

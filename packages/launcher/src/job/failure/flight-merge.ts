@@ -12,7 +12,7 @@ interface MergedGroup {
   readonly id: number
   readonly name: string
   readonly ranks: readonly number[]
-  /** Collectives by sequence number, then by rank, without rejected ones. */
+  /** Collectives by sequence number, then by rank. Rejected collectives are omitted. */
   readonly collectives: Map<number, Map<number, FlightEntry>>
 }
 
@@ -29,7 +29,7 @@ export function mergeFlight(dumps: readonly FlightDump[]): FlightFinding[] {
   const groups = mergeGroups(dumps)
   const collectives = groups.flatMap((group) => examineGroup(group, byRank))
   const messages = findMessages(groups, byRank)
-  // A mismatch often explains why a rank waits for a message, so it comes first.
+  // List mismatches first: a mismatch often explains why a rank waits for a message.
   const rank = ({ kind }: FlightFinding): number =>
     ['mismatch', 'missing', 'message', 'unfinished'].indexOf(kind)
   return [...collectives, ...messages].sort((a, b) => rank(a) - rank(b))
@@ -122,7 +122,7 @@ function mismatchOf(
 function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): MessageFinding[] {
   const all = [...byRank.values()]
   const byId = new Map(groups.map((group) => [group.id, group]))
-  /** When the first operation of any rank timed out, in milliseconds since 1970. */
+  /** The time of the first time-out of any rank, in milliseconds since 1970. */
   let expired = Infinity
   for (const { header, entries } of all) {
     for (const { error, completed } of entries) {
@@ -142,16 +142,16 @@ function findMessages(groups: readonly MergedGroup[], byRank: RecordsByRank): Me
   })
 }
 
-/** The start of the monotonic clock of a rank, in milliseconds since 1970. */
+/** The time at which the monotonic clock of a rank was zero, in milliseconds since 1970. */
 function startOf({ time, at }: FlightDump['header']): number {
   return Date.parse(time) - at
 }
 
 /**
- * Whether a send or receive is unfinished or has timed out. One that failed because of a peer or its group
- * also counts if it began before the first time-out. Other failures do not indicate a missing message.
+ * Whether a message may be missing: a send or receive is unfinished or timed out, or it began before the
+ * first time-out and failed because of a peer or a group.
  *
- * @param expired - when the first operation of any rank timed out, on the clock of the entry
+ * @param expired - the time of the first time-out of any rank, on the clock of the entry
  */
 function isPendingMessage(entry: FlightEntry, expired: number): boolean {
   if (!isMessage(entry)) return false
@@ -160,7 +160,7 @@ function isPendingMessage(entry: FlightEntry, expired: number): boolean {
   return posted < expired && expired < Infinity && /^ERR_TSR_(PEER|GROUP)_/.test(error)
 }
 
-/** What the rank did at this sequence number of a group; undefined without a record of the rank. */
+/** The operation of a rank at this sequence number of a group; undefined without a record of the rank. */
 function placeOf(
   rank: number,
   { id }: MergedGroup,
@@ -206,8 +206,8 @@ const GROUPS_KEPT = 64
 
 /**
  * Shortens a flight record for sending: keeps its last `count` operations, unfinished earlier ones, and
- * the last collective of each group. `mergeFlight` finds the same as in the whole record, unless ranks
- * are more than `count` operations apart.
+ * the last collective of each group. The findings are the same as for the whole record, unless ranks are
+ * more than `count` operations apart.
  */
 export function tailOfFlight({ header, entries }: FlightDump, count: number): FlightDump {
   const running = entries.filter(({ state }) => state === 'running').slice(-count)

@@ -14,7 +14,7 @@ import { attemptsIn } from '../../logs/log-reader.ts'
 
 interface Records extends FlightFolder {
   readonly folder: string
-  /** The header of the record that was written last; undefined if no file can be used. */
+  /** The header of the newest record; undefined if no file is a usable record. */
   readonly newest: FlightDump['header'] | undefined
   /** One sentence about each omitted record. */
   readonly notes: readonly string[]
@@ -107,7 +107,7 @@ export function flightPlace(logs: string | undefined, env: NodeJS.ProcessEnv) {
     // Continue, because the job can run without records.
     forRanks = ''
   }
-  /** The folder if it is temporary and holds records. The report must then name it. */
+  /** The folder to name in the failure report: a temporary folder that holds records. */
   const kept = (): string | undefined =>
     named === undefined && readAll(folder).some(({ entries }) => entries.length > 0)
       ? folder

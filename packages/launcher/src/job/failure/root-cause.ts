@@ -12,7 +12,7 @@ import type { TimedOutWait } from '../../protocol/control.ts'
 /** The rank that caused the job to fail. */
 export interface RootCause {
   readonly culprit: RankOutcome
-  /** The rank whose error reveals the culprit: it lost the culprit, or still needed it. */
+  /** The rank whose error reveals the culprit, for example by a lost connection to the culprit. */
   readonly witness?: RankOutcome
   /** How the culprit kept other ranks waiting; undefined if no rank waited for the culprit. */
   readonly absence?: Absence
@@ -94,7 +94,7 @@ function presume(
 ): RootCause | undefined {
   const [first] = failures
   if (first === undefined) return undefined
-  // Follow the reported peers to the rank that lost a connection. It may have ended after the others.
+  // Follow the reported peers to the rank that lost a connection. That rank may have ended last.
   const seen = new Set<RankOutcome>()
   let witness: RankOutcome | undefined = first
   while (witness !== undefined && !seen.has(witness)) {

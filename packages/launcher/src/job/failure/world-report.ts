@@ -7,13 +7,13 @@ import { describeFailure } from './failure.ts'
 import { findCauses } from './flight-merge.ts'
 import { findRootCause } from './root-cause.ts'
 
-/** SIGKILL has this number on all systems. */
+/** The exit code after SIGKILL, which is signal 9 on all systems. */
 const KILLED = 128 + 9
 
 /**
  * Formats the report of `tsrun` about a world within one thread (`runWorld`), as if each rank had been a
- * process: an error ends it with exit code 1, the fault `lose` is SIGKILL, and ranks that end without an
- * error after the first failure were stopped by `tsrun`. Works in a web page. Errors have no stacks.
+ * process: an error ends it with exit code 1, the fault `lose` counts as SIGKILL, and ranks that end
+ * without an error after the first failure count as stopped. Works in a web page. Errors have no stacks.
  *
  * @param world - the argument of the `onErrors` callback of `runWorld`
  * @returns lines of at most 80 characters, except for errors; '' if no rank failed

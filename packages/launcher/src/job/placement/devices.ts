@@ -172,7 +172,7 @@ export function gpusOfHost(env: Environment) {
       ))
     },
 
-    /** The names of the GPUs for ranks: those that the user names, else the unused ones, else all. */
+    /** The names of the GPUs for ranks: the user's choice, else the unused GPUs, else all GPUs. */
     get preferred(): readonly string[] {
       const free = gpus.all.filter(({ use }) => use === undefined)
       return (isChosen || free.length === 0 ? gpus.all : free).map(({ name }) => name)
@@ -203,9 +203,9 @@ export function gpusOfHost(env: Environment) {
       const isShared = isChosen || names.length === 0
       const claimed = names.length === 0 ? gpus.all.map(({ name }) => name) : names
       return {
-        /** The GPUs in the form of CUDA_VISIBLE_DEVICES; ranks get them in turn. */
+        /** The GPUs in the form of CUDA_VISIBLE_DEVICES; assigned to the ranks round-robin. */
         gpus: claimed,
-        /** Undefined if each rank has a GPU of its own and no GPU was in use. */
+        /** A warning about shared or busy GPUs; undefined if each rank has a free GPU of its own. */
         warning: warningOf(claimed, busy, isShared, ranks),
         release: () => {
           for (const claim of claims) claim.close()
@@ -250,7 +250,7 @@ function nameGpus(names: readonly string[]): string {
   return `${numbers.size === 1 ? 'GPU' : 'GPUs'} ${formatRankList(numbers)}`
 }
 
-/** Says which GPU of CUDA_VISIBLE_DEVICES this host lacks; undefined if none, or if unknown. */
+/** Describes a GPU of CUDA_VISIBLE_DEVICES that this host lacks; undefined if none is known. */
 function visibleProblem(env: Environment, list: GpuList): string | undefined {
   const { lines, answered, problem } = list
   if (env['CUDA_VISIBLE_DEVICES'] === undefined || !answered || problem !== undefined) {

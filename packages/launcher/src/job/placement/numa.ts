@@ -6,8 +6,8 @@ import { readSystemFile, type ReadSystemFile } from './limits.ts'
 
 /**
  * The cores to which a rank is bound, out of those that this process may use. The ranks of a host are
- * spread over its NUMA nodes (sockets, last-level caches). Neighbouring ranks share one, because they
- * exchange the most data.
+ * spread over its NUMA nodes (sockets, last-level caches). Neighbouring ranks share a NUMA node,
+ * because they exchange the most data.
  *
  * @returns `cores`: with `core` and `exclusive` a separate share for each rank, otherwise the same cores
  *   for all ranks of a node (socket, cache); `ranks`: how many ranks of this host share these cores
@@ -34,7 +34,7 @@ export function coresOf(
   const part = parts[index]!
   const ranks = indices.filter((other) => other === index).length
   if (binding !== 'exclusive' && binding !== 'core') return { cores: part, ranks }
-  // The ranks that share a part are consecutive.
+  // The ranks of one NUMA node (socket, cache) are consecutive.
   const at = localRank - indices.indexOf(index)
   // With more ranks than cores, some ranks share a core.
   if (ranks > part.length) {

@@ -54,9 +54,8 @@ export const TERMINATED = 143
 const SETTLING_TIME = 300
 
 /**
- * Waits until it is clear which rank failed first. This is unclear while every failure may be the
- * consequence of a failure on this or another host, or of a SIGTERM to all processes of the job. It is
- * also unclear while a rank that reported an error still runs.
+ * Waits until it is clear which rank failed first. Keeps waiting while a rank that reported an error still
+ * runs, and while every failure may be a consequence of another failure or of a SIGTERM to the job.
  */
 export async function settle(
   ranks: readonly SettlingRank[],

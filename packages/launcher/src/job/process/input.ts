@@ -12,8 +12,8 @@ export type JobInput = ReturnType<typeof distributeInput>
 /**
  * Distributes the launcher's standard input to ranks. If only one rank reads a file or pipe, it
  * inherits the descriptor, so nothing is read ahead. The launcher reads terminals, because only it is
- * in the terminal's foreground process group (ranks would be stopped by SIGTTIN). It also reads input
- * that several ranks get, and sends each a copy.
+ * in the terminal's foreground process group (ranks would be stopped by SIGTTIN). The launcher
+ * also reads input for several ranks, and sends a copy to each.
  *
  * @param wanted - the rank that gets the input, or 'all' or 'none'
  */

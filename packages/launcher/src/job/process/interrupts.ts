@@ -30,7 +30,7 @@ const READER_GONE = 141
 /** EX_IOERR of sysexits.h: output was lost, for example on a full disk. */
 export const OUTPUT_LOST = 74
 
-/** The interruption of a job whose output cannot be written. It has no message if the reader is gone. */
+/** The interruption of a job whose output cannot be written. No message if the reader is gone. */
 export function outputClosed(error?: NodeJS.ErrnoException): Interruption {
   if (error !== undefined) return { exitCode: OUTPUT_LOST, reason: error.code ?? error.message }
   return { exitCode: READER_GONE, reason: undefined }

@@ -241,7 +241,7 @@ export function livingGroups(): Set<number> {
   return groups
 }
 
-/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined if it is missing. */
+/** The fields of /proc/<pid>/stat after the name: state, parent, group, … Undefined without the file. */
 export function statFields(pid: number | string): string[] | undefined {
   const stat = readSystemFile(`/proc/${pid}/stat`)
   // The name, in parentheses, may contain spaces.

@@ -69,7 +69,7 @@ function open({ inner, outer }: Diverted): void {
   own.pipe(disturbed).pipe(peer).pipe(own)
   peer.on('error', () => own.destroy())
   peer.on('close', () => relays.delete(relay))
-  // This process closed its end. Discard data for it, so that the data it sent before still arrives.
+  // The rank has closed the connection. Discard data for the rank, but send all data from the rank.
   own.on('error', () => peer.unpipe(own).resume())
 }
 

@@ -43,7 +43,7 @@ function inject(fault: string): void {
 }
 
 /**
- * The main thread evaluates this in the middle of its work: V8 interrupts even loops and Atomics.wait.
+ * The main thread evaluates this function as an interrupt: V8 interrupts even loops and Atomics.wait.
  * The function is sent as source text, so it must not use this module.
  */
 const question = (): string | undefined => {

@@ -10,7 +10,7 @@ export interface Settings {
 
 type Options = Readonly<Record<string, unknown>>
 
-/** Options that change the meaning of a module at run time. They require tsx. */
+/** Options that require tsx, because they change the meaning of a module at run time. */
 const others = [
   'baseUrl',
   'experimentalDecorators',
@@ -20,7 +20,7 @@ const others = [
   'useDefineForClassFields',
 ]
 
-/** Targets with native class fields; older ones turn fields into assignments. */
+/** Targets with native class fields. Older targets turn fields into assignments. */
 const TARGETS = /^es(2022|2023|2024|2025|next)$/i
 
 /** Reads a tsconfig.json, if any; undefined if it requires tsx. */

@@ -38,7 +38,7 @@ const SIZES = [
 const GAP = 3
 const MOST = 800 * 160
 
-/** Whether products equal those of the kernels up to rounding. Old libraries fail on new processors. */
+/** Whether a BLAS and the kernels agree up to rounding. Old libraries fail on new processors. */
 function isRight(blas: Blas, heap: WasmHeap): boolean {
   const block = heap.allocate(3 * 4 * MOST)
   const [a, b, c] = [block, block + 4 * MOST, block + 8 * MOST]

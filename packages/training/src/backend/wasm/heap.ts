@@ -72,7 +72,7 @@ export class WasmHeap {
     this.backend.wasm._free(address)
   }
 
-  /** Creates an uninitialized float32 tensor. It outlives any tf.tidy. */
+  /** Creates an uninitialized float32 tensor that outlives any tf.tidy. */
   tensor(shape: readonly number[]): Tensor {
     return tf.keep(this.scoped(shape))
   }
@@ -206,7 +206,7 @@ const SMALLEST = 2048
 const UNPACKED = 1e6
 const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
 
-/** Whether it takes less time to transpose b first than to read it across its rows without a copy. */
+/** Whether transposing b first takes less time than reading b across its rows without a copy. */
 function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boolean {
   return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }

@@ -120,7 +120,7 @@ export function wasmLinearPasses(
     }
     return { at: heap.addressOf(gradient), accumulates: false, report }
   }
-  /** Computes the gradients of a layer's parameters. Sums that of the bias in double precision. */
+  /** Computes the gradients of a layer's parameters. Sums the bias gradient in double precision. */
   const report = (i: number, dz: number, onGradient: GradientListener) => {
     const { bias, weight } = layers[i]!
     const [inputs, outputs] = weight.shape as [number, number]

@@ -10,7 +10,7 @@ interface Attributes {
   readonly leakyreluAlpha?: number
 }
 
-/** The kernels of those activations that are computed after the product instead of within it. */
+/** The kernels of activations that are computed after the matrix product, not as part of the product. */
 export const ACTIVATIONS: Readonly<Record<string, string>> = {
   elu: 'Elu',
   leakyrelu: 'LeakyRelu',

@@ -29,9 +29,9 @@ const guarded = new WeakSet()
 /**
  * Makes allocations throw an error when the memory is full.
  *
- * The backend does not check the result of malloc (`backend_wasm.ts`, `move`). It would write to address
- * 0, over its own data, and fail later with "memory access out of bounds". All tensors and the memory of
- * this package's kernels are allocated through this guard.
+ * The backend does not check the result of malloc (`backend_wasm.ts`, `move`). The backend would write
+ * to address 0, over its own data, and fail later with "memory access out of bounds". All tensors and
+ * the memory of this package's kernels are allocated through this guard.
  */
 export function guardMemory({ wasm }: WasmModule): void {
   if (guarded.has(wasm)) return
@@ -90,8 +90,7 @@ function tryMalloc({ asm, HEAPU8 }: WasmModule['wasm'], bytes: number): number {
 function limitGrowth(memory: WebAssembly.Memory): void {
   const grow = memory.grow.bind(memory)
   memory.grow = (pages) => {
-    // Emscripten first tries to grow by more than it needs, then by less. It treats an error as a
-    // refusal.
+    // Emscripten first tries to grow by more than needed, then by less. An error counts as a refusal.
     if (memory.buffer.byteLength + pages * PAGE > LIMIT)
       throw new RangeError('the limit is reached')
     return grow(pages)

@@ -11,7 +11,7 @@ type Call<K extends string, A> = KernelCall<K, A, WasmModule>
 /** Replaces kernels of the wasm backend, and adds kernels that it lacks. */
 export function installKernels(): void {
   // Make clones share the memory of the original tensor, as on other backends. The kernel of the
-  // wasm backend copies the values. That is slow, because the tape clones every activation and
+  // wasm backend copies the values. Copying is slow, because the tape clones every activation and
   // every weight that it saves.
   replaceKernel<Call<'x', object>>('Identity', 'wasm', (original) => (call) => {
     const { x } = call.inputs
@@ -60,9 +60,9 @@ export function installKernels(): void {
     return out
   })
 
-  // Add the kernel UnsortedSegmentSum, which the wasm backend lacks. It computes the gradient of
-  // tf.gather, and so of every embedding. Like the cpu backend, it skips rows whose segment is out of
-  // range.
+  // Add the kernel UnsortedSegmentSum, which the wasm backend lacks. The kernel computes the gradient
+  // of tf.gather, and so of every embedding. Like the cpu backend, it skips rows whose segment is out
+  // of range.
   type SegmentSum = Call<'x' | 'segmentIds', { readonly numSegments: number }>
   replaceKernel<SegmentSum>('UnsortedSegmentSum', 'wasm', () => ({ inputs, attrs, backend }) => {
     const { x, segmentIds } = inputs

@@ -25,7 +25,7 @@ export async function writeDurably(
   await syncFolder(dirname(path))
 }
 
-/** Error codes of file systems that cannot sync, and of Node's permission model, which forbids it. */
+/** Error codes of file systems that cannot sync, and of Node's permission model, which forbids syncing. */
 const CANNOT_SYNC = ['EINVAL', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'ENOTTY', 'ERR_ACCESS_DENIED']
 /** More error codes for folders: on Windows, SMB and FUSE, folders may not open as files. */
 const CANNOT_SYNC_FOLDERS = [...CANNOT_SYNC, 'EACCES', 'EBADF', 'EISDIR', 'EPERM']

@@ -45,9 +45,9 @@ export interface DataParallelOptions {
    */
   readonly deterministic?: boolean
   /**
-   * `mean` (default): averages the gradients of all ranks. This equals training in a single process
-   * if all ranks have the same number of examples. `token`: sums the gradients of all ranks, and
-   * divides by the total number of tokens or examples. Each rank's loss must then be a sum too.
+   * `mean` (default): averages the gradients of all ranks, like training in a single process if all
+   * ranks have the same number of examples. `token`: sums the gradients of all ranks, and divides
+   * by the total number of tokens or examples. Each rank's loss must then be a sum too.
    */
   readonly reduction?: 'mean' | 'token'
   /** Parameters that are not trained and get no gradient: names, patterns of names, or a predicate. */

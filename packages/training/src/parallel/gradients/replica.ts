@@ -10,7 +10,7 @@ import type { JoinedLoop } from './joined.ts'
 import type { GradientOptions, ModelParameters } from './options.ts'
 import { bufferSharing, markReplicated } from './replicas.ts'
 
-/** A rank's replica of a model. Its gradients are averaged with those of the other replicas. */
+/** A rank's replica of a model. Gradients are averaged over all replicas. */
 export abstract class Replica<M extends Replicated> {
   readonly module: M
   readonly axes: readonly ProcessGroup[]
@@ -55,7 +55,7 @@ export abstract class Replica<M extends Replicated> {
     this.replicas = replicas
     this.replicated = parameters
     this.options = options
-    // This covers all steps, because creating a replica computes no matrix products.
+    // Products are exact in all steps, because none were computed before this call.
     if (options.deterministic) currentBackend().makeExact?.()
     this.lifetime = trackLifetime(axes[0]!)
     this.#share = bufferSharing(parameters.buffers, axes)
@@ -131,7 +131,7 @@ export abstract class Replica<M extends Replicated> {
     markReplicated(this.replicated.all, false)
   }
 
-  /** Waits for the averages of a loss that was not multiplied by the factor of `scaleFor`. */
+  /** Waits for the averaged gradients of a loss that was not multiplied by the factor of `scaleFor`. */
   protected async takeGradients(tokens: number | undefined): Promise<Averages> {
     const isRight =
       this.reduction === 'token' ? Number.isFinite(tokens) && tokens! >= 0 : tokens === undefined

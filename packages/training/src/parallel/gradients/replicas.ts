@@ -84,7 +84,7 @@ export function describeParameters(parameters: readonly Described[]): string[] {
 }
 
 /**
- * Checks that the descriptions of all ranks equal that of rank 0.
+ * Checks that all ranks have the same description as rank 0.
  *
  * @param all - the descriptions of all ranks, in rank order
  * @throws ERR_TSR_REPLICA naming the first difference from rank 0

@@ -14,8 +14,8 @@ import { freeAfterRun } from '../group-buffers.ts'
 import type { Microbatches } from './microbatches.ts'
 
 /**
- * A message between neighbouring stages: `forward` with an activation to the next stage, `backward` with its
- * gradient to the previous one.
+ * A message between neighbouring stages. `forward` messages contain an activation for the next stage, and
+ * `backward` messages a gradient for the previous stage.
  */
 export interface Message {
   readonly direction: 'forward' | 'backward'
@@ -214,7 +214,7 @@ const DIMENSIONS = 8
 interface Announcement {
   /** The shape of one example's activation. */
   readonly shape: readonly number[]
-  /** Whether the sender wants the gradient: false if neither it nor an earlier stage has parameters. */
+  /** Whether the sender wants the gradient: false if all stages up to the sender lack parameters. */
   readonly needsGradient: boolean
 }
 

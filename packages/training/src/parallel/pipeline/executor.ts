@@ -34,7 +34,7 @@ export function stageWorker(
     const cpu = before === undefined ? undefined : (host.cpuTime() ?? NaN) - before
     recorder?.record(kind, start, monotonicNow(), { stage, microbatch, cpu })
   }
-  /** The message that an action needs; undefined if the rank has its input already. */
+  /** The message that an action needs; undefined if the rank already has the input. */
   const comingTo = ({ kind, stage, microbatch }: Action): Message | undefined => {
     if (kind === 'F') return stage === 0 ? undefined : { direction: 'forward', stage, microbatch }
     const isWaiting = kind !== 'W' && stage < last

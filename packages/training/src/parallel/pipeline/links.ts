@@ -65,7 +65,7 @@ export function groupLinks(group: ProcessGroup, { modules, placement, recorder, 
   }
 }
 
-/** The links of a whole model. It has one stage, which exchanges no messages. */
+/** The links of a whole model. Its only stage exchanges no messages. */
 export function noLinks(module: Module): StageLinks {
   return {
     group: undefined,

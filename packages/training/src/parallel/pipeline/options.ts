@@ -225,8 +225,8 @@ export type ScheduleChoice = ScheduleName | Schedule | { readonly actions: Given
 export type Plan = ReturnType<typeof planOf>
 
 /**
- * The schedules of one pipeline. There is one for each number of micro-batches, because small batches have
- * fewer.
+ * The schedules of one pipeline. Each number of micro-batches has its own schedule, because small batches
+ * have fewer micro-batches.
  *
  * @throws ERR_TSR_ARGUMENT when the schedule does not fit the group; ERR_TSR_SCHEDULE when its
  *   actions cannot be executed

@@ -8,7 +8,7 @@ import type { SimulationOptions } from './schedule/simulate.ts'
 /** A measured pass of a stage for one micro-batch. Times are in milliseconds. */
 export interface MeasuredPass {
   readonly kind: ActionKind
-  /** Undefined if the rank has only one stage. */
+  /** The number of the stage; undefined if the rank has only one stage. */
   readonly stage: number | undefined
   readonly microbatch: number
   readonly time: number

@@ -24,7 +24,7 @@ export interface TensorFacts {
 }
 
 export interface PreparedOperation extends TensorFacts {
-  /** The buffer to fill before `start` with the values of this rank's tensor, if it passes one. */
+  /** The buffer for the values of this rank's tensor, if any. The caller fills it before `start`. */
   readonly input: HostArray
   readonly start: () => Work<unknown>
   /** Returns the values of the result. Call it before freeing the buffer. Undefined if this rank gets none. */
@@ -101,8 +101,8 @@ type Content = 'part' | 'whole'
  * Prepares an operation on parts. A `whole` input is cut before the start; a `whole` output is
  * joined after the end.
  *
- * @param contents - whether this rank's input and output are a part or a whole; undefined if it has none
- * @param start - called with the output buffer and the input buffer; empty if this rank has none
+ * @param contents - whether this rank's input and output are a part or a whole; undefined if absent
+ * @param start - called with the output buffer and the input buffer; an absent buffer is empty
  */
 export function onParts(
   cut: Cut,

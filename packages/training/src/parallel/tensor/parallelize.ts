@@ -276,7 +276,8 @@ function refuseHalfSharded(model: Module) {
 }
 
 /**
- * Marks each layer that follows a `partial` gather, which sums the gradient of that layer's input. If the layer summed it too, the gradient would be multiplied by the number of ranks.
+ * Marks each layer that follows a `partial` gather. The gather sums the gradient of the layer's input. If
+ * the layer also summed this gradient, the result would be multiplied by the number of ranks.
  *
  * @throws ERR_TSR_ARGUMENT when the layer is not column parallel: its input gradient is then not partial
  */

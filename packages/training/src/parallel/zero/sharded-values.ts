@@ -138,7 +138,7 @@ function unitHooks(
   }
 }
 
-/** A part of the model whose trained parameters are gathered as one bucket, and its frozen ones as another. */
+/** A part of the model. Its trained parameters are gathered as one bucket, its frozen ones as another. */
 export interface UnitPlan {
   /** The module; undefined for the *root* unit, whose parameters belong to several modules or to none. */
   readonly module?: Module
@@ -146,7 +146,7 @@ export interface UnitPlan {
   readonly frozen: SharedBucket | undefined
 }
 
-/** Divides a model into units: its layers, or the whole model. The root, if there is one, is the last. */
+/** Divides a model into units: its layers, or the whole model. The root unit, if any, comes last. */
 export function planUnits(
   model: Replicated,
   trained: ReadonlySet<Parameter>,
@@ -155,7 +155,7 @@ export function planUnits(
   const all = new Set(model.parameters)
   const modules = chainOf(model)
   const sets = modules.map(({ parameters }) => new Set(parameters))
-  /** Whether a parameter belongs to one module, and not to several or to none. */
+  /** Whether a parameter belongs to exactly one module. */
   const isOfOne = (parameter: Parameter) => sets.filter((set) => set.has(parameter)).length === 1
   const plan = (parameters: readonly Parameter[]) => {
     const bucket = (isTrained: boolean) => {
@@ -300,7 +300,7 @@ function reshardable(parameter: Parameter, accounting: MemoryAccounting) {
   }
 }
 
-/** Returns a placeholder for a tensor whose memory is freed. It counts as disposed. */
+/** Returns a placeholder for a tensor whose memory is freed. The placeholder counts as disposed. */
 function withoutValues(parameter: string, tensor: Tensor) {
   const refuse = (): never => {
     throw tsrError('ERR_TSR_SHARDED', { parameter })

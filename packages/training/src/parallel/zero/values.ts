@@ -30,7 +30,7 @@ export interface Values extends PieceOwner {
   readonly gathered: readonly number[]
   /** Runs the model forward, and records it for a backward pass. */
   record(x: Tensor, options: RecordOptions, sink: GradientSink): Promise<ShardedRecording>
-  /** Checks that all updates of shards were published. Absent in stage 3: the next gather sends them. */
+  /** Checks that all updates of shards were sent. Absent in stage 3: the next gather sends all updates. */
   checkPublished?(): void
   /** Sends the values of this rank's updated shards to all ranks. */
   publish(): Promise<void>
