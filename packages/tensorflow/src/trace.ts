@@ -167,8 +167,8 @@ export function createTrace(eager: Eager) {
     },
 
     /**
-     * Makes a function of a computation that is not a training pass, so it may round in another way than
-     * single operations.
+     * Makes a function of a computation outside of training. Its results may be rounded differently from
+     * those of single operations.
      */
     defineAll(outputs: readonly Tensor[]) {
       return define(keysOf(outputs), 0, withoutOneDnn)

@@ -93,7 +93,7 @@ export const slotNumber = {
   kind: 16,
   root: 17,
   count: 18,
-  /** Total buffer bytes of operations on the calling thread. Fields from 96 on lie after the texts. */
+  /** Total buffer bytes of operations on the calling thread. The texts end before offset 96. */
   callerBytes: 96,
   /** Index in `rankEnds`, which the launcher writes; 0 while the process runs. */
   end: 97,

@@ -8,7 +8,7 @@ const LONG = 0.0015
 const SLICE = 1
 /** Number of consecutive long yields before the thread moves. */
 const PATIENCE = 4
-/** Milliseconds between two moves. */
+/** Milliseconds between two moves of a thread to another core. */
 const PAUSE = 10
 
 /**

@@ -148,8 +148,8 @@ function startOf({ time, at }: FlightDump['header']): number {
 }
 
 /**
- * Whether a message may be missing: a send or receive is unfinished or timed out, or it began before the
- * first time-out and failed because of a peer or a group.
+ * Whether the peer of a send or receive may not have taken part in it. That is so if the entry is
+ * unfinished or timed out, or if it began before `expired` and failed because of a peer or a group.
  *
  * @param expired - the time of the first time-out of any rank, on the clock of the entry
  */
