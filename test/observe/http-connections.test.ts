@@ -76,3 +76,13 @@ it.concurrent(
     await server.close()
   },
 )
+
+it('the dashboard answers HEAD for its events without keeping the connection of a page', async () => {
+  const server = await serveDashboard(0, feed as never)
+  const { headers } = await fetch(server.url, { redirect: 'manual' })
+  const cookie = headers.get('set-cookie')!.split(';', 1)[0]!
+  const events = new URL('/events', server.url)
+  const answer = await fetch(events, { method: 'HEAD', headers: { cookie } })
+  expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/event-stream'])
+  await server.close()
+})

@@ -28,9 +28,9 @@ const headers = {
 }
 
 /** Answers a request with a text. */
-export type Send = (status: number, text: string, headers?: Record<string, string>) => void
+type Send = (status: number, text: string, headers?: Record<string, string>) => void
 
-interface Exchange {
+export interface Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly send: Send

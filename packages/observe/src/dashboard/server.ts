@@ -1,7 +1,7 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { openHttpServer, type Send } from '../http-server.ts'
+import { openHttpServer, type Exchange } from '../http-server.ts'
 import { packageFolder } from '../package-folder.ts'
 import type { PageSource } from './views.ts'
 
@@ -52,12 +52,16 @@ export async function serveDashboard(port: number, feed: PageSource) {
     timer = setTimeout(sendUpdate, pages.size > 0 ? INTERVAL : IDLE_INTERVAL).unref()
   }
 
-  const stream = (response: ServerResponse, send: Send) => {
+  const stream = ({ request, response, send }: Exchange) => {
     if (pages.size >= MOST_PAGES) {
       send(503, `${MOST_PAGES} pages are open\n`)
       return
     }
     response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    if (request.method === 'HEAD') {
+      response.end()
+      return
+    }
     const page = { response, isBehind: true }
     pages.add(page)
     response.on('error', () => undefined).on('close', () => pages.delete(page))
@@ -70,7 +74,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
   }
 
   const server = await openHttpServer('127.0.0.1', port, (exchange) => {
-    const { request, response, send, admit } = exchange
+    const { request, send, admit } = exchange
     // URL would parse a path that begins with `//` as another host.
     const [pathname = '', query] = (request.url ?? '').split('?', 2)
     const searchParams = new URLSearchParams(query)
@@ -87,7 +91,7 @@ export async function serveDashboard(port: number, feed: PageSource) {
       const value = `${cookie}=${token}; HttpOnly; SameSite=Strict; Path=/`
       send(303, '', { 'Set-Cookie': value, Location: '/' })
     } else if (pathname === '/events') {
-      stream(response, send)
+      stream(exchange)
     } else if (pathname === '/step' && feed.step !== undefined) {
       const step = feed.step(Number(searchParams.get('number') ?? NaN))
       if (step === undefined) send(404, 'no such step\n')
