@@ -1,10 +1,46 @@
 import { node } from '../launcher/support/nodes.ts'
 import { tsrunHere } from '../launcher/support/in-process.ts'
 import { killLeftovers, Run, until } from '../launcher/support/tsrun.ts'
-import { cwd, describeCounting, scrape, untilScraped, urlOf } from './support/metrics.ts'
+import { cwd, scrape, untilScraped, urlOf } from './support/metrics.ts'
 
 afterEach(killLeftovers)
-describeCounting()
+describe('tsrun --metrics', () => {
+  it('counts the operations of ranks while they run', async () => {
+    const args = ['--nproc', '4', '--grace', '0.3', '--metrics', '0', 'progress.mjs']
+    const run = new Run(args, { cwd })
+    await run.announced(4)
+    const url = urlOf(run)
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/metrics$/)
+    const ranks = ['0', '1', '2', '3']
+    // The ranks are read at different moments.
+    const first = await untilScraped(url, (values) =>
+      ranks.every((rank) => values('tsrun_rank_step')[rank]! > 5),
+    )
+    const names = [
+      'tsrun_rank_steps_total',
+      'tsrun_rank_operations_total',
+      'tsrun_rank_operation_seconds_total',
+      'tsrun_rank_operation_bytes_total',
+      'tsrun_rank_cpu_seconds_total',
+    ]
+    // All of them rise.
+    await untilScraped(url, (values) =>
+      names.every((name) => ranks.every((rank) => values(name)[rank]! > first(name)[rank]!)),
+    )
+    expect(first('tsrun_rank_up')).toEqual({ 0: 1, 1: 1, 2: 1, 3: 1 })
+    expect(first('tsrun_job_ranks')).toEqual({ job: 4 })
+    for (const rank of ranks) {
+      expect(first('tsrun_rank_resident_memory_bytes')[rank]).toBeGreaterThan(2 ** 20)
+      expect(first('tsrun_rank_loss')[rank]).toBeGreaterThan(0)
+      expect(first('tsrun_rank_wait_seconds_total')[rank]).toBeLessThanOrEqual(
+        first('tsrun_rank_operation_seconds_total')[rank]!,
+      )
+    }
+    run.signal('SIGTERM')
+    expect(await run.finished).toMatchObject({ code: 143 })
+    await expect(fetch(url)).rejects.toThrow()
+  })
+})
 
 it('metrics count restarts, and counters of ranks restart from zero', async () => {
   const flags = ['--nproc', '2', '--max-restarts', '1', '--grace', '0.3', '--metrics', '0']

@@ -15,14 +15,25 @@ import {
   until,
 } from '../launcher/support/tsrun.ts'
 import { needing } from '../needs.ts'
-import { describeStacks, stacksOfRun } from './support/stacks.ts'
+import { stacksOfRun } from './support/stacks.ts'
 
 afterEach(killLeftovers)
 
 const onLinux = process.platform === 'linux'
 const { describe: describeOnLinux, it: itOnLinux } = needing(onLinux, 'Linux')
 
-describeStacks()
+itOnLinux('tsrun stacks shows where ranks are stuck, or do not answer', async () => {
+  const run = new Run(['--nproc', '4', '--grace', '0', 'stuck.mjs'])
+  await run.announced(4)
+  await until(() => run.stdout.includes('rank 3 calls'), 'rank 3 is in native code')
+  const [spins, waits, idles, blocks] = await stacksOfRun(run)
+  expect(spins).toMatch(/^\(pid \d+\)\n    at spin \(.*stuck\.mjs:5:\d+\)\n    at .*stuck\.mjs:13/)
+  expect(waits).toMatch(/at Atomics\.wait .*\n    at waitForever \(.*stuck\.mjs:9/)
+  expect(idles).toContain('no JavaScript runs: it awaits something in its event loop')
+  expect(blocks).toContain('no answer within 1 s: its main thread is blocked in native code')
+  run.signal('SIGTERM')
+  await run.finished
+})
 
 itOnLinux('tsrun stacks shows the operation of a rank, which continues afterwards', async () => {
   const run = new Run(['--nproc', '2', '--no-summary', 'waits-in-barrier.mjs'])
