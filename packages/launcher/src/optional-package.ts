@@ -8,7 +8,7 @@ import { version } from './package.ts'
 
 /**
  * Loads an optional package of tsrun from beside tsrun or from the user's project; undefined if it is
- * not installed. Prefers one of the same version as tsrun.
+ * not installed. Takes one of the same version as tsrun, and refuses other versions.
  */
 export async function findPackage(name: string, cwd: string): Promise<unknown> {
   const found = [import.meta.url, join(cwd, 'any.js')].flatMap((place) => {
@@ -17,7 +17,7 @@ export async function findPackage(name: string, cwd: string): Promise<unknown> {
     const manifest = createRequire(path)(`${name}/package.json`) as { readonly version: string }
     return [{ path, version: manifest.version }]
   })
-  const [chosen] = [...found.filter((one) => one.version === version), ...found]
+  const chosen = found.find((one) => one.version === version) ?? found[0]
   if (chosen === undefined) return undefined
   if (chosen.version === version) return await import(pathToFileURL(chosen.path).href)
   throw usageError(

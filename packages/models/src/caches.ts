@@ -24,7 +24,7 @@ import {
 } from '@tsrun/training/parts'
 import { GPT } from './gpt.ts'
 
-/** The number of positions in the smallest caches. */
+/** The number of positions in the smallest caches, unless the longest input has fewer. */
 const SMALLEST = 64
 
 /** Classes of modules that run the same operations for each token outside of training. */

@@ -139,7 +139,6 @@ export function distanceFromCause(thrown: unknown): number {
   const own = tsrErrorIn(thrown)
   if (own === undefined) return 0
   const { code, facts } = own
-  // Look up the code, because an error from another thread has lost its getters.
   if (definitionOf(code).consequence === true) return 3
   if (WAITS.has(code) && (facts['peers'] ?? facts['missing'] ?? '') !== '') return 2
   return LEAVES.has(code) ? 1 : 0

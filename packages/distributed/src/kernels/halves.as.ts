@@ -5,7 +5,6 @@ import { combineVectors } from './vectors.as'
 
 // Convert four 16-bit floats, each in the low half of a 32-bit lane, to float32 and back.
 
-// @ts-ignore: decorator
 @inline
 function widen<T>(bits: v128): v128 {
   if (isSigned<T>()) return i32x4.shl(bits, 16)
@@ -26,7 +25,6 @@ function widen<T>(bits: v128): v128 {
 }
 
 /** Rounds to nearest, ties to even. Every NaN becomes the same quiet NaN. */
-// @ts-ignore: decorator
 @inline
 function narrow<T>(value: v128): v128 {
   const isNaN = f32x4.ne(value, value)
@@ -53,7 +51,6 @@ function narrow<T>(value: v128): v128 {
 
 // Widen eight 16-bit floats to two vectors of float32, combine the vectors, and round once.
 
-// @ts-ignore: decorator
 @inline
 export function combineHalves<T>(op: i32, a: v128, b: v128): v128 {
   const low = combineVectors<f32>(
@@ -69,7 +66,6 @@ export function combineHalves<T>(op: i32, a: v128, b: v128): v128 {
   return i16x8.narrow_i32x4_u(narrow<T>(low), narrow<T>(high))
 }
 
-// @ts-ignore: decorator
 @inline
 export function scaleHalves<T>(x: v128, factors: v128): v128 {
   const low = f32x4.mul(widen<T>(i32x4.extend_low_i16x8_u(x)), factors)
@@ -77,7 +73,6 @@ export function scaleHalves<T>(x: v128, factors: v128): v128 {
   return i16x8.narrow_i32x4_u(narrow<T>(low), narrow<T>(high))
 }
 
-// @ts-ignore: decorator
 @inline
 function narrowAll<T>(out: usize, from: usize, count: usize, factor: f64): void {
   const factors = f32x4.splat(<f32>factor)
@@ -97,7 +92,6 @@ function narrowAll<T>(out: usize, from: usize, count: usize, factor: f64): void 
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function widenAll<T>(out: usize, from: usize, count: usize): void {
   let left = count

@@ -6,7 +6,6 @@ import { ALL, ANY, BAND, BXOR, combineVectors, MIN, ODD, PRODUCT } from './vecto
 // remaining elements use the same instructions, with one element per vector. Loops count elements
 // instead of comparing addresses, because addresses wrap if a buffer ends at 4 GiB.
 
-// @ts-ignore: decorator
 @inline
 function combineElements<T>(op: i32, a: v128, b: v128): v128 {
   if (sizeof<T>() == 2) return combineHalves<T>(op, a, b)
@@ -14,7 +13,6 @@ function combineElements<T>(op: i32, a: v128, b: v128): v128 {
 }
 
 /** out[i] = a[i] op b[i]; `out` may be `a` or `b`. */
-// @ts-ignore: decorator
 @inline
 function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void {
   const stride: usize = 64 / sizeof<T>()
@@ -41,7 +39,6 @@ function combine<T>(op: i32, out: usize, a: usize, b: usize, count: usize): void
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function scaleElements<T>(x: v128, factors: v128): v128 {
   if (sizeof<T>() == 2) return scaleHalves<T>(x, factors)
@@ -49,7 +46,6 @@ function scaleElements<T>(x: v128, factors: v128): v128 {
 }
 
 /** x[i] *= factor, for floating point. */
-// @ts-ignore: decorator
 @inline
 function scale<T>(at: usize, count: usize, factor: f64): void {
   const stride: usize = 64 / sizeof<T>()

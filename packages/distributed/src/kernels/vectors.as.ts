@@ -6,16 +6,15 @@
 const AVG: i32 = 2
 export const PRODUCT: i32 = 3
 export const MIN: i32 = 4
-export const MAX: i32 = 5
+const MAX: i32 = 5
 export const BAND: i32 = 6
-export const BOR: i32 = 7
+const BOR: i32 = 7
 export const BXOR: i32 = 8
 /** The operations of bool: each byte except 0 is true, and results are 0 or 1. */
 export const ALL: i32 = 9
 export const ANY: i32 = 10
 export const ODD: i32 = 11
 
-// @ts-ignore: decorator
 @inline
 export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
   // An average is a sum, which the caller scales.
@@ -31,13 +30,11 @@ export function combineVectors<T>(op: i32, a: v128, b: v128): v128 {
   return v128.xor(a, b)
 }
 
-// @ts-ignore: decorator
 @inline
 function truth(x: v128): v128 {
   return i8x16.min_u(x, i8x16.splat(1))
 }
 
-// @ts-ignore: decorator
 @inline
 function multiply<T>(a: v128, b: v128): v128 {
   if (sizeof<T>() == 1) {
@@ -50,14 +47,12 @@ function multiply<T>(a: v128, b: v128): v128 {
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function minimum<T>(a: v128, b: v128): v128 {
   if (isInteger<T>() && sizeof<T>() == 8) return v128.bitselect(b, a, isGreater<T>(a, b))
   else return v128.min<T>(a, b)
 }
 
-// @ts-ignore: decorator
 @inline
 function maximum<T>(a: v128, b: v128): v128 {
   if (isInteger<T>() && sizeof<T>() == 8) return v128.bitselect(a, b, isGreater<T>(a, b))
@@ -68,7 +63,6 @@ function maximum<T>(a: v128, b: v128): v128 {
  * Compares 64-bit integers. With the highest bit flipped, unsigned integers compare like signed
  * ones.
  */
-// @ts-ignore: decorator
 @inline
 function isGreater<T>(a: v128, b: v128): v128 {
   if (isSigned<T>()) return i64x2.gt_s(a, b)

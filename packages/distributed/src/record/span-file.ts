@@ -24,7 +24,7 @@ import { factNames, spanKinds, type SpanSink } from './spans.ts'
 
 const SPANS_FORMAT = 'tsrun-spans'
 const SPANS_VERSION = 1
-/** The first byte of a name record, and the sizes in bytes of the fixed parts of both records. */
+/** The first byte of a name record. */
 export const NAME = 255
 /** Bytes of the fixed part of a name record. */
 export const NAME_HEAD = 5

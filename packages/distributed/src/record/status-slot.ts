@@ -93,7 +93,7 @@ export const slotNumber = {
   kind: 16,
   root: 17,
   count: 18,
-  /** Total buffer bytes of operations on the calling thread. The texts end before offset 96. */
+  /** Total buffer bytes of operations on the calling thread. The texts end before index 96. */
   callerBytes: 96,
   /** Index in `rankEnds`, which the launcher writes; 0 while the process runs. */
   end: 97,
@@ -104,7 +104,7 @@ export const slotNumber = {
 } as const
 
 /** The texts of a slot. Each is a 32-bit length, followed by UTF-8. */
-export const slotText = {
+const slotText = {
   group: { at: 384, bytes: 128 },
   waitsFor: { at: 512, bytes: 256 },
 } as const

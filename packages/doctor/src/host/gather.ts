@@ -131,6 +131,6 @@ async function tryBackend(
   const line = stdout.split('\n').findLast((each) => each.startsWith('{'))
   const outcome = parseJson(line ?? '', probeOutcome)
   if (outcome !== undefined) return { name, ...outcome }
-  const reason = [failure ?? 'it printed nothing', lastLineOf(stderr) ?? []].flat().join(': ')
+  const reason = [failure ?? 'it printed nothing', lastLineOf(stderr)].filter(Boolean).join(': ')
   return { name, works: false, reason, missing: false }
 }

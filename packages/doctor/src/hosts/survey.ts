@@ -20,6 +20,7 @@ import {
 export interface SurveyRequest {
   readonly hosts: readonly RemoteHost[]
   readonly reach: Reach
+  /** The port of the job's store. */
   readonly port: number
   /** Ports of the ranks, for example `29600-29699`; default: any. */
   readonly portRange: string | undefined
@@ -93,6 +94,7 @@ export async function surveyHosts(request: SurveyRequest) {
       }
     }
     return {
+      /** The port of the job's store. */
       port: request.port,
       hosts: found.map(({ finding }) => finding),
       /** The measurements between all hosts whose agents answered, in both directions. */

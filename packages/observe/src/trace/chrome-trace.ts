@@ -6,7 +6,7 @@ import { alignClocks, hostOf, operationKey } from './clocks.ts'
 import type { SpanFileReader } from './span-file-reader.ts'
 import { findTracedRun } from './traced-run.ts'
 
-/** Bytes of spans that are sorted at once: some ten thousand spans. */
+/** Bytes of spans that are sorted at once: tens of thousands of spans. */
 const SORTED_BYTES = 2 ** 21
 
 /** Shortest slice in microseconds. Perfetto attaches no arrows to slices of zero length. */

@@ -139,7 +139,6 @@ async function save(
     for (const { values } of pieces) if ('read' in values) values.release()
   }
   let own!: Omit<RankShare, 'name'>
-  let isBackground!: boolean
   let writing: BackgroundSave | undefined
   try {
     const ranks = await onAllRanks(group, 'save', async () => {
@@ -152,7 +151,6 @@ async function save(
       // Copy the data, which the caller may change while it is written.
       const facts = { step, data: data === undefined ? null : copyOf(data), hasOptimizer }
       own = { folder, pieces, compare, finite, facts, keep }
-      isBackground = background
       for (const owner of owners) pieces.push(...(await owner.pieces()))
       const name = await withSaveErrors(folder, rank, () =>
         rank === 0 ? newName(folder, step) : undefined,
@@ -162,7 +160,7 @@ async function save(
     checkAgreement(ranks.map(({ common }) => common))
     const name = ranks[0]!.name!
     const share = { ...own, name }
-    if (isBackground) {
+    if (ranks[0]!.common.background) {
       const done = setImmediate().then(async () => writeCheckpoint(share, await writersOf(group)))
       writing = { done: done.finally(release) }
       writing.done.catch((error: unknown) => {

@@ -162,7 +162,7 @@ function addGradient<T>(
   }
 }
 
-/** Adds to dx at an offset. -1 stands for a window whose values are all NaN or outside the image. */
+/** Adds to dx at an offset. Ignores -1, which stands for a window without a value above `least`. */
 @inline
 function addAt(dx: usize, place: i32, dy: usize, channel: usize = 0): void {
   if (place == -1) return

@@ -107,7 +107,7 @@ export interface CrossEntropyOptions {
   readonly ignoreIndex?: number
   /** The fraction of each target that is spread evenly over all classes, from 0 (default) to 1. */
   readonly labelSmoothing?: number
-  /** The `mean` (default) or the `sum` over all labels but skipped ones. The mean of no labels is 0. */
+  /** The `mean` (default) or the `sum` over the labels that are not skipped. The mean of no labels is 0. */
   readonly reduction?: Reduction
 }
 
@@ -124,8 +124,8 @@ export const readCrossEntropyOptions = declareOptions({
  * Returns a cross-entropy that skips some labels, or smooths them (Szegedy et al., 2015). With smoothing
  * s, the target of class k is (1 - s) [k = label] + s / classes. The loss is -sum target log p.
  *
- * The loss takes the arguments of `crossEntropy`. The mean is over all labels of the batch but skipped
- * ones, for any micro-batches and ranks. The accuracy skips the same labels.
+ * The loss takes the arguments of `crossEntropy`. The mean is over the labels of the whole batch
+ * that are not skipped, however micro-batches and ranks divide it. The accuracy skips the same labels.
  *
  * @throws ERR_TSR_ARGUMENT for invalid or unknown options
  *

@@ -323,7 +323,7 @@ export abstract class BaseOptimizer implements Optimizer {
 
 type Pairs = ReturnType<typeof withGradients>
 
-/** Larger parameters are updated separately, because joining them costs more than extra calls. */
+/** Parameters with at least this many values are updated separately: joining them costs more than calls. */
 const LARGE = 2 ** 22
 
 const isLarge = ({ shape }: Parameter) => sizeOf(shape) >= LARGE

@@ -85,8 +85,8 @@ function convolutionBorder(
   const [strides, dilations] = [triple(attrs.strides), triple(attrs.dilations)]
   const shape: readonly number[] = inputShape ?? x!.shape
   return shape.map((size, axis) => {
-    if (typeof pad === 'number' && axis > 0 && axis < 4) return [pad, pad]
-    if (pad !== 'same' || axis === 0 || axis === 4) return [0, 0]
+    if (axis === 0 || axis === 4) return [0, 0]
+    if (pad !== 'same') return typeof pad === 'number' ? [pad, pad] : [0, 0]
     const stride = strides[axis - 1]!
     const last = Math.floor((size - 1) / stride) * stride
     return [0, Math.min(0, last + (windows[axis - 1]! - 1) * dilations[axis - 1]! + 1 - size)]

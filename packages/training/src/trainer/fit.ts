@@ -83,7 +83,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     pending = undefined
     await call((callback) => callback.onSave?.({ step, path: checkpoint.path }, run))
   }
-  const save = async (directory: string, keep: number, finite: boolean) => {
+  const save = async ({ directory, keep, finite }: NonNullable<CheckedFitOptions['saving']>) => {
     await settle()
     const checkpoint = await run.save(directory, {
       keep,
@@ -108,7 +108,9 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     const accuracy = Number.isFinite(found.accuracy) ? found.accuracy : undefined
     write({ 'evaluate/loss': found.loss, 'evaluate/accuracy': accuracy })
     await call((callback) => callback.onEvaluate?.({ ...info, isBest }, run))
-    if (isBest && saving?.best === true) await save(`${saving.directory}/best`, 1, saving.finite)
+    if (isBest && saving?.best === true) {
+      await save({ ...saving, directory: `${saving.directory}/best`, keep: 1 })
+    }
   }
 
   try {
@@ -139,7 +141,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
         await call((callback) => callback.onStep?.(info, run))
         if (isMultiple(run.steps, evaluating?.every)) await evaluate()
         if (saving !== undefined && isMultiple(run.steps, saving.every)) {
-          await save(saving.directory, saving.keep, saving.finite)
+          await save(saving)
           saved = run.steps
         }
         end = await signals.agree(run.layout.world, asksToStop)
@@ -166,7 +168,7 @@ export async function fit(run: Trainer, data: FitData, given: FitOptions): Promi
     }
     if (end !== 'complete') progress?.stopped(end, run.steps)
     if (saving === undefined) await checkValues(run)
-    else if (saved !== run.steps) await save(saving.directory, saving.keep, saving.finite)
+    else if (saved !== run.steps) await save(saving)
     await settle()
     const reason = end
     await call((callback) => callback.onEnd?.({ step: run.steps, reason }, run))

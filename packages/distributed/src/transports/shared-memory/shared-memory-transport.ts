@@ -87,7 +87,7 @@ export function sharedMemoryTransport(options: SharedMemoryOptions): BlockingTra
     return true
   }
 
-  /** Handles the poll(2) events of the descriptor by which a neighbour wakes this rank. */
+  /** Handles the poll(2) events of a neighbour's bell: an error means that its process has ended. */
   const lookAfter = (peer: number, events: number): void => {
     if ((events & POLLERR) !== 0) end(peer, 'its process ended')
   }

@@ -278,14 +278,14 @@ const exitCodes: Readonly<Record<number, string>> = {
   13: 'Node’s exit code for a top-level await that never settled: nothing was left that could settle it.',
 }
 
-function explainKill({ usage }: RankOutcome, { kills = NaN, limit }: MemoryEvents): string {
+function explainKill({ usage }: RankOutcome, { kills, limit }: MemoryEvents): string {
   const peak =
     usage === undefined
       ? ''
       : ` The rank was using ${formatBytes(usage.peakBytes)} when it was last measured.`
   const room =
     limit === undefined ? '' : ` The memory limit of this job’s cgroup is ${formatBytes(limit)}.`
-  if (kills > 0) {
+  if (kills !== undefined && kills > 0) {
     return `The kernel’s out-of-memory killer was active while the job ran.${peak}${room}`
   }
   const who =
