@@ -24,10 +24,16 @@ const NEARLY_FULL = LIMIT - 2 ** 29
 /** Freed blocks from this size on may be kept: malloc cannot serve large requests near the limit. */
 const LARGE = 2 ** 26
 
+/**
+ * The size of a cache line. Products of values that begin elsewhere take up to 1.6 times as long with
+ * AVX-512, because each vector of 64 bytes is then in two lines. Emscripten aligns to 8 bytes.
+ */
+const LINE = 64
+
 const guarded = new WeakSet()
 
 /**
- * Makes allocations throw an error when the memory is full.
+ * Makes allocations throw an error when the memory is full, and aligns them to cache lines.
  *
  * The backend does not check the result of malloc (`backend_wasm.ts`, `move`). The backend would write
  * to address 0, over its own data, and fail later with "memory access out of bounds". All tensors and
@@ -56,7 +62,7 @@ export function guardMemory({ wasm }: WasmModule): void {
     sizes.delete(address >>> 0)
     wasm.asm.free(address)
   }
-  wasm._malloc = (bytes) => {
+  const allocate = (bytes: number) => {
     let address = takeKept(bytes) ?? tryMalloc(wasm, bytes)
     if (address === 0 && kept.length > 0) {
       kept.forEach(free)
@@ -66,9 +72,20 @@ export function guardMemory({ wasm }: WasmModule): void {
     if (address === 0 && bytes > 0) throw memoryError(bytes, wasm.HEAPU8.length)
     // A reused block may be larger than the request.
     if (bytes >= LARGE && !sizes.has(address >>> 0)) sizes.set(address >>> 0, bytes)
+    return address >>> 0
+  }
+  /** The addresses of blocks by the aligned addresses inside them. */
+  const origins = new Map<number, number>()
+  wasm._malloc = (bytes) => {
+    if (bytes < LINE) return allocate(bytes)
+    const origin = allocate(bytes + LINE - 8)
+    const address = LINE * Math.ceil(origin / LINE)
+    if (address !== origin) origins.set(address, origin)
     return address
   }
-  wasm._free = (address) => {
+  wasm._free = (aligned) => {
+    const address = origins.get(aligned >>> 0) ?? aligned
+    origins.delete(aligned >>> 0)
     if (sizes.has(address >>> 0) && wasm.HEAPU8.length >= ADDRESSES / 2) kept.push(address >>> 0)
     else free(address)
   }
