@@ -15,7 +15,7 @@ import { currentEager, type Eager, type NodeBackend } from './eager.ts'
 import type { Handle } from './binding-kernels.ts'
 import { gate, reluGradient } from './activations.ts'
 import { batchNorm, columns } from './batch-norm.ts'
-import { linearPasses } from './linear.ts'
+import { recordOperations } from './linear.ts'
 import { repeat, repeatPass } from './repeated.ts'
 import { updatesInPlace } from './updates.ts'
 
@@ -49,7 +49,7 @@ export const tensorflowBackend: TensorBackend = {
   },
   createFrom,
   storageOf,
-  linearPasses,
+  recordOperations,
   crossEntropy,
   sumOf,
   batchNorm,

@@ -2,7 +2,8 @@ import {
   type GradientListener,
   type GradientPlaces,
   type LinearLayer,
-  type LinearPasses,
+  type Operation,
+  type OperationPasses,
   type Parameter,
   placesOf,
   type Tensor,
@@ -18,11 +19,14 @@ const MOST_ELEMENTS = 2 ** 20
 /** Up to this number of rows, our kernels are faster for weights of any size; see `few-rows.h`. */
 const FEW_ROWS = 32
 
-export function linearPasses(
-  layers: readonly LinearLayer[],
+/** Records linear layers, and no other operations. */
+export function recordOperations(
+  operations: readonly Operation[],
   x: Tensor,
   needsInputGradient: boolean,
-): LinearPasses {
+): OperationPasses | undefined {
+  if (x.rank !== 2 || !areLinear(operations)) return undefined
+  const layers = operations
   const eager = currentEager()!
   const { kernels } = eager
   if (kernels !== undefined && isForOneCall(eager, layers, x)) {
@@ -35,7 +39,14 @@ export function linearPasses(
   return layerByLayer(layers, x, needsInputGradient, pass)
 }
 
-type LayerPass = (layer: LinearLayer, x: Tensor, needsInputGradient: boolean) => LinearPasses
+/** Whether all operations are linear layers. */
+export function areLinear(
+  operations: readonly Operation[],
+): operations is readonly (Operation & { type: 'linear' })[] {
+  return operations.every(({ type, ...rest }) => type === 'linear' && (rest as LinearLayer).weight.shape.length === 2)
+}
+
+type LayerPass = (layer: LinearLayer, x: Tensor, needsInputGradient: boolean) => OperationPasses
 
 /**
  * Whether to compute each pass in one call, which reports all gradients at the end. For small layers,
@@ -53,7 +64,7 @@ function eagerPasses(
   { weight, bias, activation }: LinearLayer,
   x: Tensor,
   needsInputGradient: boolean,
-): LinearPasses {
+): OperationPasses {
   const input = tf.keep(tf.clone(x))
   const product = eager.matMul(input, weight.value)
   const sum = eager.addBias(product, bias.value)
@@ -119,7 +130,7 @@ function kernelPasses(
   layers: readonly LinearLayer[],
   x: Tensor,
   needsInputGradient: boolean,
-): LinearPasses {
+): OperationPasses {
   const relu = Uint8Array.from(layers, ({ activation }) => Number(activation === 'relu'))
   const parameters = [...layers.map(({ weight }) => weight), ...layers.map(({ bias }) => bias)]
   const inputs = [x, ...parameters.map(({ value }) => value)]
@@ -227,7 +238,7 @@ function layerByLayer(
   x: Tensor,
   needsInputGradient: boolean,
   pass: LayerPass,
-): LinearPasses {
+): OperationPasses {
   let input = x
   const passes = layers.map((layer, i) => {
     const own = pass(layer, input, i > 0 || needsInputGradient)
@@ -236,7 +247,7 @@ function layerByLayer(
   })
 
   /** @param step - maps the gradient of a layer's output to the gradient of its input */
-  const walk = (dy: Tensor, step: (pass: LinearPasses, gradient: Tensor) => Tensor | undefined) => {
+  const walk = (dy: Tensor, step: (pass: OperationPasses, gradient: Tensor) => Tensor | undefined) => {
     let gradient: Tensor | undefined = dy
     for (const pass of passes.toReversed()) {
       const output: Tensor = gradient!

@@ -4,6 +4,7 @@ import {
   type GradientListener,
   isRepeatable,
   type Module,
+  operationsOf,
   type Parameter,
   partsOf,
   type Recording,
@@ -12,6 +13,7 @@ import {
 } from '@tsrun/training/backends'
 import type { Handle } from './binding-kernels.ts'
 import { currentEager, type Eager, type Input } from './eager.ts'
+import { areLinear } from './linear.ts'
 import { createTrace, keyOfArgument, placeOf, type Trace, type TracedFunction } from './trace.ts'
 
 /** The largest number of input shapes per computation or module for which to make functions. */
@@ -99,7 +101,8 @@ export function repeatPass(
 ): Recording | undefined {
   const eager = currentEager()!
   // The binding's own kernels are faster than TensorFlow functions.
-  const hasKernels = eager.kernels !== undefined && recordsAll(module)
+  const operations = eager.kernels === undefined ? undefined : operationsOf(module)
+  const hasKernels = operations !== undefined && areLinear(operations)
   if (hasKernels || !eager.hasFunctions || !isRepeatable(module, x)) return undefined
   const ofModule = plans.get(module) ?? new Map<string, Plan>()
   plans.set(module, ofModule)
@@ -111,11 +114,6 @@ export function repeatPass(
     ofModule.set(key, plan)
   }
   return plan.start(x)
-}
-
-/** Whether all layers of a module have their own `record` method, like linear layers. */
-function recordsAll(module: Module): boolean {
-  return module.record !== undefined && (module.layers ?? []).every(recordsAll)
 }
 
 /** The TensorFlow functions for passes of a module with one input shape. */

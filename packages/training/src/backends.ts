@@ -1,7 +1,8 @@
 // Internals for packages that add a backend. They change without notice: those packages depend on the same
 // version.
 export { loadedModules } from './host/tfjs.ts'
-export { isRepeatable, type Module, partsOf } from './model/module.ts'
+export { isRepeatable, type Module, operationsOf, partsOf } from './model/module.ts'
+export type { LinearLayer, Operation } from './model/operation.ts'
 export type { Parameter } from './model/parameter.ts'
 export {
   checkedRecording,
@@ -16,8 +17,7 @@ export type {
   EvaluatedLoss,
   Gradient,
   LabelTargets,
-  LinearLayer,
-  LinearPasses,
+  OperationPasses,
   Storage,
   Store,
   TensorBackend,

@@ -2,7 +2,7 @@ import { argumentError } from '@tsrun/core'
 import { timeSpan } from '@tsrun/distributed/record'
 import type { Tensor } from '@tensorflow/tfjs-core'
 import { currentBackend, onHostBackend } from '../backend/current.ts'
-import type { Module } from '../model/module.ts'
+import { fitsForward, type Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { currentPass, inPass } from '../model/pass.ts'
 import {
@@ -91,8 +91,7 @@ export function recordModule(
     {},
     () =>
       repeat?.(module, x, options.needsInputGradient, onTape) ??
-      module.record?.(x, options) ??
-      onTape(x),
+      (fitsForward(module, 'record') ? module.record!(x, options) : onTape(x)),
   )
   if (recorder === undefined) return recording
   const backward = recording.backward.bind(recording)

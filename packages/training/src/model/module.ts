@@ -1,4 +1,5 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
+import type { Operation } from './operation.ts'
 import type { Parameter } from './parameter.ts'
 import type { Recording, RecordOptions, Segment } from './recording.ts'
 
@@ -16,8 +17,11 @@ export interface Module {
   /** Computes the output for `x` by operations of TensorFlow.js, so that the tape can differentiate it. */
   forward(x: Tensor): Tensor
 
-  /** Records a forward pass without the tape. Present if the module has a faster way. */
+  /** Records a forward pass. Present if the module has a faster way than the tape. */
   record?(x: Tensor, options: RecordOptions): Recording
+
+  /** The operations of `forward`, in order; undefined unless all of them are known. */
+  operations?(): readonly Operation[] | undefined
 
   /**
    * The modules inside this one, by name. `forward` must call them through this object, so that
@@ -111,11 +115,31 @@ export function areRepeatable(modules: readonly Module[], x?: Tensor): boolean {
  * `forward` but not `isRepeatable`.
  */
 export function isRepeatable(module: Module, x?: Tensor): boolean {
-  let part: object = module
-  while (!Object.hasOwn(part, 'isRepeatable') && !Object.hasOwn(part, 'forward')) {
-    part = Object.getPrototypeOf(part) as object
+  return fitsForward(module, 'isRepeatable') && module.isRepeatable!(x)
+}
+
+/** The operations of a module; see `Module.operations`. */
+export function operationsOf(module: Module): readonly Operation[] | undefined {
+  return fitsForward(module, 'operations') ? module.operations!() : undefined
+}
+
+/** Joins operations that run one after the other; undefined unless all of them are known. */
+export function joinedOperations(
+  ...parts: readonly (readonly Operation[] | undefined)[]
+): readonly Operation[] | undefined {
+  return parts.includes(undefined) ? undefined : parts.flatMap((part) => part!)
+}
+
+/** Whether the module has a method that describes its `forward`, which a subclass may have overridden alone. */
+export function fitsForward(
+  module: Module,
+  method: 'isRepeatable' | 'operations' | 'record',
+): boolean {
+  let part: object | null = module
+  while (part !== null && !Object.hasOwn(part, method) && !Object.hasOwn(part, 'forward')) {
+    part = Object.getPrototypeOf(part) as object | null
   }
-  return Object.hasOwn(part, 'isRepeatable') && module.isRepeatable!(x)
+  return part !== null && Object.hasOwn(part, method)
 }
 
 /** Returns the layers of a model in order; without `layers`, the model; without `forward`, nothing. */

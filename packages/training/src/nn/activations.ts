@@ -1,11 +1,17 @@
 import { isTapeNested, withGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
+import type { GateFactors, Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
-const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715]
+const SLOPE = 2 * Math.sqrt(2 / Math.PI)
+/** The activations x sigmoid(linear x + cubic x^3). */
+export const gates: Readonly<Partial<Record<string, GateFactors>>> = {
+  gelu: { linear: SLOPE, cubic: SLOPE * 0.044715 },
+  silu: { linear: 1, cubic: 0 },
+}
 
 /**
  * GELU(x) = x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), in
@@ -13,7 +19,8 @@ const [SLOPE, CUBE] = [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 
  */
 export function gelu(x: Tensor): Tensor {
   const pass = (isTapeNested() ? undefined : currentBackend().gate) ?? plainGate
-  return withGradients([x], (input) => pass(input, SLOPE, CUBE))
+  const { linear, cubic } = gates['gelu']!
+  return withGradients([x], (input) => pass(input, linear, cubic))
 }
 
 function plainGate(x: Tensor, linear: number, cubic: number): Differentiable {
@@ -67,6 +74,11 @@ abstract class Elementwise implements Module {
   /** @param x - of any shape */
   forward(x: Tensor): Tensor {
     return activate(this.activation, x)
+  }
+
+  operations(): readonly Operation[] | undefined {
+    const gate = gates[this.activation]
+    return gate && [{ type: 'gate', ...gate }]
   }
 }
 

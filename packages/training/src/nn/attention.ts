@@ -13,7 +13,15 @@ import {
 } from './dropout.ts'
 import { inOrder } from './embedding.ts'
 import { JointLinear, Linear } from './linear.ts'
-import { areRepeatable, ofKind, parametersOf, type Module } from '../model/module.ts'
+import {
+  areRepeatable,
+  joinedOperations,
+  ofKind,
+  operationsOf,
+  parametersOf,
+  type Module,
+} from '../model/module.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** The initial weights of a part of a transformer block. */
@@ -108,9 +116,19 @@ export class CausalSelfAttention implements Module {
     return parametersOf(this.children)
   }
 
+  get #isPlain(): boolean {
+    return this.core === causalAttention && !this.usesPass
+  }
+
   isRepeatable(): boolean {
-    const isPlain = this.core === causalAttention && !this.usesPass
-    return isPlain && areRepeatable(Object.values(this.children))
+    return this.#isPlain && areRepeatable(Object.values(this.children))
+  }
+
+  operations(): readonly Operation[] | undefined {
+    if (!this.#isPlain) return undefined
+    const { c_attn: joint, c_proj: back } = this.children
+    const attention = { type: 'attention', size: this.#headSize } as const
+    return joinedOperations(operationsOf(joint), [attention], operationsOf(back))
   }
 
   /** @param x - [batch, length, width] */

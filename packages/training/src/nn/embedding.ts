@@ -3,6 +3,7 @@ import { argumentError, count, declareOptions, filled, finite, type Rules } from
 import { withGradients, withLazyGradients } from '../autograd/tape.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../model/module.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { uniform } from './init.ts'
@@ -159,6 +160,10 @@ export class Head implements Module {
 
   isRepeatable(): boolean {
     return true
+  }
+
+  operations(): readonly Operation[] {
+    return [{ type: 'head', weight: this.weight }]
   }
 
   /**

@@ -4,6 +4,7 @@ import { currentBackend } from '../backend/current.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Separable } from '../model/module.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkInput } from '../model/recording.ts'
 import { ones, zeros, type Initializer } from './init.ts'
@@ -39,6 +40,12 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
 
   isRepeatable(): boolean {
     return true
+  }
+
+  operations(): readonly Operation[] {
+    const [scale, shift] = this.parameters
+    const epsilon = this.#epsilon
+    return [{ type: 'normalize', scale: scale!, epsilon, ...(shift !== undefined && { shift }) }]
   }
 
   /**

@@ -1,29 +1,16 @@
-import {
-  choice,
-  count,
-  declareOptions,
-  flag,
-  finite,
-  tsrError,
-  where,
-  type Rules,
-} from '@tsrun/core'
-import { record } from '../autograd/record.ts'
+import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
 import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
-import {
-  checkedRecording,
-  checkInput,
-  type Recording,
-  type RecordOptions,
-} from '../model/recording.ts'
-import type { LinearLayer, LinearOperands } from '../tfjs/backend.ts'
+import { ofKind, type Module } from '../model/module.ts'
+import type { Operation } from '../model/operation.ts'
+import type { Parameter } from '../model/parameter.ts'
+import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
+import type { LinearOperands } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { activate, activations, type Activation } from './activations.ts'
+import { activate, activations, gates, type Activation } from './activations.ts'
 import { heUniform, uniform, zeros } from './init.ts'
 import { createParameter } from './initialize.ts'
-import { ofKind, type Module } from '../model/module.ts'
-import type { Parameter } from '../model/parameter.ts'
+import { recordLayers } from './record-layers.ts'
 
 /** Options of `Linear`. */
 export interface LinearOptions {
@@ -100,49 +87,25 @@ export class Linear implements Module {
     return activate(activation, linear(operands))
   }
 
+  operations(): readonly Operation[] | undefined {
+    const { weight, bias, activation } = this
+    if (bias === undefined) return undefined
+    const layer = { type: 'linear', weight, bias } as const
+    if (activation === 'linear' || activation === 'relu') return [{ ...layer, activation }]
+    const gate = gates[activation]
+    return gate && [
+      { ...layer, activation: 'linear' },
+      { type: 'gate', ...gate },
+    ]
+  }
+
   record(x: Tensor, options: RecordOptions): Recording {
-    return recordLayers(this, x.rank === 2 ? [this] : [], x, options)
+    return recordLayers(this, [this], x, options)
   }
 }
 
 /** Whether a module is a `Linear` whose parameters tensor parallelism has not split. */
 export const isLinear = ofKind<Linear>('linear')
-
-/**
- * Records a module that applies layers one after the other. On wasm and tensorflow, records a stack of
- * linear layers without the tape, with the same gradients. The parameters of a stack must keep their
- * values until the backward pass is done.
- *
- * @param layers - the stack, or an empty list to use the tape
- * @param x - for a stack: [batch, inputs of the first layer]
- */
-export function recordLayers(
-  module: Module,
-  layers: readonly Module[],
-  x: Tensor,
-  options: RecordOptions,
-): Recording {
-  const stack = layers.filter(isStackable)
-  const [first] = stack
-  const onTape = () => record((input) => module.forward(input), x, module.parameters, options)
-  // For a batch without rows, the kernels would read out of bounds.
-  if (first === undefined || stack.length < layers.length || x.size === 0) return onTape()
-  checkInput(x, first.weight, ['batch', first.weight.shape[0]!])
-  const weights = stack.map(({ weight }) => weight.value)
-  const passes = currentBackend().linearPasses?.(stack, x, options.needsInputGradient) ?? onTape()
-  return checkedRecording(passes.value, passes, () => {
-    const stale = stack.find(({ weight }, i) => weight.value !== weights[i])
-    if (stale !== undefined) {
-      throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.weight.name })
-    }
-  })
-}
-
-function isStackable(layer: Module): layer is Linear & LinearLayer {
-  return (
-    isLinear(layer) && layer.bias !== undefined && ['linear', 'relu'].includes(layer.activation)
-  )
-}
 
 export interface JointLinearOptions {
   /** The prefix of the names of the parameters: `<name>.weight`, `<name>.bias`. */
@@ -183,6 +146,10 @@ export class JointLinear implements Module {
 
   isRepeatable(): boolean {
     return true
+  }
+
+  operations(): readonly Operation[] {
+    return [{ type: 'linear', weight: this.weight, bias: this.bias, activation: 'linear' }]
   }
 
   /**

@@ -1,17 +1,22 @@
 import { anything, argumentError, count, declareOptions, finite, type Rules } from '@tsrun/core'
 import { describe } from '../model/describe.ts'
-import { areRepeatable, buffersOf, parametersOf, type Module } from '../model/module.ts'
+import {
+  areRepeatable,
+  buffersOf,
+  joinedOperations,
+  operationsOf,
+  parametersOf,
+  type Module,
+} from '../model/module.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { convolveAndPool } from './convolution.ts'
 import { checkRange } from './initialize.ts'
-import { Linear, recordLayers } from './linear.ts'
+import { Linear } from './linear.ts'
+import { applyLayers, recordLayers } from './record-layers.ts'
 
-/**
- * Applies its children one after the other. It has no `record`: if a module and all its layers had that
- * method, the backend tensorflow would not turn passes into TensorFlow functions.
- */
+/** Applies its children one after the other. */
 export class ModuleChain implements Module {
   readonly children: Record<string, Module>
 
@@ -31,17 +36,16 @@ export class ModuleChain implements Module {
     return areRepeatable(this.layers, x)
   }
 
+  operations(): readonly Operation[] | undefined {
+    return joinedOperations(...this.layers.map(operationsOf))
+  }
+
   forward(x: Tensor): Tensor {
-    const { layers } = this
-    return tf.tidy(() => {
-      let h = x
-      for (let i = 0; i < layers.length; i++) {
-        const pooled = convolveAndPool(layers[i]!, layers[i + 1], h)
-        h = pooled ?? layers[i]!.forward(h)
-        if (pooled !== undefined) i++
-      }
-      return h
-    })
+    return applyLayers(this.layers, x)
+  }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLayers(this, this.layers, x, options)
   }
 }
 
@@ -70,10 +74,6 @@ export class Sequential extends ModuleChain {
     }
     super(children)
     checkNames([...this.parameters, ...buffersOf(this)])
-  }
-
-  record(x: Tensor, options: RecordOptions): Recording {
-    return recordLayers(this, x.rank === 2 ? this.layers : [], x, options)
   }
 }
 
@@ -214,10 +214,6 @@ export class ShardedMLP extends ModuleChain {
       })
     }
     super(children)
-  }
-
-  record(x: Tensor, options: RecordOptions): Recording {
-    return recordLayers(this, this.layers, x, options)
   }
 }
 

@@ -1,9 +1,17 @@
 import { count, declareOptions, filled, positive, type Rules } from '@tsrun/core'
 import { cloneOf, withGradients } from '../autograd/tape.ts'
-import { areRepeatable, parametersOf, type Module } from '../model/module.ts'
+import {
+  areRepeatable,
+  joinedOperations,
+  operationsOf,
+  parametersOf,
+  type Module,
+} from '../model/module.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
+import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
-import { gelu } from './activations.ts'
+import { gates, gelu } from './activations.ts'
 import {
   branchRules,
   CausalSelfAttention,
@@ -13,6 +21,7 @@ import {
 import { Dropout, dropoutRate } from './dropout.ts'
 import { LayerNorm } from './layer-norm.ts'
 import { Linear } from './linear.ts'
+import { recordLayers } from './record-layers.ts'
 
 export interface BlockOptions extends AttentionOptions {
   /** The number of hidden values of the feed-forward network; default 4 x width. */
@@ -79,6 +88,20 @@ export class Block implements Module {
     return areRepeatable(Object.values(this.children))
   }
 
+  operations(): readonly Operation[] | undefined {
+    const { ln_1, attn, ln_2, mlp, drop_1, drop_2 } = this.children
+    if (drop_1 !== undefined || drop_2 !== undefined) return undefined
+    const branch = (...modules: readonly Module[]) => {
+      const operations = joinedOperations(...modules.map(operationsOf))
+      return operations && [{ type: 'residual', operations } as const]
+    }
+    return joinedOperations(branch(ln_1, attn), branch(ln_2, mlp))
+  }
+
+  record(x: Tensor, options: RecordOptions): Recording {
+    return recordLayers(this, [this], x, options)
+  }
+
   /** @param x - [batch, length, width] */
   forward(x: Tensor): Tensor {
     const { ln_1: before, attn, drop_1: first, ln_2: between, mlp, drop_2: second } = this.children
@@ -136,6 +159,12 @@ export class FeedForward implements Module {
 
   isRepeatable(): boolean {
     return areRepeatable(Object.values(this.children))
+  }
+
+  operations(): readonly Operation[] | undefined {
+    const { c_fc: up, c_proj: down } = this.children
+    const gate = { type: 'gate', ...gates['gelu']! } as const
+    return joinedOperations(operationsOf(up), [gate], operationsOf(down))
   }
 
   /** @param x - [..., width] */

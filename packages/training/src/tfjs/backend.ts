@@ -1,6 +1,6 @@
 import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import type { Module } from '../model/module.ts'
-import type { Parameter } from '../model/parameter.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Recording } from '../model/recording.ts'
 import type { HostArray, HostDType } from './host-arrays.ts'
 
@@ -82,12 +82,15 @@ export interface TensorBackend {
   /** Returns the memory of a float32 tensor. Absent if the backend cannot release memory temporarily. */
   readonly storageOf?: (tensor: Tensor) => Storage
 
-  /** Runs the forward pass of linear layers without a tensor for each small operation. */
-  readonly linearPasses?: (
-    layers: readonly LinearLayer[],
+  /**
+   * Records operations on `x`, which has values, without the tape and without a tensor for each small
+   * operation. Returns undefined if these operations need the tape.
+   */
+  readonly recordOperations?: (
+    operations: readonly Operation[],
     x: Tensor,
     needsInputGradient: boolean,
-  ) => LinearPasses
+  ) => OperationPasses | undefined
 
   /** x W + b [..., outputs], with a ReLU if `relu`. The weight has the matrix W [inputs, outputs] in memory. */
   readonly linear?: (operands: LinearOperands, relu: boolean) => LazyOperation<keyof LinearOperands>
@@ -272,18 +275,11 @@ export interface Storage {
   abandon(): void
 }
 
-/** A layer y = activation(x W + b). */
-export interface LinearLayer {
-  readonly weight: Parameter
-  readonly bias: Parameter
-  readonly activation: 'linear' | 'relu'
-}
-
 /**
- * A recorded forward pass of a stack of linear layers. Callers must check all arguments. The backward pass
- * runs while the layers still have the parameters of the forward pass.
+ * A recorded forward pass of operations. Callers must check all arguments. The backward pass runs while the
+ * operations still have the parameters of the forward pass.
  */
-export type LinearPasses = Required<Recording>
+export type OperationPasses = Required<Recording>
 
 /**
  * A gradient: a tensor, or an array of its values in row-major order. The caller still owns it after the

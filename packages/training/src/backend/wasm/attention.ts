@@ -1,6 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Differentiable } from '../../tfjs/backend.ts'
 import { currentHeap, type Operand } from './heap.ts'
+import type { Step } from './steps.ts'
 
 /** The number of queries in a block. A block skips the keys after its last query. */
 const QUERIES = 64
@@ -9,46 +10,127 @@ const QUERIES = 64
 const KEPT = 2 ** 24
 
 /**
- * Computes causal attention in blocks of queries, so that their scores stay in the CPU cache. Reads the
- * matrices of each head in place from `rows` [batch, length, 3 x heads x size].
+ * Causal attention of rows [batch, length, 3 x heads x size] to [batch, length, heads x size], in blocks of
+ * queries, so that their scores stay in the CPU cache. Reads the matrices of each head in place.
  */
-export function attention(rows: Tensor, size: number): Differentiable {
-  const heads = headsOf(rows, size)
-  const { heap, batch, count, length, width } = heads
-  const value = heap.scoped([batch, length, width])
-  const stats = heap.scoped([batch, count, length, 2])
-  const isKept = 4 * batch * count * length * length <= KEPT
-  const saved = [rows, stats, ...(isKept ? [heap.scoped([batch, count, length, length])] : [])]
-  const out = heap.addressOf(value)
-  for (const block of heads.blocks()) {
-    const p = heads.probabilities(block, saved, false)
-    const options = { stride: width }
-    heap.multiply(out + block.output, p, block.v, [block.queries, size, block.keys], options)
+export function attentionStep(shape: readonly number[], size: number): Step {
+  const heap = currentHeap()!
+  const [batch, length, channels] = shape as [number, number, number]
+  const width = channels / 3
+  const count = width / size
+  const scale = 1 / Math.sqrt(size)
+  const rowBytes = 4 * channels
+  /** The largest score and 1 / (sum of the exponentials) of each row of probabilities. */
+  const statistics = 2 * batch * count * length
+  const probabilities = batch * count * length * length
+  const isKept = 4 * probabilities <= KEPT
+
+  /** Calls `visit` for each block of queries, for each head from the last block to the first. */
+  const forBlocks = (visit: (block: Block) => void) => {
+    for (let head = 0; head < batch * count; head++) {
+      const sequence = Math.floor(head / count) * length
+      const column = 4 * (head % count) * size
+      const start = sequence * rowBytes + column
+      for (let step = Math.ceil(length / QUERIES) - 1; step >= 0; step--) {
+        const first = QUERIES * step
+        const queries = Math.min(QUERIES, length - first)
+        visit({
+          row: head * length + first,
+          first,
+          queries,
+          keys: first + queries,
+          q: start + first * rowBytes,
+          k: start + 4 * width,
+          v: start + 8 * width,
+          out: 4 * (sequence + first) * width + column,
+        })
+      }
+    }
+  }
+  /**
+   * Computes the probabilities [queries, keys] of a block, unless they were kept.
+   *
+   * @param isKnown - whether `kept` is the result of the forward pass
+   */
+  const probabilitiesOf = (block: Block, rows: number, kept: number, isKnown: boolean): Matrix => {
+    const { row, first, queries, keys, q, k } = block
+    const at = isKept ? kept + 4 * (statistics + row * length) : heap.temporary(8 * QUERIES * length)
+    if (!isKnown || !isKept) {
+      const keyRows = { at: rows + k, stride: channels, transposed: true }
+      const queryRows = { at: rows + q, stride: channels }
+      heap.multiply(at, queryRows, keyRows, [queries, keys, size], { stride: length })
+      const known = kept + 8 * row
+      heap.kernels.softmax_rows(at, queries, keys, 4 * length, first + 1, scale, known, isKnown)
+    }
+    return { at, stride: length }
   }
   return {
-    value,
-    saved,
-    gradients(dy, saved) {
-      const rows = saved[0]!
-      const heads = headsOf(rows, size)
-      const { heap, channels, width, length, scale } = heads
-      const gradient = heap.scoped(rows.shape)
-      const shift = heap.addressOf(gradient) - heap.addressOf(rows)
-      const slopes = heap.addressOf(dy)
-      for (const block of heads.blocks()) {
-        const { first, queries, keys, q, k, v, output } = block
-        const p = heads.probabilities(block, saved, true)
-        const dOutput = matrix(slopes + output, width)
-        const d = matrix(heads.memory + 4 * QUERIES * length, keys)
+    width,
+    kept: statistics + (isKept ? probabilities : 0),
+
+    forward(out, rows, kept) {
+      forBlocks((block) => {
+        const p = probabilitiesOf(block, rows, kept, false)
+        const v = { at: rows + block.v, stride: channels }
+        const options = { stride: width }
+        heap.multiply(out + block.out, p, v, [block.queries, size, block.keys], options)
+      })
+    },
+
+    backward(gradient, dy, rows, kept) {
+      forBlocks((block) => {
+        const { first, queries, keys } = block
+        const p = probabilitiesOf(block, rows, kept, true)
+        const scores = heap.temporary(8 * QUERIES * length) + 4 * QUERIES * length
+        const dOutput = { at: dy + block.out, stride: width }
+        const [q, k, v] = [block.q, block.k, block.v].map((at) => ({
+          at: rows + at,
+          stride: channels,
+        })) as [Matrix, Matrix, Matrix]
+        const d = { at: scores, stride: keys }
         // The last block covers all keys. It runs first, and the other blocks add to its gradients.
         const options = { stride: channels, accumulates: first + queries < length }
-        heap.multiply(v.at + shift, transpose(p), dOutput, [keys, size, queries], options)
-        heap.multiply(d.at, dOutput, transpose(v), [queries, keys, size])
+        heap.multiply(gradient + block.v, transpose(p), dOutput, [keys, size, queries], options)
+        heap.multiply(scores, dOutput, transpose(v), [queries, keys, size])
         const [dStride, pStride] = [4 * keys, 4 * length]
-        heap.kernels.softmax_gradient(d.at, p.at, queries, keys, dStride, pStride, scale)
-        heap.multiply(q.at + shift, d, k, [queries, size, keys], { stride: channels })
-        heap.multiply(k.at + shift, transpose(d), q, [keys, size, queries], options)
-      }
+        heap.kernels.softmax_gradient(scores, p.at, queries, keys, dStride, pStride, scale)
+        heap.multiply(gradient + block.q, d, k, [queries, size, keys], { stride: channels })
+        heap.multiply(gradient + block.k, transpose(d), q, [keys, size, queries], options)
+      })
+      return () => undefined
+    },
+  }
+}
+
+/** A block of queries of one head. `q`, `k` and `v` are offsets in bytes in the rows, `out` in the output. */
+interface Block {
+  /** The index of its first row of probabilities. */
+  readonly row: number
+  /** The position of its first query. */
+  readonly first: number
+  readonly queries: number
+  readonly keys: number
+  readonly q: number
+  readonly k: number
+  readonly v: number
+  readonly out: number
+}
+
+/** Causal attention of rows [batch, length, 3 x heads x size]. */
+export function attention(rows: Tensor, size: number): Differentiable {
+  const heap = currentHeap()!
+  const step = attentionStep(rows.shape, size)
+  const [batch, length] = rows.shape as [number, number]
+  const value = heap.scoped([batch, length, step.width])
+  const kept = heap.scoped([step.kept])
+  step.forward(heap.addressOf(value), heap.addressOf(rows), heap.addressOf(kept), 0)
+  return {
+    value,
+    saved: [rows, kept],
+    gradients(dy, [rows, kept]) {
+      const gradient = heap.scoped(rows!.shape)
+      const [to, from, input, values] = [gradient, dy, rows!, kept!].map((t) => heap.addressOf(t))
+      step.backward(to!, from!, input!, values!, { isNeeded: true, residual: 0, mask: 0 })
       return [gradient]
     },
   }
@@ -82,82 +164,6 @@ interface Matrix extends Operand {
   readonly stride: number
 }
 
-function matrix(at: number, stride: number): Matrix {
-  return { at, stride }
-}
-
 function transpose({ at, stride }: Matrix): Matrix {
   return { at, stride, transposed: true }
-}
-
-/** Locates the heads in rows [batch, length, 3 x count x size]. */
-function headsOf(rows: Tensor, size: number) {
-  const [batch, length, channels] = rows.shape as [number, number, number]
-  const heap = currentHeap()!
-  const width = channels / 3
-  const count = width / size
-  const scale = 1 / Math.sqrt(size)
-  /** Scratch memory for two blocks of scores. */
-  const memory = heap.temporary(8 * QUERIES * length)
-  const begin = heap.addressOf(rows)
-  /** Returns the block at the query `first` of a head. Heads are numbered across all sequences. */
-  const blockAt = (head: number, first: number) => {
-    const sequence = Math.floor(head / count) * length
-    const column = (head % count) * size
-    const start = begin + 4 * (sequence * channels + column)
-    const queries = Math.min(QUERIES, length - first)
-    return {
-      head,
-      first,
-      queries,
-      keys: first + queries,
-      q: matrix(start + 4 * first * channels, channels),
-      k: matrix(start + 4 * width, channels),
-      v: matrix(start + 8 * width, channels),
-      /** The offset of the block in the output, in bytes. */
-      output: 4 * ((sequence + first) * width + column),
-    }
-  }
-  return {
-    heap,
-    batch,
-    length,
-    channels,
-    width,
-    count,
-    scale,
-    memory,
-
-    /** Yields the blocks of each head, from the last to the first. */
-    *blocks() {
-      for (let head = 0; head < batch * count; head++) {
-        for (let step = Math.ceil(length / QUERIES) - 1; step >= 0; step--) {
-          yield blockAt(head, QUERIES * step)
-        }
-      }
-    },
-
-    /**
-     * Computes the probabilities [queries, keys] of a block, unless they were kept.
-     *
-     * @param saved - the rows, the largest scores and sums [batch, count, length, 2], and, if they were
-     *   kept, the probabilities [batch, count, length, length]
-     * @param isKnown - whether `saved` has been computed
-     */
-    probabilities(
-      block: ReturnType<typeof blockAt>,
-      [, stats, kept]: readonly Tensor[],
-      isKnown: boolean,
-    ) {
-      const { head, first, queries, keys, q, k } = block
-      const row = head * length + first
-      const p = kept === undefined ? memory : heap.addressOf(kept) + 4 * row * length
-      if (!isKnown || kept === undefined) {
-        heap.multiply(p, q, transpose(k), [queries, keys, size], { stride: length })
-        const at = heap.addressOf(stats!) + 8 * row
-        heap.kernels.softmax_rows(p, queries, keys, 4 * length, first + 1, scale, at, isKnown)
-      }
-      return matrix(p, length)
-    },
-  }
 }

@@ -3,7 +3,8 @@ import { countCopy } from '../../tfjs/host-arrays.ts'
 import { tf } from '../../tfjs/tfjs.ts'
 import { attention, cachedAttention } from './attention.ts'
 import { heapOf, type WasmModule } from './heap.ts'
-import { wasmLinear, wasmLinearPasses } from './linear.ts'
+import { wasmLinear } from './linear.ts'
+import { recordOperations } from './operations.ts'
 import { passes } from './passes.ts'
 
 const current = (): WasmModule => tf.engine().backend as unknown as WasmModule
@@ -46,6 +47,6 @@ export const wasmBackend: TensorBackend = {
     heapOf(current()).makeExact()
   },
   linear: wasmLinear,
-  linearPasses: wasmLinearPasses,
+  recordOperations,
   ...passes,
 }

@@ -101,8 +101,9 @@ export class WasmHeap {
     options: ProductOptions = {},
   ): void {
     const [m, n, k] = size
-    const { start = 0, relu = false, mask = 0, stride = n, accumulates = false } = options
-    const finisher = relu ? RELU : mask === 0 ? 0 : MASK
+    const { start = 0, relu = false, mask = 0, residual = 0, stride = n, accumulates = false } = options
+    const finisher = relu ? RELU : mask !== 0 ? MASK : residual === 0 ? 0 : ADD
+    const other = mask || residual
     const { kernels, blas } = this
     const aStride = a.stride ?? (a.transposed ? m : k)
     const bStride = b.stride ?? (b.transposed ? k : n)
@@ -137,7 +138,7 @@ export class WasmHeap {
           }
         }
         if (start === 0 && finisher === 0) continue
-        kernels.finish_rows(to, count, n, start, finisher, mask + 4 * row * n)
+        kernels.finish_rows(to, count, n, start, finisher, other + 4 * row * n)
       }
       return
     }
@@ -156,7 +157,7 @@ export class WasmHeap {
       b.transposed ? 4 * bStride : 4,
       start,
       finisher,
-      mask,
+      other,
       this.#scratch(kernels.scratch_bytes()),
     )
   }
@@ -193,7 +194,7 @@ export class WasmHeap {
 }
 
 /** The codes of the operations that kernels apply to the sums of a product (kernels/tile.as.ts). */
-const [RELU, MASK] = [1, 2] as const
+const [RELU, MASK, ADD] = [1, 2, 3] as const
 
 /** For products with fewer multiplications, calling a BLAS costs more than it saves. */
 const SMALLEST = 2048
@@ -263,7 +264,9 @@ interface ProductOptions {
   readonly relu?: boolean
   /** The address of m n values. The result is 0 where they are 0 or less. */
   readonly mask?: number
-  /** The distance in values between rows of c; default n. Must be n with `start`, `relu` or `mask`. */
+  /** The address of m n values to which the result is added. Cannot be combined with `relu` or `mask`. */
+  readonly residual?: number
+  /** The distance in values between rows of c; default n. Must be n with the options above. */
   readonly stride?: number
   /** Whether to add to the current values of c. Cannot be combined with `start`. */
   readonly accumulates?: boolean

@@ -1,0 +1,229 @@
+import type { GateFactors, Normalization, Operation } from '../../model/operation.ts'
+import type { Parameter } from '../../model/parameter.ts'
+import type { GradientListener } from '../../model/recording.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
+import { attentionStep } from './attention.ts'
+import { currentHeap, type ProductSize } from './heap.ts'
+
+/** An operation y = f(x) on all rows, whose values are at addresses. */
+export interface Step {
+  /** The number of values of y in a row. */
+  readonly width: number
+  /** The number of values that the backward pass needs besides x and y. */
+  readonly kept: number
+  /** For the first step of a residual branch: the index of the step after the branch. */
+  end?: number
+  /** For the last step of a residual branch: the index of the first. */
+  begin?: number
+  /** Whether y is the output of a ReLU. */
+  readonly isRectified?: boolean
+  /** Whether `backward` applies `BackwardOptions.mask`. */
+  readonly masks?: boolean
+  /** @param residual - the address of values that are added to the result; 0: none */
+  forward(y: number, x: number, kept: number, residual: number): void
+  /** Writes the gradient of what an activation is applied to; `dz` may be `dy`. */
+  beforeActivation?(dz: number, dy: number, y: number, kept: number): void
+  /** Writes the gradient of x. Returns a function that reports the gradients of parameters. */
+  backward(dx: number, dz: number, x: number, kept: number, options: BackwardOptions): Report
+}
+
+interface BackwardOptions {
+  /** Whether the gradient of x is needed. */
+  readonly isNeeded: boolean
+  /** The address of values that are added to the gradient of x; 0: none. */
+  readonly residual: number
+  /** If x is the output of a ReLU, its address, to make the gradient 0 where x is 0; otherwise 0. */
+  readonly mask: number
+}
+
+export type Report = (onGradient: GradientListener) => void
+
+/**
+ * Returns the steps of operations on rows of a shape; undefined if they need the tape.
+ *
+ * @param first - the index of the first step
+ */
+export function stepsOf(
+  operations: readonly Operation[],
+  shape: readonly number[],
+  first = 0,
+): Step[] | undefined {
+  const axes = shape.slice(0, -1)
+  const rows = sizeOf(axes)
+  const steps: Step[] = []
+  for (const [i, operation] of operations.entries()) {
+    const width = steps.at(-1)?.width ?? shape.at(-1)!
+    switch (operation.type) {
+      case 'linear': {
+        const { weight, bias, activation } = operation
+        const next = operations[i + 1]
+        const gate = next?.type === 'gate' ? next : undefined
+        steps.push(linearStep(rows, { weight, bias, isRectified: activation === 'relu', gate }))
+        break
+      }
+      case 'gate': {
+        const before = operations[i - 1]
+        if (before?.type !== 'linear' || before.activation !== 'linear') return undefined
+        break
+      }
+      case 'head':
+        steps.push(linearStep(rows, { weight: operation.weight, isTransposed: true }))
+        break
+      case 'normalize':
+        steps.push(normalizeStep(rows, operation))
+        break
+      case 'attention':
+        steps.push(attentionStep([...axes, width], operation.size))
+        break
+      case 'residual': {
+        const branch = branchOf(operation.operations, [...axes, width], first + steps.length)
+        if (branch === undefined) return undefined
+        steps.push(...branch)
+      }
+    }
+  }
+  return steps
+}
+
+function branchOf(
+  operations: readonly Operation[],
+  shape: readonly number[],
+  begin: number,
+): Step[] | undefined {
+  const last = operations.at(-1)
+  if (operations[0]?.type !== 'normalize' || last?.type !== 'linear') return undefined
+  const isFlat = operations.every(({ type }) => type !== 'residual')
+  const steps = isFlat && last.activation === 'linear' ? stepsOf(operations, shape, begin) : undefined
+  if (steps === undefined) return undefined
+  steps[0]!.end = begin + steps.length
+  steps.at(-1)!.begin = begin
+  return steps
+}
+
+interface Product {
+  readonly weight: Parameter
+  readonly bias?: Parameter
+  /** Whether the weight is W' [outputs, inputs] in memory; default false. */
+  readonly isTransposed?: boolean
+  /** Whether there is a ReLU; default false. */
+  readonly isRectified?: boolean
+  readonly gate?: GateFactors | undefined
+}
+
+/** x W + b, then a ReLU or a gate. */
+function linearStep(rows: number, product: Product): Step {
+  const heap = currentHeap()!
+  const { kernels } = heap
+  const { weight, bias, isTransposed = false, isRectified = false, gate } = product
+  const outputs = isTransposed ? weight.shape[0]! : sizeOf(bias!.shape)
+  const inputs = sizeOf(weight.shape) / outputs
+  const size = [rows, outputs, inputs] as const
+  const count = rows * outputs
+  return {
+    width: outputs,
+    kept: gate === undefined ? 0 : count,
+    isRectified,
+    masks: true,
+    forward(y, x, kept, residual) {
+      const start = bias === undefined ? 0 : heap.addressOf(bias.value)
+      const right = { at: heap.addressOf(weight.value), transposed: isTransposed }
+      // After a product of a BLAS, the bias is added in a pass over the result, as which the gate can serve.
+      const isLate = gate !== undefined && heap.usesBlas(size)
+      const options = { start: isLate ? 0 : start, relu: isRectified, residual }
+      heap.multiply(y, { at: x }, right, size, options)
+      if (gate === undefined) return
+      kernels.gate(y, kept, y, rows, outputs, isLate ? start : 0, gate.linear, gate.cubic)
+    },
+    ...((isRectified || gate !== undefined) && {
+      beforeActivation(dz: number, dy: number, y: number, kept: number) {
+        if (isRectified) kernels.mask(dz, dy, y, count)
+        else kernels.multiply(dz, dy, kept, count)
+      },
+    }),
+    backward(dx, dz, x, _, { isNeeded, mask }) {
+      if (isNeeded) {
+        const right = { at: heap.addressOf(weight.value), transposed: !isTransposed }
+        heap.multiply(dx, { at: dz }, right, [rows, inputs, outputs], { mask })
+      }
+      return (onGradient) => {
+        if (bias !== undefined) {
+          const gradient = heap.tensor(bias.shape)
+          kernels.sum_rows(heap.addressOf(gradient), dz, rows, outputs)
+          onGradient(bias, gradient)
+        }
+        const [left, right] = isTransposed ? [dz, x] : [x, dz]
+        const [m, n] = isTransposed ? [outputs, inputs] : [inputs, outputs]
+        const size = [m, n, rows] as const
+        const place = placeFor(weight, size, onGradient)
+        heap.multiply(place.at, { at: left, transposed: true }, { at: right }, size, place)
+        place.report()
+      }
+    },
+  }
+}
+
+/**
+ * Returns where a product writes the gradient of a weight, whether it adds to the values there, and a
+ * function that reports the gradient. A BLAS can add to earlier gradients and write to the memory of the
+ * listener. The kernels write only to new tensors: they cannot address other memory, and accumulating in
+ * them would round differently than adding the product afterwards.
+ */
+function placeFor(weight: Parameter, size: ProductSize, onGradient: GradientListener) {
+  const heap = currentHeap()!
+  const { sums, memory } = onGradient
+  if (heap.usesBlas(size)) {
+    const length = size[0] * size[1]
+    const sum = sums?.get(weight.name)
+    if (sum?.size === length && heap.isWritable(sum)) {
+      return { at: heap.addressOf(sum), accumulates: true, report: () => undefined }
+    }
+    const place = memory?.placeOf(weight)
+    if (place?.values.length === length) {
+      const report = () => {
+        memory!.written(weight)
+      }
+      return { at: heap.addressOutside(place.values), accumulates: place.adds, report }
+    }
+  }
+  const gradient = heap.tensor(weight.shape)
+  const report = () => {
+    onGradient(weight, gradient)
+  }
+  return { at: heap.addressOf(gradient), accumulates: false, report }
+}
+
+function normalizeStep(rows: number, { scale, shift, epsilon }: Normalization): Step {
+  const heap = currentHeap()!
+  const { kernels } = heap
+  const [width] = scale.shape as [number]
+  const addressOf = (parameter: Parameter | undefined) =>
+    parameter === undefined ? 0 : heap.addressOf(parameter.value)
+  return {
+    width,
+    kept: 3 * rows,
+    forward(y, x, kept) {
+      kernels.normalize(y, kept, x, addressOf(scale), addressOf(shift), rows, width, epsilon)
+    },
+    backward(dx, dy, x, kept, { residual }) {
+      const ofScale = heap.tensor(scale.shape)
+      const ofShift = shift && heap.tensor(shift.shape)
+      kernels.normalize_gradients(
+        dx,
+        heap.addressOf(ofScale),
+        ofShift === undefined ? 0 : heap.addressOf(ofShift),
+        dy,
+        x,
+        addressOf(scale),
+        kept,
+        heap.temporary(16 * width),
+        rows,
+        width,
+        residual,
+      )
+      return (onGradient) => {
+        if (ofShift !== undefined) onGradient(shift!, ofShift)
+        onGradient(scale, ofScale)
+      }
+    },
+  }
+}
