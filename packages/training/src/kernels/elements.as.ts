@@ -2,8 +2,8 @@
 import { exp2, LOG2_E } from './exp.as'
 import { highAt, lowAt, read, total, write } from './lanes.as'
 
-/** The number of values per block of both passes of `gate`, so that they stay in the first-level cache. */
-const CHUNK: usize = 1024
+/** The bytes per block of both passes of `gate`, so that they stay in the first-level cache. */
+const BLOCK: usize = 4096
 
 /** x^2, with a limit that keeps it finite: 0 times an infinite square is NaN. */
 @inline
@@ -11,19 +11,24 @@ function boundedSquare(x: v128): v128 {
   return f32x4.pmin(f32x4.mul(x, x), f32x4.splat(1e36))
 }
 
-/** e = exp(-|linear x + cubic x^3|), which never overflows. */
+/** x plus the bias at an address, or x */
 @inline
-function decayAt<T>(e: usize, x: usize, linear: f32, cubic: f32): void {
-  const v = read<T>(x)
-  const factors = f32x4.mul(boundedSquare(v), f32x4.splat(cubic * LOG2_E))
-  const inner = f32x4.mul(v, f32x4.add(factors, f32x4.splat(linear * LOG2_E)))
-  write<T>(e, exp2(v128.or(inner, i32x4.splat(1 << 31))))
+function biased<T>(x: usize, bias: usize, p: usize): v128 {
+  const v = read<T>(x + p)
+  return bias ? f32x4.add(v, read<T>(bias + p)) : v
 }
 
-/** @param slope - contains the result of `decayAt` */
+/** Returns exp(-|linear x + cubic x^3|), which never overflows. */
 @inline
-function gateAt<T>(out: usize, slope: usize, x: usize, linear: f32, cubic: f32): void {
-  const v = read<T>(x)
+function decayOf(x: v128, linear: f32, cubic: f32): v128 {
+  const factors = f32x4.mul(boundedSquare(x), f32x4.splat(cubic * LOG2_E))
+  const inner = f32x4.mul(x, f32x4.add(factors, f32x4.splat(linear * LOG2_E)))
+  return exp2(v128.or(inner, i32x4.splat(1 << 31)))
+}
+
+/** @param slope - contains the result of `decayOf` */
+@inline
+function gateAt<T>(out: usize, slope: usize, v: v128, linear: f32, cubic: f32): void {
   const e = read<T>(slope)
   // sigmoid(z) = 1 / (1 + exp(-z)) = exp(z) / (1 + exp(z))
   const right = f32x4.div(f32x4.splat(1), f32x4.add(f32x4.splat(1), e))
@@ -37,30 +42,54 @@ function gateAt<T>(out: usize, slope: usize, x: usize, linear: f32, cubic: f32):
 }
 
 /**
- * out = x sigmoid(linear x + cubic x^3), and `slope` = its derivative. The factors are at least 0. Two
- * passes take half the time of one, because their chains of dependent operations are shorter.
+ * out = z sigmoid(linear z + cubic z^3) for z = x + bias, and `slope` = its derivative. The factors are at
+ * least 0. Two passes take half the time of one, because their chains of dependent operations are shorter.
+ *
+ * @param out - [rows, columns]; may be `x`
+ * @param bias - the address of `columns` values, or 0
  */
 export function gate(
   out: usize,
   slope: usize,
   x: usize,
-  count: usize,
+  rows: usize,
+  columns: usize,
+  bias: usize,
   linear: f32,
   cubic: f32,
 ): void {
-  while (count > 0) {
-    const part = min(count, CHUNK)
-    const bytes = part << 2
-    let p: usize = 0
-    for (; p + 16 <= bytes; p += 16) decayAt<v128>(slope + p, x + p, linear, cubic)
-    for (; p < bytes; p += 4) decayAt<f32>(slope + p, x + p, linear, cubic)
-    for (p = 0; p + 16 <= bytes; p += 16) gateAt<v128>(out + p, slope + p, x + p, linear, cubic)
-    for (; p < bytes; p += 4) gateAt<f32>(out + p, slope + p, x + p, linear, cubic)
-    count -= part
+  const bytes = columns << 2
+  for (; rows > 0; rows--) {
+    for (let start: usize = 0; start < bytes; start += BLOCK) {
+      const end = min(bytes, start + BLOCK)
+      let p = start
+      for (; p + 16 <= end; p += 16) {
+        v128.store(slope + p, decayOf(biased<v128>(x, bias, p), linear, cubic))
+      }
+      for (; p < end; p += 4) {
+        write<f32>(slope + p, decayOf(biased<f32>(x, bias, p), linear, cubic))
+      }
+      for (p = start; p + 16 <= end; p += 16) {
+        gateAt<v128>(out + p, slope + p, biased<v128>(x, bias, p), linear, cubic)
+      }
+      for (; p < end; p += 4) {
+        gateAt<f32>(out + p, slope + p, biased<f32>(x, bias, p), linear, cubic)
+      }
+    }
     out += bytes
     slope += bytes
     x += bytes
   }
+}
+
+/** out = x y; `out` may be `x` or `y`. */
+export function multiply(out: usize, x: usize, y: usize, count: usize): void {
+  const bytes = count << 2
+  let p: usize = 0
+  for (; p + 16 <= bytes; p += 16) {
+    v128.store(out + p, f32x4.mul(v128.load(x + p), v128.load(y + p)))
+  }
+  for (; p < bytes; p += 4) store<f32>(out + p, load<f32>(x + p) * load<f32>(y + p))
 }
 
 /** out = factor x; `out` may be `x`. */

@@ -15,6 +15,7 @@ export type KernelExports = Record<
   | 'mask'
   | 'max_pool'
   | 'max_pool_gradient'
+  | 'multiply'
   | 'normalize'
   | 'normalize_gradients'
   | 'product'

@@ -136,6 +136,7 @@ function backward<T>(
   sums: usize,
   rows: usize,
   width: usize,
+  residual: usize,
 ): void {
   const bytes = width << 2
   const shifts = sums + (bytes << 1)
@@ -162,11 +163,13 @@ function backward<T>(
     for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
       const y = normal<T>(x + p, mean, rest, inverse)
       const slope = f32x4.mul(read<T>(dy + p), read<T>(scale + p))
-      write<T>(dx + p, f32x4.mul(inverse, f32x4.sub(f32x4.sub(slope, b), f32x4.mul(y, a))))
+      const d = f32x4.mul(inverse, f32x4.sub(f32x4.sub(slope, b), f32x4.mul(y, a)))
+      write<T>(dx + p, residual ? f32x4.add(read<T>(residual + p), d) : d)
     }
     x += bytes
     dy += bytes
     dx += bytes
+    if (residual) residual += bytes
     statistics += STATISTICS
   }
   for (let p: usize = 0; p < bytes; p += 4) {
@@ -180,6 +183,7 @@ function backward<T>(
  * stands for no shift.
  *
  * @param sums - scratch memory for 2 x width doubles
+ * @param residual - the address of values that are added to dx, or 0; may be `dx`
  */
 export function normalize_gradients(
   dx: usize,
@@ -192,7 +196,9 @@ export function normalize_gradients(
   sums: usize,
   rows: usize,
   width: usize,
+  residual: usize,
 ): void {
-  if (width & 3) backward<f32>(dx, dScale, dShift, dy, x, scale, statistics, sums, rows, width)
-  else backward<v128>(dx, dScale, dShift, dy, x, scale, statistics, sums, rows, width)
+  if (width & 3) {
+    backward<f32>(dx, dScale, dShift, dy, x, scale, statistics, sums, rows, width, residual)
+  } else backward<v128>(dx, dScale, dShift, dy, x, scale, statistics, sums, rows, width, residual)
 }

@@ -1,7 +1,7 @@
 import { read, write } from './lanes.as'
 import { pack } from './pack.as'
 import { finish_rows } from './rows.as'
-import { addProduct, MASK, multiplyTile } from './tile.as'
+import { addProduct, multiplyTile, RELU } from './tile.as'
 
 // Block sizes as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008). A
 // block of b [DEPTH, COLUMNS] fits the second-level cache, and a panel of that block fits the first-level
@@ -23,8 +23,8 @@ export function scratch_bytes(): usize {
  * @param accumulates - whether to add the product to the current values of c instead of to `start`
  * @param aRow - the bytes between rows of a; `aColumn`: the bytes between columns of a; one of them is 4
  * @param start - the address of n values (a bias) that are added to every row, or 0
- * @param finisher - RELU, MASK or 0
- * @param mask - [m, n] with the strides of c, for MASK
+ * @param finisher - RELU, MASK, ADD or 0
+ * @param other - [m, n] with the strides of c, for MASK and ADD
  * @param scratch - see `scratch_bytes`
  */
 export function product(
@@ -42,7 +42,7 @@ export function product(
   bColumn: usize,
   start: usize,
   finisher: i32,
-  mask: usize,
+  other: usize,
   scratch: usize,
 ): void {
   if (m < 4 && bColumn == 4) {
@@ -50,10 +50,10 @@ export function product(
       if (start) memory.copy(c, start, n << 2)
       else if (!accumulates) memory.fill(c, 0, n << 2)
       multiplyRow(c, a, aColumn, b, bRow, n << 2, k)
-      if (finisher) finish_rows(c, 1, n, 0, finisher, mask)
+      if (finisher) finish_rows(c, 1, n, 0, finisher, other)
       c += cRow
       a += aRow
-      mask += cRow
+      other += cRow
     }
     return
   }
@@ -81,7 +81,7 @@ export function product(
           start ? start + (column << 2) : 0,
           step == 0 && !accumulates,
           last ? finisher : 0,
-          mask + corner,
+          other + corner,
           edge,
         )
       }
@@ -139,10 +139,10 @@ function multiplyBlocks(
   start: usize,
   first: bool,
   finisher: i32,
-  mask: usize,
+  other: usize,
   edge: usize,
 ): void {
-  const edgeMask = edge + 128
+  const edgeOther = edge + 128
   const edgeStart = edge + 256
   for (let column: usize = 0; column < columns; column += 8) {
     const width = min<usize>(8, columns - column)
@@ -159,11 +159,11 @@ function multiplyBlocks(
       const height = min<usize>(4, rows - row)
       const offset = row * stride + (column << 2)
       if (width == 8 && height == 4) {
-        multiplyTile(finisher, c + offset, stride, panel, b, depth, from, mask + offset)
+        multiplyTile(finisher, c + offset, stride, panel, b, depth, from, other + offset)
       } else {
         copyCorner(edge, 32, c + offset, stride, height, width)
-        if (finisher == MASK) copyCorner(edgeMask, 32, mask + offset, stride, height, width)
-        multiplyTile(finisher, edge, 32, panel, b, depth, from, edgeMask)
+        if (finisher > RELU) copyCorner(edgeOther, 32, other + offset, stride, height, width)
+        multiplyTile(finisher, edge, 32, panel, b, depth, from, edgeOther)
         copyCorner(c + offset, stride, edge, 32, height, width)
       }
       panel += depth << 4

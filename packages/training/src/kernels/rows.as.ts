@@ -9,24 +9,24 @@ function finishColumns<T>(
   stride: usize,
   start: usize,
   finisher: i32,
-  mask: usize,
+  other: usize,
 ): void {
   const added = start ? read<T>(start) : f32x4.splat(0)
   for (; rows > 0; rows--) {
-    write<T>(c, finish<T>(f32x4.add(read<T>(c), added), finisher, mask))
+    write<T>(c, finish<T>(f32x4.add(read<T>(c), added), finisher, other))
     c += stride
-    mask += stride
+    other += stride
   }
 }
 
-/** Adds `start` to the rows of c [rows, columns], then applies the finisher. `mask` has the shape of c. */
+/** Adds `start` to the rows of c [rows, columns], then applies the finisher. `other` has the shape of c. */
 export function finish_rows(
   c: usize,
   rows: usize,
   columns: usize,
   start: usize,
   finisher: i32,
-  mask: usize,
+  other: usize,
 ): void {
   const stride = columns << 2
   let i: usize = 0
@@ -38,7 +38,7 @@ export function finish_rows(
     const a2 = from ? v128.load(from, 32) : f32x4.splat(0)
     const a3 = from ? v128.load(from, 48) : f32x4.splat(0)
     let to = c + i
-    let by = mask + i
+    let by = other + i
     for (let row = rows; row > 0; row--) {
       let x0 = f32x4.add(v128.load(to), a0)
       let x1 = f32x4.add(v128.load(to, 16), a1)
@@ -59,10 +59,10 @@ export function finish_rows(
     }
   }
   for (; i + 16 <= stride; i += 16) {
-    finishColumns<v128>(c + i, rows, stride, start ? start + i : 0, finisher, mask + i)
+    finishColumns<v128>(c + i, rows, stride, start ? start + i : 0, finisher, other + i)
   }
   for (; i < stride; i += 4) {
-    finishColumns<f32>(c + i, rows, stride, start ? start + i : 0, finisher, mask + i)
+    finishColumns<f32>(c + i, rows, stride, start ? start + i : 0, finisher, other + i)
   }
 }
 

@@ -1,13 +1,16 @@
 import { read } from './lanes.as'
 
-/** Operations on the sums of a tile: RELU applies a ReLU, MASK the gradient of a ReLU. */
+/** Operations on the sums of a tile: RELU applies a ReLU, MASK the gradient of a ReLU, ADD adds `other`. */
 export const RELU: i32 = 1
 export const MASK: i32 = 2
+export const ADD: i32 = 3
 
+/** @param other - the output of the ReLU for MASK, the values to add for ADD */
 @inline
-export function finish<T>(x: v128, finisher: i32, mask: usize): v128 {
+export function finish<T>(x: v128, finisher: i32, other: usize): v128 {
+  if (finisher == ADD) return f32x4.add(read<T>(other), x)
   // RELU clears lanes where x is 0 or less. MASK clears lanes where the output of the ReLU is 0 or less.
-  if (finisher) return v128.andnot(x, f32x4.le(finisher == MASK ? read<T>(mask) : x, f32x4.splat(0)))
+  if (finisher) return v128.andnot(x, f32x4.le(finisher == MASK ? read<T>(other) : x, f32x4.splat(0)))
   return x
 }
 
@@ -24,7 +27,7 @@ export function addProduct(sum: v128, x: v128, y: v128): v128 {
  * c. Sums are computed in the order of the inner dimension. Without relaxed SIMD, each product and each
  * sum is rounded, so the bits do not depend on the blocking, and equal those of XNNPACK.
  *
- * @param stride - the bytes between the rows of `c` and of `mask`
+ * @param stride - the bytes between the rows of `c` and of `other`
  * @param depth - at least 1
  */
 export function multiplyTile(
@@ -35,7 +38,7 @@ export function multiplyTile(
   b: usize,
   depth: usize,
   start: usize,
-  mask: usize,
+  other: usize,
 ): void {
   const c1 = c + stride
   const c2 = c1 + stride
@@ -117,17 +120,17 @@ export function multiplyTile(
     b += 128
   }
   if (finisher) {
-    s0 = finish<v128>(s0, finisher, mask)
-    t0 = finish<v128>(t0, finisher, mask + 16)
-    mask += stride
-    s1 = finish<v128>(s1, finisher, mask)
-    t1 = finish<v128>(t1, finisher, mask + 16)
-    mask += stride
-    s2 = finish<v128>(s2, finisher, mask)
-    t2 = finish<v128>(t2, finisher, mask + 16)
-    mask += stride
-    s3 = finish<v128>(s3, finisher, mask)
-    t3 = finish<v128>(t3, finisher, mask + 16)
+    s0 = finish<v128>(s0, finisher, other)
+    t0 = finish<v128>(t0, finisher, other + 16)
+    other += stride
+    s1 = finish<v128>(s1, finisher, other)
+    t1 = finish<v128>(t1, finisher, other + 16)
+    other += stride
+    s2 = finish<v128>(s2, finisher, other)
+    t2 = finish<v128>(t2, finisher, other + 16)
+    other += stride
+    s3 = finish<v128>(s3, finisher, other)
+    t3 = finish<v128>(t3, finisher, other + 16)
   }
   v128.store(c, s0)
   v128.store(c, t0, 16)

@@ -20,7 +20,7 @@ export const passes = {
           (like) => like && heap.scoped(like.shape),
         )
         const tensors = [dx, dScale, dShift, dy, ...saved]
-        run('normalize_gradients', tensors, heap.temporary(16 * width), rows, width)
+        run('normalize_gradients', tensors, heap.temporary(16 * width), rows, width, 0)
         return [dx!, dScale!, ...(dShift === undefined ? [] : [dShift])]
       },
     }
@@ -30,7 +30,7 @@ export const passes = {
     const heap = currentHeap()!
     const x = floats(input)
     const [value, slope] = [heap.scoped(x.shape), heap.scoped(x.shape)]
-    run('gate', [value, slope, x], x.size, linear, cubic)
+    run('gate', [value, slope, x], 1, x.size, 0, linear, cubic)
     return { value, saved: [slope], gradients: (dy, [slope]) => [tf.mul(dy, slope!)] }
   },
 
