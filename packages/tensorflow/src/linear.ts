@@ -43,7 +43,9 @@ export function recordOperations(
 export function areLinear(
   operations: readonly Operation[],
 ): operations is readonly (Operation & { type: 'linear' })[] {
-  return operations.every(({ type, ...rest }) => type === 'linear' && (rest as LinearLayer).weight.shape.length === 2)
+  return operations.every(
+    ({ type, ...rest }) => type === 'linear' && (rest as LinearLayer).weight.shape.length === 2,
+  )
 }
 
 type LayerPass = (layer: LinearLayer, x: Tensor, needsInputGradient: boolean) => OperationPasses
@@ -247,7 +249,10 @@ function layerByLayer(
   })
 
   /** @param step - maps the gradient of a layer's output to the gradient of its input */
-  const walk = (dy: Tensor, step: (pass: OperationPasses, gradient: Tensor) => Tensor | undefined) => {
+  const walk = (
+    dy: Tensor,
+    step: (pass: OperationPasses, gradient: Tensor) => Tensor | undefined,
+  ) => {
     let gradient: Tensor | undefined = dy
     for (const pass of passes.toReversed()) {
       const output: Tensor = gradient!

@@ -144,7 +144,8 @@ export function runForward(module: Pick<Module, 'forward'>, x: Tensor): Tensor {
   return ownedResults(() => [module.forward(x)])[0]!
 }
 
-function checkParameter({ name, value }: Parameter): void {
+/** @throws ERR_TSR_ARGUMENT for a disposed value, and for a tf.Variable */
+export function checkParameter({ name, value }: Parameter): void {
   checkAlive(`the value of ${name}`, value)
   // Only a tf.Variable has the property `trainable`.
   if (!('trainable' in value)) return

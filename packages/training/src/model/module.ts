@@ -123,13 +123,6 @@ export function operationsOf(module: Module): readonly Operation[] | undefined {
   return fitsForward(module, 'operations') ? module.operations!() : undefined
 }
 
-/** Joins operations that run one after the other; undefined unless all of them are known. */
-export function joinedOperations(
-  ...parts: readonly (readonly Operation[] | undefined)[]
-): readonly Operation[] | undefined {
-  return parts.includes(undefined) ? undefined : parts.flatMap((part) => part!)
-}
-
 /** Whether the module has a method that describes its `forward`, which a subclass may have overridden alone. */
 export function fitsForward(
   module: Module,

@@ -10,7 +10,7 @@ export interface LinearLayer {
 /** A LayerNorm over the last axis; without `shift`, an RMSNorm. */
 export interface Normalization {
   readonly scale: Parameter
-  readonly shift?: Parameter
+  readonly shift: Parameter | undefined
   readonly epsilon: number
 }
 
@@ -32,20 +32,51 @@ export type Operation =
   /** x + f(x), where f runs operations in order: first a normalization, last a linear layer without ReLU. */
   | { readonly type: 'residual'; readonly operations: readonly Operation[] }
 
+/**
+ * Returns a function that computes its result again only if an argument has changed. For each first
+ * argument, it keeps the last result.
+ */
+export function remembered<A extends readonly [object, ...unknown[]], R>(
+  compute: (...given: A) => R,
+): (...given: A) => R {
+  const known = new WeakMap<object, { readonly given: A; readonly result: R }>()
+  return (...given) => {
+    const last = known.get(given[0])
+    const isSame = last?.given.length === given.length
+    if (isSame && last.given.every((value, i) => value === given[i])) return last.result
+    const result = compute(...given)
+    known.set(given[0], { given, result })
+    return result
+  }
+}
+
+/** Joins the operations of modules that are applied one after the other; undefined if some are unknown. */
+export function joinedOperations(
+  parts: readonly (readonly Operation[] | undefined)[],
+): readonly Operation[] | undefined {
+  const [first, ...others] = parts
+  if (first === undefined || others.includes(undefined)) return undefined
+  return others.length === 0 ? first : joined(first, ...(others as (readonly Operation[])[]))
+}
+
+const joined = remembered(
+  (...parts: readonly [readonly Operation[], ...(readonly Operation[])[]]) => parts.flat(),
+)
+
 /** The parameters of operations, in order. */
-export function parametersIn(operations: readonly Operation[]): readonly Parameter[] {
-  return operations.flatMap((operation) => {
+export const parametersIn = remembered((operations: readonly Operation[]): readonly Parameter[] =>
+  operations.flatMap((operation) => {
     switch (operation.type) {
       case 'linear':
         return [operation.weight, operation.bias]
       case 'normalize':
-        return [operation.scale, ...(operation.shift === undefined ? [] : [operation.shift])]
+        return operation.shift === undefined ? operation.scale : [operation.scale, operation.shift]
       case 'head':
-        return [operation.weight]
+        return operation.weight
       case 'residual':
         return parametersIn(operation.operations)
       default:
         return []
     }
-  })
-}
+  }),
+)

@@ -1,17 +1,17 @@
 import { isTapeNested, withGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import type { Module } from '../model/module.ts'
-import type { GateFactors, Operation } from '../model/operation.ts'
+import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 const SLOPE = 2 * Math.sqrt(2 / Math.PI)
 /** The activations x sigmoid(linear x + cubic x^3). */
-export const gates: Readonly<Partial<Record<string, GateFactors>>> = {
-  gelu: { linear: SLOPE, cubic: SLOPE * 0.044715 },
-  silu: { linear: 1, cubic: 0 },
-}
+export const gates = {
+  gelu: { type: 'gate', linear: SLOPE, cubic: SLOPE * 0.044715 },
+  silu: { type: 'gate', linear: 1, cubic: 0 },
+} as const satisfies Record<string, Operation>
 
 /**
  * GELU(x) = x times the standard normal distribution function of x (Hendrycks & Gimpel, 2016), in
@@ -19,7 +19,7 @@ export const gates: Readonly<Partial<Record<string, GateFactors>>> = {
  */
 export function gelu(x: Tensor): Tensor {
   const pass = (isTapeNested() ? undefined : currentBackend().gate) ?? plainGate
-  const { linear, cubic } = gates['gelu']!
+  const { linear, cubic } = gates.gelu
   return withGradients([x], (input) => pass(input, linear, cubic))
 }
 
@@ -74,11 +74,6 @@ abstract class Elementwise implements Module {
   /** @param x - of any shape */
   forward(x: Tensor): Tensor {
     return activate(this.activation, x)
-  }
-
-  operations(): readonly Operation[] | undefined {
-    const gate = gates[this.activation]
-    return gate && [{ type: 'gate', ...gate }]
   }
 }
 

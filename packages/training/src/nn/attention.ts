@@ -13,15 +13,8 @@ import {
 } from './dropout.ts'
 import { inOrder } from './embedding.ts'
 import { JointLinear, Linear } from './linear.ts'
-import {
-  areRepeatable,
-  joinedOperations,
-  ofKind,
-  operationsOf,
-  parametersOf,
-  type Module,
-} from '../model/module.ts'
-import type { Operation } from '../model/operation.ts'
+import { areRepeatable, ofKind, operationsOf, parametersOf, type Module } from '../model/module.ts'
+import { joinedOperations, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 
 /** The initial weights of a part of a transformer block. */
@@ -76,6 +69,7 @@ export class CausalSelfAttention implements Module {
   core: AttentionCore = causalAttention
   readonly usesPass: boolean
   readonly #headSize: number
+  readonly #attention: readonly Operation[]
   readonly #dropout: Required<DropoutOptions>
 
   constructor(options: AttentionOptions) {
@@ -90,6 +84,7 @@ export class CausalSelfAttention implements Module {
     } = readOptions(options)
     checkHeads(width, heads)
     this.#headSize = width / heads
+    this.#attention = [{ type: 'attention', size: this.#headSize }]
     this.#dropout = { name: `${name}.attn_dropout`, rate, seed }
     this.usesPass = rate > 0
     this.children = {
@@ -127,8 +122,7 @@ export class CausalSelfAttention implements Module {
   operations(): readonly Operation[] | undefined {
     if (!this.#isPlain) return undefined
     const { c_attn: joint, c_proj: back } = this.children
-    const attention = { type: 'attention', size: this.#headSize } as const
-    return joinedOperations(operationsOf(joint), [attention], operationsOf(back))
+    return joinedOperations([operationsOf(joint), this.#attention, operationsOf(back)])
   }
 
   /** @param x - [batch, length, width] */

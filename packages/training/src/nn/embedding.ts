@@ -3,7 +3,7 @@ import { argumentError, count, declareOptions, filled, finite, type Rules } from
 import { withGradients, withLazyGradients } from '../autograd/tape.ts'
 import { valuesAtHand } from '../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../model/module.ts'
-import type { Operation } from '../model/operation.ts'
+import { remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { uniform } from './init.ts'
@@ -145,6 +145,8 @@ function rowsOf(x: Tensor): Tensor {
 /** Whether a module adds position embeddings. */
 export const hasPositions = ofKind<PositionEmbedding>('positions')
 
+const headOperations = remembered((weight: Parameter): Operation[] => [{ type: 'head', weight }])
+
 /** Computes x W' for W [count, width], which may be the table of an embedding. */
 export class Head implements Module {
   readonly kind = 'head'
@@ -163,7 +165,7 @@ export class Head implements Module {
   }
 
   operations(): readonly Operation[] {
-    return [{ type: 'head', weight: this.weight }]
+    return headOperations(this.weight)
   }
 
   /**

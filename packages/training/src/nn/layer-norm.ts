@@ -4,7 +4,7 @@ import { currentBackend } from '../backend/current.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Separable } from '../model/module.ts'
-import type { Operation } from '../model/operation.ts'
+import { remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkInput } from '../model/recording.ts'
 import { ones, zeros, type Initializer } from './init.ts'
@@ -44,8 +44,7 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
 
   operations(): readonly Operation[] {
     const [scale, shift] = this.parameters
-    const epsilon = this.#epsilon
-    return [{ type: 'normalize', scale: scale!, epsilon, ...(shift !== undefined && { shift }) }]
+    return normalizations(scale!, shift, this.#epsilon)
   }
 
   /**
@@ -68,6 +67,12 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
     return withGradients(inputs, (x, scale, shift?: Tensor) => pass(epsilon, x, scale, shift))
   }
 }
+
+const normalizations = remembered(
+  (scale: Parameter, shift: Parameter | undefined, epsilon: number): Operation[] => [
+    { type: 'normalize', scale, shift, epsilon },
+  ],
+)
 
 /**
  * Normalizes the last axis to mean 0 and standard deviation 1. Then multiplies by `weight` and adds

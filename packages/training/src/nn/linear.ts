@@ -2,7 +2,7 @@ import { choice, count, declareOptions, flag, finite, where, type Rules } from '
 import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import { ofKind, type Module } from '../model/module.ts'
-import type { Operation } from '../model/operation.ts'
+import { remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
 import type { LinearOperands } from '../tfjs/backend.ts'
@@ -89,14 +89,7 @@ export class Linear implements Module {
 
   operations(): readonly Operation[] | undefined {
     const { weight, bias, activation } = this
-    if (bias === undefined) return undefined
-    const layer = { type: 'linear', weight, bias } as const
-    if (activation === 'linear' || activation === 'relu') return [{ ...layer, activation }]
-    const gate = gates[activation]
-    return gate && [
-      { ...layer, activation: 'linear' },
-      { type: 'gate', ...gate },
-    ]
+    return bias && linearOperations(weight, bias, activation)
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
@@ -148,8 +141,8 @@ export class JointLinear implements Module {
     return true
   }
 
-  operations(): readonly Operation[] {
-    return [{ type: 'linear', weight: this.weight, bias: this.bias, activation: 'linear' }]
+  operations(): readonly Operation[] | undefined {
+    return linearOperations(this.weight, this.bias, 'linear')
   }
 
   /**
@@ -163,6 +156,15 @@ export class JointLinear implements Module {
     return linear({ x, weight: weight.value, bias: bias.value })
   }
 }
+
+const linearOperations = remembered(
+  (weight: Parameter, bias: Parameter, activation: Activation): Operation[] | undefined => {
+    const layer = { type: 'linear', weight, bias } as const
+    if (activation === 'linear' || activation === 'relu') return [{ ...layer, activation }]
+    if (activation !== 'gelu' && activation !== 'silu') return undefined
+    return [{ ...layer, activation: 'linear' }, gates[activation]]
+  },
+)
 
 /** x W + b [..., outputs] */
 function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linear'): Tensor {

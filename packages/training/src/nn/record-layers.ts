@@ -1,10 +1,12 @@
 import { tsrError } from '@tsrun/core'
-import { record } from '../autograd/record.ts'
+import { checkParameter, record } from '../autograd/record.ts'
 import { isTapeActive } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import { operationsOf, type Module } from '../model/module.ts'
-import { parametersIn, type Operation } from '../model/operation.ts'
+import { joinedOperations, parametersIn, remembered, type Operation } from '../model/operation.ts'
+import type { Parameter } from '../model/parameter.ts'
 import { checkedRecording, type Recording, type RecordOptions } from '../model/recording.ts'
+import type { OperationPasses } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { convolveAndPool } from './convolution.ts'
 
@@ -32,42 +34,32 @@ export function recordLayers(
   x: Tensor,
   options: RecordOptions,
 ): Recording {
+  const { needsInputGradient } = options
   const onTape = () => record((input) => module.forward(input), x, module.parameters, options)
-  if (currentBackend().recordOperations === undefined || isTapeActive()) return onTape()
   const known = layers.map(operationsOf)
   const count = known.lastIndexOf(undefined) + 1
-  const operations = known.slice(count).flatMap((part) => part!)
-  const before = layers.slice(0, count)
-  const inputs = [...new Set(before.flatMap(({ parameters }) => parameters))]
-  // A recording reports each gradient once, so no parameter may belong to two parts.
-  const all = [...inputs, ...parametersIn(operations)]
-  if (operations.length === 0 || new Set(all).size < all.length) return onTape()
-  if (count === 0) return recordKnown(operations, x, options.needsInputGradient) ?? onTape()
-
-  const first = record((input) => applyLayers(before, input), x, inputs, options)
-  const { value } = first
-  const needsGradient = options.needsInputGradient || inputs.length > 0
-  const second =
-    recordKnown(operations, value, needsGradient) ??
-    record((input) => applyLayers(layers.slice(count), input), value, parametersIn(operations), {
-      needsInputGradient: needsGradient,
-    })
-  return joined(first, second, needsGradient)
-}
-
-/** Records operations without the tape; undefined if that is not possible. */
-function recordKnown(
-  operations: readonly Operation[],
-  x: Tensor,
-  needsInputGradient: boolean,
-): Required<Recording> | undefined {
-  const isPossible =
-    !x.isDisposed && x.dtype === 'float32' && x.size > 0 && outputWidth(operations, x.shape) !== undefined
-  const passes = isPossible
-    ? currentBackend().recordOperations!(operations, x, needsInputGradient)
-    : undefined
-  if (passes === undefined) return undefined
+  const operations = joinedOperations(known.slice(count))
+  if (operations === undefined) return onTape()
   const parameters = parametersIn(operations)
+  const before = layers.slice(0, count)
+  const others = [...new Set(before.flatMap(({ parameters }) => parameters))]
+  // A recording reports each gradient once, so no parameter may belong to two parts.
+  const isDivisible = areDistinct(parameters) && !others.some((other) => parameters.includes(other))
+  if (!isDivisible) return onTape()
+  let passes: OperationPasses
+  if (currentBackend().recordOperations === undefined || isTapeActive()) passes = onTape()
+  else if (count === 0)
+    passes = recordKnown(operations, parameters, x, needsInputGradient) ?? onTape()
+  else {
+    const first = record((input) => applyLayers(before, input), x, others, options)
+    const needsGradient = needsInputGradient || others.length > 0
+    const second =
+      recordKnown(operations, parameters, first.value, needsGradient) ??
+      record((input) => applyLayers(layers.slice(count), input), first.value, parameters, {
+        needsInputGradient: needsGradient,
+      })
+    passes = joined(first, second, needsGradient)
+  }
   const values = parameters.map(({ value }) => value)
   return checkedRecording(passes.value, passes, () => {
     const stale = parameters.find(({ value }, i) => value !== values[i])
@@ -75,45 +67,64 @@ function recordKnown(
   })
 }
 
-/** The length of the last axis after the operations; undefined if they do not fit a shape. */
-function outputWidth(operations: readonly Operation[], shape: readonly number[]): number | undefined {
-  let width = shape.length > 1 ? shape.at(-1) : undefined
-  for (const operation of operations) {
-    if (width === undefined) return undefined
-    width = widthAfter(operation, [...shape.slice(0, -1), width])
+const areDistinct = remembered(
+  (parameters: readonly Parameter[]) => new Set(parameters).size === parameters.length,
+)
+
+/** Records operations without the tape; undefined if that is not possible. */
+function recordKnown(
+  operations: readonly Operation[],
+  parameters: readonly Parameter[],
+  x: Tensor,
+  needsInputGradient: boolean,
+): OperationPasses | undefined {
+  const { shape, dtype, size, rank } = x
+  const width = rank > 1 ? shape.at(-1) : undefined
+  if (dtype !== 'float32' || size === 0 || widthAfter(operations, width, rank) === undefined) {
+    return undefined
   }
-  return width
+  for (const parameter of parameters) checkParameter(parameter)
+  return currentBackend().recordOperations!(operations, x, needsInputGradient)
 }
 
-function widthAfter(operation: Operation, shape: readonly number[]): number | undefined {
-  const width = shape.at(-1)!
-  const unless = (isWrong: boolean, next: number) => (isWrong ? undefined : next)
+/** The length of the last axis after the operations; undefined if they do not fit the input. */
+function widthAfter(
+  operations: readonly Operation[],
+  width: number | undefined,
+  rank: number,
+): number | undefined {
+  let next = width
+  for (const operation of operations) if (next !== undefined) next = after(operation, next, rank)
+  return next
+}
+
+function after(operation: Operation, width: number, rank: number): number | undefined {
   switch (operation.type) {
     case 'linear':
-      return unless(operation.weight.shape[0] !== width, operation.bias.value.size)
+      return operation.weight.shape[0] === width ? operation.bias.value.size : undefined
     case 'head':
-      return unless(operation.weight.shape[1] !== width, operation.weight.shape[0]!)
+      return operation.weight.shape[1] === width ? operation.weight.shape[0] : undefined
     case 'normalize':
-      return unless(operation.scale.shape[0] !== width, width)
+      return operation.scale.shape[0] === width ? width : undefined
     case 'gate':
       return width
     case 'attention':
-      return unless(shape.length !== 3 || width % (3 * operation.size) !== 0, width / 3)
+      return rank === 3 && width % (3 * operation.size) === 0 ? width / 3 : undefined
     case 'residual':
-      return unless(outputWidth(operation.operations, shape) !== width, width)
+      return widthAfter(operation.operations, width, rank) === width ? width : undefined
   }
 }
 
 /**
- * A recording of two parts, of which the second takes the output of the first.
+ * The passes of two parts, of which the second takes the output of the first.
  *
  * @param hasGradient - whether the first part needs the gradient of its output
  */
 function joined(
   first: Required<Recording>,
-  second: Required<Recording>,
+  second: OperationPasses,
   hasGradient: boolean,
-): Required<Recording> {
+): OperationPasses {
   /** Continues with the gradient of the second part's input, if there is one. */
   const through = (gradient: Tensor | undefined, next: (dy: Tensor) => Tensor | undefined) => {
     try {
@@ -122,7 +133,8 @@ function joined(
       gradient?.dispose()
     }
   }
-  return checkedRecording(second.value, {
+  return {
+    value: second.value,
     backward: (dy, onGradient) =>
       through(second.backward(dy, onGradient), (between) => first.backward(between, onGradient)),
     backwardInput: (dy) =>
@@ -135,5 +147,5 @@ function joined(
       second.dispose()
       first.dispose()
     },
-  })
+  }
 }

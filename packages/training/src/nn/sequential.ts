@@ -3,14 +3,13 @@ import { describe } from '../model/describe.ts'
 import {
   areRepeatable,
   buffersOf,
-  joinedOperations,
   operationsOf,
   parametersOf,
   type Module,
 } from '../model/module.ts'
-import type { Operation } from '../model/operation.ts'
+import { joinedOperations, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
-import type { Recording, RecordOptions } from '../model/recording.ts'
+import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { checkRange } from './initialize.ts'
 import { Linear } from './linear.ts'
@@ -37,7 +36,7 @@ export class ModuleChain implements Module {
   }
 
   operations(): readonly Operation[] | undefined {
-    return joinedOperations(...this.layers.map(operationsOf))
+    return joinedOperations(this.layers.map(operationsOf))
   }
 
   forward(x: Tensor): Tensor {
@@ -214,6 +213,12 @@ export class ShardedMLP extends ModuleChain {
       })
     }
     super(children)
+  }
+
+  override record(x: Tensor, options: RecordOptions): Recording {
+    const { weight } = this.layers[0] as Linear
+    checkInput(x, weight, ['batch', weight.shape[0]!])
+    return super.record(x, options)
   }
 }
 

@@ -1,13 +1,7 @@
 import { count, declareOptions, filled, positive, type Rules } from '@tsrun/core'
 import { cloneOf, withGradients } from '../autograd/tape.ts'
-import {
-  areRepeatable,
-  joinedOperations,
-  operationsOf,
-  parametersOf,
-  type Module,
-} from '../model/module.ts'
-import type { Operation } from '../model/operation.ts'
+import { areRepeatable, operationsOf, parametersOf, type Module } from '../model/module.ts'
+import { joinedOperations, remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import type { Recording, RecordOptions } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -91,11 +85,7 @@ export class Block implements Module {
   operations(): readonly Operation[] | undefined {
     const { ln_1, attn, ln_2, mlp, drop_1, drop_2 } = this.children
     if (drop_1 !== undefined || drop_2 !== undefined) return undefined
-    const branch = (...modules: readonly Module[]) => {
-      const operations = joinedOperations(...modules.map(operationsOf))
-      return operations && [{ type: 'residual', operations } as const]
-    }
-    return joinedOperations(branch(ln_1, attn), branch(ln_2, mlp))
+    return joinedOperations([branchOf(ln_1, attn), branchOf(ln_2, mlp)])
   }
 
   record(x: Tensor, options: RecordOptions): Recording {
@@ -111,6 +101,16 @@ export class Block implements Module {
     return addResidual(attended, second?.forward(hidden) ?? hidden)
   }
 }
+
+/** The operation x + f(x) for modules f. */
+function branchOf(...modules: readonly Module[]): readonly Operation[] | undefined {
+  const operations = joinedOperations(modules.map(operationsOf))
+  return operations && residualOf(operations)
+}
+
+const residualOf = remembered((operations: readonly Operation[]): Operation[] => [
+  { type: 'residual', operations },
+])
 
 /** x + y. Unlike `tf.add`, saves no tensors for the gradients. */
 function addResidual(x: Tensor, y: Tensor): Tensor {
@@ -131,6 +131,8 @@ export interface FeedForwardOptions extends BranchOptions {
 }
 
 const readFeedForward = declareOptions(commonRules satisfies Rules<FeedForwardOptions>)
+
+const GATE: readonly Operation[] = [gates.gelu]
 
 /** Two linear layers with a GELU between them. The parameters have the names of GPT-2. */
 export class FeedForward implements Module {
@@ -163,8 +165,7 @@ export class FeedForward implements Module {
 
   operations(): readonly Operation[] | undefined {
     const { c_fc: up, c_proj: down } = this.children
-    const gate = { type: 'gate', ...gates['gelu']! } as const
-    return joinedOperations(operationsOf(up), [gate], operationsOf(down))
+    return joinedOperations([operationsOf(up), GATE, operationsOf(down)])
   }
 
   /** @param x - [..., width] */

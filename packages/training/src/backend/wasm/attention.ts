@@ -1,6 +1,6 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Differentiable } from '../../tfjs/backend.ts'
-import { currentHeap, type Operand } from './heap.ts'
+import { currentHeap, type Operand, type WasmHeap } from './heap.ts'
 import type { Step } from './steps.ts'
 
 /** The number of queries in a block. A block skips the keys after its last query. */
@@ -13,8 +13,7 @@ const KEPT = 2 ** 24
  * Causal attention of rows [batch, length, 3 x heads x size] to [batch, length, heads x size], in blocks of
  * queries, so that their scores stay in the CPU cache. Reads the matrices of each head in place.
  */
-export function attentionStep(shape: readonly number[], size: number): Step {
-  const heap = currentHeap()!
+export function attentionStep(heap: WasmHeap, shape: readonly number[], size: number): Step {
   const [batch, length, channels] = shape as [number, number, number]
   const width = channels / 3
   const count = width / size
@@ -54,7 +53,9 @@ export function attentionStep(shape: readonly number[], size: number): Step {
    */
   const probabilitiesOf = (block: Block, rows: number, kept: number, isKnown: boolean): Matrix => {
     const { row, first, queries, keys, q, k } = block
-    const at = isKept ? kept + 4 * (statistics + row * length) : heap.temporary(8 * QUERIES * length)
+    const at = isKept
+      ? kept + 4 * (statistics + row * length)
+      : heap.temporary(8 * QUERIES * length)
     if (!isKnown || !isKept) {
       const keyRows = { at: rows + k, stride: channels, transposed: true }
       const queryRows = { at: rows + q, stride: channels }
@@ -119,7 +120,7 @@ interface Block {
 /** Causal attention of rows [batch, length, 3 x heads x size]. */
 export function attention(rows: Tensor, size: number): Differentiable {
   const heap = currentHeap()!
-  const step = attentionStep(rows.shape, size)
+  const step = attentionStep(heap, rows.shape, size)
   const [batch, length] = rows.shape as [number, number]
   const value = heap.scoped([batch, length, step.width])
   const kept = heap.scoped([step.kept])

@@ -101,7 +101,14 @@ export class WasmHeap {
     options: ProductOptions = {},
   ): void {
     const [m, n, k] = size
-    const { start = 0, relu = false, mask = 0, residual = 0, stride = n, accumulates = false } = options
+    const {
+      start = 0,
+      relu = false,
+      mask = 0,
+      residual = 0,
+      stride = n,
+      accumulates = false,
+    } = options
     const finisher = relu ? RELU : mask !== 0 ? MASK : residual === 0 ? 0 : ADD
     const other = mask || residual
     const { kernels, blas } = this

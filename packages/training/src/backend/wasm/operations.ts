@@ -1,5 +1,6 @@
-import type { Operation } from '../../model/operation.ts'
+import { remembered, type Operation } from '../../model/operation.ts'
 import type { OperationPasses } from '../../tfjs/backend.ts'
+import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap, type WasmHeap } from './heap.ts'
 import { stepsOf, type Report, type Step } from './steps.ts'
@@ -20,23 +21,17 @@ export function recordOperations(
   needsInputGradient: boolean,
 ): OperationPasses | undefined {
   const heap = currentHeap()!
-  const steps = stepsOf(operations, x.shape)
-  if (steps === undefined) return undefined
+  const plan = planFor(operations, heap, ...x.shape)
+  if (plan === undefined) return undefined
+  const { steps, sizes, places } = plan
   const last = steps.length - 1
-  const rows = x.size / x.shape.at(-1)!
   const input = tf.keep(tf.clone(x))
   const output = heap.tensor([...x.shape.slice(0, -1), steps[last]!.width])
-  /** The bytes of the value before each step, then of the output. */
-  const sizes = [x.size, ...steps.map(({ width }) => rows * width)].map(bytesOf)
-  const kept = steps.map((step) => bytesOf(step.kept))
-  const values = allocate(
-    heap,
-    steps.map((_, i) => (i < last ? sizes[i + 1]! : 0) + kept[i]!),
-  )
+  const values = allocate(heap, places)
   /** Returns the address of the value before step `i`; after the last step, that of the output. */
   const valueAt = (i: number) => {
     if (i === 0) return heap.addressOf(input)
-    return i > last ? heap.addressOf(output) : values.at[i - 1]! + kept[i - 1]!
+    return i > last ? heap.addressOf(output) : values.at[i - 1]! + bytesOf(steps[i - 1]!.kept)
   }
   /** The memory of all gradients, from `backwardInput` on. */
   let gradients: ReturnType<typeof allocate> | undefined
@@ -58,10 +53,11 @@ export function recordOperations(
       const step = steps[i]!
       const isMasked = step.isRectified === true && steps[i + 1]?.masks === true
       if (step.beforeActivation !== undefined && !isMasked) {
-        step.beforeActivation(at[i + 1]!, dz, valueAt(i + 1), values.at[i]!)
-      } else if (i === last) at[i + 1] = dz
+        dz = step.beforeActivation(at[i + 1]!, dz, valueAt(i + 1), values.at[i]!)
+      }
+      at[i + 1] = dz
       take(
-        step.backward(at[i]!, at[i + 1]!, valueAt(i), values.at[i]!, {
+        step.backward(at[i]!, dz, valueAt(i), values.at[i]!, {
           isNeeded: i > 0 || needsInputGradient,
           residual: step.end === undefined ? 0 : at[step.end]!,
           mask: steps[i - 1]?.isRectified === true ? valueAt(i) : 0,
@@ -120,6 +116,23 @@ export function recordOperations(
     },
   }
 }
+
+const planFor = remembered(
+  (operations: readonly Operation[], heap: WasmHeap, ...shape: readonly number[]) => {
+    const steps = stepsOf(operations, heap, shape)
+    if (steps === undefined) return undefined
+    const rows = sizeOf(shape.slice(0, -1))
+    /** The bytes of the value before each step, then of the output. */
+    const sizes = [shape.at(-1)!, ...steps.map(({ width }) => width)].map((width) =>
+      bytesOf(rows * width),
+    )
+    /** For each step, the bytes of what it keeps, and of the value after it, except the output. */
+    const places = steps.map(
+      ({ kept }, i) => bytesOf(kept) + (i < steps.length - 1 ? sizes[i + 1]! : 0),
+    )
+    return { steps, sizes, places }
+  },
+)
 
 /** Whether the value before step `i` is one that a residual branch begins with or ends in. */
 function isStream(steps: readonly Step[], i: number): boolean {

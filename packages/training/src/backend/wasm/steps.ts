@@ -3,7 +3,7 @@ import type { Parameter } from '../../model/parameter.ts'
 import type { GradientListener } from '../../model/recording.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { attentionStep } from './attention.ts'
-import { currentHeap, type ProductSize } from './heap.ts'
+import type { ProductSize, WasmHeap } from './heap.ts'
 
 /** An operation y = f(x) on all rows, whose values are at addresses. */
 export interface Step {
@@ -21,8 +21,11 @@ export interface Step {
   readonly masks?: boolean
   /** @param residual - the address of values that are added to the result; 0: none */
   forward(y: number, x: number, kept: number, residual: number): void
-  /** Writes the gradient of what an activation is applied to; `dz` may be `dy`. */
-  beforeActivation?(dz: number, dy: number, y: number, kept: number): void
+  /**
+   * Writes the gradient of what an activation is applied to; `dz` may be `dy`. Returns its address, which is
+   * `dy` if there is no activation.
+   */
+  beforeActivation?(dz: number, dy: number, y: number, kept: number): number
   /** Writes the gradient of x. Returns a function that reports the gradients of parameters. */
   backward(dx: number, dz: number, x: number, kept: number, options: BackwardOptions): Report
 }
@@ -45,6 +48,7 @@ export type Report = (onGradient: GradientListener) => void
  */
 export function stepsOf(
   operations: readonly Operation[],
+  heap: WasmHeap,
   shape: readonly number[],
   first = 0,
 ): Step[] | undefined {
@@ -58,7 +62,9 @@ export function stepsOf(
         const { weight, bias, activation } = operation
         const next = operations[i + 1]
         const gate = next?.type === 'gate' ? next : undefined
-        steps.push(linearStep(rows, { weight, bias, isRectified: activation === 'relu', gate }))
+        steps.push(
+          linearStep(heap, rows, { weight, bias, isRectified: activation === 'relu', gate }),
+        )
         break
       }
       case 'gate': {
@@ -67,16 +73,16 @@ export function stepsOf(
         break
       }
       case 'head':
-        steps.push(linearStep(rows, { weight: operation.weight, isTransposed: true }))
+        steps.push(linearStep(heap, rows, { weight: operation.weight, isTransposed: true }))
         break
       case 'normalize':
-        steps.push(normalizeStep(rows, operation))
+        steps.push(normalizeStep(heap, rows, operation))
         break
       case 'attention':
-        steps.push(attentionStep([...axes, width], operation.size))
+        steps.push(attentionStep(heap, [...axes, width], operation.size))
         break
       case 'residual': {
-        const branch = branchOf(operation.operations, [...axes, width], first + steps.length)
+        const branch = branchOf(operation.operations, heap, [...axes, width], first + steps.length)
         if (branch === undefined) return undefined
         steps.push(...branch)
       }
@@ -87,13 +93,15 @@ export function stepsOf(
 
 function branchOf(
   operations: readonly Operation[],
+  heap: WasmHeap,
   shape: readonly number[],
   begin: number,
 ): Step[] | undefined {
   const last = operations.at(-1)
   if (operations[0]?.type !== 'normalize' || last?.type !== 'linear') return undefined
   const isFlat = operations.every(({ type }) => type !== 'residual')
-  const steps = isFlat && last.activation === 'linear' ? stepsOf(operations, shape, begin) : undefined
+  const steps =
+    isFlat && last.activation === 'linear' ? stepsOf(operations, heap, shape, begin) : undefined
   if (steps === undefined) return undefined
   steps[0]!.end = begin + steps.length
   steps.at(-1)!.begin = begin
@@ -111,9 +119,7 @@ interface Product {
 }
 
 /** x W + b, then a ReLU or a gate. */
-function linearStep(rows: number, product: Product): Step {
-  const heap = currentHeap()!
-  const { kernels } = heap
+function linearStep(heap: WasmHeap, rows: number, product: Product): Step {
   const { weight, bias, isTransposed = false, isRectified = false, gate } = product
   const outputs = isTransposed ? weight.shape[0]! : sizeOf(bias!.shape)
   const inputs = sizeOf(weight.shape) / outputs
@@ -132,14 +138,14 @@ function linearStep(rows: number, product: Product): Step {
       const options = { start: isLate ? 0 : start, relu: isRectified, residual }
       heap.multiply(y, { at: x }, right, size, options)
       if (gate === undefined) return
-      kernels.gate(y, kept, y, rows, outputs, isLate ? start : 0, gate.linear, gate.cubic)
+      heap.kernels.gate(y, kept, y, rows, outputs, isLate ? start : 0, gate.linear, gate.cubic)
     },
-    ...((isRectified || gate !== undefined) && {
-      beforeActivation(dz: number, dy: number, y: number, kept: number) {
-        if (isRectified) kernels.mask(dz, dy, y, count)
-        else kernels.multiply(dz, dy, kept, count)
-      },
-    }),
+    beforeActivation(dz, dy, y, kept) {
+      if (isRectified) heap.kernels.mask(dz, dy, y, count)
+      else if (gate !== undefined) heap.kernels.multiply(dz, dy, kept, count)
+      else return dy
+      return dz
+    },
     backward(dx, dz, x, _, { isNeeded, mask }) {
       if (isNeeded) {
         const right = { at: heap.addressOf(weight.value), transposed: !isTransposed }
@@ -148,13 +154,13 @@ function linearStep(rows: number, product: Product): Step {
       return (onGradient) => {
         if (bias !== undefined) {
           const gradient = heap.tensor(bias.shape)
-          kernels.sum_rows(heap.addressOf(gradient), dz, rows, outputs)
+          heap.kernels.sum_rows(heap.addressOf(gradient), dz, rows, outputs)
           onGradient(bias, gradient)
         }
         const [left, right] = isTransposed ? [dz, x] : [x, dz]
         const [m, n] = isTransposed ? [outputs, inputs] : [inputs, outputs]
         const size = [m, n, rows] as const
-        const place = placeFor(weight, size, onGradient)
+        const place = placeFor(heap, weight, size, onGradient)
         heap.multiply(place.at, { at: left, transposed: true }, { at: right }, size, place)
         place.report()
       }
@@ -168,8 +174,12 @@ function linearStep(rows: number, product: Product): Step {
  * listener. The kernels write only to new tensors: they cannot address other memory, and accumulating in
  * them would round differently than adding the product afterwards.
  */
-function placeFor(weight: Parameter, size: ProductSize, onGradient: GradientListener) {
-  const heap = currentHeap()!
+function placeFor(
+  heap: WasmHeap,
+  weight: Parameter,
+  size: ProductSize,
+  onGradient: GradientListener,
+) {
   const { sums, memory } = onGradient
   if (heap.usesBlas(size)) {
     const length = size[0] * size[1]
@@ -192,9 +202,11 @@ function placeFor(weight: Parameter, size: ProductSize, onGradient: GradientList
   return { at: heap.addressOf(gradient), accumulates: false, report }
 }
 
-function normalizeStep(rows: number, { scale, shift, epsilon }: Normalization): Step {
-  const heap = currentHeap()!
-  const { kernels } = heap
+function normalizeStep(
+  heap: WasmHeap,
+  rows: number,
+  { scale, shift, epsilon }: Normalization,
+): Step {
   const [width] = scale.shape as [number]
   const addressOf = (parameter: Parameter | undefined) =>
     parameter === undefined ? 0 : heap.addressOf(parameter.value)
@@ -202,12 +214,12 @@ function normalizeStep(rows: number, { scale, shift, epsilon }: Normalization): 
     width,
     kept: 3 * rows,
     forward(y, x, kept) {
-      kernels.normalize(y, kept, x, addressOf(scale), addressOf(shift), rows, width, epsilon)
+      heap.kernels.normalize(y, kept, x, addressOf(scale), addressOf(shift), rows, width, epsilon)
     },
     backward(dx, dy, x, kept, { residual }) {
       const ofScale = heap.tensor(scale.shape)
       const ofShift = shift && heap.tensor(shift.shape)
-      kernels.normalize_gradients(
+      heap.kernels.normalize_gradients(
         dx,
         heap.addressOf(ofScale),
         ofShift === undefined ? 0 : heap.addressOf(ofShift),
