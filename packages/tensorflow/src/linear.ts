@@ -19,13 +19,14 @@ const MOST_ELEMENTS = 2 ** 20
 /** Up to this number of rows, our kernels are faster for weights of any size; see `few-rows.h`. */
 const FEW_ROWS = 32
 
-/** Records linear layers, and no other operations. */
+/** Records modules that are linear layers only. */
 export function recordOperations(
   operations: readonly Operation[],
   x: Tensor,
   needsInputGradient: boolean,
+  isWhole: boolean,
 ): OperationPasses | undefined {
-  if (x.rank !== 2 || !areLinear(operations)) return undefined
+  if (!isWhole || x.rank !== 2 || !areLinear(operations)) return undefined
   const layers = operations
   const eager = currentEager()!
   const { kernels } = eager

@@ -46,20 +46,26 @@ export function recordLayers(
   // A recording reports each gradient once, so no parameter may belong to two parts.
   const isDivisible = areDistinct(parameters) && !others.some((other) => parameters.includes(other))
   if (!isDivisible) return onTape()
-  let passes: OperationPasses
-  if (currentBackend().recordOperations === undefined || isTapeActive()) passes = onTape()
-  else if (count === 0)
-    passes = recordKnown(operations, parameters, x, needsInputGradient) ?? onTape()
-  else {
+  const canRecord = currentBackend().recordOperations !== undefined && !isTapeActive()
+  const recordRest = (input: Tensor, needsInputGradient: boolean) =>
+    recordKnown(operations, parameters, input, needsInputGradient, count === 0)
+  const inParts = () => {
     const first = record((input) => applyLayers(before, input), x, others, options)
     const needsGradient = needsInputGradient || others.length > 0
-    const second =
-      recordKnown(operations, parameters, first.value, needsGradient) ??
-      record((input) => applyLayers(layers.slice(count), input), first.value, parameters, {
-        needsInputGradient: needsGradient,
-      })
-    passes = joined(first, second, needsGradient)
+    try {
+      const second =
+        recordRest(first.value, needsGradient) ??
+        record((input) => applyLayers(layers.slice(count), input), first.value, parameters, {
+          needsInputGradient: needsGradient,
+        })
+      return joined(first, second, needsGradient)
+    } catch (error) {
+      first.dispose()
+      throw error
+    }
   }
+  const whole = () => recordRest(x, needsInputGradient) ?? onTape()
+  const passes = canRecord ? (count > 0 ? inParts() : whole()) : onTape()
   const values = parameters.map(({ value }) => value)
   return checkedRecording(passes.value, passes, () => {
     const stale = parameters.find(({ value }, i) => value !== values[i])
@@ -77,6 +83,7 @@ function recordKnown(
   parameters: readonly Parameter[],
   x: Tensor,
   needsInputGradient: boolean,
+  isWhole: boolean,
 ): OperationPasses | undefined {
   const { shape, dtype, size, rank } = x
   const width = rank > 1 ? shape.at(-1) : undefined
@@ -84,7 +91,7 @@ function recordKnown(
     return undefined
   }
   for (const parameter of parameters) checkParameter(parameter)
-  return currentBackend().recordOperations!(operations, x, needsInputGradient)
+  return currentBackend().recordOperations!(operations, x, needsInputGradient, isWhole)
 }
 
 /** The length of the last axis after the operations; undefined if they do not fit the input. */

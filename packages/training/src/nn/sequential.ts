@@ -12,7 +12,7 @@ import type { Parameter } from '../model/parameter.ts'
 import { checkInput, type Recording, type RecordOptions } from '../model/recording.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { checkRange } from './initialize.ts'
-import { Linear } from './linear.ts'
+import { isLinear, Linear } from './linear.ts'
 import { applyLayers, recordLayers } from './record-layers.ts'
 
 /** Applies its children one after the other. */
@@ -216,8 +216,8 @@ export class ShardedMLP extends ModuleChain {
   }
 
   override record(x: Tensor, options: RecordOptions): Recording {
-    const { weight } = this.layers[0] as Linear
-    checkInput(x, weight, ['batch', weight.shape[0]!])
+    const [first] = this.layers
+    if (isLinear(first!)) checkInput(x, first.weight, ['batch', first.weight.shape[0]!])
     return super.record(x, options)
   }
 }

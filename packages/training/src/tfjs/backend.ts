@@ -85,11 +85,14 @@ export interface TensorBackend {
   /**
    * Records operations on `x`, which has values, without the tape and without a tensor for each small
    * operation. Returns undefined if these operations need the tape.
+   *
+   * @param isWhole - whether these are all operations of a module, not only the last ones
    */
   readonly recordOperations?: (
     operations: readonly Operation[],
     x: Tensor,
     needsInputGradient: boolean,
+    isWhole: boolean,
   ) => OperationPasses | undefined
 
   /** x W + b [..., outputs], with a ReLU if `relu`. The weight has the matrix W [inputs, outputs] in memory. */
