@@ -110,7 +110,11 @@ export function recordOperations(
     },
 
     dispose() {
-      for (const report of reports) report((_, gradient) => gradient.dispose())
+      for (const report of reports) {
+        report((_, gradient) => {
+          gradient.dispose()
+        })
+      }
       tf.dispose([input, output, ...values.blocks, ...(gradients?.blocks ?? [])])
       outputGradient?.dispose()
     },
