@@ -196,7 +196,8 @@ const AVERAGE: i32 = 2
 /**
  * Computes the gradient of a depthwise convolution with `weights` [tall, wide, channels, multiplier]: adds
  * it to the weights (FILTER), or writes that of the images (IMAGES). For AVERAGE, writes the gradient of
- * average pooling, the sums of factor dy over all windows of a value. dy is [windows, channels, multiplier].
+ * average pooling: the sums of factor dy over all windows of a value. dy is [windows, channels,
+ * multiplier].
  */
 export function window_gradient(
   images: usize,
