@@ -98,12 +98,19 @@ export function max_pool_gradient(
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
   const isSquare = g.tall == 2 && g.wide == 2 && g.down >= 2 && g.right >= 2
+  const isCovered =
+    isSquare &&
+    quads == g.pixel &&
+    g.down + g.right == 4 &&
+    g.top + g.left == 0 &&
+    g.height == 2 * g.rows &&
+    g.width == 2 * g.columns
   g.goTo(0)
   for (; windows > 0; windows--) {
     const image = g.image
     const row = g.row
     const column = g.column
-    if (g.isFirst) memory.fill(dx + image, 0, g.size)
+    if (!isCovered && g.isFirst) memory.fill(dx + image, 0, g.size)
     g.advance(1)
     let channel: usize = 0
     if (isSquare && row >= 0 && row + 2 <= g.height && column >= 0 && column + 2 <= g.width) {
