@@ -1,6 +1,6 @@
 // Passes over single values. `count` may be any number.
 import { exp2, LOG2_E, ONE } from './exp.as'
-import { highAt, lowAt, read, total, write } from './lanes.as'
+import { addProduct, highAt, lowAt, read, total, write } from './lanes.as'
 
 /** The bytes per block of the passes of `gate`, so that they stay in the first-level cache. */
 const BLOCK: usize = 4096
@@ -30,7 +30,7 @@ function exponentAt<T>(
     v = f32x4.add(v, read<T>(bias))
     write<T>(out, v)
   }
-  const inner = f32x4.mul(v, f32x4.add(f32x4.mul(boundedSquare(v), cubic), linear))
+  const inner = f32x4.mul(v, addProduct(linear, boundedSquare(v), cubic))
   write<T>(slope, v128.or(inner, SIGN))
 }
 
@@ -43,9 +43,9 @@ function gateAt<T>(out: usize, slope: usize, x: usize, linear: v128, threefold: 
   const right = f32x4.div(ONE, f32x4.add(ONE, e))
   const left = f32x4.mul(e, right)
   const y = v128.bitselect(left, right, i32x4.shr_s(v, 31))
-  const steep = f32x4.add(f32x4.mul(boundedSquare(v), threefold), linear)
+  const steep = addProduct(linear, boundedSquare(v), threefold)
   const bend = f32x4.mul(steep, f32x4.mul(left, right))
-  write<T>(slope, f32x4.add(y, f32x4.mul(v, bend)))
+  write<T>(slope, addProduct(y, v, bend))
   write<T>(out, f32x4.mul(v, y))
 }
 

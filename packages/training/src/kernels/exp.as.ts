@@ -2,6 +2,7 @@
 //
 // The constants are variables: V8 reads a variable with one instruction, but composes a constant vector
 // from several, again in each iteration of a loop.
+import { addProduct } from './lanes.as'
 
 /** log2(e): exp(x) = 2^(x log2(e)) */
 export const LOG2_E: f32 = 1.44269504
@@ -21,12 +22,6 @@ let C4: v128 = f32x4.splat(0.0096184388)
 let C5: v128 = f32x4.splat(0.0013399003)
 let C6: v128 = f32x4.splat(0.00015353259)
 
-/** x y + z */
-@inline
-function linear<T>(x: v128, y: v128, z: v128): v128 {
-  return v128.add<T>(v128.mul<T>(x, y), z)
-}
-
 /**
  * Returns 2^x for four floats that are at most 0, with a relative error of 1e-7. Returns 0 for x below
  * -126.5. In exp(x), the rounding of x log2(e) adds a relative error of about 7e-8 |x|.
@@ -38,10 +33,10 @@ export function exp2(x: v128): v128 {
   const r = f32x4.sub(bounded, f32x4.sub(shifted, SHIFT))
   // The chain of dependent operations is shorter than in Horner's scheme.
   const square = f32x4.mul(r, r)
-  const a = linear<f32>(r, C3, C2)
-  const b = f32x4.add(linear<f32>(r, C5, C4), f32x4.mul(square, C6))
-  const rest = f32x4.mul(square, f32x4.add(a, f32x4.mul(square, b)))
-  const y = f32x4.add(f32x4.add(f32x4.mul(r, C1), rest), ONE)
+  const a = addProduct(C2, r, C3)
+  const b = addProduct(addProduct(C4, r, C5), square, C6)
+  const rest = f32x4.mul(square, addProduct(a, square, b))
+  const y = f32x4.add(addProduct(rest, r, C1), ONE)
   return f32x4.mul(y, i32x4.shl(i32x4.add(shifted, BIAS), 23))
 }
 
@@ -64,20 +59,26 @@ let D8: v128 = f64x2.splat(1 / 40320.0)
 let D9: v128 = f64x2.splat(1 / 362880.0)
 let D10: v128 = f64x2.splat(1 / 3628800.0)
 
+/** x y + z */
+@inline
+function linear(x: v128, y: v128, z: v128): v128 {
+  return f64x2.add(f64x2.mul(x, y), z)
+}
+
 /** Returns exp(x) of two doubles up to 0, with a relative error of 3e-13; 0 for x below -708. */
 @inline
 export function expOfDoubles(x: v128): v128 {
-  const shifted = linear<f64>(x, LOG2_E_DOUBLE, SHIFT_DOUBLE)
+  const shifted = linear(x, LOG2_E_DOUBLE, SHIFT_DOUBLE)
   const n = f64x2.sub(shifted, SHIFT_DOUBLE)
   const r = f64x2.sub(f64x2.sub(x, f64x2.mul(n, LN2_HIGH)), f64x2.mul(n, LN2_LOW))
   // The Taylor series, as sums of pairs.
   const square = f64x2.mul(r, r)
   const fourth = f64x2.mul(square, square)
   const a = f64x2.add(r, D0)
-  const b = linear<f64>(r, D3, D2)
-  const c = linear<f64>(r, D5, D4)
-  const d = linear<f64>(r, D7, D6)
-  let e = f64x2.add(linear<f64>(r, D9, D8), f64x2.mul(square, D10))
+  const b = linear(r, D3, D2)
+  const c = linear(r, D5, D4)
+  const d = linear(r, D7, D6)
+  let e = f64x2.add(linear(r, D9, D8), f64x2.mul(square, D10))
   e = f64x2.add(f64x2.add(c, f64x2.mul(square, d)), f64x2.mul(fourth, e))
   const y = f64x2.add(f64x2.add(a, f64x2.mul(square, b)), f64x2.mul(fourth, e))
   const power = i64x2.shl(i64x2.add(shifted, BIAS_DOUBLE), 52)
