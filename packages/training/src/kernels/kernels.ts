@@ -39,8 +39,8 @@ const compiled: Partial<Record<'exact' | 'fast', WebAssembly.Module>> = {}
  * Instantiates the kernels on `memory`, in which they keep no state between calls. The first call in a
  * process compiles them.
  *
- * @param math - with `fast`, products fuse multiplications with additions, if this runtime can. Their
- *   rounding then depends on the processor.
+ * @param math - with `fast`, products and exponentials fuse multiplications with additions, if this
+ *   runtime can. Their rounding then depends on the processor.
  */
 export function instantiateKernels(
   memory: WebAssembly.Memory,

@@ -1,4 +1,4 @@
-// Reads and writes vectors: four floats, with T = v128, or one, with T = f32.
+// Reads, writes and combines vectors: four floats, with T = v128, or one, with T = f32.
 
 /** Returns one or four floats. Unused lanes are 0. */
 @inline
@@ -10,6 +10,13 @@ export function read<T>(p: usize): v128 {
 export function write<T>(p: usize, x: v128): void {
   if (isVector<T>()) v128.store(p, x)
   else v128.store32_lane(p, x, 0)
+}
+
+/** Returns sum + x y. Rounds once with relaxed SIMD, otherwise twice. */
+@inline
+export function addProduct(sum: v128, x: v128, y: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)
+  return f32x4.add(sum, f32x4.mul(x, y))
 }
 
 /** out += x for floats or 32-bit integers */

@@ -125,6 +125,12 @@ export function normalize(
   else forward<v128>(out, statistics, x, scale, shift, rows, width, epsilon)
 }
 
+/** The number of rows whose floats `backward` sums before it adds them to doubles. */
+const ROWS: usize = 8
+
+/** The bytes of a row whose floats `backward` sums before it adds them to doubles. */
+const BLOCK: usize = 256
+
 function backward<T>(
   dx: usize,
   dScale: usize,
@@ -141,36 +147,51 @@ function backward<T>(
   const bytes = width << 2
   const shifts = sums + (bytes << 1)
   memory.fill(sums, 0, bytes << 2)
-  for (; rows > 0; rows--) {
-    const mean = v128.load32_splat(statistics)
-    const rest = v128.load32_splat(statistics, 4)
-    const inverse = v128.load32_splat(statistics, 8)
-    let along = f64x2.splat(0)
-    let aside = f64x2.splat(0)
-    for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
-      const d = read<T>(dy + p)
-      const y = normal<T>(x + p, mean, rest, inverse)
-      const slope = f32x4.mul(d, read<T>(scale + p))
-      addTo<T>(sums + (p << 1), f32x4.mul(d, y))
-      along = f64x2.add(along, folded(f32x4.mul(slope, y)))
-      if (dShift) {
-        addTo<T>(shifts + (p << 1), d)
-        aside = f64x2.add(aside, folded(slope))
+  while (rows > 0) {
+    const part = min(rows, ROWS)
+    memory.fill(dScale, 0, bytes)
+    if (dShift) memory.fill(dShift, 0, bytes)
+    for (let row = part; row > 0; row--) {
+      const mean = v128.load32_splat(statistics)
+      const rest = v128.load32_splat(statistics, 4)
+      const inverse = v128.load32_splat(statistics, 8)
+      let along = f64x2.splat(0)
+      let aside = f64x2.splat(0)
+      for (let p: usize = 0; p < bytes; ) {
+        const end = min(bytes, p + BLOCK)
+        let products = f32x4.splat(0)
+        let slopes = f32x4.splat(0)
+        for (; p < end; p += sizeof<T>()) {
+          const d = read<T>(dy + p)
+          const y = normal<T>(x + p, mean, rest, inverse)
+          const slope = f32x4.mul(d, read<T>(scale + p))
+          write<T>(dScale + p, f32x4.add(read<T>(dScale + p), f32x4.mul(d, y)))
+          if (dShift) write<T>(dShift + p, f32x4.add(read<T>(dShift + p), d))
+          products = f32x4.add(products, f32x4.mul(slope, y))
+          slopes = f32x4.add(slopes, slope)
+        }
+        along = f64x2.add(along, folded(products))
+        aside = f64x2.add(aside, folded(slopes))
       }
+      const a = f32x4.splat(<f32>(total(along) / <f64>width))
+      const b = f32x4.splat(dShift ? <f32>(total(aside) / <f64>width) : 0)
+      for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
+        const y = normal<T>(x + p, mean, rest, inverse)
+        const slope = f32x4.mul(read<T>(dy + p), read<T>(scale + p))
+        const d = f32x4.mul(inverse, f32x4.sub(f32x4.sub(slope, b), f32x4.mul(y, a)))
+        write<T>(dx + p, residual ? f32x4.add(read<T>(residual + p), d) : d)
+      }
+      x += bytes
+      dy += bytes
+      dx += bytes
+      if (residual) residual += bytes
+      statistics += STATISTICS
     }
-    const a = f32x4.splat(<f32>(total(along) / <f64>width))
-    const b = f32x4.splat(<f32>(total(aside) / <f64>width))
     for (let p: usize = 0; p < bytes; p += sizeof<T>()) {
-      const y = normal<T>(x + p, mean, rest, inverse)
-      const slope = f32x4.mul(read<T>(dy + p), read<T>(scale + p))
-      const d = f32x4.mul(inverse, f32x4.sub(f32x4.sub(slope, b), f32x4.mul(y, a)))
-      write<T>(dx + p, residual ? f32x4.add(read<T>(residual + p), d) : d)
+      addTo<T>(sums + (p << 1), read<T>(dScale + p))
+      if (dShift) addTo<T>(shifts + (p << 1), read<T>(dShift + p))
     }
-    x += bytes
-    dy += bytes
-    dx += bytes
-    if (residual) residual += bytes
-    statistics += STATISTICS
+    rows -= part
   }
   for (let p: usize = 0; p < bytes; p += 4) {
     store<f32>(dScale + p, <f32>load<f64>(sums + (p << 1)))
@@ -179,8 +200,8 @@ function backward<T>(
 }
 
 /**
- * The gradients of `normalize`. Sums the gradients of `scale` and `shift` in row order. A `dShift` of 0
- * stands for no shift.
+ * The gradients of `normalize`. Sums the gradients of `scale` and `shift` in row order, those of eight
+ * rows as floats. A `dShift` of 0 stands for no shift.
  *
  * @param sums - scratch memory for 2 x width doubles
  * @param residual - the address of values that are added to dx, or 0; may be `dx`

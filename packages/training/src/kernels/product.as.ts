@@ -1,7 +1,7 @@
-import { read, write } from './lanes.as'
+import { addProduct, read, write } from './lanes.as'
 import { pack } from './pack.as'
 import { finish_rows } from './rows.as'
-import { addProduct, multiplyTile, RELU } from './tile.as'
+import { multiplyTile, RELU } from './tile.as'
 
 // Block sizes as in "Anatomy of high-performance matrix multiplication" (Goto & van de Geijn, 2008). A
 // block of b [DEPTH, COLUMNS] fits the second-level cache, and a panel of that block fits the first-level

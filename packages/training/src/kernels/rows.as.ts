@@ -1,5 +1,5 @@
 import { add, highAt, join, lowAt, read, write } from './lanes.as'
-import { finish } from './tile.as'
+import { ADD, finish } from './tile.as'
 
 /** `finish_rows` for four columns, or one. */
 @inline
@@ -44,7 +44,13 @@ export function finish_rows(
       let x1 = f32x4.add(v128.load(to, 16), a1)
       let x2 = f32x4.add(v128.load(to, 32), a2)
       let x3 = f32x4.add(v128.load(to, 48), a3)
-      if (finisher) {
+      if (finisher == ADD) {
+        x0 = f32x4.add(v128.load(by), x0)
+        x1 = f32x4.add(v128.load(by, 16), x1)
+        x2 = f32x4.add(v128.load(by, 32), x2)
+        x3 = f32x4.add(v128.load(by, 48), x3)
+        by += stride
+      } else if (finisher) {
         x0 = finish<v128>(x0, finisher, by)
         x1 = finish<v128>(x1, finisher, by + 16)
         x2 = finish<v128>(x2, finisher, by + 32)

@@ -1,4 +1,4 @@
-import { read } from './lanes.as'
+import { addProduct, read } from './lanes.as'
 
 /** Operations on the sums of a tile: RELU applies a ReLU, MASK the gradient of a ReLU, ADD adds `other`. */
 export const RELU: i32 = 1
@@ -12,13 +12,6 @@ export function finish<T>(x: v128, finisher: i32, other: usize): v128 {
   // RELU clears lanes where x is 0 or less. MASK clears lanes where the output of the ReLU is 0 or less.
   if (finisher) return v128.andnot(x, f32x4.le(finisher == MASK ? read<T>(other) : x, f32x4.splat(0)))
   return x
-}
-
-/** Returns sum + x y. Rounds once with relaxed SIMD, otherwise twice. */
-@inline
-export function addProduct(sum: v128, x: v128, y: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(x, y, sum)
-  return f32x4.add(sum, f32x4.mul(x, y))
 }
 
 /**
