@@ -16,6 +16,7 @@ import type { Handle } from './binding-kernels.ts'
 import { gate, reluGradient } from './activations.ts'
 import { batchNorm, columns } from './batch-norm.ts'
 import { linearPasses } from './linear.ts'
+import { operations } from './passes.ts'
 import { repeat, repeatPass } from './repeated.ts'
 import { updatesInPlace } from './updates.ts'
 
@@ -54,7 +55,15 @@ export const tensorflowBackend: TensorBackend = {
   sumOf,
   batchNorm,
   columns,
-  gate,
+  get gate() {
+    return operations()?.gate ?? gate
+  },
+  get normalize() {
+    return operations()?.normalize
+  },
+  get attention() {
+    return operations()?.attention
+  },
   reluGradient,
   updatesInPlace,
   repeat,

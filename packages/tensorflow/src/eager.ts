@@ -20,6 +20,7 @@ interface Binding {
   readonly TF_INT32: number
   readonly TF_ATTR_TYPE: number
   readonly TF_ATTR_BOOL: number
+  readonly TF_ATTR_INT: number
   readonly TF_ATTR_FLOAT: number
   readonly TF_ATTR_SHAPE: number
   readonly TF_ATTR_STRING: number
@@ -41,6 +42,11 @@ interface Binding {
         call?(inputs: Int32Array, definition: number): Handle[]
       }
     | undefined
+  /**
+   * Whether TensorFlow has the operations of `native/operations.h`. Kernels of older bindings, which do not
+   * have them, are not used.
+   */
+  readonly hasOperations?: true
 }
 
 interface TensorData {
@@ -101,6 +107,11 @@ function createEager(backend: NodeBackend) {
     type: backend.binding.TF_ATTR_FLOAT,
     value,
   })
+  const integer = (name: string, value: number) => ({
+    name,
+    type: backend.binding.TF_ATTR_INT,
+    value,
+  })
   const floats = [typeAttribute('T', float)]
   const normsOf = (epsilon: number, isTraining: boolean) => [
     ...floats,
@@ -132,10 +143,8 @@ function createEager(backend: NodeBackend) {
   ) => backend.binding.executeOp(name, attributes, inputs.map(handleOf), outputs)
   const run = (name: string, attributes: readonly Attribute[], inputs: readonly Input[]) =>
     runAll(name, attributes, inputs, 1)[0]!.id
-  const kernels = () => {
-    const { kernels } = backend.binding
-    return isOnHost && kernels?.takesArrays === true ? kernels : undefined
-  }
+  const hasOperations = () => isOnHost && backend.binding.hasOperations === true
+  const kernels = () => (hasOperations() ? backend.binding.kernels : undefined)
   const copyIn = (source: Float32Array, shape: readonly number[]) =>
     // On the CPU, TensorFlow takes over the array; on a GPU, TensorFlow copies it.
     kernels()?.copyIn(Int32Array.from(shape), source)[0] ??
@@ -154,6 +163,9 @@ function createEager(backend: NodeBackend) {
     },
     get kernels() {
       return kernels()
+    },
+    get hasOperations() {
+      return hasOperations()
     },
 
     /**
@@ -299,6 +311,21 @@ function createEager(backend: NodeBackend) {
       backend.binding.deleteTensor(handle)
     },
     scalar: (value: number) => backend.binding.createTensor([], float, Float32Array.of(value)),
+
+    /** Runs an operation of tsrun. The open tf.tidy or recorded pass owns the results. */
+    operate(
+      name: `Tsrun${string}`,
+      attributes: Readonly<Record<string, number | boolean>>,
+      inputs: readonly TensorInfo[],
+      outputs: number,
+    ): Tensor[] {
+      const all = Object.entries(attributes).map(([name, value]) => {
+        if (typeof value === 'boolean') return flag(name, value)
+        return name === 'size' ? integer(name, value) : decimal(name, value)
+      })
+      const results = runAll(name, all, inputs, outputs)
+      return results.map(({ id, shape }) => this.takeScoped(id, shape))
+    },
 
     matMul(a: Input, b: Input, transposeA = false, transposeB = false) {
       const attributes = products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
