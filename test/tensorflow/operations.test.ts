@@ -99,6 +99,26 @@ describeIt('the operations of tsrun for TensorFlow', () => {
     for (const distance of found) expect(distance).toBeLessThan(1e-5)
   })
 
+  it('compute the cross-entropy and its gradient', async () => {
+    const found = (await run(`
+      const { crossEntropy, recordLoss } = training
+      const found = []
+      for (const [rows, classes] of [[1, 1], [5, 16], [33, 65], [3, 1000], [2, 15]]) {
+        const results = []
+        for (const name of ['tensorflow', 'cpu']) {
+          await loadBackend(name)
+          const logits = tf.tensor(noise([rows, classes]).map((x) => 20 * x), [rows, classes])
+          const labels = tf.tensor(Int32Array.from({ length: rows }, (_, i) => (7 * i) % classes), [rows], 'int32')
+          const loss = recordLoss(crossEntropy, logits, labels)
+          results.push([[...loss.value.dataSync()], [...loss.backward(tf.scalar(1), () => undefined).dataSync()]])
+          loss.dispose()
+        }
+        found.push(...results[0].map((actual, i) => distance(actual, results[1][i])))
+      }
+      return found`)) as number[]
+    for (const distance of found) expect(distance).toBeLessThan(1e-5)
+  })
+
   it('pass NaN on to all positions that see it, and to no others', async () => {
     const found = (await run(`
       await loadBackend('tensorflow')

@@ -142,11 +142,12 @@ function crossEntropyOfRows(
   labels: Tensor,
   weight: number,
 ): EvaluatedLoss {
-  const { losses, gradient } = eager.crossEntropy(logits, labels)
+  const { losses, gradient, isScaled } = eager.crossEntropy(logits, labels, weight)
   const loss = eager.sum(losses)
   eager.free(losses)
   const value = eager.takeScoped(scaled(eager, loss, weight), [])
-  return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
+  const slopes = isScaled ? gradient : scaled(eager, gradient, weight)
+  return { value, gradient: eager.take(slopes, logits.shape) }
 }
 
 /** Returns `x` times `factor`. Frees `x`, unless the factor is 1 and the result is `x` itself. */

@@ -343,11 +343,16 @@ function createEager(backend: NodeBackend) {
     multiply: (a: Handle, b: Handle) => run('Mul', floats, [a, b]),
     sum: (x: Handle) => run('Sum', sums, [x, firstAxis]),
 
-    /** Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. */
-    crossEntropy(logits: Input, labels: Input) {
-      const name = 'SparseSoftmaxCrossEntropyWithLogits'
-      const [values, gradient] = runAll(name, losses, [logits, labels], 2)
-      return { losses: values!.id, gradient: gradient!.id }
+    /**
+     * Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. The
+     * gradients are those of `weight` times the losses if `isScaled`.
+     */
+    crossEntropy(logits: Input, labels: Input, weight: number) {
+      const isScaled = hasOperations()
+      const name = isScaled ? 'TsrunCrossEntropy' : 'SparseSoftmaxCrossEntropyWithLogits'
+      const attributes = isScaled ? [decimal('weight', weight)] : losses
+      const [values, gradient] = runAll(name, attributes, [logits, labels], 2)
+      return { losses: values!.id, gradient: gradient!.id, isScaled }
     },
 
     /** Returns the TensorFlow variable of this name. Variables are never freed. */

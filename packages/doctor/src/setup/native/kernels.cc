@@ -102,4 +102,4 @@ void AttentionGradient(Heads heads, int64_t first, int64_t last, const float* ro
 
 extern "C" __attribute__((visibility("default"))) const Kernels tsrun_kernels = {
     Forward, Mask, InputGradient, ParameterGradients, Descend, DescendWithMomentum, Adam,
-    rows::Normalize, rows::NormalizeGradient, rows::Gate, Attention, AttentionGradient};
+    rows::Normalize, rows::NormalizeGradient, rows::Gate, rows::CrossEntropy, Attention, AttentionGradient};

@@ -48,6 +48,9 @@ struct Kernels {
                              const float* scale, const float* statistics, float* dx, float* sums);
   // y = x sigmoid(linear x + cubic x^3), and `slope` = its derivative
   void (*gate)(int64_t size, float linear, float cubic, const float* x, float* y, float* slope);
+  // The cross-entropy of each row of logits, and `weight` times its gradient. Labels are in [0, classes).
+  void (*cross_entropy)(int64_t rows, int64_t classes, float weight, const float* logits, const int32_t* labels,
+                        float* losses, float* gradient);
   // Causal attention of the heads [first, last), numbered across all sequences. `statistics`: two values for each query
   // of each head. out: [sequences, length, count x size]
   void (*attention)(Heads, int64_t first, int64_t last, const float* rows, float* statistics, float* out);

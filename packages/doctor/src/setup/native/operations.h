@@ -137,6 +137,35 @@ class Gate : public OpKernel {
   float linear_, cubic_;
 };
 
+class CrossEntropy : public OpKernel {
+ public:
+  explicit CrossEntropy(OpKernelConstruction* context) : OpKernel(context) {
+    OP_REQUIRES_OK(context, context->GetAttr("weight", &weight_));
+  }
+
+  void Compute(OpKernelContext* context) override {
+    Run run(context);
+    const TensorShape& shape = run.Shape(0);
+    if (!run.Expect(shape.dims() == 2 && shape.dim_size(0) == run.Size(1))) return;
+    const int64_t rows = shape.dim_size(0), classes = shape.dim_size(1);
+    const auto* const labels = static_cast<const int32_t*>(context->input(1).data());
+    for (int64_t row = 0; row < rows; row++) {
+      OP_REQUIRES(context, labels[row] >= 0 && labels[row] < classes,
+                  absl::InvalidArgumentError("labels of classes that are not there"));
+    }
+    float *const losses = run.Out(0, {rows}), *const gradient = run.Out(1, shape);
+    if (!run.Ok()) return;
+    run.ForParts(rows, 8 * classes, [&](int64_t first, int64_t last) {
+      const int64_t at = first * classes;
+      FindKernels()->cross_entropy(last - first, classes, weight_, run.In(0) + at, labels + first, losses + first,
+                                   gradient + at);
+    });
+  }
+
+ private:
+  float weight_;
+};
+
 class Attention : public OpKernel {
  public:
   explicit Attention(OpKernelConstruction* context) : OpKernel(context) {
@@ -201,6 +230,9 @@ TSRUN_OPERATION("TsrunNormalizeGradient", NormalizeGradient,
 TSRUN_OPERATION("TsrunGate", Gate,
                 .Attr("linear: float").Attr("cubic: float").Input("x: float").Output("y: float")
                 .Output("slope: float"));
+TSRUN_OPERATION("TsrunCrossEntropy", CrossEntropy,
+                .Attr("weight: float").Input("logits: float").Input("labels: int32").Output("losses: float")
+                .Output("gradient: float"));
 TSRUN_OPERATION("TsrunAttention", Attention,
                 .Attr("size: int").Input("rows: float").Output("y: float").Output("statistics: float"));
 TSRUN_OPERATION("TsrunAttentionGradient", AttentionGradient,

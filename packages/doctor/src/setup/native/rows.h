@@ -74,4 +74,27 @@ inline void Gate(int64_t size, float linear, float cubic, const float* x, float*
   });
 }
 
+// The cross-entropy of each row of logits, and `weight` times its gradient. Labels are less than `classes`.
+inline void CrossEntropy(int64_t count, int64_t classes, float weight, const float* logits, const int32_t* labels,
+                         float* losses, float* gradient) {
+  for (int64_t row = 0; row < count; row++, logits += classes, gradient += classes) {
+    float largest = logits[0];
+    Vector most = All(largest);
+    const int64_t whole = classes / kLanes * kLanes;
+    for (int64_t i = 0; i < whole; i += kLanes) most = most < Load(logits + i) ? Load(logits + i) : most;
+    largest = Largest(most);
+    for (int64_t i = whole; i < classes; i++) largest = largest < logits[i] ? logits[i] : largest;
+    Vector sum = {};
+    ForVectors(classes, [&](int64_t i, int64_t lanes) {
+      const Vector power = First(Exp2((Load(logits + i, lanes) - largest) * kLog2E), lanes);
+      Store(gradient + i, power, lanes);
+      sum += power;
+    });
+    const float total = Total(sum), factor = weight / total;
+    ForVectors(classes, [&](int64_t i, int64_t lanes) { Store(gradient + i, Load(gradient + i, lanes) * factor, lanes); });
+    gradient[labels[row]] -= weight;
+    losses[row] = std::log(total) - (logits[labels[row]] - largest);
+  }
+}
+
 }  // namespace rows
