@@ -2,6 +2,7 @@ import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { host } from '@tsrun/core'
 import { tf } from '@tsrun/training/backends'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
+import { stagingArray } from './staging.ts'
 
 /** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
 export interface NodeBackend {
@@ -95,23 +96,14 @@ export type Eager = ReturnType<typeof createEager>
 
 function createEager(backend: NodeBackend) {
   const isOnHost = !backend.isUsingGpuDevice
-  const { TF_FLOAT: float, TF_INT32: int32, TF_ATTR_TYPE, TF_ATTR_BOOL } = backend.binding
-  const typeAttribute = (name: string, value: number): Attribute => ({
-    name,
-    type: TF_ATTR_TYPE,
-    value,
-  })
-  const flag = (name: string, value: boolean) => ({ name, type: TF_ATTR_BOOL, value })
-  const decimal = (name: string, value: number) => ({
-    name,
-    type: backend.binding.TF_ATTR_FLOAT,
-    value,
-  })
-  const integer = (name: string, value: number) => ({
-    name,
-    type: backend.binding.TF_ATTR_INT,
-    value,
-  })
+  const { TF_FLOAT: float, TF_INT32: int32 } = backend.binding
+  const attributesOf =
+    <T>(type: number) =>
+    (name: string, value: T) => ({ name, type, value })
+  const typeAttribute = attributesOf<number>(backend.binding.TF_ATTR_TYPE)
+  const flag = attributesOf<boolean>(backend.binding.TF_ATTR_BOOL)
+  const decimal = attributesOf<number>(backend.binding.TF_ATTR_FLOAT)
+  const integer = attributesOf<number>(backend.binding.TF_ATTR_INT)
   const floats = [typeAttribute('T', float)]
   const normsOf = (epsilon: number, isTraining: boolean) => [
     ...floats,
@@ -376,32 +368,6 @@ function createEager(backend: NodeBackend) {
     read: (variable: Handle) => run('ReadVariableOp', variables, [variable]),
     apply(name: string, inputs: readonly Input[]) {
       runAll(name, floats, inputs, 0)
-    },
-  }
-}
-
-/** The largest number of elements of the staging array; larger tensors get a new array. */
-const MOST_STAGED = 16 * 1024 * 1024
-
-/** An array that is reused to fill new tensors. Allocating a new array would also clear it. */
-function stagingArray() {
-  let array = new Float32Array(0)
-  let isInUse = false
-  return {
-    /** Whether the staging array can hold `size` values and no caller on the stack uses it. */
-    isFreeFor: (size: number) => !isInUse && size <= MOST_STAGED,
-
-    /** Returns the `size` values that `fill` writes. They are valid until the next call. */
-    filled(size: number, fill: (values: Float32Array) => void) {
-      if (array.length < size) array = new Float32Array(size)
-      const values = array.subarray(0, size)
-      isInUse = true
-      try {
-        fill(values)
-      } finally {
-        isInUse = false
-      }
-      return values
     },
   }
 }
