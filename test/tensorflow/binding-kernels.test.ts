@@ -11,7 +11,7 @@ afterAll(() => {
 /** Runs a script that has the binding and its kernels, and gives `found` of what comes of it. */
 async function found(script: string, warm = shared): Promise<unknown> {
   return await warm.run(
-    `const { Adam, loadBackend, SGD, tensorFrom, tf } = training
+    `const { Adam, AdamW, loadBackend, SGD, tensorFrom, tf } = training
      await loadBackend()
      const backend = tf.backend()
      const { binding } = backend
@@ -80,6 +80,7 @@ describeIt('the native kernels of tensorflow', () => {
     ['SGD', 'new SGD({ learningRate: 0.1 })'],
     ['momentum', 'new SGD({ learningRate: 0.1, momentum: 0.9 })'],
     ['Adam', 'new Adam({ learningRate: 0.01 })'],
+    ['AdamW', 'new AdamW({ learningRate: 0.01 })'],
   ])("update by %s to the bits of TensorFlow's operation, at any length", async (_, maker) => {
     // A backend keeps the binding of its first step.
     const own = new WarmProcess(env)
@@ -244,7 +245,7 @@ describeIt('the native kernels of tensorflow', () => {
       const calls = {
         descend: [1, 0.1],
         descendWithMomentum: [2, 0.1, 0.9],
-        adam: [3, 0.9, 0.999, 0.01, 0.9, 0.999, 1e-8],
+        adam: [3, 0.9, 0.999, 0.01, 0.9, 0.999, 1e-8, 0.99],
       }
       found = Object.entries(calls).map(([name, [changed, ...numbers]]) => {
         const tensors = () => Array.from({ length: changed }, (_, i) => tensor(values(0.5 + i).map(Math.abs)))
@@ -285,7 +286,7 @@ describeIt('the native kernels of tensorflow', () => {
         forward(x, w, 4711),
         failure(() => kernels.linearForward([x, w, b], Uint8Array.of(0))),
         failure(() => kernels.linearForward()),
-        failure(() => kernels.adam(Int32Array.of(x, x, x, w), 0, 0, 0, 0, 0)),
+        failure(() => kernels.adam(Int32Array.of(x, x, x, w), 0, 0, 0, 0, 0, 0, 1)),
         failure(() => kernels.copyOut(Int32Array.of(x), new Float32Array(3))),
         failure(() => kernels.copyIn(Int32Array.of(2, 2), new Float32Array(3))),
       ]`)

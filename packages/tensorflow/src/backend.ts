@@ -16,6 +16,7 @@ import type { Handle } from './binding-kernels.ts'
 import { gate, reluGradient } from './activations.ts'
 import { batchNorm, columns } from './batch-norm.ts'
 import { recordOperations } from './linear.ts'
+import { operations } from './passes.ts'
 import { repeat, repeatPass } from './repeated.ts'
 import { updatesInPlace } from './updates.ts'
 
@@ -54,7 +55,15 @@ export const tensorflowBackend: TensorBackend = {
   sumOf,
   batchNorm,
   columns,
-  gate,
+  get gate() {
+    return operations()?.gate ?? gate
+  },
+  get normalize() {
+    return operations()?.normalize
+  },
+  get attention() {
+    return operations()?.attention
+  },
   reluGradient,
   updatesInPlace,
   repeat,
@@ -133,11 +142,12 @@ function crossEntropyOfRows(
   labels: Tensor,
   weight: number,
 ): EvaluatedLoss {
-  const { losses, gradient } = eager.crossEntropy(logits, labels)
+  const { losses, gradient, isScaled } = eager.crossEntropy(logits, labels, weight)
   const loss = eager.sum(losses)
   eager.free(losses)
   const value = eager.takeScoped(scaled(eager, loss, weight), [])
-  return { value, gradient: eager.take(scaled(eager, gradient, weight), logits.shape) }
+  const slopes = isScaled ? gradient : scaled(eager, gradient, weight)
+  return { value, gradient: eager.take(slopes, logits.shape) }
 }
 
 /** Returns `x` times `factor`. Frees `x`, unless the factor is 1 and the result is `x` itself. */

@@ -12,9 +12,6 @@ export type Handle = number
  * Source: packages/doctor/src/setup/native/passes.cc
  */
 export interface BindingKernels {
-  /** Whether gradients may be arrays; absent in older bindings, whose kernels are not used. */
-  readonly takesArrays?: true
-
   /**
    * Copies the values of a tensor into an array of the same size, from a GPU through host memory.
    * The list has the handle of the tensor.
@@ -76,8 +73,8 @@ export interface BindingKernels {
   ): boolean
 
   /**
-   * [value, mean, square, gradient], and the scalars of ResourceApplyAdam in its order. Arguments
-   * and result are as for `descend`.
+   * [value, mean, square, gradient], the scalars of ResourceApplyAdam in its order, and the factor of the
+   * value before the step. Arguments and result are as for `descend`.
    */
   adam(
     tensors: Int32Array,
@@ -87,6 +84,7 @@ export interface BindingKernels {
     beta1: number,
     beta2: number,
     epsilon: number,
+    keep: number,
     gradient?: Float32Array,
   ): boolean
 }

@@ -2,6 +2,7 @@ import type { Tensor, TensorInfo } from '@tensorflow/tfjs-core'
 import { host } from '@tsrun/core'
 import { tf } from '@tsrun/training/backends'
 import type { BindingKernels, Handle } from './binding-kernels.ts'
+import { stagingArray } from './staging.ts'
 
 /** Source: tfjs-node 4.22, `nodejs_kernel_backend.js`: the binding, and the table of tensors. */
 export interface NodeBackend {
@@ -20,6 +21,7 @@ interface Binding {
   readonly TF_INT32: number
   readonly TF_ATTR_TYPE: number
   readonly TF_ATTR_BOOL: number
+  readonly TF_ATTR_INT: number
   readonly TF_ATTR_FLOAT: number
   readonly TF_ATTR_SHAPE: number
   readonly TF_ATTR_STRING: number
@@ -41,6 +43,11 @@ interface Binding {
         call?(inputs: Int32Array, definition: number): Handle[]
       }
     | undefined
+  /**
+   * Whether TensorFlow has the operations of `native/operations.h`. Kernels of older bindings, which do not
+   * have them, are not used.
+   */
+  readonly hasOperations?: true
 }
 
 interface TensorData {
@@ -89,18 +96,14 @@ export type Eager = ReturnType<typeof createEager>
 
 function createEager(backend: NodeBackend) {
   const isOnHost = !backend.isUsingGpuDevice
-  const { TF_FLOAT: float, TF_INT32: int32, TF_ATTR_TYPE, TF_ATTR_BOOL } = backend.binding
-  const typeAttribute = (name: string, value: number): Attribute => ({
-    name,
-    type: TF_ATTR_TYPE,
-    value,
-  })
-  const flag = (name: string, value: boolean) => ({ name, type: TF_ATTR_BOOL, value })
-  const decimal = (name: string, value: number) => ({
-    name,
-    type: backend.binding.TF_ATTR_FLOAT,
-    value,
-  })
+  const { TF_FLOAT: float, TF_INT32: int32 } = backend.binding
+  const attributesOf =
+    <T>(type: number) =>
+    (name: string, value: T) => ({ name, type, value })
+  const typeAttribute = attributesOf<number>(backend.binding.TF_ATTR_TYPE)
+  const flag = attributesOf<boolean>(backend.binding.TF_ATTR_BOOL)
+  const decimal = attributesOf<number>(backend.binding.TF_ATTR_FLOAT)
+  const integer = attributesOf<number>(backend.binding.TF_ATTR_INT)
   const floats = [typeAttribute('T', float)]
   const normsOf = (epsilon: number, isTraining: boolean) => [
     ...floats,
@@ -132,10 +135,8 @@ function createEager(backend: NodeBackend) {
   ) => backend.binding.executeOp(name, attributes, inputs.map(handleOf), outputs)
   const run = (name: string, attributes: readonly Attribute[], inputs: readonly Input[]) =>
     runAll(name, attributes, inputs, 1)[0]!.id
-  const kernels = () => {
-    const { kernels } = backend.binding
-    return isOnHost && kernels?.takesArrays === true ? kernels : undefined
-  }
+  const hasOperations = () => isOnHost && backend.binding.hasOperations === true
+  const kernels = () => (hasOperations() ? backend.binding.kernels : undefined)
   const copyIn = (source: Float32Array, shape: readonly number[]) =>
     // On the CPU, TensorFlow takes over the array; on a GPU, TensorFlow copies it.
     kernels()?.copyIn(Int32Array.from(shape), source)[0] ??
@@ -154,6 +155,9 @@ function createEager(backend: NodeBackend) {
     },
     get kernels() {
       return kernels()
+    },
+    get hasOperations() {
+      return hasOperations()
     },
 
     /**
@@ -300,6 +304,21 @@ function createEager(backend: NodeBackend) {
     },
     scalar: (value: number) => backend.binding.createTensor([], float, Float32Array.of(value)),
 
+    /** Runs an operation of tsrun. The open tf.tidy or recorded pass owns the results. */
+    operate(
+      name: `Tsrun${string}`,
+      attributes: Readonly<Record<string, number | boolean>>,
+      inputs: readonly TensorInfo[],
+      outputs: number,
+    ): Tensor[] {
+      const all = Object.entries(attributes).map(([name, value]) => {
+        if (typeof value === 'boolean') return flag(name, value)
+        return name === 'size' ? integer(name, value) : decimal(name, value)
+      })
+      const results = runAll(name, all, inputs, outputs)
+      return results.map(({ id, shape }) => this.takeScoped(id, shape))
+    },
+
     matMul(a: Input, b: Input, transposeA = false, transposeB = false) {
       const attributes = products[(transposeA ? 1 : 0) + (transposeB ? 2 : 0)]!
       // The operation MatMul is 10 % faster. But a signal handler that interrupts it may corrupt the heap.
@@ -316,11 +335,16 @@ function createEager(backend: NodeBackend) {
     multiply: (a: Handle, b: Handle) => run('Mul', floats, [a, b]),
     sum: (x: Handle) => run('Sum', sums, [x, firstAxis]),
 
-    /** Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. */
-    crossEntropy(logits: Input, labels: Input) {
-      const name = 'SparseSoftmaxCrossEntropyWithLogits'
-      const [values, gradient] = runAll(name, losses, [logits, labels], 2)
-      return { losses: values!.id, gradient: gradient!.id }
+    /**
+     * Computes the losses and their gradients for logits [batch, classes] and int32 labels [batch]. The
+     * gradients are those of `weight` times the losses if `isScaled`.
+     */
+    crossEntropy(logits: Input, labels: Input, weight: number) {
+      const isScaled = hasOperations()
+      const name = isScaled ? 'TsrunCrossEntropy' : 'SparseSoftmaxCrossEntropyWithLogits'
+      const attributes = isScaled ? [decimal('weight', weight)] : losses
+      const [values, gradient] = runAll(name, attributes, [logits, labels], 2)
+      return { losses: values!.id, gradient: gradient!.id, isScaled }
     },
 
     /** Returns the TensorFlow variable of this name. Variables are never freed. */
@@ -344,32 +368,6 @@ function createEager(backend: NodeBackend) {
     read: (variable: Handle) => run('ReadVariableOp', variables, [variable]),
     apply(name: string, inputs: readonly Input[]) {
       runAll(name, floats, inputs, 0)
-    },
-  }
-}
-
-/** The largest number of elements of the staging array; larger tensors get a new array. */
-const MOST_STAGED = 16 * 1024 * 1024
-
-/** An array that is reused to fill new tensors. Allocating a new array would also clear it. */
-function stagingArray() {
-  let array = new Float32Array(0)
-  let isInUse = false
-  return {
-    /** Whether the staging array can hold `size` values and no caller on the stack uses it. */
-    isFreeFor: (size: number) => !isInUse && size <= MOST_STAGED,
-
-    /** Returns the `size` values that `fill` writes. They are valid until the next call. */
-    filled(size: number, fill: (values: Float32Array) => void) {
-      if (array.length < size) array = new Float32Array(size)
-      const values = array.subarray(0, size)
-      isInUse = true
-      try {
-        fill(values)
-      } finally {
-        isInUse = false
-      }
-      return values
     },
   }
 }

@@ -46,6 +46,7 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
    * @param kernel - updates with a kernel of the binding
    * @param operation - the operation of TensorFlow. Its inputs are the variables, the numbers `before`,
    *   the gradient, and the numbers `after`
+   * @param keep - the factor of the value before the operation
    */
   const update = (
     tensors: readonly Tensor[],
@@ -55,6 +56,7 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     operation: string,
     before: readonly number[],
     after: readonly number[] = [],
+    keep = 1,
   ) => {
     if (call(tensors, gradient, store, kernel)) return
     const isArray = ArrayBuffer.isView(gradient)
@@ -62,7 +64,10 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
     const copy = isArray ? eager.copyIn(gradient, shapes[0]!) : undefined
     areVariablesEmpty = false
     for (const [i, tensor] of tensors.entries()) {
-      eager.assign(variables[i]!, tensor)
+      const isKept = i > 0 || keep === 1
+      const value = isKept ? tensor : eager.multiply(eager.handleOf(tensor), scalarOf(keep))
+      eager.assign(variables[i]!, value)
+      if (value !== tensor) eager.free(value as Handle)
     }
     // Dispose the tensors first: TensorFlow copies values before it changes them if another tensor refers
     // to them.
@@ -105,7 +110,8 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
      * Passes TensorFlow a corrected epsilon. TensorFlow adds epsilon before the bias correction of the mean
      * square (Kingma & Ba, 2015, end of section 2); torch adds it afterwards.
      */
-    adam(tensors, gradient, { learningRate, betas: [beta1, beta2], step, epsilon }, store) {
+    adam(tensors, gradient, { learningRate, betas, step, epsilon, keep }, store) {
+      const [beta1, beta2] = betas
       // Round the betas to float32 as TensorFlow does, so that rounding errors cancel in the bias
       // correction.
       const [power1, power2] = [Math.fround(beta1) ** step, Math.fround(beta2) ** step]
@@ -115,9 +121,11 @@ function eagerUpdates(eager: Eager): UpdatesInPlace {
         tensors,
         gradient,
         store,
-        (kernels, handles, array) => kernels.adam(handles, ...factors, array),
+        (kernels, handles, array) => kernels.adam(handles, ...factors, keep, array),
         'ResourceApplyAdam',
         factors,
+        [],
+        keep,
       )
     },
 

@@ -13,7 +13,7 @@ import {
 import type { Wheel } from './packages.ts'
 
 /** Revision of tsrun's additions to the binding. Installations of another revision are rebuilt. */
-export const BINDING_REVISION = 8
+export const BINDING_REVISION = 9
 
 /** Sources that are compiled into the binding, or into separate libraries. */
 const native = fileURLToPath(new URL('src/setup/native', packageFolder))

@@ -104,11 +104,9 @@ abstract class AdamOptimizer extends BaseOptimizer {
     gradient: Gradient,
     store: Store,
   ): void {
-    const { keep, ...factors } = this.#factors(name)
+    const factors = this.#factors(name)
     const [mean, square] = this.kept.tensorsOf(name, shape)
-    const kept = keep === 1 ? value : tf.tidy(() => tf.keep(tf.mul(value, keep)))
-    if (kept !== value) value.dispose()
-    updates.adam([kept, mean!, square!], gradient, factors, store)
+    updates.adam([value, mean!, square!], gradient, factors, store)
   }
 
   /** Returns the factors of the next step of a parameter, including the bias corrections. */

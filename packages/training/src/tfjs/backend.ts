@@ -114,7 +114,8 @@ export interface TensorBackend {
    * Layer norm over the last axis with the parameters `scale` and `shift`. Without `shift`: RMSNorm.
    * `gradients` returns one gradient per tensor argument, in order.
    */
-  readonly normalize?: (epsilon: number, x: Tensor, scale: Tensor, shift?: Tensor) => Differentiable
+  readonly normalize?:
+    ((epsilon: number, x: Tensor, scale: Tensor, shift?: Tensor) => Differentiable) | undefined
 
   /** Computes x sigmoid(linear x + cubic x^3). Both factors are at least 0. No second derivatives. */
   readonly gate?: (x: Tensor, linear: number, cubic: number) => Differentiable
@@ -149,7 +150,7 @@ export interface TensorBackend {
    * Causal attention of rows [batch, length, 3 x heads x size], which are the queries, keys and values of
    * all heads. The result is [batch, length, heads x size].
    */
-  readonly attention?: (rows: Tensor, size: number) => Differentiable
+  readonly attention?: ((rows: Tensor, size: number) => Differentiable) | undefined
 
   /**
    * Copies the keys and values of `rows` [batch, length, 3 x heads x size] into the memory of a cache
@@ -301,6 +302,8 @@ export interface AdamFactors {
   /** The number of this update, starting with 1. */
   readonly step: number
   readonly epsilon: number
+  /** The factor of the value before the step, for decoupled weight decay. */
+  readonly keep: number
 }
 
 /**

@@ -253,7 +253,7 @@ class Call {
   }
 
   napi_env env_;
-  std::array<napi_value, 8> arguments_{};
+  std::array<napi_value, 9> arguments_{};
   tfnodejs::TFJSBackend* backend_ = nullptr;
   // Found when it is first needed: kernels need none.
   mutable tensorflow::Device* device_ = nullptr;

@@ -5,45 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
 #include "kernels.h"
+#include "vectors.h"
 
 namespace few_rows {
 
 // The most rows for which this is faster than Eigen.
 constexpr int64_t kMost = 32;
-
-#if defined(__AVX512F__)
-constexpr int64_t kLanes = 16;
-#elif defined(__AVX2__)
-constexpr int64_t kLanes = 8;
-#else
-constexpr int64_t kLanes = 4;
-#endif
-constexpr bool kManyRegisters = kLanes == 16;
-
-// Vectors may be at any address that is aligned for float.
-typedef float Vector __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
-
-inline Vector Load(const float* at) { return *reinterpret_cast<const Vector*>(at); }
-inline void Store(float* at, Vector v) { *reinterpret_cast<Vector*>(at) = v; }
-
-// sum += factor vector, with one rounding if the processor supports FMA
-inline void AddProduct(float factor, Vector vector, Vector& sum) {
-#if defined(__AVX512F__)
-  sum = _mm512_fmadd_ps(_mm512_set1_ps(factor), vector, sum);
-#elif defined(__AVX2__)
-  sum = _mm256_fmadd_ps(_mm256_set1_ps(factor), vector, sum);
-#else
-  sum += factor * vector;
-#endif
-}
-
-// The loops over a tile have constant bounds and are unrolled, which keeps its sums in registers.
-#define TSRUN_UNROLL _Pragma("GCC unroll 32")
 
 // A tile of y += x w: R rows and V vectors of columns, over `depth` inputs. `first`: y is uninitialized.
 template <int R, int V>
@@ -181,7 +150,5 @@ inline void WeightGradient(Product p, const float* x, const float* dz, bool adds
   for (; k + K <= p.inputs; k += K) OuterRows<K>(p, x + k, dz, adds, dw + k * p.outputs);
   for (; k < p.inputs; k++) OuterRows<1>(p, x + k, dz, adds, dw + k * p.outputs);
 }
-
-#undef TSRUN_UNROLL
 
 }  // namespace few_rows

@@ -5,7 +5,9 @@
 #include <Eigen/Core>
 #include <cmath>
 
+#include "attention.h"
 #include "few-rows.h"
+#include "rows.h"
 
 namespace {
 
@@ -81,10 +83,23 @@ void Adam(int64_t size, AdamFactors f, const float* gradient, float* mean, float
   Out<Values> m(mean, size), v(square, size);
   m += (g - m) * (1.0f - f.beta1);
   v += (g.square() - v) * (1.0f - f.beta2);
-  Out<Values>(value, size) -= (m * rate) / (v.sqrt() + f.epsilon);
+  Out<Values> w(value, size);
+  w = w * f.keep - (m * rate) / (v.sqrt() + f.epsilon);
+}
+
+void Attention(Heads heads, int64_t first, int64_t last, const float* rows, float* statistics, float* out) {
+  attention::Head head(heads, false);
+  for (int64_t i = first; i < last; i++) head.Forward(i, rows, statistics, out);
+}
+
+void AttentionGradient(Heads heads, int64_t first, int64_t last, const float* rows, const float* statistics,
+                       const float* dy, float* gradient) {
+  attention::Head head(heads, true);
+  for (int64_t i = first; i < last; i++) head.Backward(i, rows, statistics, dy, gradient);
 }
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Kernels tsrun_kernels = {
-    Forward, Mask, InputGradient, ParameterGradients, Descend, DescendWithMomentum, Adam};
+    Forward, Mask, InputGradient, ParameterGradients, Descend, DescendWithMomentum, Adam,
+    rows::Normalize, rows::NormalizeGradient, rows::Gate, rows::CrossEntropy, Attention, AttentionGradient};

@@ -14,6 +14,7 @@
 
 #include "call.h"
 #include "functions.h"
+#include "operations.h"
 
 // The compiler's command line renames the binding's entry point to BINDING_ENTRY; Node calls the one in this file.
 #undef napi_register_module_v1
@@ -246,12 +247,13 @@ napi_value DescendWithMomentum(Call& call) {
   return call.Boolean(true);
 }
 
-// adam([value, mean, square, gradient], power1, power2, learningRate, beta1, beta2, epsilon) -> as descend
+// adam([value, mean, square, gradient], power1, power2, learningRate, beta1, beta2, epsilon, keep) -> as descend
 napi_value Adam(Call& call) {
   std::vector<Matrix> t;
   AdamFactors factors;
   float* const numbers[] = {&factors.power1, &factors.power2, &factors.learning_rate,
-                            &factors.beta1,  &factors.beta2,  &factors.epsilon};
+                            &factors.beta1,  &factors.beta2,  &factors.epsilon,
+                            &factors.keep};
   if (!ReadUpdate(call, 3, std::size(numbers), t)) return call.Boolean(false);
   for (size_t i = 0; i < std::size(numbers); i++) *numbers[i] = call.Number(1 + i);
   call.kernels->adam(t[0].size(), factors, t[3].data, t[1].data, t[2].data, t[0].data);
@@ -277,11 +279,10 @@ extern "C" NAPI_MODULE_EXPORT napi_value napi_register_module_v1(napi_env env, n
                {"descendWithMomentum", Guarded<DescendWithMomentum>},
                {"adam", Guarded<Adam>},
            });
-    // Older bindings take no arrays for gradients, and would ignore them.
-    napi_value kernels, takes_arrays;
-    napi_get_named_property(env, exports, "kernels", &kernels);
-    napi_get_boolean(env, true, &takes_arrays);
-    napi_set_named_property(env, kernels, "takesArrays", takes_arrays);
+    // Older bindings have no operations, and their kernels take other arguments.
+    napi_value yes;
+    napi_get_boolean(env, true, &yes);
+    napi_set_named_property(env, exports, "hasOperations", yes);
   }
   return binding;
 }
