@@ -58,6 +58,7 @@ async function repeat({ warmUps, repeats, seconds }, run) {
 function trainer(workload) {
   const kind = /** @type {'mlp'} */ (workload.kind)
   const { model, optimizer, x, labels } = trainings[kind](workload)
+  const { parameters } = model
   const one = tf.scalar(1)
   return async () => {
     const start = performance.now()
@@ -78,8 +79,8 @@ function trainer(workload) {
       tf.dispose([...gradients.values()])
       return [recorded - start, differentiated - recorded, 0]
     }
-    optimizer.step(model.parameters, gradients)
-    await finished(model.parameters[0]?.value)
+    optimizer.step(parameters, gradients)
+    await finished(parameters[0]?.value)
     const end = performance.now()
     return [recorded - start, differentiated - recorded, end - differentiated]
   }

@@ -226,8 +226,11 @@ export async function recordChain(
   }
 }
 
+/** The parameters of a segment. */
+type Parameters = Pick<LocalSegment, 'parameters'>
+
 /** Reports each gradient once. For a parameter of several segments, reports the sum. */
-function sharedGradients(segments: readonly LocalSegment[], onGradient: GradientListener) {
+export function sharedGradients(segments: readonly Parameters[], onGradient: GradientListener) {
   /** The number of pending backward passes of each parameter that several segments use. */
   const left = new Map<Parameter, number>()
   const sums = new Map<string, Tensor>()
@@ -242,7 +245,7 @@ function sharedGradients(segments: readonly LocalSegment[], onGradient: Gradient
   return {
     /** The gradient listener that segments report to. */
     listener: left.size === 0 ? onGradient : take,
-    finish({ parameters }: LocalSegment) {
+    finish({ parameters }: Parameters) {
       for (const parameter of parameters) {
         const count = left.get(parameter)
         if (count === undefined) continue

@@ -75,7 +75,8 @@ export const parametersIn = remembered((operations: readonly Operation[]): reado
         return operation.weight
       case 'residual':
         return parametersIn(operation.operations)
-      default:
+      case 'attention':
+      case 'gate':
         return []
     }
   }),

@@ -1,11 +1,17 @@
 import { tsrError } from '@tsrun/core'
+import { sharedGradients } from '../autograd/chain.ts'
 import { checkParameter, record } from '../autograd/record.ts'
 import { isTapeActive } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import { operationsOf, type Module } from '../model/module.ts'
 import { joinedOperations, parametersIn, remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
-import { checkedRecording, type Recording, type RecordOptions } from '../model/recording.ts'
+import {
+  checkedRecording,
+  type GradientListener,
+  type Recording,
+  type RecordOptions,
+} from '../model/recording.ts'
 import type { OperationPasses } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import { convolveAndPool } from './convolution.ts'
@@ -43,9 +49,10 @@ export function recordLayers(
   const parameters = parametersIn(operations)
   const before = layers.slice(0, count)
   const others = [...new Set(before.flatMap(({ parameters }) => parameters))]
-  // A recording reports each gradient once, so no parameter may belong to two parts.
-  const isDivisible = areDistinct(parameters) && !others.some((other) => parameters.includes(other))
-  if (!isDivisible) return onTape()
+  // Operations report one gradient for each of their parameters: no more, and none of those that a subclass
+  // leaves out of its parameters.
+  const isComplete = new Set([...others, ...parameters]).size === module.parameters.length
+  if (!isComplete || !areDistinct(parameters)) return onTape()
   const canRecord = currentBackend().recordOperations !== undefined && !isTapeActive()
   const recordRest = (input: Tensor, needsInputGradient: boolean) =>
     recordKnown(operations, parameters, input, needsInputGradient, count === 0)
@@ -58,7 +65,7 @@ export function recordLayers(
         record((input) => applyLayers(layers.slice(count), input), first.value, parameters, {
           needsInputGradient: needsGradient,
         })
-      return joined(first, second, needsGradient)
+      return joined({ parameters: others, passes: first }, { parameters, passes: second })
     } catch (error) {
       first.dispose()
       throw error
@@ -122,16 +129,25 @@ function after(operation: Operation, width: number, rank: number): number | unde
   }
 }
 
-/**
- * The passes of two parts, of which the second takes the output of the first.
- *
- * @param hasGradient - whether the first part needs the gradient of its output
- */
-function joined(
-  first: Required<Recording>,
-  second: OperationPasses,
-  hasGradient: boolean,
-): OperationPasses {
+interface Part {
+  readonly parameters: readonly Parameter[]
+  readonly passes: OperationPasses
+}
+
+/** The passes of two parts. The second takes the output of the first. */
+function joined(first: Part, second: Part): OperationPasses {
+  /** Runs both parts, and reports the gradient of a parameter of both once. */
+  const report = <T>(
+    onGradient: GradientListener,
+    run: (gradients: ReturnType<typeof sharedGradients>) => T,
+  ) => {
+    const gradients = sharedGradients([first, second], onGradient)
+    try {
+      return run(gradients)
+    } finally {
+      gradients.dispose()
+    }
+  }
   /** Continues with the gradient of the second part's input, if there is one. */
   const through = (gradient: Tensor | undefined, next: (dy: Tensor) => Tensor | undefined) => {
     try {
@@ -141,18 +157,30 @@ function joined(
     }
   }
   return {
-    value: second.value,
+    value: second.passes.value,
     backward: (dy, onGradient) =>
-      through(second.backward(dy, onGradient), (between) => first.backward(between, onGradient)),
+      report(onGradient, (gradients) => {
+        const between = second.passes.backward(dy, gradients.listener)
+        gradients.finish(second)
+        return through(between, (dy) => {
+          const dx = first.passes.backward(dy, gradients.listener)
+          gradients.finish(first)
+          return dx
+        })
+      }),
     backwardInput: (dy) =>
-      through(second.backwardInput(dy), (between) => first.backwardInput(between)),
+      through(second.passes.backwardInput(dy), (between) => first.passes.backwardInput(between)),
     backwardParameters(onGradient) {
-      second.backwardParameters(onGradient)
-      if (hasGradient) first.backwardParameters(onGradient)
+      report(onGradient, (gradients) => {
+        second.passes.backwardParameters(gradients.listener)
+        gradients.finish(second)
+        if (first.parameters.length > 0) first.passes.backwardParameters(gradients.listener)
+        gradients.finish(first)
+      })
     },
     dispose() {
-      second.dispose()
-      first.dispose()
+      second.passes.dispose()
+      first.passes.dispose()
     },
   }
 }
