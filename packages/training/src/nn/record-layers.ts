@@ -7,6 +7,7 @@ import { operationsOf, type Module } from '../model/module.ts'
 import { joinedOperations, parametersIn, remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import {
+  checkAlive,
   checkedRecording,
   type GradientListener,
   type Recording,
@@ -75,7 +76,7 @@ export function recordLayers(
   const passes = canRecord ? (count > 0 ? inParts() : whole()) : onTape()
   const values = parameters.map(({ value }) => value)
   return checkedRecording(passes.value, passes, () => {
-    const stale = parameters.find(({ value }, i) => value !== values[i])
+    const stale = parameters.find(({ value }, i) => value !== values[i] || value.isDisposed)
     if (stale !== undefined) throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.name })
   })
 }
@@ -97,6 +98,7 @@ function recordKnown(
   if (dtype !== 'float32' || size === 0 || widthAfter(operations, width, rank) === undefined) {
     return undefined
   }
+  checkAlive('x', x)
   for (const parameter of parameters) checkParameter(parameter)
   return currentBackend().recordOperations!(operations, x, needsInputGradient, isWhole)
 }

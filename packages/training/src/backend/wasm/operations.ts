@@ -24,7 +24,7 @@ export function recordOperations(
   const heap = currentHeap()!
   const plan = planFor(operations, heap, ...x.shape)
   if (plan === undefined) return undefined
-  const { steps, values, gradients, rooms } = plan
+  const { steps, values, gradients, places, rooms } = plan
   const last = steps.length - 1
   const tensors = ownedResults(() => [
     tf.clone(x),
@@ -92,8 +92,7 @@ export function recordOperations(
 
     backward(dy, onGradient) {
       const begin = heap.allocate(sum(rooms))
-      const offsets = [0, rooms[0]!, rooms[0]! + rooms[1]!]
-      const at = gradients.map((_, i) => begin + offsets[roomOf(steps, i)]!)
+      const at = places.map((room) => begin + sum(rooms.slice(0, room)))
       try {
         return backward(dy, at, (report) => {
           report(onGradient)
@@ -131,31 +130,34 @@ const planFor = remembered(
     )
     /** The bytes of their gradients. The gradient of the output is only copied before an activation. */
     const gradients = steps[last]!.beforeActivation === undefined ? sizes.with(-1, 0) : sizes
+    const places = roomsFor(steps)
     return {
       steps,
       /** For each step, the bytes of what it keeps, and of the value after it, except the output. */
       values: steps.map(({ kept }, i) => bytesOf(kept) + (i < last ? sizes[i + 1]! : 0)),
       gradients,
-      /** The bytes of each room; see `roomOf`. */
-      rooms: [0, 1, 2].map((room) =>
-        Math.max(0, ...gradients.filter((_, i) => roomOf(steps, i) === room)),
+      places,
+      /** The bytes of each room; see `roomsFor`. */
+      rooms: [0, 1, 2, 3].map((room) =>
+        Math.max(0, ...gradients.filter((_, i) => places[i] === room)),
       ),
     }
   },
 )
 
 /**
- * Returns which of three rooms has the gradient of the value before step `i` in `backward`. The gradients of
- * the residual stream are added in one room. All others alternate between two: one is read while the other
- * is written.
+ * Returns which of four rooms has the gradient of the value before each step, and of the output, in `backward`.
+ * The gradients of a residual stream are added in one room. All others alternate between two rooms: one is
+ * read while the other is written. Two streams may be one step apart, so they alternate between rooms, too.
  */
-function roomOf(steps: readonly Step[], i: number): number {
-  return isStream(steps, i) ? 2 : i % 2
-}
-
-/** Whether the value before step `i` is one that a residual branch begins with or ends in. */
-function isStream(steps: readonly Step[], i: number): boolean {
-  return steps[i]?.end !== undefined || steps[i - 1]?.begin !== undefined
+function roomsFor(steps: readonly Step[]): number[] {
+  let stream = 2
+  return [...steps, undefined].map((step, i) => {
+    const isEnd = steps[i - 1]?.begin !== undefined
+    if (step?.end === undefined) return isEnd ? stream : i % 2
+    if (!isEnd) stream = 5 - stream
+    return stream
+  })
 }
 
 /** Returns the bytes for a number of floats. */
