@@ -28,7 +28,7 @@ export class Geometry {
   /** Moves to the window `index`. Must not be called if there are no windows. */
   goTo(index: i32): void {
     const line = index / this.columns
-    this.image = <usize>(line / this.rows) * <usize>this.height * this.line
+    this.image = <usize>(line / this.rows) * this.size
     this.row = (line % this.rows) * this.down - this.top
     this.column = (index % this.columns) * this.right - this.left
   }
@@ -42,9 +42,20 @@ export class Geometry {
       this.row += this.down
       if (this.row == this.rows * this.down - this.top) {
         this.row = -this.top
-        this.image += <usize>this.height * this.line
+        this.image += this.size
       }
     }
+  }
+
+  /** Whether the current window is the first of its image. */
+  @inline
+  get isFirst(): bool {
+    return this.column == -this.left && this.row == -this.top
+  }
+
+  @inline
+  get size(): usize {
+    return <usize>this.height * this.line
   }
 
   @inline

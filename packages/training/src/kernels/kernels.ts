@@ -26,6 +26,7 @@ export type KernelExports = Record<
   | 'softmax_rows'
   | 'sum_of_squares'
   | 'sum_rows'
+  | 'take_single'
   | 'take_windows'
   | 'transpose'
   | 'window_gradient',

@@ -81,8 +81,8 @@ function squareGradient(
 }
 
 /**
- * Computes the gradient of max pooling: adds dy to dx at the largest value of x in each window. If
- * several values are the largest, uses the first. dx must contain zeros.
+ * Computes the gradient of max pooling: adds dy to zeros at the largest value of x in each window. If
+ * several values are the largest, uses the first.
  *
  * @param least - windows whose values are all at most `least` get no gradient. Pass -Infinity, or 0 if x
  *   is the output of a ReLU, so that dx includes the gradient of the ReLU
@@ -98,11 +98,19 @@ export function max_pool_gradient(
   const g = changetype<Geometry>(geometry)
   const quads = g.pixel & ~15
   const isSquare = g.tall == 2 && g.wide == 2 && g.down >= 2 && g.right >= 2
+  const isCovered =
+    isSquare &&
+    quads == g.pixel &&
+    g.down + g.right == 4 &&
+    g.top + g.left == 0 &&
+    g.height == 2 * g.rows &&
+    g.width == 2 * g.columns
   g.goTo(0)
   for (; windows > 0; windows--) {
     const image = g.image
     const row = g.row
     const column = g.column
+    if (!isCovered && g.isFirst) memory.fill(dx + image, 0, g.size)
     g.advance(1)
     let channel: usize = 0
     if (isSquare && row >= 0 && row + 2 <= g.height && column >= 0 && column + 2 <= g.width) {

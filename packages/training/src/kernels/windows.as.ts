@@ -118,7 +118,50 @@ export function take_windows(
   }
 }
 
-/** Adds `patches` to the windows [first, last) of the images: the transpose of `take_windows`. */
+/**
+ * Copies the values of windows of images with one channel and a stride of 1 to `patches` [tall, wide,
+ * windows], whose rows are parts of rows of the images.
+ */
+export function take_single(
+  patches: usize,
+  images: usize,
+  first: i32,
+  last: i32,
+  geometry: usize,
+): void {
+  const g = changetype<Geometry>(geometry)
+  const stride = <usize>(last - first) << 2
+  g.goTo(first)
+  while (first < last) {
+    // Count the windows up to the end of a row of outputs.
+    const count = min(last - first, g.columns - g.column - g.left)
+    let to = patches
+    for (let i = 0; i < g.tall; i++) {
+      const row = g.row + i * g.apartRows
+      const width = row < 0 || row >= g.height ? 0 : g.width
+      const line = images + g.image + <usize>row * g.line
+      for (let j = 0; j < g.wide; j++) {
+        const column = g.column + j * g.apartColumns
+        const from = min(count, max(0, -column))
+        const until = max(from, min(count, width - column))
+        const inside = to + (<usize>from << 2)
+        const bytes = <usize>(until - from) << 2
+        clear(to, <usize>from << 2)
+        copy(inside, line + (<usize>(column + from) << 2), bytes)
+        clear(inside + bytes, <usize>(count - until) << 2)
+        to += stride
+      }
+    }
+    patches += <usize>count << 2
+    first += count
+    g.advance(count)
+  }
+}
+
+/**
+ * Adds `patches` to the windows [first, last) of the images: the transpose of `take_windows`. Clears each
+ * image before its first window.
+ */
 export function add_windows(
   images: usize,
   patches: usize,
@@ -132,6 +175,7 @@ export function add_windows(
     const image = images + g.image
     const row = g.row
     const column = g.column
+    if (g.isFirst) memory.fill(image, 0, g.size)
     const from = max(0, -column)
     const until = min(g.wide, g.width - column)
     for (let i = row; i < row + g.tall; i++) {
@@ -150,9 +194,10 @@ const IMAGES: i32 = 1
 const AVERAGE: i32 = 2
 
 /**
- * Adds the gradient of a depthwise convolution with `weights` [tall, wide, channels, multiplier] to the
- * weights (FILTER) or to the images, or factor dy to all values in each window, which is the gradient of
- * average pooling. dy is [windows, channels, multiplier].
+ * Computes the gradient of a depthwise convolution with `weights` [tall, wide, channels, multiplier]: adds
+ * it to the weights (FILTER), or writes that of the images (IMAGES). For AVERAGE, writes the gradient of
+ * average pooling: the sums of factor dy over all windows of a value. dy is [windows, channels,
+ * multiplier].
  */
 export function window_gradient(
   images: usize,
@@ -187,6 +232,7 @@ function addGradient(
     const image = images + g.image
     const row = g.row
     const column = g.column
+    if (kind != FILTER && g.isFirst) memory.fill(image, 0, g.size)
     g.advance(1)
     for (let i = max(0, row); i < min(g.height, row + g.tall); i++) {
       for (let j = max(0, column); j < min(g.width, column + g.wide); j++) {

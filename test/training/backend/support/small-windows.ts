@@ -66,11 +66,16 @@ export function* convolutions(): Generator<SmallCase> {
   for (const { image, kernel, strides, pad, where } of places(['same', 'valid', uneven])) {
     const x = [1, ...image, 2]
     const linear = [0, 1]
-    yield {
-      title: `conv2d ${where}`,
-      inputs: [x, [...kernel, 2, 2]],
-      compute: (a, w) => tf.conv2d(as(a), as(w), strides, pad),
-      linear,
+    for (const channels of [1, 2]) {
+      yield {
+        title: `conv2d ${where}, ${channels} channels`,
+        inputs: [
+          [channels, ...image, channels],
+          [...kernel, channels, 2],
+        ],
+        compute: (a, w) => tf.conv2d(as(a), as(w), strides, pad),
+        linear,
+      }
     }
     yield {
       title: `fused.conv2d ${where}`,
@@ -126,7 +131,7 @@ export function* convolutions(): Generator<SmallCase> {
 
 export function* poolings(): Generator<SmallCase> {
   for (const { image, kernel, strides, pad, where } of places(['same', 'valid', uneven])) {
-    const inputs = [[1, ...image, 2]]
+    const inputs = [[2, ...image, 2]]
     const hasEmptyWindows = typeof pad !== 'string' && (kernel[0] === 1 || kernel[1] === 1)
     yield {
       title: `maxPool ${where}`,
@@ -216,11 +221,16 @@ export function* dilated(): Generator<SmallCase> {
     if (pad === 'valid' && isTooLarge) continue
     const common = { linear: [], differentiable: false }
     const x = [1, ...image, 2]
-    yield {
-      ...common,
-      title: `conv2d, dilations for strides, ${where}`,
-      inputs: [x, [...kernel, 2, 2]],
-      compute: (a, w) => tf.conv2d(as(a), as(w), 1, pad, 'NHWC', strides),
+    for (const channels of [1, 2]) {
+      yield {
+        ...common,
+        title: `conv2d, dilations for strides, ${where}, ${channels} channels`,
+        inputs: [
+          [1, ...image, channels],
+          [...kernel, channels, 2],
+        ],
+        compute: (a, w) => tf.conv2d(as(a), as(w), 1, pad, 'NHWC', strides),
+      }
     }
     yield {
       ...common,

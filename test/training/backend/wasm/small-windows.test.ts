@@ -1,4 +1,4 @@
-import type { Rank, Tensor4D } from '@tensorflow/tfjs-core'
+import type { Rank, Tensor, Tensor4D } from '@tensorflow/tfjs-core'
 import { loadBackend, tf } from '@tsrun/training'
 import { describeSmallImages, differ, isUsual } from '../support/small-images.ts'
 import { flatVolumes, run } from '../support/small-windows.ts'
@@ -39,6 +39,23 @@ it.each<[shape: [number, number, number, number], size: number]>([
     expect([...dx!.dataSync()]).toEqual(new Array(x.size).fill(0))
   }
 })
+
+it.each([1, 2])(
+  'windows of %i channels that need several parts have the values of cpu',
+  async (channels) => {
+    const compute = async (backend: 'cpu' | 'wasm') => {
+      await loadBackend(backend)
+      const whole = (shape: number[], seed: number) =>
+        tf.cast(tf.randomUniform(shape, -9, 9, 'int32', seed), 'float32')
+      const [x, filter] = [whole([3, 70, 60, channels], 1), whole([3, 3, channels, 3], 2)]
+      const y = (image: Tensor, weights: Tensor) =>
+        tf.conv2d(image as Tensor4D, weights as Tensor4D, 1, 'same')
+      const dy = whole([3, 70, 60, 3], 3)
+      return [y(x, filter), ...tf.grads(y)([x, filter], dy)].map((result) => [...result.dataSync()])
+    }
+    expect(await compute('wasm')).toEqual(await compute('cpu'))
+  },
+)
 
 it('windows larger than an image and its padding are refused on wasm', async () => {
   await loadBackend('wasm')

@@ -216,7 +216,7 @@ const WITHOUT_COPY = ['SkylakeX', 'Cooperlake', 'SapphireRapids']
 
 /** Whether transposing b first takes less time than reading b across its rows without a copy. */
 function isFasterTransposed({ kernels = '' }: Blas, [m, n, k]: ProductSize): boolean {
-  return m >= 48 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
+  return m >= 16 && n * k <= UNPACKED / 8 && WITHOUT_COPY.includes(kernels)
 }
 
 /** Returns how many rows and columns, and how much of the inner dimension, to compute at once. */
@@ -233,13 +233,13 @@ function blockOf(
     // If the rows of b are shorter, the kernels for a transposed b lose more time than a copy takes.
     return [m, k >= 1024 && columns > 0 ? columns : n, k]
   }
-  if (count > 16 * UNPACKED) {
+  if (count > 40 * UNPACKED) {
     // Compute whole rows of c, because c does not fit into the caches.
     const rows = multiplesOf4(UNPACKED / (n * k))
     return [a.transposed === true || rows < 8 ? m : rows, n, k]
   }
-  // Choose a part of b that fits into the first-level cache.
-  const columns = even(n, 64)
+  // Choose a part of b that fits into the first-level cache. Its rows are whole vectors of 16 values.
+  const columns = even(n, Math.max(64, 8192 / k), 16)
   const depth = even(k, 8192 / columns)
   return [even(m, (0.8 * UNPACKED) / (columns * depth)), columns, depth]
 }
@@ -248,9 +248,9 @@ function multiplesOf4(limit: number): number {
   return 4 * Math.floor(limit / 4)
 }
 
-/** Divides `total` into equal parts of at most `most`, and rounds their size to a multiple of 4. */
-function even(total: number, most: number): number {
-  return 4 * Math.ceil(total / Math.ceil(total / most) / 4)
+/** Divides `total` into equal parts of at most `most`, and rounds their size up to a multiple of `unit`. */
+function even(total: number, most: number, unit = 4): number {
+  return unit * Math.ceil(total / Math.ceil(total / most) / unit)
 }
 
 /** An operand of a product: a row-major matrix at an address, or its transpose. */

@@ -65,10 +65,9 @@ function convolve({ inputs, attrs, backend }: Call<'x' | 'filter'>): TensorInfo 
   const { heap } = windows
   const start = bias === undefined ? 0 : heap.addressOf(bias)
   windows.forParts((first, last, geometry, patches) => {
-    heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
     heap.multiply(
       heap.addressOf(out) + 4 * first * outputs,
-      { at: patches },
+      windows.take(patches, x, first, last, geometry),
       { at: heap.addressOf(filter) },
       [last - first, outputs, windows.values],
       { start, relu: attrs.activation === 'relu' },
@@ -139,10 +138,10 @@ function filterGradient({ inputs, attrs, backend }: Call<'x' | 'dy'>): TensorInf
   const out = zeros(backend, filterShape)
   const { heap } = windows
   windows.forParts((first, last, geometry, patches) => {
-    heap.kernels.take_windows(patches, heap.addressOf(x), first, last, geometry)
+    const { at, transposed } = windows.take(patches, x, first, last, geometry)
     heap.multiply(
       heap.addressOf(out),
-      { at: patches, transposed: true },
+      { at, transposed: !transposed },
       { at: heap.addressOf(dy) + 4 * first * outputs },
       [windows.values, outputs, last - first],
       { accumulates: true },
@@ -157,7 +156,7 @@ function inputGradient({ inputs, attrs, backend }: Call<'dy' | 'filter'>): Tenso
   const inputShape = attrs.inputShape!
   const windows = windowsOf(backend, convolutionPlaces(inputShape, filter.shape, attrs))
   const outputs = filter.shape[3]!
-  const out = zeros(backend, inputShape)
+  const out = windows.sums(inputShape)
   const { heap, values } = windows
   // Transpose the filter once for all parts: products with a transposed operand are slower.
   const transposed = runKernel(
@@ -188,18 +187,23 @@ function depthwiseGradient({ inputs, attrs, backend }: Call<'dy'>): TensorInfo {
   const weights = filter?.shape ?? attrs.filterShape!
   const places = convolutionPlaces(images, weights, attrs, true)
   const kind = x === undefined ? IMAGES : FILTER
-  return sumOver(places, backend, x === undefined ? images : weights, (out, { count }, at) => {
-    run('window_gradient', [x ?? out, filter ?? out, dy], kind, 0, count, weights[3]!, at)
+  const windows = windowsOf(backend, places)
+  const out = x === undefined ? windows.sums(images) : zeros(backend, weights)
+  windows.use((at) => {
+    run('window_gradient', [x ?? out, filter ?? out, dy], kind, 0, windows.count, weights[3]!, at)
   })
+  return out
 }
 
 function maxPoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): TensorInfo {
   const { dy, input } = inputs
-  const places = poolingPlaces(input.shape, attrs)
+  const { use, sums, count } = windowsOf(backend, poolingPlaces(input.shape, attrs))
+  const out = sums(input.shape)
   const least = attrs.isRectified === true ? 0 : -Infinity
-  return sumOver(places, backend, input.shape, (out, { count }, geometry) => {
+  use((geometry) => {
     run('max_pool_gradient', [out, input, dy], count, geometry, least)
   })
+  return out
 }
 
 /**
@@ -210,22 +214,10 @@ function averagePoolGradient({ inputs, attrs, backend }: Call<'dy' | 'input'>): 
   const { dy, input } = inputs
   const places = poolingPlaces(input.shape, attrs)
   const factor = 1 / (places.filterHeight * places.filterWidth)
-  return sumOver(places, backend, input.shape, (out, { count }, at) => {
-    run('window_gradient', [out, undefined, dy], AVERAGE, factor, count, 1, at)
-  })
-}
-
-/** Returns a tensor of zeros to which `add` has added the contributions of all windows. */
-function sumOver(
-  places: Places,
-  backend: WasmModule,
-  shape: readonly number[],
-  add: (out: TensorInfo, windows: Windows, geometry: number) => void,
-): TensorInfo {
-  const windows = windowsOf(backend, places)
-  const out = zeros(backend, shape)
-  windows.use((geometry) => {
-    add(out, windows, geometry)
+  const { use, sums, count } = windowsOf(backend, places)
+  const out = sums(input.shape)
+  use((geometry) => {
+    run('window_gradient', [out, undefined, dy], AVERAGE, factor, count, 1, geometry)
   })
   return out
 }
@@ -237,11 +229,9 @@ function zeros(backend: WasmModule, shape: readonly number[]): TensorInfo {
 }
 
 /** The number of bytes of windows that are processed together, so that they fit the cache of a core. */
-const PART = 2 ** 17
+const PART = 2 ** 18
 /** The smallest number of windows of a part, because each part reads the whole filter. */
 const LEAST = 64
-
-type Windows = ReturnType<typeof windowsOf>
 
 function windowsOf(backend: WasmModule, places: Places) {
   const heap = heapOf(backend)
@@ -283,6 +273,16 @@ function windowsOf(backend: WasmModule, places: Places) {
     count,
     values,
     use,
+    /** Returns a tensor for the sums of kernels, which clear an image before its first window. */
+    sums: (images: readonly number[]) =>
+      count === 0 ? zeros(backend, images) : backend.makeOutput(images, 'float32'),
+    /** Copies the values of windows to `patches`. Returns the matrix [windows, values]. */
+    take(patches: number, x: TensorInfo, first: number, last: number, geometry: number) {
+      const transposed = places.inChannels === 1 && places.strideWidth === 1
+      const kernel = transposed ? 'take_single' : 'take_windows'
+      heap.kernels[kernel](patches, heap.addressOf(x), first, last, geometry)
+      return { at: patches, transposed }
+    },
     /** Calls `run` for ranges of windows that fit the cache, one after the other. */
     forParts(run: (first: number, last: number, geometry: number, patches: number) => void) {
       const fitting = Math.max(LEAST, Math.floor(PART / (4 * values)))
