@@ -356,6 +356,8 @@ describe('operations on wasm', () => {
     ],
     ['it uses a layer twice', 0, () => twice(first())],
     ['a child was replaced', 0, replaced],
+    ['it has no record', 0, () => Object.assign(first(), { record: undefined })],
+    ['it has no operations', 0, () => Object.assign(first(), { operations: undefined })],
     ['the method of a layer was replaced', 0, () => chainOf(first(), patched())],
     ['a layer is a dropout', 1, () => chainOf(first(), dropout(), linear('last', 6, 6))],
     [
