@@ -50,10 +50,10 @@ export function recordLayers(
   const parameters = parametersIn(operations)
   const before = layers.slice(0, count)
   const others = [...new Set(before.flatMap(({ parameters }) => parameters))]
-  // Operations report one gradient for each of their parameters: no more, and none of those that a subclass
-  // leaves out of its parameters.
-  const isComplete = new Set([...others, ...parameters]).size === module.parameters.length
-  if (!isComplete || !areDistinct(parameters)) return onTape()
+  // Operations report one gradient for each of their parameters, also if a subclass of the module leaves it
+  // out of its `parameters`.
+  const total = parameters.length + others.filter((other) => !parameters.includes(other)).length
+  if (total !== module.parameters.length || !areDistinct(parameters)) return onTape()
   const canRecord = currentBackend().recordOperations !== undefined && !isTapeActive()
   const recordRest = (input: Tensor, needsInputGradient: boolean) =>
     recordKnown(operations, parameters, input, needsInputGradient, count === 0)

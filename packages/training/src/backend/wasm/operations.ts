@@ -24,7 +24,7 @@ export function recordOperations(
   const heap = currentHeap()!
   const plan = planFor(operations, heap, ...x.shape)
   if (plan === undefined) return undefined
-  const { steps, values, gradients, places, rooms } = plan
+  const { steps, values, gradients, places, bytes } = plan
   const last = steps.length - 1
   const tensors = ownedResults(() => [
     tf.clone(x),
@@ -91,8 +91,8 @@ export function recordOperations(
     value: output,
 
     backward(dy, onGradient) {
-      const begin = heap.allocate(sum(rooms))
-      const at = places.map((room) => begin + sum(rooms.slice(0, room)))
+      const begin = heap.allocate(bytes)
+      const at = places.map((place) => begin + place)
       try {
         return backward(dy, at, (report) => {
           report(onGradient)
@@ -130,17 +130,20 @@ const planFor = remembered(
     )
     /** The bytes of their gradients. The gradient of the output is only copied before an activation. */
     const gradients = steps[last]!.beforeActivation === undefined ? sizes.with(-1, 0) : sizes
-    const places = roomsFor(steps)
+    const rooms = roomsFor(steps)
+    /** The bytes of each room. */
+    const bytes = [0, 1, 2, 3].map((room) =>
+      Math.max(0, ...gradients.filter((_, i) => rooms[i] === room)),
+    )
     return {
       steps,
       /** For each step, the bytes of what it keeps, and of the value after it, except the output. */
-      values: steps.map(({ kept }, i) => bytesOf(kept) + (i < last ? sizes[i + 1]! : 0)),
-      gradients,
-      places,
-      /** The bytes of each room; see `roomsFor`. */
-      rooms: [0, 1, 2, 3].map((room) =>
-        Math.max(0, ...gradients.filter((_, i) => places[i] === room)),
-      ),
+      values: layoutOf(steps.map(({ kept }, i) => bytesOf(kept) + (i < last ? sizes[i + 1]! : 0))),
+      gradients: layoutOf(gradients),
+      /** The offset of each gradient in the memory of `backward`. */
+      places: rooms.map((room) => sum(bytes.slice(0, room))),
+      /** The bytes of that memory. */
+      bytes: sum(bytes),
     }
   },
 )
@@ -165,33 +168,40 @@ function bytesOf(count: number): number {
   return LINE * Math.ceil((4 * count) / LINE)
 }
 
-/** Creates memory for values of the given sizes, in blocks that are tensors, so that tf.memory counts them. */
-function blocksFor(heap: WasmHeap, sizes: readonly number[]): Tensor[] {
-  return groupsOf(sizes).map((group) => heap.scoped([sum(group) / 4]))
+interface Layout {
+  /** The number of floats of each block. */
+  readonly blocks: readonly number[]
+  /** The block of each value, and its offset in bytes. */
+  readonly places: readonly (readonly [block: number, offset: number])[]
 }
 
-/** Returns the addresses of the values in the blocks that `blocksFor` has created. */
-function addressesIn(heap: WasmHeap, sizes: readonly number[], blocks: readonly Tensor[]) {
-  return groupsOf(sizes).flatMap((group, i) => {
-    let next = heap.addressOf(blocks[i]!)
-    return group.map((size) => (next += size) - size)
-  })
-}
-
-const groupsOf = remembered((sizes: readonly number[]) => {
-  const groups: number[][] = []
-  let total = Infinity
-  for (const size of sizes) {
-    total += size
-    if (total <= BLOCK) {
-      groups.at(-1)!.push(size)
-    } else {
-      groups.push([size])
-      total = size
+/** Lays out values of the given sizes in blocks. */
+function layoutOf(sizes: readonly number[]): Layout {
+  const blocks: number[] = []
+  let end = Infinity
+  const places = sizes.map((size) => {
+    if (end + size > BLOCK) {
+      blocks.push(0)
+      end = 0
     }
-  }
-  return groups
-})
+    const place = [blocks.length - 1, end] as const
+    end += size
+    blocks[blocks.length - 1] = end / 4
+    return place
+  })
+  return { blocks, places }
+}
+
+/** Creates the blocks of a layout as tensors, so that tf.memory counts them. */
+function blocksFor(heap: WasmHeap, { blocks }: Layout): Tensor[] {
+  return blocks.map((size) => heap.scoped([size]))
+}
+
+/** Returns the addresses of values in the blocks of their layout. */
+function addressesIn(heap: WasmHeap, { places }: Layout, blocks: readonly Tensor[]): number[] {
+  const addresses = blocks.map((block) => heap.addressOf(block))
+  return places.map(([block, offset]) => addresses[block]! + offset)
+}
 
 function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0)
