@@ -132,7 +132,7 @@ export function fitsForward(
   while (part !== null && !Object.hasOwn(part, method) && !Object.hasOwn(part, 'forward')) {
     part = Object.getPrototypeOf(part) as object | null
   }
-  return part !== null && Object.hasOwn(part, method)
+  return part !== null && Object.hasOwn(part, method) && module[method] !== undefined
 }
 
 /** Returns the layers of a model in order; without `layers`, the model; without `forward`, nothing. */

@@ -7,6 +7,7 @@ import { operationsOf, type Module } from '../model/module.ts'
 import { joinedOperations, parametersIn, remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
 import {
+  checkAlive,
   checkedRecording,
   type GradientListener,
   type Recording,
@@ -47,10 +48,12 @@ export function recordLayers(
   const operations = joinedOperations(known.slice(count))
   if (operations === undefined) return onTape()
   const parameters = parametersIn(operations)
-  // A recording of operations reports each gradient once.
-  if (!areDistinct(parameters)) return onTape()
   const before = layers.slice(0, count)
   const others = [...new Set(before.flatMap(({ parameters }) => parameters))]
+  // Operations report one gradient for each of their parameters, also if a subclass of the module leaves it
+  // out of its `parameters`.
+  const total = parameters.length + others.filter((other) => !parameters.includes(other)).length
+  if (total !== module.parameters.length || !areDistinct(parameters)) return onTape()
   const canRecord = currentBackend().recordOperations !== undefined && !isTapeActive()
   const recordRest = (input: Tensor, needsInputGradient: boolean) =>
     recordKnown(operations, parameters, input, needsInputGradient, count === 0)
@@ -73,7 +76,7 @@ export function recordLayers(
   const passes = canRecord ? (count > 0 ? inParts() : whole()) : onTape()
   const values = parameters.map(({ value }) => value)
   return checkedRecording(passes.value, passes, () => {
-    const stale = parameters.find(({ value }, i) => value !== values[i])
+    const stale = parameters.find(({ value }, i) => value !== values[i] || value.isDisposed)
     if (stale !== undefined) throw tsrError('ERR_TSR_STALE_RECORDING', { parameter: stale.name })
   })
 }
@@ -95,6 +98,7 @@ function recordKnown(
   if (dtype !== 'float32' || size === 0 || widthAfter(operations, width, rank) === undefined) {
     return undefined
   }
+  checkAlive('x', x)
   for (const parameter of parameters) checkParameter(parameter)
   return currentBackend().recordOperations!(operations, x, needsInputGradient, isWhole)
 }

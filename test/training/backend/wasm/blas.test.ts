@@ -11,7 +11,8 @@ const entry = fileURLToPath(new URL('../../../../packages/training/dist/index.js
 /** Runs a module in a process of its own, whose environment a library sees. */
 function run(script: string, env: Record<string, string>) {
   const source = `
-    import { Linear, loadBackend, ShardedMLP, sumInto, tf, trainer } from ${JSON.stringify(entry)}
+    import * as training from ${JSON.stringify(entry)}
+    const { Block, Linear, loadBackend, record, recordModule, ShardedMLP, sumInto, tf, trainer } = training
     /** Products of odd sizes in all transpositions, with a bias and a ReLU too. */
     const products = () => [0, 1, 2, 3].flatMap((bits) => {
       const [ta, tb] = [bits > 1, bits % 2 > 0]
@@ -181,6 +182,33 @@ withCompiler.describe('a BLAS', () => {
       console.log(...taken, isExpected(part), others)`
     const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
     expect(stdout).toBe(`${names} true 100\n`)
+  })
+
+  it('gives a transformer block the results of the tape and of the kernels, up to rounding', async () => {
+    const script = `
+      await loadBackend('wasm')
+      const block = new Block({ name: 'h', width: 40, heads: 2, deviation: 0.3 })
+      const x = tf.randomNormal([2, 70, 40], 0, 1, 'float32', 1)
+      const results = (recording) => {
+        const found = new Map([['value', recording.value.dataSync()]])
+        const dy = tf.randomNormal([2, 70, 40], 0, 1, 'float32', 2)
+        const dx = recording.backward(dy, ({ name }, gradient) => found.set(name, gradient.dataSync()))
+        return found.set('dx', dx.dataSync())
+      }
+      const options = { needsInputGradient: true }
+      const fast = results(recordModule(block, x, options))
+      const taped = results(record((h) => block.forward(h), x, block.parameters, options))
+      await loadBackend('wasm', { math: 'exact' })
+      const exact = results(recordModule(block, x, options))
+      const areClose = [taped, exact].every((others) =>
+        [...fast].every(([name, values]) => {
+          const scale = Math.max(...values.map(Math.abs))
+          return distance(values, others.get(name)) < 1e-4 * scale
+        }),
+      )
+      console.log(fast.size, areClose, distance(fast.get('dx'), exact.get('dx')) > 0)`
+    const { stdout } = await run(script, { TSRUN_BLAS: fake.path })
+    expect(stdout).toBe('14 true true\n')
   })
 
   it('computes no more products after deterministic training has begun', async () => {

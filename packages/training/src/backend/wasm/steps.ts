@@ -21,11 +21,9 @@ export interface Step {
   readonly masks?: boolean
   /** @param residual - the address of values that are added to the result; 0: none */
   forward(y: number, x: number, kept: number, residual: number): void
-  /**
-   * Writes the gradient of what an activation is applied to; `dz` may be `dy`. Returns its address, which is
-   * `dy` if there is no activation.
-   */
-  beforeActivation?(dz: number, dy: number, y: number, kept: number): number
+  /** Writes the gradient of what the activation is applied to; `dz` may be `dy`. Absent without activation. */
+  readonly beforeActivation?:
+    ((dz: number, dy: number, y: number, kept: number) => void) | undefined
   /** Writes the gradient of x. Returns a function that reports the gradients of parameters. */
   backward(dx: number, dz: number, x: number, kept: number, options: BackwardOptions): Report
 }
@@ -140,12 +138,13 @@ function linearStep(heap: WasmHeap, rows: number, product: Product): Step {
       if (gate === undefined) return
       heap.kernels.gate(y, kept, y, rows, outputs, isLate ? start : 0, gate.linear, gate.cubic)
     },
-    beforeActivation(dz, dy, y, kept) {
-      if (isRectified) heap.kernels.mask(dz, dy, y, count)
-      else if (gate !== undefined) heap.kernels.multiply(dz, dy, kept, count)
-      else return dy
-      return dz
-    },
+    beforeActivation:
+      isRectified || gate !== undefined
+        ? (dz, dy, y, kept) => {
+            if (isRectified) heap.kernels.mask(dz, dy, y, count)
+            else heap.kernels.multiply(dz, dy, kept, count)
+          }
+        : undefined,
     backward(dx, dz, x, _, { isNeeded, mask }) {
       if (isNeeded) {
         const right = { at: heap.addressOf(weight.value), transposed: !isTransposed }
@@ -210,19 +209,25 @@ function normalizeStep(
   const [width] = scale.shape as [number]
   const addressOf = (parameter: Parameter | undefined) =>
     parameter === undefined ? 0 : heap.addressOf(parameter.value)
+  const report = (onGradient: GradientListener, parameter: Parameter, at: number) => {
+    const gradient = heap.tensor(parameter.shape)
+    heap.kernels.scale(heap.addressOf(gradient), at, width, 1)
+    onGradient(parameter, gradient)
+  }
   return {
     width,
-    kept: 3 * rows,
+    // The statistics, then the gradients of the parameters.
+    kept: 3 * rows + 2 * width,
     forward(y, x, kept) {
       heap.kernels.normalize(y, kept, x, addressOf(scale), addressOf(shift), rows, width, epsilon)
     },
     backward(dx, dy, x, kept, { residual }) {
-      const ofScale = heap.tensor(scale.shape)
-      const ofShift = shift && heap.tensor(shift.shape)
+      const ofScale = kept + 12 * rows
+      const ofShift = ofScale + 4 * width
       heap.kernels.normalize_gradients(
         dx,
-        heap.addressOf(ofScale),
-        ofShift === undefined ? 0 : heap.addressOf(ofShift),
+        ofScale,
+        shift === undefined ? 0 : ofShift,
         dy,
         x,
         addressOf(scale),
@@ -233,8 +238,8 @@ function normalizeStep(
         residual,
       )
       return (onGradient) => {
-        if (ofShift !== undefined) onGradient(shift!, ofShift)
-        onGradient(scale, ofScale)
+        if (shift !== undefined) report(onGradient, shift, ofShift)
+        report(onGradient, scale, ofScale)
       }
     },
   }
