@@ -3,6 +3,7 @@ import {
   type Border,
   borderOf,
   correctVolumes,
+  type KernelCall,
   padded,
   paddedShape,
   type Places,
@@ -33,6 +34,7 @@ interface Call {
  * the images. tfjs-node supports only `same` and `valid`, except in the forward pass of convolutions.
  */
 export function installPadding(): void {
+  for (const name of ['Conv2D', 'FusedConv2D', 'Conv3D']) correctSingleColumns(name)
   const images = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
   const filters = ['Conv2DBackpropFilter', 'DepthwiseConv2dNativeBackpropFilter']
   for (const name of [...images, ...filters]) install(name, ofImages)
@@ -46,6 +48,30 @@ export function installPadding(): void {
     return poolGradient({ ...call, inputs: { ...call.inputs, dy } }, 0)
   })
   correctVolumes('tensorflow')
+}
+
+/**
+ * Adds a channel of zeros to convolutions with one channel, a stride, and one column of outputs. On CPUs
+ * with AVX-512, oneDNN computes their second and later rows from wrong values.
+ */
+function correctSingleColumns(kernelName: string): void {
+  type Call = KernelCall<'x' | 'filter', WindowAttributes>
+  replaceKernel<Call>(kernelName, 'tensorflow', (original) => (call) => {
+    const { x, filter } = call.inputs
+    const { strides, pad, dataFormat } = call.attrs
+    const [width, channels] = x.shape.slice(-2) as [number, number]
+    if (channels !== 1 || dataFormat === 'NCHW' || typeof strides === 'number')
+      return original(call)
+    const stride = strides.at(-1)!
+    const last = pad === 'same' ? width - 1 : width - filter.shape.at(-3)!
+    if (stride === 1 || stride <= last) return original(call)
+    const along = (axis: number, { shape }: TensorInfo): Border =>
+      shape.map((_, i) => [0, i === shape.length + axis ? 1 : 0])
+    return tf.tidy(() => {
+      const inputs = { x: padded(x, along(-1, x)), filter: padded(filter, along(-2, filter)) }
+      return original({ ...call, inputs: { ...call.inputs, ...inputs } }) as Tensor
+    })
+  })
 }
 
 function install(kernelName: string, compute: (call: Call) => Tensor): void {

@@ -102,7 +102,7 @@ export function max_pool_gradient(
     isSquare &&
     quads == g.pixel &&
     g.down + g.right == 4 &&
-    g.top + g.left == 0 &&
+    (g.top | g.left) == 0 &&
     g.height == 2 * g.rows &&
     g.width == 2 * g.columns
   g.goTo(0)

@@ -70,7 +70,7 @@ export function* convolutions(): Generator<SmallCase> {
       yield {
         title: `conv2d ${where}, ${channels} channels`,
         inputs: [
-          [channels, ...image, channels],
+          [2, ...image, channels],
           [...kernel, channels, 2],
         ],
         compute: (a, w) => tf.conv2d(as(a), as(w), strides, pad),

@@ -57,6 +57,38 @@ it.each([1, 2])(
   },
 )
 
+it('gradients of max pooling are written completely into memory that contained NaN on wasm', async () => {
+  await loadBackend('wasm')
+  for (const channels of [1, 3, 4, 5, 8, 16, 17]) {
+    for (const image of [
+      [4, 6],
+      [5, 6],
+      [4, 7],
+    ])
+      for (const pad of ['same', 'valid', 1] as const) {
+        for (const strides of [
+          [2, 2],
+          [1, 3],
+          [3, 1],
+          [2, 3],
+        ] as [number, number][]) {
+          const shape = [3, ...image, channels]
+          const gradient = (backend: string) => {
+            tf.fill(shape, NaN).dispose()
+            const x = tf.randomUniform(shape, -1, 1, 'float32', 1) as Tensor4D
+            const dx = tf.grad((y: Tensor4D) => tf.maxPool(y, 2, strides, pad))(x)
+            return { backend, values: [...dx.dataSync()] }
+          }
+          const found = tf.tidy(() => gradient('wasm').values)
+          await loadBackend('cpu')
+          const expected = tf.tidy(() => gradient('cpu').values)
+          await loadBackend('wasm')
+          expect(found).toEqual(expected)
+        }
+      }
+  }
+})
+
 it('windows larger than an image and its padding are refused on wasm', async () => {
   await loadBackend('wasm')
   const x = tf.ones<Rank.R4>([1, 1, 1, 2])
