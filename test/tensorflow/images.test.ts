@@ -183,6 +183,18 @@ describeIt('images on tensorflow', () => {
     expect(found).toEqual([15, 16, 16, 16].map((columns) => Array<number>(columns).fill(6)))
     expect(operations).toEqual(['Sum', ...Array<string>(3).fill('BiasAddGrad')])
   })
+
+  it('computes gradients of filters of 1 x 1 with different strides for rows and columns', async () => {
+    const result = await run(`
+      const x = tf.range(0, 52).reshape([1, 4, 13, 1])
+      const filter = tf.ones([1, 1, 1, 1])
+      const gradient = tf.grad((filter) => tf.conv2d(x, filter, [2, 1], 'same'))
+      const all = new Set()
+      for (let i = 0; i < 200; i++) tf.tidy(() => all.add(gradient(filter).dataSync()[0]))
+      return [...all]`)
+    // Rows 0 and 2 of the image.
+    expect(result).toEqual([13 * 6 + 13 * 32])
+  })
 })
 
 const { it: itIf } = needing(

@@ -35,6 +35,7 @@ interface Call {
  */
 export function installPadding(): void {
   for (const name of ['Conv2D', 'FusedConv2D', 'Conv3D']) correctSingleColumns(name)
+  correctUnevenPoints()
   const images = ['Conv2D', 'FusedConv2D', 'DepthwiseConv2dNative', 'FusedDepthwiseConv2D']
   const filters = ['Conv2DBackpropFilter', 'DepthwiseConv2dNativeBackpropFilter']
   for (const name of [...images, ...filters]) install(name, ofImages)
@@ -70,6 +71,33 @@ function correctSingleColumns(kernelName: string): void {
     return tf.tidy(() => {
       const inputs = { x: padded(x, along(-1, x)), filter: padded(filter, along(-2, filter)) }
       return original({ ...call, inputs: { ...call.inputs, ...inputs } }) as Tensor
+    })
+  })
+}
+
+/**
+ * Takes the points that strides select before the gradient of a filter of 1 x 1, if the strides of rows and
+ * columns differ. On CPUs with AVX-512, oneDNN otherwise writes beyond its memory for some sizes.
+ */
+function correctUnevenPoints(): void {
+  type Call = KernelCall<'x' | 'dy', WindowAttributes>
+  replaceKernel<Call>('Conv2DBackpropFilter', 'tensorflow', (original) => (call) => {
+    const { inputs, attrs } = call
+    const { strides, pad, dataFormat, filterShape } = attrs
+    const isUneven = typeof strides !== 'number' && strides[0] !== strides[1]
+    const isPoint = filterShape![0] === 1 && filterShape![1] === 1
+    if (!isUneven || !isPoint || typeof pad !== 'string' || dataFormat === 'NCHW') {
+      return original(call)
+    }
+    return tf.tidy(() => {
+      const x = reshaped(inputs.x, inputs.x.shape)
+      const taken = tf.stridedSlice(x, [0, 0, 0, 0], x.shape, [1, ...strides, 1])
+      const points: Call = {
+        ...call,
+        inputs: { ...inputs, x: taken },
+        attrs: { ...attrs, strides: 1 },
+      }
+      return original(points) as Tensor
     })
   })
 }
