@@ -63,16 +63,34 @@ describeIt('the operations of tsrun for TensorFlow', () => {
     for (const distance of found) expect(distance).toBeLessThan(1e-5)
   })
 
+  it('compute layer norm exactly beside a large mean', async () => {
+    const [constant, far] = (await run(`
+      await loadBackend('tensorflow')
+      const width = 100
+      const create = () => new LayerNorm({ name: 'n', width })
+      const normalize = (values) => create().forward(tf.tensor(values, [1, width])).dataSync()
+      const near = Float32Array.from(noise([width]), (x) => Math.round(8 * x) / 8)
+      return [
+        Math.max(...normalize(new Float32Array(width).fill(1e6 / 3)).map(Math.abs)),
+        distance(normalize(near.map((x) => x + 2 ** 20)), [...normalize(near)]),
+      ]`)) as number[]
+    expect(constant).toBe(0)
+    expect(far).toBeLessThan(1e-6)
+  })
+
   it.each(['GELU', 'SiLU'])('compute %s and its gradients', async (kind) => {
-    const { distances, special } = (await run(`
+    const { distances, special, slopes } = (await run(`
       const distances = []
       for (const size of [1, 15, 16, 100, 0]) {
         distances.push(await compare(() => new ${kind}(), noise([size]).map((x) => 3 * x), [size]))
       }
       await loadBackend('tensorflow')
-      const [values, , gradient] = pass(new ${kind}(), [NaN, Infinity, 1e30, -1e30, -100, 100, -0, 0], [8])
+      const [values, gradient] = pass(new ${kind}(), [NaN, Infinity, 1e30, -1e30, -100, 100, -0, 0], [8])
       const special = values.map(String)
-      return { distances, special }`)) as { distances: number[]; special: string[] }
+      const slopes = gradient.map((slope, i) => slope / Math.sin(i)).slice(2, 6)
+      return { distances, special, slopes }`)) as Record<'distances' | 'slopes', number[]> & {
+      special: string[]
+    }
     for (const distance of distances) expect(distance).toBeLessThan(1e-5)
     expect(special).toEqual([
       'NaN',
@@ -84,6 +102,7 @@ describeIt('the operations of tsrun for TensorFlow', () => {
       '0',
       '0',
     ])
+    for (const [i, slope] of slopes.entries()) expect(slope).toBeCloseTo([1, 0, 0, 1][i]!)
   })
 
   it('compute causal attention and its gradients', async () => {
@@ -119,7 +138,7 @@ describeIt('the operations of tsrun for TensorFlow', () => {
     for (const distance of found) expect(distance).toBeLessThan(1e-5)
   })
 
-  it('pass NaN on to all positions that see it, and to no others', async () => {
+  it('pass NaN on to all positions that see it, and to none in earlier blocks', async () => {
     const found = (await run(`
       await loadBackend('tensorflow')
       const values = noise([1, 80, 8])

@@ -1,11 +1,12 @@
 import type { TensorFlowManifest } from '@tsrun/core'
-import { judge, type Facts } from '../../internals/doctor.ts'
+import { BINDING_REVISION, judge, type Facts } from '../../internals/doctor.ts'
 import { healthy } from '../support/healthy-host.ts'
 
 const manifest: TensorFlowManifest = {
   ...{ format: 1, package: '@tensorflow/tfjs-node', packageVersion: '4.22.0' },
   ...{ tensorflowVersion: '2.21.0', folder: '/home/x', libraryFolders: [] },
   ...{ devices: ['CPU'], system: 'linux-x64', createdAt: '2026-01-01T00:00:00Z', kernels: true },
+  bindingRevision: BINDING_REVISION,
   request: { gpu: false, official: false, wheel: null, python: null },
 }
 
@@ -64,8 +65,18 @@ describe('the doctor, on TensorFlow', () => {
     // those of --official are without by choice
     const official = setUp({ kernels: false, request: { ...manifest.request, official: true } })
     expect(check(official)).toMatchObject([{ state: 'ok', found }])
-    const { kernels, ...older } = manifest
-    expect(kernels).toBe(true)
-    expect(check({ manifest: older })).toMatchObject([{ state: 'ok' }])
+  })
+
+  it('says that the kernels of another revision are not used', () => {
+    const { bindingRevision, ...older } = manifest
+    for (const other of [older, { ...older, bindingRevision: bindingRevision! - 1 }]) {
+      expect(check({ manifest: other })).toMatchObject([
+        {
+          state: 'note',
+          found: expect.stringMatching(/, with the kernels of another tsrun, which are not used$/),
+          advice: 'npx tsrun setup tensorflow makes those of this one.',
+        },
+      ])
+    }
   })
 })

@@ -1,4 +1,4 @@
-import { Conv2d, Linear, loadBackend, tf, type Tensor } from '@tsrun/training'
+import { Conv2d, LayerNorm, Linear, loadBackend, tf, type Tensor } from '@tsrun/training'
 
 describe.each(['wasm', 'cpu'] as const)('a gradient of a gradient on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
@@ -16,10 +16,19 @@ describe.each(['wasm', 'cpu'] as const)('a gradient of a gradient on %s', (backe
       () => new Conv2d({ name: 'c', inputs: 1, outputs: 2, kernel: 2, activation: 'relu' }),
       [1, 3, 3, 1],
     ],
+    [
+      'LayerNorm',
+      () => {
+        const layer = new LayerNorm({ name: 'n', width: 3 })
+        layer.parameters[0].value = tf.tensor([1, -2, 3])
+        return layer
+      },
+      [2, 3],
+    ],
   ])('sees the values that the first gradient of %s depends on', (_, create, shape) => {
     const layer = create()
     const x = tf.randomNormal(shape, 0, 1, 'float32', 1)
-    const { weight } = layer
+    const [weight] = layer.parameters
     const { value: initial } = weight
     // The gradient of sum(f(x)^2) has degree 2 in the weight, so its square has degree 4.
     const first = tf.grad((input: Tensor) => tf.sum(tf.square(layer.forward(input))))

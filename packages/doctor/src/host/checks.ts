@@ -2,7 +2,7 @@ import { dirname, join } from 'node:path'
 import { formatBytes } from '@tsrun/core'
 import { isOldNode, OLDEST_NODE } from '@tsrun/launcher/host'
 import { systemAdvice } from '../setup/blas.ts'
-import { describe } from '../setup/tensorflow.ts'
+import { describe, hasCurrentBinding } from '../setup/tensorflow.ts'
 import type { Facts } from './gather.ts'
 
 export interface Finding {
@@ -142,6 +142,12 @@ const checksOfLibraries: Checks = {
       return {
         found: `${found}, although there are GPUs`,
         advice: 'npx tsrun setup tensorflow --gpu',
+      }
+    }
+    if (!hasCurrentBinding(manifest)) {
+      return {
+        found: `${found}, with the kernels of another tsrun, which are not used`,
+        advice: 'npx tsrun setup tensorflow makes those of this one.',
       }
     }
     if (kernels !== false) return { found }

@@ -67,9 +67,13 @@ function fits(manifest: TensorFlowManifest, request: TensorFlowRequest): boolean
   const named = request.official || request.wheel !== null || request.python !== null
   const sameSource =
     official === request.official && wheel === request.wheel && python === request.python
-  const isOurs = official || manifest.bindingRevision === BINDING_REVISION
-  const isCurrent = isOurs && manifest.packageVersion === TFJS_VERSION
+  const isCurrent = hasCurrentBinding(manifest) && manifest.packageVersion === TFJS_VERSION
   return isCurrent && gpu === request.gpu && (!named || sameSource)
+}
+
+/** Whether the binding has the kernels of this tsrun, or none by choice. */
+export function hasCurrentBinding({ request, bindingRevision }: TensorFlowManifest): boolean {
+  return request.official || bindingRevision === BINDING_REVISION
 }
 
 export function describe(manifest: TensorFlowManifest): string {

@@ -7,27 +7,33 @@
 
 namespace rows {
 
-// Layer norm. `centers`: subtract the mean and add `shift`. `statistics` gets, for each row, the mean and
-// 1 / the standard deviation.
+// x - mean. The mean is given as the sum of two floats, so that a large mean costs no precision.
+inline Vector Centered(const float* x, int64_t lanes, float origin, float mean) {
+  return Load(x, lanes) - origin - mean;
+}
+
+// Layer norm. `centers`: subtract the mean and add `shift`. `statistics` gets, for each row, the mean less the first
+// value (0 if not `centers`) and 1 / the standard deviation.
 inline void Normalize(int64_t count, int64_t width, float epsilon, bool centers, const float* x, const float* scale,
                       const float* shift, float* statistics, float* y) {
   for (int64_t row = 0; row < count; row++, x += width, y += width, statistics += 2) {
+    const float origin = centers ? x[0] : 0;
     float mean = 0;
     if (centers) {
       Vector sum = {};
-      ForVectors(width, [&](int64_t i, int64_t lanes) { sum += Load(x + i, lanes); });
+      ForVectors(width, [&](int64_t i, int64_t lanes) { sum += First(Load(x + i, lanes) - origin, lanes); });
       mean = Total(sum) / width;
     }
     Vector squares = {};
     ForVectors(width, [&](int64_t i, int64_t lanes) {
-      const Vector v = First(Load(x + i, lanes) - mean, lanes);
+      const Vector v = First(Centered(x + i, lanes, origin, mean), lanes);
       squares += v * v;
     });
     const float inverse = 1 / std::sqrt(Total(squares) / width + epsilon);
     statistics[0] = mean;
     statistics[1] = inverse;
     ForVectors(width, [&](int64_t i, int64_t lanes) {
-      Vector v = (Load(x + i, lanes) - mean) * inverse * Load(scale + i, lanes);
+      Vector v = Centered(x + i, lanes, origin, mean) * inverse * Load(scale + i, lanes);
       if (centers) v += Load(shift + i, lanes);
       Store(y + i, v, lanes);
     });
@@ -40,10 +46,10 @@ inline void NormalizeGradient(int64_t count, int64_t width, bool centers, const 
   float* const shifts = sums + width;
   std::fill(sums, sums + 2 * width, 0.0f);
   for (int64_t row = 0; row < count; row++, x += width, dy += width, dx += width, statistics += 2) {
-    const float mean = statistics[0], inverse = statistics[1];
+    const float origin = centers ? x[0] : 0, mean = statistics[0], inverse = statistics[1];
     Vector along = {}, aside = {};
     ForVectors(width, [&](int64_t i, int64_t lanes) {
-      const Vector d = Load(dy + i, lanes), normal = (Load(x + i, lanes) - mean) * inverse;
+      const Vector d = Load(dy + i, lanes), normal = Centered(x + i, lanes, origin, mean) * inverse;
       const Vector slope = d * Load(scale + i, lanes), product = d * normal;
       Store(sums + i, Load(sums + i, lanes) + product, lanes);
       Store(shifts + i, Load(shifts + i, lanes) + d, lanes);
@@ -52,7 +58,7 @@ inline void NormalizeGradient(int64_t count, int64_t width, bool centers, const 
     });
     const float a = Total(along) / width, b = centers ? Total(aside) / width : 0;
     ForVectors(width, [&](int64_t i, int64_t lanes) {
-      const Vector normal = (Load(x + i, lanes) - mean) * inverse;
+      const Vector normal = Centered(x + i, lanes, origin, mean) * inverse;
       Store(dx + i, (Load(dy + i, lanes) * Load(scale + i, lanes) - normal * a - b) * inverse, lanes);
     });
   }
@@ -70,7 +76,8 @@ inline void Gate(int64_t size, float linear, float cubic, const float* x, float*
     const Vector right = 1.0f / (power + 1.0f), left = power * right;
     const Vector gate = v < All(0.0f) ? left : right;
     Store(y + i, v * gate, lanes);
-    Store(slope + i, gate + v * (square * (3 * cubic) + linear) * (left * right), lanes);
+    // Multiply by `left * right` first: it is 0 where v times the polynomial overflows.
+    Store(slope + i, gate + v * (left * right * (square * (3 * cubic) + linear)), lanes);
   });
 }
 
