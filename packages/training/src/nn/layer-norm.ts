@@ -1,5 +1,5 @@
 import { count, declareOptions, filled, positive, type Rules } from '@tsrun/core'
-import { withGradients } from '../autograd/tape.ts'
+import { isTapeNested, withGradients } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -62,7 +62,7 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
     const [parameter] = this.parameters
     checkInput(x, parameter!, ['...', ...parameter!.shape])
     const epsilon = this.#epsilon
-    const pass = currentBackend().normalize ?? plainPass
+    const pass = (isTapeNested() ? undefined : currentBackend().normalize) ?? plainPass
     const inputs = bias === undefined ? [x, weight!] : [x, weight!, bias]
     return withGradients(inputs, (x, scale, shift?: Tensor) => pass(epsilon, x, scale, shift))
   }
