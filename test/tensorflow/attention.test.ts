@@ -14,7 +14,7 @@ describeIt('on tensorflow', () => {
   })
   const run = async (body: string) =>
     await warm.run(`
-      const { CausalSelfAttention, Conv2d, GELU, loadBackend, record, SiLU, tf } = training
+      const { CausalSelfAttention, Conv2d, GELU, loadBackend, record, RMSNorm, SiLU, tf } = training
       await loadBackend('tensorflow')
       ${body}`)
 
@@ -45,6 +45,7 @@ describeIt('on tensorflow', () => {
     ['a convolution with ReLU', 'new Conv2d({ ...sizes, activation: "relu" })'],
     ['GELU', 'new GELU()'],
     ['SiLU', 'new SiLU()'],
+    ['RMSNorm', 'new RMSNorm({ name: "n", width: 1, epsilon: 1 })'],
   ])('%s has the gradients of gradients of the cpu backend', async (_, create) => {
     const [found, expected] = (await run(`
       const sizes = { name: 'c', inputs: 1, outputs: 2, kernel: 2 }

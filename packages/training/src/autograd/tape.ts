@@ -29,15 +29,15 @@ interface PrivateEngine {
   startTape(): void
   endTape(): void
   isTapeOn(): boolean
-  clone(tensor: Tensor): Tensor
   addTapeNode(
     name: string,
-    inputs: Each<string, Tensor>,
+    inputs: Each<string, Tensor | undefined>,
     outputs: Tensor[],
     gradients: (dy: Tensor, saved: Tensor[]) => Thunks,
     saved: Tensor[],
     attributes: object,
   ): void
+  customGrad(f: (...args: never[]) => CustomGradient): (...inputs: Tensor[]) => Tensor
   readonly state: {
     activeTape: TapeNode[] | null
     gradientDepth: number
@@ -46,7 +46,47 @@ interface PrivateEngine {
   }
 }
 
+interface CustomGradient {
+  readonly value: Tensor
+  readonly gradFunc: (dy: Tensor, saved: Tensor[]) => Tensor | Tensor[]
+}
+
 const engine = tf.engine() as unknown as PrivateEngine
+const addTapeNode = engine.addTapeNode.bind(engine)
+const customGrad = engine.customGrad.bind(engine)
+
+// TensorFlow.js records the clones of saved outputs before the operation that creates the outputs, so that
+// gradients of gradients silently lack a part. Record them after the operation.
+engine.addTapeNode = (name, inputs, outputs, gradients, saved, attributes) => {
+  const isNested = isTapeNested()
+  // The tape cannot deal with the absent inputs of fused kernels.
+  const given = isNested
+    ? Object.fromEntries(Object.entries(inputs).filter(([, input]) => input !== undefined))
+    : inputs
+  addTapeNode(name, given, outputs, gradients, saved, attributes)
+  const tape = engine.state.activeTape!
+  const at = tape.length - 1
+  const isLast = tape[at]!.outputs === outputs
+  if (isNested && isLast) tape.splice(at - saved.length, 0, tape.pop()!)
+}
+
+// TensorFlow.js does not record how tensors that a custom operation computes and saves depend on its inputs.
+engine.customGrad = (f) => {
+  const operation = customGrad(f)
+  return (...inputs) => {
+    if (!engine.isTapeOn() || !isTapeNested()) return operation(...inputs)
+    return operateNested(byIndex(inputs), () => {
+      let saved: Tensor[] = []
+      const save = (tensors: Tensor[]) => {
+        saved = tensors.map((tensor) => tf.clone(tensor))
+      }
+      const { value, gradFunc } = f(...([...inputs, save] as never[]))
+      const gradients = (dy: Tensor, kept: Tensor[]) =>
+        byIndex([gradFunc(dy, kept)].flat().map((gradient) => () => gradient))
+      return { value, saved, gradients }
+    })
+  }
+}
 
 /**
  * Runs `forward` with an active tape, and returns the value and the tape. The engine drops its reference
@@ -65,8 +105,7 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
       const y = forward()
       tape = engine.state.activeTape!
       // If no operation on the tape created the output, it may be a tensor of the caller. Return a clone.
-      const isProduced = tape.some(({ outputs }) => outputs.some(({ id }) => id === y.id))
-      return tf.keep(isProduced ? y : tf.clone(y))
+      return tf.keep(isOutput(y, tape) ? y : tf.clone(y))
     })
     return { value, tape }
   } catch (error) {
@@ -76,6 +115,10 @@ export function captureTape(forward: () => Tensor): { value: Tensor; tape: reado
     engine.endTape()
     engine.state.activeTape = null
   }
+}
+
+function isOutput(tensor: Tensor, tape: readonly TapeNode[]): boolean {
+  return tape.some(({ outputs }) => outputs.some(({ id }) => id === tensor.id))
 }
 
 export function isTapeActive(): boolean {
@@ -133,20 +176,48 @@ interface Operated {
 /** Runs an operation as one node of the tape, without the kernel calls of `tf.customGrad` for saved tensors. */
 function operate(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
   const isTapeOn = engine.isTapeOn()
+  if (isTapeOn && isTapeNested()) return operateNested(inputs, run)
   engine.state.kernelDepth++
   try {
     return inScope((claim) => {
       const { value, saved, gradients } = run()
-      const save = (tensor: Tensor) => {
-        // Record a clone on the outer tape, so that the outer gradient can flow through saved tensors.
-        if (isTapeNested()) return tf.keep(engine.clone(tensor))
-        return tensor === value ? shared(tensor) : claim(tensor)
-      }
+      const save = (tensor: Tensor) => (tensor === value ? shared(tensor) : claim(tensor))
       if (isTapeOn) engine.addTapeNode('', inputs, [value], gradients, saved.map(save), {})
       return value
     })
   } finally {
     engine.state.kernelDepth--
+  }
+}
+
+/**
+ * Like `operate`, within the function of another gradient. Records the steps of the operation too, because
+ * the outer gradient flows through saved tensors.
+ *
+ * @throws ERR_TSR_NO_GRADIENT when a step that computes a saved tensor is not recorded
+ */
+function operateNested(inputs: Each<string, Tensor>, run: () => Operated): Tensor {
+  return tf.tidy(() => {
+    const scope = engine.state.activeScope!.id
+    const { value, saved, gradients } = run()
+    // Only the gradients of the operation lead to this tensor, not those of its steps.
+    const result = shared(value)
+    result.kept = false
+    const kept: Tensor[] = []
+    engine.addTapeNode('', inputs, [result], gradients, kept, {})
+    for (const tensor of saved) {
+      const isComputed = tensor.scopeId >= scope
+      if (isComputed && !isOutput(tensor, engine.state.activeTape!)) refuseNested()
+      kept.push(tf.keep(tf.clone(tensor === value ? result : tensor)))
+    }
+    return result
+  })
+}
+
+/** @throws ERR_TSR_NO_GRADIENT within the function of another gradient */
+export function refuseNested(operation = 'this operation'): void {
+  if (isTapeNested()) {
+    throw tsrError('ERR_TSR_NO_GRADIENT', { kernel: `the gradient of ${operation}` })
   }
 }
 

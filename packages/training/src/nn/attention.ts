@@ -1,5 +1,5 @@
 import { argumentError, count, declareOptions, filled, finite, type Rules } from '@tsrun/core'
-import { withGradients } from '../autograd/tape.ts'
+import { isTapeNested, withGradients } from '../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../backend/current.ts'
 import { scopedTensor, viewOf } from '../backend/host-memory.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
@@ -134,16 +134,17 @@ export class CausalSelfAttention implements Module {
     const firstHead = (joint.parameters[0]?.shard?.offset ?? 0) / size
     const mask = probabilityMask(this.#dropout, firstHead)
     const fused = core === causalAttention ? currentBackend().attention : core.fused
-    const pass = mask === undefined ? fused : undefined
+    const onHost = isOnHost()
+    const pass = mask === undefined && !isTapeNested() ? fused : undefined
     const attended = withGradients([joint.forward(x)], (rows) => {
       if (pass !== undefined) return pass(rows, size)
-      const [q, k, v] = splitHeads(rows, 3, size) as [Tensor, Tensor, Tensor]
+      const [q, k, v] = splitHeads(rows, 3, size, onHost) as [Tensor, Tensor, Tensor]
       const { output, saved } = core.forward(tf.mul(q, scale), k, v, mask)
       return {
         value: joinHeads([output]),
         saved,
         gradients(dy, tensors) {
-          const [gradient] = splitHeads(dy, 1, size) as [Tensor]
+          const [gradient] = splitHeads(dy, 1, size, onHost) as [Tensor]
           const [dq, dk, dv] = core.backward(gradient, tensors, mask)
           return [joinHeads([tf.mul(dq, scale), dk, dv])]
         },
@@ -162,13 +163,18 @@ export function checkHeads(width: number, heads: number): void {
   throw argumentError('width', width, `a multiple of the ${heads} heads`)
 }
 
+/** Whether to compute on the host, outside of the tape. Gradients of gradients need the tape. */
+const isOnHost = () => isHostAccessible() && !isTapeNested()
+
 /** Splits [batch, length, parts x heads x size] into one [batch, heads, length, size] for each part. */
-function splitHeads(rows: Tensor, parts: number, size: number): Tensor[] {
+function splitHeads(rows: Tensor, parts: number, size: number, onHost: boolean): Tensor[] {
   const [batch, length, channels] = rows.shape as [number, number, number]
   const heads = channels / parts / size
-  if (!isHostAccessible()) {
+  if (!onHost) {
     const split = tf.reshape(rows, [batch, length, parts, heads, size])
-    return tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
+    const each = tf.transpose(split, [2, 0, 3, 1, 4])
+    // The gradient of tf.unstack fails for one tensor.
+    return parts === 1 ? [tf.squeeze(each, [0])] : tf.unstack(each)
   }
   return Array.from({ length: parts }, (_, part) =>
     scopedTensor([batch, heads, length, size], (out) => {
@@ -298,7 +304,7 @@ function scoresOf(q: Tensor, k: Tensor, mask: Mask): Tensor {
   // TensorFlow.js cannot broadcast a mask to an empty batch.
   if (mask === 'full' || scores.size === 0) return scores
   const length = scores.shape[2]!
-  if (!isHostAccessible()) {
+  if (!isOnHost()) {
     const keys = tf.range(0, length)
     return tf.where(tf.lessEqual(keys, tf.reshape(keys, [length, 1])), scores, MASKED)
   }

@@ -1,4 +1,5 @@
 import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
+import { isTapeNested } from '../autograd/tape.ts'
 import { currentBackend } from '../backend/current.ts'
 import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { EvaluatedLoss, LabelTargets } from '../tfjs/backend.ts'
@@ -179,7 +180,8 @@ function evaluate(
     const counting = withoutIgnored(right, ignoreIndex)
     checkLabels(counting, classes)
     const weight = weightOf(counting.length)
-    const evaluated = currentBackend().crossEntropy?.(logits, labels, weight, targets)
+    const evaluate = isTapeNested() ? undefined : currentBackend().crossEntropy
+    const evaluated = evaluate?.(logits, labels, weight, targets)
     if (evaluated !== undefined) return evaluated
   }
   const share = labelSmoothing / classes

@@ -1,5 +1,6 @@
 import { tsrError, where } from '@tsrun/core'
 import type { ProcessGroup } from '@tsrun/distributed'
+import { refuseNested } from '../autograd/tape.ts'
 import { describe } from '../model/describe.ts'
 import { tf } from '../tfjs/tfjs.ts'
 
@@ -26,12 +27,14 @@ export function checkGroup(
 }
 
 /**
- * Checks that the backend allows a pass to block while it waits for other ranks.
+ * Checks that a pass may block while it waits for other ranks.
  *
  * @param place - the pass that contains the collective, for error messages
- * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously
+ * @throws ERR_TSR_BACKEND when the backend can only read values asynchronously; ERR_TSR_NO_GRADIENT within
+ *   the function of another gradient
  */
 export function checkBackendBlocks(place = 'a forward or backward pass'): void {
+  refuseNested('a layer that waits for other ranks')
   const backend = tf.getBackend()
   if (backend !== 'webgpu') return
   const way = 'recordSegments awaits the collectives of columnParallel and rowParallel layers'

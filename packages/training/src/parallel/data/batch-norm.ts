@@ -1,5 +1,5 @@
 import { count, declareOptions, finite, positive, filled, type Rules } from '@tsrun/core'
-import { isTapeActive, withGradients } from '../../autograd/tape.ts'
+import { isTapeActive, refuseNested, withGradients } from '../../autograd/tape.ts'
 import { currentBackend, isHostAccessible } from '../../backend/current.ts'
 import { scopedTensor, tensorFrom, viewOf } from '../../backend/host-memory.ts'
 import type { Module } from '../../model/module.ts'
@@ -92,6 +92,7 @@ export class BatchNorm implements Module {
       const scale = tf.mul(tf.rsqrt(tf.add(variance.value, this.#options.epsilon)), weight.value)
       return tf.add(tf.mul(tf.sub(x, mean.value), scale), bias.value)
     }
+    refuseNested('a BatchNorm that uses the statistics of the batch')
     checkBackendBlocks()
     return withGradients([x, weight.value, bias.value], (input, factor, shift) =>
       this.#normalize(input, factor, shift),

@@ -1,5 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
-import { withLazyGradients } from '../../autograd/tape.ts'
+import { refuseNested, withLazyGradients } from '../../autograd/tape.ts'
 import { scopedTensorFrom } from '../../backend/host-memory.ts'
 import { ofKind, type Module, type Separable } from '../../model/module.ts'
 import type { Parameter } from '../../model/parameter.ts'
@@ -178,6 +178,7 @@ export function rowParallelLinear(
  * gradient of W is computed.
  */
 function multiplyAndSum(x: Tensor, w: Tensor, group: ProcessGroup, label: string) {
+  refuseNested('a tensor parallel layer')
   return withLazyGradients(
     { x, w },
     {

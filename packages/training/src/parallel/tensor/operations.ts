@@ -1,4 +1,5 @@
 import type { ProcessGroup } from '@tsrun/distributed'
+import { refuseNested } from '../../autograd/tape.ts'
 import { isLocal, type Exchange, type LocalSegment } from '../../model/recording.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import {
@@ -72,6 +73,7 @@ function operator({
 }: ShardingOperation): (x: Tensor, group: ProcessGroup, label?: string) => Tensor {
   return (x, group, label = 'tensor parallel') => {
     if (group.size === 1) return x
+    refuseNested('a tensor parallel layer')
     return tf.customGrad((input) => ({
       value: forward.inPass(input as Tensor, group, label),
       gradFunc: (dy: Tensor) => backward.inPass(dy, group, backwardLabel(label)),
