@@ -216,6 +216,7 @@ export const sidebar = [
       'docs/decisions/0026-collectives-on-the-callers-thread.md',
       'docs/decisions/0027-passes-as-functions.md',
       'docs/decisions/0028-products-of-a-blas.md',
+      'docs/decisions/0029-operations-without-the-tape.md',
     ],
   },
 ]

@@ -1,7 +1,7 @@
 import type { Tensor } from '@tensorflow/tfjs-core'
 import type { Differentiable } from '../../tfjs/backend.ts'
 import { currentHeap, type Operand, type WasmHeap } from './heap.ts'
-import type { Step } from './steps.ts'
+import type { Step } from './step.ts'
 
 /** The number of queries in a block. A block skips the keys after its last query. */
 const QUERIES = 64

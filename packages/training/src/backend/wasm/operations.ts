@@ -1,10 +1,10 @@
-import { ownedResults } from '../../autograd/tape.ts'
 import { remembered, type Operation } from '../../model/operation.ts'
 import type { OperationPasses } from '../../tfjs/backend.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap, type WasmHeap } from './heap.ts'
-import { stepsOf, type Report, type Step } from './steps.ts'
+import type { Report, Step } from './step.ts'
+import { stepsOf } from './steps.ts'
 
 /** The number of bytes to which the places of values are rounded up: a cache line. */
 const LINE = 64
@@ -26,7 +26,7 @@ export function recordOperations(
   if (plan === undefined) return undefined
   const { steps, values, gradients, places, bytes } = plan
   const last = steps.length - 1
-  const tensors = ownedResults(() => [
+  const tensors = owned(() => [
     tf.clone(x),
     heap.scoped([...x.shape.slice(0, -1), steps[last]!.width]),
     ...blocksFor(heap, values),
@@ -103,7 +103,7 @@ export function recordOperations(
     },
 
     backwardInput(dy) {
-      const saved = ownedResults(() => [tf.clone(dy), ...blocksFor(heap, gradients)])
+      const saved = owned(() => [tf.clone(dy), ...blocksFor(heap, gradients)])
       tensors.push(...saved)
       return backward(dy, addressesIn(heap, gradients, saved.slice(1)), (report) => {
         reports.push(report)
@@ -116,6 +116,11 @@ export function recordOperations(
 
     dispose,
   }
+}
+
+/** Returns tensors that outlive the open tf.tidy. If one cannot be made, frees the others. */
+function owned(make: () => Tensor[]): Tensor[] {
+  return tf.tidy(() => make().map((tensor) => tf.keep(tensor)))
 }
 
 const planFor = remembered(
