@@ -23,12 +23,13 @@ type Scalar = (x: Tensor) => Tensor
 describe.each(['wasm', 'cpu'] as const)('the second derivative on %s', (backend) => {
   beforeAll(() => loadBackend(backend))
 
+  /** The seed must not be 0, which TensorFlow.js takes as none. */
   const normal = (shape: number[], seed: number) => tf.randomNormal(shape, 0, 1, 'float32', seed)
 
   const squared = (layer: Module): Scalar => {
     for (const [i, parameter] of layer.parameters.entries()) {
       const { shape } = parameter
-      parameter.value = tf.keep(normal([...shape], i))
+      parameter.value = tf.keep(normal([...shape], i + 1))
     }
     return (x) => tf.sum(tf.square(layer.forward(x)))
   }
