@@ -133,8 +133,12 @@ const planFor = remembered(
     const sizes = [shape.at(-1)!, ...steps.map(({ width }) => width)].map((width) =>
       bytesOf(rows * width),
     )
-    /** The bytes of their gradients. The gradient of the output is only copied before an activation. */
-    const gradients = steps[last]!.beforeActivation === undefined ? sizes.with(-1, 0) : sizes
+    // A product writes the gradient of the input only to a tensor, if it is needed. The gradient of the
+    // output is only copied before an activation.
+    const isElsewhere = (i: number) =>
+      i === 0 ? steps[0]!.masks === true : i > last && steps[last]!.beforeActivation === undefined
+    /** The bytes of their gradients. */
+    const gradients = sizes.map((size, i) => (isElsewhere(i) ? 0 : size))
     const rooms = roomsFor(steps)
     /** The bytes of each room. */
     const bytes = [0, 1, 2, 3].map((room) =>
