@@ -26,8 +26,8 @@ const table = {
     layers: 16,
     width: 128,
     batch: 32,
-    warmUps: 50,
-    repeats: 100,
+    warmUps: 1000,
+    repeats: 300,
     seconds: 4,
   },
   large: {
