@@ -1,7 +1,8 @@
 import { tsrError } from '@tsrun/core'
 import type { TensorContainer } from '@tensorflow/tfjs-core'
+import { currentBackend } from '../backend/current.ts'
 import { shared } from '../backend/held-values.ts'
-import type { Differentiable, Each, LazyOperation } from '../tfjs/backend.ts'
+import type { Differentiable, Each, LazyOperation, TensorBackend } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 
 /*
@@ -58,16 +59,16 @@ const customGrad = engine.customGrad.bind(engine)
 // TensorFlow.js records the clones of saved outputs before the operation that creates the outputs, so that
 // gradients of gradients silently lack a part. Record them after the operation.
 engine.addTapeNode = (name, inputs, outputs, gradients, saved, attributes) => {
-  const isNested = isTapeNested()
+  if (!isTapeNested()) {
+    addTapeNode(name, inputs, outputs, gradients, saved, attributes)
+    return
+  }
   // The tape cannot deal with the absent inputs of fused kernels.
-  const given = isNested
-    ? Object.fromEntries(Object.entries(inputs).filter(([, input]) => input !== undefined))
-    : inputs
-  addTapeNode(name, given, outputs, gradients, saved, attributes)
+  const given = Object.entries(inputs).filter(([, input]) => input !== undefined)
+  addTapeNode(name, Object.fromEntries(given), outputs, gradients, saved, attributes)
   const tape = engine.state.activeTape!
   const at = tape.length - 1
-  const isLast = tape[at]!.outputs === outputs
-  if (isNested && isLast) tape.splice(at - saved.length, 0, tape.pop()!)
+  if (tape[at]!.outputs === outputs) tape.splice(at - saved.length, 0, tape.pop()!)
 }
 
 // TensorFlow.js does not record how tensors that a custom operation computes and saves depend on its inputs.
@@ -128,6 +129,14 @@ export function isTapeActive(): boolean {
 /** Whether a gradient is being computed within the function of another gradient. */
 export function isTapeNested(): boolean {
   return engine.state.gradientDepth > 1
+}
+
+/**
+ * The passes of the current backend. There are none within the function of another gradient, which needs the
+ * steps of an operation on the tape.
+ */
+export function fusedPasses(): Partial<TensorBackend> {
+  return isTapeNested() ? {} : currentBackend()
 }
 
 export function disposeTape(tape: readonly TapeNode[]): void {

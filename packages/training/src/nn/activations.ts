@@ -1,5 +1,4 @@
-import { isTapeNested, withGradients } from '../autograd/tape.ts'
-import { currentBackend } from '../backend/current.ts'
+import { fusedPasses, withGradients } from '../autograd/tape.ts'
 import type { Module } from '../model/module.ts'
 import type { Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -18,7 +17,7 @@ export const gates = {
  * the approximation of GPT-2: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
  */
 export function gelu(x: Tensor): Tensor {
-  const pass = (isTapeNested() ? undefined : currentBackend().gate) ?? plainGate
+  const pass = fusedPasses().gate ?? plainGate
   const { linear, cubic } = gates.gelu
   return withGradients([x], (input) => pass(input, linear, cubic))
 }
@@ -39,8 +38,8 @@ function plainGate(x: Tensor, linear: number, cubic: number): Differentiable {
 
 /** x sigmoid(x), also called swish (Elfwing et al., 2017) */
 export function silu(x: Tensor): Tensor {
-  const { gate } = currentBackend()
-  if (gate === undefined || isTapeNested()) return tf.mul(x, tf.sigmoid(x))
+  const { gate } = fusedPasses()
+  if (gate === undefined) return tf.mul(x, tf.sigmoid(x))
   return withGradients([x], (input) => gate(input, 1, 0))
 }
 

@@ -1,7 +1,6 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
 import type { Tensor, Tensor4D } from '@tensorflow/tfjs-core'
-import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
-import { currentBackend } from '../backend/current.ts'
+import { fusedPasses, withLazyGradients } from '../autograd/tape.ts'
 import type { Module } from '../model/module.ts'
 import type { Parameter } from '../model/parameter.ts'
 import { checkInput } from '../model/recording.ts'
@@ -113,7 +112,7 @@ function convolve({ weight, bias, options }: Conv2d, x: Tensor, isPooled = false
   const attributes = { strides, pad, dilations: 1, dataFormat: 'NHWC' }
   const fused = activation === 'relu' ? 'relu' : 'linear'
   // `reluGradient` is not differentiable, so nested gradients cannot use it.
-  const pass = isTapeNested() ? undefined : currentBackend().reluGradient
+  const pass = fusedPasses().reluGradient
   const y = withLazyGradients(operands, {
     saves: ['x', 'filter'],
     savesOutput: fused === 'relu' && !isPooled,
@@ -202,7 +201,7 @@ export function convolveAndPool(
   pool: Module | undefined,
   x: Tensor,
 ): Tensor | undefined {
-  if (currentBackend().rectifiesPooling !== true || isTapeNested()) return undefined
+  if (fusedPasses().rectifiesPooling !== true) return undefined
   if (!isPlain(conv, Conv2d) || !isPlain(pool, MaxPool2d)) return undefined
   if (conv.bias === undefined || conv.options.activation !== 'relu') return undefined
   const y = convolve(conv, x, true)

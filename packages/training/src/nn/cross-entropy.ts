@@ -1,6 +1,5 @@
 import { argumentError, choice, declareOptions, where, type Rules } from '@tsrun/core'
-import { isTapeNested } from '../autograd/tape.ts'
-import { currentBackend } from '../backend/current.ts'
+import { fusedPasses } from '../autograd/tape.ts'
 import { valuesAtHand, viewOf } from '../backend/host-memory.ts'
 import type { EvaluatedLoss, LabelTargets } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
@@ -180,7 +179,7 @@ function evaluate(
     const counting = withoutIgnored(right, ignoreIndex)
     checkLabels(counting, classes)
     const weight = weightOf(counting.length)
-    const evaluate = isTapeNested() ? undefined : currentBackend().crossEntropy
+    const evaluate = fusedPasses().crossEntropy
     const evaluated = evaluate?.(logits, labels, weight, targets)
     if (evaluated !== undefined) return evaluated
   }

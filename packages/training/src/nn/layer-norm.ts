@@ -1,6 +1,5 @@
 import { count, declareOptions, filled, positive, type Rules } from '@tsrun/core'
-import { isTapeNested, withGradients } from '../autograd/tape.ts'
-import { currentBackend } from '../backend/current.ts'
+import { fusedPasses, withGradients } from '../autograd/tape.ts'
 import type { Differentiable } from '../tfjs/backend.ts'
 import { tf, type Tensor } from '../tfjs/tfjs.ts'
 import type { Separable } from '../model/module.ts'
@@ -62,7 +61,7 @@ abstract class Norm<P extends readonly Parameter[]> implements Separable {
     const [parameter] = this.parameters
     checkInput(x, parameter!, ['...', ...parameter!.shape])
     const epsilon = this.#epsilon
-    const pass = (isTapeNested() ? undefined : currentBackend().normalize) ?? plainPass
+    const pass = fusedPasses().normalize ?? plainPass
     const inputs = bias === undefined ? [x, weight!] : [x, weight!, bias]
     return withGradients(inputs, (x, scale, shift?: Tensor) => pass(epsilon, x, scale, shift))
   }

@@ -1,6 +1,5 @@
 import { choice, count, declareOptions, flag, finite, where, type Rules } from '@tsrun/core'
-import { isTapeNested, withLazyGradients } from '../autograd/tape.ts'
-import { currentBackend } from '../backend/current.ts'
+import { fusedPasses, withLazyGradients } from '../autograd/tape.ts'
 import { ofKind, type Module } from '../model/module.ts'
 import { remembered, type Operation } from '../model/operation.ts'
 import type { Parameter } from '../model/parameter.ts'
@@ -169,8 +168,8 @@ const linearOperations = remembered(
 /** x W + b [..., outputs] */
 function linear(operands: LinearOperands, activation: 'linear' | 'relu' = 'linear'): Tensor {
   const { x, weight, bias } = operands
-  // The kernels need at least one row, and do not support nested gradients.
-  const pass = x.size === 0 || isTapeNested() ? undefined : currentBackend().linear
+  // The kernels need at least one row.
+  const pass = x.size === 0 ? undefined : fusedPasses().linear
   if (pass !== undefined) return withLazyGradients(operands, pass(operands, activation === 'relu'))
   return onRows(x, (a) =>
     tf.fused.matMul({
