@@ -63,7 +63,7 @@ describeIt('the operations of tsrun for TensorFlow', () => {
     for (const distance of found) expect(distance).toBeLessThan(1e-5)
   })
 
-  it('compute layer norm exactly beside a large mean', async () => {
+  it('compute layer norm exactly for a large mean', async () => {
     const [constant, far] = (await run(`
       await loadBackend('tensorflow')
       const width = 100

@@ -27,25 +27,24 @@ export function recordOperations(
   isWhole: boolean,
 ): OperationPasses | undefined {
   if (!isWhole || x.rank !== 2 || !areLinear(operations)) return undefined
-  const layers = operations
   const eager = currentEager()!
   const { kernels } = eager
-  if (kernels !== undefined && isForOneCall(eager, layers, x)) {
-    return kernelPasses(eager, kernels, layers, x, needsInputGradient)
+  if (kernels !== undefined && isForOneCall(eager, operations, x)) {
+    return kernelPasses(eager, kernels, operations, x, needsInputGradient)
   }
   const pass: LayerPass =
     kernels !== undefined && eager.threads === 1 && x.shape[0] <= FEW_ROWS
       ? (layer, ...given) => kernelPasses(eager, kernels, [layer], ...given)
       : (...given) => eagerPasses(eager, ...given)
-  return layerByLayer(layers, x, needsInputGradient, pass)
+  return layerByLayer(operations, x, needsInputGradient, pass)
 }
 
-/** Whether all operations are linear layers. */
+/** Whether all operations are linear layers whose weights are matrices. */
 export function areLinear(
   operations: readonly Operation[],
 ): operations is readonly (Operation & { type: 'linear' })[] {
   return operations.every(
-    ({ type, ...rest }) => type === 'linear' && (rest as LinearLayer).weight.shape.length === 2,
+    (operation) => operation.type === 'linear' && operation.weight.shape.length === 2,
   )
 }
 

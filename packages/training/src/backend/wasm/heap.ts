@@ -264,7 +264,7 @@ export interface Operand {
 
 export type ProductSize = readonly [m: number, n: number, k: number]
 
-interface ProductOptions {
+export interface ProductOptions {
   /** The address of n values (a bias) that are added to every row. */
   readonly start?: number
   /** Whether to replace negative results by 0. */

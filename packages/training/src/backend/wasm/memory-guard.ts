@@ -28,7 +28,7 @@ const LARGE = 2 ** 26
  * The size of a cache line. Products of values that begin elsewhere take up to 1.6 times as long with
  * AVX-512, because each vector of 64 bytes is then in two lines. Emscripten aligns to 8 bytes.
  */
-const LINE = 64
+export const LINE = 64
 
 const guarded = new WeakSet()
 

@@ -3,11 +3,9 @@ import type { OperationPasses } from '../../tfjs/backend.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { tf, type Tensor } from '../../tfjs/tfjs.ts'
 import { currentHeap, type WasmHeap } from './heap.ts'
+import { LINE } from './memory-guard.ts'
 import type { Report, Step } from './step.ts'
 import { stepsOf } from './steps.ts'
-
-/** The number of bytes to which the places of values are rounded up: a cache line. */
-const LINE = 64
 
 /** The largest size of a block of values, unless one value is larger. */
 const BLOCK = 2 ** 24
@@ -172,7 +170,7 @@ function roomsFor(steps: readonly Step[]): number[] {
   })
 }
 
-/** Returns the bytes for a number of floats. */
+/** Returns the bytes for a number of floats, so that the next value begins at a cache line. */
 function bytesOf(count: number): number {
   return LINE * Math.ceil((4 * count) / LINE)
 }

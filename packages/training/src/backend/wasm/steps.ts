@@ -4,6 +4,7 @@ import type { GradientListener } from '../../model/recording.ts'
 import { sizeOf } from '../../tfjs/host-arrays.ts'
 import { attentionStep } from './attention.ts'
 import type { ProductSize, WasmHeap } from './heap.ts'
+import { linearPasses } from './linear.ts'
 import type { Step } from './step.ts'
 
 /**
@@ -90,6 +91,7 @@ function linearStep(heap: WasmHeap, rows: number, product: Product): Step {
   const inputs = sizeOf(weight.shape) / outputs
   const size = [rows, outputs, inputs] as const
   const count = rows * outputs
+  const layer = linearPasses(heap, size, isTransposed)
   return {
     width: outputs,
     kept: gate === undefined ? 0 : count,
@@ -97,11 +99,10 @@ function linearStep(heap: WasmHeap, rows: number, product: Product): Step {
     masks: true,
     forward(y, x, kept, residual) {
       const start = bias === undefined ? 0 : heap.addressOf(bias.value)
-      const right = { at: heap.addressOf(weight.value), transposed: isTransposed }
-      // After a product of a BLAS, the bias is added in a pass over the result, as which the gate can serve.
+      // After a product of a BLAS, another pass over the result adds the bias. A gate is such a pass.
       const isLate = gate !== undefined && heap.usesBlas(size)
       const options = { start: isLate ? 0 : start, relu: isRectified, residual }
-      heap.multiply(y, { at: x }, right, size, options)
+      layer.forward(y, x, heap.addressOf(weight.value), options)
       if (gate === undefined) return
       heap.kernels.gate(y, kept, y, rows, outputs, isLate ? start : 0, gate.linear, gate.cubic)
     },
@@ -113,21 +114,15 @@ function linearStep(heap: WasmHeap, rows: number, product: Product): Step {
           }
         : undefined,
     backward(dx, dz, x, _, { isNeeded, mask }) {
-      if (isNeeded) {
-        const right = { at: heap.addressOf(weight.value), transposed: !isTransposed }
-        heap.multiply(dx, { at: dz }, right, [rows, inputs, outputs], { mask })
-      }
+      if (isNeeded) layer.input(dx, dz, heap.addressOf(weight.value), { mask })
       return (onGradient) => {
         if (bias !== undefined) {
           const gradient = heap.tensor(bias.shape)
-          heap.kernels.sum_rows(heap.addressOf(gradient), dz, rows, outputs)
+          layer.bias(heap.addressOf(gradient), dz)
           onGradient(bias, gradient)
         }
-        const [left, right] = isTransposed ? [dz, x] : [x, dz]
-        const [m, n] = isTransposed ? [outputs, inputs] : [inputs, outputs]
-        const size = [m, n, rows] as const
-        const place = placeFor(heap, weight, size, onGradient)
-        heap.multiply(place.at, { at: left, transposed: true }, { at: right }, size, place)
+        const place = placeFor(heap, weight, layer.sizeOfWeight, onGradient)
+        layer.weight(place.at, dz, x, place)
         place.report()
       }
     },
